@@ -1,0 +1,1 @@
+//! The agent: terminates TLS, serves HTTP, hands live connections to other agents.

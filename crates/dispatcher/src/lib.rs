@@ -1,0 +1,1 @@
+//! The dispatcher: accepts clients, picks agents, relays bytes, decides moves.

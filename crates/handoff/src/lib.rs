@@ -1,0 +1,1 @@
+//! The move of a live connection as state machines.

@@ -1,0 +1,1 @@
+//! The TLS server handshake by rustls, ending in record-layer state.

@@ -1,0 +1,1 @@
+//! The cluster's certificate authority, node certificates and roles.

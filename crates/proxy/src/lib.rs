@@ -1,0 +1,1 @@
+//! HTTP forwarded to origins.

@@ -1,0 +1,1 @@
+//! An async byte stream over the record layer.

@@ -1,0 +1,3 @@
+//! The `watari` command.
+
+fn main() {}

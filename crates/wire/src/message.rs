@@ -1,0 +1,285 @@
+//! The messages of the mesh.
+//!
+//! Offsets are byte counts of the connection's two streams as the dispatcher relays them: *rx* flows from the client,
+//! *tx* to the client. See ARCHITECTURE.md for the move they belong to.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use crate::{ConnectionId, Epoch, NodeName};
+
+/// Bytes that hold secrets: zeroized when dropped, never printed.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretBytes(Zeroizing<Vec<u8>>);
+
+impl SecretBytes {
+    /// Takes `bytes` over.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    /// The bytes themselves.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{} secret bytes]", self.0.len())
+    }
+}
+
+/// Everything nodes say to each other about connections.
+///
+/// D is the dispatcher, A the source and B the target of a move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// Agent to D: the key that authenticates prefaces of legs from D to this agent.
+    LegKey(LegKey),
+    /// A to D: the TLS handshake is done.
+    Established(Established),
+    /// A to D: A has fenced the connection and shipped it to B; may it change hands?
+    Propose(Propose),
+    /// D to A: the client is read up to `rx_offset` and no further; ship what lies between.
+    Freeze(Freeze),
+    /// A to B: the connection.
+    Ship(Box<Ship>),
+    /// A to B: more unopened bytes from the client, after a [`Freeze`].
+    Rest(Rest),
+    /// B to D: B holds the connection, and may not seal yet.
+    Held(Held),
+    /// B to D: B does not hold the connection.
+    Refused(Refused),
+    /// A to D: A cannot ship what D asked for.
+    Cancel(Cancel),
+    /// D to A: the connection is B's; destroy the copy. (B learns it by the preface of its leg.)
+    Committed(Decided),
+    /// D to A and B: the attempt is off. A thaws, B drops what it holds.
+    Aborted(Aborted),
+    /// D to A or B: D does not know this connection (any more); destroy what is held of it.
+    Gone(ConnectionId),
+    /// The agent that owns the connection to D: the stream to the client ends, cleanly, at `tx_offset`.
+    Final(Final),
+}
+
+/// See [`Message::LegKey`]. Good for as long as the link and the agent say so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LegKey {
+    /// Names the key in prefaces; counts up.
+    pub id: u32,
+    /// 32 random bytes.
+    pub key: SecretBytes,
+}
+
+/// What is known of a TLS connection once its handshake is done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlsInfo {
+    /// TLS version on the wire: 0x0303 or 0x0304.
+    pub version: u16,
+    /// Cipher suite (IANA).
+    pub suite: u16,
+    /// ALPN protocol (`h2`, `http/1.1`), empty where none was negotiated. At most 255 bytes.
+    pub alpn: Vec<u8>,
+    /// SNI host name, where the client sent one. At most 255 bytes.
+    pub server_name: Option<String>,
+    /// Whether the handshake resumed a session.
+    pub resumed: bool,
+}
+
+/// See [`Message::Established`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Established {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// What its handshake agreed on.
+    pub tls: TlsInfo,
+}
+
+/// See [`Message::Propose`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Propose {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The attempt: one more than the last.
+    pub epoch: Epoch,
+    /// B.
+    pub target: NodeName,
+    /// What A has read of the client's stream, and shipped unless opened.
+    pub rx_offset: u64,
+    /// What A has handed to its kernel of the stream to the client; A hands over no more.
+    pub tail_offset: u64,
+    /// [`Ship::digest`] of what A shipped.
+    pub digest: [u8; 32],
+}
+
+/// See [`Message::Freeze`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Freeze {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The attempt.
+    pub epoch: Epoch,
+    /// What D has relayed, and will have relayed, of the client's stream to A.
+    pub rx_offset: u64,
+}
+
+/// See [`Message::Ship`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ship {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The attempt.
+    pub epoch: Epoch,
+    /// The dispatcher of the connection.
+    pub dispatcher: NodeName,
+    /// The exported state of the record layer (`watari_record::Connection::export`).
+    pub state: SecretBytes,
+    /// What the handshake agreed on.
+    pub tls: TlsInfo,
+    /// The client certificate (DER), where the client presented one.
+    pub client_certificate: Option<Vec<u8>>,
+    /// The client's address and the address it connected to.
+    pub client: SocketAddr,
+    /// See `client`.
+    pub server: SocketAddr,
+    /// Where the handshake was done.
+    pub handshake_node: NodeName,
+    /// How many times the connection has changed hands before this attempt.
+    pub moves: u32,
+    /// Bytes of the client's stream A has read, `rest` included.
+    pub rx_offset: u64,
+    /// The end of those bytes: what A has not opened.
+    pub rest: SecretBytes,
+    /// Sealed bytes A has not handed to its kernel.
+    pub tail: Vec<u8>,
+    /// Where `tail` begins in the stream to the client.
+    pub tail_offset: u64,
+}
+
+/// See [`Message::Rest`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rest {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The attempt.
+    pub epoch: Epoch,
+    /// Where `bytes` begin in the client's stream: the `rx_offset` of the [`Ship`].
+    pub from_offset: u64,
+    /// What A read of the client's stream from there on.
+    pub bytes: Vec<u8>,
+}
+
+/// See [`Message::Held`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The attempt.
+    pub epoch: Epoch,
+    /// B holds the client's stream up to here.
+    pub rx_offset: u64,
+    /// B's stream to the client begins here.
+    pub tail_offset: u64,
+    /// [`Ship::digest`] of what B received.
+    pub digest: [u8; 32],
+}
+
+/// See [`Message::Refused`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The attempt.
+    pub epoch: Epoch,
+    /// Why.
+    pub reason: AbortReason,
+}
+
+/// See [`Message::Cancel`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cancel {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The attempt.
+    pub epoch: Epoch,
+    /// Why.
+    pub reason: AbortReason,
+}
+
+/// See [`Message::Committed`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decided {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The attempt.
+    pub epoch: Epoch,
+}
+
+/// See [`Message::Aborted`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Aborted {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The attempt.
+    pub epoch: Epoch,
+    /// Why.
+    pub reason: AbortReason,
+}
+
+/// See [`Message::Final`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Final {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The epoch whose commit made the sender the owner (0: it did the handshake).
+    pub epoch: Epoch,
+    /// The length of the stream to the client.
+    pub tx_offset: u64,
+}
+
+/// Why an attempt came to nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum AbortReason {
+    /// The dispatcher does not move connections to this target (unknown, no leg key, not an agent).
+    UnknownTarget,
+    /// No leg to the target could be had.
+    NoLeg,
+    /// The target did not say in time that it holds the connection.
+    Timeout,
+    /// The target is at its limit of connections or of held states.
+    Full,
+    /// The target could not read the state.
+    BadState,
+    /// More unopened bytes than may be shipped.
+    RestTooLong,
+    /// What the target holds is not what the source shipped.
+    Mismatch,
+    /// The target waited longer for the decision than it waits.
+    Expired,
+    /// The source had no link to the target.
+    NoLink,
+    /// The source is not the owner of the connection, or the attempt's number is wrong.
+    NotOwner,
+}
+
+impl AbortReason {
+    /// The reason as a metric label and log field.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownTarget => "unknown_target",
+            Self::NoLeg => "no_leg",
+            Self::Timeout => "timeout",
+            Self::Full => "full",
+            Self::BadState => "bad_state",
+            Self::RestTooLong => "rest_too_long",
+            Self::Mismatch => "mismatch",
+            Self::Expired => "expired",
+            Self::NoLink => "no_link",
+            Self::NotOwner => "not_owner",
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Names of nodes, connections and attempts.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// A node's name, as in its certificate: 1 to 63 bytes of `[a-z0-9-]`, as a DNS label (RFC 1035, section 2.3.1).
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct NodeName(Arc<str>);
+
+impl NodeName {
+    /// The longest name, in bytes.
+    pub const LEN_MAX: usize = 63;
+
+    /// Checks `name` and takes it over.
+    pub fn new(name: &str) -> Result<Self, InvalidNodeName> {
+        let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        let hyphen_at_an_end = name.starts_with('-') || name.ends_with('-');
+        if name.is_empty() || name.len() > Self::LEN_MAX || hyphen_at_an_end || !name.bytes().all(allowed) {
+            return Err(InvalidNodeName);
+        }
+        Ok(Self(name.into()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for NodeName {
+    type Error = InvalidNodeName;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        Self::new(&name)
+    }
+}
+
+impl From<NodeName> for String {
+    fn from(name: NodeName) -> Self {
+        name.0.as_ref().to_owned()
+    }
+}
+
+/// A string is no [`NodeName`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a node name is 1 to 63 characters of a-z, 0-9 and '-', with no '-' at an end")]
+pub struct InvalidNodeName;
+
+/// What a node may do in the cluster; its certificate says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Accepts clients, picks agents, decides moves. May hold no TLS secret.
+    Dispatcher,
+    /// Terminates TLS; may hold the state of connections.
+    Agent,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Dispatcher => "dispatcher",
+            Self::Agent => "agent",
+        })
+    }
+}
+
+/// A client's TCP connection, named by the dispatcher that accepted it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ConnectionId {
+    /// Drawn at random when the dispatcher's process starts: ids of an earlier life never come back.
+    pub boot: u64,
+    /// Counts up from 1 in the life of that process.
+    pub number: u64,
+}
+
+impl fmt::Display for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}-{}", self.boot, self.number)
+    }
+}
+
+impl fmt::Debug for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Numbers the attempts to move one connection. The tenure of the agent that did the handshake is epoch 0; every
+/// attempt has the next number, and the dispatcher decides each exactly once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Epoch(pub u32);
+
+impl Epoch {
+    /// The epoch of the next attempt.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
