@@ -1,1 +1,263 @@
-//! To be written.
+//! How messages go on a link.
+//!
+//! ```text
+//!  0       4         5      6
+//!  +-------+---------+------+--------------------------------+
+//!  | len   | version | kind | body: postcard of the message  |
+//!  +-------+---------+------+--------------------------------+
+//!          |<----------------- len bytes ------------------->|
+//! ```
+//! `len` is big-endian and counts what follows it. Version 0 and kinds 0 to 15 belong to [`LinkMessage`]s, whose layout
+//! never changes; a [`Message`] carries the version its sender speaks. Frames stand back to back.
+
+use std::ops::RangeInclusive;
+
+use postcard::ser_flavors::{Flavor, Size};
+use serde::{Deserialize, Serialize};
+
+use crate::{BadLength, Hello, LinkMessage, Message, MessageKind};
+
+/// The oldest version of the messages this build speaks.
+pub const VERSION_MIN: u8 = 1;
+/// The newest version of the messages this build speaks.
+pub const VERSION_MAX: u8 = 1;
+/// The longest frame, in bytes, its length field included. A [`Ship`](crate::Ship) with every field at its bound fits.
+pub const FRAME_LEN_MAX: usize = 2 << 20;
+
+const VERSIONS: RangeInclusive<u8> = VERSION_MIN..=VERSION_MAX;
+const LINK_VERSION: u8 = 0;
+const HELLO: u8 = 1;
+const PING: u8 = 2;
+const PONG: u8 = 3;
+const UNSUPPORTED: u8 = 4;
+
+/// Bytes of the length field.
+const LEN_LEN: usize = 4;
+/// Bytes before the body.
+const HEAD_LEN: usize = LEN_LEN + 2;
+
+/// What one frame holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Frame {
+    /// Something about the link.
+    Link(LinkMessage),
+    /// Something about connections.
+    Message(Message),
+    /// Something this build does not know; to be skipped, and answered with [`LinkMessage::Unsupported`].
+    Unknown {
+        /// The version it carries.
+        version: u8,
+        /// The kind it carries.
+        kind: u8,
+    },
+}
+
+/// The peer sent what is no frame. Nothing behind it on the link can be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// The length field is beyond [`FRAME_LEN_MAX`].
+    #[error("a frame of {len} bytes is longer than {FRAME_LEN_MAX}")]
+    TooLong {
+        /// The whole frame, in bytes.
+        len: usize,
+    },
+    /// The length field leaves no room for version and kind.
+    #[error("a frame of {len} bytes has no room for a version and a kind")]
+    TooShort {
+        /// The whole frame, in bytes.
+        len: usize,
+    },
+    /// The body is not what its kind says.
+    #[error("the body of a frame of kind {kind} cannot be read: {cause}")]
+    Body {
+        /// The kind.
+        kind: u8,
+        /// What the decoder met.
+        cause: postcard::Error,
+    },
+    /// The body goes on after the message.
+    #[error("a frame of kind {kind} has {extra} bytes too many")]
+    TrailingBytes {
+        /// The kind.
+        kind: u8,
+        /// The bytes left over.
+        extra: usize,
+    },
+    /// A field is longer or shorter than it may be.
+    #[error("a frame of kind {kind} is refused: {cause}")]
+    BadLength {
+        /// The kind.
+        kind: u8,
+        /// Which field, and how long.
+        cause: BadLength,
+    },
+}
+
+/// Appends the frame of `message` to `out`, or leaves `out` as it is where a field is longer than the peer would accept.
+///
+/// Messages may hold secrets, and then `out` does: it is the caller's to reserve [`encoded_len`] before (a vector that
+/// grows leaves a copy behind) and to zeroize after use.
+pub fn encode(message: &Message, out: &mut Vec<u8>) -> Result<(), BadLength> {
+    message.check_bounds()?;
+    let kind = message.kind() as u8;
+    match message {
+        Message::LegKey(body) => append(VERSION_MAX, kind, body, out),
+        Message::Established(body) => append(VERSION_MAX, kind, body, out),
+        Message::Propose(body) => append(VERSION_MAX, kind, body, out),
+        Message::Freeze(body) => append(VERSION_MAX, kind, body, out),
+        Message::Ship(body) => append(VERSION_MAX, kind, body, out),
+        Message::Rest(body) => append(VERSION_MAX, kind, body, out),
+        Message::Held(body) => append(VERSION_MAX, kind, body, out),
+        Message::Refused(body) => append(VERSION_MAX, kind, body, out),
+        Message::Cancel(body) => append(VERSION_MAX, kind, body, out),
+        Message::Committed(body) => append(VERSION_MAX, kind, body, out),
+        Message::Aborted(body) => append(VERSION_MAX, kind, body, out),
+        Message::Gone(body) => append(VERSION_MAX, kind, body, out),
+        Message::Final(body) => append(VERSION_MAX, kind, body, out),
+    }
+    Ok(())
+}
+
+/// Appends the frame of `message` to `out`.
+pub fn encode_link(message: &LinkMessage, out: &mut Vec<u8>) {
+    match message {
+        LinkMessage::Hello(hello) => append(LINK_VERSION, HELLO, hello, out),
+        LinkMessage::Ping => append(LINK_VERSION, PING, &(), out),
+        LinkMessage::Pong => append(LINK_VERSION, PONG, &(), out),
+        LinkMessage::Unsupported { version, kind } => append(LINK_VERSION, UNSUPPORTED, &(version, kind), out),
+    }
+}
+
+/// The bytes that [`encode`] will append.
+pub fn encoded_len(message: &Message) -> usize {
+    let body = match message {
+        Message::LegKey(body) => body_len(body),
+        Message::Established(body) => body_len(body),
+        Message::Propose(body) => body_len(body),
+        Message::Freeze(body) => body_len(body),
+        Message::Ship(body) => body_len(body),
+        Message::Rest(body) => body_len(body),
+        Message::Held(body) => body_len(body),
+        Message::Refused(body) => body_len(body),
+        Message::Cancel(body) => body_len(body),
+        Message::Committed(body) => body_len(body),
+        Message::Aborted(body) => body_len(body),
+        Message::Gone(body) => body_len(body),
+        Message::Final(body) => body_len(body),
+    };
+    HEAD_LEN + body
+}
+
+/// Reads the first frame of `bytes` and its length, or `None` where not all of it is there yet.
+///
+/// A length beyond [`FRAME_LEN_MAX`] is refused as soon as it can be seen, so a caller that keeps that much never waits
+/// for more room.
+pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, FrameError> {
+    let Some((len_field, after)) = bytes.split_first_chunk::<LEN_LEN>() else {
+        return Ok(None);
+    };
+    let announced = u32::from_be_bytes(*len_field) as usize;
+    let len = announced.saturating_add(LEN_LEN);
+    if len > FRAME_LEN_MAX {
+        return Err(FrameError::TooLong { len });
+    }
+    if len < HEAD_LEN {
+        return Err(FrameError::TooShort { len });
+    }
+    match after.get(..announced) {
+        Some([version, kind, body @ ..]) => Ok(Some((decode_body(*version, *kind, body)?, len))),
+        _ => Ok(None),
+    }
+}
+
+fn decode_body(version: u8, kind: u8, body: &[u8]) -> Result<Frame, FrameError> {
+    match (version, MessageKind::from_u8(kind)) {
+        (LINK_VERSION, _) => decode_link(kind, body),
+        (version, Some(kind)) if VERSIONS.contains(&version) => decode_message(kind, body).map(Frame::Message),
+        _ => Ok(Frame::Unknown { version, kind }),
+    }
+}
+
+fn decode_link(kind: u8, body: &[u8]) -> Result<Frame, FrameError> {
+    let message = match kind {
+        HELLO => {
+            let hello: Hello = exactly(kind, body)?;
+            hello.check_bounds().map_err(|cause| FrameError::BadLength { kind, cause })?;
+            LinkMessage::Hello(hello)
+        }
+        PING => exactly(kind, body).map(|()| LinkMessage::Ping)?,
+        PONG => exactly(kind, body).map(|()| LinkMessage::Pong)?,
+        UNSUPPORTED => {
+            let (version, kind) = exactly(kind, body)?;
+            LinkMessage::Unsupported { version, kind }
+        }
+        _ => {
+            return Ok(Frame::Unknown { version: LINK_VERSION, kind });
+        }
+    };
+    Ok(Frame::Link(message))
+}
+
+fn decode_message(kind: MessageKind, body: &[u8]) -> Result<Message, FrameError> {
+    let number = kind as u8;
+    let message = match kind {
+        MessageKind::LegKey => Message::LegKey(exactly(number, body)?),
+        MessageKind::Established => Message::Established(exactly(number, body)?),
+        MessageKind::Propose => Message::Propose(exactly(number, body)?),
+        MessageKind::Freeze => Message::Freeze(exactly(number, body)?),
+        MessageKind::Ship => Message::Ship(exactly(number, body)?),
+        MessageKind::Rest => Message::Rest(exactly(number, body)?),
+        MessageKind::Held => Message::Held(exactly(number, body)?),
+        MessageKind::Refused => Message::Refused(exactly(number, body)?),
+        MessageKind::Cancel => Message::Cancel(exactly(number, body)?),
+        MessageKind::Committed => Message::Committed(exactly(number, body)?),
+        MessageKind::Aborted => Message::Aborted(exactly(number, body)?),
+        MessageKind::Gone => Message::Gone(exactly(number, body)?),
+        MessageKind::Final => Message::Final(exactly(number, body)?),
+    };
+    message.check_bounds().map_err(|cause| FrameError::BadLength { kind: number, cause })?;
+    Ok(message)
+}
+
+/// Reads a body that ends where its message ends. No field can be longer than the body, which the frame bounds.
+fn exactly<'a, T: Deserialize<'a>>(kind: u8, body: &'a [u8]) -> Result<T, FrameError> {
+    let (value, rest) = postcard::take_from_bytes(body).map_err(|cause| FrameError::Body { kind, cause })?;
+    if rest.is_empty() { Ok(value) } else { Err(FrameError::TrailingBytes { kind, extra: rest.len() }) }
+}
+
+fn append<T: Serialize>(version: u8, kind: u8, body: &T, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&[0; LEN_LEN]);
+    out.extend_from_slice(&[version, kind]);
+    postcard::serialize_with_flavor(body, Append(out)).expect("plain data can be written to memory");
+    let len = u32::try_from(out.len() - start - LEN_LEN).expect("the fields of a message are bounded");
+    out[start..start + LEN_LEN].copy_from_slice(&len.to_be_bytes());
+}
+
+fn body_len<T: Serialize>(body: &T) -> usize {
+    postcard::serialize_with_flavor(body, Size::default()).expect("plain data has a length")
+}
+
+/// Writes at the end of a vector that holds other frames already.
+struct Append<'a>(&'a mut Vec<u8>);
+
+impl Flavor for Append<'_> {
+    type Output = ();
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,17 +1,29 @@
 //! What nodes say to each other: versioned, length-bounded codecs; the PROXY protocol.
 //!
-//! * [`Message`] is everything that crosses the mesh, [`frame`] how it is put on a link.
+//! * [`Message`] is everything nodes say about connections, [`LinkMessage`] what they say about the link they share,
+//!   [`frame`] how both are put on it.
 //! * [`leg`] is the preface that opens each leg: a PROXY protocol v2 header that carries an authenticator.
 //! * [`proxy`] is the PROXY protocol itself.
 //!
 //! Nothing here opens a socket, reads a clock or draws randomness. Everything is parsed as hostile input:
 //! lengths are checked before anything is allocated, and what is unknown is refused with its reason.
 
+mod bounds;
+mod digest;
 pub mod frame;
+mod kind;
 pub mod leg;
+mod link;
 mod message;
 mod names;
 pub mod proxy;
+mod replay;
 
+#[cfg(test)]
+mod arbitrary;
+
+pub use bounds::*;
+pub use kind::MessageKind;
+pub use link::{Hello, LinkMessage};
 pub use message::*;
 pub use names::*;

@@ -6,13 +6,13 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
 use crate::{ConnectionId, Epoch, NodeName};
 
 /// Bytes that hold secrets: zeroized when dropped, never printed.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SecretBytes(Zeroizing<Vec<u8>>);
 
 impl SecretBytes {
@@ -30,6 +30,18 @@ impl SecretBytes {
 impl fmt::Debug for SecretBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{} secret bytes]", self.0.len())
+    }
+}
+
+impl Serialize for SecretBytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        serde_bytes::deserialize(deserializer).map(Self::new)
     }
 }
 
@@ -83,11 +95,29 @@ pub struct TlsInfo {
     /// Cipher suite (IANA).
     pub suite: u16,
     /// ALPN protocol (`h2`, `http/1.1`), empty where none was negotiated. At most 255 bytes.
+    #[serde(with = "serde_bytes")]
     pub alpn: Vec<u8>,
     /// SNI host name, where the client sent one. At most 255 bytes.
     pub server_name: Option<String>,
     /// Whether the handshake resumed a session.
     pub resumed: bool,
+}
+
+/// What a node knows of a connection, for people and instruments; it crosses no link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectionStatus {
+    /// The connection.
+    pub id: ConnectionId,
+    /// The client's address.
+    pub client: SocketAddr,
+    /// What the handshake agreed on, once it is done.
+    pub tls: Option<TlsInfo>,
+    /// Where the handshake was done.
+    pub handshake_node: NodeName,
+    /// Where the connection is.
+    pub node: NodeName,
+    /// How many times it has changed hands.
+    pub moves: u32,
 }
 
 /// See [`Message::Established`].
@@ -141,6 +171,7 @@ pub struct Ship {
     /// What the handshake agreed on.
     pub tls: TlsInfo,
     /// The client certificate (DER), where the client presented one.
+    #[serde(with = "serde_bytes")]
     pub client_certificate: Option<Vec<u8>>,
     /// The client's address and the address it connected to.
     pub client: SocketAddr,
@@ -155,6 +186,7 @@ pub struct Ship {
     /// The end of those bytes: what A has not opened.
     pub rest: SecretBytes,
     /// Sealed bytes A has not handed to its kernel.
+    #[serde(with = "serde_bytes")]
     pub tail: Vec<u8>,
     /// Where `tail` begins in the stream to the client.
     pub tail_offset: u64,
@@ -170,6 +202,7 @@ pub struct Rest {
     /// Where `bytes` begin in the client's stream: the `rx_offset` of the [`Ship`].
     pub from_offset: u64,
     /// What A read of the client's stream from there on.
+    #[serde(with = "serde_bytes")]
     pub bytes: Vec<u8>,
 }
 
@@ -244,8 +277,6 @@ pub struct Final {
 /// Why an attempt came to nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AbortReason {
-    /// The dispatcher does not move connections to this target (unknown, no leg key, not an agent).
-    UnknownTarget,
     /// No leg to the target could be had.
     NoLeg,
     /// The target did not say in time that it holds the connection.
@@ -262,15 +293,12 @@ pub enum AbortReason {
     Expired,
     /// The source had no link to the target.
     NoLink,
-    /// The source is not the owner of the connection, or the attempt's number is wrong.
-    NotOwner,
 }
 
 impl AbortReason {
     /// The reason as a metric label and log field.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::UnknownTarget => "unknown_target",
             Self::NoLeg => "no_leg",
             Self::Timeout => "timeout",
             Self::Full => "full",
@@ -279,7 +307,6 @@ impl AbortReason {
             Self::Mismatch => "mismatch",
             Self::Expired => "expired",
             Self::NoLink => "no_link",
-            Self::NotOwner => "not_owner",
         }
     }
 }

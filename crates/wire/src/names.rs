@@ -1,11 +1,13 @@
 //! Names of nodes, connections and attempts.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// A node's name, as in its certificate: 1 to 63 bytes of `[a-z0-9-]`, as a DNS label (RFC 1035, section 2.3.1).
+/// A node's name, as in its certificate: 1 to 63 bytes of `[a-z0-9-]`, as a DNS label (RFC 1035, section 2.3.1), and
+/// not digits alone, which certificates take for an address.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NodeName(Arc<str>);
@@ -18,7 +20,8 @@ impl NodeName {
     pub fn new(name: &str) -> Result<Self, InvalidNodeName> {
         let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         let hyphen_at_an_end = name.starts_with('-') || name.ends_with('-');
-        if name.is_empty() || name.len() > Self::LEN_MAX || hyphen_at_an_end || !name.bytes().all(allowed) {
+        let only_digits = name.bytes().all(|b| b.is_ascii_digit()); // true of the empty name, too
+        if only_digits || name.len() > Self::LEN_MAX || hyphen_at_an_end || !name.bytes().all(allowed) {
             return Err(InvalidNodeName);
         }
         Ok(Self(name.into()))
@@ -58,7 +61,7 @@ impl From<NodeName> for String {
 
 /// A string is no [`NodeName`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a node name is 1 to 63 characters of a-z, 0-9 and '-', with no '-' at an end")]
+#[error("a node name is 1 to 63 characters of a-z, 0-9 and '-', with no '-' at an end and not only digits")]
 pub struct InvalidNodeName;
 
 /// What a node may do in the cluster; its certificate says so.
@@ -71,14 +74,37 @@ pub enum Role {
     Agent,
 }
 
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Role {
+    /// Every role there is.
+    pub const ALL: [Self; 2] = [Self::Dispatcher, Self::Agent];
+
+    /// The role as certificates, configuration and links spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
             Self::Dispatcher => "dispatcher",
             Self::Agent => "agent",
-        })
+        }
     }
 }
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Role {
+    type Err = UnknownRole;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|role| role.as_str() == name).ok_or(UnknownRole)
+    }
+}
+
+/// A string names no [`Role`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a role is `dispatcher` or `agent`")]
+pub struct UnknownRole;
 
 /// A client's TCP connection, named by the dispatcher that accepted it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -117,5 +143,28 @@ impl Epoch {
 impl fmt::Display for Epoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_names_are_labels() {
+        for name in ["a", "a-1", "1a", "4-2", &"n".repeat(63)] {
+            assert_eq!(NodeName::new(name).map(String::from).as_deref(), Ok(name));
+        }
+        for name in ["", "A", "a.b", "a_b", "-a", "a-", "7", "\u{e4}", &"n".repeat(64)] {
+            assert_eq!(NodeName::new(name), Err(InvalidNodeName), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn roles_come_back_from_their_names() {
+        for role in Role::ALL {
+            assert_eq!(role.to_string().parse(), Ok(role));
+        }
+        assert_eq!("Agent".parse::<Role>(), Err(UnknownRole));
     }
 }

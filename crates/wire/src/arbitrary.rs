@@ -1,0 +1,146 @@
+//! Strategies for the messages, shared by the tests of this crate.
+
+#![allow(clippy::unwrap_used)]
+
+use std::net::SocketAddr;
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use crate::*;
+
+pub(crate) fn node_name() -> impl Strategy<Value = NodeName> {
+    "[a-z]([a-z0-9-]{0,61}[a-z0-9])?".prop_map(|name| NodeName::new(&name).unwrap())
+}
+
+pub(crate) fn connection() -> impl Strategy<Value = ConnectionId> {
+    any::<(u64, u64)>().prop_map(|(boot, number)| ConnectionId { boot, number })
+}
+
+pub(crate) fn epoch() -> impl Strategy<Value = Epoch> {
+    any::<u32>().prop_map(Epoch)
+}
+
+/// Both ends of one TCP connection: of one address family.
+pub(crate) fn addresses() -> impl Strategy<Value = (SocketAddr, SocketAddr)> {
+    let port = any::<u16>;
+    prop_oneof![
+        any::<([u8; 4], [u8; 4])>().prop_map(|(a, b)| (a.into(), b.into())),
+        any::<([u8; 16], [u8; 16])>().prop_map(|(a, b)| (a.into(), b.into())),
+    ]
+    .prop_flat_map(move |(a, b): (std::net::IpAddr, std::net::IpAddr)| {
+        (port(), port()).prop_map(move |(p, q)| (SocketAddr::new(a, p), SocketAddr::new(b, q)))
+    })
+}
+
+pub(crate) fn ship() -> impl Strategy<Value = Ship> {
+    let identity = (connection(), epoch(), node_name(), node_name(), any::<u32>());
+    let client = (addresses(), option::of(vec(any::<u8>(), 0..300)), tls());
+    let bytes = (secret(), secret(), vec(any::<u8>(), 0..300), any::<u64>(), any::<u64>());
+    (identity, client, bytes).prop_map(|(identity, client, bytes)| Ship {
+        connection: identity.0,
+        epoch: identity.1,
+        dispatcher: identity.2,
+        handshake_node: identity.3,
+        moves: identity.4,
+        client: client.0.0,
+        server: client.0.1,
+        client_certificate: client.1,
+        tls: client.2,
+        state: bytes.0,
+        rest: bytes.1,
+        tail: bytes.2,
+        rx_offset: bytes.3,
+        tail_offset: bytes.4,
+    })
+}
+
+pub(crate) fn message() -> impl Strategy<Value = Message> {
+    let attempt = || (connection(), epoch());
+    let offsets = || (any::<u64>(), any::<u64>(), any::<[u8; 32]>());
+    prop_oneof![
+        (any::<u32>(), vec(any::<u8>(), LEG_KEY_LEN))
+            .prop_map(|(id, key)| Message::LegKey(LegKey { id, key: SecretBytes::new(key) })),
+        (connection(), tls()).prop_map(|(connection, tls)| Message::Established(Established { connection, tls })),
+        (attempt(), node_name(), offsets()).prop_map(
+            |((connection, epoch), target, (rx_offset, tail_offset, digest))| {
+                Message::Propose(Propose { connection, epoch, target, rx_offset, tail_offset, digest })
+            }
+        ),
+        (attempt(), any::<u64>())
+            .prop_map(|((connection, epoch), rx_offset)| { Message::Freeze(Freeze { connection, epoch, rx_offset }) }),
+        ship().prop_map(|ship| Message::Ship(Box::new(ship))),
+        (attempt(), any::<u64>(), vec(any::<u8>(), 0..300)).prop_map(|((connection, epoch), from_offset, bytes)| {
+            Message::Rest(Rest { connection, epoch, from_offset, bytes })
+        }),
+        (attempt(), offsets()).prop_map(|((connection, epoch), (rx_offset, tail_offset, digest))| {
+            Message::Held(Held { connection, epoch, rx_offset, tail_offset, digest })
+        }),
+        (attempt(), reason())
+            .prop_map(|((connection, epoch), reason)| { Message::Refused(Refused { connection, epoch, reason }) }),
+        (attempt(), reason()).prop_map(|((connection, epoch), reason)| Message::Cancel(Cancel {
+            connection,
+            epoch,
+            reason
+        })),
+        attempt().prop_map(|(connection, epoch)| Message::Committed(Decided { connection, epoch })),
+        (attempt(), reason()).prop_map(|((connection, epoch), reason)| Message::Aborted(Aborted {
+            connection,
+            epoch,
+            reason
+        })),
+        connection().prop_map(Message::Gone),
+        (attempt(), any::<u64>())
+            .prop_map(|((connection, epoch), tx_offset)| { Message::Final(Final { connection, epoch, tx_offset }) }),
+    ]
+}
+
+/// One fixed connection, for tests that change one thing about it.
+pub(crate) fn sample_ship() -> Ship {
+    Ship {
+        connection: ConnectionId { boot: 1, number: 2 },
+        epoch: Epoch(3),
+        dispatcher: NodeName::new("d").unwrap(),
+        state: SecretBytes::new(vec![4; 5]),
+        tls: TlsInfo {
+            version: 0x0304,
+            suite: 0x1301,
+            alpn: b"h2".to_vec(),
+            server_name: Some("h".to_owned()),
+            resumed: false,
+        },
+        client_certificate: None,
+        client: "192.0.2.1:1000".parse().unwrap(),
+        server: "192.0.2.2:443".parse().unwrap(),
+        handshake_node: NodeName::new("a").unwrap(),
+        moves: 0,
+        rx_offset: 600,
+        rest: SecretBytes::new(vec![7; 3]),
+        tail: vec![8; 2],
+        tail_offset: 900,
+    }
+}
+
+fn tls() -> impl Strategy<Value = TlsInfo> {
+    (any::<(u16, u16, bool)>(), vec(any::<u8>(), 0..=ALPN_LEN_MAX), option::of("[a-z.]{0,40}")).prop_map(
+        |((version, suite, resumed), alpn, server_name)| TlsInfo { version, suite, alpn, server_name, resumed },
+    )
+}
+
+fn secret() -> impl Strategy<Value = SecretBytes> {
+    vec(any::<u8>(), 0..300).prop_map(SecretBytes::new)
+}
+
+fn reason() -> impl Strategy<Value = AbortReason> {
+    prop_oneof![
+        Just(AbortReason::NoLeg),
+        Just(AbortReason::Timeout),
+        Just(AbortReason::Full),
+        Just(AbortReason::BadState),
+        Just(AbortReason::RestTooLong),
+        Just(AbortReason::Mismatch),
+        Just(AbortReason::Expired),
+        Just(AbortReason::NoLink),
+    ]
+}

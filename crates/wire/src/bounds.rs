@@ -1,0 +1,76 @@
+//! How long the variable fields of messages may be.
+//!
+//! The bounds hold at both ends: what is longer is neither sent nor accepted.
+
+use crate::{LegKey, Message, Rest, Ship, TlsInfo};
+
+/// ALPN protocol names have one length byte (RFC 7301, section 3.1).
+pub const ALPN_LEN_MAX: usize = 255;
+/// Host names (RFC 1035, section 2.3.4).
+pub const SERVER_NAME_LEN_MAX: usize = 255;
+/// A client certificate.
+pub const CERTIFICATE_LEN_MAX: usize = 64 << 10;
+/// The exported state of a record layer, which takes about 200 bytes.
+pub const STATE_LEN_MAX: usize = 4 << 10;
+/// Bytes of the client's stream that a source has read and not opened, in one message.
+pub const REST_LEN_MAX: usize = 1 << 20;
+/// Sealed bytes that a source has not handed to its kernel.
+pub const TAIL_LEN_MAX: usize = 256 << 10;
+/// The key of a [`LegKey`], neither more nor less.
+pub const LEG_KEY_LEN: usize = 32;
+
+/// A field is longer or shorter than it may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the field `{field}` has {len} bytes, where {min} to {max} are allowed")]
+pub struct BadLength {
+    /// The field.
+    pub field: &'static str,
+    /// Its length in bytes.
+    pub len: usize,
+    /// The shortest it may be.
+    pub min: usize,
+    /// The longest it may be.
+    pub max: usize,
+}
+
+impl Message {
+    /// Checks every field whose length the sender chooses.
+    pub fn check_bounds(&self) -> Result<(), BadLength> {
+        match self {
+            Self::LegKey(LegKey { key, .. }) => within("key", key.as_slice().len(), LEG_KEY_LEN, LEG_KEY_LEN),
+            Self::Established(established) => check_tls(&established.tls),
+            Self::Ship(ship) => check_ship(ship),
+            Self::Rest(Rest { bytes, .. }) => at_most("bytes", bytes.len(), REST_LEN_MAX),
+            Self::Propose(_)
+            | Self::Freeze(_)
+            | Self::Held(_)
+            | Self::Refused(_)
+            | Self::Cancel(_)
+            | Self::Committed(_)
+            | Self::Aborted(_)
+            | Self::Gone(_)
+            | Self::Final(_) => Ok(()),
+        }
+    }
+}
+
+fn check_ship(ship: &Ship) -> Result<(), BadLength> {
+    check_tls(&ship.tls)?;
+    at_most("state", ship.state.as_slice().len(), STATE_LEN_MAX)?;
+    at_most("client_certificate", ship.client_certificate.as_ref().map_or(0, Vec::len), CERTIFICATE_LEN_MAX)?;
+    at_most("rest", ship.rest.as_slice().len(), REST_LEN_MAX)?;
+    at_most("tail", ship.tail.len(), TAIL_LEN_MAX)
+}
+
+fn check_tls(tls: &TlsInfo) -> Result<(), BadLength> {
+    at_most("alpn", tls.alpn.len(), ALPN_LEN_MAX)?;
+    at_most("server_name", tls.server_name.as_ref().map_or(0, String::len), SERVER_NAME_LEN_MAX)
+}
+
+fn at_most(field: &'static str, len: usize, max: usize) -> Result<(), BadLength> {
+    within(field, len, 0, max)
+}
+
+fn within(field: &'static str, len: usize, min: usize, max: usize) -> Result<(), BadLength> {
+    if (min..=max).contains(&len) { Ok(()) } else { Err(BadLength { field, len, min, max }) }
+}

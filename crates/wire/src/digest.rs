@@ -1,0 +1,85 @@
+//! What source and target show the dispatcher, so that it sees they mean the same state.
+
+use aws_lc_rs::digest::{Context, SHA256};
+
+use crate::Ship;
+
+/// Tells this use of SHA-256 from every other, and this layout from its successors.
+const DOMAIN: &[u8] = b"watari ship digest v1\0";
+
+impl Ship {
+    /// SHA-256 over everything shipped, except `rx_offset` and `rest`, which a [`Rest`](crate::Rest) may extend.
+    pub fn digest(&self) -> [u8; 32] {
+        // The lengths of state and tail stand in the head, so that no byte can pass from one field to the next.
+        let head = (
+            (self.connection, self.epoch, &self.dispatcher, &self.handshake_node, self.moves),
+            (&self.tls, &self.client_certificate, self.client, self.server),
+            (self.tail_offset, self.state.as_slice().len(), self.tail.len()),
+        );
+        let head = postcard::to_allocvec(&head).expect("plain data can be written to memory");
+        let mut context = Context::new(&SHA256);
+        for part in [DOMAIN, &head, self.state.as_slice(), &self.tail] {
+            context.update(part);
+        }
+        let mut digest = [0; 32];
+        digest.copy_from_slice(context.finish().as_ref());
+        digest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Epoch, SecretBytes, arbitrary};
+
+    proptest! {
+        #[test]
+        fn rest_may_grow(ship in arbitrary::ship(), more in any::<Vec<u8>>()) {
+            let grown = Ship {
+                rx_offset: ship.rx_offset.wrapping_add(more.len() as u64),
+                rest: SecretBytes::new([ship.rest.as_slice(), &more].concat()),
+                ..ship.clone()
+            };
+            prop_assert_eq!(grown.digest(), ship.digest());
+        }
+
+        #[test]
+        fn nothing_else_may_change(ship in arbitrary::ship(), other in arbitrary::ship()) {
+            let mut changed: Vec<Ship> = Vec::new();
+            let mut push = |change: fn(&mut Ship, Ship)| {
+                let mut copy = ship.clone();
+                change(&mut copy, other.clone());
+                changed.push(copy);
+            };
+            push(|ship, other| ship.connection = other.connection);
+            push(|ship, _| ship.epoch = Epoch(ship.epoch.0 ^ 1));
+            push(|ship, other| ship.dispatcher = other.dispatcher);
+            push(|ship, other| ship.state = other.state);
+            push(|ship, other| ship.tls = other.tls);
+            push(|ship, other| ship.client_certificate = other.client_certificate);
+            push(|ship, other| ship.client = other.client);
+            push(|ship, other| ship.server = other.server);
+            push(|ship, other| ship.handshake_node = other.handshake_node);
+            push(|ship, _| ship.moves ^= 1);
+            push(|ship, other| ship.tail = other.tail);
+            push(|ship, _| ship.tail_offset ^= 1);
+            push(|ship, _| ship.tail.push(0));
+            for changed in changed {
+                prop_assert_eq!(changed == ship, changed.digest() == ship.digest());
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_do_not_pass_from_state_to_tail() {
+        let mut ship = arbitrary::sample_ship();
+        ship.state = SecretBytes::new(vec![1, 2]);
+        ship.tail = vec![3];
+        let mut shifted = ship.clone();
+        shifted.state = SecretBytes::new(vec![1]);
+        shifted.tail = vec![2, 3];
+        assert_ne!(ship.digest(), shifted.digest());
+    }
+}

@@ -1,0 +1,209 @@
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::*;
+
+fn encoded(message: &Message) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(message, &mut out).unwrap();
+    out
+}
+
+fn frame(version: u8, kind: u8, body: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(body.len() + 2).unwrap();
+    [&len.to_be_bytes()[..], &[version, kind], body].concat()
+}
+
+proptest! {
+    #[test]
+    fn messages_come_back(messages in vec(arbitrary::message(), 1..8)) {
+        let mut batch = Vec::new();
+        for message in &messages {
+            let before = batch.len();
+            encode(message, &mut batch).unwrap();
+            prop_assert_eq!(batch.len() - before, encoded_len(message));
+        }
+        let mut rest = &batch[..];
+        for message in messages {
+            let (frame, len) = decode(rest).unwrap().unwrap();
+            prop_assert_eq!(frame, Frame::Message(message));
+            rest = &rest[len..];
+        }
+        prop_assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn every_prefix_of_a_frame_waits_for_more(message in arbitrary::message()) {
+        let whole = encoded(&message);
+        for len in 0..whole.len() {
+            prop_assert_eq!(decode(&whole[..len]), Ok(None));
+        }
+    }
+
+    #[test]
+    fn a_truncated_body_is_refused(message in arbitrary::message(), cut in any::<prop::sample::Index>()) {
+        let whole = encoded(&message);
+        let body = &whole[HEAD_LEN..];
+        let cut = frame(VERSION_MAX, message.kind() as u8, &body[..cut.index(body.len())]);
+        let refused = matches!(decode(&cut), Err(FrameError::Body { .. }));
+        prop_assert!(refused);
+    }
+
+    #[test]
+    fn trailing_bytes_are_refused(message in arbitrary::message(), extra in vec(any::<u8>(), 1..9)) {
+        let kind = message.kind() as u8;
+        let long = frame(VERSION_MAX, kind, &[&encoded(&message)[HEAD_LEN..], &extra].concat());
+        prop_assert_eq!(decode(&long), Err(FrameError::TrailingBytes { kind, extra: extra.len() }));
+    }
+
+    #[test]
+    fn random_bodies_never_panic(kind in 0..40u8, version in 0..3u8, body in vec(any::<u8>(), 0..400)) {
+        let whole = frame(version, kind, &body);
+        if let Ok(decoded) = decode(&whole) {
+            prop_assert_eq!(decoded.unwrap().1, whole.len());
+        }
+    }
+
+    #[test]
+    fn random_bytes_never_panic(bytes in vec(any::<u8>(), 0..64)) {
+        let _ = decode(&bytes);
+    }
+}
+
+#[test]
+fn link_messages_come_back() {
+    let node = NodeName::new("a-1").unwrap();
+    let messages = [
+        LinkMessage::Hello(Hello::new(node, &BTreeSet::from(Role::ALL), u64::MAX)),
+        LinkMessage::Ping,
+        LinkMessage::Pong,
+        LinkMessage::Unsupported { version: 9, kind: 200 },
+    ];
+    for message in messages {
+        let mut out = Vec::new();
+        encode_link(&message, &mut out);
+        assert_eq!(decode(&out), Ok(Some((Frame::Link(message), out.len()))));
+    }
+}
+
+/// The layout is a contract with other builds: whoever changes these bytes makes a new version.
+#[test]
+fn the_layout_is_pinned() {
+    let mut out = Vec::new();
+    encode_link(&LinkMessage::Ping, &mut out);
+    let connection = ConnectionId { boot: 0x81, number: 2 };
+    encode(&Message::Committed(Decided { connection, epoch: Epoch(3) }), &mut out).unwrap();
+    let key = SecretBytes::new(vec![9; LEG_KEY_LEN]);
+    encode(&Message::LegKey(LegKey { id: 300, key }), &mut out).unwrap();
+    encode(&Message::Cancel(Cancel { connection, epoch: Epoch(4), reason: AbortReason::Timeout }), &mut out).unwrap();
+    let expected = [
+        &[0, 0, 0, 2, 0, 2][..],
+        &[0, 0, 0, 6, 1, 25, 0x81, 0x01, 2, 3],
+        &[0, 0, 0, 37, 1, 16, 0xac, 0x02, 32],
+        &[9; 32],
+        &[0, 0, 0, 7, 1, 24, 0x81, 0x01, 2, 4, 1],
+    ];
+    assert_eq!(out, expected.concat());
+}
+
+#[test]
+fn what_is_unknown_is_named_and_can_be_skipped() {
+    for (version, kind) in [(VERSION_MAX + 1, 16), (VERSION_MAX, 255), (VERSION_MAX, PING), (0, 16), (255, 0)] {
+        let bytes = [frame(version, kind, b"whatever"), frame(0, PONG, b"")].concat();
+        let (unknown, len) = decode(&bytes).unwrap().unwrap();
+        assert_eq!(unknown, Frame::Unknown { version, kind });
+        assert_eq!(decode(&bytes[len..]).unwrap().unwrap().0, Frame::Link(LinkMessage::Pong));
+    }
+}
+
+#[test]
+fn lengths_are_refused_before_the_body_is_there() {
+    let beyond = u32::try_from(FRAME_LEN_MAX).unwrap() - 3;
+    assert_eq!(decode(&beyond.to_be_bytes()), Err(FrameError::TooLong { len: FRAME_LEN_MAX + 1 }));
+    assert_eq!(decode(&(beyond - 1).to_be_bytes()), Ok(None));
+    assert!(matches!(decode(b"GET / HTTP/1.1"), Err(FrameError::TooLong { .. })));
+    assert_eq!(decode(&[0, 0, 0, 1, 7]), Err(FrameError::TooShort { len: 5 }));
+}
+
+#[test]
+fn the_longest_ship_fits() {
+    let mut ship = arbitrary::sample_ship();
+    ship.tls.alpn = vec![1; ALPN_LEN_MAX];
+    ship.tls.server_name = Some("n".repeat(SERVER_NAME_LEN_MAX));
+    ship.client_certificate = Some(vec![2; CERTIFICATE_LEN_MAX]);
+    ship.state = SecretBytes::new(vec![3; STATE_LEN_MAX]);
+    ship.rest = SecretBytes::new(vec![4; REST_LEN_MAX]);
+    ship.tail = vec![5; TAIL_LEN_MAX];
+    let message = Message::Ship(Box::new(ship));
+    let bytes = encoded(&message);
+    assert_eq!(decode(&bytes), Ok(Some((Frame::Message(message), bytes.len()))));
+}
+
+#[test]
+fn long_fields_are_neither_sent_nor_accepted() {
+    type Lengthen = fn(&mut Ship);
+    let cases: [(&str, Lengthen); 6] = [
+        ("alpn", |ship| ship.tls.alpn = vec![0; ALPN_LEN_MAX + 1]),
+        ("server_name", |ship| {
+            ship.tls.server_name = Some("n".repeat(SERVER_NAME_LEN_MAX + 1));
+        }),
+        ("client_certificate", |ship| {
+            ship.client_certificate = Some(vec![0; CERTIFICATE_LEN_MAX + 1]);
+        }),
+        ("state", |ship| {
+            ship.state = SecretBytes::new(vec![0; STATE_LEN_MAX + 1]);
+        }),
+        ("rest", |ship| ship.rest = SecretBytes::new(vec![0; REST_LEN_MAX + 1])),
+        ("tail", |ship| ship.tail = vec![0; TAIL_LEN_MAX + 1]),
+    ];
+    for (field, lengthen) in cases {
+        let mut ship = arbitrary::sample_ship();
+        lengthen(&mut ship);
+        let body = postcard::to_allocvec(&ship).unwrap();
+        let kind = MessageKind::Ship as u8;
+        match decode(&frame(VERSION_MAX, kind, &body)) {
+            Err(FrameError::BadLength { cause, .. }) => assert_eq!(cause.field, field),
+            other => panic!("{field}: {other:?}"),
+        }
+        let mut out = vec![1, 2, 3];
+        assert_eq!(encode(&Message::Ship(Box::new(ship)), &mut out).unwrap_err().field, field);
+        assert_eq!(out, [1, 2, 3]);
+    }
+}
+
+#[test]
+fn a_leg_key_has_its_length() {
+    for len in [0, LEG_KEY_LEN - 1, LEG_KEY_LEN + 1] {
+        let body = postcard::to_allocvec(&LegKey { id: 1, key: SecretBytes::new(vec![0; len]) }).unwrap();
+        let decoded = decode(&frame(VERSION_MAX, MessageKind::LegKey as u8, &body));
+        assert!(matches!(decoded, Err(FrameError::BadLength { .. })), "{len}");
+    }
+}
+
+#[test]
+fn a_claimed_length_allocates_nothing() {
+    // A Rest whose byte string claims 2^35 bytes and brings none.
+    let body = [0, 0, 0, 0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01];
+    let decoded = decode(&frame(VERSION_MAX, MessageKind::Rest as u8, &body));
+    assert!(matches!(decoded, Err(FrameError::Body { .. })), "{decoded:?}");
+}
+
+#[test]
+fn every_kind_has_one_number_and_one_name() {
+    let numbers: BTreeSet<u8> = MessageKind::ALL.iter().map(|kind| *kind as u8).collect();
+    let names: BTreeSet<&str> = MessageKind::ALL.iter().map(|kind| kind.as_str()).collect();
+    assert_eq!((numbers.len(), names.len()), (MessageKind::ALL.len(), MessageKind::ALL.len()));
+    assert!(numbers.iter().all(|number| MessageKind::from_u8(*number).is_some_and(|kind| kind as u8 == *number)));
+}
+
+#[test]
+fn secrets_are_not_printed() {
+    let ship = Message::Ship(Box::new(arbitrary::sample_ship()));
+    let printed = format!("{ship:?}");
+    assert!(printed.contains("[5 secret bytes]") && !printed.contains("4, 4"), "{printed}");
+}

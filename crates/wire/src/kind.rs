@@ -1,0 +1,100 @@
+//! The kinds of messages, as numbered on the wire and named in metrics.
+
+use crate::Message;
+
+/// Which [`Message`] a frame carries. Numbers are never used again for another meaning; 0 to 15 are the link's own
+/// (see [`LinkMessage`](crate::LinkMessage)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum MessageKind {
+    /// [`Message::LegKey`].
+    LegKey = 16,
+    /// [`Message::Established`].
+    Established = 17,
+    /// [`Message::Propose`].
+    Propose = 18,
+    /// [`Message::Freeze`].
+    Freeze = 19,
+    /// [`Message::Ship`].
+    Ship = 20,
+    /// [`Message::Rest`].
+    Rest = 21,
+    /// [`Message::Held`].
+    Held = 22,
+    /// [`Message::Refused`].
+    Refused = 23,
+    /// [`Message::Cancel`].
+    Cancel = 24,
+    /// [`Message::Committed`].
+    Committed = 25,
+    /// [`Message::Aborted`].
+    Aborted = 26,
+    /// [`Message::Gone`].
+    Gone = 27,
+    /// [`Message::Final`].
+    Final = 28,
+}
+
+impl MessageKind {
+    /// Every kind there is.
+    pub const ALL: [Self; 13] = [
+        Self::LegKey,
+        Self::Established,
+        Self::Propose,
+        Self::Freeze,
+        Self::Ship,
+        Self::Rest,
+        Self::Held,
+        Self::Refused,
+        Self::Cancel,
+        Self::Committed,
+        Self::Aborted,
+        Self::Gone,
+        Self::Final,
+    ];
+
+    /// The kind with this number.
+    pub fn from_u8(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == number)
+    }
+
+    /// The kind as a metric label and log field.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::LegKey => "leg_key",
+            Self::Established => "established",
+            Self::Propose => "propose",
+            Self::Freeze => "freeze",
+            Self::Ship => "ship",
+            Self::Rest => "rest",
+            Self::Held => "held",
+            Self::Refused => "refused",
+            Self::Cancel => "cancel",
+            Self::Committed => "committed",
+            Self::Aborted => "aborted",
+            Self::Gone => "gone",
+            Self::Final => "final",
+        }
+    }
+}
+
+impl Message {
+    /// Which message this is.
+    pub fn kind(&self) -> MessageKind {
+        match self {
+            Self::LegKey(_) => MessageKind::LegKey,
+            Self::Established(_) => MessageKind::Established,
+            Self::Propose(_) => MessageKind::Propose,
+            Self::Freeze(_) => MessageKind::Freeze,
+            Self::Ship(_) => MessageKind::Ship,
+            Self::Rest(_) => MessageKind::Rest,
+            Self::Held(_) => MessageKind::Held,
+            Self::Refused(_) => MessageKind::Refused,
+            Self::Cancel(_) => MessageKind::Cancel,
+            Self::Committed(_) => MessageKind::Committed,
+            Self::Aborted(_) => MessageKind::Aborted,
+            Self::Gone(_) => MessageKind::Gone,
+            Self::Final(_) => MessageKind::Final,
+        }
+    }
+}
