@@ -1,0 +1,130 @@
+//! Received bytes: records that are opened in the buffer they came in.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::AsyncRead;
+use tokio_util::io::poll_read_buf;
+use watari_record::{Connection, OpenError, Opened, RECORD_LEN_MAX};
+
+/// How much is read at once, in bytes: several records.
+pub const INPUT_LEN: usize = 64 * 1024;
+
+/// ```text
+///  buffer:  | plaintext not read yet | rest of its record | records not opened yet |
+///           |<------- opened ------->|<----- spent ------>|
+/// ```
+#[derive(Default)]
+pub(crate) struct Input {
+    buffer: BytesMut,
+    opened: usize,
+    spent: usize,
+}
+
+impl Input {
+    pub(crate) fn new(opened: &[u8], unopened: &[u8]) -> Self {
+        let mut buffer = BytesMut::with_capacity(opened.len() + unopened.len());
+        buffer.extend_from_slice(opened);
+        buffer.extend_from_slice(unopened);
+        Self { buffer, opened: opened.len(), spent: 0 }
+    }
+
+    /// What has been opened and not read, and what has not been opened.
+    pub(crate) fn into_parts(mut self) -> (Vec<u8>, Vec<u8>) {
+        let opened = self.buffer.split_to(self.opened).to_vec();
+        self.buffer.advance(self.spent);
+        (opened, self.buffer.into())
+    }
+
+    /// The plaintext to read next.
+    pub(crate) fn plaintext(&self) -> &[u8] {
+        &self.buffer[..self.opened]
+    }
+
+    /// Marks the first `len` bytes of the plaintext as read.
+    pub(crate) fn consume(&mut self, len: usize) {
+        assert!(len <= self.opened, "more consumed than there was to read");
+        self.buffer.advance(len);
+        self.opened -= len;
+        if self.opened == 0 {
+            self.buffer.advance(self.spent);
+            self.spent = 0;
+        }
+    }
+
+    /// Opens the next record; `None` if it is not whole yet. All plaintext has been read before.
+    pub(crate) fn open_next(&mut self, connection: &mut Connection) -> Result<Option<Opened>, OpenError> {
+        debug_assert_eq!(self.opened, 0);
+        let Some(header) = connection.header(&self.buffer)? else {
+            return Ok(None);
+        };
+        let Some(record) = self.buffer.get_mut(..header.record_len()) else {
+            return Ok(None);
+        };
+        let opened = connection.open(record)?;
+        match &opened {
+            Opened::Data(plaintext) => {
+                self.opened = plaintext.len();
+                self.spent = header.record_len() - plaintext.end;
+                self.buffer.advance(plaintext.start);
+            }
+            _ => self.buffer.advance(header.record_len()),
+        }
+        Ok(Some(opened))
+    }
+
+    /// Reads more from `io`: how many bytes, 0 at its end. There is no whole record in the buffer before.
+    pub(crate) fn poll_receive<IO: AsyncRead + Unpin>(
+        &mut self,
+        io: &mut IO,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        debug_assert!(self.buffer.len() < RECORD_LEN_MAX);
+        if self.buffer.capacity() - self.buffer.len() < RECORD_LEN_MAX {
+            self.buffer.reserve(INPUT_LEN - self.buffer.len());
+        }
+        let received = poll_read_buf(Pin::new(io), cx, &mut self.buffer);
+        if self.buffer.is_empty() {
+            self.buffer = BytesMut::new();
+        }
+        received
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::task::Waker;
+
+    use tokio::io::{AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[test]
+    fn an_idle_input_holds_no_memory() {
+        let (_peer, mut io) = duplex(100);
+        let mut input = Input::default();
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(input.poll_receive(&mut io, &mut cx).is_pending());
+        assert_eq!(input.buffer.capacity(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_long_stream_needs_one_buffer() {
+        let (mut peer, mut io) = duplex(INPUT_LEN);
+        let mut input = Input::default();
+        let mut cx = Context::from_waker(Waker::noop());
+        for round in 0..1000 {
+            peer.write_all(&vec![7; 1 + round * 37 % 40_000]).await.unwrap();
+            while input.poll_receive(&mut io, &mut cx).is_ready() {
+                assert!((1..=INPUT_LEN).contains(&input.buffer.capacity()));
+                // As if all but the beginning of a record had been opened and read.
+                let left = round * 41 % RECORD_LEN_MAX;
+                input.buffer.advance(input.buffer.len().saturating_sub(left));
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Sealed bytes on their way out.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::AsyncWrite;
+
+/// No more plaintext is accepted while this many sealed bytes are waiting.
+///
+/// Whole records are accepted as long as there are fewer, so that up to a record more can be waiting.
+pub const OUTPUT_LEN_MAX: usize = 64 * 1024;
+
+/// Sealed bytes that the stream below has not taken yet.
+#[derive(Default)]
+pub(crate) struct Output {
+    buffer: Vec<u8>,
+    /// How much of `buffer` has been taken.
+    sent: usize,
+}
+
+impl Output {
+    pub(crate) fn new(unsent: Vec<u8>) -> Self {
+        Self { buffer: unsent, sent: 0 }
+    }
+
+    /// What has not been taken.
+    pub(crate) fn into_unsent(mut self) -> Vec<u8> {
+        self.buffer.drain(..self.sent);
+        self.buffer
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.buffer.len() - self.sent
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() >= OUTPUT_LEN_MAX
+    }
+
+    /// Where to append sealed bytes.
+    pub(crate) fn appender(&mut self) -> &mut Vec<u8> {
+        // Moving what is left to the front costs at most as much as was sent since the last time.
+        if self.sent >= self.len() {
+            self.buffer.drain(..self.sent);
+            self.sent = 0;
+        }
+        &mut self.buffer
+    }
+
+    /// Hands over what `io` takes until nothing is left or, for `io` takes no more, pending. Counts in `total_sent`.
+    pub(crate) fn poll_send<IO: AsyncWrite + Unpin>(
+        &mut self,
+        io: &mut IO,
+        total_sent: &mut u64,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.len() > 0 {
+            let taken = ready!(Pin::new(&mut *io).poll_write(cx, &self.buffer[self.sent..]))?;
+            if taken == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.sent += taken;
+            *total_sent += taken as u64;
+        }
+        self.buffer.clear();
+        self.sent = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Gives the memory back. Nothing may be waiting.
+    pub(crate) fn release(&mut self) {
+        debug_assert_eq!(self.len(), 0);
+        self.buffer = Vec::new();
+    }
+}
