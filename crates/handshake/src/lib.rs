@@ -1,1 +1,29 @@
 //! The TLS server handshake by rustls, ending in record-layer state.
+//!
+//! ```text
+//!  client's bytes --> Handshake::receive --> bytes to the client
+//!                          |
+//!                          '--> Established: watari_record::Secrets, what was agreed on,
+//!                               and the input behind the client's Finished, untouched
+//! ```
+//!
+//! * [`ServerConfig`] says what is served: [`Certificate`]s by name, ALPN, client certificates.
+//! * [`Handshake`] is one handshake: bytes in, bytes out. It owns no socket and waits for nothing.
+//! * [`HandshakeError`] says why a handshake came to nothing, and who is at fault.
+//!
+//! Nothing else in the workspace drives a client's handshake with rustls, and nothing here seals or opens a record
+//! after the handshake. The clock is the one rustls reads itself, for certificates and tickets. There is no early
+//! data, and `SSLKEYLOGFILE` is never honoured.
+
+mod certificate;
+mod config;
+mod error;
+mod extract;
+mod handshake;
+mod names;
+mod record_cut;
+
+pub use certificate::{Certificate, CertificateError, ClientRoots};
+pub use config::{ClientCertificates, ConfigError, ServerConfig, ServerOptions};
+pub use error::{Failed, HandshakeError, Stage};
+pub use handshake::{Established, Handshake, Info, Progress};

@@ -1,0 +1,223 @@
+//! Why a handshake came to nothing.
+
+use std::fmt;
+
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
+
+/// A handshake that came to nothing.
+#[derive(Debug, thiserror::Error)]
+#[error("{cause}")]
+pub struct Failed {
+    /// Why.
+    pub cause: HandshakeError,
+    /// What to send to the client before its connection is closed: what was under way, and an alert where one is due.
+    pub output: Vec<u8>,
+}
+
+/// Why a handshake came to nothing, sorted by who is at fault.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum HandshakeError {
+    // What came is not TLS.
+    /// Bytes that begin no record.
+    #[error("the client does not speak TLS")]
+    Garbage,
+    /// A request in HTTP.
+    #[error("the client speaks plain HTTP on a port for TLS")]
+    PlainHttp,
+    /// A hello in the format of SSL 2.0.
+    #[error("the client says hello in the format of SSL 2.0")]
+    Sslv2Hello,
+
+    // The client breaks the protocol.
+    /// RFC 8446, sections 5.1 and 5.2.
+    #[error("the client sent a record longer than TLS allows")]
+    RecordTooLong,
+    /// More than [`crate::Handshake::RECEIVED_MAX`].
+    #[error("the client's part of the handshake is too large")]
+    TooLarge,
+    /// A message cannot be decoded.
+    #[error("the client sent a malformed message: {0:?}")]
+    Malformed(InvalidMessage),
+    /// A message at the wrong time.
+    #[error("the client sent what was not expected: {0}")]
+    Unexpected(String),
+    /// A record or a Finished that does not verify.
+    #[error("a message of the client does not verify")]
+    Undecryptable,
+    /// Something else the protocol forbids.
+    #[error("the client broke the protocol: {0:?}")]
+    Misbehaved(PeerMisbehaved),
+
+    // Client and server have nothing in common.
+    /// No certificate for the name the client asks for, and no default.
+    #[error("the client asks for {0:?}, for which there is no certificate")]
+    UnknownName(String),
+    /// The client asks for no name, and there is no default certificate.
+    #[error("the client asks for no name, and there is no default certificate")]
+    NoName,
+    /// RFC 7301, section 3.2.
+    #[error("the client offers no application protocol that is served")]
+    NoCommonAlpn,
+    /// Only TLS 1.1 or older.
+    #[error("the client offers neither TLS 1.2 nor TLS 1.3")]
+    NoCommonVersion,
+    /// None for the version agreed on and the certificates there are.
+    #[error("the client offers no cipher suite that is served")]
+    NoCommonSuite,
+    /// No key exchange group.
+    #[error("the client offers no key exchange group that is served")]
+    NoCommonGroup,
+    /// No signature scheme that a certificate for the name can use.
+    #[error("the client verifies no signature that the certificates for the name can make")]
+    NoCommonSignature,
+    /// Something else the client lacks.
+    #[error("the client lacks something that is needed: {0:?}")]
+    Incompatible(PeerIncompatible),
+
+    // Who the client is.
+    /// None shown where one is required.
+    #[error("the client shows no certificate, and one is required")]
+    NoClientCertificate,
+    /// Of another authority, expired, for another purpose, ..
+    #[error("the client's certificate is not accepted: {0}")]
+    BadClientCertificate(CertificateError),
+
+    // The client ends the handshake.
+    /// It sent an alert: often it does not trust the certificate.
+    #[error("the client ended the handshake with the alert {0:?}")]
+    PeerAlert(AlertDescription),
+    /// For the driver: the connection ended.
+    #[error("the client closed the connection {0}")]
+    ClosedEarly(Stage),
+    /// For the driver: its patience ended.
+    #[error("the client took too long: time is up {0}")]
+    TimedOut(Stage),
+
+    // Our own.
+    /// The secrets for the record layer contradict each other. The connection must not go on.
+    #[error("the secrets rustls gave out do not derive the keys it used")]
+    SecretsMismatch,
+    /// [`crate::Handshake::receive`] was called after the handshake had ended.
+    #[error("the handshake had ended before")]
+    Over,
+    /// rustls agreed on a suite that the record layer does not have.
+    #[error("the TLS library agreed on a cipher suite that the record layer does not have")]
+    UnknownSuite,
+    /// rustls failed for another reason.
+    #[error("the TLS library failed: {0}")]
+    Internal(#[source] Error),
+}
+
+/// How far a handshake has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The `ClientHello` is not complete.
+    ClientHello,
+    /// The server has answered; the client's Finished is to come.
+    Finished,
+    /// The handshake is done, or has failed.
+    Over,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ClientHello => "before its ClientHello was complete",
+            Self::Finished => "before its Finished",
+            Self::Over => "after the handshake",
+        })
+    }
+}
+
+impl HandshakeError {
+    /// The cause as a metric label.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Garbage => "garbage",
+            Self::PlainHttp => "plain_http",
+            Self::Sslv2Hello => "sslv2_hello",
+            Self::RecordTooLong => "record_too_long",
+            Self::TooLarge => "too_large",
+            Self::Malformed(_) => "malformed",
+            Self::Unexpected(_) => "unexpected_message",
+            Self::Undecryptable => "undecryptable",
+            Self::Misbehaved(_) => "misbehaved",
+            Self::UnknownName(_) => "unknown_sni",
+            Self::NoName => "no_sni",
+            Self::NoCommonAlpn => "no_common_alpn",
+            Self::NoCommonVersion => "no_common_version",
+            Self::NoCommonSuite => "no_common_suite",
+            Self::NoCommonGroup => "no_common_group",
+            Self::NoCommonSignature => "no_common_signature",
+            Self::Incompatible(_) => "incompatible",
+            Self::NoClientCertificate => "no_client_certificate",
+            Self::BadClientCertificate(_) => "bad_client_certificate",
+            Self::PeerAlert(_) => "peer_alert",
+            Self::ClosedEarly(_) => "closed_early",
+            Self::TimedOut(_) => "timed_out",
+            Self::SecretsMismatch => "secrets_mismatch",
+            Self::Over => "over",
+            Self::UnknownSuite => "unknown_suite",
+            Self::Internal(_) => "internal",
+        }
+    }
+
+    /// The alert that tells the client so, as a record in plaintext: for as long as nothing was agreed on.
+    pub(crate) fn plaintext_alert(&self) -> Option<[u8; 7]> {
+        const ALERT: u8 = 21;
+        const FATAL: u8 = 2;
+        self.alert().map(|alert| [ALERT, 3, 3, 0, 2, FATAL, alert.into()])
+    }
+
+    /// RFC 8446, section 6.2. Only the causes that can arise before the server's first flight matter here: later alerts
+    /// are protected, and rustls writes them.
+    fn alert(&self) -> Option<AlertDescription> {
+        Some(match self {
+            Self::Garbage | Self::PlainHttp | Self::Unexpected(_) => AlertDescription::UnexpectedMessage,
+            Self::Sslv2Hello | Self::NoCommonVersion => AlertDescription::ProtocolVersion,
+            Self::RecordTooLong => AlertDescription::RecordOverflow,
+            Self::TooLarge | Self::Malformed(_) => AlertDescription::DecodeError,
+            Self::Misbehaved(_) => AlertDescription::IllegalParameter,
+            Self::UnknownName(_) => AlertDescription::UnrecognisedName,
+            // RFC 8446, section 9.2.
+            Self::NoName => AlertDescription::MissingExtension,
+            Self::NoCommonAlpn => AlertDescription::NoApplicationProtocol,
+            Self::NoCommonSuite | Self::NoCommonGroup | Self::NoCommonSignature | Self::Incompatible(_) => {
+                AlertDescription::HandshakeFailure
+            }
+            Self::Internal(_) => AlertDescription::InternalError,
+            _ => return None,
+        })
+    }
+}
+
+impl From<Error> for HandshakeError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::InappropriateMessage { got_type, .. } => Self::Unexpected(format!("{got_type:?}")),
+            Error::InappropriateHandshakeMessage { got_type, .. } => Self::Unexpected(format!("{got_type:?}")),
+            Error::InvalidMessage(invalid) => Self::Malformed(invalid),
+            Error::PeerSentOversizedRecord => Self::RecordTooLong,
+            Error::DecryptError => Self::Undecryptable,
+            Error::PeerMisbehaved(how) => Self::Misbehaved(how),
+            Error::PeerIncompatible(how) => how.into(),
+            Error::NoApplicationProtocol => Self::NoCommonAlpn,
+            Error::NoCertificatesPresented => Self::NoClientCertificate,
+            Error::InvalidCertificate(error) => Self::BadClientCertificate(error),
+            Error::AlertReceived(alert) => Self::PeerAlert(alert),
+            error => Self::Internal(error),
+        }
+    }
+}
+
+impl From<PeerIncompatible> for HandshakeError {
+    fn from(how: PeerIncompatible) -> Self {
+        match how {
+            PeerIncompatible::Tls12NotOffered | PeerIncompatible::Tls12NotOfferedOrEnabled => Self::NoCommonVersion,
+            PeerIncompatible::NoCipherSuitesInCommon => Self::NoCommonSuite,
+            PeerIncompatible::NoKxGroupsInCommon => Self::NoCommonGroup,
+            PeerIncompatible::NoSignatureSchemesInCommon => Self::NoCommonSignature,
+            how => Self::Incompatible(how),
+        }
+    }
+}

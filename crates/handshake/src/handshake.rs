@@ -1,0 +1,309 @@
+//! One handshake, bytes in and bytes out.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use rustls::server::{Accepted, AcceptedAlert, Acceptor};
+use rustls::{HandshakeKind, PeerIncompatible, ServerConnection};
+use watari_record::{CipherSuite, HEADER_LEN, RECORD_LEN_MAX, Secrets, Version};
+
+use crate::config::ServerConfig;
+use crate::error::{Failed, HandshakeError, Stage};
+use crate::extract::{TrafficSecrets, server_secrets};
+use crate::record_cut::{IMPOSSIBLE_HEADER, first_hello_record, first_record};
+
+/// The server's end of one handshake.
+///
+/// ```text
+///                     ClientHello                    client's Finished
+///  ExpectClientHello -------------> ExpectFinished ---------------------> Over
+///                                    |          ^
+///                                    '----------'
+///                      second ClientHello, certificate, key exchange, ..
+/// ```
+///
+/// An error leads from any state to `Over`.
+///
+/// The drive contract: put what arrives behind what is unread, call [`Handshake::receive`], send its output, drop what
+/// it consumed; until it is established or fails. The input is bounded: what is unread after a call is less than one
+/// record, [`Handshake::UNREAD_MAX`]. Waiting, its end and the end of the input are the driver's.
+pub struct Handshake {
+    config: ServerConfig,
+    state: State,
+    received: usize,
+}
+
+/// What one call of [`Handshake::receive`] came to.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// How many bytes of the input were the handshake's. The rest begins with the next record, unopened.
+    pub consumed: usize,
+    /// To be sent to the client.
+    pub output: Vec<u8>,
+    /// What the handshake ends in, once the client's Finished has come.
+    pub established: Option<Box<Established>>,
+}
+
+/// What a handshake ends in.
+pub struct Established {
+    /// For the record layer.
+    pub secrets: Secrets,
+    /// For everyone else.
+    pub info: Info,
+}
+
+/// What a handshake agreed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Info {
+    /// Protocol version.
+    pub version: Version,
+    /// Cipher suite.
+    pub suite: CipherSuite,
+    /// ALPN protocol (`h2`, `http/1.1`), empty where none was negotiated. At most 255 bytes.
+    pub alpn: Vec<u8>,
+    /// SNI host name in lower case, where the client sent one. At most 253 bytes.
+    pub server_name: Option<String>,
+    /// Whether the handshake resumed a session.
+    pub resumed: bool,
+    /// The client's certificate (DER), where it showed one, in this handshake or in the one it resumes.
+    pub client_certificate: Option<Vec<u8>>,
+    /// The key exchange group as IANA names it. A resumed TLS 1.2 session exchanges no keys.
+    pub group: Option<&'static str>,
+}
+
+impl Handshake {
+    /// The most a client may send in a handshake, in bytes with record headers, whatever it consists of.
+    pub const RECEIVED_MAX: usize = 64 * 1024;
+
+    /// The most that is unread after [`Handshake::receive`], in bytes: the longest record less its last byte.
+    pub const UNREAD_MAX: usize = RECORD_LEN_MAX - 1;
+
+    /// Waits for a `ClientHello`.
+    pub fn new(config: &ServerConfig) -> Self {
+        Self { config: config.clone(), state: State::ExpectClientHello(Box::default()), received: 0 }
+    }
+
+    /// Takes records from the front of `input`, one at a time and whole, until the handshake is established, fails, or
+    /// needs more input. Signs on the calling thread: about a millisecond with an RSA key.
+    pub fn receive(&mut self, input: &[u8]) -> Result<Progress, Failed> {
+        let mut progress = Progress::default();
+        match self.advance(input, &mut progress) {
+            Ok(()) => Ok(progress),
+            Err(cause) => Err(Failed { cause, output: progress.output }),
+        }
+    }
+
+    /// How far the handshake has come: for the log line of a driver whose client hung up, or took too long.
+    pub fn stage(&self) -> Stage {
+        match self.state {
+            State::ExpectClientHello(_) => Stage::ClientHello,
+            State::ExpectFinished(_) => Stage::Finished,
+            State::Over => Stage::Over,
+        }
+    }
+
+    fn advance(&mut self, input: &[u8], progress: &mut Progress) -> Result<(), HandshakeError> {
+        while progress.established.is_none() {
+            let unread = &input[progress.consumed..];
+            let record = match self.next_record(unread) {
+                Ok(Some(record)) => record,
+                Ok(None) => break,
+                Err(cause) => return Err(self.refuse(cause, &mut progress.output)),
+            };
+            progress.consumed += record.len();
+            self.received += record.len();
+            match self.handle(record, &mut progress.output)? {
+                Next::Expect(state) => self.state = state,
+                Next::Established(established) => progress.established = Some(established),
+            }
+        }
+        Ok(())
+    }
+
+    fn next_record<'a>(&self, unread: &'a [u8]) -> Result<Option<&'a [u8]>, HandshakeError> {
+        let record = match self.state {
+            State::ExpectClientHello(_) => first_hello_record(unread)?,
+            State::ExpectFinished(_) => first_record(unread)?,
+            State::Over => return Err(HandshakeError::Over),
+        };
+        match record {
+            Some(record) if self.received + record.len() > Self::RECEIVED_MAX => Err(HandshakeError::TooLarge),
+            record => Ok(record),
+        }
+    }
+
+    /// Leaves the handshake over unless it gives the state that comes next.
+    fn handle(&mut self, record: &[u8], output: &mut Vec<u8>) -> Result<Next, HandshakeError> {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::ExpectClientHello(state) => state.handle(record, &self.config, output),
+            State::ExpectFinished(state) => state.handle(record, output),
+            State::Over => Err(HandshakeError::Over),
+        }
+    }
+
+    /// Ends the handshake for a `cause` that rustls has not seen.
+    fn refuse(&mut self, cause: HandshakeError, output: &mut Vec<u8>) -> HandshakeError {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::ExpectClientHello(_) => return refuse_in_plaintext(cause, output),
+            State::ExpectFinished(state) => state.refuse(output),
+            State::Over => {}
+        }
+        cause
+    }
+}
+
+impl fmt::Debug for Handshake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handshake").field("stage", &self.stage()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Established {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Established").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+enum State {
+    ExpectClientHello(Box<ExpectClientHello>),
+    ExpectFinished(Box<ExpectFinished>),
+    Over,
+}
+
+enum Next {
+    Expect(State),
+    Established(Box<Established>),
+}
+
+/// Nothing is agreed on; nothing was sent.
+#[derive(Default)]
+struct ExpectClientHello {
+    acceptor: Acceptor,
+    /// The message as far as its version (RFC 8446, section 4.1.2): type, length, `legacy_version`.
+    start: Vec<u8>,
+}
+
+impl ExpectClientHello {
+    const START_LEN: usize = 6;
+
+    fn handle(
+        mut self: Box<Self>,
+        record: &[u8],
+        config: &ServerConfig,
+        output: &mut Vec<u8>,
+    ) -> Result<Next, HandshakeError> {
+        self.start.extend(record[HEADER_LEN..].iter().take(Self::START_LEN - self.start.len()));
+        feed(record, |input| self.acceptor.read_tls(input))?;
+        match self.acceptor.accept() {
+            Ok(None) => Ok(Next::Expect(State::ExpectClientHello(self))),
+            Ok(Some(accepted)) => answer(accepted, config, output),
+            Err((error, _)) if self.is_outdated(&error) => {
+                Err(refuse_in_plaintext(HandshakeError::NoCommonVersion, output))
+            }
+            Err((error, alert)) => Err(refused(error, alert, output)),
+        }
+    }
+
+    /// rustls wants `signature_algorithms` before it looks at the version, and clients of TLS 1.1 and older do not have
+    /// that extension.
+    fn is_outdated(&self, error: &rustls::Error) -> bool {
+        let wants_schemes = PeerIncompatible::SignatureAlgorithmsExtensionRequired;
+        matches!(error, rustls::Error::PeerIncompatible(how) if *how == wants_schemes)
+            && matches!(self.start[..], [.., major, minor] if [major, minor] < [3, 3])
+    }
+}
+
+/// Everything between the `ClientHello` and the client's Finished: a second hello after a `HelloRetryRequest`, the
+/// client's certificate, key exchange and `change_cipher_spec`.
+struct ExpectFinished {
+    connection: ServerConnection,
+    traffic_secrets: Arc<TrafficSecrets>,
+}
+
+impl ExpectFinished {
+    fn handle(mut self: Box<Self>, record: &[u8], output: &mut Vec<u8>) -> Result<Next, HandshakeError> {
+        feed(record, |input| self.connection.read_tls(input))?;
+        let processed = self.connection.process_new_packets();
+        self.flush(output);
+        processed?;
+        if self.connection.is_handshaking() {
+            return Ok(Next::Expect(State::ExpectFinished(self)));
+        }
+        self.extract().map(Box::new).map(Next::Established)
+    }
+
+    /// rustls alone knows which keys an alert of now is sealed with, and it makes no alert on demand. A record
+    /// header that is always wrong draws a `decode_error` from it.
+    fn refuse(mut self: Box<Self>, output: &mut Vec<u8>) {
+        if feed(&IMPOSSIBLE_HEADER, |input| self.connection.read_tls(input)).is_ok() {
+            let _always_an_error = self.connection.process_new_packets();
+        }
+        self.flush(output);
+    }
+
+    fn flush(&mut self, output: &mut Vec<u8>) {
+        while self.connection.wants_write() {
+            self.connection.write_tls(output).expect("a vector takes every write");
+        }
+    }
+
+    fn extract(self) -> Result<Established, HandshakeError> {
+        let info = info(&self.connection)?;
+        let extracted = self.connection.dangerous_extract_secrets()?;
+        let secrets = server_secrets(info.suite, extracted, &self.traffic_secrets)?;
+        Ok(Established { secrets, info })
+    }
+}
+
+/// Refuses what can be refused before any key is made; the rest is rustls'.
+fn answer(accepted: Accepted, config: &ServerConfig, output: &mut Vec<u8>) -> Result<Next, HandshakeError> {
+    config.check(&accepted.client_hello()).map_err(|cause| refuse_in_plaintext(cause, output))?;
+    let traffic_secrets = Arc::new(TrafficSecrets::default());
+    let connection = accepted
+        .into_connection(config.for_connection(Arc::clone(&traffic_secrets)))
+        .map_err(|(error, alert)| refused(error, alert, output))?;
+    let mut state = Box::new(ExpectFinished { connection, traffic_secrets });
+    state.flush(output);
+    Ok(Next::Expect(State::ExpectFinished(state)))
+}
+
+/// Sends the alert rustls has made, or ours where it has made none.
+fn refused(error: rustls::Error, mut alert: AcceptedAlert, output: &mut Vec<u8>) -> HandshakeError {
+    let before = output.len();
+    alert.write_all(output).expect("a vector takes every write");
+    let cause = HandshakeError::from(error);
+    if output.len() > before { cause } else { refuse_in_plaintext(cause, output) }
+}
+
+fn refuse_in_plaintext(cause: HandshakeError, output: &mut Vec<u8>) -> HandshakeError {
+    output.extend(cause.plaintext_alert().into_iter().flatten());
+    cause
+}
+
+/// Gives rustls all of `bytes`; it takes them in pieces.
+fn feed(mut bytes: &[u8], mut read_tls: impl FnMut(&mut dyn Read) -> io::Result<usize>) -> Result<(), HandshakeError> {
+    while !bytes.is_empty() {
+        match read_tls(&mut bytes) {
+            Ok(1..) => {}
+            // Its buffer for one message is full.
+            Ok(0) | Err(_) => return Err(HandshakeError::TooLarge),
+        }
+    }
+    Ok(())
+}
+
+fn info(connection: &ServerConnection) -> Result<Info, HandshakeError> {
+    let number = connection.negotiated_cipher_suite().map(|suite| u16::from(suite.suite()));
+    let suite = number.and_then(CipherSuite::from_iana).ok_or(HandshakeError::UnknownSuite)?;
+    let leaf = connection.peer_certificates().and_then(<[_]>::first);
+    Ok(Info {
+        version: suite.version(),
+        suite,
+        alpn: connection.alpn_protocol().unwrap_or_default().to_vec(),
+        server_name: connection.server_name().map(str::to_owned),
+        resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
+        client_certificate: leaf.map(|leaf| leaf.to_vec()),
+        group: connection.negotiated_key_exchange_group().and_then(|group| group.name().as_str()),
+    })
+}

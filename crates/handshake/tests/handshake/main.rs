@@ -1,0 +1,12 @@
+//! rustls clients, and worse ones, against [`watari_handshake::Handshake`], in memory.
+#![allow(clippy::unwrap_used)]
+
+mod client_certificates;
+mod established;
+mod fragments;
+mod names;
+mod pki;
+mod records;
+mod refused;
+mod resumed;
+mod support;
