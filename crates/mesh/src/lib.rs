@@ -1,1 +1,202 @@
-//! Mutual-TLS links between nodes.
+//! Mutual-TLS links between the nodes of a cluster.
+//!
+//! Between every two nodes that know of each other there is one link: a TLS 1.3 connection on which both show
+//! certificates of the cluster's authority. The node whose name sorts first dials, again and again with growing pauses
+//! (`dial`); the other accepts (`accept`). Both say hello, and then [messages](watari_wire::Message) go both ways in
+//! frames, as many at once as have gathered (`link`, `outbox`). A link on which nothing comes for a while is given up, and
+//! one on which its dialer comes anew is replaced.
+//!
+//! What a node may say to another follows from the roles of both (`rules`), which their certificates bound. What is not
+//! allowed is neither sent nor delivered.
+//!
+//! Delivery is at most once, in order within one link, and not retried: after [`Event::Down`] nobody knows how much of
+//! what was sent arrived. Nothing here decides anything about connections.
+
+mod accept;
+mod backoff;
+mod config;
+mod dial;
+mod error;
+mod hello;
+mod inbox;
+mod link;
+mod metrics;
+mod outbox;
+mod peer;
+mod rules;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use prometheus_client::registry::Registry;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use watari_pki::Identity;
+use watari_wire::{BadLength, Hello, Message, NodeName, Role};
+
+pub use config::{Config, Limits, Peer, StartError};
+pub use error::LinkError;
+pub use peer::PeerStatus;
+
+use metrics::{DropReason, Metrics};
+use peer::PeerEntry;
+
+/// This node's end of all its links. Clones are handles to the same.
+#[derive(Clone)]
+pub struct Mesh {
+    shared: Arc<Shared>,
+}
+
+/// What happens on the links, in the order in which it happened on each.
+#[derive(Debug)]
+pub enum Event {
+    /// There is a link.
+    Up {
+        /// To whom.
+        peer: NodeName,
+        /// What that node does.
+        roles: BTreeSet<Role>,
+        /// Drawn at random when its process started.
+        incarnation: u64,
+    },
+    /// The link is gone. What was sent on it may or may not have arrived.
+    Down {
+        /// To whom it was.
+        peer: NodeName,
+        /// Why it ended.
+        reason: LinkError,
+    },
+    /// The peer says something that its role allows.
+    Message {
+        /// Who.
+        peer: NodeName,
+        /// What.
+        message: Message,
+    },
+}
+
+/// A message was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// There is no link to that node, or it is none of the peers.
+    #[error("there is no link to the peer")]
+    NoLink,
+    /// More waits to be sent than may; the peer or the network is too slow.
+    #[error("the queue to the peer is full")]
+    QueueFull,
+    /// The roles of the two nodes do not allow it. A fault of the caller.
+    #[error("a message of kind `{0}` may not go from this node to the peer")]
+    NotAllowed(&'static str),
+    /// A field of the message is longer than allowed. A fault of the caller.
+    #[error(transparent)]
+    BadLength(#[from] BadLength),
+}
+
+impl Mesh {
+    /// Starts dialing and accepting, until `shutdown` is cancelled. Must be called in a tokio runtime.
+    ///
+    /// The receiver bounds what has come and was not looked at; where it is full, links are not read. Metrics are registered
+    /// as `watari_mesh_*`.
+    pub fn start(
+        config: Config,
+        registry: &mut Registry,
+        shutdown: CancellationToken,
+    ) -> Result<(Self, mpsc::Receiver<Event>), StartError> {
+        config.check()?;
+        let (events, receiver) = mpsc::channel(config.limits.events_max);
+        let hello = Hello::new(config.identity.node().clone(), &config.roles, random_u64()?);
+        let others = config.peers.into_iter().filter(|peer| peer.name != hello.node);
+        let shared = Arc::new(Shared {
+            peers: others.map(|peer| (peer.name.clone(), Arc::new(PeerEntry::new(peer)))).collect(),
+            hello,
+            identity: config.identity,
+            roles: config.roles,
+            limits: config.limits,
+            metrics: Metrics::register(registry),
+            events,
+            shutdown,
+            tasks: TaskTracker::new(),
+        });
+        for peer in shared.peers.values().filter(|peer| shared.dials(&peer.name)) {
+            shared.tasks.spawn(dial::run(Arc::clone(&shared), Arc::clone(peer)));
+        }
+        shared.tasks.spawn(accept::run(Arc::clone(&shared), config.listener));
+        shared.tasks.close();
+        Ok((Self { shared }, receiver))
+    }
+
+    /// Puts `message` into the queue of the link to `peer`. Never waits.
+    pub fn send(&self, peer: &NodeName, message: &Message) -> Result<(), SendError> {
+        self.shared.send(peer, message).inspect_err(|error| {
+            self.shared.metrics.dropped(match error {
+                SendError::NoLink => DropReason::NoLink,
+                SendError::QueueFull => DropReason::QueueFull,
+                SendError::NotAllowed(_) => DropReason::NotAllowed,
+                SendError::BadLength(_) => DropReason::BadLength,
+            });
+        })
+    }
+
+    /// Whether there is a link to `peer`.
+    pub fn is_up(&self, peer: &NodeName) -> bool {
+        self.shared.peers.get(peer).is_some_and(|peer| peer.link().is_some())
+    }
+
+    /// All configured peers, by name.
+    pub fn peers(&self) -> Vec<PeerStatus> {
+        self.shared.peers.values().map(|peer| peer.status()).collect()
+    }
+
+    /// Waits until everything has ended after shutdown; what was queued before it has then been sent, or could not be.
+    pub async fn stopped(&self) {
+        self.shared.tasks.wait().await;
+    }
+}
+
+/// What all tasks of a mesh share.
+struct Shared {
+    identity: Identity,
+    roles: BTreeSet<Role>,
+    hello: Hello,
+    peers: BTreeMap<NodeName, Arc<PeerEntry>>,
+    limits: Limits,
+    metrics: Metrics,
+    events: mpsc::Sender<Event>,
+    shutdown: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Shared {
+    /// Whether this node dials `peer`, rather than the other way round.
+    fn dials(&self, peer: &NodeName) -> bool {
+        self.hello.node < *peer
+    }
+
+    fn send(&self, peer: &NodeName, message: &Message) -> Result<(), SendError> {
+        let peer = self.peers.get(peer).ok_or(SendError::NoLink)?;
+        let link = peer.link().ok_or(SendError::NoLink)?;
+        let kind = message.kind();
+        if !rules::allowed(kind, &self.roles, &link.roles) {
+            return Err(SendError::NotAllowed(kind.as_str()));
+        }
+        link.outbox.push(message)?;
+        self.metrics.sent(kind);
+        peer.counters.sent();
+        Ok(())
+    }
+
+    /// Reports what happened on a link. In a shutdown nobody may be listening any more.
+    async fn report(&self, event: Event) {
+        tokio::select! {
+            _ = self.events.send(event) => {}
+            () = self.shutdown.cancelled() => {}
+        }
+    }
+}
+
+fn random_u64() -> Result<u64, StartError> {
+    let mut bytes = [0; 8];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| StartError::NoRandomness)?;
+    Ok(u64::from_be_bytes(bytes))
+}

@@ -1,0 +1,52 @@
+//! Keeps up the link to a peer that this node dials.
+
+use std::sync::Arc;
+
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+use crate::backoff::Backoff;
+use crate::hello::{self, Established};
+use crate::peer::PeerEntry;
+use crate::{LinkError, Shared, link};
+
+pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<PeerEntry>) {
+    let mut backoff = Backoff::new(shared.limits.backoff_min, shared.limits.backoff_max);
+    while !shared.shutdown.is_cancelled() {
+        match attempt(&shared, &peer).await {
+            Ok(established) => backoff.after_link(link::run(&shared, &peer, established).await),
+            Err(LinkError::Shutdown) => return,
+            Err(error) => failed(&shared, &peer, &error),
+        }
+        tokio::select! {
+            () = sleep(backoff.pause(random_u32())) => {}
+            () = shared.shutdown.cancelled() => {}
+        }
+    }
+}
+
+async fn attempt(shared: &Shared, peer: &PeerEntry) -> Result<Established, LinkError> {
+    tokio::select! {
+        outcome = timeout(shared.limits.handshake_max, hello::dial(shared, peer)) => {
+            outcome.unwrap_or(Err(LinkError::HandshakeTimeout))
+        }
+        () = shared.shutdown.cancelled() => Err(LinkError::Shutdown),
+    }
+}
+
+/// A peer that is down for long is not worth a warning every few seconds.
+fn failed(shared: &Shared, peer: &PeerEntry, error: &LinkError) {
+    shared.metrics.attempt_failed(error);
+    if peer.set_error(error) {
+        warn!(peer = %peer.name, address = %peer.address, reason = error.label(), %error, "no link");
+    } else {
+        debug!(peer = %peer.name, address = %peer.address, reason = error.label(), %error, "still no link");
+    }
+}
+
+/// Only spreads pauses: without randomness they are not spread.
+fn random_u32() -> u32 {
+    let mut bytes = [0; 4];
+    let _ = aws_lc_rs::rand::fill(&mut bytes);
+    u32::from_be_bytes(bytes)
+}

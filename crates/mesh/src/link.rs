@@ -1,0 +1,185 @@
+//! A link, from its first message to its last.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
+use tokio::time::{sleep, timeout};
+use tracing::{info, warn};
+use watari_wire::frame::Frame;
+use watari_wire::{LinkMessage, Message};
+
+use crate::hello::Established;
+use crate::inbox::Inbox;
+use crate::metrics::DropReason;
+use crate::outbox::{Batch, Outbox};
+use crate::peer::{Link, PeerEntry};
+use crate::{Event, LinkError, Shared, rules};
+
+/// How long this node waits in a shutdown until the peer has closed its end, too.
+const LINGER_MAX: Duration = Duration::from_secs(1);
+
+/// Carries messages until the link ends, and says how long that was.
+///
+/// An earlier link to the same peer ends first, so that its [`Event::Down`] comes before this one's [`Event::Up`].
+pub(crate) async fn run(shared: &Shared, peer: &PeerEntry, established: Established) -> Duration {
+    let Established { stream, inbox, roles, incarnation } = established;
+    let mut claim = peer.claim().await;
+    let since = Instant::now();
+    let link = Arc::new(Link { roles, incarnation, outbox: Outbox::new(&shared.limits), since });
+    up(shared, peer, &link).await;
+    let (read_half, write_half) = split(stream);
+    let reason = tokio::select! {
+        reason = Reader { shared, peer, link: &link, inbox }.run(read_half) => reason,
+        reason = write(shared, &link.outbox, write_half) => reason,
+        () = claim.replaced() => LinkError::Replaced,
+    };
+    let reason = if shared.shutdown.is_cancelled() { LinkError::Shutdown } else { reason };
+    down(shared, peer, reason).await;
+    since.elapsed()
+}
+
+async fn up(shared: &Shared, peer: &PeerEntry, link: &Arc<Link>) {
+    peer.set_up(Arc::clone(link));
+    shared.metrics.links_up.inc();
+    info!(peer = %peer.name, incarnation = link.incarnation, "link up");
+    let (peer, roles, incarnation) = (peer.name.clone(), link.roles.clone(), link.incarnation);
+    shared.report(Event::Up { peer, roles, incarnation }).await;
+}
+
+async fn down(shared: &Shared, peer: &PeerEntry, reason: LinkError) {
+    peer.set_down();
+    peer.set_error(&reason);
+    shared.metrics.links_up.dec();
+    shared.metrics.link_ended(&reason);
+    if matches!(reason, LinkError::Shutdown) {
+        info!(peer = %peer.name, "link closed");
+    } else {
+        warn!(peer = %peer.name, reason = reason.label(), error = %reason, "link down");
+    }
+    shared.report(Event::Down { peer: peer.name.clone(), reason }).await;
+}
+
+/// Sends what gathers in the outbox, as one write each time; in a shutdown, what has gathered until then.
+async fn write(shared: &Shared, outbox: &Outbox, mut stream: impl AsyncWrite + Unpin) -> LinkError {
+    let mut batch = Batch::default();
+    loop {
+        let last = shared.shutdown.is_cancelled();
+        if outbox.take(&mut batch) {
+            if let Err(error) = write_batch(shared, &mut stream, batch.as_slice()).await {
+                return error;
+            }
+        } else if !last {
+            tokio::select! {
+                () = outbox.filled() => {}
+                () = shared.shutdown.cancelled() => {}
+            }
+        }
+        if last {
+            // A socket that is closed with unread input resets the connection, and the peer loses what it has not read
+            // yet: so the reader goes on until the peer has closed its end.
+            let _ = timeout(LINGER_MAX, stream.shutdown()).await;
+            sleep(LINGER_MAX).await;
+            return LinkError::Shutdown;
+        }
+    }
+}
+
+async fn write_batch(
+    shared: &Shared,
+    stream: &mut (impl AsyncWrite + Unpin),
+    mut bytes: &[u8],
+) -> Result<(), LinkError> {
+    let stall_max = shared.limits.dead_after;
+    shared.metrics.bytes_sent.inc_by(bytes.len() as u64);
+    while !bytes.is_empty() {
+        match timeout(stall_max, stream.write(bytes)).await.map_err(|_| LinkError::Stalled)?? {
+            0 => return Err(LinkError::Closed),
+            written => bytes = &bytes[written..],
+        }
+    }
+    Ok(timeout(stall_max, stream.flush()).await.map_err(|_| LinkError::Stalled)??)
+}
+
+struct Reader<'a> {
+    shared: &'a Shared,
+    peer: &'a PeerEntry,
+    link: &'a Link,
+    inbox: Inbox,
+}
+
+impl Reader<'_> {
+    async fn run(mut self, mut stream: impl AsyncRead + Unpin) -> LinkError {
+        loop {
+            match self.handle_frames().await {
+                Ok(()) => {}
+                Err(reason) => return reason,
+            }
+            match self.read(&mut stream).await {
+                Ok(0) => return LinkError::Closed,
+                Ok(len) => {
+                    self.shared.metrics.bytes_received.inc_by(len as u64);
+                    self.inbox.filled(len);
+                }
+                Err(reason) => return reason,
+            }
+        }
+    }
+
+    /// Reads what comes next; asks for a sign of life where nothing does. The time in which this node did not read,
+    /// because its own queue of events was full, is not the peer's silence.
+    async fn read(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> Result<usize, LinkError> {
+        let limits = &self.shared.limits;
+        let mut silence = Duration::ZERO;
+        while silence < limits.dead_after {
+            match timeout(limits.ping_after, stream.read(self.inbox.room())).await {
+                Ok(outcome) => return Ok(outcome?),
+                Err(_) => self.link.outbox.push_link(&LinkMessage::Ping),
+            }
+            silence += limits.ping_after;
+        }
+        Err(LinkError::Silent)
+    }
+
+    async fn handle_frames(&mut self) -> Result<(), LinkError> {
+        while let Some(frame) = self.inbox.next_frame()? {
+            match frame {
+                Frame::Message(message) => self.handle_message(message).await,
+                Frame::Link(message) => self.handle_link_message(&message)?,
+                Frame::Unknown { version, kind } => self.handle_unknown(version, kind),
+            }
+        }
+        Ok(())
+    }
+
+    async fn handle_message(&self, message: Message) {
+        let kind = message.kind();
+        if !rules::allowed(kind, &self.link.roles, &self.shared.roles) {
+            self.shared.metrics.dropped(DropReason::Forbidden);
+            warn!(peer = %self.peer.name, kind = kind.as_str(), "message dropped: the roles do not allow it");
+            return;
+        }
+        self.shared.metrics.received(kind);
+        self.peer.counters.received();
+        self.shared.report(Event::Message { peer: self.peer.name.clone(), message }).await;
+    }
+
+    fn handle_link_message(&self, message: &LinkMessage) -> Result<(), LinkError> {
+        match message {
+            LinkMessage::Hello(_) => return Err(LinkError::SecondHello),
+            LinkMessage::Ping => self.link.outbox.push_link(&LinkMessage::Pong),
+            LinkMessage::Pong => {}
+            LinkMessage::Unsupported { version, kind } => {
+                self.shared.metrics.dropped(DropReason::Unsupported);
+                warn!(peer = %self.peer.name, version, kind, "the peer does not know a message of this node");
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_unknown(&self, version: u8, kind: u8) {
+        self.shared.metrics.dropped(DropReason::Unknown);
+        warn!(peer = %self.peer.name, version, kind, "message dropped: its version or kind is unknown");
+        self.link.outbox.push_link(&LinkMessage::Unsupported { version, kind });
+    }
+}

@@ -1,0 +1,207 @@
+//! What waits to be sent on a link.
+
+use std::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use watari_wire::frame::{self, FRAME_LEN_MAX};
+use watari_wire::{LinkMessage, Message};
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::{Limits, SendError};
+
+/// Room kept for the next batch.
+const LEN_USUAL: usize = 64 << 10;
+
+/// A bounded queue of frames, which are encoded where they are sent from and written as one batch.
+pub(crate) struct Outbox {
+    queue: Mutex<Queue>,
+    filled: Notify,
+    messages_max: usize,
+    bytes_max: usize,
+}
+
+#[derive(Default)]
+struct Queue {
+    batch: Batch,
+    messages: usize,
+}
+
+/// Frames back to back. They may hold secrets.
+#[derive(Default)]
+pub(crate) struct Batch(Zeroizing<Vec<u8>>);
+
+impl Outbox {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            queue: Mutex::default(),
+            filled: Notify::new(),
+            messages_max: limits.queue_messages_max,
+            bytes_max: limits.queue_bytes_max,
+        }
+    }
+
+    /// Appends a message, unless the queue is full.
+    pub(crate) fn push(&self, message: &Message) -> Result<(), SendError> {
+        message.check_bounds()?;
+        let len = frame::encoded_len(message);
+        let mut queue = self.queue();
+        if queue.messages >= self.messages_max || queue.batch.0.len() + len > self.bytes_max {
+            return Err(SendError::QueueFull);
+        }
+        queue.batch.reserve(len);
+        frame::encode(message, &mut queue.batch.0)?;
+        queue.messages += 1;
+        drop(queue);
+        self.filled.notify_one();
+        Ok(())
+    }
+
+    /// Appends a message about the link; where the queue is full, it does without, for the link is far from silent.
+    pub(crate) fn push_link(&self, message: &LinkMessage) {
+        let mut queue = self.queue();
+        if queue.batch.0.len() < self.bytes_max {
+            queue.batch.reserve(FRAME_LEN_USUAL);
+            frame::encode_link(message, &mut queue.batch.0);
+        }
+        drop(queue);
+        self.filled.notify_one();
+    }
+
+    /// Swaps everything that waits for `batch`, which has been written; false where nothing waits.
+    pub(crate) fn take(&self, batch: &mut Batch) -> bool {
+        batch.clear();
+        let mut queue = self.queue();
+        mem::swap(&mut queue.batch, batch);
+        queue.messages = 0;
+        !batch.0.is_empty()
+    }
+
+    /// Waits until something waits; it may have been taken already.
+    pub(crate) async fn filled(&self) {
+        self.filled.notified().await;
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A message about the link takes no more.
+const FRAME_LEN_USUAL: usize = 16;
+
+impl Batch {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Makes room for `len` more bytes. A vector that grew by itself would leave its old content in freed memory.
+    fn reserve(&mut self, len: usize) {
+        let needed = self.0.len() + len;
+        if needed > self.0.capacity() {
+            let mut larger = Zeroizing::new(Vec::with_capacity(needed.next_power_of_two().max(LEN_USUAL)));
+            larger.extend_from_slice(&self.0);
+            self.0 = larger;
+        }
+    }
+
+    /// Wipes the content, and gives memory back where it was unusually long.
+    fn clear(&mut self) {
+        if self.0.capacity() > FRAME_LEN_MAX / 8 {
+            *self = Self::default();
+        } else {
+            self.0.as_mut_slice().zeroize();
+            self.0.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use watari_wire::frame::Frame;
+    use watari_wire::{ConnectionId, Epoch, Rest};
+
+    use super::*;
+
+    fn outbox(messages: usize, bytes: usize) -> Outbox {
+        Outbox::new(&Limits { queue_messages_max: messages, queue_bytes_max: bytes, ..Limits::default() })
+    }
+
+    fn gone(number: u64) -> Message {
+        Message::Gone(ConnectionId { boot: 1, number })
+    }
+
+    fn rest(len: usize) -> Message {
+        let connection = ConnectionId { boot: 1, number: 1 };
+        Message::Rest(Rest { connection, epoch: Epoch(1), from_offset: 0, bytes: vec![1; len] })
+    }
+
+    fn frames(mut bytes: &[u8]) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        while let Some((frame, len)) = frame::decode(bytes).unwrap() {
+            frames.push(frame);
+            bytes = &bytes[len..];
+        }
+        assert!(bytes.is_empty());
+        frames
+    }
+
+    #[test]
+    fn all_that_waits_goes_in_one_batch_and_in_order() {
+        let outbox = outbox(100, 1 << 20);
+        for number in 0..50 {
+            outbox.push(&gone(number)).unwrap();
+        }
+        outbox.push_link(&LinkMessage::Ping);
+        let mut batch = Batch::default();
+        assert!(outbox.take(&mut batch));
+        let mut expected: Vec<Frame> = (0..50).map(|number| Frame::Message(gone(number))).collect();
+        expected.push(Frame::Link(LinkMessage::Ping));
+        assert_eq!(frames(batch.as_slice()), expected);
+        assert!(!outbox.take(&mut batch));
+        outbox.push(&gone(50)).unwrap();
+        assert!(outbox.take(&mut batch));
+        assert_eq!(frames(batch.as_slice()), [Frame::Message(gone(50))]);
+    }
+
+    #[test]
+    fn the_queue_is_bounded_by_count() {
+        let outbox = outbox(2, 1 << 20);
+        outbox.push(&gone(1)).unwrap();
+        outbox.push(&gone(2)).unwrap();
+        assert_eq!(outbox.push(&gone(3)), Err(SendError::QueueFull));
+        assert!(outbox.take(&mut Batch::default()));
+        outbox.push(&gone(3)).unwrap();
+    }
+
+    #[test]
+    fn the_queue_is_bounded_by_bytes() {
+        let (len, more) = (frame::encoded_len(&rest(5000)), frame::encoded_len(&gone(1)));
+        let outbox = outbox(100, len + more - 1);
+        outbox.push(&rest(5000)).unwrap();
+        assert_eq!(outbox.push(&gone(1)), Err(SendError::QueueFull));
+        let mut batch = Batch::default();
+        outbox.take(&mut batch);
+        assert_eq!(batch.as_slice().len(), len);
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_leaves_the_queue_as_it_was() {
+        let outbox = outbox(100, 8 << 20);
+        let error = outbox.push(&rest(watari_wire::REST_LEN_MAX + 1)).unwrap_err();
+        assert!(matches!(error, SendError::BadLength(bad) if bad.field == "bytes"));
+        assert!(!outbox.take(&mut Batch::default()));
+    }
+
+    #[test]
+    fn memory_is_given_back() {
+        let outbox = outbox(100, 8 << 20);
+        outbox.push(&rest(1 << 20)).unwrap();
+        let mut batch = Batch::default();
+        outbox.take(&mut batch);
+        batch.clear();
+        assert_eq!(batch.0.capacity(), 0);
+    }
+}

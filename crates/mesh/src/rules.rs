@@ -1,0 +1,72 @@
+//! Who may say what to whom.
+
+use std::collections::BTreeSet;
+
+use watari_wire::{MessageKind, Role};
+
+/// Whether a node that plays the roles `from` may send a message of this kind to one that plays the roles `to`.
+///
+/// Both ends ask: the sender before it sends, the receiver before it believes.
+pub(crate) fn allowed(kind: MessageKind, from: &BTreeSet<Role>, to: &BTreeSet<Role>) -> bool {
+    let (sender, receiver) = route(kind);
+    from.contains(&sender) && to.contains(&receiver)
+}
+
+/// The state of a connection goes from agent to agent only: a dispatcher holds no secret of a connection.
+fn route(kind: MessageKind) -> (Role, Role) {
+    use MessageKind as Kind;
+    match kind {
+        Kind::Ship | Kind::Rest => (Role::Agent, Role::Agent),
+        Kind::LegKey | Kind::Established | Kind::Propose | Kind::Held | Kind::Refused | Kind::Cancel | Kind::Final => {
+            (Role::Agent, Role::Dispatcher)
+        }
+        Kind::Freeze | Kind::Committed | Kind::Aborted | Kind::Gone => (Role::Dispatcher, Role::Agent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of every kind: what each pair of pure roles may say.
+    #[test]
+    fn each_kind_has_one_route() {
+        let pairs: Vec<(Role, Role)> = Role::ALL.into_iter().flat_map(|from| Role::ALL.map(|to| (from, to))).collect();
+        let routes = |kind: MessageKind| {
+            let open = |(from, to): &&(Role, Role)| allowed(kind, &BTreeSet::from([*from]), &BTreeSet::from([*to]));
+            let names = pairs.iter().filter(open).map(|(from, to)| format!(" {from} to {to}"));
+            format!("{}:{}", kind.as_str(), names.collect::<String>())
+        };
+        let expected = [
+            "leg_key: agent to dispatcher",
+            "established: agent to dispatcher",
+            "propose: agent to dispatcher",
+            "freeze: dispatcher to agent",
+            "ship: agent to agent",
+            "rest: agent to agent",
+            "held: agent to dispatcher",
+            "refused: agent to dispatcher",
+            "cancel: agent to dispatcher",
+            "committed: dispatcher to agent",
+            "aborted: dispatcher to agent",
+            "gone: dispatcher to agent",
+            "final: agent to dispatcher",
+        ];
+        assert_eq!(MessageKind::ALL.map(routes), expected);
+    }
+
+    #[test]
+    fn a_node_of_both_roles_may_say_what_either_may() {
+        let (both, agent) = (BTreeSet::from(Role::ALL), BTreeSet::from([Role::Agent]));
+        assert!(allowed(MessageKind::Freeze, &both, &agent));
+        assert!(allowed(MessageKind::Ship, &both, &agent));
+        assert!(allowed(MessageKind::Held, &agent, &both));
+        assert!(!allowed(MessageKind::Held, &both, &agent));
+    }
+
+    #[test]
+    fn a_node_without_roles_may_say_nothing() {
+        let (none, all) = (BTreeSet::new(), BTreeSet::from(Role::ALL));
+        assert!(MessageKind::ALL.iter().all(|kind| !allowed(*kind, &none, &all) && !allowed(*kind, &all, &none)));
+    }
+}

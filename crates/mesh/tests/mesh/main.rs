@@ -1,0 +1,8 @@
+//! Meshes on loopback, and peers that do not keep to the rules.
+
+#![allow(clippy::unwrap_used)]
+
+mod admission;
+mod hostile;
+mod links;
+mod support;

@@ -1,0 +1,265 @@
+//! Clusters, nodes, and raw peers that say whatever a test wants.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use rustls::pki_types::ServerName;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::{interval, timeout};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::sync::CancellationToken;
+use watari_mesh::{Config, Event, Limits, LinkError, Mesh, Peer};
+use watari_pki::{Authority, Identity};
+use watari_wire::frame::{self, Frame};
+use watari_wire::{
+    ConnectionId, Epoch, Freeze, Hello, LinkMessage, Message, NodeName, Role, SecretBytes, Ship, TlsInfo,
+};
+
+/// Long enough for the slowest machine; no test waits so long unless it fails.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+pub(crate) fn name(name: &str) -> NodeName {
+    NodeName::new(name).unwrap()
+}
+
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    timeout(DEADLINE, future).await.expect("nothing happened in time")
+}
+
+/// Waits until `condition` holds.
+pub(crate) async fn until(mut condition: impl FnMut() -> bool) {
+    let mut tick = interval(Duration::from_millis(2));
+    soon(async {
+        while !condition() {
+            tick.tick().await;
+        }
+    })
+    .await;
+}
+
+/// An authority and what it has issued.
+pub(crate) struct Cluster(TempDir);
+
+impl Cluster {
+    /// With nodes of these names: those that begin with `d` are dispatchers, those with `x` both, all else agents.
+    pub(crate) fn new(names: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::create(dir.path(), "test").unwrap();
+        for node in names {
+            let roles: Vec<Role> = roles(node).into_iter().collect();
+            authority.issue(&name(node), &roles, 1).unwrap();
+        }
+        Self(dir)
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn identity(&self, node: &str) -> Identity {
+        Identity::load(self.dir(), &name(node)).unwrap()
+    }
+
+    /// A node that knows these peers.
+    pub(crate) async fn node(&self, node: &str, peers: &[(&str, SocketAddr)]) -> Node {
+        Node::start(self.identity(node), listener().await, peers, limits())
+    }
+}
+
+pub(crate) fn roles(node: &str) -> BTreeSet<Role> {
+    match node.as_bytes()[0] {
+        b'd' => BTreeSet::from([Role::Dispatcher]),
+        b'x' => BTreeSet::from(Role::ALL),
+        _ => BTreeSet::from([Role::Agent]),
+    }
+}
+
+pub(crate) fn limits() -> Limits {
+    Limits { backoff_min: Duration::from_millis(5), backoff_max: Duration::from_millis(50), ..Limits::default() }
+}
+
+pub(crate) async fn listener() -> TcpListener {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap()
+}
+
+/// An address for a peer that is never dialed.
+pub(crate) fn nowhere() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 1).into()
+}
+
+pub(crate) struct Node {
+    pub(crate) mesh: Mesh,
+    pub(crate) address: SocketAddr,
+    pub(crate) shutdown: CancellationToken,
+    events: mpsc::Receiver<Event>,
+    registry: Registry,
+}
+
+impl Node {
+    pub(crate) fn start(
+        identity: Identity,
+        listener: TcpListener,
+        peers: &[(&str, SocketAddr)],
+        limits: Limits,
+    ) -> Self {
+        let (address, roles) = (listener.local_addr().unwrap(), identity.roles().clone());
+        let peers = peers.iter().map(|(peer, address)| Peer { name: name(peer), address: *address }).collect();
+        let (mut registry, shutdown) = (Registry::default(), CancellationToken::new());
+        let config = Config { identity, roles, listener, peers, limits };
+        let (mesh, events) = Mesh::start(config, &mut registry, shutdown.clone()).unwrap();
+        Self { mesh, address, shutdown, events, registry }
+    }
+
+    pub(crate) async fn event(&mut self) -> Event {
+        soon(self.events.recv()).await.expect("the mesh has ended")
+    }
+
+    /// The next event has to be this peer's coming up: its incarnation.
+    pub(crate) async fn up(&mut self, expected: &str) -> u64 {
+        match self.event().await {
+            Event::Up { peer, roles: found, incarnation } => {
+                assert_eq!((peer.as_str(), found), (expected, roles(expected)));
+                assert!(self.mesh.is_up(&peer));
+                incarnation
+            }
+            other => panic!("instead of {expected} up: {other:?}"),
+        }
+    }
+
+    /// The next event has to be this peer's going down: the reason.
+    pub(crate) async fn down(&mut self, expected: &str) -> LinkError {
+        match self.event().await {
+            Event::Down { peer, reason } if peer.as_str() == expected => reason,
+            other => panic!("instead of {expected} down: {other:?}"),
+        }
+    }
+
+    /// The next event has to be a message of this peer.
+    pub(crate) async fn message(&mut self, expected: &str) -> Message {
+        match self.event().await {
+            Event::Message { peer, message } if peer.as_str() == expected => message,
+            other => panic!("instead of a message of {expected}: {other:?}"),
+        }
+    }
+
+    /// The value of a metric, without `watari_mesh_`; 0 where there is none yet.
+    pub(crate) fn metric(&self, metric: &str) -> u64 {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("watari_mesh_")?.strip_prefix(metric));
+        line.map_or(0, |value| value.trim().parse().unwrap())
+    }
+
+    /// Waits until the metric has this value.
+    pub(crate) async fn counts(&self, metric: &str, value: u64) {
+        until(|| self.metric(metric) == value).await;
+    }
+
+    /// Ends the node as a process that is stopped in good order ends.
+    pub(crate) async fn stop(self) -> TcpListenerAddress {
+        self.shutdown.cancel();
+        soon(self.mesh.stopped()).await;
+        TcpListenerAddress(self.address)
+    }
+}
+
+/// Where a node listened that has ended.
+pub(crate) struct TcpListenerAddress(SocketAddr);
+
+impl TcpListenerAddress {
+    pub(crate) async fn listen_again(self) -> TcpListener {
+        TcpListener::bind(self.0).await.unwrap()
+    }
+}
+
+/// A peer with a certificate, made by hand.
+pub(crate) struct RawPeer {
+    stream: TlsStream<TcpStream>,
+    received: Vec<u8>,
+}
+
+impl RawPeer {
+    /// TLS, and nothing more.
+    pub(crate) async fn connect(identity: &Identity, to: &str, address: SocketAddr) -> Self {
+        let tcp = soon(TcpStream::connect(address)).await.unwrap();
+        let connector = TlsConnector::from(identity.client_config().clone());
+        let to = ServerName::try_from(to.to_owned()).unwrap();
+        Self { stream: soon(connector.connect(to, tcp)).await.unwrap(), received: Vec::new() }
+    }
+
+    /// TLS and both hellos.
+    pub(crate) async fn link(identity: &Identity, to: &str, address: SocketAddr, incarnation: u64) -> Self {
+        let mut peer = Self::connect(identity, to, address).await;
+        let hello = Hello::new(identity.node().clone(), identity.roles(), incarnation);
+        peer.say(&LinkMessage::Hello(hello)).await;
+        assert!(matches!(peer.hear().await, Some(Frame::Link(LinkMessage::Hello(hello))) if hello.node == name(to)));
+        peer
+    }
+
+    pub(crate) async fn write(&mut self, bytes: &[u8]) {
+        soon(self.stream.write_all(bytes)).await.unwrap();
+        soon(self.stream.flush()).await.unwrap();
+    }
+
+    pub(crate) async fn say(&mut self, message: &LinkMessage) {
+        let mut bytes = Vec::new();
+        frame::encode_link(message, &mut bytes);
+        self.write(&bytes).await;
+    }
+
+    pub(crate) async fn send(&mut self, message: &Message) {
+        let mut bytes = Vec::new();
+        frame::encode(message, &mut bytes).unwrap();
+        self.write(&bytes).await;
+    }
+
+    /// The next frame, or `None` at the end of the link.
+    pub(crate) async fn hear(&mut self) -> Option<Frame> {
+        loop {
+            if let Some((frame, len)) = frame::decode(&self.received).unwrap() {
+                self.received.drain(..len);
+                return Some(frame);
+            }
+            match soon(self.stream.read_buf(&mut self.received)).await {
+                Ok(0) | Err(_) => return None,
+                Ok(_) => {}
+            }
+        }
+    }
+}
+
+pub(crate) fn freeze(rx_offset: u64) -> Message {
+    Message::Freeze(Freeze { connection: connection(), epoch: Epoch(1), rx_offset })
+}
+
+pub(crate) fn ship() -> Message {
+    Message::Ship(Box::new(Ship {
+        connection: connection(),
+        epoch: Epoch(1),
+        dispatcher: name("d"),
+        state: SecretBytes::new(vec![1; 180]),
+        tls: TlsInfo { version: 0x0304, suite: 0x1301, alpn: vec![], server_name: None, resumed: false },
+        client_certificate: None,
+        client: "192.0.2.1:1000".parse().unwrap(),
+        server: "192.0.2.2:443".parse().unwrap(),
+        handshake_node: name("a"),
+        moves: 0,
+        rx_offset: 100_000,
+        rest: SecretBytes::new(vec![2; 100_000]),
+        tail: vec![3; 50_000],
+        tail_offset: 5,
+    }))
+}
+
+pub(crate) fn connection() -> ConnectionId {
+    ConnectionId { boot: 1, number: 2 }
+}
