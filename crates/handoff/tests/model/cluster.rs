@@ -1,0 +1,257 @@
+//! The state: one connection, its dispatcher, the agents, the letters between them, and what an observer knows.
+
+use std::sync::LazyLock;
+
+use watari_handoff::{Arbiter, Source, Target};
+use watari_wire::{AbortReason, Epoch, NodeName};
+
+use crate::scenario::{Budget, Scenario};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Cluster {
+    /// What the dispatcher has of the connection; `None` once it is over there, or the dispatcher has lost it.
+    pub dispatcher: Option<Dispatcher>,
+    pub agents: Vec<Agent>,
+    /// A multiset, kept sorted.
+    pub network: Vec<Letter>,
+    pub client: Client,
+    pub observer: Observer,
+    pub budget: Budget,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Dispatcher {
+    pub arbiter: Arbiter,
+    /// The leg to the owner.
+    pub leg: Leg,
+    /// The attempt for which a leg was asked.
+    pub preparing: Option<Epoch>,
+}
+
+/// A leg keeps order. Bytes are numbers in their stream.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Leg {
+    pub agent: usize,
+    /// The epoch its preface names.
+    pub tenure: Epoch,
+    /// On the way to the agent: `down.0..down.1`, and FIN after that.
+    pub down: (u64, u64),
+    pub down_fin: bool,
+    /// On the way to the dispatcher.
+    pub up: (u64, u64),
+    /// The agent has not read the preface yet. It says where both streams begin.
+    pub preface: bool,
+    pub closed: Option<Closed>,
+    /// The dispatcher knows it is closed.
+    pub seen_closed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Closed {
+    Fin,
+    Reset,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Agent {
+    /// The connection as this agent serves it, or has fenced it.
+    pub served: Option<Served>,
+    pub held: Option<Held>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Served {
+    pub source: Source,
+    pub tenure: Epoch,
+    pub payload: Payload,
+    /// Read of the client's stream; beyond `payload.opened` it waits unopened.
+    pub read: u64,
+    /// Handed to the kernel of what is sealed.
+    pub written: u64,
+    /// How far it reads while fenced.
+    pub read_to: u64,
+    /// It has ended its stream and said so.
+    pub finished: bool,
+}
+
+/// What travels: how far the client's stream is opened, and the stream to the client sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Payload {
+    pub opened: u64,
+    pub sealed: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Held {
+    pub target: Target,
+    pub payload: Payload,
+    pub rx_offset: u64,
+    pub tail_offset: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Client {
+    /// Sent, read by the dispatcher and relayed to a leg. What waits between these is as if it had not been sent yet.
+    pub sent: u64,
+    pub fin: bool,
+    pub received: u64,
+    pub end: Option<End>,
+}
+
+/// How the connection ended for the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum End {
+    Clean,
+    Reset,
+    ResetByClient,
+}
+
+/// What somebody who sees everything writes down.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Observer {
+    /// The first nonce never used; one record is one byte.
+    pub next_nonce: u64,
+    /// The first byte of the client's stream never opened.
+    pub next_opened: u64,
+    pub nonce_misused: bool,
+    pub rx_disordered: bool,
+    pub tx_disordered: bool,
+    pub truncated_cleanly: bool,
+    pub dead_letter_acted: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Letter {
+    ToDispatcher { from: usize, said: Said },
+    ToAgent { to: usize, told: Told },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Said {
+    Propose { epoch: Epoch, target: usize, rx_offset: u64, tail_offset: u64 },
+    Held { epoch: Epoch, rx_offset: u64, tail_offset: u64 },
+    Refused { epoch: Epoch, reason: AbortReason },
+    Cancel { epoch: Epoch, reason: AbortReason },
+    Final { epoch: Epoch, tx_offset: u64 },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Told {
+    Freeze { epoch: Epoch, rx_offset: u64 },
+    Committed(Epoch),
+    Aborted(Epoch, AbortReason),
+    Gone,
+    Ship { epoch: Epoch, payload: Payload, rx_offset: u64, tail_offset: u64 },
+    Rest { epoch: Epoch, from_offset: u64, to_offset: u64 },
+}
+
+static NAMES: LazyLock<[NodeName; 3]> =
+    LazyLock::new(|| ["a", "b", "c"].map(|name| NodeName::new(name).expect("a letter is a name")));
+
+pub fn name(agent: usize) -> NodeName {
+    NAMES[agent].clone()
+}
+
+pub fn index(name: &NodeName) -> usize {
+    NAMES.iter().position(|other| other == name).expect("every name is made by `name`")
+}
+
+impl Cluster {
+    /// The first agent has done the handshake.
+    pub fn new(scenario: &Scenario) -> Self {
+        let nothing = Payload { opened: 0, sealed: 0 };
+        let mut agents = vec![Agent::default(); scenario.agents];
+        agents[0].served = Some(Served::new(Epoch(0), nothing, 0, 0, scenario));
+        let dispatcher =
+            Dispatcher { arbiter: Arbiter::new(name(0)), leg: Leg::new(0, Epoch(0), 0, 0), preparing: None };
+        Self {
+            dispatcher: Some(dispatcher),
+            agents,
+            network: Vec::new(),
+            client: Client::default(),
+            observer: Observer::default(),
+            budget: scenario.budget,
+        }
+    }
+
+    /// The leg at which this agent serves or has fenced the connection, while both ends have it.
+    pub fn leg_of(&self, agent: usize) -> Option<&Leg> {
+        let tenure = self.agents[agent].served.as_ref()?.tenure;
+        let leg = &self.dispatcher.as_ref()?.leg;
+        (leg.agent == agent && leg.tenure == tenure && !leg.preface && leg.closed.is_none()).then_some(leg)
+    }
+
+    /// Whether the agent or the dispatcher has still to hear something of the other.
+    pub fn is_talking_with_dispatcher(&self, agent: usize) -> bool {
+        self.network.iter().any(|letter| match letter {
+            Letter::ToAgent { told: Told::Ship { .. } | Told::Rest { .. }, .. } => false,
+            Letter::ToAgent { to: party, .. } | Letter::ToDispatcher { from: party, .. } => *party == agent,
+        })
+    }
+
+    /// Whether this letter can have no effect any more, now or later: its receiver has gone past the attempt it speaks
+    /// of. That this is so is a property of its own, checked wherever dead letters are delivered.
+    pub fn is_dead(&self, letter: &Letter) -> bool {
+        let Letter::ToAgent { to, told } = letter else { return false };
+        let Agent { served, held } = &self.agents[*to];
+        let is_fenced = |in_epoch: Epoch| {
+            served.as_ref().is_some_and(|served| !served.source.is_serving() && served.source.epoch() == in_epoch)
+        };
+        let may_hold = |epoch: Epoch| {
+            held.as_ref().is_some_and(|held| held.target.epoch() == epoch) || self.is_shipping_to(*to, Some(epoch))
+        };
+        match told {
+            Told::Freeze { epoch, .. } | Told::Committed(epoch) => !is_fenced(*epoch),
+            Told::Aborted(epoch, _) => !is_fenced(*epoch) && !may_hold(*epoch),
+            Told::Rest { epoch, .. } => !may_hold(*epoch),
+            Told::Gone => served.is_none() && held.is_none() && !self.is_shipping_to(*to, None),
+            Told::Ship { .. } => false,
+        }
+    }
+
+    /// Whether a state is on its way to this agent; `None`: of any epoch.
+    fn is_shipping_to(&self, agent: usize, wanted: Option<Epoch>) -> bool {
+        self.network.iter().any(|letter| match letter {
+            Letter::ToAgent { to, told: Told::Ship { epoch, .. } } => {
+                *to == agent && wanted.is_none_or(|wanted| wanted == *epoch)
+            }
+            _ => false,
+        })
+    }
+}
+
+impl Leg {
+    pub fn new(agent: usize, tenure: Epoch, rx_offset: u64, tail_offset: u64) -> Self {
+        Self {
+            agent,
+            tenure,
+            down: (rx_offset, rx_offset),
+            down_fin: false,
+            up: (tail_offset, tail_offset),
+            preface: tenure > Epoch(0),
+            closed: None,
+            seen_closed: false,
+        }
+    }
+}
+
+impl Agent {
+    pub fn may_seal(&self) -> bool {
+        self.served.as_ref().is_some_and(Served::is_serving)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.served.is_none() && self.held.is_none()
+    }
+}
+
+impl Served {
+    pub fn new(tenure: Epoch, payload: Payload, read: u64, written: u64, scenario: &Scenario) -> Self {
+        let source = Source::new(tenure, scenario.rx_len);
+        Self { source, tenure, payload, read, written, read_to: read, finished: false }
+    }
+
+    pub fn is_serving(&self) -> bool {
+        self.source.is_serving() && !self.finished
+    }
+}

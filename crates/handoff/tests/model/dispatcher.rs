@@ -1,0 +1,163 @@
+//! The dispatcher around its arbiter.
+
+use watari_handoff::{ArbiterAction, ArbiterEvent, ArbiterTimer, Offer};
+use watari_wire::{Epoch, NodeName};
+
+use crate::cluster::{Closed, Cluster, Dispatcher, End, Leg, Letter, Said, Told, index, name};
+use crate::driver::Driver;
+use crate::scenario::Sabotage;
+
+impl Driver<'_> {
+    pub fn dispatcher(&mut self) -> &mut Dispatcher {
+        self.cluster.dispatcher.as_mut().expect("only a dispatcher that has the connection takes such steps")
+    }
+
+    /// One byte, from the leg to the client.
+    pub fn relay(&mut self) {
+        self.pass_on();
+        self.arbitrate(ArbiterEvent::RelayedTx(1));
+    }
+
+    fn pass_on(&mut self) {
+        let leg = &mut self.dispatcher().leg;
+        let number = leg.up.0;
+        leg.up.0 += 1;
+        let Cluster { client, observer, .. } = &mut self.cluster;
+        observer.tx_disordered |= number != client.received;
+        client.received += 1;
+    }
+
+    pub fn see_leg_end(&mut self) {
+        let leg = &mut self.dispatcher().leg;
+        leg.seen_closed = true;
+        let reset = leg.closed == Some(Closed::Reset);
+        if self.cluster.client.end.is_some() {
+            return self.end(End::Clean);
+        }
+        if !reset && self.scenario.is_sabotaged(Sabotage::DispatcherTrustsFin) {
+            self.finish_client();
+        }
+        self.arbitrate(ArbiterEvent::LegEnded { reset });
+    }
+
+    pub fn leg_is_ready(&mut self) {
+        let prepared = self.dispatcher().preparing.take().expect("a leg was asked for");
+        self.arbitrate(ArbiterEvent::LegReady(prepared));
+    }
+
+    pub fn leg_fails(&mut self) {
+        self.cluster.budget.leg_failures -= 1;
+        let prepared = self.dispatcher().preparing.take().expect("a leg was asked for");
+        self.arbitrate(ArbiterEvent::LegFailed(prepared));
+    }
+
+    pub fn time_out(&mut self, timer: ArbiterTimer) {
+        if timer == ArbiterTimer::Move && self.scenario.is_sabotaged(Sabotage::DispatcherCommitsOnSuspicion) {
+            return self.commit_on_suspicion();
+        }
+        self.arbitrate(ArbiterEvent::Timeout(timer));
+    }
+
+    /// Makes up what the target would have said.
+    fn commit_on_suspicion(&mut self) {
+        let Cluster { client, agents, .. } = &self.cluster;
+        let source = agents.iter().position(|agent| agent.served.is_some()).expect("nobody restarts in this scenario");
+        let (rx_offset, tail_offset) = (client.sent, self.served(source).written);
+        let epoch = self.served(source).source.epoch();
+        self.arbitrate(ArbiterEvent::LegReady(epoch));
+        self.arbitrate(ArbiterEvent::Held(offer(1 - source, epoch, rx_offset, tail_offset)));
+    }
+
+    pub fn deliver_to_dispatcher(&mut self, from: usize, said: Said) {
+        if self.cluster.dispatcher.is_none() {
+            return self.tell(from, Told::Gone);
+        }
+        let event = match said {
+            Said::Propose { epoch, target, rx_offset, tail_offset } => {
+                let offer = offer(target, epoch, rx_offset, tail_offset);
+                ArbiterEvent::Proposed { from: name(from), offer }
+            }
+            Said::Held { epoch, rx_offset, tail_offset } => {
+                ArbiterEvent::Held(offer(from, epoch, rx_offset, tail_offset))
+            }
+            Said::Refused { epoch, reason } => ArbiterEvent::Refused { from: name(from), epoch, reason },
+            Said::Cancel { epoch, reason } => ArbiterEvent::Cancelled { from: name(from), epoch, reason },
+            Said::Final { epoch, tx_offset } => ArbiterEvent::Final { from: name(from), epoch, tx_offset },
+        };
+        self.arbitrate(event);
+        if self.scenario.is_sabotaged(Sabotage::DispatcherIgnoresTail) {
+            self.count_what_is_under_way();
+        }
+    }
+
+    /// While moving, takes what is still on the way from the source for relayed.
+    fn count_what_is_under_way(&mut self) {
+        let dispatcher = self.dispatcher();
+        let waiting = dispatcher.leg.up.1 - dispatcher.leg.up.0;
+        if dispatcher.arbiter.is_moving() && waiting > 0 {
+            dispatcher.leg.up.0 = dispatcher.leg.up.1;
+            self.arbitrate(ArbiterEvent::RelayedTx(waiting));
+        }
+    }
+
+    pub fn arbitrate(&mut self, event: ArbiterEvent) {
+        let mut actions = Vec::new();
+        self.dispatcher().arbiter.handle(event, &mut actions);
+        for action in actions {
+            self.carry_out_arbiter(action);
+        }
+    }
+
+    fn carry_out_arbiter(&mut self, action: ArbiterAction) {
+        match action {
+            ArbiterAction::PrepareLeg { epoch, .. } => self.dispatcher().preparing = Some(epoch),
+            ArbiterAction::Freeze { source, epoch, rx_offset } => {
+                self.tell(index(&source), Told::Freeze { epoch, rx_offset });
+            }
+            ArbiterAction::Commit { source, target, epoch, rx_offset, tail_offset } => {
+                self.commit(&source, Leg::new(index(&target), epoch, rx_offset, tail_offset));
+            }
+            ArbiterAction::Abort { source, target, epoch, reason } => {
+                self.dispatcher().preparing = None;
+                self.tell(index(&source), Told::Aborted(epoch, reason));
+                self.tell(index(&target), Told::Aborted(epoch, reason));
+            }
+            ArbiterAction::TellAborted { to, epoch, reason } => self.tell(index(&to), Told::Aborted(epoch, reason)),
+            ArbiterAction::TellCommitted { to, epoch } => self.tell_committed(&to, epoch),
+            ArbiterAction::TellGone { to } => self.tell(index(&to), Told::Gone),
+            ArbiterAction::FinishClient => self.finish_client(),
+            ArbiterAction::Reset(_) => self.end(End::Reset),
+        }
+    }
+
+    fn commit(&mut self, source: &NodeName, mut leg: Leg) {
+        let epoch = leg.tenure;
+        leg.down_fin = self.cluster.client.fin && !self.scenario.is_sabotaged(Sabotage::DispatcherForgetsClientFin);
+        if self.scenario.is_sabotaged(Sabotage::DispatcherForgetsWhatItRead) && leg.down.1 < self.scenario.rx_len {
+            self.cluster.client.sent += 1;
+        }
+        self.dispatcher().leg = leg;
+        self.tell(index(source), Told::Committed(epoch));
+    }
+
+    fn tell_committed(&mut self, to: &NodeName, epoch: Epoch) {
+        let goes = self.scenario.is_sabotaged(Sabotage::DispatcherSaysGoneToLateProposal);
+        self.tell(index(to), if goes { Told::Gone } else { Told::Committed(epoch) });
+    }
+
+    fn finish_client(&mut self) {
+        let Cluster { client, observer, .. } = &mut self.cluster;
+        observer.truncated_cleanly |= client.received != observer.next_nonce;
+        client.end.get_or_insert(End::Clean);
+    }
+
+    fn tell(&mut self, to: usize, told: Told) {
+        self.send(Letter::ToAgent { to, told });
+    }
+}
+
+fn offer(target: usize, epoch: Epoch, rx_offset: u64, tail_offset: u64) -> Offer {
+    // Of what was shipped; no two attempts ship the same.
+    let digest = [epoch.0 as u8; 32];
+    Offer { target: name(target), epoch, rx_offset, tail_offset, digest }
+}
