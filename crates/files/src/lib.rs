@@ -1,1 +1,143 @@
 //! A directory served over HTTP.
+//!
+//! [`Files::respond`] answers one request, from the path to the body, as RFC 9110 has it: preconditions, ranges,
+//! content types, an index for directories. It does not list directories, serve hidden files (but for
+//! `/.well-known`) or follow a symbolic link out of its root.
+//!
+//! Nothing here knows of connections: the agent puts HTTP/1.1 and HTTP/2 in front. [`Body`] is the type of all bodies
+//! that the agent sends, the proxy's too.
+//!
+//! A file should be replaced by renaming another over it. One that is rewritten in place while it is being sent makes
+//! a response of old and new bytes; one that becomes shorter makes the body end with an error.
+
+mod body;
+mod conditions;
+mod metrics;
+mod path;
+mod range;
+mod response;
+mod root;
+
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+use http::header::RANGE;
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Response};
+
+pub use crate::body::{Body, BoxError};
+pub use crate::metrics::Metrics;
+
+use crate::conditions::{Validators, Verdict};
+use crate::path::FilePath;
+use crate::range::Selection;
+use crate::response::{Content, Refusal};
+use crate::root::{OpenFile, Opened, Root};
+
+/// What a directory's own path leads to.
+const INDEX: &str = "index.html";
+
+/// A directory that is served.
+#[derive(Debug)]
+pub struct Files {
+    root: Root,
+    metrics: Metrics,
+}
+
+impl Files {
+    /// Opens the directory `root`. It stays the same directory when it is renamed, or another takes its name.
+    ///
+    /// Fails where it cannot be opened, is no directory, or the kernel has no `openat2` (Linux 5.6).
+    pub fn open(root: &Path, metrics: Metrics) -> io::Result<Self> {
+        Ok(Self { root: Root::open(root)?, metrics })
+    }
+
+    /// Answers a request. Its body, if any, is dropped unread.
+    pub async fn respond<B>(&self, request: Request<B>) -> Response<Body> {
+        let (head, _) = request.into_parts();
+        let response = match self.answer(&head).await {
+            Ok(response) => response,
+            Err(refusal) => {
+                log(&refusal, head.uri.path());
+                refusal.response()
+            }
+        };
+        self.metrics.count(response.status());
+        if head.method == Method::HEAD { response::without_body(response) } else { response }
+    }
+
+    async fn answer(&self, head: &Parts) -> Result<Response<Body>, Refusal> {
+        if head.method != Method::GET && head.method != Method::HEAD {
+            return Err(Refusal::Method);
+        }
+        let path = FilePath::parse(head.uri.path())?;
+        let relative = path.relative(INDEX);
+        let media_type = media_type(&relative);
+        match self.root.open_below(relative).await? {
+            Opened::File(file) => Ok(self.serve(head, content(file, media_type))),
+            Opened::Directory if !path.is_directory() => {
+                Ok(response::redirect(path.directory_location(), head.uri.query()))
+            }
+            Opened::Directory | Opened::Special => Err(Refusal::NotFound),
+        }
+    }
+
+    fn serve(&self, head: &Parts, content: Content) -> Response<Body> {
+        match conditions::evaluate(&head.headers, &content.validators) {
+            Verdict::Failed => return content.precondition_failed(),
+            Verdict::NotModified => return content.not_modified(),
+            Verdict::Perform => {}
+        }
+        let cut = self.metrics.bodies_cut.clone();
+        match selection(head, &content) {
+            Selection::Whole => content.whole(cut),
+            Selection::Parts(parts) => content.parts(&parts, cut),
+            Selection::Unsatisfiable => content.unsatisfiable(),
+        }
+    }
+}
+
+/// Only GET has ranges (RFC 9110, section 14.2).
+fn selection(head: &Parts, content: &Content) -> Selection {
+    match single(&head.headers, &RANGE) {
+        Some(range) if head.method == Method::GET && conditions::range_applies(&head.headers, &content.validators) => {
+            range::select(range, content.length)
+        }
+        _ => Selection::Whole,
+    }
+}
+
+/// The value of a field that may be sent only once; sent twice it is malformed and ignored.
+fn single<'a>(headers: &'a HeaderMap, name: &http::HeaderName) -> Option<&'a [u8]> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?;
+    values.next().is_none().then_some(value.as_bytes())
+}
+
+fn content(opened: OpenFile, media_type: String) -> Content {
+    let OpenFile { file, length, modified } = opened;
+    let validators = Validators::new(length, modified, SystemTime::now());
+    Content { file, length, media_type, validators }
+}
+
+/// By the name's extension; what is unknown is `application/octet-stream`.
+fn media_type(path: &[u8]) -> String {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let extension = name.iter().rposition(|&byte| byte == b'.').map(|dot| &name[dot + 1..]);
+    let extension = extension.and_then(|extension| std::str::from_utf8(extension).ok()).unwrap_or_default();
+    let guess = mime_guess::from_ext(extension).first_raw().unwrap_or("application/octet-stream");
+    if guess.starts_with("text/") { format!("{guess}; charset=utf-8") } else { guess.to_owned() }
+}
+
+fn log(refusal: &Refusal, path: &str) {
+    match refusal {
+        Refusal::Busy(error) | Refusal::Broken(error) => {
+            tracing::warn!(path, %error, "{refusal}");
+        }
+        Refusal::Forbidden => tracing::info!(path, "{refusal}"),
+        Refusal::Method | Refusal::Malformed | Refusal::NotFound => {
+            tracing::debug!(path, "{refusal}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Files below a directory, and nothing else.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+
+/// How often an open is tried again when a rename elsewhere kept the kernel from proving that the path stays below
+/// the root (`EAGAIN`, openat2(2)).
+const ATTEMPTS: u32 = 8;
+
+/// A directory that paths are opened below. The kernel checks every step of a path, symbolic links included: one
+/// that leads outside, or is absolute, is refused (`RESOLVE_BENEATH`, Linux 5.6).
+#[derive(Debug, Clone)]
+pub(crate) struct Root {
+    directory: Arc<OwnedFd>,
+}
+
+/// What a path below the root led to.
+pub(crate) enum Opened {
+    File(OpenFile),
+    Directory,
+    /// A socket, a pipe, a device.
+    Special,
+}
+
+/// A regular file and what was known of it when it was opened.
+pub(crate) struct OpenFile {
+    pub(crate) file: File,
+    /// In bytes.
+    pub(crate) length: u64,
+    pub(crate) modified: SystemTime,
+}
+
+impl Root {
+    /// Opens the directory. Fails also where the kernel has no `openat2`.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(path, flags, Mode::empty())?;
+        rustix::fs::openat2(&directory, ".", flags, Mode::empty(), ResolveFlags::BENEATH)?;
+        Ok(Self { directory: Arc::new(directory) })
+    }
+
+    /// Opens `path`, which is relative to the root.
+    ///
+    /// What the kernel finds in its cache is opened at once; only a path that needs the disk costs the way to
+    /// tokio's blocking pool and back.
+    pub(crate) async fn open_below(&self, path: Vec<u8>) -> io::Result<Opened> {
+        match self.open_resolving(&path, ResolveFlags::CACHED) {
+            // Not in the cache, or (before Linux 5.12) no such flag.
+            Err(Errno::AGAIN | Errno::INVAL | Errno::INTR) => {}
+            result => return Ok(result?),
+        }
+        let root = self.clone();
+        let opened = tokio::task::spawn_blocking(move || root.open_waiting(&path)).await;
+        opened.map_err(io::Error::other)?
+    }
+
+    fn open_waiting(&self, path: &[u8]) -> io::Result<Opened> {
+        let mut result = Err(Errno::AGAIN);
+        for _ in 0..ATTEMPTS {
+            result = self.open_resolving(path, ResolveFlags::empty());
+            if !matches!(result, Err(Errno::AGAIN | Errno::INTR)) {
+                break;
+            }
+        }
+        Ok(result?)
+    }
+
+    fn open_resolving(&self, path: &[u8], how: ResolveFlags) -> Result<Opened, Errno> {
+        // A pipe would block the open, a terminal become ours.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let how = how | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let file = rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), how)?;
+        let stat = rustix::fs::fstat(&file)?;
+        Ok(match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Opened::File(OpenFile {
+                file: File::from(file),
+                length: u64::try_from(stat.st_size).unwrap_or(0),
+                modified: modified(&stat),
+            }),
+            FileType::Directory => Opened::Directory,
+            _ => Opened::Special,
+        })
+    }
+}
+
+/// Times before 1970 count as 1970.
+fn modified(stat: &Stat) -> SystemTime {
+    let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
+    let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
+    UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds)).unwrap_or(UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::fs;
+    use std::io::Read;
+    use std::os::unix::fs::symlink;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A root with files of known content, beside a secret that no path may reach.
+    struct Tree {
+        directory: tempfile::TempDir,
+        root: Root,
+    }
+
+    fn tree() -> Tree {
+        let directory = tempfile::tempdir().unwrap();
+        let outside = directory.path();
+        let inside = outside.join("root");
+        fs::create_dir_all(inside.join("d")).unwrap();
+        fs::write(outside.join("secret"), "secret").unwrap();
+        fs::write(inside.join("a"), "inside").unwrap();
+        fs::write(inside.join("d/a"), "inside").unwrap();
+        symlink("../secret", inside.join("up")).unwrap();
+        symlink(outside.join("secret"), inside.join("absolute")).unwrap();
+        symlink("../..", inside.join("d/out")).unwrap();
+        symlink("/proc/self/root", inside.join("magic")).unwrap();
+        symlink("loop", inside.join("loop")).unwrap();
+        symlink("d/a", inside.join("within")).unwrap();
+        symlink("../a", inside.join("d/sideways")).unwrap();
+        let root = Root::open(&inside).unwrap();
+        Tree { directory, root }
+    }
+
+    /// Both ways of opening, which must agree.
+    fn content(root: &Root, path: &str) -> io::Result<String> {
+        let cached = root.open_resolving(path.as_bytes(), ResolveFlags::CACHED);
+        let opened = root.open_waiting(path.as_bytes())?;
+        if let (Ok(Opened::File(cached)), Opened::File(opened)) = (cached, &opened) {
+            assert_eq!(cached.modified, opened.modified);
+        }
+        let Opened::File(mut opened) = opened else {
+            return Ok("no file".into());
+        };
+        let mut content = String::new();
+        opened.file.read_to_string(&mut content)?;
+        Ok(content)
+    }
+
+    #[test]
+    fn files_below_the_root_are_opened() {
+        let tree = tree();
+        for path in ["a", "d/a", "within", "d/sideways"] {
+            assert_eq!(content(&tree.root, path).unwrap(), "inside", "{path}");
+        }
+        assert_eq!(content(&tree.root, "d").unwrap(), "no file");
+    }
+
+    #[test]
+    fn what_lies_outside_is_not() {
+        let tree = tree();
+        for path in
+            ["../secret", "d/../../secret", "/etc/passwd", "up", "absolute", "d/out/secret", "magic/etc/passwd", "loop"]
+        {
+            let error = content(&tree.root, path).unwrap_err();
+            let errno = Errno::from_io_error(&error).unwrap();
+            assert!([Errno::XDEV, Errno::LOOP].contains(&errno), "{path}: {error}");
+        }
+    }
+
+    #[test]
+    fn special_files_are_told_apart() {
+        let tree = tree();
+        let pipe = tree.directory.path().join("root/pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert!(matches!(tree.root.open_waiting(b"pipe"), Ok(Opened::Special)));
+    }
+
+    #[test]
+    fn a_root_must_be_a_directory() {
+        let tree = tree();
+        assert!(Root::open(&tree.directory.path().join("secret")).is_err());
+        assert!(Root::open(&tree.directory.path().join("missing")).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+        #[test]
+        fn no_path_reaches_the_secret(steps in prop::collection::vec(
+            prop::sample::select(vec!["..", ".", "", "a", "d", "up", "out", "absolute", "magic", "within", "secret", "root"]), 1..8)
+        ) {
+            thread_local!(static TREE: Tree = tree());
+            if let Ok(content) = TREE.with(|tree| content(&tree.root, &steps.join("/"))) {
+                prop_assert_ne!(content, "secret");
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The client, as origins are told about it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderValue;
+
+/// What is known of a client from its connection, made once per connection and used for each of its requests.
+#[derive(Debug, Clone)]
+pub struct Client {
+    address: SocketAddr,
+    server: SocketAddr,
+    pub(crate) address_field: HeaderValue,
+    pub(crate) certificate_field: Option<HeaderValue>,
+}
+
+impl Client {
+    /// * `address`: where the client connects from.
+    /// * `server`: the service address it connected to.
+    /// * `certificate`: the certificate (DER) that it proved to hold in the TLS handshake.
+    pub fn new(address: SocketAddr, server: SocketAddr, certificate: Option<&[u8]>) -> Self {
+        Self {
+            address,
+            server,
+            address_field: field(address.ip().to_canonical().to_string()),
+            certificate_field: certificate.map(|der| field(format!(":{}:", STANDARD.encode(der)))),
+        }
+    }
+
+    /// Where the client connects from.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The service address the client connected to.
+    pub fn server(&self) -> SocketAddr {
+        self.server
+    }
+
+    /// The `for` parameter of `Forwarded`: an IPv6 address stands in brackets and quotes (RFC 7239, section 6).
+    pub(crate) fn forwarded_for(&self) -> String {
+        match self.address.ip().to_canonical() {
+            IpAddr::V4(address) => format!("for={address}"),
+            IpAddr::V6(address) => format!("for=\"[{address}]\""),
+        }
+    }
+}
+
+/// Addresses and base64 (RFC 9440, section 2.1) are plain ASCII.
+fn field(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).expect("addresses and base64 are valid field values")
+}

@@ -1,0 +1,212 @@
+//! Origins that are away, silent, broken or cut their answers short; clients that stop in the middle.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::{
+    Act, Fixture, ScriptedOrigin, answer, answer_and_close, answer_and_stall, get, ok, post, read, refusing_origin,
+    upload,
+};
+use http_body::Frame;
+use watari_proxy::Limits;
+
+/// Waits that never end well here need not be long.
+fn impatient() -> Limits {
+    Limits { response_timeout: Duration::from_millis(30), body_timeout: Duration::from_millis(30), ..Limits::default() }
+}
+
+#[tokio::test]
+async fn an_origin_that_is_away_is_passed_over() {
+    let (away, _socket) = refusing_origin();
+    let here = ScriptedOrigin::start([ok("1"), ok("2"), ok("3")]).await;
+    let fixture = Fixture::new([away.clone(), here.address], Limits::default());
+    for expected in ["1", "2", "3"] {
+        assert_eq!(fixture.get().await, (200, Ok(expected.into())));
+    }
+    // Tried once, then ejected, although its turn came twice.
+    fixture.assert_metric(&format!("watari_proxy_connect_errors_total{{origin=\"{away}\"}} 1"));
+}
+
+#[tokio::test]
+async fn a_request_with_a_body_goes_to_the_next_origin_untouched() {
+    let (away, _socket) = refusing_origin();
+    let mut here = ScriptedOrigin::start([ok("thanks")]).await;
+    let fixture = Fixture::new([away, here.address.clone()], Limits::default());
+    let answer = read(fixture.respond(post("upload")).await).await;
+    assert_eq!(answer, (200, Ok("thanks".into())));
+    assert!(here.request().await.ends_with("\r\n\r\nupload"));
+}
+
+#[tokio::test]
+async fn all_origins_away_is_a_bad_gateway() {
+    let (away, _socket) = refusing_origin();
+    let fixture = Fixture::new([away.clone()], Limits::default());
+    for _ in 0..2 {
+        assert_eq!(fixture.get().await, (502, Ok("Bad Gateway\n".into())));
+    }
+    // The only origin is tried even while it is ejected.
+    fixture.assert_metric(&format!("watari_proxy_connect_errors_total{{origin=\"{away}\"}} 2"));
+    fixture.assert_metric("watari_proxy_failures_total{reason=\"connect\"} 2");
+}
+
+#[tokio::test]
+async fn no_more_origins_are_tried_than_allowed() {
+    let (away, _socket) = refusing_origin();
+    let here = ScriptedOrigin::start([]).await;
+    let fixture = Fixture::new([away.clone(), away, here.address], Limits { attempts_max: 2, ..Limits::default() });
+    assert_eq!(fixture.get().await.0, 502);
+}
+
+#[tokio::test]
+async fn no_origin_is_unavailable() {
+    let fixture = Fixture::new([], Limits::default());
+    assert_eq!(fixture.get().await.0, 503);
+    fixture.assert_metric("watari_proxy_failures_total{reason=\"no_origin\"} 1");
+}
+
+#[tokio::test]
+async fn connecting_takes_no_longer_than_allowed() {
+    // With no backlog, one connection that is not accepted makes the kernel drop the next one's SYN.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let full = socket.listen(0).unwrap();
+    let address = full.local_addr().unwrap();
+    let _first = tokio::net::TcpStream::connect(address).await.unwrap();
+    let limits = Limits { connect_timeout: Duration::from_millis(30), ..Limits::default() };
+    let fixture = Fixture::new([format!("http://{address}").parse().unwrap()], limits);
+    assert_eq!(fixture.get().await, (504, Ok("Gateway Timeout\n".into())));
+    fixture.assert_metric("watari_proxy_failures_total{reason=\"connect_timeout\"} 1");
+}
+
+#[tokio::test]
+async fn a_silent_origin_is_a_gateway_timeout() {
+    let origin = ScriptedOrigin::start([Act::Ignore]).await;
+    let fixture = Fixture::new([origin.address], impatient());
+    assert_eq!(fixture.get().await, (504, Ok("Gateway Timeout\n".into())));
+    fixture.assert_metric("watari_proxy_failures_total{reason=\"response_timeout\"} 1");
+}
+
+#[tokio::test]
+async fn answers_that_are_none_are_a_bad_gateway() {
+    let many_fields = (0..200).map(|n| format!("X-{n}: x\r\n")).collect::<Vec<_>>().concat();
+    for (text, reason) in [
+        ("SSH-2.0-OpenSSH_9.2\r\n\r\n".to_owned(), "bad_response"),
+        ("HTTP/1.1 200 OK\r\nContent-Le".to_owned(), "bad_response"),
+        (String::new(), "bad_response"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx".to_owned(), "bad_response"),
+        (format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(1 << 20)), "bad_response"),
+        (format!("HTTP/1.1 200 OK\r\n{many_fields}\r\n"), "bad_response"),
+        ("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n".to_owned(), "unasked_upgrade"),
+    ] {
+        let origin = ScriptedOrigin::start([answer_and_stall_or_close(&text)]).await;
+        let fixture = Fixture::new([origin.address], Limits::default());
+        assert_eq!(fixture.get().await, (502, Ok("Bad Gateway\n".into())), "{text:.40}");
+        fixture.assert_metric(&format!("watari_proxy_failures_total{{reason=\"{reason}\"}} 1"));
+    }
+}
+
+/// A head that is whole is judged as such; one that is not has to end.
+fn answer_and_stall_or_close(text: &str) -> Act {
+    if text.ends_with("\r\n\r\n") { answer_and_stall(text) } else { answer_and_close(text) }
+}
+
+#[tokio::test]
+async fn a_body_cut_short_does_not_end_cleanly() {
+    for text in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nA\r\nhalf",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n0\r\n",
+    ] {
+        let origin = ScriptedOrigin::start([answer_and_close(text)]).await;
+        let fixture = Fixture::new([origin.address.clone()], Limits::default());
+        assert_eq!(fixture.get().await, (200, Err("the origin cut its response short".into())), "{text:?}");
+        fixture.assert_metric(&format!("watari_proxy_bodies_cut_total{{origin=\"{}\"}} 1", origin.address));
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_stalls_does_not_end_cleanly() {
+    let origin = ScriptedOrigin::start([answer_and_stall("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")]).await;
+    let fixture = Fixture::new([origin.address], impatient());
+    assert_eq!(fixture.get().await, (200, Err("the origin stopped in the middle of its response".into())));
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_closes_costs_a_get_nothing() {
+    let mut origin = ScriptedOrigin::start([ok("1"), answer_and_close(""), ok("2")]).await;
+    let fixture = Fixture::new([origin.address.clone()], Limits::default());
+    assert_eq!(fixture.get().await, (200, Ok("1".into())));
+    assert_eq!(fixture.get().await, (200, Ok("2".into())));
+    assert_eq!(origin.connections(), [1, 1, 2]);
+}
+
+#[tokio::test]
+async fn a_post_is_never_sent_twice() {
+    let mut origin = ScriptedOrigin::start([ok("1"), answer_and_close("")]).await;
+    let fixture = Fixture::new([origin.address.clone()], Limits::default());
+    assert_eq!(fixture.get().await, (200, Ok("1".into())));
+    assert_eq!(read(fixture.respond(post("")).await).await.0, 502);
+    assert_eq!(origin.connections(), [1, 1]);
+}
+
+#[tokio::test]
+async fn garbage_on_a_kept_connection_is_not_asked_for_again() {
+    let mut origin = ScriptedOrigin::start([ok("1"), answer("garbage\r\n\r\n")]).await;
+    let fixture = Fixture::new([origin.address.clone()], Limits::default());
+    assert_eq!(fixture.get().await, (200, Ok("1".into())));
+    assert_eq!(fixture.get().await.0, 502);
+    assert_eq!(origin.connections(), [1, 1]);
+}
+
+#[tokio::test]
+async fn requests_over_the_limit_are_refused() {
+    let mut origin = ScriptedOrigin::start([Act::Ignore]).await;
+    let fixture = Fixture::new([origin.address.clone()], Limits { in_flight_max: 1, ..Limits::default() });
+    let first = fixture.respond(get());
+    tokio::pin!(first);
+    tokio::select! {
+        _ = &mut first => panic!("the origin does not answer"),
+        _ = origin.request() => {}
+    }
+    assert_eq!(fixture.get().await, (503, Ok("Service Unavailable\n".into())));
+    fixture.assert_metric("watari_proxy_failures_total{reason=\"saturated\"} 1");
+}
+
+#[tokio::test]
+async fn an_upload_cut_short_is_the_clients_fault() {
+    let origin = ScriptedOrigin::start([ok("")]).await;
+    let fixture = Fixture::new([origin.address], Limits::default());
+    let (pieces, request) = upload();
+    pieces.send(Ok(Frame::data("half".into()))).unwrap();
+    pieces.send(Err("gone".into())).unwrap();
+    let answer = read(fixture.respond(request).await).await;
+    assert_eq!(answer, (400, Ok("the request's body was cut short\n".into())));
+}
+
+#[tokio::test]
+async fn an_upload_that_stalls_is_the_clients_fault() {
+    let origin = ScriptedOrigin::start([ok("")]).await;
+    let fixture = Fixture::new([origin.address], impatient());
+    let (pieces, request) = upload();
+    pieces.send(Ok(Frame::data("half".into()))).unwrap();
+    let answer = read(fixture.respond(request).await).await;
+    assert_eq!(answer, (408, Ok("the request's body stopped coming\n".into())));
+}
+
+#[tokio::test]
+async fn an_origin_that_does_not_take_an_upload_is_at_fault() {
+    let origin = ScriptedOrigin::start([Act::Ignore]).await;
+    let fixture = Fixture::new([origin.address], impatient());
+    let (pieces, request) = upload();
+    // More than the buffers of both ends hold.
+    let piece = Bytes::from(vec![0; 1 << 20]);
+    for _ in 0..64 {
+        pieces.send(Ok(Frame::data(piece.clone()))).unwrap();
+    }
+    assert_eq!(read(fixture.respond(request).await).await.0, 504);
+}
