@@ -1,1 +1,219 @@
-//! The dispatcher: accepts clients, picks agents, relays bytes, decides moves.
+//! The dispatcher: accepts clients, picks an agent for each handshake and another for the data that follows, relays bytes,
+//! and decides who owns a connection.
+//!
+//! It holds no TLS secret and opens no record: it knows byte counts, and what agents tell it over the mesh.
+//!
+//! * [`Agents`](agents) knows which agents can take connections, and opens legs to them.
+//! * One [`Relay`](relay) a connection moves the bytes and drives its `watari_handoff::Arbiter`.
+//! * [`Table`](table) finds the relay that a message from the mesh is for.
+
+mod agents;
+mod listen;
+mod metrics;
+mod pending;
+mod relay;
+mod socket;
+mod table;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+use watari_balance::{BulkPolicy, HandshakePolicy};
+use watari_handoff::{ArbiterEvent, Offer};
+use watari_mesh::{Event, Mesh};
+use watari_wire::{ConnectionId, ConnectionStatus, Message, NodeName};
+
+pub use crate::agents::AgentStatus;
+use crate::agents::Agents;
+use crate::metrics::Metrics;
+use crate::relay::Input;
+use crate::table::Table;
+
+/// How a dispatcher works.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// This node.
+    pub name: NodeName,
+    /// The agents it may give connections to.
+    pub agents: Vec<AgentAddress>,
+    /// Who does handshakes.
+    pub handshake: HandshakePolicy,
+    /// Who gets the data.
+    pub bulk: BulkPolicy,
+    /// What bounds it.
+    pub limits: Limits,
+}
+
+/// Where an agent takes legs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentAddress {
+    /// The agent.
+    pub name: NodeName,
+    /// Its listener for legs.
+    pub legs: SocketAddr,
+}
+
+/// What bounds a dispatcher; every wait has an end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Clients at the same time; further ones are reset.
+    pub connections_max: usize,
+    /// From accepting a client until its handshake is announced.
+    pub handshake_timeout: Duration,
+    /// Without a byte in either direction.
+    pub idle_timeout: Duration,
+    /// In all.
+    pub lifetime_max: Duration,
+    /// For connecting to an agent.
+    pub leg_timeout: Duration,
+    /// From a proposal to the decision.
+    pub move_timeout: Duration,
+    /// From the end of an agent's leg to the announcement that its stream was complete; and from the end of the stream
+    /// to a client to the end of the client's own.
+    pub final_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 8_000,
+            handshake_timeout: Duration::from_secs(15),
+            idle_timeout: Duration::from_mins(5),
+            lifetime_max: Duration::from_hours(24),
+            leg_timeout: Duration::from_secs(2),
+            move_timeout: Duration::from_secs(3),
+            final_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// A running dispatcher.
+#[derive(Clone)]
+pub struct Dispatcher {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    agents: Agents,
+    table: Table,
+    mesh: Mesh,
+    metrics: Metrics,
+    limits: Limits,
+}
+
+impl Dispatcher {
+    /// Starts accepting clients on `listeners`, until `shutdown`. Inside a tokio runtime.
+    pub fn start(
+        config: Config,
+        listeners: Vec<TcpListener>,
+        mesh: Mesh,
+        registry: &mut Registry,
+        shutdown: &CancellationToken,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            agents: Agents::new(&config),
+            table: Table::new()?,
+            mesh,
+            metrics: Metrics::register(registry),
+            limits: config.limits,
+        });
+        for listener in listeners {
+            listen::start(&shared, listener, shutdown.clone())?;
+        }
+        Ok(Self { shared })
+    }
+
+    /// Takes what the mesh reports. What is not for a dispatcher is passed over.
+    pub fn handle(&self, event: &Event) {
+        match event {
+            Event::Up { peer, .. } | Event::Down { peer, .. } => self.shared.agents.forget_key(peer),
+            Event::Message { peer, message } => self.shared.on_message(peer, message),
+        }
+    }
+
+    /// The connections of the moment.
+    pub fn connections(&self) -> Vec<ConnectionStatus> {
+        self.shared.table.statuses()
+    }
+
+    /// The agents of the configuration.
+    pub fn agents(&self) -> Vec<AgentStatus> {
+        self.shared.agents.statuses(&self.shared.table)
+    }
+}
+
+impl Shared {
+    fn on_message(&self, from: &NodeName, message: &Message) {
+        let name = || from.clone();
+        let (connection, event) = match message {
+            Message::LegKey(key) => return self.agents.set_key(from, key),
+            Message::Established(established) => return self.on_established(from, established),
+            Message::Propose(propose) => {
+                let offer = Offer {
+                    target: propose.target.clone(),
+                    epoch: propose.epoch,
+                    rx_offset: propose.rx_offset,
+                    tail_offset: propose.tail_offset,
+                    digest: propose.digest,
+                };
+                (propose.connection, ArbiterEvent::Proposed { from: name(), offer })
+            }
+            Message::Held(held) => {
+                let offer = Offer {
+                    target: name(),
+                    epoch: held.epoch,
+                    rx_offset: held.rx_offset,
+                    tail_offset: held.tail_offset,
+                    digest: held.digest,
+                };
+                (held.connection, ArbiterEvent::Held(offer))
+            }
+            Message::Refused(refused) => {
+                let (epoch, reason) = (refused.epoch, refused.reason);
+                (refused.connection, ArbiterEvent::Refused { from: name(), epoch, reason })
+            }
+            Message::Cancel(cancel) => {
+                let (epoch, reason) = (cancel.epoch, cancel.reason);
+                (cancel.connection, ArbiterEvent::Cancelled { from: name(), epoch, reason })
+            }
+            Message::Final(end) => {
+                let (epoch, tx_offset) = (end.epoch, end.tx_offset);
+                (end.connection, ArbiterEvent::Final { from: name(), epoch, tx_offset })
+            }
+            Message::Freeze(_)
+            | Message::Ship(_)
+            | Message::Rest(_)
+            | Message::Committed(_)
+            | Message::Aborted(_)
+            | Message::Gone(_) => return,
+        };
+        if !self.table.send(connection, Input::Arbiter(event)) {
+            self.answer_for_unknown(from, connection, message);
+        }
+    }
+
+    fn on_established(&self, from: &NodeName, established: &watari_wire::Established) {
+        if self.table.establish(from, established) {
+            self.metrics.count_handshake(&established.tls);
+            self.table.send(established.connection, Input::Established);
+        }
+    }
+
+    /// Who waits for a decision about a connection that is over must not wait on.
+    fn answer_for_unknown(&self, from: &NodeName, connection: ConnectionId, message: &Message) {
+        if matches!(message, Message::Propose(_) | Message::Held(_)) {
+            self.tell(from, &Message::Gone(connection));
+        }
+    }
+
+    /// Sends, and leaves what cannot be sent to the other side's asking again.
+    fn tell(&self, to: &NodeName, message: &Message) {
+        if let Err(error) = self.mesh.send(to, message) {
+            tracing::debug!(peer = %to, %error, "message not sent");
+        }
+    }
+}

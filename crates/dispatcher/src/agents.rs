@@ -1,0 +1,206 @@
+//! Which agents can take connections, and the legs to them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::net::TcpStream;
+use watari_balance::{BulkPolicy, HandshakePolicy, RoundRobin, by_client_address};
+use watari_wire::leg::{LegSigner, Preface};
+use watari_wire::{LegKey, NodeName};
+
+use crate::table::Table;
+use crate::{Config, socket};
+
+/// The agents of the configuration. One is available while it has handed out a leg key over a link that is up.
+pub(crate) struct Agents {
+    dispatcher: NodeName,
+    known: BTreeMap<NodeName, Agent>,
+    bulk: BulkPolicy,
+    handshake: HandshakePolicy,
+    round_robin: Mutex<RoundRobin>,
+    leg_timeout: Duration,
+}
+
+struct Agent {
+    legs: SocketAddr,
+    signer: RwLock<Option<Arc<LegSigner>>>,
+}
+
+/// Who serves a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Assignment {
+    /// Does the handshake.
+    pub(crate) handshake: NodeName,
+    /// Gets the data, if it is another.
+    pub(crate) bulk: Option<NodeName>,
+}
+
+/// What is known of an agent.
+#[derive(Debug, Clone, Serialize)]
+pub struct AgentStatus {
+    /// Its name.
+    pub name: NodeName,
+    /// Where it takes legs.
+    pub legs: SocketAddr,
+    /// Whether it can take connections.
+    pub available: bool,
+    /// Connections it owns.
+    pub connections: usize,
+}
+
+impl Agents {
+    pub(crate) fn new(config: &Config) -> Self {
+        let agent = |address: &crate::AgentAddress| {
+            (address.name.clone(), Agent { legs: address.legs, signer: RwLock::default() })
+        };
+        Self {
+            dispatcher: config.name.clone(),
+            known: config.agents.iter().map(agent).collect(),
+            bulk: config.bulk,
+            handshake: config.handshake,
+            round_robin: Mutex::default(),
+            leg_timeout: config.limits.leg_timeout,
+        }
+    }
+
+    /// An agent handed out a key: legs are signed with it from now on.
+    pub(crate) fn set_key(&self, agent: &NodeName, key: &LegKey) {
+        if let Some(known) = self.known.get(agent) {
+            known.replace_signer(Some(LegSigner::new(self.dispatcher.clone(), agent, key)));
+        } else {
+            tracing::debug!(peer = %agent, "leg key of an agent that is not in the configuration");
+        }
+    }
+
+    /// The link to an agent is lost, or new: it is available when it hands out a key again.
+    pub(crate) fn forget_key(&self, agent: &NodeName) {
+        if let Some(known) = self.known.get(agent) {
+            known.replace_signer(None);
+        }
+    }
+
+    /// Picks the agents for a client; `None` if there is none. `failed` are passed over.
+    pub(crate) fn assign(&self, client: IpAddr, failed: &[NodeName]) -> Option<Assignment> {
+        let available: Vec<_> = self
+            .known
+            .iter()
+            .filter(|(name, agent)| agent.signer().is_some() && !failed.contains(name))
+            .map(|(name, _)| name.clone())
+            .collect();
+        let by_address = || by_client_address(client, &available).cloned();
+        let in_turn = || match self.handshake {
+            HandshakePolicy::RoundRobin => {
+                self.round_robin.lock().unwrap_or_else(PoisonError::into_inner).pick(&available).cloned()
+            }
+        };
+        Some(match self.bulk {
+            BulkPolicy::Off => Assignment { handshake: by_address()?, bulk: None },
+            BulkPolicy::Stay => Assignment { handshake: in_turn()?, bulk: None },
+            BulkPolicy::ClientAddress => {
+                let handshake = in_turn()?;
+                let bulk = by_address().filter(|bulk| *bulk != handshake);
+                Assignment { handshake, bulk }
+            }
+        })
+    }
+
+    /// Connects a leg to `agent`. Nothing is written on it.
+    pub(crate) async fn connect(&self, agent: &NodeName) -> io::Result<TcpStream> {
+        let known = self.agent(agent)?;
+        let leg = tokio::time::timeout(self.leg_timeout, TcpStream::connect(known.legs)).await??;
+        socket::prepare(&leg)?;
+        Ok(leg)
+    }
+
+    /// The bytes that open a leg to `agent`.
+    pub(crate) fn sign(&self, agent: &NodeName, preface: &Preface) -> io::Result<Vec<u8>> {
+        let signer = self.agent(agent)?.signer().ok_or_else(|| io::Error::other("the agent is not available"))?;
+        Ok(signer.sign(preface))
+    }
+
+    pub(crate) fn statuses(&self, table: &Table) -> Vec<AgentStatus> {
+        let owned = table.connections_by_node();
+        let status = |(name, agent): (&NodeName, &Agent)| AgentStatus {
+            name: name.clone(),
+            legs: agent.legs,
+            available: agent.signer().is_some(),
+            connections: owned.get(name).copied().unwrap_or(0),
+        };
+        self.known.iter().map(status).collect()
+    }
+
+    fn agent(&self, agent: &NodeName) -> io::Result<&Agent> {
+        self.known.get(agent).ok_or_else(|| io::Error::other("no such agent in the configuration"))
+    }
+}
+
+impl Agent {
+    fn signer(&self) -> Option<Arc<LegSigner>> {
+        self.signer.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn replace_signer(&self, signer: Option<LegSigner>) {
+        *self.signer.write().unwrap_or_else(PoisonError::into_inner) = signer.map(Arc::new);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{AgentAddress, Limits};
+    use watari_wire::SecretBytes;
+
+    fn name(text: &str) -> NodeName {
+        NodeName::new(text).unwrap()
+    }
+
+    fn agents(bulk: BulkPolicy) -> Agents {
+        let address = |n: u16| AgentAddress { name: name(&format!("a{n}")), legs: ([127, 0, 0, 1], n).into() };
+        let agents = Agents::new(&Config {
+            name: name("d1"),
+            agents: (1..=3).map(address).collect(),
+            handshake: HandshakePolicy::RoundRobin,
+            bulk,
+            limits: Limits::default(),
+        });
+        for agent in ["a1", "a2", "a3"] {
+            agents.set_key(&name(agent), &LegKey { id: 1, key: SecretBytes::new(vec![7; 32]) });
+        }
+        agents
+    }
+
+    #[test]
+    fn handshakes_go_round_while_the_data_of_a_client_stays_together() {
+        let agents = agents(BulkPolicy::ClientAddress);
+        let client = [192, 0, 2, 1].into();
+        let assigned: Vec<_> = (0..3).map(|_| agents.assign(client, &[]).unwrap()).collect();
+        let handshakes: Vec<_> = assigned.iter().map(|a| a.handshake.as_str()).collect();
+        assert_eq!(handshakes, ["a1", "a2", "a3"]);
+        let owners: Vec<_> = assigned.iter().map(|a| a.bulk.clone().unwrap_or(a.handshake.clone())).collect();
+        assert!(owners.iter().all(|owner| *owner == owners[0]), "{owners:?}");
+    }
+
+    #[test]
+    fn without_handoff_the_address_selects_the_agent_of_the_handshake() {
+        let agents = agents(BulkPolicy::Off);
+        let client = [192, 0, 2, 1].into();
+        let first = agents.assign(client, &[]).unwrap();
+        assert_eq!(first.bulk, None);
+        assert_eq!(agents.assign(client, &[]), Some(first));
+    }
+
+    #[test]
+    fn an_agent_without_a_key_or_that_failed_gets_nothing() {
+        let agents = agents(BulkPolicy::Stay);
+        agents.forget_key(&name("a2"));
+        let client = [192, 0, 2, 1].into();
+        let picked: Vec<_> = (0..4).map(|_| agents.assign(client, &[name("a3")]).unwrap().handshake).collect();
+        assert_eq!(picked, vec![name("a1"); 4]);
+        assert_eq!(agents.assign(client, &[name("a1"), name("a3")]), None);
+    }
+}

@@ -1,0 +1,447 @@
+//! One client's connection: its bytes, and the decisions about it.
+
+use std::cell::RefCell;
+use std::future::{Future, pending};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use watari_handoff::{Arbiter, ArbiterAction, ArbiterEvent, ArbiterTimer, ResetCause};
+use watari_wire::leg::{Kind, Preface};
+use watari_wire::{Aborted, ConnectionId, Decided, Epoch, Freeze, Message, NodeName};
+
+use crate::pending::Pending;
+use crate::{Shared, socket};
+
+/// The most that is read at once, in bytes; also the most that waits in one direction.
+const READ_LEN: usize = 64 * 1024;
+
+thread_local! {
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_LEN].into_boxed_slice());
+}
+
+/// What comes to a relay from the mesh.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// For the arbiter.
+    Arbiter(ArbiterEvent),
+    /// The handshake is done.
+    Established,
+}
+
+/// A client that was accepted.
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    pub(crate) address: SocketAddr,
+    /// The address it connected to.
+    pub(crate) server: SocketAddr,
+}
+
+/// A TCP connection to an agent.
+pub(crate) struct Leg {
+    pub(crate) agent: NodeName,
+    pub(crate) stream: TcpStream,
+}
+
+/// The client's stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FromClient {
+    Open,
+    /// The client sent FIN.
+    Ended,
+    /// The owner's leg was told so. A new owner's leg is told anew.
+    EndRelayed,
+}
+
+/// The stream to the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ToClient {
+    Open,
+    /// It is complete, but for what `down` holds.
+    Finishing,
+    /// The client was sent FIN.
+    Finished,
+}
+
+type Connecting = Pin<Box<dyn Future<Output = (Epoch, io::Result<TcpStream>)> + Send>>;
+
+/// Relays one connection until it is over.
+pub(crate) struct Relay {
+    shared: Arc<Shared>,
+    id: ConnectionId,
+    inputs: mpsc::Receiver<Input>,
+    client_address: SocketAddr,
+    server_address: SocketAddr,
+    client: TcpStream,
+    leg: TcpStream,
+    arbiter: Arbiter,
+    actions: Vec<ArbiterAction>,
+    /// From the client, for the owner's leg.
+    up: Pending,
+    /// From the owner's leg, for the client.
+    down: Pending,
+    from_client: FromClient,
+    to_client: ToClient,
+    leg_ended: bool,
+    over: bool,
+    connecting: Option<Connecting>,
+    prepared: Option<TcpStream>,
+    deadlines: Deadlines,
+}
+
+/// When the relay loses patience.
+struct Deadlines {
+    handshake: Option<Instant>,
+    idle: Instant,
+    lifetime: Instant,
+    /// The arbiter's timer, or the end of lingering after the stream to the client.
+    timer: Option<(ArbiterTimer, Instant)>,
+    linger: Option<Instant>,
+}
+
+impl Relay {
+    /// A relay between `client` and its first leg.
+    pub(crate) fn new(shared: &Arc<Shared>, client: Client, leg: Leg) -> Self {
+        let (id, inputs) = shared.table.insert(client.address, &leg.agent);
+        let now = Instant::now();
+        let limits = &shared.limits;
+        Self {
+            id,
+            inputs,
+            client_address: client.address,
+            server_address: client.server,
+            client: client.stream,
+            leg: leg.stream,
+            arbiter: Arbiter::new(leg.agent),
+            actions: Vec::new(),
+            up: Pending::default(),
+            down: Pending::default(),
+            from_client: FromClient::Open,
+            to_client: ToClient::Open,
+            leg_ended: false,
+            over: false,
+            connecting: None,
+            prepared: None,
+            deadlines: Deadlines {
+                handshake: Some(now + limits.handshake_timeout),
+                idle: now + limits.idle_timeout,
+                lifetime: now + limits.lifetime_max,
+                timer: None,
+                linger: None,
+            },
+            shared: shared.clone(),
+        }
+    }
+
+    /// Relays until the connection is over. `bulk` is the agent its data shall go to, if that is another.
+    pub(crate) async fn run(mut self, bulk: Option<NodeName>) {
+        if self.open_leg(Kind::New { bulk }, Epoch(0)) {
+            while !self.over {
+                self.step().await;
+            }
+        }
+        self.shared.table.remove(self.id);
+        tracing::debug!(connection = %self.id, "connection over");
+    }
+
+    async fn step(&mut self) {
+        let relays_up = self.relays_up();
+        let client_open = self.from_client == FromClient::Open;
+        let reads_client = relays_up && self.up.is_empty() && client_open;
+        let lingers = self.to_client == ToClient::Finished && !reads_client && client_open;
+        let deadline = self.deadlines.first();
+        tokio::select! {
+            Some(input) = self.inputs.recv() => self.on_input(input),
+            (epoch, connected) = optional(&mut self.connecting) => self.on_connected(epoch, connected),
+            _ = self.client.readable(), if reads_client => self.read_client(),
+            _ = self.client.readable(), if lingers => self.discard_client(),
+            _ = self.leg.writable(), if relays_up && !self.up.is_empty() => self.write_leg(),
+            _ = self.leg.readable(), if self.down.is_empty() && !self.leg_ended => self.read_leg(),
+            _ = self.client.writable(), if !self.down.is_empty() => self.write_client(),
+            // A reset is noticed also while nothing is read.
+            _ = self.client.ready(Interest::ERROR), if !reads_client && !lingers => self.on_client_reset(),
+            () = tokio::time::sleep_until(deadline) => self.on_deadline(),
+        }
+        self.follow_up();
+    }
+
+    fn on_input(&mut self, input: Input) {
+        match input {
+            Input::Established => self.deadlines.handshake = None,
+            Input::Arbiter(event) => self.arbitrate(event),
+        }
+    }
+
+    fn on_connected(&mut self, epoch: Epoch, connected: io::Result<TcpStream>) {
+        self.connecting = None;
+        match connected {
+            Ok(leg) => {
+                self.prepared = Some(leg);
+                self.arbitrate(ArbiterEvent::LegReady(epoch));
+            }
+            Err(error) => {
+                tracing::warn!(connection = %self.id, %error, "no leg to the target");
+                self.arbitrate(ArbiterEvent::LegFailed(epoch));
+            }
+        }
+    }
+
+    fn read_client(&mut self) {
+        let read = SCRATCH.with_borrow_mut(|scratch| {
+            let read = self.client.try_read(scratch)?;
+            self.up.push(&scratch[..read]);
+            Ok(read)
+        });
+        match read {
+            Ok(0) => self.from_client = FromClient::Ended,
+            Ok(_) => self.write_leg(),
+            Err(error) => self.on_client_error(&error),
+        }
+    }
+
+    /// Nobody takes what the client still sends; its end is awaited, so that no reset overtakes what it is being sent.
+    fn discard_client(&mut self) {
+        match SCRATCH.with_borrow_mut(|scratch| self.client.try_read(scratch)) {
+            Ok(0) => self.from_client = FromClient::Ended,
+            Ok(_) => {}
+            Err(error) => self.on_client_error(&error),
+        }
+    }
+
+    fn write_leg(&mut self) {
+        match self.up.write_to(&self.leg) {
+            Ok(relayed) => {
+                self.shared.metrics.bytes_to_agents.inc_by(relayed as u64);
+                self.deadlines.touch(self.shared.limits.idle_timeout);
+                self.arbitrate(ArbiterEvent::RelayedRx(relayed as u64));
+            }
+            Err(error) => self.on_leg_error(&error),
+        }
+    }
+
+    fn read_leg(&mut self) {
+        let read = SCRATCH.with_borrow_mut(|scratch| {
+            let read = self.leg.try_read(scratch)?;
+            self.down.push(&scratch[..read]);
+            Ok(read)
+        });
+        match read {
+            Ok(0) => self.on_leg_end(false),
+            Ok(read) => {
+                self.deadlines.touch(self.shared.limits.idle_timeout);
+                self.arbitrate(ArbiterEvent::RelayedTx(read as u64));
+                self.write_client();
+            }
+            Err(error) => self.on_leg_error(&error),
+        }
+    }
+
+    fn write_client(&mut self) {
+        match self.down.write_to(&self.client) {
+            Ok(written) => {
+                self.shared.metrics.bytes_to_clients.inc_by(written as u64);
+            }
+            Err(error) => self.on_client_error(&error),
+        }
+    }
+
+    fn on_client_error(&mut self, error: &io::Error) {
+        if error.kind() == io::ErrorKind::WouldBlock {
+            return;
+        }
+        tracing::debug!(connection = %self.id, %error, "client gone");
+        self.arbitrate(ArbiterEvent::ClientGone);
+    }
+
+    fn on_client_reset(&mut self) {
+        tracing::debug!(connection = %self.id, "client reset the connection");
+        self.arbitrate(ArbiterEvent::ClientGone);
+    }
+
+    fn on_leg_error(&mut self, error: &io::Error) {
+        if error.kind() == io::ErrorKind::WouldBlock {
+            return;
+        }
+        tracing::debug!(connection = %self.id, agent = %self.arbiter.owner(), %error, "leg reset");
+        self.on_leg_end(true);
+    }
+
+    fn on_leg_end(&mut self, reset: bool) {
+        self.leg_ended = true;
+        self.arbitrate(ArbiterEvent::LegEnded { reset });
+    }
+
+    fn on_deadline(&mut self) {
+        let now = Instant::now();
+        if let Some((timer, _)) = self.deadlines.timer.filter(|(_, at)| *at <= now) {
+            self.deadlines.timer = None;
+            self.arbitrate(ArbiterEvent::Timeout(timer));
+        } else if self.deadlines.linger.is_some_and(|at| at <= now) {
+            self.over = true;
+        } else if let Some(limit) = self.deadlines.limit_reached(now) {
+            tracing::debug!(connection = %self.id, limit, "given up");
+            self.shared.metrics.count_refused(limit);
+            self.arbitrate(ArbiterEvent::ClientGone);
+        }
+    }
+
+    fn arbitrate(&mut self, event: ArbiterEvent) {
+        let mut actions = std::mem::take(&mut self.actions);
+        self.arbiter.handle(event, &mut actions);
+        for action in actions.drain(..) {
+            self.carry_out(action);
+        }
+        self.actions = actions;
+    }
+
+    fn carry_out(&mut self, action: ArbiterAction) {
+        let connection = self.id;
+        match action {
+            ArbiterAction::PrepareLeg { target, epoch } => {
+                let shared = self.shared.clone();
+                self.connecting = Some(Box::pin(async move { (epoch, shared.agents.connect(&target).await) }));
+            }
+            ArbiterAction::Freeze { source, epoch, rx_offset } => {
+                self.shared.tell(&source, &Message::Freeze(Freeze { connection, epoch, rx_offset }));
+            }
+            ArbiterAction::Commit { source, target, epoch, rx_offset, tail_offset } => {
+                self.commit(&source, &target, epoch, Kind::Commit { rx_offset, tail_offset });
+            }
+            ArbiterAction::Abort { source, target, epoch, reason } => {
+                tracing::info!(%connection, %source, %target, %epoch, reason = reason.as_str(), "move aborted");
+                self.shared.metrics.count_aborted(reason);
+                self.connecting = None;
+                self.prepared = None;
+                self.tell_aborted(&source, epoch, reason);
+                self.tell_aborted(&target, epoch, reason);
+            }
+            ArbiterAction::TellAborted { to, epoch, reason } => self.tell_aborted(&to, epoch, reason),
+            ArbiterAction::TellCommitted { to, epoch } => self.tell_committed(&to, epoch),
+            ArbiterAction::TellGone { to } => self.shared.tell(&to, &Message::Gone(connection)),
+            ArbiterAction::FinishClient => self.to_client = ToClient::Finishing,
+            ArbiterAction::Reset(cause) => self.reset(cause),
+        }
+    }
+
+    fn commit(&mut self, source: &NodeName, target: &NodeName, epoch: Epoch, kind: Kind) {
+        tracing::debug!(connection = %self.id, %source, %target, %epoch, "move committed");
+        self.shared.metrics.moves_committed.inc();
+        self.shared.table.moved(self.id, target);
+        let prepared = self.prepared.take().expect("an arbiter commits only once the leg is ready");
+        // All that the source had to send was read, and all that was written to it was read there: closing loses nothing.
+        drop(std::mem::replace(&mut self.leg, prepared));
+        self.leg_ended = false;
+        if self.from_client == FromClient::EndRelayed {
+            self.from_client = FromClient::Ended;
+        }
+        self.open_leg(kind, epoch);
+        self.tell_committed(source, epoch);
+    }
+
+    /// Puts the preface at the front of what goes to the owner's leg. `false` if the agent has gone meanwhile.
+    fn open_leg(&mut self, kind: Kind, epoch: Epoch) -> bool {
+        let preface =
+            Preface { kind, connection: self.id, epoch, client: self.client_address, server: self.server_address };
+        match self.shared.agents.sign(self.arbiter.owner(), &preface) {
+            Ok(preface) => {
+                self.up.put_in_front(preface);
+                self.write_leg();
+                true
+            }
+            Err(error) => {
+                tracing::warn!(connection = %self.id, agent = %self.arbiter.owner(), %error, "no preface");
+                self.on_leg_end(true);
+                false
+            }
+        }
+    }
+
+    fn tell_aborted(&self, to: &NodeName, epoch: Epoch, reason: watari_wire::AbortReason) {
+        self.shared.tell(to, &Message::Aborted(Aborted { connection: self.id, epoch, reason }));
+    }
+
+    fn tell_committed(&self, to: &NodeName, epoch: Epoch) {
+        self.shared.tell(to, &Message::Committed(Decided { connection: self.id, epoch }));
+    }
+
+    fn reset(&mut self, cause: ResetCause) {
+        tracing::debug!(connection = %self.id, cause = cause.as_str(), owner = %self.arbiter.owner(), "connection reset");
+        self.shared.metrics.count_reset(cause);
+        for stream in [&self.client, &self.leg].into_iter().chain(&self.prepared) {
+            socket::reset_on_close(stream);
+        }
+        self.over = true;
+    }
+
+    /// What follows from the state after any event, whichever it was.
+    fn follow_up(&mut self) {
+        if self.from_client == FromClient::Ended && self.relays_up() && self.up.is_empty() {
+            self.from_client = FromClient::EndRelayed;
+            socket::finish(&self.leg);
+        }
+        if self.to_client == ToClient::Finishing && self.down.is_empty() {
+            self.to_client = ToClient::Finished;
+            socket::finish(&self.client);
+            self.deadlines.linger = Some(Instant::now() + self.shared.limits.final_timeout);
+        }
+        if self.to_client == ToClient::Finished && self.from_client != FromClient::Open {
+            self.over = true;
+        }
+        self.deadlines.follow(self.arbiter.timer(), &self.shared.limits);
+    }
+
+    fn relays_up(&self) -> bool {
+        self.arbiter.reads_client() && !self.leg_ended
+    }
+}
+
+impl Deadlines {
+    fn first(&self) -> Instant {
+        let optional = [self.handshake, self.linger, self.timer.map(|(_, at)| at)];
+        optional.into_iter().flatten().fold(self.idle.min(self.lifetime), Instant::min)
+    }
+
+    fn touch(&mut self, idle_timeout: Duration) {
+        self.idle = Instant::now() + idle_timeout;
+    }
+
+    /// Starts, keeps or stops the arbiter's timer.
+    fn follow(&mut self, timer: Option<ArbiterTimer>, limits: &crate::Limits) {
+        if self.timer.map(|(running, _)| running) == timer {
+            return;
+        }
+        self.timer = timer.map(|timer| {
+            let patience = match timer {
+                ArbiterTimer::Move => limits.move_timeout,
+                ArbiterTimer::Final => limits.final_timeout,
+            };
+            (timer, Instant::now() + patience)
+        });
+    }
+
+    fn limit_reached(&self, now: Instant) -> Option<&'static str> {
+        if self.handshake.is_some_and(|at| at <= now) {
+            Some("handshake_timeout")
+        } else if self.idle <= now {
+            Some("idle_timeout")
+        } else if self.lifetime <= now {
+            Some("lifetime")
+        } else {
+            None
+        }
+    }
+}
+
+/// Waits for what is there to be waited for.
+async fn optional<T>(future: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
+    match future {
+        Some(future) => future.await,
+        None => pending().await,
+    }
+}

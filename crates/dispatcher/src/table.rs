@@ -1,0 +1,104 @@
+//! The connections of the moment, by number.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::mpsc;
+use watari_wire::{ConnectionId, ConnectionStatus, Established, NodeName};
+
+use crate::relay::Input;
+
+/// Messages that may wait for one relay. A relay always reads them; more than a move has says that a peer floods.
+const INBOX_LEN: usize = 32;
+
+/// Finds the relay that a message is for, and knows what is told of connections.
+pub(crate) struct Table {
+    boot: u64,
+    next: AtomicU64,
+    entries: Mutex<HashMap<u64, Entry>>,
+}
+
+struct Entry {
+    inbox: mpsc::Sender<Input>,
+    status: ConnectionStatus,
+}
+
+impl Table {
+    pub(crate) fn new() -> io::Result<Self> {
+        let mut boot = [0; 8];
+        aws_lc_rs::rand::fill(&mut boot).map_err(|_| io::Error::other("no randomness"))?;
+        Ok(Self { boot: u64::from_ne_bytes(boot), next: AtomicU64::new(1), entries: Mutex::default() })
+    }
+
+    /// Enters a new connection.
+    pub(crate) fn insert(&self, client: SocketAddr, node: &NodeName) -> (ConnectionId, mpsc::Receiver<Input>) {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let id = ConnectionId { boot: self.boot, number };
+        let (inbox, inputs) = mpsc::channel(INBOX_LEN);
+        let status =
+            ConnectionStatus { id, client, tls: None, handshake_node: node.clone(), node: node.clone(), moves: 0 };
+        self.entries().insert(number, Entry { inbox, status });
+        (id, inputs)
+    }
+
+    pub(crate) fn remove(&self, id: ConnectionId) {
+        self.entries().remove(&id.number);
+    }
+
+    /// Passes `input` to the connection's relay; `false` if there is no such connection. What does not fit is dropped, as
+    /// if it had been lost on the way.
+    pub(crate) fn send(&self, id: ConnectionId, input: Input) -> bool {
+        if id.boot != self.boot {
+            return false;
+        }
+        let entries = self.entries();
+        let Some(entry) = entries.get(&id.number) else { return false };
+        if entry.inbox.try_send(input).is_err() {
+            tracing::debug!(connection = %id, "message dropped: the connection is ending, or its inbox is full");
+        }
+        true
+    }
+
+    /// Notes what a handshake agreed on, once, and only from the agent that did it.
+    pub(crate) fn establish(&self, from: &NodeName, established: &Established) -> bool {
+        let id = established.connection;
+        let mut entries = self.entries();
+        let entry = entries.get_mut(&id.number).filter(|_| id.boot == self.boot);
+        match entry.map(|entry| &mut entry.status) {
+            Some(status) if status.handshake_node == *from && status.tls.is_none() => {
+                status.tls = Some(established.tls.clone());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Notes that the connection has changed hands.
+    pub(crate) fn moved(&self, id: ConnectionId, to: &NodeName) {
+        if let Some(entry) = self.entries().get_mut(&id.number) {
+            entry.status.node = to.clone();
+            entry.status.moves += 1;
+        }
+    }
+
+    pub(crate) fn statuses(&self) -> Vec<ConnectionStatus> {
+        let mut statuses: Vec<_> = self.entries().values().map(|entry| entry.status.clone()).collect();
+        statuses.sort_by_key(|status| status.id);
+        statuses
+    }
+
+    pub(crate) fn connections_by_node(&self) -> HashMap<NodeName, usize> {
+        let mut owned = HashMap::new();
+        for entry in self.entries().values() {
+            *owned.entry(entry.status.node.clone()).or_default() += 1;
+        }
+        owned
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
