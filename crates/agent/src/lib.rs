@@ -1,1 +1,221 @@
-//! The agent: terminates TLS, serves HTTP, hands live connections to other agents.
+//! The agent: terminates TLS, serves HTTP, and hands live connections to other agents.
+//!
+//! ```text
+//!  leg ── preface ──┬─ New ──▶ handshake ──┬──────────────────────────▶ serve ──▶ end
+//!                   │                      └─▶ departure ── aborted ──────▲
+//!                   │                             │ committed: destroyed  │
+//!                   └─ Commit ──▶ arrivals ───────┼───── activate ────────┘
+//!                                    ▲            │
+//!              another agent's Ship ─┘            └─▶ Ship to another agent
+//! ```
+//!
+//! * [`legs`] accepts legs and reads their prefaces.
+//! * [`handshake`] drives the handshake of a new connection.
+//! * [`departure`] gives a connection away, driving `watari_handoff::Source`.
+//! * [`arrivals`] holds connections shipped here until the dispatcher decides, driving `watari_handoff::Target`.
+//! * [`serve`] runs HTTP over the connection and ends it so that the client can tell how.
+
+mod arrivals;
+mod departure;
+mod handshake;
+mod keys;
+mod legs;
+mod lent;
+mod live;
+mod metrics;
+mod serve;
+mod site;
+mod socket;
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+use watari_handoff::SourceEvent;
+use watari_mesh::{Event, Mesh};
+use watari_wire::{ConnectionStatus, Message, NodeName, Role};
+
+use crate::arrivals::Arrivals;
+use crate::departure::Departures;
+use crate::keys::LegKeys;
+use crate::live::LiveTable;
+use crate::metrics::Metrics;
+pub use crate::site::Site;
+
+/// How an agent works.
+pub struct Config {
+    /// This node.
+    pub name: NodeName,
+    /// What it offers in handshakes. Without it the agent only takes connections over from others, and holds no private
+    /// key.
+    pub tls: Option<watari_handshake::ServerConfig>,
+    /// What answers requests.
+    pub site: Site,
+    /// What bounds it.
+    pub limits: Limits,
+}
+
+/// What bounds an agent; every wait has an end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at the same time, those in their handshake included; further ones are reset.
+    pub connections_max: usize,
+    /// Connections held for a decision at the same time; further ones are refused.
+    pub held_max: usize,
+    /// Bytes of client data held with them.
+    pub held_bytes_max: usize,
+    /// From accepting a leg to its preface.
+    pub preface_timeout: Duration,
+    /// From the preface to the end of the handshake.
+    pub handshake_timeout: Duration,
+    /// Without a request, on a connection that has none in progress; and for the head of a request to be complete.
+    pub keep_alive_timeout: Duration,
+    /// How long a connection given away waits for the decision before it is destroyed.
+    pub fence_timeout: Duration,
+    /// How long a connection taken over waits for the decision before it is dropped. Longer than a dispatcher's time for a move.
+    pub hold_timeout: Duration,
+    /// How often a decision, or the end of a stream, is asked for or told again.
+    pub retry_interval: Duration,
+    /// For the client to take the last bytes, and to end its own stream.
+    pub end_timeout: Duration,
+    /// How long a leg key is handed out.
+    pub leg_key_lifetime: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 8_000,
+            held_max: 1_024,
+            held_bytes_max: 64 << 20,
+            preface_timeout: Duration::from_secs(5),
+            handshake_timeout: Duration::from_secs(10),
+            keep_alive_timeout: Duration::from_mins(1),
+            fence_timeout: Duration::from_secs(30),
+            hold_timeout: Duration::from_secs(10),
+            retry_interval: Duration::from_millis(500),
+            end_timeout: Duration::from_secs(10),
+            leg_key_lifetime: Duration::from_mins(1),
+        }
+    }
+}
+
+/// A running agent.
+#[derive(Clone)]
+pub struct Agent {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    name: NodeName,
+    tls: Option<watari_handshake::ServerConfig>,
+    site: Site,
+    limits: Limits,
+    mesh: Mesh,
+    metrics: Metrics,
+    keys: LegKeys,
+    live: LiveTable,
+    departures: Departures,
+    arrivals: Arrivals,
+}
+
+impl Agent {
+    /// Starts taking legs on `legs`, until `shutdown`. Inside a tokio runtime.
+    pub fn start(
+        config: Config,
+        legs: TcpListener,
+        mesh: Mesh,
+        registry: &mut Registry,
+        shutdown: &CancellationToken,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            keys: LegKeys::new(config.name.clone()),
+            name: config.name,
+            tls: config.tls,
+            site: config.site,
+            arrivals: Arrivals::default(),
+            limits: config.limits,
+            mesh,
+            metrics: Metrics::register(registry),
+            live: LiveTable::default(),
+            departures: Departures::default(),
+        });
+        legs::start(&shared, legs, shutdown.clone())?;
+        tokio::spawn(keep_in_order(shared.clone(), shutdown.clone()));
+        Ok(Self { shared })
+    }
+
+    /// Takes what the mesh reports. What is not for an agent is passed over.
+    pub fn handle(&self, event: &Event) {
+        match event {
+            Event::Up { peer, roles, .. } if roles.contains(&Role::Dispatcher) => {
+                self.shared.keys.link_up(&self.shared, peer);
+            }
+            Event::Down { peer, .. } => self.shared.keys.link_down(peer),
+            Event::Up { .. } => {}
+            Event::Message { peer, message } => self.shared.on_message(peer, message),
+        }
+    }
+
+    /// The connections served here at the moment.
+    pub fn connections(&self) -> Vec<ConnectionStatus> {
+        self.shared.live.statuses(&self.shared.name)
+    }
+}
+
+impl Shared {
+    fn on_message(&self, from: &NodeName, message: &Message) {
+        match message {
+            Message::Ship(ship) => self.arrivals.on_ship(self, ship),
+            Message::Rest(rest) => self.arrivals.on_rest(self, rest),
+            Message::Freeze(freeze) => {
+                let event = SourceEvent::Freeze { epoch: freeze.epoch, rx_offset: freeze.rx_offset };
+                self.departures.send(from, freeze.connection, event);
+            }
+            Message::Committed(decided) => {
+                self.departures.send(from, decided.connection, SourceEvent::Committed(decided.epoch));
+            }
+            Message::Aborted(aborted) => {
+                let event = SourceEvent::Aborted(aborted.epoch, aborted.reason);
+                self.departures.send(from, aborted.connection, event);
+                self.arrivals.on_aborted(self, from, aborted);
+            }
+            Message::Gone(connection) => {
+                self.departures.send(from, *connection, SourceEvent::Gone);
+                self.arrivals.on_gone(self, from, *connection);
+            }
+            Message::LegKey(_)
+            | Message::Established(_)
+            | Message::Propose(_)
+            | Message::Held(_)
+            | Message::Refused(_)
+            | Message::Cancel(_)
+            | Message::Final(_) => {}
+        }
+    }
+
+    /// Sends; `false` where that is not possible at the moment.
+    fn tell(&self, to: &NodeName, message: &Message) -> bool {
+        let sent = self.mesh.send(to, message);
+        if let Err(error) = &sent {
+            tracing::debug!(peer = %to, %error, "message not sent");
+        }
+        sent.is_ok()
+    }
+}
+
+/// Drops what was held too long, and replaces keys in time.
+async fn keep_in_order(shared: Arc<Shared>, shutdown: CancellationToken) {
+    let mut holds = tokio::time::interval(shared.limits.retry_interval);
+    let mut keys = tokio::time::interval(shared.limits.leg_key_lifetime);
+    loop {
+        tokio::select! {
+            _ = holds.tick() => shared.arrivals.expire(&shared),
+            _ = keys.tick() => shared.keys.rotate(&shared),
+            () = shutdown.cancelled() => return,
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Connections shipped here, until the dispatcher has decided.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use watari_handoff::{Target, TargetAction, TargetEvent};
+use watari_record::{Connection, ImportError, Side};
+use watari_stream::Parts;
+use watari_wire::{self as wire, AbortReason, Aborted, ConnectionId, Epoch, Message, NodeName, Refused, Rest, Ship};
+
+use crate::live::{About, Live};
+use crate::{Shared, socket};
+
+/// The held connections.
+#[derive(Default)]
+pub(crate) struct Arrivals {
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    arrivals: HashMap<ConnectionId, Arrival>,
+    /// Bytes of the client's and the server's streams held with them.
+    bytes: usize,
+}
+
+/// A connection that may not seal yet.
+struct Arrival {
+    target: Target,
+    connection: Connection,
+    about: About,
+    unopened: Vec<u8>,
+    tail: Vec<u8>,
+    rx_offset: u64,
+    tail_offset: u64,
+    digest: [u8; 32],
+    expires: Instant,
+}
+
+impl Arrivals {
+    /// Another agent gives a connection: it is held, or refused.
+    pub(crate) fn on_ship(&self, shared: &Shared, ship: &Ship) {
+        let (id, epoch) = (ship.connection, ship.epoch);
+        let mut held = self.held();
+        let known = held.arrivals.get(&id).is_some_and(|arrival| arrival.target.epoch() >= epoch);
+        if known || shared.live.owns_since(id, epoch) {
+            tracing::debug!(connection = %id, %epoch, "shipped before");
+            return;
+        }
+        let len = ship.rest.as_slice().len() + ship.tail.len();
+        if held.arrivals.len() >= shared.limits.held_max || held.bytes + len > shared.limits.held_bytes_max {
+            return refuse(shared, &ship.dispatcher, id, epoch, AbortReason::Full);
+        }
+        let mut actions = Vec::new();
+        match Arrival::new(shared, ship, &mut actions) {
+            Ok(arrival) => {
+                arrival.tell(shared, &actions);
+                held.insert(id, arrival);
+                shared.metrics.set_held(held.arrivals.len());
+            }
+            Err(error) => {
+                tracing::warn!(connection = %id, %error, "the shipped state cannot be used");
+                refuse(shared, &ship.dispatcher, id, epoch, AbortReason::BadState);
+            }
+        }
+    }
+
+    /// More of the client's stream, for a connection that is held.
+    pub(crate) fn on_rest(&self, shared: &Shared, rest: &Rest) {
+        let mut held = self.held();
+        let held = &mut *held;
+        let Some(arrival) = held.arrivals.get_mut(&rest.connection) else { return };
+        let (epoch, from_offset, len) = (rest.epoch, rest.from_offset, rest.bytes.len());
+        if held.bytes + len > shared.limits.held_bytes_max {
+            return refuse(shared, &arrival.about.dispatcher, rest.connection, epoch, AbortReason::Full);
+        }
+        let mut actions = Vec::new();
+        arrival.target.handle(&TargetEvent::Rest { epoch, from_offset, len: len as u64 }, &mut actions);
+        if actions.contains(&TargetAction::Keep) {
+            arrival.unopened.extend_from_slice(&rest.bytes);
+            arrival.rx_offset += len as u64;
+            held.bytes += len;
+        }
+        arrival.tell(shared, &actions);
+    }
+
+    pub(crate) fn on_aborted(&self, shared: &Shared, from: &NodeName, aborted: &Aborted) {
+        self.decide(shared, from, aborted.connection, &TargetEvent::Aborted(aborted.epoch));
+    }
+
+    pub(crate) fn on_gone(&self, shared: &Shared, from: &NodeName, connection: ConnectionId) {
+        self.decide(shared, from, connection, &TargetEvent::Gone);
+    }
+
+    /// Drops what has waited too long for a decision.
+    pub(crate) fn expire(&self, shared: &Shared) {
+        let now = Instant::now();
+        let mut held = self.held();
+        let expired = |arrival: &Arrival| arrival.expires <= now;
+        let ids: Vec<_> = held.arrivals.iter().filter(|(_, arrival)| expired(arrival)).map(|(id, _)| *id).collect();
+        for id in ids {
+            tracing::info!(connection = %id, "held without a decision for too long");
+            held.handle(shared, id, &TargetEvent::Expired);
+        }
+    }
+
+    /// The dispatcher has committed: the connection is this node's. `None` if it is not held, or not as `committed` says;
+    /// the leg is reset then. `surplus` came behind the preface.
+    pub(crate) fn activate(
+        &self,
+        shared: &Shared,
+        leg: TcpStream,
+        surplus: &[u8],
+        dispatcher: &NodeName,
+        id: ConnectionId,
+        committed: &TargetEvent,
+    ) -> Option<Live> {
+        let mut held = self.held();
+        let fits = held.arrivals.get_mut(&id).is_some_and(|arrival| arrival.activates(dispatcher, committed));
+        let arrival = fits.then(|| held.remove(id)).flatten();
+        shared.metrics.set_held(held.arrivals.len());
+        let Some(arrival) = arrival else {
+            tracing::warn!(connection = %id, ?committed, "committed, but not held here");
+            shared.metrics.count_leg_refused("not_held");
+            socket::reset_on_close(&leg);
+            return None;
+        };
+        tracing::debug!(connection = %id, from = %arrival.about.handshake_node, "moved here");
+        shared.metrics.moved_in.inc();
+        Some(arrival.into_live(leg, surplus))
+    }
+
+    fn decide(&self, shared: &Shared, from: &NodeName, id: ConnectionId, event: &TargetEvent) {
+        let mut held = self.held();
+        if held.arrivals.get(&id).is_some_and(|arrival| arrival.about.dispatcher == *from) {
+            held.handle(shared, id, event);
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    fn insert(&mut self, id: ConnectionId, arrival: Arrival) {
+        self.remove(id);
+        self.bytes += arrival.len();
+        self.arrivals.insert(id, arrival);
+    }
+
+    fn remove(&mut self, id: ConnectionId) -> Option<Arrival> {
+        let arrival = self.arrivals.remove(&id)?;
+        self.bytes -= arrival.len();
+        Some(arrival)
+    }
+
+    fn handle(&mut self, shared: &Shared, id: ConnectionId, event: &TargetEvent) {
+        let Some(arrival) = self.arrivals.get_mut(&id) else { return };
+        let mut actions = Vec::new();
+        arrival.target.handle(event, &mut actions);
+        arrival.tell(shared, &actions);
+        if actions.contains(&TargetAction::Drop) {
+            self.remove(id);
+            shared.metrics.set_held(self.arrivals.len());
+        }
+    }
+}
+
+impl Arrival {
+    fn new(shared: &Shared, ship: &Ship, actions: &mut Vec<TargetAction>) -> Result<Self, BadShip> {
+        let connection = Connection::import(ship.state.as_slice())?;
+        let rest = ship.rest.as_slice();
+        if connection.side() != Side::Server || (rest.len() as u64) > ship.rx_offset {
+            return Err(BadShip::Impossible);
+        }
+        Ok(Self {
+            target: Target::hold(ship.epoch, ship.rx_offset, ship.tail_offset, actions),
+            connection,
+            about: About {
+                id: ship.connection,
+                tenure: ship.epoch,
+                dispatcher: ship.dispatcher.clone(),
+                client: ship.client,
+                server: ship.server,
+                tls: ship.tls.clone(),
+                client_certificate: ship.client_certificate.clone(),
+                handshake_node: ship.handshake_node.clone(),
+                moves: ship.moves.saturating_add(1),
+            },
+            unopened: rest.to_vec(),
+            tail: ship.tail.clone(),
+            rx_offset: ship.rx_offset,
+            tail_offset: ship.tail_offset,
+            digest: ship.digest(),
+            expires: Instant::now() + shared.limits.hold_timeout,
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.unopened.len() + self.tail.len()
+    }
+
+    /// Whether this commit makes the connection this node's.
+    fn activates(&mut self, dispatcher: &NodeName, committed: &TargetEvent) -> bool {
+        let mut actions = Vec::new();
+        if self.about.dispatcher == *dispatcher {
+            self.target.handle(committed, &mut actions);
+        }
+        actions == [TargetAction::Activate]
+    }
+
+    fn tell(&self, shared: &Shared, actions: &[TargetAction]) {
+        let (connection, dispatcher) = (self.about.id, &self.about.dispatcher);
+        for action in actions {
+            match *action {
+                TargetAction::Held { epoch, rx_offset, tail_offset } => {
+                    let held = wire::Held { connection, epoch, rx_offset, tail_offset, digest: self.digest };
+                    shared.tell(dispatcher, &Message::Held(held));
+                }
+                TargetAction::Refuse(epoch, reason) => refuse(shared, dispatcher, connection, epoch, reason),
+                // Carried out by whoever holds the arrival.
+                TargetAction::Keep | TargetAction::Activate | TargetAction::RefuseLeg | TargetAction::Drop => {}
+            }
+        }
+    }
+
+    fn into_live(self, leg: TcpStream, surplus: &[u8]) -> Live {
+        let mut unopened = self.unopened;
+        let shipped = unopened.len() as u64;
+        unopened.extend_from_slice(surplus);
+        let parts = Parts {
+            io: leg,
+            connection: self.connection,
+            opened: Vec::new(),
+            received: self.rx_offset + (unopened.len() as u64 - shipped),
+            unopened,
+            unsent: self.tail,
+            sent: self.tail_offset,
+        };
+        Live { about: self.about, parts }
+    }
+}
+
+/// Why a shipped state cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum BadShip {
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    #[error("it is a client's, or ships more bytes than the stream has")]
+    Impossible,
+}
+
+fn refuse(shared: &Shared, dispatcher: &NodeName, connection: ConnectionId, epoch: Epoch, reason: AbortReason) {
+    tracing::info!(%connection, %epoch, reason = reason.as_str(), "refused to hold a connection");
+    shared.metrics.count_refused(reason);
+    shared.tell(dispatcher, &Message::Refused(Refused { connection, epoch, reason }));
+}

@@ -1,0 +1,279 @@
+//! Giving a connection away.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use watari_handoff::{Source, SourceAction, SourceEvent};
+use watari_record::Fenced;
+use watari_stream::Parts;
+use watari_wire::{
+    AbortReason, Cancel, ConnectionId, Epoch, Message, NodeName, Propose, REST_LEN_MAX, Rest, SecretBytes, Ship,
+    TAIL_LEN_MAX,
+};
+
+use crate::live::{About, Live};
+use crate::{Shared, socket};
+
+/// Messages that may wait for one departure; more than a move has says that a peer floods.
+const INBOX_LEN: usize = 16;
+
+/// What became of a connection that was to be given away.
+pub(crate) enum Outcome {
+    /// The move did not happen; the connection goes on here.
+    Stays(Box<Live>),
+    /// It is another's, or lost. Nothing is left of it here.
+    Left,
+}
+
+/// Finds the departure that a dispatcher's message is for.
+#[derive(Default)]
+pub(crate) struct Departures {
+    entries: Mutex<HashMap<ConnectionId, Waiting>>,
+}
+
+struct Waiting {
+    dispatcher: NodeName,
+    inbox: mpsc::Sender<SourceEvent>,
+}
+
+impl Departures {
+    /// Passes `event` on, if the connection is being given away and `from` is its dispatcher. What does not fit is dropped,
+    /// as if it had been lost on the way.
+    pub(crate) fn send(&self, from: &NodeName, connection: ConnectionId, event: SourceEvent) {
+        if let Some(waiting) = self.entries().get(&connection).filter(|waiting| waiting.dispatcher == *from)
+            && waiting.inbox.try_send(event).is_err()
+        {
+            tracing::debug!(%connection, peer = %from, "message dropped: the departure's inbox is full");
+        }
+    }
+
+    fn enter(&self, about: &About) -> mpsc::Receiver<SourceEvent> {
+        let (inbox, events) = mpsc::channel(INBOX_LEN);
+        self.entries().insert(about.id, Waiting { dispatcher: about.dispatcher.clone(), inbox });
+        events
+    }
+
+    fn leave(&self, id: ConnectionId) {
+        self.entries().remove(&id);
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<ConnectionId, Waiting>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Gives `live` to `target`, or tries to. Where an attempt would be hopeless none is made.
+pub(crate) async fn depart(shared: &Arc<Shared>, mut live: Live, target: NodeName) -> Outcome {
+    let possible = shared.mesh.is_up(&target) && shared.mesh.is_up(&live.about.dispatcher);
+    if !possible {
+        tracing::info!(connection = %live.about.id, %target, "not moved: no link");
+        shared.metrics.count_not_moved(AbortReason::NoLink);
+        return Outcome::Stays(Box::new(live));
+    }
+    take_what_has_come(&mut live.parts);
+    if !live.parts.opened.is_empty() || live.parts.unsent.len() > TAIL_LEN_MAX {
+        shared.metrics.count_not_moved(AbortReason::RestTooLong);
+        return Outcome::Stays(Box::new(live));
+    }
+    let events = shared.departures.enter(&live.about);
+    let id = live.about.id;
+    let outcome = Departure::new(shared, live).run(target, events).await;
+    shared.departures.leave(id);
+    outcome
+}
+
+/// What the client sent behind its Finished is often there already: shipping it at once saves a freeze.
+fn take_what_has_come(parts: &mut Parts<TcpStream>) {
+    while parts.unopened.len() < REST_LEN_MAX / 2 {
+        parts.unopened.reserve(4096);
+        match parts.io.try_read_buf(&mut parts.unopened) {
+            Ok(0) | Err(_) => break,
+            Ok(read) => parts.received += read as u64,
+        }
+    }
+}
+
+/// A fenced connection: it neither opens, seals nor writes until the dispatcher has decided.
+struct Departure<'a> {
+    shared: &'a Arc<Shared>,
+    about: About,
+    fenced: Fenced,
+    leg: TcpStream,
+    unopened: Vec<u8>,
+    /// Where `unopened` begins in the client's stream.
+    unopened_offset: u64,
+    unsent: Vec<u8>,
+    sent: u64,
+    /// Of what was shipped.
+    digest: [u8; 32],
+    read_to: Option<u64>,
+    shipped: bool,
+}
+
+impl<'a> Departure<'a> {
+    fn new(shared: &'a Arc<Shared>, live: Live) -> Self {
+        let Live { about, parts } = live;
+        Self {
+            shared,
+            about,
+            fenced: parts.connection.fence(),
+            leg: parts.io,
+            unopened_offset: parts.received - parts.unopened.len() as u64,
+            unopened: parts.unopened,
+            unsent: parts.unsent,
+            sent: parts.sent,
+            digest: [0; 32],
+            read_to: None,
+            shipped: false,
+        }
+    }
+
+    async fn run(mut self, target: NodeName, mut events: mpsc::Receiver<SourceEvent>) -> Outcome {
+        let mut source = Source::new(self.about.tenure, REST_LEN_MAX as u64);
+        let mut retry = tokio::time::interval(self.shared.limits.retry_interval);
+        retry.reset();
+        let expiry = Instant::now() + self.shared.limits.fence_timeout;
+        let mut event = SourceEvent::Propose { target, rx_offset: self.rx_offset() };
+        let mut actions = Vec::new();
+        loop {
+            source.handle(event, &mut actions);
+            for action in actions.drain(..) {
+                match action {
+                    SourceAction::Thaw(reason) => return self.thaw(reason),
+                    SourceAction::Destroy { moved } => return self.destroy(moved),
+                    other => self.carry_out(other),
+                }
+            }
+            event = tokio::select! {
+                Some(event) = events.recv() => event,
+                rx_offset = read_to(&self.leg, &mut self.unopened, self.unopened_offset, &mut self.read_to) => {
+                    SourceEvent::Read { rx_offset }
+                }
+                _ = retry.tick() => SourceEvent::Retry,
+                () = tokio::time::sleep_until(expiry) => SourceEvent::Expired,
+            };
+        }
+    }
+
+    fn carry_out(&mut self, action: SourceAction) {
+        let connection = self.about.id;
+        match action {
+            SourceAction::Ship { target, epoch, rx_offset } => self.ship(&target, epoch, rx_offset),
+            SourceAction::Propose { target, epoch, rx_offset } => {
+                let (tail_offset, digest) = (self.sent, self.digest);
+                let propose = Propose { connection, epoch, target, rx_offset, tail_offset, digest };
+                self.tell_dispatcher(&Message::Propose(propose));
+                // Only the dispatcher ends an attempt, also one whose state did not get on its way.
+                if !self.shipped {
+                    self.cancel(epoch, AbortReason::NoLink);
+                }
+            }
+            SourceAction::ReadTo(offset) => self.read_to = Some(offset),
+            SourceAction::Rest { target, epoch, from_offset, to_offset } => {
+                let range = (from_offset - self.unopened_offset) as usize..(to_offset - self.unopened_offset) as usize;
+                let bytes = self.unopened[range].to_vec();
+                let rest = Message::Rest(Rest { connection, epoch, from_offset, bytes });
+                if !self.shared.tell(&target, &rest) {
+                    self.cancel(epoch, AbortReason::NoLink);
+                }
+            }
+            SourceAction::Cancel { epoch, reason } => self.cancel(epoch, reason),
+            SourceAction::Thaw(_) | SourceAction::Destroy { .. } => unreachable!("these end the departure"),
+        }
+    }
+
+    fn ship(&mut self, target: &NodeName, epoch: Epoch, rx_offset: u64) {
+        let About { id, dispatcher, client, server, tls, client_certificate, handshake_node, moves, .. } =
+            self.about.clone();
+        let ship = Ship {
+            connection: id,
+            epoch,
+            dispatcher,
+            state: SecretBytes::new(self.fenced.state().to_vec()),
+            tls,
+            client_certificate,
+            client,
+            server,
+            handshake_node,
+            moves,
+            rx_offset,
+            rest: SecretBytes::new(self.unopened.clone()),
+            tail: self.unsent.clone(),
+            tail_offset: self.sent,
+        };
+        self.digest = ship.digest();
+        self.shipped = self.shared.tell(target, &Message::Ship(Box::new(ship)));
+    }
+
+    fn cancel(&self, epoch: Epoch, reason: AbortReason) {
+        self.tell_dispatcher(&Message::Cancel(Cancel { connection: self.about.id, epoch, reason }));
+    }
+
+    fn tell_dispatcher(&self, message: &Message) {
+        self.shared.tell(&self.about.dispatcher, message);
+    }
+
+    fn rx_offset(&self) -> u64 {
+        self.unopened_offset + self.unopened.len() as u64
+    }
+
+    fn thaw(self, reason: AbortReason) -> Outcome {
+        tracing::info!(connection = %self.about.id, reason = reason.as_str(), "not moved");
+        self.shared.metrics.count_not_moved(reason);
+        let parts = Parts {
+            received: self.rx_offset(),
+            io: self.leg,
+            connection: self.fenced.thaw(),
+            opened: Vec::new(),
+            unopened: self.unopened,
+            unsent: self.unsent,
+            sent: self.sent,
+        };
+        Outcome::Stays(Box::new(Live { about: self.about, parts }))
+    }
+
+    fn destroy(self, moved: bool) -> Outcome {
+        if moved {
+            self.shared.metrics.moved_out.inc();
+        } else {
+            tracing::info!(connection = %self.about.id, "lost while it was being given away");
+            self.shared.metrics.lost.inc();
+            socket::reset_on_close(&self.leg);
+        }
+        Outcome::Left
+    }
+}
+
+/// Reads the leg until the client's stream is there up to where it was asked for; for ever, if it was not.
+async fn read_to(leg: &TcpStream, unopened: &mut Vec<u8>, offset: u64, wanted: &mut Option<u64>) -> u64 {
+    while let Some(to) = *wanted {
+        let missing = (to - offset) as usize - unopened.len();
+        if missing == 0 {
+            *wanted = None;
+            return to;
+        }
+        if read_at_most(leg, unopened, missing).await.is_err() {
+            // The leg is lost. Whether the connection is, the dispatcher decides.
+            *wanted = None;
+        }
+    }
+    std::future::pending().await
+}
+
+async fn read_at_most(leg: &TcpStream, into: &mut Vec<u8>, len_max: usize) -> io::Result<()> {
+    leg.readable().await?;
+    let len = into.len();
+    into.resize(len + len_max, 0);
+    let read = leg.try_read(&mut into[len..]);
+    into.truncate(len + *read.as_ref().unwrap_or(&0));
+    match read {
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        Err(error) => Err(error),
+    }
+}

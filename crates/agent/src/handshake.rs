@@ -1,0 +1,158 @@
+//! The handshake of a new connection, over its leg.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use watari_handshake::{Established, Failed, Handshake, HandshakeError, Info};
+use watari_record::{Connection, Version};
+use watari_stream::Parts;
+use watari_wire::leg::Preface;
+use watari_wire::{Epoch, Message, NodeName, TlsInfo};
+
+use crate::live::{About, Live};
+use crate::serve::{self, Ending};
+use crate::{Shared, socket};
+
+/// How much is read at once, in bytes.
+const READ_LEN: usize = 4096;
+
+/// Does the handshake; `None` if it failed, which the client and the dispatcher have been told then. `surplus` came behind
+/// the preface.
+pub(crate) async fn shake_hands(
+    shared: &Arc<Shared>,
+    leg: TcpStream,
+    dispatcher: NodeName,
+    preface: &Preface,
+    surplus: Vec<u8>,
+) -> Option<Live> {
+    let Some(tls) = &shared.tls else {
+        tracing::warn!(connection = %preface.connection, "a handshake was asked of an agent without certificates");
+        shared.metrics.count_handshake_failed("no_certificates");
+        socket::reset_on_close(&leg);
+        return None;
+    };
+    let mut driver =
+        Driver { handshake: Handshake::new(tls), received: surplus.len() as u64, input: surplus, sent: 0, leg };
+    let result = tokio::time::timeout(shared.limits.handshake_timeout, driver.run()).await;
+    let stage = driver.handshake.stage();
+    match result.unwrap_or(Err(HandshakeError::TimedOut(stage).into())) {
+        Ok(established) => driver.into_live(shared, dispatcher, preface, *established),
+        Err(failure) => {
+            tracing::info!(connection = %preface.connection, client = %preface.client, cause = %failure, "handshake failed");
+            shared.metrics.count_handshake_failed(failure.label());
+            let ending = Ending { connection: preface.connection, dispatcher, tenure: Epoch(0), sent: driver.sent };
+            serve::announce_end(shared, driver.leg, &ending).await;
+            None
+        }
+    }
+}
+
+struct Driver {
+    handshake: Handshake,
+    leg: TcpStream,
+    /// What was received and is not the handshake's, or not yet.
+    input: Vec<u8>,
+    received: u64,
+    sent: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+    #[error("the leg failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl Failure {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Handshake(error) => error.label(),
+            Self::Io(_) => "io",
+        }
+    }
+}
+
+impl Driver {
+    async fn run(&mut self) -> Result<Box<Established>, Failure> {
+        loop {
+            let (progress, failed) = match self.handshake.receive(&self.input) {
+                Ok(progress) => (progress, None),
+                Err(Failed { cause, output }) => {
+                    (watari_handshake::Progress { output, ..Default::default() }, Some(cause))
+                }
+            };
+            self.input.drain(..progress.consumed);
+            if !progress.output.is_empty() {
+                self.leg.write_all(&progress.output).await?;
+                self.sent += progress.output.len() as u64;
+            }
+            if let Some(cause) = failed {
+                return Err(cause.into());
+            }
+            if let Some(established) = progress.established {
+                return Ok(established);
+            }
+            self.read().await?;
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), Failure> {
+        self.input.reserve(READ_LEN);
+        match self.leg.read_buf(&mut self.input).await? {
+            0 => Err(HandshakeError::ClosedEarly(self.handshake.stage()).into()),
+            read => {
+                self.received += read as u64;
+                Ok(())
+            }
+        }
+    }
+
+    fn into_live(
+        self,
+        shared: &Shared,
+        dispatcher: NodeName,
+        preface: &Preface,
+        established: Established,
+    ) -> Option<Live> {
+        let Established { secrets, info } = established;
+        let connection = match Connection::new(secrets) {
+            Ok(connection) => connection,
+            Err(error) => {
+                tracing::error!(connection = %preface.connection, %error, "the handshake's secrets are unusable");
+                shared.metrics.count_handshake_failed("secrets");
+                socket::reset_on_close(&self.leg);
+                return None;
+            }
+        };
+        let Info { version, suite, alpn, server_name, resumed, client_certificate, group } = info;
+        let version = match version {
+            Version::Tls12 => 0x0303,
+            Version::Tls13 => 0x0304,
+        };
+        let tls = TlsInfo { version, suite: suite.iana(), alpn, server_name, resumed };
+        tracing::debug!(connection = %preface.connection, ?tls, group, "handshake done");
+        shared.metrics.count_handshake(&tls);
+        let id = preface.connection;
+        let announced = watari_wire::Established { connection: id, tls: tls.clone() };
+        shared.tell(&dispatcher, &Message::Established(announced));
+        let about = About {
+            id,
+            tenure: Epoch(0),
+            dispatcher,
+            client: preface.client,
+            server: preface.server,
+            tls,
+            client_certificate,
+            handshake_node: shared.name.clone(),
+            moves: 0,
+        };
+        let mut parts = Parts::new(self.leg, connection);
+        parts.unopened = self.input;
+        parts.received = self.received;
+        parts.sent = self.sent;
+        Some(Live { about, parts })
+    }
+}

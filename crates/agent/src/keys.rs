@@ -1,0 +1,69 @@
+//! The keys that authenticate prefaces.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use watari_wire::leg::{Accepted, LegVerifier, PrefaceError};
+use watari_wire::{LegKey, Message, NodeName, SecretBytes};
+
+use crate::Shared;
+
+/// Length of a key, in bytes.
+const KEY_LEN: usize = 32;
+
+/// Hands a key to each dispatcher that is linked, and verifies what was signed with it.
+pub(crate) struct LegKeys {
+    next_id: AtomicU32,
+    state: Mutex<State>,
+}
+
+struct State {
+    verifier: LegVerifier,
+    linked: BTreeSet<NodeName>,
+}
+
+impl LegKeys {
+    pub(crate) fn new(agent: NodeName) -> Self {
+        let state = State { verifier: LegVerifier::new(agent), linked: BTreeSet::new() };
+        Self { next_id: AtomicU32::new(1), state: Mutex::new(state) }
+    }
+
+    /// A dispatcher is linked: from now on it has a key.
+    pub(crate) fn link_up(&self, shared: &Shared, dispatcher: &NodeName) {
+        self.with_state(|state| state.linked.insert(dispatcher.clone()));
+        self.hand_out(shared, dispatcher);
+    }
+
+    /// What it has signed already stays good until its keys are replaced.
+    pub(crate) fn link_down(&self, dispatcher: &NodeName) {
+        self.with_state(|state| state.linked.remove(dispatcher));
+    }
+
+    /// Replaces the keys of all linked dispatchers.
+    pub(crate) fn rotate(&self, shared: &Shared) {
+        for dispatcher in self.with_state(|state| state.linked.clone()) {
+            self.hand_out(shared, &dispatcher);
+        }
+    }
+
+    pub(crate) fn verify(&self, received: &[u8]) -> Result<Option<Accepted>, PrefaceError> {
+        self.with_state(|state| state.verifier.verify(received))
+    }
+
+    fn hand_out(&self, shared: &Shared, dispatcher: &NodeName) {
+        let mut key = vec![0; KEY_LEN];
+        if aws_lc_rs::rand::fill(&mut key).is_err() {
+            tracing::error!("no randomness for a leg key");
+            return;
+        }
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let key = LegKey { id, key: SecretBytes::new(key) };
+        self.with_state(|state| state.verifier.rotate(dispatcher, &key));
+        shared.tell(dispatcher, &Message::LegKey(key));
+    }
+
+    fn with_state<T>(&self, then: impl FnOnce(&mut State) -> T) -> T {
+        then(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

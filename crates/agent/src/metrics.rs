@@ -1,0 +1,90 @@
+//! What an agent counts.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use watari_wire::{AbortReason, TlsInfo};
+
+/// The metrics, all under `watari_agent_`.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    handshakes: Family<Handshake, Counter>,
+    handshakes_failed: Family<Cause, Counter>,
+    legs_refused: Family<Cause, Counter>,
+    pub(crate) connections: Gauge,
+    pub(crate) requests: Counter,
+    pub(crate) moved_out: Counter,
+    pub(crate) moved_in: Counter,
+    pub(crate) lost: Counter,
+    not_moved: Family<Cause, Counter>,
+    refused: Family<Cause, Counter>,
+    held: Gauge,
+    pub(crate) bytes_received: Counter,
+    pub(crate) bytes_sent: Counter,
+    ends: Family<Cause, Counter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Handshake {
+    version: &'static str,
+    resumed: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Cause {
+    cause: &'static str,
+}
+
+impl Metrics {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let registry = registry.sub_registry_with_prefix("watari_agent");
+        registry.register("handshakes", "Handshakes done", metrics.handshakes.clone());
+        registry.register("handshakes_failed", "Handshakes that failed, by cause", metrics.handshakes_failed.clone());
+        registry.register("legs_refused", "Legs that were refused, by cause", metrics.legs_refused.clone());
+        registry.register("connections", "Connections served at the moment", metrics.connections.clone());
+        registry.register("requests", "Requests answered", metrics.requests.clone());
+        registry.register("moved_out", "Connections given to other agents", metrics.moved_out.clone());
+        registry.register("moved_in", "Connections taken over from other agents", metrics.moved_in.clone());
+        registry.register("lost_in_moves", "Connections lost while being given away", metrics.lost.clone());
+        registry.register("not_moved", "Attempts to give a connection away that failed", metrics.not_moved.clone());
+        registry.register("holds_refused", "Connections not taken over, by cause", metrics.refused.clone());
+        registry.register("held", "Connections held for a decision at the moment", metrics.held.clone());
+        registry.register("bytes_received", "TLS bytes of clients, while served here", metrics.bytes_received.clone());
+        registry.register("bytes_sent", "TLS bytes to clients, while served here", metrics.bytes_sent.clone());
+        registry.register("connections_ended", "How served connections ended", metrics.ends.clone());
+        metrics
+    }
+
+    pub(crate) fn count_handshake(&self, tls: &TlsInfo) {
+        let version = if tls.version == 0x0304 { "1.3" } else { "1.2" };
+        let resumed = if tls.resumed { "true" } else { "false" };
+        self.handshakes.get_or_create(&Handshake { version, resumed }).inc();
+    }
+
+    pub(crate) fn count_handshake_failed(&self, cause: &'static str) {
+        self.handshakes_failed.get_or_create(&Cause { cause }).inc();
+    }
+
+    pub(crate) fn count_leg_refused(&self, cause: &'static str) {
+        self.legs_refused.get_or_create(&Cause { cause }).inc();
+    }
+
+    pub(crate) fn count_not_moved(&self, reason: AbortReason) {
+        self.not_moved.get_or_create(&Cause { cause: reason.as_str() }).inc();
+    }
+
+    pub(crate) fn count_refused(&self, reason: AbortReason) {
+        self.refused.get_or_create(&Cause { cause: reason.as_str() }).inc();
+    }
+
+    pub(crate) fn set_held(&self, held: usize) {
+        self.held.set(i64::try_from(held).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn count_end(&self, cause: &'static str) {
+        self.ends.get_or_create(&Cause { cause }).inc();
+    }
+}

@@ -1,0 +1,34 @@
+//! What every TCP connection of a dispatcher is set to.
+
+use std::io;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::TcpStream;
+
+/// What the kernel may buffer of one connection in one direction, in bytes. It bounds what a source may have to ship.
+const BUFFER_LEN: usize = 256 * 1024;
+
+/// Sets the options: no Nagle delay, keepalive, bounded buffers, and a congestion control that needs no pacing qdisc.
+pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_send_buffer_size(BUFFER_LEN)?;
+    socket.set_recv_buffer_size(BUFFER_LEN)?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(Duration::from_mins(1)))?;
+    // A kernel without cubic keeps its default.
+    let _ = socket.set_tcp_congestion(b"cubic");
+    Ok(())
+}
+
+/// Makes the next close a reset.
+pub(crate) fn reset_on_close(stream: &TcpStream) {
+    // Fails only on a socket that is gone already.
+    let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+}
+
+/// Ends the stream that this side sends.
+pub(crate) fn finish(stream: &TcpStream) {
+    // Fails only on a socket that is gone already; reading it says so too.
+    let _ = SockRef::from(stream).shutdown(std::net::Shutdown::Write);
+}
