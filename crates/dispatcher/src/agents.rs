@@ -27,7 +27,14 @@ pub(crate) struct Agents {
 
 struct Agent {
     legs: SocketAddr,
-    signer: RwLock<Option<Arc<LegSigner>>>,
+    key: RwLock<Option<Key>>,
+}
+
+/// What an agent that can take connections has handed out.
+#[derive(Clone)]
+struct Key {
+    signer: Arc<LegSigner>,
+    handshakes: bool,
 }
 
 /// Who serves a client.
@@ -55,7 +62,7 @@ pub struct AgentStatus {
 impl Agents {
     pub(crate) fn new(config: &Config) -> Self {
         let agent = |address: &crate::AgentAddress| {
-            (address.name.clone(), Agent { legs: address.legs, signer: RwLock::default() })
+            (address.name.clone(), Agent { legs: address.legs, key: RwLock::default() })
         };
         Self {
             dispatcher: config.name.clone(),
@@ -70,7 +77,8 @@ impl Agents {
     /// An agent handed out a key: legs are signed with it from now on.
     pub(crate) fn set_key(&self, agent: &NodeName, key: &LegKey) {
         if let Some(known) = self.known.get(agent) {
-            known.replace_signer(Some(LegSigner::new(self.dispatcher.clone(), agent, key)));
+            let signer = Arc::new(LegSigner::new(self.dispatcher.clone(), agent, key));
+            known.replace_key(Some(Key { signer, handshakes: key.handshakes }));
         } else {
             tracing::debug!(peer = %agent, "leg key of an agent that is not in the configuration");
         }
@@ -79,33 +87,34 @@ impl Agents {
     /// The link to an agent is lost, or new: it is available when it hands out a key again.
     pub(crate) fn forget_key(&self, agent: &NodeName) {
         if let Some(known) = self.known.get(agent) {
-            known.replace_signer(None);
+            known.replace_key(None);
         }
     }
 
     /// Picks the agents for a client; `None` if there is none. `failed` are passed over.
     pub(crate) fn assign(&self, client: IpAddr, failed: &[NodeName]) -> Option<Assignment> {
-        let available: Vec<_> = self
-            .known
-            .iter()
-            .filter(|(name, agent)| agent.signer().is_some() && !failed.contains(name))
-            .map(|(name, _)| name.clone())
-            .collect();
-        let by_address = || by_client_address(client, &available).cloned();
+        let shake_hands = self.available(|name, key| key.handshakes && !failed.contains(name));
         let in_turn = || match self.handshake {
             HandshakePolicy::RoundRobin => {
-                self.round_robin.lock().unwrap_or_else(PoisonError::into_inner).pick(&available).cloned()
+                self.round_robin.lock().unwrap_or_else(PoisonError::into_inner).pick(&shake_hands).cloned()
             }
         };
         Some(match self.bulk {
-            BulkPolicy::Off => Assignment { handshake: by_address()?, bulk: None },
+            BulkPolicy::Off => Assignment { handshake: by_client_address(client, &shake_hands).cloned()?, bulk: None },
             BulkPolicy::Stay => Assignment { handshake: in_turn()?, bulk: None },
             BulkPolicy::ClientAddress => {
                 let handshake = in_turn()?;
-                let bulk = by_address().filter(|bulk| *bulk != handshake);
+                let available = self.available(|name, _| !failed.contains(name));
+                let bulk = by_client_address(client, &available).filter(|bulk| **bulk != handshake).cloned();
                 Assignment { handshake, bulk }
             }
         })
+    }
+
+    /// The available agents that are `wanted`, by name.
+    fn available(&self, wanted: impl Fn(&NodeName, &Key) -> bool) -> Vec<NodeName> {
+        let is_wanted = |(name, agent): &(&NodeName, &Agent)| agent.key().is_some_and(|key| wanted(name, &key));
+        self.known.iter().filter(is_wanted).map(|(name, _)| name.clone()).collect()
     }
 
     /// Connects a leg to `agent`. Nothing is written on it.
@@ -118,8 +127,8 @@ impl Agents {
 
     /// The bytes that open a leg to `agent`.
     pub(crate) fn sign(&self, agent: &NodeName, preface: &Preface) -> io::Result<Vec<u8>> {
-        let signer = self.agent(agent)?.signer().ok_or_else(|| io::Error::other("the agent is not available"))?;
-        Ok(signer.sign(preface))
+        let key = self.agent(agent)?.key().ok_or_else(|| io::Error::other("the agent is not available"))?;
+        Ok(key.signer.sign(preface))
     }
 
     pub(crate) fn statuses(&self, table: &Table) -> Vec<AgentStatus> {
@@ -127,7 +136,7 @@ impl Agents {
         let status = |(name, agent): (&NodeName, &Agent)| AgentStatus {
             name: name.clone(),
             legs: agent.legs,
-            available: agent.signer().is_some(),
+            available: agent.key().is_some(),
             connections: owned.get(name).copied().unwrap_or(0),
         };
         self.known.iter().map(status).collect()
@@ -139,12 +148,12 @@ impl Agents {
 }
 
 impl Agent {
-    fn signer(&self) -> Option<Arc<LegSigner>> {
-        self.signer.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn key(&self) -> Option<Key> {
+        self.key.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn replace_signer(&self, signer: Option<LegSigner>) {
-        *self.signer.write().unwrap_or_else(PoisonError::into_inner) = signer.map(Arc::new);
+    fn replace_key(&self, key: Option<Key>) {
+        *self.key.write().unwrap_or_else(PoisonError::into_inner) = key;
     }
 }
 
@@ -169,9 +178,13 @@ mod tests {
             limits: Limits::default(),
         });
         for agent in ["a1", "a2", "a3"] {
-            agents.set_key(&name(agent), &LegKey { id: 1, key: SecretBytes::new(vec![7; 32]) });
+            agents.set_key(&name(agent), &key(true));
         }
         agents
+    }
+
+    fn key(handshakes: bool) -> LegKey {
+        LegKey { id: 1, key: SecretBytes::new(vec![7; 32]), handshakes }
     }
 
     #[test]
@@ -192,6 +205,15 @@ mod tests {
         let first = agents.assign(client, &[]).unwrap();
         assert_eq!(first.bulk, None);
         assert_eq!(agents.assign(client, &[]), Some(first));
+    }
+
+    #[test]
+    fn an_agent_without_certificates_gets_data_but_no_handshake() {
+        let agents = agents(BulkPolicy::ClientAddress);
+        agents.set_key(&name("a3"), &key(false));
+        let assigned: Vec<_> = (0..100).map(|n| agents.assign([192, 0, 2, n].into(), &[]).unwrap()).collect();
+        assert!(assigned.iter().all(|assignment| assignment.handshake != name("a3")));
+        assert!(assigned.iter().any(|assignment| assignment.bulk == Some(name("a3"))));
     }
 
     #[test]

@@ -9,6 +9,8 @@
 //! What a node may say to another follows from the roles of both (`rules`), which their certificates bound. What is not
 //! allowed is neither sent nor delivered.
 //!
+//! A node that plays several roles talks to itself in the same way, without a link.
+//!
 //! Delivery is at most once, in order within one link, and not retried: after [`Event::Down`] nobody knows how much of
 //! what was sent arrived. Nothing here decides anything about connections.
 
@@ -106,6 +108,11 @@ impl Mesh {
         config.check()?;
         let (events, receiver) = mpsc::channel(config.limits.events_max);
         let hello = Hello::new(config.identity.node().clone(), &config.roles, random_u64()?);
+        if config.roles.len() > 1 {
+            let (peer, incarnation) = (hello.node.clone(), hello.incarnation);
+            // The channel is new, and holds at least one event.
+            let _ = events.try_send(Event::Up { peer, roles: config.roles.clone(), incarnation });
+        }
         let others = config.peers.into_iter().filter(|peer| peer.name != hello.node);
         let shared = Arc::new(Shared {
             peers: others.map(|peer| (peer.name.clone(), Arc::new(PeerEntry::new(peer)))).collect(),
@@ -138,9 +145,9 @@ impl Mesh {
         })
     }
 
-    /// Whether there is a link to `peer`.
+    /// Whether there is a link to `peer`, or it is this node itself in another role.
     pub fn is_up(&self, peer: &NodeName) -> bool {
-        self.shared.peers.get(peer).is_some_and(|peer| peer.link().is_some())
+        self.shared.is_own(peer) || self.shared.peers.get(peer).is_some_and(|peer| peer.link().is_some())
     }
 
     /// All configured peers, by name.
@@ -174,6 +181,9 @@ impl Shared {
     }
 
     fn send(&self, peer: &NodeName, message: &Message) -> Result<(), SendError> {
+        if self.is_own(peer) {
+            return self.send_to_self(message);
+        }
         let peer = self.peers.get(peer).ok_or(SendError::NoLink)?;
         let link = peer.link().ok_or(SendError::NoLink)?;
         let kind = message.kind();
@@ -184,6 +194,24 @@ impl Shared {
         self.metrics.sent(kind);
         peer.counters.sent();
         Ok(())
+    }
+
+    /// Whether `peer` is this node, and it has somebody to talk to here.
+    fn is_own(&self, peer: &NodeName) -> bool {
+        *peer == self.hello.node && self.roles.len() > 1
+    }
+
+    fn send_to_self(&self, message: &Message) -> Result<(), SendError> {
+        let kind = message.kind();
+        if !rules::allowed(kind, &self.roles, &self.roles) {
+            return Err(SendError::NotAllowed(kind.as_str()));
+        }
+        message.check_bounds()?;
+        let event = Event::Message { peer: self.hello.node.clone(), message: message.clone() };
+        self.events.try_send(event).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => SendError::QueueFull,
+            mpsc::error::TrySendError::Closed(_) => SendError::NoLink,
+        })
     }
 
     /// Reports what happened on a link. In a shutdown nobody may be listening any more.

@@ -60,8 +60,11 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
     let attempt = || (connection(), epoch());
     let offsets = || (any::<u64>(), any::<u64>(), any::<[u8; 32]>());
     prop_oneof![
-        (any::<u32>(), vec(any::<u8>(), LEG_KEY_LEN))
-            .prop_map(|(id, key)| Message::LegKey(LegKey { id, key: SecretBytes::new(key) })),
+        (any::<u32>(), vec(any::<u8>(), LEG_KEY_LEN)).prop_map(|(id, key)| Message::LegKey(LegKey {
+            id,
+            key: SecretBytes::new(key),
+            handshakes: id % 2 == 0
+        })),
         (connection(), tls()).prop_map(|(connection, tls)| Message::Established(Established { connection, tls })),
         (attempt(), node_name(), offsets()).prop_map(
             |((connection, epoch), target, (rx_offset, tail_offset, digest))| {

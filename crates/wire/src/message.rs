@@ -85,6 +85,8 @@ pub struct LegKey {
     pub id: u32,
     /// 32 random bytes.
     pub key: SecretBytes,
+    /// Whether the agent does handshakes. One without certificates only takes connections over.
+    pub handshakes: bool,
 }
 
 /// What is known of a TLS connection once its handshake is done.

@@ -31,9 +31,22 @@ async fn messages_go_both_ways() {
 }
 
 #[tokio::test]
+async fn a_node_of_two_roles_talks_to_itself() {
+    let cluster = Cluster::new(&["a", "x"]);
+    let mut x = cluster.node("x", &[]).await;
+    x.up("x").await;
+    x.mesh.send(&name("x"), &freeze(3)).unwrap();
+    assert_eq!(x.message("x").await, freeze(3));
+    let a = cluster.node("a", &[]).await;
+    assert!(!a.mesh.is_up(&name("a")));
+    assert_eq!(a.mesh.send(&name("a"), &ship()), Err(SendError::NoLink));
+}
+
+#[tokio::test]
 async fn three_nodes_have_three_links() {
     let cluster = Cluster::new(&["a", "b", "x"]);
     let mut x = cluster.node("x", &[("a", nowhere()), ("b", nowhere())]).await;
+    x.up("x").await;
     // A node may be on its own list.
     let mut b = cluster.node("b", &[("a", nowhere()), ("b", nowhere()), ("x", x.address)]).await;
     x.up("b").await;

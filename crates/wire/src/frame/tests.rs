@@ -99,7 +99,7 @@ fn the_layout_is_pinned() {
     let connection = ConnectionId { boot: 0x81, number: 2 };
     encode(&Message::Committed(Decided { connection, epoch: Epoch(3) }), &mut out).unwrap();
     let key = SecretBytes::new(vec![9; LEG_KEY_LEN]);
-    encode(&Message::LegKey(LegKey { id: 300, key }), &mut out).unwrap();
+    encode(&Message::LegKey(LegKey { id: 300, key, handshakes: true }), &mut out).unwrap();
     encode(&Message::Cancel(Cancel { connection, epoch: Epoch(4), reason: AbortReason::Timeout }), &mut out).unwrap();
     let expected = [
         &[0, 0, 0, 2, 0, 2][..],
@@ -179,7 +179,8 @@ fn long_fields_are_neither_sent_nor_accepted() {
 #[test]
 fn a_leg_key_has_its_length() {
     for len in [0, LEG_KEY_LEN - 1, LEG_KEY_LEN + 1] {
-        let body = postcard::to_allocvec(&LegKey { id: 1, key: SecretBytes::new(vec![0; len]) }).unwrap();
+        let body =
+            postcard::to_allocvec(&LegKey { id: 1, key: SecretBytes::new(vec![0; len]), handshakes: true }).unwrap();
         let decoded = decode(&frame(VERSION_MAX, MessageKind::LegKey as u8, &body));
         assert!(matches!(decoded, Err(FrameError::BadLength { .. })), "{len}");
     }

@@ -12,7 +12,7 @@ fn name(name: &str) -> NodeName {
 }
 
 fn key(id: u32, byte: u8) -> LegKey {
-    LegKey { id, key: SecretBytes::new(vec![byte; 32]) }
+    LegKey { id, key: SecretBytes::new(vec![byte; 32]), handshakes: true }
 }
 
 fn signer(key: &LegKey) -> LegSigner {
