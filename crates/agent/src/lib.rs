@@ -67,7 +67,7 @@ pub struct Limits {
     pub held_max: usize,
     /// Bytes of client data held with them.
     pub held_bytes_max: usize,
-    /// From accepting a leg to its preface.
+    /// From accepting a leg to its preface. Longer than a dispatcher's time for a move, which begins with connecting a leg.
     pub preface_timeout: Duration,
     /// From the preface to the end of the handshake.
     pub handshake_timeout: Duration,
@@ -91,7 +91,7 @@ impl Default for Limits {
             connections_max: 8_000,
             held_max: 1_024,
             held_bytes_max: 64 << 20,
-            preface_timeout: Duration::from_secs(5),
+            preface_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             keep_alive_timeout: Duration::from_mins(1),
             fence_timeout: Duration::from_secs(30),

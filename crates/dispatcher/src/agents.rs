@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -15,7 +15,7 @@ use watari_wire::{LegKey, NodeName};
 use crate::table::Table;
 use crate::{Config, socket};
 
-/// The agents of the configuration. One is available while it has handed out a leg key over a link that is up.
+/// The agents of the configuration. One is available from when it hands out a leg key until its link is lost.
 pub(crate) struct Agents {
     dispatcher: NodeName,
     known: BTreeMap<NodeName, Agent>,
@@ -35,6 +35,8 @@ struct Agent {
 struct Key {
     signer: Arc<LegSigner>,
     handshakes: bool,
+    /// The link it came over is up. Without, moves that are decided already are still signed with it.
+    linked: bool,
 }
 
 /// Who serves a client.
@@ -78,16 +80,18 @@ impl Agents {
     pub(crate) fn set_key(&self, agent: &NodeName, key: &LegKey) {
         if let Some(known) = self.known.get(agent) {
             let signer = Arc::new(LegSigner::new(self.dispatcher.clone(), agent, key));
-            known.replace_key(Some(Key { signer, handshakes: key.handshakes }));
+            *known.key_mut() = Some(Key { signer, handshakes: key.handshakes, linked: true });
         } else {
             tracing::debug!(peer = %agent, "leg key of an agent that is not in the configuration");
         }
     }
 
-    /// The link to an agent is lost, or new: it is available when it hands out a key again.
-    pub(crate) fn forget_key(&self, agent: &NodeName) {
-        if let Some(known) = self.known.get(agent) {
-            known.replace_key(None);
+    /// The link to an agent is lost: it gets nothing new until it hands out a key again.
+    pub(crate) fn link_down(&self, agent: &NodeName) {
+        if let Some(known) = self.known.get(agent)
+            && let Some(key) = known.key_mut().as_mut()
+        {
+            key.linked = false;
         }
     }
 
@@ -113,7 +117,8 @@ impl Agents {
 
     /// The available agents that are `wanted`, by name.
     fn available(&self, wanted: impl Fn(&NodeName, &Key) -> bool) -> Vec<NodeName> {
-        let is_wanted = |(name, agent): &(&NodeName, &Agent)| agent.key().is_some_and(|key| wanted(name, &key));
+        let is_wanted =
+            |(name, agent): &(&NodeName, &Agent)| agent.key().is_some_and(|key| key.linked && wanted(name, &key));
         self.known.iter().filter(is_wanted).map(|(name, _)| name.clone()).collect()
     }
 
@@ -136,7 +141,7 @@ impl Agents {
         let status = |(name, agent): (&NodeName, &Agent)| AgentStatus {
             name: name.clone(),
             legs: agent.legs,
-            available: agent.key().is_some(),
+            available: agent.key().is_some_and(|key| key.linked),
             connections: owned.get(name).copied().unwrap_or(0),
         };
         self.known.iter().map(status).collect()
@@ -152,8 +157,8 @@ impl Agent {
         self.key.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn replace_key(&self, key: Option<Key>) {
-        *self.key.write().unwrap_or_else(PoisonError::into_inner) = key;
+    fn key_mut(&self) -> RwLockWriteGuard<'_, Option<Key>> {
+        self.key.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -217,9 +222,9 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_without_a_key_or_that_failed_gets_nothing() {
+    fn an_agent_without_a_link_or_that_failed_gets_nothing() {
         let agents = agents(BulkPolicy::Stay);
-        agents.forget_key(&name("a2"));
+        agents.link_down(&name("a2"));
         let client = [192, 0, 2, 1].into();
         let picked: Vec<_> = (0..4).map(|_| agents.assign(client, &[name("a3")]).unwrap().handshake).collect();
         assert_eq!(picked, vec![name("a1"); 4]);

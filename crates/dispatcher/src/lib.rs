@@ -130,7 +130,9 @@ impl Dispatcher {
     /// Takes what the mesh reports. What is not for a dispatcher is passed over.
     pub fn handle(&self, event: &Event) {
         match event {
-            Event::Up { peer, .. } | Event::Down { peer, .. } => self.shared.agents.forget_key(peer),
+            Event::Down { peer, .. } => self.shared.agents.link_down(peer),
+            // An agent hands out a leg key on every new link.
+            Event::Up { .. } => {}
             Event::Message { peer, message } => self.shared.on_message(peer, message),
         }
     }

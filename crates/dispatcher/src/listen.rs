@@ -39,7 +39,10 @@ pub(crate) fn start(
 async fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
     loop {
         match listener.accept().await {
-            Ok((client, address)) => admit(shared, client, address),
+            Ok((client, address)) => {
+                socket::reset_on_close(&client);
+                admit(shared, client, address);
+            }
             // A client that is gone again harms nobody else.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
@@ -54,7 +57,7 @@ fn admit(shared: &Arc<Shared>, client: TcpStream, address: SocketAddr) {
     let connections = usize::try_from(shared.metrics.connections.get()).unwrap_or(0);
     if connections >= shared.limits.connections_max {
         shared.metrics.count_refused("full");
-        return socket::reset_on_close(&client);
+        return;
     }
     shared.metrics.count_accepted();
     shared.metrics.connections.inc();
@@ -67,7 +70,6 @@ fn admit(shared: &Arc<Shared>, client: TcpStream, address: SocketAddr) {
             Err(reason) => {
                 tracing::debug!(client = %address, reason, "client refused");
                 shared.metrics.count_refused(reason);
-                socket::reset_on_close(&client);
             }
         }
         shared.metrics.connections.dec();

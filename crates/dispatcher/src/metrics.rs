@@ -14,6 +14,7 @@ pub(crate) struct Metrics {
     pub(crate) connections: Gauge,
     accepted: Counter,
     refused: Family<Reason, Counter>,
+    given_up: Family<Reason, Counter>,
     handshakes: Family<Handshake, Counter>,
     pub(crate) moves_committed: Counter,
     moves_aborted: Family<Reason, Counter>,
@@ -40,6 +41,7 @@ impl Metrics {
         registry.register("connections", "Clients connected at the moment", metrics.connections.clone());
         registry.register("connections_accepted", "Clients accepted", metrics.accepted.clone());
         registry.register("connections_refused", "Clients reset at once, by reason", metrics.refused.clone());
+        registry.register("connections_given_up", "Clients reset at a limit of time", metrics.given_up.clone());
         registry.register("handshakes", "Handshakes announced by agents", metrics.handshakes.clone());
         registry.register("moves_committed", "Moves decided to happen", metrics.moves_committed.clone());
         registry.register("moves_aborted", "Moves decided not to happen, by reason", metrics.moves_aborted.clone());
@@ -55,6 +57,10 @@ impl Metrics {
 
     pub(crate) fn count_refused(&self, reason: &'static str) {
         self.refused.get_or_create(&Reason { reason }).inc();
+    }
+
+    pub(crate) fn count_given_up(&self, reason: &'static str) {
+        self.given_up.get_or_create(&Reason { reason }).inc();
     }
 
     pub(crate) fn count_handshake(&self, tls: &TlsInfo) {

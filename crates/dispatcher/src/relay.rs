@@ -286,7 +286,7 @@ impl Relay {
             self.over = true;
         } else if let Some(limit) = self.deadlines.limit_reached(now) {
             tracing::debug!(connection = %self.id, limit, "given up");
-            self.shared.metrics.count_refused(limit);
+            self.shared.metrics.count_given_up(limit);
             self.arbitrate(ArbiterEvent::ClientGone);
         }
     }
@@ -373,8 +373,8 @@ impl Relay {
     fn reset(&mut self, cause: ResetCause) {
         tracing::debug!(connection = %self.id, cause = cause.as_str(), owner = %self.arbiter.owner(), "connection reset");
         self.shared.metrics.count_reset(cause);
-        for stream in [&self.client, &self.leg].into_iter().chain(&self.prepared) {
-            socket::reset_on_close(stream);
+        for leg in [&self.leg].into_iter().chain(&self.prepared) {
+            socket::reset_on_close(leg);
         }
         self.over = true;
     }
@@ -387,7 +387,7 @@ impl Relay {
         }
         if self.to_client == ToClient::Finishing && self.down.is_empty() {
             self.to_client = ToClient::Finished;
-            socket::finish(&self.client);
+            socket::finish_client(&self.client);
             self.deadlines.linger = Some(Instant::now() + self.shared.limits.final_timeout);
         }
         if self.to_client == ToClient::Finished && self.from_client != FromClient::Open {

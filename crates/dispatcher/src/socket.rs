@@ -21,10 +21,19 @@ pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the next close a reset.
+/// Makes closing a reset, also when it is the kernel that closes because this process died.
+///
+/// A client's connection is set to this from the start: whatever happens to the dispatcher, a stream that was cut never
+/// looks complete.
 pub(crate) fn reset_on_close(stream: &TcpStream) {
     // Fails only on a socket that is gone already.
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+}
+
+/// Ends the stream to a client, which is complete.
+pub(crate) fn finish_client(client: &TcpStream) {
+    let _ = SockRef::from(client).set_linger(None);
+    finish(client);
 }
 
 /// Ends the stream that this side sends.
