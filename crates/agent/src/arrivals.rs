@@ -8,10 +8,11 @@ use tokio::time::Instant;
 use watari_handoff::{Target, TargetAction, TargetEvent};
 use watari_record::{Connection, ImportError, Side};
 use watari_stream::Parts;
+use watari_sys::tcp;
 use watari_wire::{self as wire, AbortReason, Aborted, ConnectionId, Epoch, Message, NodeName, Refused, Rest, Ship};
 
+use crate::Shared;
 use crate::live::{About, Live};
-use crate::{Shared, socket};
 
 /// The held connections.
 #[derive(Default)]
@@ -124,7 +125,7 @@ impl Arrivals {
         let Some(arrival) = arrival else {
             tracing::warn!(connection = %id, ?committed, "committed, but not held here");
             shared.metrics.count_leg_refused("not_held");
-            socket::reset_on_close(&leg);
+            tcp::reset_on_close(&leg);
             return None;
         };
         tracing::debug!(connection = %id, from = %arrival.about.handshake_node, "moved here");

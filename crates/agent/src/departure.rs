@@ -10,13 +10,14 @@ use tokio::time::Instant;
 use watari_handoff::{Source, SourceAction, SourceEvent};
 use watari_record::Fenced;
 use watari_stream::Parts;
+use watari_sys::tcp;
 use watari_wire::{
     AbortReason, Cancel, ConnectionId, Epoch, Message, NodeName, Propose, REST_LEN_MAX, Rest, SecretBytes, Ship,
     TAIL_LEN_MAX,
 };
 
+use crate::Shared;
 use crate::live::{About, Live};
-use crate::{Shared, socket};
 
 /// Messages that may wait for one departure; more than a move has says that a peer floods.
 const INBOX_LEN: usize = 16;
@@ -242,7 +243,7 @@ impl<'a> Departure<'a> {
         } else {
             tracing::info!(connection = %self.about.id, "lost while it was being given away");
             self.shared.metrics.lost.inc();
-            socket::reset_on_close(&self.leg);
+            tcp::reset_on_close(&self.leg);
         }
         Outcome::Left
     }

@@ -8,12 +8,13 @@ use tokio::net::TcpStream;
 use watari_handshake::{Established, Failed, Handshake, HandshakeError, Info};
 use watari_record::{Connection, Version};
 use watari_stream::Parts;
+use watari_sys::tcp;
 use watari_wire::leg::Preface;
 use watari_wire::{Epoch, Message, NodeName, TlsInfo};
 
+use crate::Shared;
 use crate::live::{About, Live};
 use crate::serve::{self, Ending};
-use crate::{Shared, socket};
 
 /// How much is read at once, in bytes.
 const READ_LEN: usize = 4096;
@@ -30,7 +31,7 @@ pub(crate) async fn shake_hands(
     let Some(tls) = &shared.tls else {
         tracing::warn!(connection = %preface.connection, "a handshake was asked of an agent without certificates");
         shared.metrics.count_handshake_failed("no_certificates");
-        socket::reset_on_close(&leg);
+        tcp::reset_on_close(&leg);
         return None;
     };
     let mut driver =
@@ -123,7 +124,7 @@ impl Driver {
             Err(error) => {
                 tracing::error!(connection = %preface.connection, %error, "the handshake's secrets are unusable");
                 shared.metrics.count_handshake_failed("secrets");
-                socket::reset_on_close(&self.leg);
+                tcp::reset_on_close(&self.leg);
                 return None;
             }
         };

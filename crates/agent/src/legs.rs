@@ -2,21 +2,17 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use watari_handoff::TargetEvent;
+use watari_sys::{accept_each, tcp};
 use watari_wire::leg::{Accepted, Kind, PREFACE_LEN_MAX, PrefaceError};
 
 use crate::departure::Outcome;
 use crate::live::Live;
-use crate::{Shared, departure, handshake, serve, socket};
-
-/// How long accepting pauses when the process or the system has no file left.
-const PAUSE_WITHOUT_FILES: Duration = Duration::from_millis(50);
+use crate::{Shared, departure, handshake, serve};
 
 /// Accepts on `listener` until `shutdown`.
 pub(crate) fn start(
@@ -29,52 +25,23 @@ pub(crate) fn start(
     let shared = shared.clone();
     tokio::spawn(async move {
         tokio::select! {
-            () = accept(&shared, &listener) => {}
+            () = accept_each(&listener, "a leg", |leg, _| admit(&shared, leg)) => {}
             () = shutdown.cancelled() => {}
         }
     });
     Ok(())
 }
 
-async fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
-    let count = Arc::new(AtomicUsize::new(0));
-    loop {
-        match listener.accept().await {
-            Ok((leg, _)) => {
-                let Some(place) = Place::take(&count, shared.limits.connections_max) else {
-                    shared.metrics.count_leg_refused("full");
-                    socket::reset_on_close(&leg);
-                    continue;
-                };
-                let shared = shared.clone();
-                tokio::spawn(async move {
-                    take(&shared, leg).await;
-                    drop(place);
-                });
-            }
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a leg");
-                tokio::time::sleep(PAUSE_WITHOUT_FILES).await;
-            }
-        }
-    }
-}
-
-/// One of the connections that may be here at the same time.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(count: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
-        let place = Self(count.clone());
-        (count.fetch_add(1, Ordering::Relaxed) < max).then_some(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+fn admit(shared: &Arc<Shared>, leg: TcpStream) {
+    let Ok(place) = shared.places.clone().try_acquire_owned() else {
+        shared.metrics.count_leg_refused("full");
+        return tcp::reset_on_close(&leg);
+    };
+    let shared = shared.clone();
+    tokio::spawn(async move {
+        take(&shared, leg).await;
+        drop(place);
+    });
 }
 
 async fn take(shared: &Arc<Shared>, mut leg: TcpStream) {
@@ -138,7 +105,7 @@ impl Refusal {
 }
 
 async fn read_preface(shared: &Shared, leg: &mut TcpStream) -> Result<Opened, Refusal> {
-    socket::prepare(leg)?;
+    tcp::prepare(leg)?;
     let mut received = Vec::with_capacity(PREFACE_LEN_MAX);
     loop {
         let len = received.len();
@@ -158,5 +125,5 @@ fn refuse(shared: &Shared, leg: &TcpStream, refusal: &Refusal) {
     let from = leg.peer_addr().map(|address| address.to_string()).unwrap_or_default();
     tracing::warn!(from, cause = %refusal, "leg refused");
     shared.metrics.count_leg_refused(refusal.label());
-    socket::reset_on_close(leg);
+    tcp::reset_on_close(leg);
 }

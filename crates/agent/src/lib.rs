@@ -25,7 +25,6 @@ mod live;
 mod metrics;
 mod serve;
 mod site;
-mod socket;
 
 use std::io;
 use std::net::TcpListener;
@@ -33,6 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use watari_handoff::SourceEvent;
 use watari_mesh::{Event, Mesh};
@@ -117,6 +117,8 @@ struct Shared {
     mesh: Mesh,
     metrics: Metrics,
     keys: LegKeys,
+    /// One for each connection that may be here.
+    places: Arc<Semaphore>,
     live: LiveTable,
     departures: Departures,
     arrivals: Arrivals,
@@ -137,6 +139,7 @@ impl Agent {
             tls: config.tls,
             site: config.site,
             arrivals: Arrivals::default(),
+            places: Arc::new(Semaphore::new(config.limits.connections_max.min(Semaphore::MAX_PERMITS))),
             limits: config.limits,
             mesh,
             metrics: Metrics::register(registry),

@@ -16,11 +16,12 @@ use tokio::net::TcpStream;
 use watari_proxy::Client;
 use watari_record::AlertDescription;
 use watari_stream::{Parts, ReadEnd, TlsStream};
+use watari_sys::tcp;
 use watari_wire::{ConnectionId, Epoch, Final, Message, NodeName};
 
+use crate::Shared;
 use crate::lent::{Lent, Receipt, lend};
 use crate::live::{About, Live};
-use crate::{Shared, socket};
 
 /// The longest head of a request, in bytes, and the longest list of fields in HTTP/2.
 const HEAD_LEN_MAX: usize = 64 * 1024;
@@ -138,7 +139,7 @@ async fn end(shared: &Arc<Shared>, about: &About, mut parts: Parts<TcpStream>, o
     let flushed = tokio::time::timeout(shared.limits.end_timeout, io.write_all(&unsent)).await;
     if !matches!(flushed, Ok(Ok(()))) {
         // The client does not take the end, or is gone: what it has must not look complete.
-        return socket::reset_on_close(&io);
+        return tcp::reset_on_close(&io);
     }
     let ending = Ending {
         connection: about.id,
@@ -163,7 +164,7 @@ pub(crate) struct Ending {
 pub(crate) async fn announce_end(shared: &Shared, mut leg: TcpStream, ending: &Ending) {
     let message = Message::Final(Final { connection: ending.connection, epoch: ending.tenure, tx_offset: ending.sent });
     shared.tell(&ending.dispatcher, &message);
-    socket::finish(&leg);
+    tcp::finish(&leg);
     let repeat = async {
         let mut interval = tokio::time::interval(shared.limits.retry_interval);
         interval.tick().await;

@@ -9,11 +9,12 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::net::TcpStream;
 use watari_balance::{BulkPolicy, HandshakePolicy, RoundRobin, by_client_address};
+use watari_sys::tcp;
 use watari_wire::leg::{LegSigner, Preface};
 use watari_wire::{LegKey, NodeName};
 
+use crate::Config;
 use crate::table::Table;
-use crate::{Config, socket};
 
 /// The agents of the configuration. One is available from when it hands out a leg key until its link is lost.
 pub(crate) struct Agents {
@@ -126,7 +127,7 @@ impl Agents {
     pub(crate) async fn connect(&self, agent: &NodeName) -> io::Result<TcpStream> {
         let known = self.agent(agent)?;
         let leg = tokio::time::timeout(self.leg_timeout, TcpStream::connect(known.legs)).await??;
-        socket::prepare(&leg)?;
+        tcp::prepare(&leg)?;
         Ok(leg)
     }
 

@@ -12,7 +12,6 @@ mod listen;
 mod metrics;
 mod pending;
 mod relay;
-mod socket;
 mod table;
 
 use std::io;
@@ -21,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use watari_balance::{BulkPolicy, HandshakePolicy};
 use watari_handoff::{ArbiterEvent, Offer};
@@ -99,6 +99,8 @@ pub struct Dispatcher {
 
 struct Shared {
     agents: Agents,
+    /// One for each client that may be connected.
+    places: Arc<Semaphore>,
     table: Table,
     mesh: Mesh,
     metrics: Metrics,
@@ -119,6 +121,7 @@ impl Dispatcher {
             table: Table::new()?,
             mesh,
             metrics: Metrics::register(registry),
+            places: Arc::new(Semaphore::new(config.limits.connections_max.min(Semaphore::MAX_PERMITS))),
             limits: config.limits,
         });
         for listener in listeners {

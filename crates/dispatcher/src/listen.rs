@@ -3,17 +3,14 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
+use watari_sys::{accept_each, tcp};
 use watari_wire::NodeName;
 
+use crate::Shared;
 use crate::relay::{Client, Leg, Relay};
-use crate::{Shared, socket};
-
-/// How long accepting pauses when the process or the system has no file left.
-const PAUSE_WITHOUT_FILES: Duration = Duration::from_millis(50);
 
 /// How many agents are tried for one client.
 const LEGS_TRIED_MAX: usize = 3;
@@ -29,36 +26,18 @@ pub(crate) fn start(
     let shared = shared.clone();
     tokio::spawn(async move {
         tokio::select! {
-            () = accept(&shared, &listener) => {}
+            () = accept_each(&listener, "a client", |client, address| admit(&shared, client, address)) => {}
             () = shutdown.cancelled() => {}
         }
     });
     Ok(())
 }
 
-async fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
-    loop {
-        match listener.accept().await {
-            Ok((client, address)) => {
-                socket::reset_on_close(&client);
-                admit(shared, client, address);
-            }
-            // A client that is gone again harms nobody else.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a client");
-                tokio::time::sleep(PAUSE_WITHOUT_FILES).await;
-            }
-        }
-    }
-}
-
 fn admit(shared: &Arc<Shared>, client: TcpStream, address: SocketAddr) {
-    let connections = usize::try_from(shared.metrics.connections.get()).unwrap_or(0);
-    if connections >= shared.limits.connections_max {
-        shared.metrics.count_refused("full");
-        return;
-    }
+    tcp::reset_on_close(&client);
+    let Ok(place) = shared.places.clone().try_acquire_owned() else {
+        return shared.metrics.count_refused("full");
+    };
     shared.metrics.count_accepted();
     shared.metrics.connections.inc();
     let shared = shared.clone();
@@ -73,6 +52,7 @@ fn admit(shared: &Arc<Shared>, client: TcpStream, address: SocketAddr) {
             }
         }
         shared.metrics.connections.dec();
+        drop(place);
     });
 }
 
@@ -83,7 +63,7 @@ async fn connect(
     client: &TcpStream,
     address: SocketAddr,
 ) -> Result<(SocketAddr, Leg, Option<NodeName>), &'static str> {
-    socket::prepare(client).map_err(|_| "client_gone")?;
+    tcp::prepare(client).map_err(|_| "client_gone")?;
     let server = client.local_addr().map_err(|_| "client_gone")?;
     let mut failed = Vec::new();
     while failed.len() < LEGS_TRIED_MAX {

@@ -13,11 +13,12 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use watari_handoff::{Arbiter, ArbiterAction, ArbiterEvent, ArbiterTimer, ResetCause};
+use watari_sys::tcp;
 use watari_wire::leg::{Kind, Preface};
 use watari_wire::{Aborted, ConnectionId, Decided, Epoch, Freeze, Message, NodeName};
 
+use crate::Shared;
 use crate::pending::Pending;
-use crate::{Shared, socket};
 
 /// The most that is read at once, in bytes; also the most that waits in one direction.
 const READ_LEN: usize = 64 * 1024;
@@ -374,7 +375,7 @@ impl Relay {
         tracing::debug!(connection = %self.id, cause = cause.as_str(), owner = %self.arbiter.owner(), "connection reset");
         self.shared.metrics.count_reset(cause);
         for leg in [&self.leg].into_iter().chain(&self.prepared) {
-            socket::reset_on_close(leg);
+            tcp::reset_on_close(leg);
         }
         self.over = true;
     }
@@ -383,11 +384,11 @@ impl Relay {
     fn follow_up(&mut self) {
         if self.from_client == FromClient::Ended && self.relays_up() && self.up.is_empty() {
             self.from_client = FromClient::EndRelayed;
-            socket::finish(&self.leg);
+            tcp::finish(&self.leg);
         }
         if self.to_client == ToClient::Finishing && self.down.is_empty() {
             self.to_client = ToClient::Finished;
-            socket::finish_client(&self.client);
+            tcp::finish_client(&self.client);
             self.deadlines.linger = Some(Instant::now() + self.shared.limits.final_timeout);
         }
         if self.to_client == ToClient::Finished && self.from_client != FromClient::Open {

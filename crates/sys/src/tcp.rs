@@ -1,4 +1,4 @@
-//! What every TCP connection of a dispatcher is set to.
+//! What the TCP connections of clients and legs are set to.
 
 use std::io;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 const BUFFER_LEN: usize = 256 * 1024;
 
 /// Sets the options: no Nagle delay, keepalive, bounded buffers, and a congestion control that needs no pacing qdisc.
-pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
+pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
     socket.set_send_buffer_size(BUFFER_LEN)?;
@@ -25,19 +25,19 @@ pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
 ///
 /// A client's connection is set to this from the start: whatever happens to the dispatcher, a stream that was cut never
 /// looks complete.
-pub(crate) fn reset_on_close(stream: &TcpStream) {
+pub fn reset_on_close(stream: &TcpStream) {
     // Fails only on a socket that is gone already.
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
 /// Ends the stream to a client, which is complete.
-pub(crate) fn finish_client(client: &TcpStream) {
+pub fn finish_client(client: &TcpStream) {
     let _ = SockRef::from(client).set_linger(None);
     finish(client);
 }
 
 /// Ends the stream that this side sends.
-pub(crate) fn finish(stream: &TcpStream) {
+pub fn finish(stream: &TcpStream) {
     // Fails only on a socket that is gone already; reading it says so too.
     let _ = SockRef::from(stream).shutdown(std::net::Shutdown::Write);
 }
