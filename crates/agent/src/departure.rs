@@ -38,6 +38,7 @@ pub(crate) struct Departures {
 
 struct Waiting {
     dispatcher: NodeName,
+    tenure: Epoch,
     inbox: mpsc::Sender<SourceEvent>,
 }
 
@@ -52,14 +53,19 @@ impl Departures {
         }
     }
 
+    /// A departure of an earlier tenure, which is long decided, is replaced: its events end.
     fn enter(&self, about: &About) -> mpsc::Receiver<SourceEvent> {
         let (inbox, events) = mpsc::channel(INBOX_LEN);
-        self.entries().insert(about.id, Waiting { dispatcher: about.dispatcher.clone(), inbox });
+        let waiting = Waiting { dispatcher: about.dispatcher.clone(), tenure: about.tenure, inbox };
+        self.entries().insert(about.id, waiting);
         events
     }
 
-    fn leave(&self, id: ConnectionId) {
-        self.entries().remove(&id);
+    fn leave(&self, id: ConnectionId, tenure: Epoch) {
+        let mut entries = self.entries();
+        if entries.get(&id).is_some_and(|waiting| waiting.tenure == tenure) {
+            entries.remove(&id);
+        }
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<ConnectionId, Waiting>> {
@@ -81,9 +87,9 @@ pub(crate) async fn depart(shared: &Arc<Shared>, mut live: Live, target: NodeNam
         return Outcome::Stays(Box::new(live));
     }
     let events = shared.departures.enter(&live.about);
-    let id = live.about.id;
+    let (id, tenure) = (live.about.id, live.about.tenure);
     let outcome = Departure::new(shared, live).run(target, events).await;
-    shared.departures.leave(id);
+    shared.departures.leave(id, tenure);
     outcome
 }
 
@@ -150,7 +156,7 @@ impl<'a> Departure<'a> {
                 }
             }
             event = tokio::select! {
-                Some(event) = events.recv() => event,
+                event = events.recv() => event.unwrap_or(SourceEvent::Expired),
                 rx_offset = read_to(&self.leg, &mut self.unopened, self.unopened_offset, &mut self.read_to) => {
                     SourceEvent::Read { rx_offset }
                 }
