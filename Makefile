@@ -1,0 +1,38 @@
+# What there is to do. `make demo` and `make test` install what they miss (Debian, with a Rust toolchain).
+
+.PHONY: demo demo-up test lint fmt model deny deps clean
+
+# A whole cluster on loopback goes through 400 connections, and prints what became of them.
+demo: deps
+	cargo run --release --locked --package watari -- demo --once
+
+# The same cluster stays up until Ctrl-C, and says how to reach it.
+demo-up: deps
+	cargo run --release --locked --package watari -- demo
+
+# The documentation's examples go first: the last lines are the summary of the tests.
+test: deps lint
+	cargo test --workspace --locked --doc --quiet
+	cargo test --workspace --locked --no-fail-fast --lib --bins --tests --examples
+
+lint: deps
+	cargo fmt --all --check
+	cargo clippy --workspace --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --locked --no-deps --document-private-items --quiet
+
+fmt:
+	cargo fmt --all
+
+# Explores every interleaving of the move that the model knows; prints how many states that were.
+model: deps
+	cargo test --release --locked --package watari-handoff --test model -- --nocapture --include-ignored
+
+# Licences, sources, duplicates, and known vulnerabilities; the last needs the network. `cargo install cargo-deny` first.
+deny:
+	cargo deny --locked check
+
+deps:
+	@scripts/deps
+
+clean:
+	cargo clean

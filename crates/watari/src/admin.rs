@@ -1,0 +1,105 @@
+//! Administration: questions to a running node, over a unix socket that only the node's user may use.
+//!
+//! A connection carries one question and one answer, each a line of JSON ([`Question`], [`Answer`]). What is said has a
+//! version; a question that the node does not know is answered with an error.
+
+mod client;
+mod server;
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use client::{AskError, ask};
+pub(crate) use server::{BindError, Server};
+
+/// The version of what is said.
+pub(crate) const VERSION: u32 = 1;
+
+/// What can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Topic {
+    /// How the node is: [`Status`].
+    Status,
+    /// Which nodes it knows: a list of [`Node`].
+    Nodes,
+    /// Which connections of clients it holds: a list of [`Connection`].
+    Connections,
+}
+
+/// One line to the node.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Question {
+    pub(crate) version: u32,
+    pub(crate) topic: Topic,
+}
+
+/// One line from the node.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    Status(Status),
+    Nodes(Vec<Node>),
+    Connections(Vec<Connection>),
+    /// Why there is no answer: one sentence.
+    Error(String),
+}
+
+/// How a node is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Status {
+    pub(crate) node: String,
+    pub(crate) version: String,
+    pub(crate) roles: Vec<String>,
+    pub(crate) pid: u32,
+    pub(crate) uptime_s: u64,
+    /// Client connections that it holds now.
+    pub(crate) connections: usize,
+    /// Peers that it has a link to.
+    pub(crate) links_up: usize,
+    /// Peers that it is configured with.
+    pub(crate) peers: usize,
+}
+
+/// A node, as another sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) mesh: SocketAddr,
+    /// Whether it is the node that was asked.
+    pub(crate) this: bool,
+    /// Whether there is a link to it; true of the node itself.
+    pub(crate) up: bool,
+    /// What it does, as far as that is known.
+    pub(crate) roles: Vec<String>,
+    /// For how long it has been up.
+    pub(crate) up_s: Option<u64>,
+    /// Whether this node, a dispatcher, gives it connections; `None`: it is not one of its agents.
+    pub(crate) available: Option<bool>,
+    /// Connections of this dispatcher that it serves now.
+    pub(crate) connections: Option<usize>,
+    /// Why its last link ended, or could not be made.
+    pub(crate) last_error: Option<String>,
+}
+
+/// A client's connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Connection {
+    pub(crate) id: String,
+    pub(crate) client: SocketAddr,
+    /// As in `TLS 1.3`; this and the following are `None` before the handshake is done.
+    pub(crate) version: Option<String>,
+    /// As IANA names it.
+    pub(crate) suite: Option<String>,
+    /// `None` also where the client offered none.
+    pub(crate) alpn: Option<String>,
+    /// The agent that did the handshake.
+    pub(crate) handshake_node: String,
+    /// The agent that serves it now.
+    pub(crate) node: String,
+    pub(crate) moves: u32,
+    /// Whether the handshake resumed an earlier session.
+    pub(crate) resumed: Option<bool>,
+}

@@ -1,0 +1,255 @@
+//! The node's side.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::Mode;
+use socket2::{Domain, SockAddr, Socket, Type};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::{Answer, Question, Topic, VERSION};
+
+/// The longest question, in bytes; the known ones are some forty.
+const QUESTION_LEN_MAX: u64 = 1024;
+/// For the whole exchange: an administrator is local, and an answer is at most some megabytes.
+const EXCHANGE_MAX: Duration = Duration::from_secs(10);
+/// Exchanges at the same time; more wait in the socket's backlog.
+const EXCHANGES_MAX: usize = 16;
+const BACKLOG: i32 = 64;
+
+/// An administration socket that listens. Its file goes when this is dropped.
+pub(crate) struct Server {
+    listener: UnixListener,
+    _file: SocketFile,
+}
+
+/// The socket cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BindError {
+    #[error("another process listens on the admin socket {}", .0.display())]
+    InUse(PathBuf),
+    #[error("{} exists and is no socket", .0.display())]
+    NoSocket(PathBuf),
+    #[error("the admin socket {}: {cause}", path.display())]
+    System { path: PathBuf, cause: io::Error },
+}
+
+/// Removes the file of the socket.
+struct SocketFile(PathBuf);
+
+impl Server {
+    /// Listens on `path`, for this user alone. A socket that a dead process left there is replaced. Must be called in a
+    /// tokio runtime.
+    pub(crate) fn bind(path: &Path) -> Result<Self, BindError> {
+        let system = |cause| BindError::System { path: path.to_owned(), cause };
+        remove_stale(path)?;
+        let socket = private_socket(path).map_err(system)?;
+        let file = SocketFile(path.to_owned());
+        let listener = UnixListener::from_std(socket.into()).map_err(system)?;
+        Ok(Self { listener, _file: file })
+    }
+
+    /// Answers until `shutdown` is cancelled.
+    pub(crate) async fn serve<F>(self, answer: F, shutdown: CancellationToken)
+    where
+        F: Fn(Topic) -> Answer + Send + Sync + 'static,
+    {
+        let answer = Arc::new(answer);
+        let exchanges = Arc::new(Semaphore::new(EXCHANGES_MAX));
+        loop {
+            let permit = Arc::clone(&exchanges).acquire_owned().await;
+            let stream = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                () = shutdown.cancelled() => return,
+            };
+            match stream {
+                Ok((stream, _)) => {
+                    let answer = Arc::clone(&answer);
+                    tokio::spawn(async move {
+                        let _permit = permit;
+                        // Whoever asks may leave, or be too slow, without harm.
+                        let _ = timeout(EXCHANGE_MAX, exchange(stream, &*answer)).await;
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept on the admin socket");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+async fn exchange(mut stream: UnixStream, answer: &(impl Fn(Topic) -> Answer + Sync)) -> io::Result<()> {
+    let (reader, mut writer) = stream.split();
+    let mut line = String::new();
+    let read = BufReader::new(reader.take(QUESTION_LEN_MAX)).read_line(&mut line).await;
+    let answer = match read {
+        Ok(_) => respond(&line, answer),
+        Err(error) => Answer::Error(format!("the question cannot be read: {error}")),
+    };
+    let mut bytes = serde_json::to_vec(&answer)?;
+    bytes.push(b'\n');
+    writer.write_all(&bytes).await?;
+    writer.shutdown().await
+}
+
+fn respond(line: &str, answer: &impl Fn(Topic) -> Answer) -> Answer {
+    if !line.ends_with('\n') {
+        return Answer::Error(format!("a question is one line of at most {QUESTION_LEN_MAX} bytes"));
+    }
+    match serde_json::from_str::<Question>(line) {
+        Ok(question) if question.version == VERSION => answer(question.topic),
+        Ok(question) => {
+            Answer::Error(format!("this node speaks version {VERSION} of the admin protocol, not {}", question.version))
+        }
+        Err(error) => Answer::Error(format!("this node does not know the question: {error}")),
+    }
+}
+
+/// Removes a socket on which nobody listens any more.
+fn remove_stale(path: &Path) -> Result<(), BindError> {
+    let system = |cause| BindError::System { path: path.to_owned(), cause };
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(system(error)),
+        Ok(metadata) if !metadata.file_type().is_socket() => return Err(BindError::NoSocket(path.to_owned())),
+        Ok(_) => {}
+    }
+    match StdUnixStream::connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(path).map_err(system),
+        Err(error) => Err(system(error)),
+        Ok(_) => Err(BindError::InUse(path.to_owned())),
+    }
+}
+
+/// The file has the mode of the socket it is bound to (unix(7)), so there is no moment at which others could connect.
+fn private_socket(path: &Path) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    rustix::fs::fchmod(socket.as_fd(), Mode::RUSR | Mode::WUSR)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener as StdUnixListener;
+
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+    use crate::admin::{AskError, ask};
+
+    fn nodes(topic: Topic) -> Answer {
+        match topic {
+            Topic::Nodes => Answer::Nodes(Vec::new()),
+            other => Answer::Error(format!("no {other:?} here")),
+        }
+    }
+
+    struct Running {
+        dir: tempfile::TempDir,
+        shutdown: CancellationToken,
+        task: tokio::task::JoinHandle<()>,
+    }
+
+    impl Running {
+        fn start() -> Self {
+            let (dir, shutdown) = (tempfile::tempdir().unwrap(), CancellationToken::new());
+            let server = Server::bind(&dir.path().join("admin.sock")).unwrap();
+            let task = tokio::spawn(server.serve(nodes, shutdown.clone()));
+            Self { dir, shutdown, task }
+        }
+
+        fn path(&self) -> PathBuf {
+            self.dir.path().join("admin.sock")
+        }
+
+        async fn say(&self, line: &[u8]) -> Answer {
+            let mut stream = UnixStream::connect(self.path()).await.unwrap();
+            stream.write_all(line).await.unwrap();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await.unwrap();
+            assert_eq!(answer.last(), Some(&b'\n'));
+            serde_json::from_slice(&answer).unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn questions_are_answered() {
+        let running = Running::start();
+        assert_eq!(ask(&running.path(), Topic::Nodes).await.unwrap(), Answer::Nodes(Vec::new()));
+        let refused = ask(&running.path(), Topic::Status).await.unwrap_err();
+        assert!(matches!(refused, AskError::Refused(sentence) if sentence == "no Status here"));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_question_is_answered_with_an_error() {
+        let running = Running::start();
+        let long = [b'x'; QUESTION_LEN_MAX as usize + 1];
+        let cases: [(&[u8], &str); 6] = [
+            (b"\n", "does not know the question"),
+            (b"{\"version\":1,\"topic\":\"moon\"}\n", "unknown variant `moon`"),
+            (b"{\"version\":1,\"topic\":\"nodes\",\"x\":1}\n", "unknown field `x`"),
+            (b"{\"version\":2,\"topic\":\"nodes\"}\n", "speaks version 1"),
+            (b"\xff\n", "cannot be read"),
+            (&long[..QUESTION_LEN_MAX as usize], "one line of at most"),
+        ];
+        for (line, expected) in cases {
+            match running.say(line).await {
+                Answer::Error(sentence) => assert!(sentence.contains(expected), "{sentence}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_socket_is_its_owners_alone_and_goes_with_the_server() {
+        let running = Running::start();
+        let path = running.path();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        running.shutdown.cancel();
+        running.task.await.unwrap();
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_socket_of_a_dead_process_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("admin.sock");
+        drop(StdUnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        assert!(Server::bind(&path).is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_is_in_use_or_no_socket_stays() {
+        let running = Running::start();
+        assert!(matches!(Server::bind(&running.path()), Err(BindError::InUse(_))));
+        assert_eq!(ask(&running.path(), Topic::Nodes).await.unwrap(), Answer::Nodes(Vec::new()));
+        let file = running.dir.path().join("file");
+        std::fs::write(&file, "precious").unwrap();
+        assert!(matches!(Server::bind(&file), Err(BindError::NoSocket(_))));
+        assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+    }
+}

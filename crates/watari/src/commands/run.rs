@@ -1,0 +1,51 @@
+//! `watari run`: a node.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use prometheus_client::registry::Registry;
+
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::{logging, node, process};
+
+/// Run a node
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Run {
+    /// The node's configuration file
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Only check the configuration and the files it names
+    #[arg(long)]
+    check: bool,
+    /// End when the process that started this one ends
+    #[arg(long, conflicts_with = "check")]
+    with_parent: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  watari run --config d1.toml
+  watari run --config d1.toml --check
+
+SIGTERM and SIGINT end the node. A line on the standard error says when it is ready, and so does READY=1 on
+$NOTIFY_SOCKET (sd_notify(3)).";
+
+impl Run {
+    pub(crate) fn execute(self) -> Result<(), Failure> {
+        if self.with_parent {
+            process::end_with_parent().map_err(Failure::Start)?;
+        }
+        let config = Config::read(&self.config)?;
+        let mut registry = Registry::default();
+        let loaded = config.load(&mut registry)?;
+        if self.check {
+            return Ok(());
+        }
+        process::forbid_core_dumps().map_err(Failure::Start)?;
+        logging::start(&config.log);
+        let runtime = tokio::runtime::Runtime::new().map_err(Failure::Start)?;
+        Ok(runtime.block_on(node::run(config, loaded, registry))?)
+    }
+}

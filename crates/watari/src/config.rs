@@ -1,0 +1,157 @@
+//! The configuration file of a node.
+//!
+//! ```text
+//! text --(raw)--> shapes and values --(check)--> Config --(load)--> what its files hold
+//! ```
+//!
+//! * `raw` is the file as TOML: tables, keys, and the types of values. What is not known is refused.
+//! * `check` refuses what is well-formed but cannot be. It opens nothing: [`Config::parse`] is a function of a text.
+//! * `load` reads the files that the configuration names, and refuses what they hold where it is of no use.
+//!
+//! Each refusal is one sentence with file and line.
+
+mod check;
+mod limits;
+mod load;
+mod raw;
+mod value;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use tracing_subscriber::filter::Targets;
+use watari_mesh::Peer;
+use watari_proxy::OriginAddress;
+use watari_wire::NodeName;
+
+pub(crate) use load::Loaded;
+pub(crate) use raw::LogFormat;
+
+/// Where the administration socket is unless something else is said.
+pub(crate) const DEFAULT_ADMIN: &str = "/run/watari/admin.sock";
+
+/// A configuration that can be, as far as can be told without opening the files it names.
+#[derive(Debug)]
+pub(crate) struct Config {
+    /// The file it came from, as the user named it.
+    pub(crate) file: PathBuf,
+    pub(crate) node: Node,
+    /// The other nodes of the cluster.
+    pub(crate) peers: Vec<Peer>,
+    pub(crate) dispatcher: Option<Dispatcher>,
+    pub(crate) agent: Option<Agent>,
+    pub(crate) log: Log,
+}
+
+/// `[node]`
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) name: At<NodeName>,
+    /// The directory with the node's certificate and key and the authority's certificate.
+    pub(crate) pki: At<PathBuf>,
+    /// Where links of the mesh are accepted.
+    pub(crate) mesh: SocketAddr,
+    /// The administration socket.
+    pub(crate) admin: PathBuf,
+    /// Where metrics are served, if they are.
+    pub(crate) metrics: Option<SocketAddr>,
+}
+
+/// `[dispatcher]`
+#[derive(Debug)]
+pub(crate) struct Dispatcher {
+    /// Where clients connect to.
+    pub(crate) listen: Vec<SocketAddr>,
+    pub(crate) config: watari_dispatcher::Config,
+}
+
+/// `[agent]`
+#[derive(Debug)]
+pub(crate) struct Agent {
+    /// Where legs are accepted.
+    pub(crate) legs: SocketAddr,
+    /// `None`: a bulk agent, which does no handshakes and needs no private key.
+    pub(crate) tls: Option<Tls>,
+    pub(crate) site: Site,
+    pub(crate) limits: watari_agent::Limits,
+}
+
+/// `[[agent.certificate]]` and `[agent.tls]`
+#[derive(Debug)]
+pub(crate) struct Tls {
+    pub(crate) certificates: Vec<CertificateFiles>,
+    pub(crate) alpn: Vec<String>,
+    pub(crate) clients: ClientCertificates,
+}
+
+/// `[[agent.certificate]]`
+#[derive(Debug)]
+pub(crate) struct CertificateFiles {
+    pub(crate) chain: At<PathBuf>,
+    pub(crate) key: At<PathBuf>,
+    /// Also for clients that ask for no name, or an unknown one.
+    pub(crate) default: bool,
+}
+
+/// Whether clients are asked for a certificate, and the file with the authorities it may come from.
+#[derive(Debug)]
+pub(crate) enum ClientCertificates {
+    None,
+    Optional(At<PathBuf>),
+    Required(At<PathBuf>),
+}
+
+/// `[agent.files]` or `[agent.proxy]`
+#[derive(Debug)]
+pub(crate) enum Site {
+    Files(At<PathBuf>),
+    Proxy(Vec<OriginAddress>),
+}
+
+/// `[log]`
+#[derive(Debug)]
+pub(crate) struct Log {
+    pub(crate) format: LogFormat,
+    pub(crate) level: Targets,
+}
+
+/// A value, and the line of the configuration that it is on.
+#[derive(Debug, Clone)]
+pub(crate) struct At<T> {
+    pub(crate) line: usize,
+    pub(crate) value: T,
+}
+
+/// The configuration is wrong. Printed as `file:line: sentence`.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("{}: {cause}", file.display())]
+    Unreadable { file: PathBuf, cause: std::io::Error },
+    #[error("{}:{line}: {sentence}", file.display())]
+    Wrong { file: PathBuf, line: usize, sentence: String },
+}
+
+impl Config {
+    /// Reads and checks `file`; what it names is not opened.
+    pub(crate) fn read(file: &Path) -> Result<Self, ConfigError> {
+        let text =
+            fs::read_to_string(file).map_err(|cause| ConfigError::Unreadable { file: file.to_owned(), cause })?;
+        Self::parse(file, &text)
+    }
+
+    /// Checks `text`. Relative paths in it start at the directory that `file` is in.
+    pub(crate) fn parse(file: &Path, text: &str) -> Result<Self, ConfigError> {
+        let wrong = |(line, sentence): (usize, String)| ConfigError::Wrong { file: file.to_owned(), line, sentence };
+        let raw = raw::parse(text).map_err(wrong)?;
+        check::Check { file, text }.config(raw).map_err(wrong)
+    }
+
+    /// A refusal of what is on `line`.
+    fn wrong(&self, line: usize, sentence: &impl ToString) -> ConfigError {
+        ConfigError::Wrong { file: self.file.clone(), line, sentence: sentence.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! What is well-formed and still cannot be.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use watari_dispatcher::AgentAddress;
+use watari_mesh::Peer;
+use watari_wire::NodeName;
+
+use super::raw::{Demand, RawAgent, RawCertificate, RawConfig, RawDispatcher, RawNode, RawPeer, RawTls, line_of};
+use super::value::{Address, Origin};
+use super::{Agent, At, CertificateFiles, ClientCertificates, Config, DEFAULT_ADMIN, Dispatcher, Log, Node, Site, Tls};
+
+/// A line and what is wrong there.
+type Wrong = (usize, String);
+
+/// What an agent can speak above TLS, in the order it prefers.
+const ALPN: [&str; 2] = ["h2", "http/1.1"];
+
+/// Checks one file.
+pub(super) struct Check<'a> {
+    pub(super) file: &'a Path,
+    pub(super) text: &'a str,
+}
+
+impl Check<'_> {
+    pub(super) fn config(&self, raw: RawConfig) -> Result<Config, Wrong> {
+        if raw.dispatcher.is_none() && raw.agent.is_none() {
+            return self.wrong(&raw.node, "the node has no role: neither [dispatcher] nor [agent] is there");
+        }
+        self.listeners(&raw)?;
+        let node = self.node(raw.node.into_inner());
+        let peers = self.peers(&node.name.value, raw.peer)?;
+        Ok(Config {
+            file: self.file.to_owned(),
+            dispatcher: raw.dispatcher.map(|raw| self.dispatcher(&node.name.value, &peers, raw)).transpose()?,
+            agent: raw.agent.map(|raw| self.agent(raw)).transpose()?,
+            node,
+            peers,
+            log: Log { format: raw.log.format, level: raw.log.level.0 },
+        })
+    }
+
+    fn node(&self, raw: RawNode) -> Node {
+        Node {
+            name: self.at(raw.name),
+            pki: self.path(&raw.pki),
+            mesh: raw.mesh.into_inner().0,
+            admin: raw.admin.map_or_else(|| DEFAULT_ADMIN.into(), |admin| self.resolve(&admin)),
+            metrics: raw.metrics.map(|metrics| metrics.into_inner().0),
+        }
+    }
+
+    /// No two listeners of this node may be in each other's way.
+    fn listeners(&self, raw: &RawConfig) -> Result<(), Wrong> {
+        let node = raw.node.get_ref();
+        let legs = raw.agent.iter().map(|agent| &agent.get_ref().legs);
+        let single = [&node.mesh].into_iter().chain(&node.metrics).chain(legs);
+        let mut all: Vec<_> = single.map(|address| (self.line(address), address.get_ref().0)).collect();
+        for listen in raw.dispatcher.iter().flat_map(|dispatcher| dispatcher.listen.get_ref()) {
+            all.push((self.line(listen), self.element::<Address>(listen)?.0));
+        }
+        for (at, (line, address)) in all.iter().enumerate() {
+            if let Some((first, other)) = all[..at].iter().find(|(_, other)| collide(*other, *address)) {
+                return Err((*line, format!("{address} is taken already, by {other} of line {first}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn peers(&self, node: &NodeName, raw: Vec<RawPeer>) -> Result<Vec<Peer>, Wrong> {
+        let (mut names, mut addresses) = (BTreeMap::new(), BTreeMap::new());
+        let mut peers = Vec::new();
+        for RawPeer { name, mesh } in raw {
+            self.once(&mut names, &name, "the peer")?;
+            self.once_at(&mut addresses, &mesh)?;
+            // All nodes may have one list.
+            if name.get_ref() != node {
+                peers.push(Peer { name: name.into_inner(), address: mesh.into_inner().0 });
+            }
+        }
+        Ok(peers)
+    }
+
+    fn dispatcher(&self, node: &NodeName, peers: &[Peer], raw: RawDispatcher) -> Result<Dispatcher, Wrong> {
+        if raw.listen.get_ref().is_empty() {
+            return self.wrong(&raw.listen, "the dispatcher listens nowhere");
+        }
+        if raw.agents.get_ref().is_empty() {
+            return self.wrong(&raw.agents, "the dispatcher has no agents");
+        }
+        let (mut names, mut addresses) = (BTreeMap::new(), BTreeMap::new());
+        let mut agents = Vec::new();
+        for agent in raw.agents.into_inner() {
+            self.once(&mut names, &agent.name, "the agent")?;
+            self.once_at(&mut addresses, &agent.legs)?;
+            let name = agent.name.get_ref();
+            if name == node {
+                return self.wrong(&agent.name, "a dispatcher cannot pick its own node as an agent");
+            }
+            if !peers.iter().any(|peer| peer.name == *name) {
+                return self.wrong(&agent.name, format!("the agent {name} is none of the peers ([[peer]])"));
+            }
+            agents.push(AgentAddress { name: agent.name.into_inner(), legs: agent.legs.into_inner().0 });
+        }
+        let listen = raw.listen.get_ref().iter();
+        Ok(Dispatcher {
+            listen: listen.map(|listen| Ok(self.element::<Address>(listen)?.0)).collect::<Result<_, _>>()?,
+            config: watari_dispatcher::Config {
+                name: node.clone(),
+                agents,
+                handshake: raw.handshake,
+                bulk: raw.bulk,
+                limits: raw.limits.into(),
+            },
+        })
+    }
+
+    fn agent(&self, raw: Spanned<RawAgent>) -> Result<Agent, Wrong> {
+        let line = self.line(&raw);
+        let raw = raw.into_inner();
+        let site = match (raw.files, raw.proxy) {
+            (Some(files), None) => Site::Files(self.path(&files.root)),
+            (None, Some(proxy)) => {
+                let origins = proxy.into_inner().origins;
+                if origins.get_ref().is_empty() {
+                    return self.wrong(&origins, "the proxy has no origins");
+                }
+                let origins = origins.get_ref().iter();
+                Site::Proxy(origins.map(|origin| Ok(self.element::<Origin>(origin)?.0)).collect::<Result<_, _>>()?)
+            }
+            (None, None) => {
+                return Err((
+                    line,
+                    "the agent serves nothing: neither [agent.files] nor [agent.proxy] is there".into(),
+                ));
+            }
+            (Some(_), Some(proxy)) => {
+                return self.wrong(&proxy, "the agent serves either [agent.files] or [agent.proxy], not both");
+            }
+        };
+        Ok(Agent {
+            legs: raw.legs.into_inner().0,
+            tls: self.tls(raw.certificate, raw.tls)?,
+            site,
+            limits: raw.limits.into(),
+        })
+    }
+
+    fn tls(&self, certificates: Vec<RawCertificate>, raw: Option<Spanned<RawTls>>) -> Result<Option<Tls>, Wrong> {
+        if certificates.is_empty() {
+            return match raw {
+                Some(raw) => self.wrong(&raw, "[agent.tls] is of no use without a certificate ([[agent.certificate]])"),
+                None => Ok(None),
+            };
+        }
+        let certificates = certificates.into_iter().map(|raw| CertificateFiles {
+            chain: self.path(&raw.chain),
+            key: self.path(&raw.key),
+            default: raw.default,
+        });
+        let raw = raw.map(Spanned::into_inner);
+        let (alpn, ca, demand) =
+            raw.map_or((None, None, None), |raw| (raw.alpn, raw.client_ca, raw.client_certificates));
+        Ok(Some(Tls {
+            certificates: certificates.collect(),
+            alpn: self.alpn(alpn)?,
+            clients: self.client_certificates(ca, demand)?,
+        }))
+    }
+
+    fn alpn(&self, raw: Option<Spanned<Vec<Spanned<String>>>>) -> Result<Vec<String>, Wrong> {
+        let Some(raw) = raw else {
+            return Ok(ALPN.map(String::from).to_vec());
+        };
+        let mut names = BTreeMap::new();
+        for protocol in raw.get_ref() {
+            if !ALPN.contains(&protocol.get_ref().as_str()) {
+                return self.wrong(protocol, format!("\"{}\" is not spoken: h2 and http/1.1 are", protocol.get_ref()));
+            }
+            self.once(&mut names, protocol, "the protocol")?;
+        }
+        Ok(raw.into_inner().into_iter().map(Spanned::into_inner).collect())
+    }
+
+    fn client_certificates(
+        &self,
+        ca: Option<Spanned<PathBuf>>,
+        demand: Option<Spanned<Demand>>,
+    ) -> Result<ClientCertificates, Wrong> {
+        let demanded = demand.as_ref().map_or(Demand::None, |demand| *demand.get_ref());
+        match (demanded, ca, demand) {
+            (Demand::None, None, _) => Ok(ClientCertificates::None),
+            (Demand::None, Some(ca), _) => {
+                self.wrong(&ca, "client_ca is of no use while client_certificates is \"none\"")
+            }
+            (Demand::Optional, Some(ca), _) => Ok(ClientCertificates::Optional(self.path(&ca))),
+            (Demand::Required, Some(ca), _) => Ok(ClientCertificates::Required(self.path(&ca))),
+            (_, None, demand) => {
+                let line = demand.map_or(1, |demand| self.line(&demand));
+                Err((line, "client_ca has to say which authorities client certificates may come from".into()))
+            }
+        }
+    }
+
+    /// Reads an element of an array.
+    fn element<T: TryFrom<String, Error = String>>(&self, text: &Spanned<String>) -> Result<T, Wrong> {
+        T::try_from(text.get_ref().clone()).map_err(|sentence| (self.line(text), sentence))
+    }
+
+    /// Refuses a value that was there before.
+    fn once<T: Ord + Clone + std::fmt::Display>(
+        &self,
+        seen: &mut BTreeMap<T, usize>,
+        value: &Spanned<T>,
+        what: &str,
+    ) -> Result<(), Wrong> {
+        match seen.insert(value.get_ref().clone(), self.line(value)) {
+            Some(line) => self.wrong(value, format!("{what} {} is there twice, first on line {line}", value.get_ref())),
+            None => Ok(()),
+        }
+    }
+
+    fn once_at(&self, seen: &mut BTreeMap<SocketAddr, usize>, address: &Spanned<Address>) -> Result<(), Wrong> {
+        match seen.insert(address.get_ref().0, self.line(address)) {
+            Some(line) => {
+                self.wrong(address, format!("the address {} is there twice, first on line {line}", address.get_ref().0))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn wrong<T, V>(&self, what: &Spanned<V>, sentence: impl Into<String>) -> Result<T, Wrong> {
+        Err((self.line(what), sentence.into()))
+    }
+
+    fn line<T>(&self, value: &Spanned<T>) -> usize {
+        line_of(self.text, value.span().start)
+    }
+
+    fn at<T>(&self, value: Spanned<T>) -> At<T> {
+        At { line: self.line(&value), value: value.into_inner() }
+    }
+
+    fn path(&self, value: &Spanned<PathBuf>) -> At<PathBuf> {
+        At { line: self.line(value), value: self.resolve(value.get_ref()) }
+    }
+
+    fn resolve(&self, path: &Path) -> PathBuf {
+        self.file.parent().unwrap_or(Path::new("")).join(path)
+    }
+}
+
+/// Whether the system would let only one of the two be listened at. IPv6 listeners take no IPv4 connections here.
+fn collide(a: SocketAddr, b: SocketAddr) -> bool {
+    let any = a.ip().is_unspecified() || b.ip().is_unspecified();
+    a.port() == b.port() && (a.ip() == b.ip() || any && a.is_ipv4() == b.is_ipv4())
+}

@@ -1,0 +1,60 @@
+//! The tables of limits: what is not set keeps the default of its role.
+
+use std::num::NonZeroUsize;
+
+use serde::Deserialize;
+
+use super::value::Span;
+
+/// `[dispatcher.limits]`
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DispatcherLimits {
+    connections_max: Option<NonZeroUsize>,
+    handshake_timeout: Option<Span>,
+    idle_timeout: Option<Span>,
+    lifetime_max: Option<Span>,
+    leg_timeout: Option<Span>,
+    move_timeout: Option<Span>,
+    final_timeout: Option<Span>,
+}
+
+/// `[agent.limits]`
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AgentLimits {
+    connections_max: Option<NonZeroUsize>,
+    held_max: Option<NonZeroUsize>,
+    handshake_timeout: Option<Span>,
+    keep_alive_timeout: Option<Span>,
+    end_timeout: Option<Span>,
+}
+
+impl From<DispatcherLimits> for watari_dispatcher::Limits {
+    fn from(set: DispatcherLimits) -> Self {
+        let default = Self::default();
+        Self {
+            connections_max: set.connections_max.map_or(default.connections_max, NonZeroUsize::get),
+            handshake_timeout: set.handshake_timeout.map_or(default.handshake_timeout, Span::get),
+            idle_timeout: set.idle_timeout.map_or(default.idle_timeout, Span::get),
+            lifetime_max: set.lifetime_max.map_or(default.lifetime_max, Span::get),
+            leg_timeout: set.leg_timeout.map_or(default.leg_timeout, Span::get),
+            move_timeout: set.move_timeout.map_or(default.move_timeout, Span::get),
+            final_timeout: set.final_timeout.map_or(default.final_timeout, Span::get),
+        }
+    }
+}
+
+impl From<AgentLimits> for watari_agent::Limits {
+    fn from(set: AgentLimits) -> Self {
+        let default = Self::default();
+        Self {
+            connections_max: set.connections_max.map_or(default.connections_max, NonZeroUsize::get),
+            held_max: set.held_max.map_or(default.held_max, NonZeroUsize::get),
+            handshake_timeout: set.handshake_timeout.map_or(default.handshake_timeout, Span::get),
+            keep_alive_timeout: set.keep_alive_timeout.map_or(default.keep_alive_timeout, Span::get),
+            end_timeout: set.end_timeout.map_or(default.end_timeout, Span::get),
+            ..default
+        }
+    }
+}

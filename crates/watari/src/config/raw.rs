@@ -1,0 +1,157 @@
+//! The file as TOML: which tables and keys there are, and what type each value has.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use toml::Spanned;
+use tracing_subscriber::filter::Targets;
+use watari_balance::{BulkPolicy, HandshakePolicy};
+use watari_wire::NodeName;
+
+use super::limits::{AgentLimits, DispatcherLimits};
+use super::value::{Address, Level};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawConfig {
+    pub(super) node: Spanned<RawNode>,
+    #[serde(default)]
+    pub(super) peer: Vec<RawPeer>,
+    pub(super) dispatcher: Option<RawDispatcher>,
+    pub(super) agent: Option<Spanned<RawAgent>>,
+    #[serde(default)]
+    pub(super) log: RawLog,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawNode {
+    pub(super) name: Spanned<NodeName>,
+    pub(super) pki: Spanned<PathBuf>,
+    pub(super) mesh: Spanned<Address>,
+    pub(super) admin: Option<PathBuf>,
+    pub(super) metrics: Option<Spanned<Address>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawPeer {
+    pub(super) name: Spanned<NodeName>,
+    pub(super) mesh: Spanned<Address>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawDispatcher {
+    /// Elements of arrays are checked later: TOML reports an error in one of them at the line where the array begins.
+    pub(super) listen: Spanned<Vec<Spanned<String>>>,
+    pub(super) agents: Spanned<Vec<RawAgentAddress>>,
+    #[serde(default = "round_robin")]
+    pub(super) handshake: HandshakePolicy,
+    #[serde(default = "client_address")]
+    pub(super) bulk: BulkPolicy,
+    #[serde(default)]
+    pub(super) limits: DispatcherLimits,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawAgentAddress {
+    pub(super) name: Spanned<NodeName>,
+    pub(super) legs: Spanned<Address>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawAgent {
+    pub(super) legs: Spanned<Address>,
+    #[serde(default)]
+    pub(super) certificate: Vec<RawCertificate>,
+    pub(super) tls: Option<Spanned<RawTls>>,
+    pub(super) files: Option<RawFiles>,
+    pub(super) proxy: Option<Spanned<RawProxy>>,
+    #[serde(default)]
+    pub(super) limits: AgentLimits,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawCertificate {
+    pub(super) chain: Spanned<PathBuf>,
+    pub(super) key: Spanned<PathBuf>,
+    #[serde(default)]
+    pub(super) default: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawTls {
+    pub(super) alpn: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) client_ca: Option<Spanned<PathBuf>>,
+    pub(super) client_certificates: Option<Spanned<Demand>>,
+}
+
+/// Whether clients are asked for a certificate.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Demand {
+    None,
+    Optional,
+    Required,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawFiles {
+    pub(super) root: Spanned<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawProxy {
+    pub(super) origins: Spanned<Vec<Spanned<String>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawLog {
+    pub(super) format: LogFormat,
+    pub(super) level: Level,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Reads `text`; an error is a line and a sentence.
+pub(super) fn parse(text: &str) -> Result<RawConfig, (usize, String)> {
+    toml::from_str(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        (line_of(text, at), error.message().lines().collect::<Vec<_>>().join(": "))
+    })
+}
+
+/// The line, counted from 1, that the byte at `offset` is on.
+pub(super) fn line_of(text: &str, offset: usize) -> usize {
+    1 + text.char_indices().take_while(|(at, _)| *at < offset).filter(|(_, c)| *c == '\n').count()
+}
+
+impl Default for RawLog {
+    fn default() -> Self {
+        Self { format: LogFormat::Text, level: Level(Targets::new().with_default(tracing::Level::INFO)) }
+    }
+}
+
+fn round_robin() -> HandshakePolicy {
+    HandshakePolicy::RoundRobin
+}
+
+fn client_address() -> BulkPolicy {
+    BulkPolicy::ClientAddress
+}

@@ -1,0 +1,303 @@
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+
+use prometheus_client::registry::Registry;
+use rcgen::{CertificateParams, KeyPair};
+use watari_balance::BulkPolicy;
+use watari_pki::Authority;
+use watari_wire::Role;
+
+use super::*;
+
+const NODE: &str = "[node]\nname = \"n1\"\npki = \"pki\"\nmesh = \"127.0.0.1:1\"\n";
+const PEER: &str = "[[peer]]\nname = \"a1\"\nmesh = \"127.0.0.1:2\"\n";
+const DISPATCHER: &str =
+    "[dispatcher]\nlisten = [\"0.0.0.0:443\"]\nagents = [{ name = \"a1\", legs = \"127.0.0.1:3\" }]\n";
+const AGENT: &str = "[agent]\nlegs = \"127.0.0.1:4\"\n";
+const FILES: &str = "[agent.files]\nroot = \"www\"\n";
+const PROXY: &str = "[agent.proxy]\norigins = [\"http://127.0.0.1:80\"]\n";
+const CERTIFICATE: &str = "[[agent.certificate]]\nchain = \"c.pem\"\nkey = \"c.key\"\n";
+
+fn parse(parts: &[&str]) -> Result<Config, String> {
+    Config::parse(Path::new("etc/node.toml"), &parts.concat()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_dispatcher_is_read() {
+    let limits = "[dispatcher.limits]\nconnections_max = 7\nidle_timeout = \"90s\"\n";
+    let config = parse(&[NODE, PEER, DISPATCHER, "bulk = \"stay\"\n", limits]).unwrap();
+    let dispatcher = config.dispatcher.unwrap();
+    assert_eq!(dispatcher.listen, ["0.0.0.0:443".parse().unwrap()]);
+    assert_eq!(dispatcher.config.name.as_str(), "n1");
+    assert_eq!(dispatcher.config.bulk, BulkPolicy::Stay);
+    let expected = watari_dispatcher::Limits {
+        connections_max: 7,
+        idle_timeout: std::time::Duration::from_secs(90),
+        ..watari_dispatcher::Limits::default()
+    };
+    assert_eq!(dispatcher.config.limits, expected);
+    assert_eq!(config.peers, [Peer { name: NodeName::new("a1").unwrap(), address: "127.0.0.1:2".parse().unwrap() }]);
+    assert_eq!(config.node.admin, Path::new(DEFAULT_ADMIN));
+    assert_eq!(config.log.format, LogFormat::Text);
+    assert!(config.agent.is_none());
+}
+
+#[test]
+fn an_agent_is_read_and_paths_start_at_the_file() {
+    let tls = "[agent.tls]\nalpn = [\"http/1.1\"]\nclient_ca = \"/ca.pem\"\nclient_certificates = \"optional\"\n";
+    let config = parse(&[NODE, AGENT, CERTIFICATE, "default = true\n", tls, FILES]).unwrap();
+    let agent = config.agent.unwrap();
+    let tls = agent.tls.unwrap();
+    assert_eq!(tls.alpn, ["http/1.1"]);
+    assert!(matches!(tls.clients, ClientCertificates::Optional(ca) if ca.value == Path::new("/ca.pem")));
+    assert_eq!(tls.certificates[0].chain.value, Path::new("etc/c.pem"));
+    assert_eq!((tls.certificates[0].chain.line, tls.certificates[0].default), (8, true));
+    assert!(matches!(agent.site, Site::Files(root) if root.value == Path::new("etc/www")));
+    assert_eq!(config.node.pki.value, Path::new("etc/pki"));
+}
+
+#[test]
+fn a_bulk_agent_has_no_certificate() {
+    let config = parse(&[NODE, AGENT, PROXY]).unwrap();
+    assert!(config.agent.unwrap().tls.is_none());
+}
+
+#[test]
+fn a_node_may_be_among_its_peers() {
+    let own = "[[peer]]\nname = \"n1\"\nmesh = \"127.0.0.1:1\"\n";
+    assert_eq!(parse(&[NODE, own, PEER, DISPATCHER]).unwrap().peers.len(), 1);
+}
+
+#[test]
+fn what_is_not_known_or_has_the_wrong_shape_is_refused() {
+    let cases: [(&[&str], &str); 20] = [
+        (&["[node"], "1: unclosed table, expected `]`"),
+        (&[NODE, "x = 1\n"], "5: unknown field `x`, expected one of `name`, `pki`, `mesh`, `admin`, `metrics`"),
+        (&[NODE, AGENT, "[x]\n"], "7: unknown field `x`, expected one of `node`, `peer`, `dispatcher`, `agent`, `log`"),
+        (&[NODE, AGENT, FILES, "index = true\n"], "9: unknown field `index`, expected `root`"),
+        (&[AGENT, FILES], "1: missing field `node`"),
+        (&["[node]\nname = \"n1\"\n"], "1: missing field `pki`"),
+        (&[NODE, "name = \"n2\"\n"], "5: duplicate key"),
+        (&["[node]\nname = 5\n"], "2: invalid type: integer `5`, expected a string"),
+        (
+            &["[node]\nname = \"N 1\"\n"],
+            "2: a node name is 1 to 63 characters of a-z, 0-9 and '-', with no '-' at an end and not only digits",
+        ),
+        (
+            &["[node]\npki = \"p\"\nmesh = \"localhost:1\"\n"],
+            "3: \"localhost:1\" is no IP address with a port, such as 192.0.2.1:443 or [2001:db8::1]:443",
+        ),
+        (
+            &["[node]\npki = \"p\"\nmesh = \"127.0.0.1:0\"\n"],
+            "3: \"127.0.0.1:0\" has port 0, which nobody can connect to",
+        ),
+        (
+            &[NODE, PEER, DISPATCHER, "bulk = \"any\"\n"],
+            "11: unknown variant `any`, expected one of `client_address`, `stay`, `off`",
+        ),
+        (&[NODE, PEER, DISPATCHER, "handshake = \"random\"\n"], "11: unknown variant `random`, expected `round_robin`"),
+        (
+            &[NODE, PEER, DISPATCHER, "[dispatcher.limits]\nconnections_max = 0\n"],
+            "12: invalid value: integer `0`, expected a nonzero usize",
+        ),
+        (&[NODE, PEER, DISPATCHER, "[dispatcher.limits]\nidle_timeout = \"0s\"\n"], "12: \"0s\" is no time at all"),
+        (
+            &[NODE, PEER, DISPATCHER, "[dispatcher.limits]\nidle_timeout = \"soon\"\n"],
+            "12: \"soon\" is no length of time, such as 500ms, 10s, 5m, 2h or 7d",
+        ),
+        (
+            &[NODE, AGENT, "[agent.proxy]\norigins = [\n  \"http://a\",\n  \"https://b\",\n]\n"],
+            "10: \"https://b\" is no origin: an origin is given as http://HOST or http://HOST:PORT",
+        ),
+        (
+            &[NODE, AGENT, FILES, CERTIFICATE, "[agent.tls]\nclient_certificates = \"maybe\"\n"],
+            "13: unknown variant `maybe`, expected one of `none`, `optional`, `required`",
+        ),
+        (
+            &[NODE, AGENT, FILES, "[log]\nlevel = \"loud\"\n"],
+            "10: \"loud\" is no log level, such as info or info,watari_mesh=debug",
+        ),
+        (&[NODE, AGENT, FILES, "[log]\nformat = \"xml\"\n"], "10: unknown variant `xml`, expected `text` or `json`"),
+    ];
+    check(&cases);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let two_sites = [NODE, AGENT, FILES, PROXY];
+    let agents = |agents: &str| DISPATCHER.replace("{ name = \"a1\", legs = \"127.0.0.1:3\" }", agents);
+    let cases: [(&[&str], &str); 21] = [
+        (&[NODE], "1: the node has no role: neither [dispatcher] nor [agent] is there"),
+        (&[NODE, PEER, PEER, DISPATCHER], "9: the peer a1 is there twice, first on line 6"),
+        (
+            &[NODE, PEER, &PEER.replace("a1", "a2"), DISPATCHER],
+            "10: the address 127.0.0.1:2 is there twice, first on line 7",
+        ),
+        (
+            &[NODE, "metrics = \"127.0.0.1:1\"\n", AGENT, FILES],
+            "5: 127.0.0.1:1 is taken already, by 127.0.0.1:1 of line 4",
+        ),
+        (
+            &[NODE, &AGENT.replace("127.0.0.1:4", "0.0.0.0:1"), FILES],
+            "6: 0.0.0.0:1 is taken already, by 127.0.0.1:1 of line 4",
+        ),
+        (
+            &[NODE, PEER, &DISPATCHER.replace("443\"", "443\",\n\"[::]:443\", \"0.0.0.0:443\"")],
+            "10: 0.0.0.0:443 is taken already, by 0.0.0.0:443 of line 9",
+        ),
+        (&[NODE, PEER, &DISPATCHER.replace("\"0.0.0.0:443\"", "")], "9: the dispatcher listens nowhere"),
+        (&[NODE, PEER, &agents("")], "10: the dispatcher has no agents"),
+        (&[NODE, DISPATCHER], "7: the agent a1 is none of the peers ([[peer]])"),
+        (
+            &[NODE, PEER, &agents("{ name = \"n1\", legs = \"127.0.0.1:3\" }")],
+            "10: a dispatcher cannot pick its own node as an agent",
+        ),
+        (
+            &[NODE, PEER, &agents("{name = \"a1\", legs = \"127.0.0.1:3\"},\n{name = \"a1\", legs = \"127.0.0.1:5\"}")],
+            "11: the agent a1 is there twice, first on line 10",
+        ),
+        (
+            &[
+                NODE,
+                PEER,
+                &PEER.replace("a1", "a5").replace(":2", ":5"),
+                &agents("{name = \"a1\", legs = \"127.0.0.1:3\"},\n{name = \"a5\", legs = \"127.0.0.1:3\"}"),
+            ],
+            "14: the address 127.0.0.1:3 is there twice, first on line 13",
+        ),
+        (&[NODE, AGENT], "5: the agent serves nothing: neither [agent.files] nor [agent.proxy] is there"),
+        (&two_sites, "9: the agent serves either [agent.files] or [agent.proxy], not both"),
+        (&[NODE, AGENT, "[agent.proxy]\norigins = []\n"], "8: the proxy has no origins"),
+        (
+            &[NODE, AGENT, FILES, "[agent.tls]\n"],
+            "9: [agent.tls] is of no use without a certificate ([[agent.certificate]])",
+        ),
+        (
+            &[NODE, AGENT, FILES, CERTIFICATE, "[agent.tls]\nalpn = [\"h3\"]\n"],
+            "13: \"h3\" is not spoken: h2 and http/1.1 are",
+        ),
+        (
+            &[NODE, AGENT, FILES, CERTIFICATE, "[agent.tls]\nalpn = [\"h2\", \"h2\"]\n"],
+            "13: the protocol h2 is there twice, first on line 13",
+        ),
+        (
+            &[NODE, AGENT, FILES, CERTIFICATE, "[agent.tls]\nclient_ca = \"ca.pem\"\n"],
+            "13: client_ca is of no use while client_certificates is \"none\"",
+        ),
+        (
+            &[NODE, AGENT, FILES, CERTIFICATE, "[agent.tls]\nclient_certificates = \"required\"\n"],
+            "13: client_ca has to say which authorities client certificates may come from",
+        ),
+        (&["# nothing\n\n", NODE], "3: the node has no role: neither [dispatcher] nor [agent] is there"),
+    ];
+    check(&cases);
+}
+
+fn check(cases: &[(&[&str], &str)]) {
+    for (parts, expected) in cases {
+        let text = parts.concat();
+        match parse(parts) {
+            Ok(_) => panic!("accepted, against \"{expected}\":\n{text}"),
+            Err(error) => assert_eq!(error, format!("etc/node.toml:{expected}"), "\n{text}"),
+        }
+    }
+}
+
+/// A directory with everything that the configuration of an agent names.
+struct Disk {
+    dir: tempfile::TempDir,
+}
+
+impl Disk {
+    fn new() -> Self {
+        let disk = Self { dir: tempfile::tempdir().unwrap() };
+        let authority = Authority::create(&disk.path("pki"), "c").unwrap();
+        authority.issue(&NodeName::new("n1").unwrap(), &[Role::Agent], 1).unwrap();
+        fs::create_dir(disk.path("www")).unwrap();
+        disk.certificate("c", vec!["example.test".to_owned()]);
+        disk
+    }
+
+    fn certificate(&self, name: &str, names: Vec<String>) {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
+        fs::write(self.path(&format!("{name}.pem")), certificate.pem()).unwrap();
+        fs::write(self.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// What is said of the configuration, with the directory left out.
+    fn load(&self, parts: &[&str]) -> Result<Loaded, String> {
+        let config = Config::parse(&self.path("node.toml"), &parts.concat()).unwrap();
+        let directory = format!("{}/", self.dir.path().display());
+        config.load(&mut Registry::default()).map_err(|error| error.to_string().replace(&directory, ""))
+    }
+}
+
+#[test]
+fn the_files_are_loaded() {
+    let disk = Disk::new();
+    disk.certificate("unnamed", Vec::new());
+    let unnamed = CERTIFICATE.replace("c.", "unnamed.");
+    let tls = "[agent.tls]\nclient_ca = \"pki/ca.pem\"\nclient_certificates = \"required\"\n";
+    let loaded = disk.load(&[NODE, AGENT, CERTIFICATE, &unnamed, "default = true\n", tls, FILES]).unwrap();
+    assert_eq!(loaded.roles, [Role::Agent].into());
+    assert!(loaded.tls.is_some());
+    assert!(matches!(loaded.site, Some(watari_agent::Site::Files(_))));
+    let loaded = disk.load(&[NODE, AGENT, PROXY]).unwrap();
+    assert!(loaded.tls.is_none());
+    assert!(matches!(loaded.site, Some(watari_agent::Site::Proxy(_))));
+}
+
+#[test]
+fn files_of_no_use_are_named() {
+    let disk = Disk::new();
+    disk.certificate("other", vec!["example.test".to_owned()]);
+    disk.certificate("unnamed", Vec::new());
+    fs::write(disk.path("garbage"), "nothing").unwrap();
+    fs::write(disk.path("large"), vec![b'x'; (1 << 20) + 1]).unwrap();
+    let certificate = |chain: &str, key: &str| CERTIFICATE.replace("c.pem", chain).replace("c.key", key);
+    let with = |chain: &str, key: &str| disk.load(&[NODE, AGENT, FILES, &certificate(chain, key)]).err().unwrap();
+    let tls = "[agent.tls]\nclient_certificates = \"optional\"\nclient_ca = \"garbage\"\n";
+    let cases = [
+        (with("gone", "c.key"), "10: gone: No such file or directory (os error 2)"),
+        (with("c.pem", "gone"), "11: gone: No such file or directory (os error 2)"),
+        (
+            with("c.pem", "other.key"),
+            "11: other.key: the private key does not belong to the first certificate of the chain",
+        ),
+        (with("garbage", "c.key"), "10: garbage: contains no certificate"),
+        (with("c.pem", "garbage"), "11: garbage: contains no private key"),
+        (with("large", "c.key"), "10: large: too large for certificates or a key"),
+        (
+            with("unnamed.pem", "unnamed.key"),
+            "10: unnamed.pem is issued for no DNS name, so only `default` can be its use",
+        ),
+        (disk.load(&[NODE, AGENT, FILES, CERTIFICATE, tls]).err().unwrap(), "14: garbage: contains no certificate"),
+        (
+            disk.load(&[NODE, AGENT, &FILES.replace("www", "gone")]).err().unwrap(),
+            "8: gone: No such file or directory (os error 2)",
+        ),
+        (
+            disk.load(&[&NODE.replace("n1", "n2"), AGENT, FILES]).err().unwrap(),
+            "3: pki/n2.pem: No such file or directory (os error 2)",
+        ),
+        (
+            disk.load(&[NODE, PEER, DISPATCHER]).err().unwrap(),
+            "2: the certificate of n1 does not allow the role dispatcher",
+        ),
+    ];
+    for (error, expected) in cases {
+        assert_eq!(error, format!("node.toml:{expected}"));
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let error = Config::read(Path::new("/nowhere/node.toml")).unwrap_err();
+    assert_eq!(error.to_string(), "/nowhere/node.toml: No such file or directory (os error 2)");
+}

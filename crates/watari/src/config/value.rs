@@ -1,0 +1,116 @@
+//! Values that TOML has no types for.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tracing_subscriber::filter::Targets;
+use watari_proxy::OriginAddress;
+
+/// A length of time above zero: `500ms`, `10s`, `5m`, `2h`, `7d`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Span(Duration);
+
+impl Span {
+    pub(super) fn get(self) -> Duration {
+        self.0
+    }
+}
+
+/// An address to listen at or connect to: `IP:PORT`, the port not 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Address(pub(super) SocketAddr);
+
+/// `http://HOST:PORT`
+#[derive(Debug)]
+pub(super) struct Origin(pub(super) OriginAddress);
+
+/// What is logged: a level, or levels by module (`info,watari_mesh=debug`).
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Level(pub(super) Targets);
+
+const UNITS_MS: [(&str, u64); 5] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+
+impl TryFrom<String> for Span {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = text.split_at(digits);
+        let unit_ms = UNITS_MS.iter().find(|(name, _)| *name == unit).map(|(_, ms)| *ms);
+        let number: Option<u64> = number.parse().ok();
+        match number.zip(unit_ms).and_then(|(number, unit_ms)| number.checked_mul(unit_ms)) {
+            Some(0) => Err(format!("\"{text}\" is no time at all")),
+            Some(ms) => Ok(Self(Duration::from_millis(ms))),
+            None => Err(format!("\"{text}\" is no length of time, such as 500ms, 10s, 5m, 2h or 7d")),
+        }
+    }
+}
+
+impl TryFrom<String> for Address {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.parse::<SocketAddr>() {
+            Ok(address) if address.port() == 0 => Err(format!("\"{text}\" has port 0, which nobody can connect to")),
+            Ok(address) => Ok(Self(address)),
+            Err(_) => {
+                Err(format!("\"{text}\" is no IP address with a port, such as 192.0.2.1:443 or [2001:db8::1]:443"))
+            }
+        }
+    }
+}
+
+impl TryFrom<String> for Origin {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|error| format!("\"{text}\" is no origin: {error}"))
+    }
+}
+
+impl TryFrom<String> for Level {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let known = |level: &str| ["off", "error", "warn", "info", "debug", "trace"].contains(&level);
+        // A bare word that is no level would be taken for the name of a module.
+        let levels = text.split(',').map(|directive| directive.rsplit('=').next().unwrap_or_default());
+        match Targets::from_str(&text) {
+            Ok(targets) if levels.into_iter().all(known) => Ok(Self(targets)),
+            _ => Err(format!("\"{text}\" is no log level, such as info or info,watari_mesh=debug")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn lengths_of_time_are_read() {
+        let cases = [("1ms", 1), ("10s", 10_000), ("5m", 300_000), ("2h", 7_200_000), ("7d", 604_800_000)];
+        for (text, ms) in cases {
+            assert_eq!(Span::try_from(text.to_owned()), Ok(Span(Duration::from_millis(ms))));
+        }
+        for text in ["", "s", "10", "10 s", "-1s", "1.5s", "0s", "1w", "99999999999999999999s", "213503982334602d"] {
+            assert!(Span::try_from(text.to_owned()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn log_levels_are_read() {
+        for text in ["info", "off", "info,watari_mesh=debug"] {
+            assert!(Level::try_from(text.to_owned()).is_ok(), "{text}");
+        }
+        for text in ["", "loud", "info,", "watari_mesh=loud", "5"] {
+            assert!(Level::try_from(text.to_owned()).is_err(), "{text}");
+        }
+    }
+}

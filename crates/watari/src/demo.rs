@@ -1,0 +1,91 @@
+//! A whole cluster on loopback: one dispatcher, three agents and two origins, each a process of its own.
+//!
+//! * `layout` makes what they run on: a directory with certificates, content and configurations, and free addresses.
+//! * `cluster` starts the processes, waits until they are ready, and ends them.
+//! * `origin` is what the origins run.
+//! * `scenario` has many `visitor`s come, and `report` says what became of them.
+
+mod client_tls;
+mod cluster;
+mod content;
+mod layout;
+pub(crate) mod origin;
+mod process;
+mod random;
+mod report;
+mod scenario;
+mod site;
+mod visitor;
+
+use std::io;
+use std::path::PathBuf;
+
+use watari_pki::PkiError;
+
+use crate::process::end_of_service;
+use cluster::Cluster;
+
+/// The name that the demo's certificates are issued for. `.test` is nobody's (RFC 6761).
+const HOST: &str = "demo.watari.test";
+
+/// The demo did not come up, or did not stay up, or did not pass.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DemoError {
+    #[error("{doing}: {cause}")]
+    System { doing: String, cause: io::Error },
+    #[error("cannot make the cluster's certificates: {0}")]
+    Pki(#[from] PkiError),
+    #[error("cannot make the site's certificates: {0}")]
+    Certificate(#[from] rcgen::Error),
+    #[error("cannot set up the clients' TLS: {0}")]
+    ClientTls(String),
+    #[error("the process {name} ended ({status}); its last words: {last_words}")]
+    Ended { name: String, status: String, last_words: String },
+    #[error("the cluster was not ready within {seconds} s: {waiting_for}")]
+    NotReady { seconds: u64, waiting_for: String },
+    #[error("{failed} of the demo's checks failed; the nodes' logs are in {}", logs.display())]
+    Failed { failed: usize, logs: PathBuf },
+}
+
+/// Brings the cluster up and keeps it up until Ctrl-C.
+pub(crate) async fn stay_up() -> Result<(), DemoError> {
+    let end = end_of_service().map_err(doing("handling signals"))?;
+    tokio::pin!(end);
+    let mut cluster = tokio::select! {
+        cluster = Cluster::start() => cluster?,
+        _ = &mut end => return Ok(()),
+    };
+    println!("{}", cluster.layout.guide());
+    let ended = tokio::select! {
+        ended = cluster.ended() => Err(ended),
+        _ = &mut end => Ok(()),
+    };
+    cluster.stop().await;
+    ended
+}
+
+/// Brings the cluster up, runs the scenario, prints what happened.
+pub(crate) async fn once() -> Result<(), DemoError> {
+    let end = end_of_service().map_err(doing("handling signals"))?;
+    let interrupted = || DemoError::System { doing: "the demo".into(), cause: io::ErrorKind::Interrupted.into() };
+    let demo = async {
+        let mut cluster = Cluster::start().await?;
+        let report = scenario::run(&mut cluster).await;
+        cluster.stop().await;
+        let report = report?;
+        print!("{report}");
+        match report.failed() {
+            0 => Ok(()),
+            failed => Err(DemoError::Failed { failed, logs: cluster.layout.keep() }),
+        }
+    };
+    tokio::select! {
+        result = demo => result,
+        _ = end => Err(interrupted()),
+    }
+}
+
+fn doing(what: impl Into<String>) -> impl FnOnce(io::Error) -> DemoError {
+    let doing = what.into();
+    move |cause| DemoError::System { doing, cause }
+}

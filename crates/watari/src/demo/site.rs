@@ -1,0 +1,59 @@
+//! The certificates that the demo's clients see: an authority, and one name with two kinds of key.
+
+use std::fs;
+use std::path::Path;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
+    PKCS_RSA_SHA256, RsaKeySize,
+};
+
+use super::{DemoError, HOST, doing};
+
+/// The authority and what it issued, in DER; the files are in PEM.
+pub(super) struct Site {
+    pub(super) authority: Vec<u8>,
+    pub(super) rsa: Vec<u8>,
+    pub(super) ecdsa: Vec<u8>,
+}
+
+impl Site {
+    /// Makes everything anew and writes it to `dir`: `ca.pem`, and `rsa` and `p256`, each `.pem` and `.key`. The
+    /// authority's key is not kept.
+    pub(super) fn create(dir: &Path) -> Result<Self, DemoError> {
+        fs::create_dir(dir).map_err(doing(format!("making {}", dir.display())))?;
+        let key = KeyPair::generate()?;
+        let mut params = named("Watari demo site authority");
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let authority = params.self_signed(&key)?;
+        write(dir, "ca.pem", &authority.pem())?;
+        let issuer = Issuer::new(params, key);
+        Ok(Self {
+            rsa: issue(dir, "rsa", &issuer, &KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?)?,
+            ecdsa: issue(dir, "p256", &issuer, &KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?)?,
+            authority: authority.der().to_vec(),
+        })
+    }
+}
+
+fn issue(dir: &Path, name: &str, issuer: &Issuer<'_, KeyPair>, key: &KeyPair) -> Result<Vec<u8>, DemoError> {
+    let mut params = CertificateParams::new([HOST.to_owned(), "localhost".to_owned()])?;
+    params.distinguished_name = named(HOST).distinguished_name;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    let certificate = params.signed_by(key, issuer)?;
+    write(dir, &format!("{name}.pem"), &certificate.pem())?;
+    write(dir, &format!("{name}.key"), &key.serialize_pem())?;
+    Ok(certificate.der().to_vec())
+}
+
+fn named(common_name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    params
+}
+
+fn write(dir: &Path, name: &str, pem: &str) -> Result<(), DemoError> {
+    let path = dir.join(name);
+    fs::write(&path, pem).map_err(doing(format!("writing {}", path.display())))
+}

@@ -1,0 +1,237 @@
+//! One client: one connection, some requests, and a look at where the connection has gone.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use bytes::Bytes;
+use http::header::{CONTENT_RANGE, HOST as HOST_FIELD, RANGE};
+use http::{Method, Request, Response, StatusCode, Version as HttpVersion};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::HOST;
+use super::client_tls::{Aead, Class};
+use super::content::SiteFile;
+use super::origin::hex;
+use crate::admin::{Answer, AskError, Connection, Topic, ask};
+
+/// Who comes, from where, and to do what.
+pub(super) struct Plan {
+    pub(super) class: Class,
+    pub(super) aead: Aead,
+    pub(super) is_http2: bool,
+    pub(super) source: SocketAddr,
+    pub(super) service: SocketAddr,
+    pub(super) errands: Vec<Errand>,
+}
+
+/// One request, and what must come of it.
+pub(super) enum Errand {
+    Download(SiteFile),
+    /// The bytes `from..=to` of the file.
+    Range {
+        file: SiteFile,
+        from: usize,
+        to: usize,
+    },
+    Upload(Bytes),
+}
+
+/// What a visitor has seen.
+pub(super) struct Visit {
+    pub(super) requests: usize,
+    /// Of bodies, in both directions.
+    pub(super) bytes: usize,
+    /// The connection, as the dispatcher knows it at the end.
+    pub(super) connection: Connection,
+}
+
+/// A visit did not go as it must.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum VisitError {
+    #[error("cannot connect: {0}")]
+    Connect(std::io::Error),
+    #[error("the handshake failed: {0}")]
+    Handshake(std::io::Error),
+    #[error("the handshake agreed on something else than was asked for: {0}")]
+    Agreed(String),
+    #[error("HTTP failed: {0}")]
+    Http(#[from] hyper::Error),
+    #[error("{method} {path} was answered with {status}")]
+    Status { method: Method, path: String, status: StatusCode },
+    #[error("{path} is wrong from byte {at} of {len} on")]
+    Content { path: String, at: usize, len: usize },
+    #[error("the origin's SHA-256 of an upload of {len} bytes is not ours")]
+    Digest { len: usize },
+    #[error("the dispatcher cannot be asked: {0}")]
+    Ask(#[from] AskError),
+    #[error("the dispatcher does not know the connection")]
+    Unknown,
+    #[error("it took too long")]
+    Timeout,
+}
+
+/// Makes the visit; `leaf` is the certificate (DER) that the server has to show, `admin` the dispatcher's socket.
+pub(super) async fn visit(
+    plan: Plan,
+    tls: Arc<ClientConfig>,
+    leaf: Arc<[u8]>,
+    admin: &Path,
+) -> Result<Visit, VisitError> {
+    let stream = connect(&plan, tls).await?;
+    check_agreed(&plan, &stream, &leaf)?;
+    let local = stream.get_ref().0.local_addr().map_err(VisitError::Connect)?;
+    let mut sender = Sender::start(TokioIo::new(stream), plan.is_http2).await?;
+    let mut bytes = 0;
+    for errand in &plan.errands {
+        bytes += errand.run(&mut sender).await?;
+    }
+    // The connection is still open.
+    let connection = find(admin, local).await?;
+    Ok(Visit { requests: plan.errands.len(), bytes, connection })
+}
+
+async fn connect(plan: &Plan, tls: Arc<ClientConfig>) -> Result<TlsStream<TcpStream>, VisitError> {
+    let tcp = dial(plan).await.map_err(VisitError::Connect)?;
+    let name = ServerName::try_from(HOST).expect("the demo's host name is a host name");
+    TlsConnector::from(tls).connect(name, tcp).await.map_err(VisitError::Handshake)
+}
+
+async fn dial(plan: &Plan) -> std::io::Result<TcpStream> {
+    let socket = if plan.service.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.bind(plan.source)?;
+    let stream = socket.connect(plan.service).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn check_agreed(plan: &Plan, stream: &TlsStream<TcpStream>, leaf: &[u8]) -> Result<(), VisitError> {
+    let session = stream.get_ref().1;
+    let suite = session.negotiated_cipher_suite().map(|suite| suite.suite());
+    if suite != Some(plan.class.suite(plan.aead)) {
+        return Err(VisitError::Agreed(format!("{suite:?}")));
+    }
+    if session.peer_certificates().and_then(|chain| chain.first()).is_none_or(|shown| shown.as_ref() != leaf) {
+        return Err(VisitError::Agreed("another certificate".into()));
+    }
+    let alpn = session.alpn_protocol();
+    if alpn != Some(if plan.is_http2 { b"h2" } else { b"http/1.1" }) {
+        return Err(VisitError::Agreed(format!("ALPN {alpn:?}")));
+    }
+    Ok(())
+}
+
+async fn find(admin: &Path, client: SocketAddr) -> Result<Connection, VisitError> {
+    match ask(admin, Topic::Connections).await? {
+        Answer::Connections(connections) => {
+            connections.into_iter().find(|connection| connection.client == client).ok_or(VisitError::Unknown)
+        }
+        _ => Err(VisitError::Unknown),
+    }
+}
+
+/// The sending half of an HTTP connection; its other half runs in a task of its own.
+enum Sender {
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
+}
+
+impl Sender {
+    async fn start(stream: TokioIo<TlsStream<TcpStream>>, is_http2: bool) -> Result<Self, VisitError> {
+        if is_http2 {
+            let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
+            tokio::spawn(connection);
+            Ok(Self::Http2(sender))
+        } else {
+            let (sender, connection) = http1::handshake(stream).await?;
+            tokio::spawn(connection);
+            Ok(Self::Http1(sender))
+        }
+    }
+
+    async fn send(&mut self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, VisitError> {
+        match self {
+            Self::Http1(sender) => {
+                request.headers_mut().insert(HOST_FIELD, http::HeaderValue::from_static(HOST));
+                sender.ready().await?;
+                Ok(sender.send_request(request).await?)
+            }
+            Self::Http2(sender) => {
+                let path = request.uri().path().to_owned();
+                let uri = http::Uri::builder().scheme("https").authority(HOST).path_and_query(path).build();
+                *request.uri_mut() = uri.expect("a path of the demo is a path");
+                *request.version_mut() = HttpVersion::HTTP_2;
+                sender.ready().await?;
+                Ok(sender.send_request(request).await?)
+            }
+        }
+    }
+}
+
+impl Errand {
+    /// Sends the request and checks the response; returns how many bytes the bodies had.
+    async fn run(&self, sender: &mut Sender) -> Result<usize, VisitError> {
+        let response = sender.send(self.request()).await?;
+        let (method, path, status) = match self {
+            Self::Download(file) => (Method::GET, &*file.path, StatusCode::OK),
+            Self::Range { file, .. } => (Method::GET, &*file.path, StatusCode::PARTIAL_CONTENT),
+            Self::Upload(_) => (Method::PUT, UPLOAD, StatusCode::OK),
+        };
+        if response.status() != status {
+            return Err(VisitError::Status { method, path: path.to_owned(), status: response.status() });
+        }
+        match self {
+            Self::Download(file) => compare(response.into_body(), path, &file.bytes).await,
+            Self::Range { file, from, to } => {
+                let range = format!("bytes {from}-{to}/{}", file.bytes.len());
+                if response.headers().get(CONTENT_RANGE).is_none_or(|shown| *shown != *range) {
+                    return Err(VisitError::Content { path: path.to_owned(), at: 0, len: file.bytes.len() });
+                }
+                compare(response.into_body(), path, &file.bytes[*from..=*to]).await
+            }
+            Self::Upload(bytes) => {
+                let answer = response.into_body().collect().await?.to_bytes();
+                let expected = hex(digest(&SHA256, bytes).as_ref()) + "\n";
+                if answer == expected { Ok(bytes.len()) } else { Err(VisitError::Digest { len: bytes.len() }) }
+            }
+        }
+    }
+
+    fn request(&self) -> Request<Full<Bytes>> {
+        let request = match self {
+            Self::Download(file) => Request::get(&file.path).body(Full::default()),
+            Self::Range { file, from, to } => {
+                Request::get(&file.path).header(RANGE, format!("bytes={from}-{to}")).body(Full::default())
+            }
+            Self::Upload(bytes) => Request::put(UPLOAD).body(Full::new(bytes.clone())),
+        };
+        request.expect("the demo's requests are well-formed")
+    }
+}
+
+const UPLOAD: &str = "/upload";
+
+/// Reads `body` to its end and compares it with `expected`, byte by byte.
+async fn compare(mut body: Incoming, path: &str, expected: &[u8]) -> Result<usize, VisitError> {
+    let wrong = |at| VisitError::Content { path: path.to_owned(), at, len: expected.len() };
+    let mut at = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        let rest = &expected[at..];
+        let same = data.iter().zip(rest).take_while(|(a, b)| a == b).count();
+        if same < data.len() {
+            return Err(wrong(at + same));
+        }
+        at += same;
+    }
+    if at == expected.len() { Ok(at) } else { Err(wrong(at)) }
+}

@@ -1,0 +1,48 @@
+//! How commands fail.
+
+use std::io;
+use std::process::ExitCode;
+
+use watari_pki::PkiError;
+
+use crate::admin::AskError;
+use crate::config::ConfigError;
+use crate::demo::DemoError;
+use crate::node::NodeError;
+
+/// The command did not do what it was asked to. Shown as one sentence.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    #[error(transparent)]
+    Pki(#[from] PkiError),
+    #[error(transparent)]
+    Demo(#[from] DemoError),
+    #[error("cannot start: {0}")]
+    Start(io::Error),
+    #[error("cannot write the output: {0}")]
+    Output(io::Error),
+}
+
+impl Failure {
+    /// Tells the user, and the shell.
+    pub(crate) fn report(&self) -> ExitCode {
+        // Whoever reads our output may have seen enough: `watari ctl connections | head`.
+        if !matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe) {
+            eprintln!("watari: {self}");
+        }
+        ExitCode::from(self.code())
+    }
+
+    fn code(&self) -> u8 {
+        match self {
+            Self::Config(_) | Self::Pki(PkiError::Request(_)) => 2,
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! A running node: listeners, mesh, roles, administration and metrics, put together.
+
+mod listeners;
+mod view;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use prometheus_client::registry::Registry;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use watari_agent::{Agent, Site};
+use watari_dispatcher::Dispatcher;
+use watari_handshake::ServerConfig;
+use watari_mesh::{Event, Mesh, StartError};
+use watari_wire::{NodeName, Role};
+
+use crate::admin::BindError;
+use crate::config::{self, Config, Loaded};
+use crate::{metrics_server, process};
+use listeners::Listeners;
+use view::View;
+
+/// How long links may take to send what is queued when the node ends.
+const STOP_MAX: Duration = Duration::from_secs(2);
+
+/// A node cannot start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NodeError {
+    #[error("cannot listen on {address} for {what}: {cause}")]
+    Listen { what: &'static str, address: SocketAddr, cause: io::Error },
+    #[error(transparent)]
+    Admin(#[from] BindError),
+    #[error("cannot start the mesh: {0}")]
+    Mesh(#[from] StartError),
+    #[error("cannot start {what}: {cause}")]
+    Start { what: &'static str, cause: io::Error },
+}
+
+/// What this node does.
+#[derive(Clone)]
+struct Roles {
+    dispatcher: Option<Dispatcher>,
+    agent: Option<Agent>,
+}
+
+/// Runs a node until SIGTERM or SIGINT. Everything is bound before anything starts.
+pub(crate) async fn run(config: Config, loaded: Loaded, mut registry: Registry) -> Result<(), NodeError> {
+    let end = process::end_of_service().map_err(starting("signal handling"))?;
+    let listeners = Listeners::bind(&config)?;
+    process::raise_file_limit();
+    let shutdown = CancellationToken::new();
+    let started = Instant::now();
+    let name = config.node.name.value;
+    let role_names = loaded.roles.iter().map(Role::to_string).collect();
+    let mesh_config = watari_mesh::Config {
+        identity: loaded.identity,
+        roles: loaded.roles,
+        listener: listeners.mesh,
+        peers: config.peers,
+        limits: watari_mesh::Limits::default(),
+    };
+    let (mesh, events) = Mesh::start(mesh_config, &mut registry, shutdown.clone())?;
+    let mut start = Start { mesh: &mesh, registry: &mut registry, shutdown: &shutdown };
+    let roles = Roles {
+        dispatcher: config.dispatcher.map(|config| start.dispatcher(config, listeners.clients)).transpose()?,
+        agent: match (config.agent, loaded.site, listeners.legs) {
+            (Some(config), Some(site), Some(legs)) => Some(start.agent(&name, config, loaded.tls, site, legs)?),
+            _ => None,
+        },
+    };
+    tokio::spawn(distribute(events, roles.clone()));
+    if let Some(listener) = listeners.metrics {
+        metrics_server::serve(listener, Arc::new(registry), shutdown.clone()).map_err(starting("metrics"))?;
+    }
+    let view = View {
+        name: name.to_string(),
+        mesh_address: config.node.mesh,
+        roles: role_names,
+        started,
+        mesh: mesh.clone(),
+        running: roles,
+    };
+    let admin = tokio::spawn(listeners.admin.serve(move |topic| view.answer(topic), shutdown.clone()));
+
+    tracing::info!(node = %name, "ready");
+    process::notify("READY=1");
+    let signal = end.await;
+    tracing::info!(node = %name, signal, "ending");
+    process::notify("STOPPING=1");
+    shutdown.cancel();
+    let stopped = async { (mesh.stopped().await, admin.await) };
+    if timeout(STOP_MAX, stopped).await.is_err() {
+        tracing::warn!("ended before everything queued was sent");
+    }
+    Ok(())
+}
+
+/// What every role is started with.
+struct Start<'a> {
+    mesh: &'a Mesh,
+    registry: &'a mut Registry,
+    shutdown: &'a CancellationToken,
+}
+
+impl Start<'_> {
+    fn dispatcher(&mut self, config: config::Dispatcher, listeners: Vec<TcpListener>) -> Result<Dispatcher, NodeError> {
+        Dispatcher::start(config.config, listeners, self.mesh.clone(), self.registry, self.shutdown)
+            .map_err(starting("the dispatcher"))
+    }
+
+    fn agent(
+        &mut self,
+        name: &NodeName,
+        config: config::Agent,
+        tls: Option<ServerConfig>,
+        site: Site,
+        legs: TcpListener,
+    ) -> Result<Agent, NodeError> {
+        let config = watari_agent::Config { name: name.clone(), tls, site, limits: config.limits };
+        Agent::start(config, legs, self.mesh.clone(), self.registry, self.shutdown).map_err(starting("the agent"))
+    }
+}
+
+fn starting(what: &'static str) -> impl Fn(io::Error) -> NodeError {
+    move |cause| NodeError::Start { what, cause }
+}
+
+/// Shows every event of the mesh to every role.
+async fn distribute(mut events: mpsc::Receiver<Event>, roles: Roles) {
+    while let Some(event) = events.recv().await {
+        if let Some(dispatcher) = &roles.dispatcher {
+            dispatcher.handle(&event);
+        }
+        if let Some(agent) = &roles.agent {
+            agent.handle(&event);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! A node as its administrator sees it.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use watari_agent::Agent;
+use watari_dispatcher::{AgentStatus, Dispatcher};
+use watari_mesh::{Mesh, PeerStatus};
+use watari_record::{CipherSuite, Version};
+use watari_wire::{ConnectionStatus, Role, TlsInfo};
+
+use super::Roles;
+use crate::admin::{Answer, Connection, Node, Status, Topic};
+
+/// Answers an administrator's questions.
+pub(super) struct View {
+    pub(super) name: String,
+    pub(super) mesh_address: SocketAddr,
+    pub(super) roles: Vec<String>,
+    pub(super) started: Instant,
+    pub(super) mesh: Mesh,
+    pub(super) running: Roles,
+}
+
+impl View {
+    pub(super) fn answer(&self, topic: Topic) -> Answer {
+        match topic {
+            Topic::Status => Answer::Status(self.status()),
+            Topic::Nodes => Answer::Nodes(self.nodes()),
+            Topic::Connections => Answer::Connections(self.connections().iter().map(connection).collect()),
+        }
+    }
+
+    fn status(&self) -> Status {
+        let peers = self.mesh.peers();
+        Status {
+            node: self.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            roles: self.roles.clone(),
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs(),
+            connections: self.connections().len(),
+            links_up: peers.iter().filter(|peer| peer.up_for.is_some()).count(),
+            peers: peers.len(),
+        }
+    }
+
+    fn nodes(&self) -> Vec<Node> {
+        let agents = self.running.dispatcher.as_ref().map(Dispatcher::agents).unwrap_or_default();
+        let peers = self.mesh.peers().into_iter().map(|peer| {
+            let agent = agents.iter().find(|agent| agent.name == peer.name);
+            node(peer, agent)
+        });
+        let mut nodes: Vec<_> = peers.chain([self.this()]).collect();
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        nodes
+    }
+
+    fn this(&self) -> Node {
+        Node {
+            name: self.name.clone(),
+            mesh: self.mesh_address,
+            this: true,
+            up: true,
+            roles: self.roles.clone(),
+            up_s: Some(self.started.elapsed().as_secs()),
+            available: None,
+            connections: None,
+            last_error: None,
+        }
+    }
+
+    fn connections(&self) -> Vec<ConnectionStatus> {
+        let mut connections = Vec::new();
+        connections.extend(self.running.dispatcher.iter().flat_map(Dispatcher::connections));
+        connections.extend(self.running.agent.iter().flat_map(Agent::connections));
+        connections
+    }
+}
+
+fn node(peer: PeerStatus, agent: Option<&AgentStatus>) -> Node {
+    Node {
+        name: peer.name.to_string(),
+        mesh: peer.address,
+        this: false,
+        up: peer.up_for.is_some(),
+        roles: peer.roles.iter().map(Role::to_string).collect(),
+        up_s: peer.up_for.map(|up| up.as_secs()),
+        available: agent.map(|agent| agent.available),
+        connections: agent.map(|agent| agent.connections),
+        last_error: peer.last_error,
+    }
+}
+
+fn connection(status: &ConnectionStatus) -> Connection {
+    let tls = status.tls.as_ref();
+    Connection {
+        id: status.id.to_string(),
+        client: status.client,
+        version: tls.map(version),
+        suite: tls.map(suite),
+        alpn: tls.filter(|tls| !tls.alpn.is_empty()).map(|tls| String::from_utf8_lossy(&tls.alpn).into_owned()),
+        handshake_node: status.handshake_node.to_string(),
+        node: status.node.to_string(),
+        moves: status.moves,
+        resumed: tls.map(|tls| tls.resumed),
+    }
+}
+
+fn version(tls: &TlsInfo) -> String {
+    let known = [Version::Tls12, Version::Tls13].into_iter().find(|version| version.iana() == tls.version);
+    known.map_or_else(|| format!("{:#06x}", tls.version), |version| version.to_string())
+}
+
+fn suite(tls: &TlsInfo) -> String {
+    CipherSuite::from_iana(tls.suite).map_or_else(|| format!("{:#06x}", tls.suite), |suite| suite.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use watari_wire::{ConnectionId, NodeName};
+
+    use super::*;
+
+    #[test]
+    fn a_connection_is_shown() {
+        let tls = TlsInfo { version: 0x0304, suite: 0x1301, alpn: b"h2".to_vec(), server_name: None, resumed: true };
+        let mut status = ConnectionStatus {
+            id: ConnectionId { boot: 1, number: 2 },
+            client: "192.0.2.1:1000".parse().unwrap(),
+            tls: Some(tls),
+            handshake_node: NodeName::new("a1").unwrap(),
+            node: NodeName::new("a2").unwrap(),
+            moves: 1,
+        };
+        let shown = serde_json::to_value(connection(&status)).unwrap();
+        let expected = serde_json::json!({
+            "id": "0000000000000001-2", "client": "192.0.2.1:1000", "version": "TLS 1.3",
+            "suite": "TLS_AES_128_GCM_SHA256", "alpn": "h2", "handshake_node": "a1", "node": "a2", "moves": 1,
+            "resumed": true,
+        });
+        assert_eq!(shown, expected);
+        status.tls = None;
+        let shown = serde_json::to_value(connection(&status)).unwrap();
+        assert!(["version", "suite", "alpn", "resumed"].iter().all(|key| shown[key].is_null()), "{shown}");
+    }
+}

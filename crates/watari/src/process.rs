@@ -1,0 +1,99 @@
+//! What a node arranges with the system about its process.
+
+use std::env;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Below this many open files a busy node meets its limit; it holds at least two per connection.
+const FILES_LOW: u64 = 4096;
+
+/// Keeps keys out of core dumps, and out of reach of debuggers of the same user.
+pub(crate) fn forbid_core_dumps() -> io::Result<()> {
+    rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(())
+}
+
+/// Has this process terminated when the thread that started it ends.
+pub(crate) fn end_with_parent() -> io::Result<()> {
+    Ok(rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?)
+}
+
+/// Raises the limit on open files as far as it goes, and says what it is.
+pub(crate) fn raise_file_limit() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let files = match rustix::process::setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    match files {
+        Some(files) if files < FILES_LOW => {
+            tracing::warn!(files, "few files may be open at once: raise the limit (ulimit -n, LimitNOFILE=)");
+        }
+        files => tracing::info!(files, "open files are limited"),
+    }
+}
+
+/// Waits for SIGTERM or SIGINT; from the call on, neither ends the process by itself. Must be called in a tokio runtime.
+pub(crate) fn end_of_service() -> io::Result<impl Future<Output = &'static str>> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        }
+    })
+}
+
+/// Tells the service manager, where there is one, how this process is (`sd_notify(3)`).
+pub(crate) fn notify(state: &str) {
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    if let Err(error) = send(path.as_bytes(), state) {
+        tracing::warn!(%error, "cannot tell the service manager {state}");
+    }
+}
+
+fn send(path: &[u8], state: &str) -> io::Result<()> {
+    let address = match path.strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(path))?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_service_manager_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        send(path.as_os_str().as_bytes(), "READY=1").unwrap();
+        let mut buffer = [0; 64];
+        let len = manager.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..len], b"READY=1");
+    }
+
+    #[test]
+    fn an_abstract_socket_is_understood() {
+        let name = format!("watari-test-{}", std::process::id());
+        let manager = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        send(format!("@{name}").as_bytes(), "STOPPING=1").unwrap();
+        let mut buffer = [0; 64];
+        let len = manager.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..len], b"STOPPING=1");
+    }
+}
