@@ -125,6 +125,9 @@ impl Connection {
     ///
     /// An error is final, as in [`Connection::open`].
     pub fn header(&mut self, bytes: &[u8]) -> Result<Option<RecordHeader>, OpenError> {
+        if self.read == ReadState::Failed {
+            return Err(OpenError::AlreadyFailed);
+        }
         let header = RecordHeader::parse(self.version(), bytes);
         header.map_err(|misbehaved| self.fail(misbehaved.into()))
     }
@@ -139,6 +142,11 @@ impl Connection {
             ReadState::Closed => Ok(Opened::Ignored),
             ReadState::Failed => Err(OpenError::AlreadyFailed),
         }
+    }
+
+    /// Whether the peer has sent `close_notify`.
+    pub fn is_read_closed(&self) -> bool {
+        self.read == ReadState::Closed
     }
 
     /// Whether the peer is to be told something: pass it to [`Connection::seal_answers`] soon, without waiting for data to
@@ -302,8 +310,8 @@ impl Connection {
         if self.write == WriteState::Closed {
             return Err(SealError::Closed);
         }
-        // Even an exhausted key has one record left for this: `records_max` is not a number that may not be met, but one far
-        // enough from where it would matter.
+        // A key that is used up has one record left for this: `records_max` keeps well away from the RFC's limit, and the
+        // write side closes behind it.
         self.tx.seal(ContentType::Alert, ALERT_LEN, |out| out.extend(alert_message(description)), out);
         self.write = WriteState::Closed;
         Ok(())

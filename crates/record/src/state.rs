@@ -14,7 +14,7 @@
 //!   secret       TLS 1.3: the traffic secret; TLS 1.2: the key, then the IV
 //! ```
 //!
-//! Numbers are big-endian. 95 to 127 bytes.
+//! Numbers are big-endian. 89 to 129 bytes.
 
 use zeroize::Zeroizing;
 

@@ -156,7 +156,9 @@ fn close_notify_of_rustls_ends_what_we_open() {
         pair.theirs.send_close_notify();
         let mut records = pair.their_records();
         assert_eq!(records.len(), 1);
+        assert!(!pair.ours.is_read_closed());
         assert_eq!(pair.ours.open(&mut records[0]), Ok(Opened::CloseNotify));
+        assert!(pair.ours.is_read_closed());
         assert_eq!(pair.ours.open(&mut records[0]), Ok(Opened::Ignored));
         assert_eq!(pair.send(&[b"the other direction lives"]), b"the other direction lives");
     });
@@ -186,6 +188,7 @@ fn a_damaged_record_is_told_to_rustls_and_ends_the_connection() {
             pair.ours = fenced.thaw();
             assert_eq!(copy.open(&mut damaged), Err(OpenError::BadRecordMac));
             assert_eq!(copy.open(&mut damaged), Err(OpenError::AlreadyFailed));
+            assert_eq!(copy.header(&damaged), Err(OpenError::AlreadyFailed));
         }
         records[0][last] ^= 0x80;
         let error = pair.ours.open(&mut records[0]).unwrap_err();

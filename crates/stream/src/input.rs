@@ -95,11 +95,9 @@ impl Input {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use std::task::Waker;
 
-    use tokio::io::{AsyncWriteExt, duplex};
+    use tokio::io::duplex;
 
     use super::*;
 
@@ -112,14 +110,15 @@ mod tests {
         assert_eq!(input.buffer.capacity(), 0);
     }
 
-    #[tokio::test]
-    async fn a_long_stream_needs_one_buffer() {
-        let (mut peer, mut io) = duplex(INPUT_LEN);
+    #[test]
+    fn a_long_stream_needs_one_buffer() {
         let mut input = Input::default();
         let mut cx = Context::from_waker(Waker::noop());
         for round in 0..1000 {
-            peer.write_all(&vec![7; 1 + round * 37 % 40_000]).await.unwrap();
-            while input.poll_receive(&mut io, &mut cx).is_ready() {
+            let bytes = vec![7; 1 + round * 37 % 200_000];
+            let mut io = &bytes[..];
+            while !io.is_empty() {
+                assert!(input.poll_receive(&mut io, &mut cx).is_ready());
                 assert!((1..=INPUT_LEN).contains(&input.buffer.capacity()));
                 // As if all but the beginning of a record had been opened and read.
                 let left = round * 41 % RECORD_LEN_MAX;

@@ -74,3 +74,33 @@ impl Output {
         self.buffer = Vec::new();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use tokio::io::{AsyncRead, ReadBuf, duplex};
+
+    use super::*;
+
+    /// An output that is never quite empty moves what is left to the front and does not grow.
+    #[test]
+    fn a_long_stream_needs_one_buffer() {
+        const PIPE_LEN: usize = 700;
+        let (mut peer, mut io) = duplex(PIPE_LEN);
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut output = Output::new(vec![0; 5000]);
+        let mut sent = 0;
+        for round in 1..1000_u16 {
+            output.appender().extend_from_slice(&[round as u8; PIPE_LEN]);
+            assert!(output.poll_send(&mut io, &mut sent, &mut cx).is_pending());
+            let mut taken = [0; PIPE_LEN];
+            assert!(Pin::new(&mut peer).poll_read(&mut cx, &mut ReadBuf::new(&mut taken)).is_ready());
+            assert_eq!((output.len(), sent), (5000, u64::from(round) * PIPE_LEN as u64));
+            assert!(output.buffer.capacity() < 25_000);
+        }
+        let unsent = output.into_unsent();
+        assert_eq!(unsent.len(), 5000);
+        assert_eq!(unsent[5000 - PIPE_LEN..], [999_u16 as u8; PIPE_LEN]);
+    }
+}

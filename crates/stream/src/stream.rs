@@ -76,6 +76,7 @@ impl<IO> TlsStream<IO> {
 
     /// Goes on where the parts were left. The counts go on from [`Parts::received`] and [`Parts::sent`].
     pub fn from_parts(parts: Parts<IO>) -> Self {
+        let read_end = parts.connection.is_read_closed().then_some(ReadEnd::CloseNotify);
         Self {
             io: parts.io,
             connection: parts.connection,
@@ -83,7 +84,7 @@ impl<IO> TlsStream<IO> {
             output: Output::new(parts.unsent),
             received: parts.received,
             sent: parts.sent,
-            read_end: None,
+            read_end,
             urgent: false,
             writer_waits: false,
         }

@@ -168,7 +168,7 @@ pub struct Ship {
     pub epoch: Epoch,
     /// The dispatcher of the connection.
     pub dispatcher: NodeName,
-    /// The exported state of the record layer (`watari_record::Connection::export`).
+    /// The exported state of the record layer (`watari_record::Fenced::state`).
     pub state: SecretBytes,
     /// What the handshake agreed on.
     pub tls: TlsInfo,

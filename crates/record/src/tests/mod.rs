@@ -79,7 +79,8 @@ fn seal(connection: &mut Connection, data: &[u8]) -> Vec<u8> {
 
 fn open_all(connection: &mut Connection, mut records: &mut [u8]) -> Vec<Opened> {
     let mut opened = Vec::new();
-    while let Some(header) = connection.header(records).unwrap() {
+    while !records.is_empty() {
+        let header = connection.header(records).unwrap().expect("whole records");
         let (record, rest) = records.split_at_mut(header.record_len());
         opened.push(connection.open(record).unwrap());
         records = rest;

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{AlertDescription, ImportError, SecretsError};
+use crate::connection::DATALESS_RECORDS_MAX;
+use crate::{AlertDescription, ImportError, PeerMisbehaved, SecretsError};
 
 /// Moves `connection` to another machine.
 fn moved(connection: Connection) -> Connection {
@@ -36,6 +37,17 @@ fn a_thawed_connection_goes_on() {
     let mut rig = Rig::new(TLS13);
     rig.server = rig.server.fence().thaw();
     assert_eq!(rig.client_sends_data(b"data"), Ok(Opened::Data(5..9)));
+}
+
+#[test]
+fn a_move_forgives_no_flood() {
+    let mut rig = Rig::new(TLS13);
+    for _ in 0..DATALESS_RECORDS_MAX {
+        rig.client_sends_data(b"").unwrap();
+        rig.server = moved(rig.server);
+    }
+    let flood = OpenError::PeerMisbehaved(PeerMisbehaved::TooManyRecordsWithoutData);
+    assert_eq!(rig.client_sends_data(b""), Err(flood));
 }
 
 #[test]

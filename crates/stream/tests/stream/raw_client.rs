@@ -78,6 +78,22 @@ async fn a_close_notify_is_a_clean_end() {
 }
 
 #[tokio::test]
+async fn a_clean_end_moves_with_the_connection() {
+    let (mut client, mut server) = RawClient::connect(TLS13, 1000);
+    let mut records = client.seal(b"data");
+    client.connection.seal_close_notify(&mut records).unwrap();
+    client.send(&records).await;
+    assert_eq!(server.read(&mut [0; 1]).await.unwrap(), 1);
+    let mut server = TlsStream::from_parts(server.into_parts());
+    let mut received = Vec::new();
+    server.read_to_end(&mut received).await.unwrap();
+    assert_eq!(received, b"ata");
+    let mut server = TlsStream::from_parts(server.into_parts());
+    assert_eq!(server.read(&mut [0; 1]).await.unwrap(), 0);
+    assert_eq!(server.read_end(), Some(ReadEnd::CloseNotify));
+}
+
+#[tokio::test]
 async fn garbage_is_answered_by_an_alert() {
     let (mut client, mut server) = RawClient::connect(TLS13, 1000);
     let record = client.seal(b"data");
@@ -185,10 +201,8 @@ async fn a_peer_that_asks_and_never_reads_fills_no_memory() {
 async fn a_waiting_writer_is_woken_although_a_reader_answers() {
     let (mut client, server) = RawClient::connect(TLS13, 100);
     let (mut reader, mut writer) = tokio::io::split(server);
-    let data = pattern(200_000);
-    let sent = data.clone();
     let writer = tokio::spawn(async move {
-        writer.write_all(&sent).await.unwrap();
+        writer.write_all(&pattern(1000)).await.unwrap();
         writer.flush().await.unwrap();
     });
     let reader = tokio::spawn(async move { reader.read(&mut [0; 10]).await.unwrap() });
@@ -196,7 +210,8 @@ async fn a_waiting_writer_is_woken_although_a_reader_answers() {
     let request = client.key_update_request();
     client.send(&request).await;
     tokio::task::yield_now().await;
-    assert_eq!(timeout(HANG, client.receive_data(data.len())).await.unwrap(), data);
+    assert_eq!(timeout(HANG, client.receive_data(1000)).await.unwrap(), pattern(1000));
+    assert_eq!(timeout(HANG, client.receive()).await.unwrap().0, Opened::KeyUpdate);
     timeout(HANG, writer).await.unwrap().unwrap();
     let record = client.seal(b"data");
     client.send(&record).await;
