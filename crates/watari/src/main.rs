@@ -24,7 +24,7 @@ use clap::{Parser, Subcommand};
 
 /// A TLS cluster whose live connections change hands.
 #[derive(Parser)]
-#[command(version, after_help = EXAMPLES, infer_subcommands = false)]
+#[command(version, after_help = EXAMPLES)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

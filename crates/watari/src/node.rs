@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use watari_agent::{Agent, Site};
@@ -48,55 +49,67 @@ struct Roles {
 }
 
 /// Runs a node until SIGTERM or SIGINT. Everything is bound before anything starts.
-pub(crate) async fn run(config: Config, loaded: Loaded, mut registry: Registry) -> Result<(), NodeError> {
+pub(crate) async fn run(config: Config, loaded: Loaded, registry: Registry) -> Result<(), NodeError> {
     let end = process::end_of_service().map_err(starting("signal handling"))?;
+    let name = config.node.name.value.clone();
     let listeners = Listeners::bind(&config)?;
     process::raise_file_limit();
-    let shutdown = CancellationToken::new();
-    let started = Instant::now();
-    let name = config.node.name.value;
-    let role_names = loaded.roles.iter().map(Role::to_string).collect();
-    let mesh_config = watari_mesh::Config {
-        identity: loaded.identity,
-        roles: loaded.roles,
-        listener: listeners.mesh,
-        peers: config.peers,
-        limits: watari_mesh::Limits::default(),
-    };
-    let (mesh, events) = Mesh::start(mesh_config, &mut registry, shutdown.clone())?;
-    let mut start = Start { mesh: &mesh, registry: &mut registry, shutdown: &shutdown };
-    let roles = Roles {
-        dispatcher: config.dispatcher.map(|config| start.dispatcher(config, listeners.clients)).transpose()?,
-        agent: match (config.agent, loaded.site, listeners.legs) {
-            (Some(config), Some(site), Some(legs)) => Some(start.agent(&name, config, loaded.tls, site, legs)?),
-            _ => None,
-        },
-    };
-    tokio::spawn(distribute(events, roles.clone()));
-    if let Some(listener) = listeners.metrics {
-        metrics_server::serve(listener, Arc::new(registry), shutdown.clone()).map_err(starting("metrics"))?;
-    }
-    let view = View {
-        name: name.to_string(),
-        mesh_address: config.node.mesh,
-        roles: role_names,
-        started,
-        mesh: mesh.clone(),
-        running: roles,
-    };
-    let admin = tokio::spawn(listeners.admin.serve(move |topic| view.answer(topic), shutdown.clone()));
-
+    let node = Node::start(config, loaded, registry, listeners)?;
     tracing::info!(node = %name, "ready");
     process::notify("READY=1");
     let signal = end.await;
     tracing::info!(node = %name, signal, "ending");
     process::notify("STOPPING=1");
-    shutdown.cancel();
-    let stopped = async { (mesh.stopped().await, admin.await) };
-    if timeout(STOP_MAX, stopped).await.is_err() {
-        tracing::warn!("ended before everything queued was sent");
-    }
+    node.stop().await;
     Ok(())
+}
+
+/// What has to be ended of a running node.
+struct Node {
+    mesh: Mesh,
+    admin: JoinHandle<()>,
+    shutdown: CancellationToken,
+}
+
+impl Node {
+    fn start(config: Config, loaded: Loaded, mut registry: Registry, listeners: Listeners) -> Result<Self, NodeError> {
+        let shutdown = CancellationToken::new();
+        let started = Instant::now();
+        let name = config.node.name.value;
+        let role_names = loaded.roles.iter().map(Role::to_string).collect();
+        let mesh_config = watari_mesh::Config {
+            identity: loaded.identity,
+            roles: loaded.roles,
+            listener: listeners.mesh,
+            peers: config.peers,
+            limits: watari_mesh::Limits::default(),
+        };
+        let (mesh, events) = Mesh::start(mesh_config, &mut registry, shutdown.clone())?;
+        let mut start = Start { mesh: &mesh, registry: &mut registry, shutdown: &shutdown };
+        let running = Roles {
+            dispatcher: config.dispatcher.map(|config| start.dispatcher(config, listeners.clients)).transpose()?,
+            agent: match (config.agent, loaded.site, listeners.legs) {
+                (Some(config), Some(site), Some(legs)) => Some(start.agent(&name, config, loaded.tls, site, legs)?),
+                _ => None,
+            },
+        };
+        tokio::spawn(distribute(events, running.clone()));
+        if let Some(listener) = listeners.metrics {
+            metrics_server::serve(listener, Arc::new(registry), shutdown.clone()).map_err(starting("metrics"))?;
+        }
+        let (name, mesh_address) = (name.to_string(), config.node.mesh);
+        let view = View { name, mesh_address, roles: role_names, started, mesh: mesh.clone(), running };
+        let admin = tokio::spawn(listeners.admin.serve(move |topic| view.answer(topic), shutdown.clone()));
+        Ok(Self { mesh, admin, shutdown })
+    }
+
+    async fn stop(self) {
+        self.shutdown.cancel();
+        let stopped = async { (self.mesh.stopped().await, self.admin.await) };
+        if timeout(STOP_MAX, stopped).await.is_err() {
+            tracing::warn!("ended before everything queued was sent");
+        }
+    }
 }
 
 /// What every role is started with.

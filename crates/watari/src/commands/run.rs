@@ -37,13 +37,14 @@ impl Run {
         if self.with_parent {
             process::end_with_parent().map_err(Failure::Start)?;
         }
+        // Before any key is read.
+        process::forbid_core_dumps().map_err(Failure::Start)?;
         let config = Config::read(&self.config)?;
         let mut registry = Registry::default();
         let loaded = config.load(&mut registry)?;
         if self.check {
             return Ok(());
         }
-        process::forbid_core_dumps().map_err(Failure::Start)?;
         logging::start(&config.log);
         let runtime = tokio::runtime::Runtime::new().map_err(Failure::Start)?;
         Ok(runtime.block_on(node::run(config, loaded, registry))?)

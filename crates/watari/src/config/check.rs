@@ -31,11 +31,15 @@ impl Check<'_> {
             return self.wrong(&raw.node, "the node has no role: neither [dispatcher] nor [agent] is there");
         }
         self.listeners(&raw)?;
+        let is_agent = raw.agent.is_some();
         let node = self.node(raw.node.into_inner());
         let peers = self.peers(&node.name.value, raw.peer)?;
         Ok(Config {
             file: self.file.to_owned(),
-            dispatcher: raw.dispatcher.map(|raw| self.dispatcher(&node.name.value, &peers, raw)).transpose()?,
+            dispatcher: raw
+                .dispatcher
+                .map(|raw| self.dispatcher(&node.name.value, is_agent, &peers, raw))
+                .transpose()?,
             agent: raw.agent.map(|raw| self.agent(raw)).transpose()?,
             node,
             peers,
@@ -84,7 +88,13 @@ impl Check<'_> {
         Ok(peers)
     }
 
-    fn dispatcher(&self, node: &NodeName, peers: &[Peer], raw: RawDispatcher) -> Result<Dispatcher, Wrong> {
+    fn dispatcher(
+        &self,
+        node: &NodeName,
+        is_agent: bool,
+        peers: &[Peer],
+        raw: RawDispatcher,
+    ) -> Result<Dispatcher, Wrong> {
         if raw.listen.get_ref().is_empty() {
             return self.wrong(&raw.listen, "the dispatcher listens nowhere");
         }
@@ -97,10 +107,10 @@ impl Check<'_> {
             self.once(&mut names, &agent.name, "the agent")?;
             self.once_at(&mut addresses, &agent.legs)?;
             let name = agent.name.get_ref();
-            if name == node {
-                return self.wrong(&agent.name, "a dispatcher cannot pick its own node as an agent");
+            if name == node && !is_agent {
+                return self.wrong(&agent.name, format!("this node, {name}, is no agent ([agent])"));
             }
-            if !peers.iter().any(|peer| peer.name == *name) {
+            if name != node && !peers.iter().any(|peer| peer.name == *name) {
                 return self.wrong(&agent.name, format!("the agent {name} is none of the peers ([[peer]])"));
             }
             agents.push(AgentAddress { name: agent.name.into_inner(), legs: agent.legs.into_inner().0 });

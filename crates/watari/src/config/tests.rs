@@ -58,6 +58,22 @@ fn an_agent_is_read_and_paths_start_at_the_file() {
 }
 
 #[test]
+fn the_example_has_every_key_and_the_defaults() {
+    let text = include_str!("../../../../examples/every-key.toml");
+    let config = parse(&[text]).unwrap();
+    let limits = config.dispatcher.unwrap().config.limits;
+    assert_eq!(limits, watari_dispatcher::Limits::default());
+    let agent = config.agent.unwrap();
+    assert_eq!(agent.limits, watari_agent::Limits::default());
+    assert_eq!(agent.tls.unwrap().alpn, ["h2", "http/1.1"]);
+    assert_eq!(config.node.admin, Path::new(DEFAULT_ADMIN));
+    let files = "[agent.files]\nroot = \"www\"";
+    let proxy = "[agent.proxy]\norigins = [\"http://192.0.2.7:8080\"]";
+    let other = text.replace(files, proxy);
+    assert!(matches!(parse(&[&other]).unwrap().agent.unwrap().site, Site::Proxy(origins) if origins.len() == 1));
+}
+
+#[test]
 fn a_bulk_agent_has_no_certificate() {
     let config = parse(&[NODE, AGENT, PROXY]).unwrap();
     assert!(config.agent.unwrap().tls.is_none());
@@ -67,6 +83,13 @@ fn a_bulk_agent_has_no_certificate() {
 fn a_node_may_be_among_its_peers() {
     let own = "[[peer]]\nname = \"n1\"\nmesh = \"127.0.0.1:1\"\n";
     assert_eq!(parse(&[NODE, own, PEER, DISPATCHER]).unwrap().peers.len(), 1);
+}
+
+#[test]
+fn a_dispatcher_may_pick_its_own_node() {
+    let own = DISPATCHER.replace("a1", "n1").replace(":3", ":4");
+    let config = parse(&[NODE, &own, AGENT, FILES]).unwrap();
+    assert_eq!(config.dispatcher.unwrap().config.agents[0].name, config.node.name.value);
 }
 
 #[test]
@@ -151,7 +174,7 @@ fn what_cannot_be_is_refused() {
         (&[NODE, DISPATCHER], "7: the agent a1 is none of the peers ([[peer]])"),
         (
             &[NODE, PEER, &agents("{ name = \"n1\", legs = \"127.0.0.1:3\" }")],
-            "10: a dispatcher cannot pick its own node as an agent",
+            "10: this node, n1, is no agent ([agent])",
         ),
         (
             &[NODE, PEER, &agents("{name = \"a1\", legs = \"127.0.0.1:3\"},\n{name = \"a1\", legs = \"127.0.0.1:5\"}")],

@@ -14,6 +14,7 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -90,7 +91,7 @@ pub(super) async fn visit(
     let stream = connect(&plan, tls).await?;
     check_agreed(&plan, &stream, &leaf)?;
     let local = stream.get_ref().0.local_addr().map_err(VisitError::Connect)?;
-    let mut sender = Sender::start(TokioIo::new(stream), plan.is_http2).await?;
+    let mut sender = Sender::start(stream, plan.is_http2).await?;
     let mut bytes = 0;
     for errand in &plan.errands {
         bytes += errand.run(&mut sender).await?;
@@ -146,7 +147,11 @@ enum Sender {
 }
 
 impl Sender {
-    async fn start(stream: TokioIo<TlsStream<TcpStream>>, is_http2: bool) -> Result<Self, VisitError> {
+    async fn start<S>(stream: S, is_http2: bool) -> Result<Self, VisitError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let stream = TokioIo::new(stream);
         if is_http2 {
             let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
             tokio::spawn(connection);
@@ -234,4 +239,71 @@ async fn compare(mut body: Incoming, path: &str, expected: &[u8]) -> Result<usiz
         at += same;
     }
     if at == expected.len() { Ok(at) } else { Err(wrong(at)) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    /// Runs `errand` against a server that says `response` and closes.
+    async fn run(errand: &Errand, response: &str) -> Result<usize, VisitError> {
+        let (client, mut server) = duplex(1 << 16);
+        let mut sender = Sender::start(client, false).await?;
+        let serve = async {
+            let mut request = [0; 1024];
+            let len = server.read(&mut request).await.unwrap();
+            server.write_all(response.as_bytes()).await.unwrap();
+            drop(server);
+            String::from_utf8_lossy(&request[..len]).into_owned()
+        };
+        let (result, request) = tokio::join!(errand.run(&mut sender), serve);
+        assert!(request.contains("\r\nhost: demo.watari.test\r\n"), "{request}");
+        result
+    }
+
+    fn file() -> SiteFile {
+        SiteFile { path: "/f".into(), bytes: Bytes::from_static(b"abcdef") }
+    }
+
+    #[tokio::test]
+    async fn downloads_are_compared() {
+        let download = Errand::Download(file());
+        let with = |body: &str| format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        assert_eq!(run(&download, &with("abcdef")).await.unwrap(), 6);
+        for (body, from) in [("abcdeX", 5), ("abc", 3), ("abcdefg", 6), ("", 0)] {
+            let result = run(&download, &with(body)).await;
+            assert!(matches!(&result, Err(VisitError::Content { at, .. }) if *at == from), "{body}");
+        }
+        let short = run(&download, "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nabc").await;
+        assert!(matches!(short, Err(VisitError::Http(_))));
+        let missing = run(&download, "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await;
+        assert!(matches!(missing, Err(VisitError::Status { status: StatusCode::NOT_FOUND, .. })));
+    }
+
+    #[tokio::test]
+    async fn ranges_are_compared() {
+        let range = Errand::Range { file: file(), from: 2, to: 4 };
+        let with = |range: &str, body: &str| {
+            format!("HTTP/1.1 206 Partial Content\r\ncontent-range: bytes {range}\r\ncontent-length: 3\r\n\r\n{body}")
+        };
+        assert_eq!(run(&range, &with("2-4/6", "cde")).await.unwrap(), 3);
+        for (shown, body) in [("1-3/6", "cde"), ("2-4/7", "cde"), ("2-4/6", "cdf")] {
+            assert!(matches!(run(&range, &with(shown, body)).await, Err(VisitError::Content { .. })), "{shown} {body}");
+        }
+    }
+
+    #[tokio::test]
+    async fn digests_are_compared() {
+        let upload = Errand::Upload(Bytes::from_static(b"abc"));
+        let with = |digest: &str| format!("HTTP/1.1 200 OK\r\ncontent-length: 65\r\n\r\n{digest}\n");
+        // FIPS 180-2, appendix B.1.
+        let right = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(run(&upload, &with(right)).await.unwrap(), 3);
+        let wrong = right.replace("15ad", "15ae");
+        assert!(matches!(run(&upload, &with(&wrong)).await, Err(VisitError::Digest { len: 3 })));
+    }
 }

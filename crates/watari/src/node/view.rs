@@ -1,5 +1,6 @@
 //! A node as its administrator sees it.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::time::Instant;
 
@@ -51,12 +52,13 @@ impl View {
             let agent = agents.iter().find(|agent| agent.name == peer.name);
             node(peer, agent)
         });
-        let mut nodes: Vec<_> = peers.chain([self.this()]).collect();
+        let own = agents.iter().find(|agent| agent.name.as_str() == self.name);
+        let mut nodes: Vec<_> = peers.chain([self.this(own)]).collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         nodes
     }
 
-    fn this(&self) -> Node {
+    fn this(&self, agent: Option<&AgentStatus>) -> Node {
         Node {
             name: self.name.clone(),
             mesh: self.mesh_address,
@@ -64,17 +66,18 @@ impl View {
             up: true,
             roles: self.roles.clone(),
             up_s: Some(self.started.elapsed().as_secs()),
-            available: None,
-            connections: None,
+            available: agent.map(|agent| agent.available),
+            connections: agent.map(|agent| agent.connections),
             last_error: None,
         }
     }
 
     fn connections(&self) -> Vec<ConnectionStatus> {
-        let mut connections = Vec::new();
-        connections.extend(self.running.dispatcher.iter().flat_map(Dispatcher::connections));
-        connections.extend(self.running.agent.iter().flat_map(Agent::connections));
-        connections
+        let of_dispatcher = self.running.dispatcher.iter().flat_map(Dispatcher::connections);
+        let of_agent = self.running.agent.iter().flat_map(Agent::connections);
+        // A node of both roles knows of its own clients twice; a dispatcher knows more.
+        let mut known = HashSet::new();
+        of_dispatcher.chain(of_agent).filter(|connection| known.insert(connection.id)).collect()
     }
 }
 

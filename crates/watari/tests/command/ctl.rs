@@ -1,0 +1,76 @@
+//! `watari ctl`, with a node that the test plays.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::support::{Ended, watari};
+
+/// Runs `watari ctl` with `arguments`, and answers its question with `answer`. Returns the question, too.
+fn ctl(arguments: &[&str], answer: &Value) -> (Value, Ended) {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(dir.path().join("s")).unwrap();
+    thread::scope(|scope| {
+        let node = scope.spawn(|| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut question = String::new();
+            BufReader::new(&stream).read_line(&mut question).unwrap();
+            writeln!(stream, "{answer}").unwrap();
+            serde_json::from_str(&question).unwrap()
+        });
+        let ended = watari(dir.path(), &[&["ctl", "--admin", "s"], arguments].concat());
+        (node.join().unwrap(), ended)
+    })
+}
+
+fn connections() -> Value {
+    json!([
+        {
+            "id": "00000000000000ff-1", "client": "192.0.2.1:1000", "version": "TLS 1.3",
+            "suite": "TLS_AES_128_GCM_SHA256", "alpn": "h2", "handshake_node": "a1", "node": "a2", "moves": 1,
+            "resumed": false
+        },
+        {
+            "id": "00000000000000ff-20", "client": "[2001:db8::1]:2", "version": null, "suite": null, "alpn": null,
+            "handshake_node": "a1", "node": "a1", "moves": 0, "resumed": null
+        },
+    ])
+}
+
+#[test]
+fn connections_are_a_table() {
+    let (question, ended) = ctl(&["connections"], &json!({ "connections": connections() }));
+    assert_eq!(question, json!({"version": 1, "topic": "connections"}));
+    let expected = "\
+id                   client           version  suite                   alpn  handshake_node  node  moves  resumed
+00000000000000ff-1   192.0.2.1:1000   TLS 1.3  TLS_AES_128_GCM_SHA256  h2    a1              a2        1  no
+00000000000000ff-20  [2001:db8::1]:2  -        -                       -     a1              a1        0  -
+";
+    assert_eq!(ended.done(), expected);
+}
+
+#[test]
+fn json_is_what_the_node_said() {
+    let (_, ended) = ctl(&["--json", "connections"], &json!({ "connections": connections() }));
+    let shown: Value = serde_json::from_str(&ended.done()).unwrap();
+    assert_eq!(shown, connections());
+}
+
+#[test]
+fn refusals_are_one_sentence() {
+    let (_, ended) = ctl(&["status"], &json!({"error": "busy"}));
+    assert_eq!(ended.refused(1), "watari: the node refused: busy");
+    let (_, ended) = ctl(&["status"], &json!({"nodes": []}));
+    assert_eq!(ended.refused(1), "watari: the node on s gave an answer that cannot be understood");
+    let dir = tempfile::tempdir().unwrap();
+    let nobody = watari(dir.path(), &["ctl", "--admin", "none", "status"]).refused(1);
+    assert!(nobody.starts_with("watari: no node answers on none: No such file or directory"), "{nobody}");
+}
+
+#[test]
+fn a_topic_must_be_known() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(watari(dir.path(), &["ctl", "weather"]).status, Some(2));
+}

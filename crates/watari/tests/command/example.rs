@@ -1,0 +1,90 @@
+//! The configurations of `examples/`, run as their README says.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::support::{PATIENCE, Running, own_loopback, watari};
+
+#[test]
+fn two_agents_run_as_the_readme_says() {
+    let moves = run("two-agents", ["d1", "a1", "a2"], 2);
+    assert_eq!(moves, 1);
+}
+
+#[test]
+fn one_key_runs_as_the_readme_says() {
+    let moves = run("one-key", ["e1", "a1"], 8);
+    assert!((1..8).contains(&moves), "{moves} of 8 connections moved");
+}
+
+/// Runs an example; the first of its nodes is the dispatcher. Its README's commands must fetch the page `pages` times. Returns how
+/// many connections have moved.
+fn run<const N: usize>(name: &str, nodes: [&str; N], pages: usize) -> usize {
+    let dir = tempfile::tempdir().unwrap();
+    let ip = own_loopback();
+    copy(&example(name), dir.path(), &ip);
+    let readme = fs::read_to_string(dir.path().join("README.md")).unwrap();
+    shell(dir.path(), &block(&readme, "sh setup"));
+    for node in nodes {
+        watari(dir.path(), &["run", "--check", "--config", &format!("{node}.toml")]).done();
+    }
+    let _nodes = nodes.map(|node| Running::node(dir.path(), &format!("{node}.toml")));
+    wait_for_agents(dir.path(), nodes[0]);
+    let page = fs::read_to_string(dir.path().join("www/index.html")).unwrap();
+    assert_eq!(shell(dir.path(), &block(&readme, "sh try")), page.repeat(pages));
+    let metrics = shell(dir.path(), &format!("curl -sS http://{ip}:9001/metrics"));
+    let moves = metrics.lines().find_map(|line| line.strip_prefix("watari_dispatcher_moves_committed_total "));
+    moves.unwrap().parse().unwrap()
+}
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)
+}
+
+/// Copies what belongs to the example, with `ip` in place of 127.0.0.1, so that nothing else can be in the way.
+fn copy(from: &Path, to: &Path, ip: &str) {
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            fs::create_dir(&to).unwrap();
+            copy(&entry.path(), &to, ip);
+        } else {
+            let text = fs::read_to_string(entry.path()).unwrap();
+            fs::write(to, text.replace("127.0.0.1", ip)).unwrap();
+        }
+    }
+}
+
+/// The block of `readme` that is marked with `mark`.
+fn block(readme: &str, mark: &str) -> String {
+    let (_, after) = readme.split_once(&format!("```{mark}\n")).unwrap();
+    after.split_once("```").unwrap().0.to_owned()
+}
+
+/// Runs `script` in `dir`, with `watari` on its path, and returns its output.
+fn shell(dir: &Path, script: &str) -> String {
+    let watari = Path::new(env!("CARGO_BIN_EXE_watari")).parent().unwrap().display();
+    let path = format!("{watari}:{}", std::env::var("PATH").unwrap());
+    let output = Command::new("sh").args(["-euc", script]).current_dir(dir).env("PATH", path).output().unwrap();
+    assert!(output.status.success(), "{script}\n{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Asks until the dispatcher can use both agents.
+fn wait_for_agents(dir: &Path, dispatcher: &str) {
+    let socket = format!("{dispatcher}.sock");
+    let begin = Instant::now();
+    loop {
+        let nodes = watari(dir, &["ctl", "--admin", &socket, "--json", "nodes"]).done();
+        let nodes: Value = serde_json::from_str(&nodes).unwrap();
+        let available = nodes.as_array().unwrap().iter().filter(|node| node["available"] == true).count();
+        if available == 2 {
+            return;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{nodes}");
+    }
+}

@@ -1,0 +1,93 @@
+//! `watari run`
+
+use std::fs;
+use std::net::TcpListener;
+use std::process::Stdio;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{Running, agent, command, service_manager, told, watari};
+
+#[test]
+fn a_good_configuration_passes_the_check() {
+    let dir = agent();
+    assert_eq!(watari(dir.path(), &["run", "--config", "n1.toml", "--check"]).done(), "");
+    assert!(!dir.path().join("n1.sock").exists());
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_with_file_and_line() {
+    let dir = agent();
+    let path = dir.path().join("n1.toml");
+    let good = fs::read_to_string(&path).unwrap();
+    fs::write(&path, good.replace("root =", "rot =")).unwrap();
+    let refused = watari(dir.path(), &["run", "--config", "n1.toml"]).refused(2);
+    assert_eq!(refused, "watari: n1.toml:10: unknown field `rot`, expected `root`");
+    fs::write(&path, good.replace("n1\"", "n2\"")).unwrap();
+    let refused = watari(dir.path(), &["run", "--config", "n1.toml", "--check"]).refused(2);
+    assert_eq!(refused, "watari: n1.toml:3: pki/n2.pem: No such file or directory (os error 2)");
+    let refused = watari(dir.path(), &["run", "--config", "gone.toml"]).refused(2);
+    assert_eq!(refused, "watari: gone.toml: No such file or directory (os error 2)");
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let dir = agent();
+    let config = fs::read_to_string(dir.path().join("n1.toml")).unwrap();
+    let address = config.lines().find_map(|line| line.strip_prefix("legs = ")).unwrap().trim_matches('"').to_owned();
+    let _taken = TcpListener::bind(&address).unwrap();
+    let refused = watari(dir.path(), &["run", "--config", "n1.toml"]).refused(1);
+    assert_eq!(refused, format!("watari: cannot listen on {address} for legs: Address already in use (os error 98)"));
+    assert!(!dir.path().join("n1.sock").exists());
+}
+
+#[test]
+fn a_node_is_ready_answers_and_ends() {
+    let dir = agent();
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut node = Running::node(dir.path(), "n1.toml");
+        let status = watari(dir.path(), &["ctl", "--admin", "n1.sock", "--json", "status"]).done();
+        let status: Value = serde_json::from_str(&status).unwrap();
+        assert_eq!(status["node"], "n1");
+        assert_eq!(status["roles"], serde_json::json!(["agent"]));
+        assert_eq!(status["pid"], node.0.id());
+        assert_eq!((&status["connections"], &status["peers"]), (&0.into(), &0.into()));
+        node.signal(signal);
+        assert_eq!(node.0.wait().unwrap().code(), Some(0));
+        assert!(!dir.path().join("n1.sock").exists());
+        fs::remove_file(dir.path().join("n1.toml.notify")).unwrap();
+    }
+}
+
+#[test]
+fn a_second_node_does_not_take_the_first_ones_place() {
+    let dir = agent();
+    let _node = Running::node(dir.path(), "n1.toml");
+    let refused = watari(dir.path(), &["run", "--config", "n1.toml"]).refused(1);
+    assert!(refused.contains("Address already in use"), "{refused}");
+    watari(dir.path(), &["ctl", "--admin", "n1.sock", "status"]).done();
+}
+
+#[test]
+fn log_lines_are_json_where_that_is_asked_for() {
+    let dir = agent();
+    let path = dir.path().join("n1.toml");
+    let config = fs::read_to_string(&path).unwrap() + "[log]\nformat = \"json\"\n";
+    fs::write(&path, config).unwrap();
+    let (socket, manager) = service_manager(dir.path(), "n1");
+    let child = command(dir.path(), &["run", "--with-parent", "--config", "n1.toml"])
+        .env("NOTIFY_SOCKET", socket)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut node = Running(child);
+    assert_eq!(told(&manager), "READY=1");
+    node.signal(Signal::TERM);
+    assert_eq!(told(&manager), "STOPPING=1");
+    let mut log = String::new();
+    std::io::Read::read_to_string(&mut node.0.stderr.take().unwrap(), &mut log).unwrap();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ready = lines.iter().filter(|line| line["fields"]["message"] == "ready").count();
+    assert_eq!(ready, 1, "{log}");
+}

@@ -1,0 +1,150 @@
+//! Running the command.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Far longer than anything takes: a test that hangs fails.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// What a command that has ended leaves.
+pub(crate) struct Ended {
+    pub(crate) status: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) error: String,
+}
+
+/// `watari` in `dir`.
+pub(crate) fn command(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_watari"));
+    command.args(arguments).current_dir(dir).env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
+    command
+}
+
+/// Runs `watari` in `dir` to its end.
+pub(crate) fn watari(dir: &Path, arguments: &[&str]) -> Ended {
+    let output = command(dir, arguments).output().unwrap();
+    Ended {
+        status: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        error: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+impl Ended {
+    /// The output of a command that was done.
+    pub(crate) fn done(self) -> String {
+        assert_eq!((self.status, self.error.as_str()), (Some(0), ""), "{}", self.out);
+        self.out
+    }
+
+    /// The one sentence of a command that was not.
+    pub(crate) fn refused(self, status: i32) -> String {
+        assert_eq!((self.status, self.out.as_str()), (Some(status), ""), "{}", self.error);
+        assert_eq!(self.error.lines().count(), 1, "{}", self.error);
+        self.error.trim_end().to_owned()
+    }
+}
+
+/// A child process that ends with the test.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    /// Starts a node and waits until it says that it is ready.
+    pub(crate) fn node(dir: &Path, config: &str) -> Self {
+        let (path, manager) = service_manager(dir, config);
+        let child = command(dir, &["run", "--with-parent", "--config", config])
+            .env("NOTIFY_SOCKET", &path)
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let running = Self(child);
+        assert_eq!(told(&manager), "READY=1", "{config}");
+        running
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.0.id().cast_signed()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A demo that is up, with its files in a directory of its own.
+pub(crate) struct Demo {
+    pub(crate) process: Running,
+    /// What it says of itself.
+    pub(crate) guide: Vec<String>,
+}
+
+impl Demo {
+    pub(crate) fn start(dir: &Path) -> Self {
+        let mut child = command(dir, &["demo"]).env("TMPDIR", dir).stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let process = Running(child);
+        let mut guide = Vec::new();
+        for line in output.lines().map(Result::unwrap) {
+            guide.push(line);
+            if guide.last().is_some_and(|line| line.starts_with("Ctrl-C")) {
+                return Self { process, guide };
+            }
+        }
+        panic!("the demo did not come up: {guide:?}");
+    }
+
+    /// Where its files are.
+    pub(crate) fn files(&self) -> PathBuf {
+        let line = self.guide.iter().find_map(|line| line.trim().strip_prefix("files ")).unwrap();
+        line.trim().split(' ').next().unwrap().into()
+    }
+}
+
+/// A socket for what a service tells its manager.
+pub(crate) fn service_manager(dir: &Path, name: &str) -> (PathBuf, UnixDatagram) {
+    let path = dir.join(format!("{name}.notify"));
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    (path, manager)
+}
+
+/// The next thing that a service tells.
+pub(crate) fn told(manager: &UnixDatagram) -> String {
+    let mut buffer = [0; 64];
+    let len = manager.recv(&mut buffer).unwrap();
+    String::from_utf8(buffer[..len].to_vec()).unwrap()
+}
+
+/// A directory with the certificates and the configuration of one agent, `n1`, that serves `www`. Its addresses are its
+/// own: no other test can be in its way.
+pub(crate) fn agent() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    watari(dir.path(), &["pki", "init"]).done();
+    watari(dir.path(), &["pki", "issue", "n1", "--role", "agent"]).done();
+    fs::create_dir(dir.path().join("www")).unwrap();
+    let ip = own_loopback();
+    let config = format!(
+        "[node]\nname = \"n1\"\npki = \"pki\"\nmesh = \"{ip}:7001\"\nadmin = \"n1.sock\"\nmetrics = \"{ip}:9001\"\n\
+         [agent]\nlegs = \"{ip}:7101\"\n[agent.files]\nroot = \"www\"\n"
+    );
+    fs::write(dir.path().join("n1.toml"), config).unwrap();
+    dir
+}
+
+/// A loopback address that nothing else uses: 127.64.0.0/10, by process, and counted up within it.
+pub(crate) fn own_loopback() -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    format!("127.{}.{}.{number}", 64 + process / 256 % 64, process % 256)
+}
