@@ -25,7 +25,7 @@ fmt:
 
 # Explores every interleaving of the move that the model knows; prints how many states that were.
 model: deps
-	cargo test --release --locked --package watari-handoff --test model -- --nocapture --include-ignored
+	cargo test --release --locked --package watari-handoff --test model -- --nocapture --include-ignored --test-threads 1
 
 # Licences, sources, duplicates, and known vulnerabilities; the last needs the network. `cargo install cargo-deny` first.
 deny:

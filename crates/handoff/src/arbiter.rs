@@ -153,26 +153,24 @@ impl Arbiter {
     }
 
     fn on_proposed(&mut self, from: &NodeName, offer: Offer, actions: &mut Vec<ArbiterAction>) {
-        if *from != self.owner {
-            // It owned the connection when it proposed, so an attempt of its own was committed since, and it waits for a
-            // decision in no other. It may be a target again by now: that must not be touched, hence the epoch.
+        if *from != self.owner && offer.epoch <= self.tenure {
+            // It owned the connection when it proposed, so an attempt of its own was committed since, and it waits for
+            // a decision in no other. It may be a target again by now: that must not be touched, hence the epoch.
             actions.push(ArbiterAction::TellCommitted { to: from.clone(), epoch: offer.epoch });
-        } else if self.may_begin(offer.epoch) {
+        } else if *from == self.owner && self.may_begin(offer.epoch) {
             self.begin(offer, actions);
-        } else if offer.epoch == self.last {
+        } else if *from == self.owner && offer.epoch == self.last {
             self.repeat_to_source(&offer, actions);
         }
-        // Any other epoch is a late copy of an attempt that was decided, and whose decision the owner has acted on.
+        // Anything else is a late copy from the owner, which has acted on that decision, or nothing an agent would say.
     }
 
     fn begin(&mut self, offer: Offer, actions: &mut Vec<ArbiterAction>) {
         self.last = offer.epoch;
         self.last_abort = None;
+        let early = self.early.take();
         let (target, epoch) = (offer.target.clone(), offer.epoch);
-        // What the source says must be possible: it cannot have read what it was not sent, cannot have written less than
-        // arrived here, and has nothing to hand over once it has announced the end of its stream.
-        let plausible =
-            offer.rx_offset <= self.rx_relayed && offer.tail_offset >= self.tx_relayed && self.final_offset.is_none();
+        let plausible = self.is_plausible(&offer);
         let cut_elsewhere = offer.rx_offset != self.rx_relayed;
         self.state = State::Moving(Move { offer, held: false, leg_ready: false });
         if !plausible {
@@ -182,11 +180,17 @@ impl Arbiter {
         if cut_elsewhere {
             self.freeze(actions);
         }
-        match self.early.take() {
+        match early {
             Some((_, Answer::Held(held))) => self.on_held(held, actions),
             Some((from, Answer::Refused(reason))) => self.on_refused(from, epoch, reason, actions),
             None => {}
         }
+    }
+
+    /// A source cannot have read what it was not sent, cannot have written less than arrived here, and has nothing to
+    /// hand over once it has announced the end of its stream.
+    fn is_plausible(&self, offer: &Offer) -> bool {
+        offer.rx_offset <= self.rx_relayed && offer.tail_offset >= self.tx_relayed && self.final_offset.is_none()
     }
 
     /// The owner asks again about an attempt: its message or our answer was lost.
@@ -354,3 +358,6 @@ impl Arbiter {
         actions.push(ArbiterAction::Reset(cause));
     }
 }
+
+#[cfg(test)]
+mod transitions;

@@ -119,10 +119,10 @@ pub enum SourceAction {
 }
 
 impl Source {
-    /// A connection that came here by the commit of `tenure` (0: by its handshake). At most `rest_len_max` unopened
-    /// bytes are shipped after the first message.
-    pub fn new(tenure: Epoch, rest_len_max: u64) -> Self {
-        Self { state: State::Serving, last: tenure, rest_len_max }
+    /// A connection whose last epoch was `last`: of the commit that brought it here (0: its handshake was here), or of an
+    /// attempt since that was aborted. At most `rest_len_max` unopened bytes are shipped after the first message.
+    pub fn new(last: Epoch, rest_len_max: u64) -> Self {
+        Self { state: State::Serving, last, rest_len_max }
     }
 
     /// Whether the agent may open and seal records of this connection.
@@ -214,3 +214,6 @@ impl Source {
         }
     }
 }
+
+#[cfg(test)]
+mod transitions;

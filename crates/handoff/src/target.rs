@@ -81,8 +81,8 @@ pub enum TargetAction {
 }
 
 impl Target {
-    /// A connection that was just shipped here: its attempt, how far the client's stream came with it, and where the stream to the client is
-    /// continued. Appends the answer to the dispatcher.
+    /// A connection that was just shipped here: its attempt, how far the client's stream came with it, and where the
+    /// stream to the client is continued. Appends the answer to the dispatcher.
     pub fn hold(epoch: Epoch, rx_offset: u64, tail_offset: u64, actions: &mut Vec<TargetAction>) -> Self {
         let target = Self { state: State::Held, epoch, rx_offset, tail_offset };
         target.tell_held(actions);
@@ -160,3 +160,6 @@ impl Target {
         actions.push(TargetAction::Drop);
     }
 }
+
+#[cfg(test)]
+mod transitions;

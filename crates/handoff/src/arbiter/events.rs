@@ -75,7 +75,7 @@ pub enum ArbiterEvent {
     Timeout(ArbiterTimer),
 }
 
-/// The timers the arbiter may ask for; see [`Arbiter::timer`].
+/// The timers the arbiter may ask for; see [`Arbiter::timer`](super::Arbiter::timer).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ArbiterTimer {
     /// From the proposal to the decision.

@@ -3,7 +3,7 @@
 use watari_handoff::{SourceAction, SourceEvent, Target, TargetAction, TargetEvent};
 use watari_wire::{AbortReason, Epoch};
 
-use crate::cluster::{Closed, Held, Letter, Payload, Said, Served, Told, index};
+use crate::cluster::{Closed, Held, Letter, Payload, Said, Served, Told, Wrong, index};
 use crate::driver::Driver;
 use crate::scenario::Sabotage;
 
@@ -17,7 +17,7 @@ impl Driver<'_> {
         served.read = wanted;
         let (reached, is_serving) = (served.read == served.read_to, served.is_serving());
         self.dispatcher().leg.down.0 = wanted;
-        self.cluster.observer.rx_disordered |= disordered;
+        self.cluster.observer.note_if(disordered, Wrong::RxOrder);
         if is_serving {
             self.open(at);
         } else if reached {
@@ -31,7 +31,7 @@ impl Driver<'_> {
         let (first, end) = (served.payload.opened, served.read);
         served.payload.opened = end;
         let observer = &mut self.cluster.observer;
-        observer.rx_disordered |= first != observer.next_opened || end < first;
+        observer.note_if(first != observer.next_opened || end < first, Wrong::RxOrder);
         observer.next_opened = end;
     }
 
@@ -40,7 +40,7 @@ impl Driver<'_> {
         let nonce = payload.sealed;
         payload.sealed += 1;
         let observer = &mut self.cluster.observer;
-        observer.nonce_misused |= nonce != observer.next_nonce;
+        observer.note_if(nonce != observer.next_nonce, Wrong::Nonce);
         observer.next_nonce = observer.next_nonce.max(nonce + 1);
     }
 

@@ -3,8 +3,9 @@
 use stateright::{Checker, Model, Property};
 use watari_wire::Epoch;
 
-use crate::cluster::{Agent, Cluster, End, Letter, Told};
+use crate::cluster::{Agent, Cluster, End, Letter, Told, Wrong};
 use crate::driver::Driver;
+use crate::progress::explore;
 use crate::scenario::Scenario;
 use crate::steps::Step;
 
@@ -14,6 +15,8 @@ pub const RX_ORDER: &str = "the client's stream is opened whole and in order";
 pub const TX_ORDER: &str = "the stream to the client arrives whole and in order";
 pub const NO_TRUNCATION: &str = "no stream that is cut ends cleanly";
 pub const NO_HARM: &str = "what can harm nobody harms nobody";
+pub const REFUSALS: &str = "no commit to a target that was heard refusing";
+pub const NEEDED_RESETS: &str = "no reset while the owner's leg is as it should be";
 pub const DEAD_LETTERS: &str = "a dead letter changes nothing";
 
 impl Model for Scenario {
@@ -37,23 +40,32 @@ impl Model for Scenario {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always(ONE_SEALER, |_, c: &Cluster| c.agents.iter().filter(|a| a.may_seal()).count() <= 1),
-            Property::always(NONCES, |_, c: &Cluster| !c.observer.nonce_misused),
-            Property::always(RX_ORDER, |_, c: &Cluster| !c.observer.rx_disordered),
-            Property::always(TX_ORDER, |_, c: &Cluster| !c.observer.tx_disordered),
-            Property::always(NO_TRUNCATION, |_, c: &Cluster| !c.observer.truncated_cleanly),
+            Property::always(NONCES, |_, c: &Cluster| !c.observer.wrongs.contains(&Wrong::Nonce)),
+            Property::always(RX_ORDER, |_, c: &Cluster| !c.observer.wrongs.contains(&Wrong::RxOrder)),
+            Property::always(TX_ORDER, |_, c: &Cluster| !c.observer.wrongs.contains(&Wrong::TxOrder)),
+            Property::always(NO_TRUNCATION, |_, c: &Cluster| !c.observer.wrongs.contains(&Wrong::Truncation)),
+            Property::always(REFUSALS, |_, c: &Cluster| !c.observer.wrongs.contains(&Wrong::Refuser)),
+            Property::always(NEEDED_RESETS, |_, c: &Cluster| !c.observer.wrongs.contains(&Wrong::NeedlessReset)),
+            Property::always(DEAD_LETTERS, |_, c: &Cluster| !c.observer.wrongs.contains(&Wrong::DeadLetter)),
             Property::always(NO_HARM, |scenario: &Scenario, c: &Cluster| {
                 !scenario.is_harmless() || c.client.end != Some(End::Reset)
             }),
-            Property::always(DEAD_LETTERS, |_, c: &Cluster| !c.observer.dead_letter_acted),
-            Property::sometimes("a tail is shipped unwritten", |_, c: &Cluster| {
-                c.network.iter().any(|letter| {
-                    matches!(letter, Letter::ToAgent { told: Told::Ship { payload, tail_offset, .. }, .. }
+            Property::sometimes("a tail is shipped unwritten", |scenario: &Scenario, c: &Cluster| {
+                scenario.tx_len == 0
+                    || c.network.iter().any(|letter| {
+                        matches!(letter, Letter::ToAgent { told: Told::Ship { payload, tail_offset, .. }, .. }
                         if payload.sealed > *tail_offset)
-                })
+                    })
             }),
-            Property::sometimes("more of the client's stream is shipped after a freeze", |_, c: &Cluster| {
-                c.network.iter().any(|letter| matches!(letter, Letter::ToAgent { told: Told::Rest { .. }, .. }))
-            }),
+            Property::sometimes(
+                "more of the client's stream is shipped after a freeze",
+                |scenario: &Scenario, c: &Cluster| {
+                    scenario.rx_len == 0
+                        || c.network
+                            .iter()
+                            .any(|letter| matches!(letter, Letter::ToAgent { told: Told::Rest { .. }, .. }))
+                },
+            ),
             Property::sometimes(
                 "the stream ends after every move was committed",
                 |scenario: &Scenario, c: &Cluster| {
@@ -69,11 +81,23 @@ impl Model for Scenario {
 /// Explores every state the scenario allows.
 pub fn check(scenario: Scenario) {
     let checker = scenario.checker().threads(2).spawn_bfs().join();
-    println!("{} states, {} transitions deep at most", checker.unique_state_count(), checker.max_depth());
+    println!("{} states, up to {} steps", checker.unique_state_count(), checker.max_depth());
     checker.assert_properties();
 }
 
-/// Whether nothing is left of the connection anywhere.
+/// Asserts that from every state a goal can be reached without further faults.
+pub fn check_progress(scenario: &Scenario, goal: fn(&Cluster) -> bool) {
+    let progress = explore(scenario, goal);
+    println!("{} states", progress.states);
+    assert_eq!(progress.stuck, None, "after these steps the goal is out of reach");
+}
+
+/// The client got its whole stream, and its end.
+pub fn ended_cleanly(cluster: &Cluster) -> bool {
+    cluster.client.end == Some(End::Clean)
+}
+
+/// The connection has ended, and nothing is left of it anywhere.
 pub fn is_over(cluster: &Cluster) -> bool {
     cluster.client.end.is_some() && cluster.dispatcher.is_none() && cluster.agents.iter().all(Agent::is_empty)
 }

@@ -1,5 +1,6 @@
 //! The state: one connection, its dispatcher, the agents, the letters between them, and what an observer knows.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use watari_handoff::{Arbiter, Source, Target};
@@ -113,20 +114,37 @@ pub struct Observer {
     pub next_nonce: u64,
     /// The first byte of the client's stream never opened.
     pub next_opened: u64,
-    pub nonce_misused: bool,
-    pub rx_disordered: bool,
-    pub tx_disordered: bool,
-    pub truncated_cleanly: bool,
-    pub dead_letter_acted: bool,
+    /// The last refusal that the dispatcher heard.
+    pub refused: Option<(usize, Epoch)>,
+    pub wrongs: BTreeSet<Wrong>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// What must never happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Wrong {
+    /// A nonce was used twice, or skipped.
+    Nonce,
+    /// A byte from the client, or its FIN, was lost, repeated or misplaced.
+    RxOrder,
+    /// A byte to the client was.
+    TxOrder,
+    /// A stream that is not all there ended cleanly.
+    Truncation,
+    /// A target was chosen although it was heard refusing.
+    Refuser,
+    /// The client was reset although the owner's leg was as it should be.
+    NeedlessReset,
+    /// A letter thought dead had an effect.
+    DeadLetter,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Letter {
     ToDispatcher { from: usize, said: Said },
     ToAgent { to: usize, told: Told },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Said {
     Propose { epoch: Epoch, target: usize, rx_offset: u64, tail_offset: u64 },
     Held { epoch: Epoch, rx_offset: u64, tail_offset: u64 },
@@ -135,7 +153,7 @@ pub enum Said {
     Final { epoch: Epoch, tx_offset: u64 },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Told {
     Freeze { epoch: Epoch, rx_offset: u64 },
     Committed(Epoch),
@@ -174,11 +192,16 @@ impl Cluster {
         }
     }
 
-    /// The leg at which this agent serves or has fenced the connection, while both ends have it.
+    /// The leg at which this agent serves or has fenced the connection, while both ends have it open.
     pub fn leg_of(&self, agent: usize) -> Option<&Leg> {
+        self.leg_kept_for(agent).filter(|leg| !leg.preface && leg.closed.is_none())
+    }
+
+    /// The same, while the dispatcher has not closed it.
+    pub fn leg_kept_for(&self, agent: usize) -> Option<&Leg> {
         let tenure = self.agents[agent].served.as_ref()?.tenure;
         let leg = &self.dispatcher.as_ref()?.leg;
-        (leg.agent == agent && leg.tenure == tenure && !leg.preface && leg.closed.is_none()).then_some(leg)
+        (leg.agent == agent && leg.tenure == tenure).then_some(leg)
     }
 
     /// Whether the agent or the dispatcher has still to hear something of the other.
@@ -231,6 +254,14 @@ impl Leg {
             preface: tenure > Epoch(0),
             closed: None,
             seen_closed: false,
+        }
+    }
+}
+
+impl Observer {
+    pub fn note_if(&mut self, happened: bool, wrong: Wrong) {
+        if happened {
+            self.wrongs.insert(wrong);
         }
     }
 }

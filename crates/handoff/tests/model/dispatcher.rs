@@ -1,9 +1,9 @@
 //! The dispatcher around its arbiter.
 
-use watari_handoff::{ArbiterAction, ArbiterEvent, ArbiterTimer, Offer};
+use watari_handoff::{ArbiterAction, ArbiterEvent, ArbiterTimer, Offer, ResetCause};
 use watari_wire::{Epoch, NodeName};
 
-use crate::cluster::{Closed, Cluster, Dispatcher, End, Leg, Letter, Said, Told, index, name};
+use crate::cluster::{Closed, Cluster, Dispatcher, End, Leg, Letter, Said, Told, Wrong, index, name};
 use crate::driver::Driver;
 use crate::scenario::Sabotage;
 
@@ -23,7 +23,7 @@ impl Driver<'_> {
         let number = leg.up.0;
         leg.up.0 += 1;
         let Cluster { client, observer, .. } = &mut self.cluster;
-        observer.tx_disordered |= number != client.received;
+        observer.note_if(number != client.received, Wrong::TxOrder);
         client.received += 1;
     }
 
@@ -35,7 +35,7 @@ impl Driver<'_> {
             return self.end(End::Clean);
         }
         if !reset && self.scenario.is_sabotaged(Sabotage::DispatcherTrustsFin) {
-            self.finish_client();
+            return self.finish_client();
         }
         self.arbitrate(ArbiterEvent::LegEnded { reset });
     }
@@ -72,6 +72,9 @@ impl Driver<'_> {
         if self.cluster.dispatcher.is_none() {
             return self.tell(from, Told::Gone);
         }
+        if let Said::Refused { epoch, .. } = said {
+            self.cluster.observer.refused = Some((from, epoch));
+        }
         let event = match said {
             Said::Propose { epoch, target, rx_offset, tail_offset } => {
                 let offer = offer(target, epoch, rx_offset, tail_offset);
@@ -92,7 +95,7 @@ impl Driver<'_> {
 
     /// While moving, takes what is still on the way from the source for relayed.
     fn count_what_is_under_way(&mut self) {
-        let dispatcher = self.dispatcher();
+        let Some(dispatcher) = &mut self.cluster.dispatcher else { return };
         let waiting = dispatcher.leg.up.1 - dispatcher.leg.up.0;
         if dispatcher.arbiter.is_moving() && waiting > 0 {
             dispatcher.leg.up.0 = dispatcher.leg.up.1;
@@ -126,12 +129,14 @@ impl Driver<'_> {
             ArbiterAction::TellCommitted { to, epoch } => self.tell_committed(&to, epoch),
             ArbiterAction::TellGone { to } => self.tell(index(&to), Told::Gone),
             ArbiterAction::FinishClient => self.finish_client(),
-            ArbiterAction::Reset(_) => self.end(End::Reset),
+            ArbiterAction::Reset(cause) => self.reset(cause),
         }
     }
 
     fn commit(&mut self, source: &NodeName, mut leg: Leg) {
         let epoch = leg.tenure;
+        let observer = &mut self.cluster.observer;
+        observer.note_if(observer.refused == Some((leg.agent, epoch)), Wrong::Refuser);
         leg.down_fin = self.cluster.client.fin && !self.scenario.is_sabotaged(Sabotage::DispatcherForgetsClientFin);
         if self.scenario.is_sabotaged(Sabotage::DispatcherForgetsWhatItRead) && leg.down.1 < self.scenario.rx_len {
             self.cluster.client.sent += 1;
@@ -147,8 +152,21 @@ impl Driver<'_> {
 
     fn finish_client(&mut self) {
         let Cluster { client, observer, .. } = &mut self.cluster;
-        observer.truncated_cleanly |= client.received != observer.next_nonce;
+        observer.note_if(client.received != observer.next_nonce, Wrong::Truncation);
         client.end.get_or_insert(End::Clean);
+        if self.dispatcher().leg.seen_closed {
+            self.end(End::Clean);
+        }
+    }
+
+    fn reset(&mut self, cause: ResetCause) {
+        let justified = match cause {
+            ResetCause::ClientGone => true,
+            ResetCause::OwnerLost => self.dispatcher().leg.closed.is_some(),
+            ResetCause::OwnerMisbehaved => false,
+        };
+        self.cluster.observer.note_if(!justified, Wrong::NeedlessReset);
+        self.end(End::Reset);
     }
 
     fn tell(&mut self, to: usize, told: Told) {

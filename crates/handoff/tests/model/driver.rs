@@ -1,8 +1,9 @@
 //! Takes a step: the parts of a node around the machines, reduced to what the machines can notice.
 
 use watari_handoff::{ArbiterEvent, SourceEvent, TargetEvent};
+use watari_wire::Epoch;
 
-use crate::cluster::{Closed, Cluster, End, Letter, Served, Told, name};
+use crate::cluster::{Agent, Closed, Cluster, End, Letter, Served, Told, Wrong, name};
 use crate::scenario::{Sabotage, Scenario};
 use crate::steps::Step;
 
@@ -15,7 +16,7 @@ pub struct Driver<'a> {
 impl Driver<'_> {
     pub fn take(&mut self, step: Step) {
         match step {
-            Step::ClientSends | Step::ClientSendsFin | Step::ClientResets => self.take_client(&step),
+            Step::ClientSends | Step::ClientSendsFin | Step::ClientResets => self.take_client(step),
             Step::DispatcherRelays => self.relay(),
             Step::DispatcherSeesLegEnd => self.see_leg_end(),
             Step::LegIsReady => self.leg_is_ready(),
@@ -55,7 +56,7 @@ impl Driver<'_> {
         }
     }
 
-    fn take_client(&mut self, step: &Step) {
+    fn take_client(&mut self, step: Step) {
         match step {
             Step::ClientSends => {
                 self.cluster.client.sent += 1;
@@ -98,7 +99,8 @@ impl Driver<'_> {
         }
         let before = self.cluster.clone();
         self.deliver(letter);
-        self.cluster.observer.dead_letter_acted |= self.cluster != before;
+        let acted = self.cluster != before;
+        self.cluster.observer.note_if(acted, Wrong::DeadLetter);
     }
 
     fn deliver(&mut self, letter: Letter) {
@@ -135,11 +137,8 @@ impl Driver<'_> {
     }
 
     fn drop_dead_letters(&mut self) {
-        let mut network = std::mem::take(&mut self.cluster.network);
-        // A letter is dead by what is under way besides, so they are judged with the others in place.
-        self.cluster.network.clone_from(&network);
-        network.retain(|letter| !self.cluster.is_dead(letter));
-        self.cluster.network = network;
+        let alive = self.cluster.network.iter().filter(|letter| !self.cluster.is_dead(letter)).copied().collect();
+        self.cluster.network = alive;
     }
 
     /// An agent that sees FIN takes the client's stream for ended.
@@ -149,11 +148,12 @@ impl Driver<'_> {
         let sees_fin = leg.down_fin && leg.down.0 == leg.down.1;
         let read = self.cluster.agents[leg.agent].served.as_ref().map(|served| served.read);
         if sees_fin && self.cluster.leg_of(leg.agent).is_some() {
-            self.cluster.observer.rx_disordered |= read != Some(self.scenario.rx_len);
+            let early = read != Some(self.scenario.rx_len);
+            self.cluster.observer.note_if(early, Wrong::RxOrder);
         }
     }
 
-    fn named_or_present(&self, at: usize, named: watari_wire::Epoch) -> watari_wire::Epoch {
+    fn named_or_present(&self, at: usize, named: Epoch) -> Epoch {
         let served = self.cluster.agents[at].served.as_ref();
         match served {
             Some(served) if self.scenario.is_sabotaged(Sabotage::SourceIgnoresEpochs) => served.source.epoch(),
@@ -163,7 +163,7 @@ impl Driver<'_> {
 
     fn agent_restarts(&mut self, at: usize, closed: Closed) {
         self.cluster.budget.restarts -= 1;
-        self.cluster.agents[at] = crate::cluster::Agent::default();
+        self.cluster.agents[at] = Agent::default();
         let tenure = self.cluster.dispatcher.as_ref().map(|dispatcher| dispatcher.leg.tenure);
         if let Some(tenure) = tenure {
             self.close_leg(at, tenure, closed);

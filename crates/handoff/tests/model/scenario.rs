@@ -1,7 +1,7 @@
 //! What a run of the model has, and how often what may go wrong.
 
 /// How long the streams are, who takes part, what may happen.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     /// Agents; the connection is set up with the first. A target is any other than the source.
     pub agents: usize,
@@ -45,6 +45,8 @@ pub enum Sabotage {
     SourceThawsByTimeout,
     /// A source takes a decision for that of its present attempt, whatever epoch it names.
     SourceIgnoresEpochs,
+    /// An agent that ends its stream says so once, and takes it for heard.
+    AgentSaysFinalOnce,
     /// A target seals as soon as it holds the connection.
     TargetSealsWhenHeld,
     /// A dispatcher that suspects the source commits without knowing that the target holds anything.

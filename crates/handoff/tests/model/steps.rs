@@ -3,9 +3,9 @@
 use watari_handoff::ArbiterTimer;
 
 use crate::cluster::{Agent, Closed, Cluster, Dispatcher, Letter, Served};
-use crate::scenario::Scenario;
+use crate::scenario::{Sabotage, Scenario};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The client sends a byte, and the dispatcher relays it to the owner's leg.
     ClientSends,
@@ -39,7 +39,7 @@ pub enum Step {
 
 impl Step {
     /// Whether this is something that goes wrong. Timers are not: they fire early or late, but they fire.
-    pub fn is_fault(&self) -> bool {
+    pub fn is_fault(self) -> bool {
         matches!(
             self,
             Self::ClientResets
@@ -111,10 +111,10 @@ impl Cluster {
         letters.dedup();
         for letter in letters {
             if self.budget.losses > 0 {
-                steps.push(Step::Lose(letter.clone()));
+                steps.push(Step::Lose(letter));
             }
             if self.budget.repeats > 0 {
-                steps.push(Step::DeliverAndKeep(letter.clone()));
+                steps.push(Step::DeliverAndKeep(letter));
             }
             steps.push(Step::Deliver(letter));
         }
@@ -139,13 +139,12 @@ impl Cluster {
     }
 
     fn leg_steps(&self, at: usize, served: &Served, scenario: &Scenario, steps: &mut Vec<Step>) {
-        let Some(leg) = self.leg_of(at) else {
-            // While it waits for a decision, its fence expires or does not, with the leg or without.
-            if served.source.is_serving() {
-                steps.push(Step::AgentSeesLegEnd(at));
-            }
-            return;
-        };
+        // An agent that waits for a decision does so with a leg or without; one that has finished, until the dispatcher
+        // closes the leg, because its `Final` may be lost.
+        if self.leg_kept_for(at).is_none() && served.source.is_serving() {
+            steps.push(Step::AgentSeesLegEnd(at));
+        }
+        let Some(leg) = self.leg_of(at) else { return };
         let wanted = if served.is_serving() { scenario.rx_len } else { served.read_to };
         if leg.down.0 < leg.down.1 && served.read < wanted {
             steps.push(Step::AgentReads(at));
@@ -170,6 +169,9 @@ impl Cluster {
     }
 
     fn waiting_steps(&self, at: usize, served: &Served, scenario: &Scenario, steps: &mut Vec<Step>) {
+        if served.finished && scenario.is_sabotaged(Sabotage::AgentSaysFinalOnce) {
+            return;
+        }
         if !self.is_talking_with_dispatcher(at) || self.budget.retries > 0 {
             steps.push(Step::AgentAsksAgain(at));
         }

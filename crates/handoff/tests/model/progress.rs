@@ -1,0 +1,102 @@
+//! Whether the connection can always go on: from every state that can be reached, faults and all, a goal can be reached
+//! without any further fault.
+//!
+//! Stateright follows paths forward and cannot say this (in temporal logic: AG EF goal), so this builds the graph of
+//! all states itself and walks it backward from the goals.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use stateright::Model;
+
+use crate::cluster::Cluster;
+use crate::scenario::Scenario;
+use crate::steps::Step;
+
+/// Every state of a scenario, by number, in the order of discovery.
+struct Graph {
+    /// Of each state, the states from which a step that is no fault leads to it.
+    before: Vec<Vec<usize>>,
+    /// Of each state, one way to it: the state before and the step. The first has none.
+    found_by: Vec<Option<(usize, Step)>>,
+    goals: Vec<usize>,
+}
+
+/// How a search for states without a way to the goal ended.
+pub struct Progress {
+    pub states: usize,
+    /// The steps to the first state found from which the goal is out of reach.
+    pub stuck: Option<Vec<Step>>,
+}
+
+/// Looks for a state from which no faultless way leads to `goal`.
+pub fn explore(scenario: &Scenario, goal: fn(&Cluster) -> bool) -> Progress {
+    let graph = Graph::build(scenario, goal);
+    let reaches_goal = graph.walk_back();
+    let stuck = reaches_goal.iter().position(|reaches| !reaches).map(|state| graph.way_to(state));
+    Progress { states: reaches_goal.len(), stuck }
+}
+
+impl Graph {
+    fn build(scenario: &Scenario, goal: fn(&Cluster) -> bool) -> Self {
+        let mut graph = Self { before: Vec::new(), found_by: Vec::new(), goals: Vec::new() };
+        let mut numbers = HashMap::new();
+        let mut frontier = VecDeque::new();
+        for first in scenario.init_states() {
+            numbers.insert(fingerprint(&first), graph.add(None));
+            frontier.push_back((0, first));
+        }
+        while let Some((number, cluster)) = frontier.pop_front() {
+            if goal(&cluster) {
+                graph.goals.push(number);
+            }
+            for (step, next) in scenario.next_steps(&cluster) {
+                let faultless = !step.is_fault();
+                let next_number = *numbers.entry(fingerprint(&next)).or_insert_with(|| {
+                    let new = graph.add(Some((number, step)));
+                    frontier.push_back((new, next));
+                    new
+                });
+                if faultless {
+                    graph.before[next_number].push(number);
+                }
+            }
+        }
+        graph
+    }
+
+    fn add(&mut self, found_by: Option<(usize, Step)>) -> usize {
+        self.before.push(Vec::new());
+        self.found_by.push(found_by);
+        self.before.len() - 1
+    }
+
+    /// For each state, whether a goal can be reached from it.
+    fn walk_back(&self) -> Vec<bool> {
+        let mut reaches_goal = vec![false; self.before.len()];
+        let mut pending = self.goals.clone();
+        while let Some(state) = pending.pop() {
+            if !std::mem::replace(&mut reaches_goal[state], true) {
+                pending.extend(&self.before[state]);
+            }
+        }
+        reaches_goal
+    }
+
+    fn way_to(&self, mut state: usize) -> Vec<Step> {
+        let mut steps = Vec::new();
+        while let Some((before, step)) = &self.found_by[state] {
+            steps.push(*step);
+            state = *before;
+        }
+        steps.reverse();
+        steps
+    }
+}
+
+/// 64 bits: among a million states, two share one with a chance of about 1 in 40 million.
+fn fingerprint(cluster: &Cluster) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    cluster.hash(&mut hasher);
+    hasher.finish()
+}
