@@ -46,7 +46,7 @@ impl Arrivals {
         let (id, epoch) = (ship.connection, ship.epoch);
         let mut held = self.held();
         let known = held.arrivals.get(&id).is_some_and(|arrival| arrival.target.epoch() >= epoch);
-        if known || shared.live.owns_since(id, epoch) {
+        if known || shared.live.knows(id, epoch) {
             tracing::debug!(connection = %id, %epoch, "shipped before");
             return;
         }
@@ -85,6 +85,9 @@ impl Arrivals {
             held.bytes += len;
         }
         arrival.tell(shared, &actions);
+        if actions.contains(&TargetAction::Drop) {
+            held.drop_arrival(shared, rest.connection);
+        }
     }
 
     pub(crate) fn on_aborted(&self, shared: &Shared, from: &NodeName, aborted: &Aborted) {
@@ -164,9 +167,13 @@ impl Held {
         arrival.target.handle(event, &mut actions);
         arrival.tell(shared, &actions);
         if actions.contains(&TargetAction::Drop) {
-            self.remove(id);
-            shared.metrics.set_held(self.arrivals.len());
+            self.drop_arrival(shared, id);
         }
+    }
+
+    fn drop_arrival(&mut self, shared: &Shared, id: ConnectionId) {
+        self.remove(id);
+        shared.metrics.set_held(self.arrivals.len());
     }
 }
 
@@ -183,6 +190,7 @@ impl Arrival {
             about: About {
                 id: ship.connection,
                 tenure: ship.epoch,
+                last: ship.epoch,
                 dispatcher: ship.dispatcher.clone(),
                 client: ship.client,
                 server: ship.server,

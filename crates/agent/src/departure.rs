@@ -88,7 +88,9 @@ pub(crate) async fn depart(shared: &Arc<Shared>, mut live: Live, target: NodeNam
     }
     let events = shared.departures.enter(&live.about);
     let (id, tenure) = (live.about.id, live.about.tenure);
+    shared.metrics.fenced.inc();
     let outcome = Departure::new(shared, live).run(target, events).await;
+    shared.metrics.fenced.dec();
     shared.departures.leave(id, tenure);
     outcome
 }
@@ -140,7 +142,7 @@ impl<'a> Departure<'a> {
     }
 
     async fn run(mut self, target: NodeName, mut events: mpsc::Receiver<SourceEvent>) -> Outcome {
-        let mut source = Source::new(self.about.tenure, REST_LEN_MAX as u64);
+        let mut source = Source::new(self.about.last, REST_LEN_MAX as u64);
         let mut retry = tokio::time::interval(self.shared.limits.retry_interval);
         retry.reset();
         let expiry = Instant::now() + self.shared.limits.fence_timeout;
@@ -148,6 +150,7 @@ impl<'a> Departure<'a> {
         let mut actions = Vec::new();
         loop {
             source.handle(event, &mut actions);
+            self.about.last = source.epoch();
             for action in actions.drain(..) {
                 match action {
                     SourceAction::Thaw(reason) => return self.thaw(reason),
@@ -213,6 +216,7 @@ impl<'a> Departure<'a> {
             tail_offset: self.sent,
         };
         self.digest = ship.digest();
+        self.shared.live.departs(id, self.about.tenure, epoch);
         self.shipped = self.shared.tell(target, &Message::Ship(Box::new(ship)));
     }
 

@@ -142,6 +142,7 @@ impl Driver {
         let about = About {
             id,
             tenure: Epoch(0),
+            last: Epoch(0),
             dispatcher,
             client: preface.client,
             server: preface.server,

@@ -8,6 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use watari_handoff::TargetEvent;
 use watari_sys::{accept_each, tcp};
+use watari_wire::NodeName;
 use watari_wire::leg::{Accepted, Kind, PREFACE_LEN_MAX, PrefaceError};
 
 use crate::departure::Outcome;
@@ -50,27 +51,32 @@ async fn take(shared: &Arc<Shared>, mut leg: TcpStream) {
         Ok(Err(refusal)) => return refuse(shared, &leg, &refusal),
         Err(_) => return refuse(shared, &leg, &Refusal::Slow),
     };
-    if let Some(live) = open(shared, leg, opened).await {
-        serve::serve(shared, live).await;
-    }
-}
-
-/// Gets the connection that the leg carries to where it is served; `None` if that is not here.
-async fn open(shared: &Arc<Shared>, leg: TcpStream, opened: Opened) -> Option<Live> {
     let Opened { accepted: Accepted { preface, dispatcher, .. }, surplus } = opened;
     match preface.kind.clone() {
         Kind::New { bulk } => {
-            let live = handshake::shake_hands(shared, leg, dispatcher, &preface, surplus).await?;
-            let Some(target) = bulk.filter(|target| *target != shared.name) else { return Some(live) };
-            match departure::depart(shared, live, target).await {
-                Outcome::Stays(live) => Some(*live),
-                Outcome::Left => None,
-            }
+            let Some(live) = handshake::shake_hands(shared, leg, dispatcher, &preface, surplus).await else { return };
+            own(shared, live, bulk).await;
         }
         Kind::Commit { rx_offset, tail_offset } => {
             let committed = TargetEvent::Committed { epoch: preface.epoch, rx_offset, tail_offset };
-            shared.arrivals.activate(shared, leg, &surplus, &dispatcher, preface.connection, &committed)
+            let arrivals = &shared.arrivals;
+            let live = arrivals.activate(shared, leg, &surplus, &dispatcher, preface.connection, &committed);
+            if let Some(live) = live {
+                own(shared, live, None).await;
+            }
         }
+    }
+}
+
+/// What this node does with a connection that is its own: give it to `target`, or serve it.
+async fn own(shared: &Arc<Shared>, live: Live, target: Option<NodeName>) {
+    let _entry = shared.live.enter(&live.about);
+    let Some(target) = target.filter(|target| *target != shared.name) else {
+        return serve::serve(shared, live).await;
+    };
+    match departure::depart(shared, live, target).await {
+        Outcome::Stays(live) => serve::serve(shared, *live).await,
+        Outcome::Left => {}
     }
 }
 

@@ -73,9 +73,11 @@ pub struct Limits {
     pub handshake_timeout: Duration,
     /// Without a request, on a connection that has none in progress; and for the head of a request to be complete.
     pub keep_alive_timeout: Duration,
-    /// How long a connection given away waits for the decision before it is destroyed.
+    /// How long a connection given away waits for the decision before it is destroyed. Longer than a dispatcher's time
+    /// for a move.
     pub fence_timeout: Duration,
-    /// How long a connection taken over waits for the decision before it is dropped. Longer than a dispatcher's time for a move.
+    /// How long a connection taken over waits for the decision before it is dropped. Longer than `fence_timeout`: as
+    /// long as the source may still get the connection back, the target may still get it.
     pub hold_timeout: Duration,
     /// How often a decision, or the end of a stream, is asked for or told again.
     pub retry_interval: Duration,
@@ -94,8 +96,8 @@ impl Default for Limits {
             preface_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             keep_alive_timeout: Duration::from_mins(1),
-            fence_timeout: Duration::from_secs(30),
-            hold_timeout: Duration::from_secs(10),
+            fence_timeout: Duration::from_secs(15),
+            hold_timeout: Duration::from_secs(30),
             retry_interval: Duration::from_millis(500),
             end_timeout: Duration::from_secs(10),
             leg_key_lifetime: Duration::from_mins(1),

@@ -14,6 +14,8 @@ pub(crate) struct About {
     pub(crate) id: ConnectionId,
     /// The epoch that made this node its owner.
     pub(crate) tenure: Epoch,
+    /// The last epoch there was: of the tenure, or of an attempt to give the connection away that was aborted.
+    pub(crate) last: Epoch,
     pub(crate) dispatcher: NodeName,
     pub(crate) client: SocketAddr,
     pub(crate) server: SocketAddr,
@@ -29,7 +31,7 @@ pub(crate) struct Live {
     pub(crate) parts: Parts<TcpStream>,
 }
 
-/// The connections that are served here.
+/// The connections that are this node's, being given away or not.
 #[derive(Default)]
 pub(crate) struct LiveTable {
     entries: Mutex<HashMap<ConnectionId, About>>,
@@ -48,9 +50,16 @@ impl LiveTable {
         Entry { table: self, id: about.id, tenure: about.tenure }
     }
 
-    /// Whether this node has owned the connection since `epoch` or later.
-    pub(crate) fn owns_since(&self, id: ConnectionId, epoch: Epoch) -> bool {
-        self.entries().get(&id).is_some_and(|about| about.tenure >= epoch)
+    /// Whether this node has, or had until now, a say in `epoch` of the connection or in a later one.
+    pub(crate) fn knows(&self, id: ConnectionId, epoch: Epoch) -> bool {
+        self.entries().get(&id).is_some_and(|about| about.last >= epoch)
+    }
+
+    /// Notes that an attempt to give the connection away begins.
+    pub(crate) fn departs(&self, id: ConnectionId, tenure: Epoch, attempt: Epoch) {
+        if let Some(about) = self.entries().get_mut(&id).filter(|about| about.tenure == tenure) {
+            about.last = attempt;
+        }
     }
 
     pub(crate) fn statuses(&self, node: &NodeName) -> Vec<ConnectionStatus> {

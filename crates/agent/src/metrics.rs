@@ -21,6 +21,8 @@ pub(crate) struct Metrics {
     not_moved: Family<Cause, Counter>,
     refused: Family<Cause, Counter>,
     held: Gauge,
+    pub(crate) fenced: Gauge,
+    records_refused: Family<Cause, Counter>,
     pub(crate) bytes_received: Counter,
     pub(crate) bytes_sent: Counter,
     ends: Family<Cause, Counter>,
@@ -52,6 +54,8 @@ impl Metrics {
         registry.register("not_moved", "Attempts to give a connection away that failed", metrics.not_moved.clone());
         registry.register("holds_refused", "Connections not taken over, by cause", metrics.refused.clone());
         registry.register("held", "Connections held for a decision at the moment", metrics.held.clone());
+        registry.register("fenced", "Connections offered to other agents at the moment", metrics.fenced.clone());
+        registry.register("records_refused", "Records that clients may not send", metrics.records_refused.clone());
         registry.register("bytes_received", "TLS bytes of clients, while served here", metrics.bytes_received.clone());
         registry.register("bytes_sent", "TLS bytes to clients, while served here", metrics.bytes_sent.clone());
         registry.register("connections_ended", "How served connections ended", metrics.ends.clone());
@@ -78,6 +82,10 @@ impl Metrics {
 
     pub(crate) fn count_refused(&self, reason: AbortReason) {
         self.refused.get_or_create(&Cause { cause: reason.as_str() }).inc();
+    }
+
+    pub(crate) fn count_record_refused(&self, cause: &'static str) {
+        self.records_refused.get_or_create(&Cause { cause }).inc();
     }
 
     pub(crate) fn set_held(&self, held: usize) {

@@ -14,7 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use watari_proxy::Client;
-use watari_record::AlertDescription;
+use watari_record::{AlertDescription, OpenError, PeerMisbehaved};
 use watari_stream::{Parts, ReadEnd, TlsStream};
 use watari_sys::tcp;
 use watari_wire::{ConnectionId, Epoch, Final, Message, NodeName};
@@ -32,7 +32,6 @@ const STREAMS_MAX: u32 = 128;
 /// Serves the connection until it ends.
 pub(crate) async fn serve(shared: &Arc<Shared>, live: Live) {
     let Live { about, parts } = live;
-    let _entry = shared.live.enter(&about);
     shared.metrics.connections.inc();
     let (received, sent) = (parts.received, parts.sent);
     let (lent, receipt) = lend(TlsStream::from_parts(parts));
@@ -43,6 +42,10 @@ pub(crate) async fn serve(shared: &Arc<Shared>, live: Live) {
         let parts = stream.into_parts();
         shared.metrics.bytes_received.inc_by(parts.received - received);
         shared.metrics.bytes_sent.inc_by(parts.sent - sent);
+        if let Some(ReadEnd::Failed(cause)) = read_end {
+            tracing::info!(connection = %about.id, client = %about.client, %cause, "record refused");
+            shared.metrics.count_record_refused(label(cause));
+        }
         let outcome = outcome(&result, read_end);
         tracing::debug!(connection = %about.id, outcome = outcome.label(), error = result.err(), "served");
         shared.metrics.count_end(outcome.label());
@@ -109,6 +112,18 @@ impl Outcome {
             Self::Cut => "cut",
             Self::Alerted => "alert",
         }
+    }
+}
+
+/// Why a record was refused, as a metric label.
+fn label(cause: OpenError) -> &'static str {
+    match cause {
+        OpenError::BadRecordMac => "bad_record_mac",
+        OpenError::PeerMisbehaved(PeerMisbehaved::RecordTooLong(_) | PeerMisbehaved::PlaintextTooLong) => {
+            "record_too_long"
+        }
+        OpenError::PeerMisbehaved(_) => "peer_misbehaved",
+        OpenError::NotOneRecord | OpenError::AlreadyFailed => "internal",
     }
 }
 
