@@ -1,6 +1,6 @@
 # What there is to do. `make demo` and `make test` install what they miss (Debian, with a Rust toolchain).
 
-.PHONY: demo demo-up test lint fmt model deny deps clean
+.PHONY: demo demo-up test lint fmt model chaos deny deps clean
 
 # A whole cluster on loopback goes through 400 connections, and prints what became of them.
 demo: deps
@@ -26,6 +26,10 @@ fmt:
 # Explores every interleaving of the move that the model knows; prints how many states that were.
 model: deps
 	cargo test --release --locked --package watari-handoff --test model -- --nocapture --include-ignored --test-threads 1
+
+# Kills and stops nodes at random for half an hour, while clients count every byte; prints the seed.
+chaos: deps
+	cargo test --locked --package watari --test cluster -- --ignored --nocapture chaos
 
 # Licences, sources, duplicates, and known vulnerabilities; the last needs the network. `cargo install cargo-deny` first.
 deny:

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use watari_handoff::{Target, TargetAction, TargetEvent};
 use watari_record::{Connection, ImportError, Side};
@@ -38,6 +39,7 @@ struct Arrival {
     tail_offset: u64,
     digest: [u8; 32],
     expires: Instant,
+    place: OwnedSemaphorePermit,
 }
 
 impl Arrivals {
@@ -54,8 +56,11 @@ impl Arrivals {
         if held.arrivals.len() >= shared.limits.held_max || held.bytes + len > shared.limits.held_bytes_max {
             return refuse(shared, &ship.dispatcher, id, epoch, AbortReason::Full);
         }
+        let Ok(place) = shared.places.clone().try_acquire_owned() else {
+            return refuse(shared, &ship.dispatcher, id, epoch, AbortReason::Full);
+        };
         let mut actions = Vec::new();
-        match Arrival::new(shared, ship, &mut actions) {
+        match Arrival::new(shared, ship, place, &mut actions) {
             Ok(arrival) => {
                 arrival.tell(shared, &actions);
                 held.insert(id, arrival);
@@ -111,7 +116,7 @@ impl Arrivals {
     }
 
     /// The dispatcher has committed: the connection is this node's. `None` if it is not held, or not as `committed` says;
-    /// the leg is reset then. `surplus` came behind the preface.
+    /// the leg is reset then. `surplus` came behind the preface. With it comes the place it has among this node's connections.
     pub(crate) fn activate(
         &self,
         shared: &Shared,
@@ -120,7 +125,7 @@ impl Arrivals {
         dispatcher: &NodeName,
         id: ConnectionId,
         committed: &TargetEvent,
-    ) -> Option<Live> {
+    ) -> Option<(Live, OwnedSemaphorePermit)> {
         let mut held = self.held();
         let fits = held.arrivals.get_mut(&id).is_some_and(|arrival| arrival.activates(dispatcher, committed));
         let arrival = fits.then(|| held.remove(id)).flatten();
@@ -178,7 +183,12 @@ impl Held {
 }
 
 impl Arrival {
-    fn new(shared: &Shared, ship: &Ship, actions: &mut Vec<TargetAction>) -> Result<Self, BadShip> {
+    fn new(
+        shared: &Shared,
+        ship: &Ship,
+        place: OwnedSemaphorePermit,
+        actions: &mut Vec<TargetAction>,
+    ) -> Result<Self, BadShip> {
         let connection = Connection::import(ship.state.as_slice())?;
         let rest = ship.rest.as_slice();
         if connection.side() != Side::Server || (rest.len() as u64) > ship.rx_offset {
@@ -205,6 +215,7 @@ impl Arrival {
             tail_offset: ship.tail_offset,
             digest: ship.digest(),
             expires: Instant::now() + shared.limits.hold_timeout,
+            place,
         })
     }
 
@@ -236,7 +247,7 @@ impl Arrival {
         }
     }
 
-    fn into_live(self, leg: TcpStream, surplus: &[u8]) -> Live {
+    fn into_live(self, leg: TcpStream, surplus: &[u8]) -> (Live, OwnedSemaphorePermit) {
         let mut unopened = self.unopened;
         let shipped = unopened.len() as u64;
         unopened.extend_from_slice(surplus);
@@ -249,7 +260,7 @@ impl Arrival {
             unsent: self.tail,
             sent: self.tail_offset,
         };
-        Live { about: self.about, parts }
+        (Live { about: self.about, parts }, self.place)
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use watari_handoff::TargetEvent;
 use watari_sys::{accept_each, tcp};
@@ -34,26 +35,26 @@ pub(crate) fn start(
 }
 
 fn admit(shared: &Arc<Shared>, leg: TcpStream) {
-    let Ok(place) = shared.places.clone().try_acquire_owned() else {
-        shared.metrics.count_leg_refused("full");
-        return tcp::reset_on_close(&leg);
+    let Ok(stranger) = shared.strangers.clone().try_acquire_owned() else {
+        return refuse(shared, &leg, &Refusal::Full);
     };
     let shared = shared.clone();
-    tokio::spawn(async move {
-        take(&shared, leg).await;
-        drop(place);
-    });
+    tokio::spawn(async move { take(&shared, leg, stranger).await });
 }
 
-async fn take(shared: &Arc<Shared>, mut leg: TcpStream) {
+async fn take(shared: &Arc<Shared>, mut leg: TcpStream, stranger: OwnedSemaphorePermit) {
     let opened = match tokio::time::timeout(shared.limits.preface_timeout, read_preface(shared, &mut leg)).await {
         Ok(Ok(opened)) => opened,
         Ok(Err(refusal)) => return refuse(shared, &leg, &refusal),
         Err(_) => return refuse(shared, &leg, &Refusal::Slow),
     };
+    drop(stranger);
     let Opened { accepted: Accepted { preface, dispatcher, .. }, surplus } = opened;
     match preface.kind.clone() {
         Kind::New { bulk } => {
+            let Ok(_place) = shared.places.clone().try_acquire_owned() else {
+                return refuse(shared, &leg, &Refusal::Full);
+            };
             let Some(live) = handshake::shake_hands(shared, leg, dispatcher, &preface, surplus).await else { return };
             own(shared, live, bulk).await;
         }
@@ -61,7 +62,8 @@ async fn take(shared: &Arc<Shared>, mut leg: TcpStream) {
             let committed = TargetEvent::Committed { epoch: preface.epoch, rx_offset, tail_offset };
             let arrivals = &shared.arrivals;
             let live = arrivals.activate(shared, leg, &surplus, &dispatcher, preface.connection, &committed);
-            if let Some(live) = live {
+            // It has had its place since it was shipped: a decided move cannot fail for want of one.
+            if let Some((live, _place)) = live {
                 own(shared, live, None).await;
             }
         }
@@ -91,6 +93,8 @@ struct Opened {
 enum Refusal {
     #[error(transparent)]
     Preface(#[from] PrefaceError),
+    #[error("there is no place for another connection")]
+    Full,
     #[error("the leg ended before its preface was complete")]
     Ended,
     #[error("the preface took too long")]
@@ -103,6 +107,7 @@ impl Refusal {
     fn label(&self) -> &'static str {
         match self {
             Self::Preface(error) => error.label(),
+            Self::Full => "full",
             Self::Ended => "ended",
             Self::Slow => "slow",
             Self::Io(_) => "io",

@@ -61,7 +61,8 @@ pub struct Config {
 /// What bounds an agent; every wait has an end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at the same time, those in their handshake included; further ones are reset.
+    /// Connections at the same time, those in their handshake or held for a decision included; further ones are reset, or
+    /// refused to whoever would give them. As many legs may wait for their preface.
     pub connections_max: usize,
     /// Connections held for a decision at the same time; further ones are refused.
     pub held_max: usize,
@@ -121,6 +122,8 @@ struct Shared {
     keys: LegKeys,
     /// One for each connection that may be here.
     places: Arc<Semaphore>,
+    /// Legs whose preface is to come.
+    strangers: Arc<Semaphore>,
     live: LiveTable,
     departures: Departures,
     arrivals: Arrivals,
@@ -141,7 +144,8 @@ impl Agent {
             tls: config.tls,
             site: config.site,
             arrivals: Arrivals::default(),
-            places: Arc::new(Semaphore::new(config.limits.connections_max.min(Semaphore::MAX_PERMITS))),
+            places: semaphore(config.limits.connections_max),
+            strangers: semaphore(config.limits.connections_max),
             limits: config.limits,
             mesh,
             metrics: Metrics::register(registry),
@@ -210,6 +214,10 @@ impl Shared {
         }
         sent.is_ok()
     }
+}
+
+fn semaphore(permits: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))
 }
 
 /// Drops what was held too long, and replaces keys in time.

@@ -92,8 +92,14 @@ pub(crate) struct Relay {
     leg_ended: bool,
     over: bool,
     connecting: Option<Connecting>,
-    prepared: Option<TcpStream>,
+    prepared: Option<Prepared>,
     deadlines: Deadlines,
+}
+
+/// A leg to the target of an attempt. Nothing comes on it before the decision but its end.
+struct Prepared {
+    epoch: Epoch,
+    leg: TcpStream,
 }
 
 /// When the relay loses patience.
@@ -162,6 +168,7 @@ impl Relay {
             (epoch, connected) = optional(&mut self.connecting) => self.on_connected(epoch, connected),
             _ = self.client.readable(), if reads_client => self.read_client(),
             _ = self.client.readable(), if lingers => self.discard_client(),
+            () = readable(self.prepared.as_ref()) => self.check_prepared(),
             _ = self.leg.writable(), if relays_up && !self.up.is_empty() => self.write_leg(),
             _ = self.leg.readable(), if self.down.is_empty() && !self.leg_ended => self.read_leg(),
             _ = self.client.writable(), if !self.down.is_empty() => self.write_client(),
@@ -183,11 +190,25 @@ impl Relay {
         self.connecting = None;
         match connected {
             Ok(leg) => {
-                self.prepared = Some(leg);
+                self.prepared = Some(Prepared { epoch, leg });
                 self.arbitrate(ArbiterEvent::LegReady(epoch));
             }
             Err(error) => {
                 tracing::warn!(connection = %self.id, %error, "no leg to the target");
+                self.arbitrate(ArbiterEvent::LegFailed(epoch));
+            }
+        }
+    }
+
+    /// A target that closes its leg cannot get the connection: better known before the decision than after it.
+    fn check_prepared(&mut self) {
+        let Some(Prepared { epoch, leg }) = &self.prepared else { return };
+        match leg.try_read(&mut [0]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            _ => {
+                tracing::warn!(connection = %self.id, "the target closed its leg before the decision");
+                let epoch = *epoch;
+                self.prepared = None;
                 self.arbitrate(ArbiterEvent::LegFailed(epoch));
             }
         }
@@ -334,9 +355,9 @@ impl Relay {
         tracing::debug!(connection = %self.id, %source, %target, %epoch, "move committed");
         self.shared.metrics.moves_committed.inc();
         self.shared.table.moved(self.id, target);
-        let prepared = self.prepared.take().expect("an arbiter commits only once the leg is ready");
+        let Prepared { leg, .. } = self.prepared.take().expect("an arbiter commits only once the leg is ready");
         // All that the source had to send was read, and all that was written to it was read there: closing loses nothing.
-        drop(std::mem::replace(&mut self.leg, prepared));
+        drop(std::mem::replace(&mut self.leg, leg));
         self.leg_ended = false;
         if self.from_client == FromClient::EndRelayed {
             self.from_client = FromClient::Ended;
@@ -374,7 +395,7 @@ impl Relay {
     fn reset(&mut self, cause: ResetCause) {
         tracing::debug!(connection = %self.id, cause = cause.as_str(), owner = %self.arbiter.owner(), "connection reset");
         self.shared.metrics.count_reset(cause);
-        for leg in [&self.leg].into_iter().chain(&self.prepared) {
+        for leg in [&self.leg].into_iter().chain(self.prepared.as_ref().map(|prepared| &prepared.leg)) {
             tcp::reset_on_close(leg);
         }
         self.over = true;
@@ -436,6 +457,15 @@ impl Deadlines {
         } else {
             None
         }
+    }
+}
+
+/// Waits until there is something to read, if there is something to read from.
+async fn readable(prepared: Option<&Prepared>) {
+    match prepared {
+        // An error is found by reading.
+        Some(prepared) => drop(prepared.leg.readable().await),
+        None => pending().await,
     }
 }
 

@@ -1,0 +1,333 @@
+//! Nodes die and stand still at random, while clients count every byte.
+//!
+//! *Visitors* come, ask for this and that, and go; their connections are the ones that move. *Residents* stay: a
+//! disturbance may cost the connections of the node it strikes, and no other.
+//!
+//! Seeded: `WATARI_CHAOS_SEED` replays the disturbances of a run, as far as threads and processes can be replayed;
+//! `WATARI_CHAOS_ROUNDS` says how many there are.
+
+use std::collections::HashMap;
+use std::env;
+use std::net::{IpAddr, TcpStream};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::clients::http::{Fault, Http, fault, get_bytes};
+use crate::clients::tls::{Taste, Tls, dial};
+use crate::harness::pattern::{Random, pattern};
+use crate::harness::site::SITE;
+use crate::harness::wait::until_some;
+use crate::harness::{AGENTS, Cluster, DISPATCHER, NODES, Plan};
+
+const VISITORS: usize = 8;
+const RESIDENTS: usize = 9;
+
+/// The longest that a node stands still: longer than a move may take, shorter than links last.
+const STANDSTILL_MS_MAX: u64 = 1_200;
+
+/// Before a visitor tries again.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What a node may hold in memory in the end, in KiB. One that has just started holds about 20,000.
+const MEMORY_KIB_MAX: u64 = 150_000;
+
+#[test]
+fn whatever_happens_no_client_is_deceived() {
+    run(50);
+}
+
+#[test]
+#[ignore = "takes half an hour: `make chaos`"]
+fn whatever_happens_for_long_no_client_is_deceived() {
+    run(1_200);
+}
+
+fn run(rounds: u64) {
+    let number = |name| env::var(name).ok().map(|value| value.parse::<u64>().unwrap());
+    let rounds = number("WATARI_CHAOS_ROUNDS").unwrap_or(rounds);
+    let seed = number("WATARI_CHAOS_SEED").unwrap_or_else(|| {
+        let mut bytes = [0; 4];
+        aws_lc_rs::rand::fill(&mut bytes).unwrap();
+        u32::from_le_bytes(bytes).into()
+    });
+    eprintln!("chaos: WATARI_CHAOS_SEED={seed} WATARI_CHAOS_ROUNDS={rounds}");
+    let dispatcher_limits = "move_timeout = \"400ms\"\nfinal_timeout = \"1s\"";
+    let cluster = Cluster::start(&Plan { dispatcher_limits, ..Plan::default() });
+    let watch = Watch::default();
+    thread::scope(|scope| {
+        for number in 0..VISITORS as u64 {
+            let visitor = Visitor { cluster: &cluster, watch: &watch, random: Random::new(seed ^ (number + 1) << 32) };
+            scope.spawn(|| visitor.visit_until_the_end());
+        }
+        let _end = End(&watch.over);
+        Town::settle(&cluster, &watch, Random::new(seed)).endure(rounds);
+    });
+    let log = cluster.dispatcher().log();
+    let [committed, aborted] = ["move committed", "move aborted"].map(|what| log.matches(what).count());
+    eprintln!("chaos: {committed} moves, {aborted} aborted, {watch:?}");
+    assert!(committed > 0 && aborted > 0);
+    watch.check();
+    check_healed(&cluster);
+}
+
+fn check_healed(cluster: &Cluster) {
+    cluster.wait_until_idle();
+    for address in cluster.clients.two_of_each_agent() {
+        let mut client = Http::new(Tls::to_site(address, cluster.service, &Taste::default()).unwrap());
+        client.download(1_000_000, 1).unwrap();
+    }
+    cluster.wait_until_idle();
+    for node in NODES.map(|name| cluster.node(name)) {
+        let memory_kib = node.memory_kib();
+        assert!(memory_kib < MEMORY_KIB_MAX, "{} holds {memory_kib} KiB", node.name);
+    }
+}
+
+/// What was seen, by everybody.
+#[derive(Debug, Default)]
+struct Watch {
+    over: AtomicBool,
+    visits: AtomicU64,
+    /// Visits cut short by a disturbance, which their visitors could tell.
+    cut_short: AtomicU64,
+    requests: AtomicU64,
+    /// What must never be.
+    wrong: Mutex<Vec<String>>,
+}
+
+impl Watch {
+    /// Notes what a client met with.
+    fn note(&self, who: &str, fault: Fault) {
+        match fault {
+            Fault::Broken(_) | Fault::Closed => {
+                self.cut_short.fetch_add(1, Ordering::Relaxed);
+            }
+            Fault::Wrong(what) => self.wrong.lock().unwrap().push(format!("{who}: {what}")),
+        }
+    }
+
+    fn check(&self) {
+        let wrong = self.wrong.lock().unwrap();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        let (visits, cut_short) = (self.visits.load(Ordering::Relaxed), self.cut_short.load(Ordering::Relaxed));
+        assert!(visits > 2 * cut_short, "{cut_short} of {visits} visits were cut short");
+    }
+}
+
+/// Tells everybody that it is over, also where a test fails.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A client that comes again and again.
+struct Visitor<'a> {
+    cluster: &'a Cluster,
+    watch: &'a Watch,
+    random: Random,
+}
+
+impl Visitor<'_> {
+    fn visit_until_the_end(mut self) {
+        let tastes = Taste::all();
+        while !self.watch.over.load(Ordering::Relaxed) {
+            let taste = &tastes[self.random.below(tastes.len() as u64) as usize];
+            let address = self.cluster.clients.any();
+            let Ok(tcp) = dial(address, self.cluster.service) else {
+                // There is no dispatcher at the moment.
+                thread::sleep(PAUSE);
+                continue;
+            };
+            self.watch.visits.fetch_add(1, Ordering::Relaxed);
+            if let Err(fault) = self.visit(tcp, taste) {
+                self.watch.note(&format!("visitor {address}"), fault);
+            }
+        }
+    }
+
+    fn visit(&mut self, tcp: TcpStream, taste: &Taste) -> Result<(), Fault> {
+        let mut client = Http::new(Tls::connect(tcp, taste.config(), SITE, |_| {}).map_err(fault)?);
+        for _ in 0..=self.random.below(4) {
+            self.request(&mut client)?;
+            self.watch.requests.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, client: &mut Http<Tls>) -> Result<(), Fault> {
+        let seed = self.random.next();
+        match self.random.below(8) {
+            0 => client.download(self.random.below(3_000_000), seed),
+            1..=3 => client.download(self.random.below(50_000), seed),
+            4 => client.upload(&pattern(seed, 0..self.random.below(1_000_000))),
+            5 => client.upload(&pattern(seed, 0..self.random.below(10_000))),
+            6 => {
+                let len = self.random.below(400_000);
+                client.send(format!("GET /slow/{len}?{seed} HTTP/1.1\r\nhost: site.test\r\n\r\n").as_bytes())?;
+                client.take_download(len, seed)
+            }
+            _ => {
+                client.send(&[get_bytes(1000, seed), get_bytes(70_000, seed)].concat())?;
+                client.take_download(1000, seed)?;
+                client.take_download(70_000, seed)
+            }
+        }
+    }
+}
+
+/// A client that stays on its connection.
+struct Resident {
+    address: IpAddr,
+    client: Http<Tls>,
+}
+
+impl Resident {
+    /// Moves in, and is asked for again once its connection has changed hands, or not.
+    fn move_in(cluster: &Cluster) -> Self {
+        let address = cluster.clients.any();
+        let client = until_some("a resident is served", || {
+            let mut client = Http::new(Tls::to_site(address, cluster.service, &Taste::default()).ok()?);
+            client.download(1000, 1).ok()?;
+            Some(client)
+        });
+        Self { address, client }
+    }
+}
+
+/// What comes over the town.
+#[derive(Debug, Clone, Copy)]
+enum Disturbance {
+    /// SIGKILL.
+    Death(&'static str),
+    /// SIGSTOP, and SIGCONT so many milliseconds later.
+    Standstill(&'static str, u64),
+    /// An agent stands still, so that moves to it wait; another dies meanwhile, so that some lose their source.
+    DeathInStandstill { dies: &'static str, stands: &'static str, for_ms: u64 },
+}
+
+impl Disturbance {
+    /// Ten of them, of every kind at least one, in any order.
+    fn draw_ten(random: &mut Random) -> Vec<Self> {
+        let mut drawn: Vec<_> = (0..10).map(|kind| Self::draw(kind, random)).collect();
+        for last in (1..drawn.len()).rev() {
+            drawn.swap(last, random.below(last as u64 + 1) as usize);
+        }
+        drawn
+    }
+
+    fn draw(kind: u32, random: &mut Random) -> Self {
+        let (agent, for_ms) = (random.pick(&AGENTS), random.below(STANDSTILL_MS_MAX));
+        match kind {
+            0 => Self::Death(DISPATCHER),
+            1 => Self::Standstill(DISPATCHER, for_ms),
+            2..=3 => Self::Death(agent),
+            4..=6 => Self::Standstill(agent, for_ms),
+            _ => {
+                let others: Vec<_> = AGENTS.into_iter().filter(|other| *other != agent).collect();
+                Self::DeathInStandstill { dies: random.pick(&others), stands: agent, for_ms }
+            }
+        }
+    }
+
+    fn dies(self) -> Option<&'static str> {
+        match self {
+            Self::Death(node) | Self::DeathInStandstill { dies: node, .. } => Some(node),
+            Self::Standstill(..) => None,
+        }
+    }
+
+    fn stands(self) -> Option<(&'static str, u64)> {
+        match self {
+            Self::Standstill(node, for_ms) | Self::DeathInStandstill { stands: node, for_ms, .. } => {
+                Some((node, for_ms))
+            }
+            Self::Death(_) => None,
+        }
+    }
+}
+
+/// The residents, and what they go through.
+struct Town<'a> {
+    cluster: &'a Cluster,
+    watch: &'a Watch,
+    random: Random,
+    residents: Vec<Resident>,
+}
+
+impl<'a> Town<'a> {
+    fn settle(cluster: &'a Cluster, watch: &'a Watch, random: Random) -> Self {
+        let residents = (0..RESIDENTS).map(|_| Resident::move_in(cluster)).collect();
+        Self { cluster, watch, random, residents }
+    }
+
+    fn endure(mut self, rounds: u64) {
+        let mut coming = Vec::new();
+        for round in 0..rounds {
+            if coming.is_empty() {
+                coming = Disturbance::draw_ten(&mut self.random);
+            }
+            let disturbance = coming.pop().expect("ten were drawn");
+            let struck = self.strike(disturbance);
+            assert!(self.watch.wrong.lock().unwrap().is_empty(), "round {round}, {disturbance:?}: {:#?}", self.watch);
+            self.cluster.wait_until_whole();
+            for _ in 0..struck {
+                self.residents.push(Resident::move_in(self.cluster));
+            }
+        }
+        self.check_residents("in the end", |_| true);
+    }
+
+    /// Lets it happen and end; returns how many residents lost their connection by right.
+    fn strike(&mut self, disturbance: Disturbance) -> usize {
+        let homes = self.homes();
+        if let Some((node, _)) = disturbance.stands() {
+            self.cluster.node(node).stop();
+        }
+        if let Some(node) = disturbance.dies() {
+            self.cluster.node(node).kill();
+            self.evict(|resident| node == DISPATCHER || homes[&resident.address] == node);
+        }
+        if let Some((node, for_ms)) = disturbance.stands() {
+            if node != DISPATCHER {
+                self.check_residents(&format!("{disturbance:?}"), |resident| homes[&resident.address] != node);
+            }
+            // How long it lasts is what happens, and nothing is waited for by it.
+            thread::sleep(Duration::from_millis(for_ms));
+            self.cluster.node(node).go_on();
+        }
+        self.check_residents(&format!("{disturbance:?}"), |_| true);
+        if let Some(node) = disturbance.dies() {
+            self.cluster.node(node).start();
+        }
+        RESIDENTS - self.residents.len()
+    }
+
+    /// Which node serves each resident.
+    fn homes(&self) -> HashMap<IpAddr, String> {
+        let connections = self.cluster.connections();
+        connections.into_iter().map(|connection| (connection.client.ip(), connection.node)).collect()
+    }
+
+    /// Those who lost their connection leave; each must be able to tell.
+    fn evict(&mut self, lost: impl Fn(&Resident) -> bool) {
+        for resident in self.residents.extract_if(.., |resident| lost(resident)) {
+            let mut client = resident.client;
+            assert!(!client.ends_cleanly(), "the connection of {} ended cleanly", resident.address);
+        }
+    }
+
+    /// Residents who were not struck notice nothing.
+    fn check_residents(&mut self, when: &str, spared: impl Fn(&Resident) -> bool) {
+        for resident in self.residents.iter_mut().filter(|resident| spared(resident)) {
+            let seed = self.random.next();
+            if let Err(fault) = resident.client.download(20_000, seed) {
+                panic!("{when}: a resident at {} was not spared: {fault:?}", resident.address);
+            }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Clients: real ones (`curl`, `openssl s_client`), and one of our own that can do what those cannot.
+
+pub(crate) mod curl;
+pub(crate) mod guest;
+pub(crate) mod http;
+pub(crate) mod openssl;
+pub(crate) mod raw;
+pub(crate) mod tls;

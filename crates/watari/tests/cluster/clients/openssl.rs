@@ -1,0 +1,105 @@
+//! `openssl s_client`.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use crate::harness::site::SITE;
+use crate::harness::wait::until_some;
+
+/// A running `openssl s_client`. It is killed when this is dropped.
+pub(crate) struct SClient {
+    child: Child,
+    input: Option<ChildStdin>,
+    /// What the server sends, and what there is to say about it.
+    output: Output,
+    /// What else there is to say.
+    notices: Output,
+}
+
+impl SClient {
+    /// Connects from `source` to the site; it trusts only the site's authority, and gives up where that is not to be
+    /// trusted. `arguments` come on top.
+    pub(crate) fn start(source: IpAddr, service: SocketAddr, ca: &Path, arguments: &[&str]) -> Self {
+        let mut command = Command::new("openssl");
+        command.args(["s_client", "-connect", &service.to_string(), "-bind", &SocketAddr::new(source, 0).to_string()]);
+        command.arg("-CAfile").arg(ca).args(["-verify_return_error", "-verify_hostname", SITE]);
+        if !arguments.contains(&"-servername") {
+            command.args(["-servername", SITE]);
+        }
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the tests need openssl");
+        let output = Output::collect(child.stdout.take().unwrap());
+        let notices = Output::collect(child.stderr.take().unwrap());
+        Self { input: child.stdin.take(), child, output, notices }
+    }
+
+    /// Types `bytes`. A command is what comes in one piece: wait for its effect before typing on.
+    pub(crate) fn say(&mut self, bytes: &[u8]) {
+        self.input.as_mut().unwrap().write_all(bytes).unwrap();
+    }
+
+    /// Waits until the server has sent `wanted`, behind what was waited for before.
+    pub(crate) fn wait_for(&mut self, wanted: &[u8]) {
+        self.output.wait_for(wanted);
+    }
+
+    /// Waits until it has noticed `wanted`, behind what was waited for before.
+    pub(crate) fn wait_for_notice(&mut self, wanted: &str) {
+        self.notices.wait_for(wanted.as_bytes());
+    }
+
+    /// Ends its input, which ends it, and returns all it has printed.
+    pub(crate) fn finish(mut self) -> String {
+        drop(self.input.take());
+        let _ = self.child.wait();
+        self.output.finish() + &self.notices.finish()
+    }
+}
+
+impl Drop for SClient {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What comes on a stream.
+struct Output {
+    printed: Arc<Mutex<Vec<u8>>>,
+    /// Up to where it has been waited for.
+    awaited: usize,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Output {
+    fn collect(mut stream: impl Read + Send + 'static) -> Self {
+        let printed: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let collected = printed.clone();
+        let reader = thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(len @ 1..) = stream.read(&mut buffer) {
+                collected.lock().unwrap().extend_from_slice(&buffer[..len]);
+            }
+        });
+        Self { printed, awaited: 0, reader: Some(reader) }
+    }
+
+    fn wait_for(&mut self, wanted: &[u8]) {
+        let from = self.awaited;
+        self.awaited = until_some("s_client prints what it must", || {
+            let printed = self.printed.lock().unwrap();
+            let at = printed[from..].windows(wanted.len()).position(|window| window == wanted)?;
+            Some(from + at + wanted.len())
+        });
+    }
+
+    fn finish(&mut self) -> String {
+        self.reader.take().unwrap().join().unwrap();
+        String::from_utf8_lossy(&self.printed.lock().unwrap()).into_owned()
+    }
+}

@@ -1,0 +1,216 @@
+//! A cluster of real processes on loopback: one dispatcher, three agents, two origins.
+//!
+//! Everything a cluster needs lies in a directory of its own, its ports are on an address of its own, and it ends when it
+//! is dropped. Nothing here waits for a time to pass: states are looked for until they are there (`wait`).
+
+pub(crate) mod addresses;
+pub(crate) mod ctl;
+pub(crate) mod metrics;
+pub(crate) mod node;
+mod nursery;
+pub(crate) mod origin;
+pub(crate) mod pattern;
+mod plan;
+pub(crate) mod site;
+pub(crate) mod tap;
+pub(crate) mod wait;
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::panicking;
+
+use tempfile::TempDir;
+
+use addresses::{ClientAddresses, ServerAddresses, take_v6};
+use ctl::Connection;
+use node::{Node, WATARI};
+use origin::Origin;
+use pattern::pattern;
+pub(crate) use plan::{Content, Plan};
+use tap::Tap;
+use wait::{until, until_some};
+
+pub(crate) const DISPATCHER: &str = "d1";
+pub(crate) const AGENTS: [&str; 3] = ["a1", "a2", "a3"];
+pub(crate) const NODES: [&str; 4] = [DISPATCHER, "a1", "a2", "a3"];
+
+/// Other nodes that each node is linked with.
+const PEERS: i64 = 3;
+
+/// Peers that every node is configured with and that nobody runs: tests speak in their names. They sort first, so that it
+/// is they who dial.
+pub(crate) const GUEST_AGENT: &str = "0-agent";
+/// See [`GUEST_AGENT`].
+pub(crate) const GUEST_DISPATCHER: &str = "0-dispatcher";
+
+/// A running cluster.
+pub(crate) struct Cluster {
+    /// Where clients connect to.
+    pub(crate) service: SocketAddr,
+    pub(crate) service_v6: SocketAddr,
+    pub(crate) clients: ClientAddresses,
+    nodes: Vec<Node>,
+    taps: Vec<(String, Tap)>,
+    _origins: Vec<Origin>,
+    dir: TempDir,
+}
+
+impl Cluster {
+    /// Starts a cluster, and waits until everything is linked with everything and takes connections.
+    pub(crate) fn start(plan: &Plan) -> Self {
+        let dir = tempfile::Builder::new().prefix("watari-cluster-").tempdir().unwrap();
+        let addresses = ServerAddresses::draw();
+        let take = || addresses.take();
+        make_pki(&dir.path().join("pki"));
+        site::write(&dir.path().join("site"));
+        write_content(&dir.path().join("www"), &plan.content);
+        let nodes: Vec<_> = NODES.into_iter().map(|name| Node::new(name, dir.path(), take)).collect();
+        let taps = plan.taps(&nodes, take);
+        let origins: Vec<_> = [take(), take()].into_iter().map(Origin::start).collect();
+        let (service, service_v6) = (take(), take_v6());
+        for node in &nodes {
+            let text = plan.config(node, &nodes, &taps, &[service, service_v6], &origins);
+            fs::write(node.config(), text).unwrap();
+            node.start();
+        }
+        let clients = ClientAddresses::default();
+        let cluster = Self { service, service_v6, clients, nodes, taps, _origins: origins, dir };
+        cluster.wait_until_whole();
+        cluster
+    }
+
+    /// Waits until every node is linked with all others and every agent takes connections.
+    pub(crate) fn wait_until_whole(&self) {
+        until("all nodes are linked and available", || {
+            for node in &self.nodes {
+                assert!(node.is_running(), "{} has ended:\n{}", node.name, node.log());
+            }
+            let links_up = |node: &Node| node.metrics().map_or(0, |metrics| metrics.sum("watari_mesh_links_up", ""));
+            self.nodes.iter().all(|node| links_up(node) == PEERS) && self.available_agents() == AGENTS
+        });
+    }
+
+    pub(crate) fn node(&self, name: &str) -> &Node {
+        self.nodes.iter().find(|node| node.name == name).unwrap()
+    }
+
+    pub(crate) fn dispatcher(&self) -> &Node {
+        self.node(DISPATCHER)
+    }
+
+    pub(crate) fn agents(&self) -> impl Iterator<Item = &Node> {
+        AGENTS.into_iter().map(|name| self.node(name))
+    }
+
+    /// What stands before a leg port (`a1`) or in a link (`a1-a2`).
+    pub(crate) fn tap(&self, name: &str) -> &Tap {
+        &self.taps.iter().find(|(tap, _)| tap == name).unwrap().1
+    }
+
+    /// A sum over all agents; see [`Node::count`].
+    pub(crate) fn count_on_agents(&self, name: &str, label: &str) -> i64 {
+        self.agents().map(|agent| agent.count(name, label)).sum()
+    }
+
+    /// Everything any agent has logged.
+    pub(crate) fn agent_logs(&self) -> String {
+        self.agents().map(Node::log).collect()
+    }
+
+    /// The connections that the dispatcher knows.
+    pub(crate) fn connections(&self) -> Vec<Connection> {
+        until_some("the dispatcher answers", || ctl::connections(&self.dispatcher().admin()))
+    }
+
+    /// The only connection of the client at `ip`, once its handshake is done. It is where it stays once it was answered.
+    pub(crate) fn connection_of(&self, ip: IpAddr) -> Connection {
+        until_some("the dispatcher knows the connection", || {
+            let known = self.connections().into_iter().find(|connection| connection.client.ip() == ip);
+            known.filter(|connection| connection.version.is_some())
+        })
+    }
+
+    /// Waits until no client is connected and nothing of any connection is left anywhere.
+    pub(crate) fn wait_until_idle(&self) {
+        until("nothing is left of any connection", || {
+            let left_here = |agent: &Node| {
+                let gauges = ["watari_agent_connections", "watari_agent_held", "watari_agent_fenced"];
+                gauges.iter().map(|gauge| agent.count(gauge, "")).sum::<i64>()
+            };
+            self.dispatcher().count("watari_dispatcher_connections", "") == 0
+                && self.agents().map(left_here).sum::<i64>() == 0
+        });
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn pki_dir(&self) -> PathBuf {
+        self.dir().join("pki")
+    }
+
+    pub(crate) fn site_ca(&self) -> PathBuf {
+        site::ca_file(&self.dir().join("site"))
+    }
+
+    fn available_agents(&self) -> Vec<String> {
+        let nodes = ctl::nodes(&self.dispatcher().admin()).unwrap_or_default();
+        nodes.into_iter().filter(|node| node.available == Some(true)).map(|node| node.name).collect()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if panicking() {
+            self.nodes.iter().for_each(Node::print_last_words);
+            self.dir.disable_cleanup(true);
+            eprintln!("configurations and logs are in {}", self.dir().display());
+        }
+    }
+}
+
+/// A cluster for several tests that do not disturb it. It runs as long as any of them does.
+pub(crate) struct SharedCluster(Mutex<Weak<Cluster>>);
+
+impl SharedCluster {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(Weak::new()))
+    }
+
+    pub(crate) fn get(&self, plan: &Plan) -> Arc<Cluster> {
+        let mut shared = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let cluster = Arc::new(Cluster::start(plan));
+            *shared = Arc::downgrade(&cluster);
+            cluster
+        })
+    }
+}
+
+/// Makes the authority and all certificates as an administrator would.
+fn make_pki(dir: &Path) {
+    let run = |arguments: &[&str]| {
+        let output = Command::new(WATARI).arg("pki").args(arguments).arg("--dir").arg(dir).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    run(&["init"]);
+    for node in [DISPATCHER, GUEST_DISPATCHER] {
+        run(&["issue", node, "--role", "dispatcher"]);
+    }
+    for node in AGENTS.into_iter().chain([GUEST_AGENT]) {
+        run(&["issue", node, "--role", "agent"]);
+    }
+}
+
+fn write_content(dir: &Path, content: &Content) {
+    fs::create_dir_all(dir).unwrap();
+    if let Content::Files(lens) = content {
+        for len in *lens {
+            fs::write(dir.join(format!("{len}.bin")), pattern(*len, 0..*len)).unwrap();
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! One node of the cluster: a process, its files and what can be done to it.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::metrics::Metrics;
+use super::nursery;
+use super::wait::until;
+
+/// The program under test.
+pub(crate) const WATARI: &str = env!("CARGO_BIN_EXE_watari");
+
+/// How much of a log is shown when a test fails, in bytes.
+const LAST_WORDS_LEN: usize = 6_000;
+
+/// A node. Its process is killed when this is dropped.
+pub(crate) struct Node {
+    pub(crate) name: &'static str,
+    /// Where it accepts links of the mesh.
+    pub(crate) mesh: SocketAddr,
+    /// Where it accepts legs, if it is an agent.
+    pub(crate) legs: SocketAddr,
+    pub(crate) metrics: SocketAddr,
+    dir: PathBuf,
+    process: Mutex<Option<Child>>,
+}
+
+impl Node {
+    pub(crate) fn new(name: &'static str, dir: &Path, mut take: impl FnMut() -> SocketAddr) -> Self {
+        let (mesh, legs, metrics) = (take(), take(), take());
+        Self { name, mesh, legs, metrics, dir: dir.to_owned(), process: Mutex::default() }
+    }
+
+    pub(crate) fn config(&self) -> PathBuf {
+        self.dir.join(format!("{}.toml", self.name))
+    }
+
+    pub(crate) fn admin(&self) -> PathBuf {
+        self.dir.join(format!("{}.sock", self.name))
+    }
+
+    pub(crate) fn start(&self) {
+        let log = File::options().create(true).append(true).open(self.log_path()).unwrap();
+        let mut command = Command::new(WATARI);
+        command.args(["run", "--with-parent", "--config"]).arg(self.config());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        // In a group of its own, a stopped process does not outlive this one either: the system continues and hangs up
+        // what is stopped in a group that nobody is left to look after.
+        command.process_group(0);
+        let previous = self.process.lock().unwrap().replace(nursery::start(command));
+        assert!(previous.is_none(), "{} was running already", self.name);
+    }
+
+    /// SIGKILL: what it held is gone, and its sockets are closed by the system.
+    pub(crate) fn kill(&self) {
+        if let Some(mut child) = self.process.lock().unwrap().take() {
+            // It may have ended by itself; then it is only waited for.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// SIGSTOP: it looks dead, and has its sockets still. Returns once it stands.
+    pub(crate) fn stop(&self) {
+        self.signal(Signal::STOP);
+        until("the process stands", || self.state() == Some('T'));
+    }
+
+    /// SIGCONT.
+    pub(crate) fn go_on(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.process.lock().unwrap().as_mut().map(Child::try_wait), Some(Ok(None)))
+    }
+
+    pub(crate) fn metrics(&self) -> io::Result<Metrics> {
+        Metrics::read(self.metrics)
+    }
+
+    /// The sum of the samples of `name` that have a label of this value.
+    pub(crate) fn count(&self, name: &str, label: &str) -> i64 {
+        let metrics = self.metrics().unwrap_or_else(|error| panic!("{} shows no metrics: {error}", self.name));
+        metrics.sum(name, label)
+    }
+
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.log_path()).unwrap_or_default()).into_owned()
+    }
+
+    /// Resident memory in KiB.
+    pub(crate) fn memory_kib(&self) -> u64 {
+        let status = self.proc("status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// The end of its log, for whoever wants to know why a test failed.
+    pub(crate) fn print_last_words(&self) {
+        let log = self.log();
+        let start = log.ceil_char_boundary(log.len().saturating_sub(LAST_WORDS_LEN));
+        eprintln!("--- log of {} ---\n{}", self.name, &log[start..]);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let process = self.process.lock().unwrap();
+        let pid = process.as_ref().and_then(|child| Pid::from_raw(child.id().cast_signed())).expect("it was started");
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// The state of its process, as proc(5) spells it.
+    fn state(&self) -> Option<char> {
+        self.proc("stat")?.rsplit(") ").next()?.chars().next()
+    }
+
+    fn proc(&self, file: &str) -> Option<String> {
+        let pid = self.process.lock().unwrap().as_ref()?.id();
+        fs::read_to_string(format!("/proc/{pid}/{file}")).ok()
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.dir.join(format!("{}.log", self.name))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,165 @@
+//! An origin server inside the test.
+//!
+//! | request | answer |
+//! | --- | --- |
+//! | `GET /bytes/N?S` | the first N bytes of the pattern of seed S |
+//! | `GET /slow/N?S` | the same, a piece now and a piece then |
+//! | `PUT /upload` | length and SHA-256 of the body |
+//! | `GET /headers` | the fields of the request, one a line |
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::LazyLock;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use aws_lc_rs::digest;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio::time::{Interval, interval};
+
+use super::pattern::pattern;
+
+/// Pieces of bodies, in bytes.
+const PIECE_LEN: u64 = 32 << 10;
+
+/// Between the pieces of a slow body.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// All origins of the process share it.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+
+/// A running origin. It stops accepting when this is dropped.
+pub(crate) struct Origin {
+    pub(crate) address: SocketAddr,
+    accepting: JoinHandle<()>,
+}
+
+impl Origin {
+    pub(crate) fn start(address: SocketAddr) -> Self {
+        let listener = RUNTIME.block_on(TcpListener::bind(address)).unwrap();
+        let accepting = RUNTIME.spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(converse(stream));
+            }
+        });
+        Self { address, accepting }
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn converse(stream: TcpStream) {
+    stream.set_nodelay(true).unwrap();
+    let service = service_fn(|request| async { Ok::<_, Infallible>(answer(request).await) });
+    // An agent that was killed, or gave a request up, ends its connections as it likes.
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn answer(request: Request<Incoming>) -> Response<Bytewise> {
+    let path: Vec<_> = request.uri().path().split('/').skip(1).collect();
+    let seed = || request.uri().query().and_then(|query| query.parse().ok()).unwrap_or(0);
+    match path[..] {
+        ["bytes", len] => Response::new(Bytewise::of(len.parse().unwrap(), seed(), None)),
+        ["slow", len] => Response::new(Bytewise::of(len.parse().unwrap(), seed(), Some(interval(PAUSE)))),
+        ["upload"] => text(receipt(request).await),
+        ["headers"] => text(fields(&request)),
+        _ => {
+            let mut response = text("no such thing\n".to_owned());
+            *response.status_mut() = StatusCode::NOT_FOUND;
+            response
+        }
+    }
+}
+
+async fn receipt(request: Request<Incoming>) -> String {
+    let (mut context, mut len) = (digest::Context::new(&digest::SHA256), 0);
+    let mut body = request.into_body();
+    while let Some(frame) = body.frame().await {
+        match frame.map(Frame::into_data) {
+            Ok(Ok(data)) => {
+                len += data.len();
+                context.update(&data);
+            }
+            Ok(Err(_)) => {}
+            Err(error) => return format!("cut short after {len}: {error}\n"),
+        }
+    }
+    receipt_line(len, context.finish().as_ref())
+}
+
+/// What the origin answers to an upload of these bytes.
+pub(crate) fn receipt_of(bytes: &[u8]) -> String {
+    receipt_line(bytes.len(), digest::digest(&digest::SHA256, bytes).as_ref())
+}
+
+fn receipt_line(len: usize, digest: &[u8]) -> String {
+    let hex = digest.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+    format!("{len} {hex}\n")
+}
+
+fn fields(request: &Request<Incoming>) -> String {
+    let line = |(name, value): (&HeaderName, &HeaderValue)| format!("{name}: {}\n", value.to_str().unwrap());
+    request.headers().iter().map(line).collect::<Vec<_>>().concat()
+}
+
+fn text(text: String) -> Response<Bytewise> {
+    let mut response = Response::new(Bytewise::Text(Some(Bytes::from(text))));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    response
+}
+
+/// A body that is made as it is sent.
+enum Bytewise {
+    Text(Option<Bytes>),
+    Pattern { seed: u64, sent: u64, len: u64, pace: Option<Interval> },
+}
+
+impl Bytewise {
+    fn of(len: u64, seed: u64, pace: Option<Interval>) -> Self {
+        Self::Pattern { seed, sent: 0, len, pace }
+    }
+}
+
+impl Body for Bytewise {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Self::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
+            Self::Pattern { sent, len, .. } if sent == len => Poll::Ready(None),
+            Self::Pattern { seed, sent, len, pace } => {
+                if let Some(pace) = pace {
+                    ready!(pace.poll_tick(cx));
+                }
+                let end = (*sent + PIECE_LEN).min(*len);
+                let piece = pattern(*seed, *sent..end);
+                *sent = end;
+                Poll::Ready(Some(Ok(Frame::data(piece.into()))))
+            }
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Text(text) => SizeHint::with_exact(text.as_ref().map_or(0, Bytes::len) as u64),
+            Self::Pattern { sent, len, .. } => SizeHint::with_exact(len - sent),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What a cluster is to be like, and the configuration files that make it so.
+
+use std::fmt::{Display, Write};
+use std::net::SocketAddr;
+
+use super::node::Node;
+use super::origin::Origin;
+use super::tap::Tap;
+use super::{AGENTS, DISPATCHER, GUEST_AGENT, GUEST_DISPATCHER};
+
+/// What a cluster is to be like.
+#[derive(Default)]
+pub(crate) struct Plan {
+    pub(crate) content: Content,
+    /// Lines of `[dispatcher.limits]`.
+    pub(crate) dispatcher_limits: &'static str,
+    /// Lines of `[agent.limits]`.
+    pub(crate) agent_limits: &'static str,
+    /// `optional` or `required`.
+    pub(crate) client_certificates: Option<&'static str>,
+    /// Links with a tap in them: who dials, and whom.
+    pub(crate) tapped_links: &'static [(&'static str, &'static str)],
+    /// Agents with a tap before their leg port.
+    pub(crate) tapped_legs: &'static [&'static str],
+}
+
+/// What the site consists of.
+#[derive(Default)]
+pub(crate) enum Content {
+    /// The origins of the harness, behind the agents.
+    #[default]
+    Origins,
+    /// Files of these lengths, served by the agents: `N.bin` is the pattern of seed N.
+    Files(&'static [u64]),
+}
+
+impl Plan {
+    pub(crate) fn taps(&self, nodes: &[Node], take: impl Fn() -> SocketAddr) -> Vec<(String, Tap)> {
+        let node = |name: &str| nodes.iter().find(|node| node.name == name).unwrap();
+        let links = self.tapped_links.iter().map(|(from, to)| (link_name(from, to), node(to).mesh));
+        let legs = self.tapped_legs.iter().map(|agent| ((*agent).to_owned(), node(agent).legs));
+        links.chain(legs).map(|(name, server)| (name, Tap::start(take(), server))).collect()
+    }
+
+    pub(crate) fn config(
+        &self,
+        node: &Node,
+        nodes: &[Node],
+        taps: &[(String, Tap)],
+        services: &[SocketAddr],
+        origins: &[Origin],
+    ) -> String {
+        let tapped = |name: &str| taps.iter().find(|(tap, _)| tap == name).map(|(_, tap)| tap.address);
+        let mut text = common(node);
+        for peer in nodes {
+            let mesh = tapped(&link_name(node.name, peer.name)).unwrap_or(peer.mesh);
+            text += &peer_table(peer.name, mesh);
+        }
+        for (port, guest) in (1..).zip([GUEST_AGENT, GUEST_DISPATCHER]) {
+            // Nobody listens there: it is the guests who dial.
+            text += &peer_table(guest, ([127, 0, 0, 1], port).into());
+        }
+        text += &if node.name == DISPATCHER {
+            let agents = nodes.iter().filter(|node| AGENTS.contains(&node.name));
+            self.dispatcher(services, agents.map(|agent| (agent.name, tapped(agent.name).unwrap_or(agent.legs))))
+        } else {
+            self.agent(node, origins)
+        };
+        text
+    }
+
+    fn dispatcher(&self, services: &[SocketAddr], agents: impl Iterator<Item = (&'static str, SocketAddr)>) -> String {
+        let mut text = format!("[dispatcher]\nlisten = [{}]\nagents = [\n", quoted(services));
+        for (name, legs) in agents {
+            let _ = writeln!(text, "  {{ name = \"{name}\", legs = \"{legs}\" }},");
+        }
+        text + "]\n[dispatcher.limits]\n" + self.dispatcher_limits + "\n"
+    }
+
+    fn agent(&self, node: &Node, origins: &[Origin]) -> String {
+        let mut text = format!("[agent]\nlegs = \"{}\"\n", node.legs);
+        for kind in ["rsa", "p256"] {
+            let _ = writeln!(text, "[[agent.certificate]]\nchain = \"site/{kind}.pem\"\nkey = \"site/{kind}.key\"");
+        }
+        if let Some(demand) = self.client_certificates {
+            let _ = writeln!(text, "[agent.tls]\nclient_ca = \"site/clients.pem\"\nclient_certificates = \"{demand}\"");
+        }
+        let _ = match self.content {
+            Content::Origins => {
+                let origins = quoted(origins.iter().map(|origin| format!("http://{}", origin.address)));
+                writeln!(text, "[agent.proxy]\norigins = [{origins}]")
+            }
+            Content::Files(_) => writeln!(text, "[agent.files]\nroot = \"www\""),
+        };
+        text + "[agent.limits]\n" + self.agent_limits + "\n"
+    }
+}
+
+fn link_name(from: &str, to: &str) -> String {
+    format!("{from}-{to}")
+}
+
+fn common(node: &Node) -> String {
+    format!(
+        "[log]\nlevel = \"info,watari_agent=debug,watari_dispatcher=debug\"\n\
+         [node]\nname = \"{name}\"\npki = \"pki\"\nmesh = \"{mesh}\"\nadmin = \"{name}.sock\"\nmetrics = \"{metrics}\"\n",
+        name = node.name,
+        mesh = node.mesh,
+        metrics = node.metrics,
+    )
+}
+
+fn peer_table(name: &str, mesh: SocketAddr) -> String {
+    format!("[[peer]]\nname = \"{name}\"\nmesh = \"{mesh}\"\n")
+}
+
+fn quoted(items: impl IntoIterator<Item: Display>) -> String {
+    let quoted: Vec<_> = items.into_iter().map(|item| format!("\"{item}\"")).collect();
+    quoted.join(", ")
+}

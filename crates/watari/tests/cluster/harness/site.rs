@@ -1,0 +1,120 @@
+//! Certificates: what the site shows, and what its clients show.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, PKCS_ECDSA_P256_SHA256,
+    PKCS_RSA_SHA256,
+};
+use rustls::RootCertStore;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// The name that the site has certificates for, one of each kind.
+pub(crate) const SITE: &str = "site.test";
+
+/// The kind of a server's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyKind {
+    Rsa2048,
+    P256,
+}
+
+impl KeyKind {
+    pub(crate) const BOTH: [Self; 2] = [Self::Rsa2048, Self::P256];
+
+    /// One key of each kind serves all clusters: an RSA key takes long to make.
+    fn key(self) -> &'static KeyPair {
+        static RSA: LazyLock<KeyPair> = LazyLock::new(|| KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap());
+        static P256: LazyLock<KeyPair> = LazyLock::new(|| KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap());
+        match self {
+            Self::Rsa2048 => &RSA,
+            Self::P256 => &P256,
+        }
+    }
+
+    fn file(self) -> &'static str {
+        match self {
+            Self::Rsa2048 => "rsa",
+            Self::P256 => "p256",
+        }
+    }
+}
+
+/// Authorities: of the site, of its clients, and one that nobody trusts.
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    pub(crate) fn of_site() -> &'static Self {
+        static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| Authority::new("site"));
+        &AUTHORITY
+    }
+
+    pub(crate) fn of_clients() -> &'static Self {
+        static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| Authority::new("clients"));
+        &AUTHORITY
+    }
+
+    pub(crate) fn of_strangers() -> &'static Self {
+        static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| Authority::new("strangers"));
+        &AUTHORITY
+    }
+
+    fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// What a client of this name shows.
+    pub(crate) fn issue_to_client(&self, name: &str) -> ClientIdentity {
+        let key = KeyKind::P256.key();
+        let leaf = CertificateParams::new([name.to_owned()]).unwrap().signed_by(key, &self.0).unwrap();
+        ClientIdentity { certificate: leaf.der().clone(), key: PrivateKeyDer::try_from(key.serialize_der()).unwrap() }
+    }
+
+    pub(crate) fn roots(&self) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.0.der().clone()).unwrap();
+        roots
+    }
+}
+
+/// A client's certificate and its key.
+pub(crate) struct ClientIdentity {
+    pub(crate) certificate: CertificateDer<'static>,
+    pub(crate) key: PrivateKeyDer<'static>,
+}
+
+impl Clone for ClientIdentity {
+    fn clone(&self) -> Self {
+        Self { certificate: self.certificate.clone(), key: self.key.clone_key() }
+    }
+}
+
+/// Writes the site's certificates and both authorities into `dir`.
+pub(crate) fn write(dir: &Path) {
+    fs::create_dir_all(dir).unwrap();
+    fs::write(ca_file(dir), Authority::of_site().0.pem()).unwrap();
+    fs::write(dir.join("clients.pem"), Authority::of_clients().0.pem()).unwrap();
+    for kind in KeyKind::BOTH {
+        let params = CertificateParams::new([SITE.to_owned()]).unwrap();
+        let leaf = params.signed_by(kind.key(), &Authority::of_site().0).unwrap();
+        fs::write(dir.join(format!("{}.pem", kind.file())), leaf.pem()).unwrap();
+        write_key(&dir.join(format!("{}.key", kind.file())), &kind.key().serialize_pem());
+    }
+}
+
+/// The authority that clients of the site trust.
+pub(crate) fn ca_file(dir: &Path) -> PathBuf {
+    dir.join("ca.pem")
+}
+
+fn write_key(path: &Path, pem: &str) {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut file = fs::File::options().write(true).create_new(true).mode(0o600).open(path).unwrap();
+    file.write_all(pem.as_bytes()).unwrap();
+}

@@ -1,0 +1,21 @@
+//! The whole cluster from outside: real processes, real clients, on loopback.
+//!
+//! One file a topic; `harness` runs clusters, `clients` are what connects to them. The tests need `openssl` and `curl`.
+
+#![allow(clippy::unwrap_used)]
+
+mod clients;
+mod harness;
+
+mod behind_finished;
+mod chaos;
+mod client_certificates;
+mod disturbed;
+mod downloads;
+mod hostile_clients;
+mod hostile_legs;
+mod hostile_nodes;
+mod ipv6;
+mod key_updates;
+mod limits;
+mod suites;
