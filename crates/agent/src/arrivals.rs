@@ -103,6 +103,14 @@ impl Arrivals {
         self.decide(shared, from, connection, &TargetEvent::Gone);
     }
 
+    /// A dispatcher is linked (again): what is held for it is held, and it may have forgotten.
+    pub(crate) fn on_link_up(&self, shared: &Shared, dispatcher: &NodeName) {
+        for arrival in self.held().arrivals.values().filter(|arrival| arrival.about.dispatcher == *dispatcher) {
+            let (epoch, rx_offset, tail_offset) = (arrival.target.epoch(), arrival.rx_offset, arrival.tail_offset);
+            arrival.tell(shared, &[TargetAction::Held { epoch, rx_offset, tail_offset }]);
+        }
+    }
+
     /// Drops what has waited too long for a decision.
     pub(crate) fn expire(&self, shared: &Shared) {
         let now = Instant::now();

@@ -126,6 +126,8 @@ struct Departure<'a> {
 impl<'a> Departure<'a> {
     fn new(shared: &'a Arc<Shared>, live: Live) -> Self {
         let Live { about, parts } = live;
+        // Should this node die now, what it has written must still arrive: the target continues behind it.
+        tcp::fin_on_close(&parts.io);
         Self {
             shared,
             about,
@@ -235,6 +237,7 @@ impl<'a> Departure<'a> {
     fn thaw(self, reason: AbortReason) -> Outcome {
         tracing::info!(connection = %self.about.id, reason = reason.as_str(), "not moved");
         self.shared.metrics.count_not_moved(reason);
+        tcp::reset_on_close(&self.leg);
         let parts = Parts {
             received: self.rx_offset(),
             io: self.leg,

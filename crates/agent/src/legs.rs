@@ -35,6 +35,7 @@ pub(crate) fn start(
 }
 
 fn admit(shared: &Arc<Shared>, leg: TcpStream) {
+    tcp::reset_on_close(&leg);
     let Ok(stranger) = shared.strangers.clone().try_acquire_owned() else {
         return refuse(shared, &leg, &Refusal::Full);
     };

@@ -162,6 +162,7 @@ impl Agent {
         match event {
             Event::Up { peer, roles, .. } if roles.contains(&Role::Dispatcher) => {
                 self.shared.keys.link_up(&self.shared, peer);
+                self.shared.arrivals.on_link_up(&self.shared, peer);
             }
             Event::Down { peer, .. } => self.shared.keys.link_down(peer),
             Event::Up { .. } => {}

@@ -134,7 +134,7 @@ fn outcome(result: &Result<(), HttpError>, read_end: Option<ReadEnd>) -> Outcome
     let Err(error) = result else { return Outcome::Complete };
     match error.downcast_ref::<hyper::Error>() {
         // These end a connection between responses, or before one was begun.
-        Some(error) if error.is_parse() || error.is_timeout() || error.is_incomplete_message() => Outcome::Complete,
+        Some(error) if error.is_parse() || error.is_timeout() => Outcome::Complete,
         _ => Outcome::Cut,
     }
 }

@@ -409,7 +409,7 @@ impl Relay {
         }
         if self.to_client == ToClient::Finishing && self.down.is_empty() {
             self.to_client = ToClient::Finished;
-            tcp::finish_client(&self.client);
+            tcp::finish(&self.client);
             self.deadlines.linger = Some(Instant::now() + self.shared.limits.final_timeout);
         }
         if self.to_client == ToClient::Finished && self.from_client != FromClient::Open {

@@ -23,21 +23,20 @@ pub fn prepare(stream: &TcpStream) -> io::Result<()> {
 
 /// Makes closing a reset, also when it is the kernel that closes because this process died.
 ///
-/// A client's connection is set to this from the start: whatever happens to the dispatcher, a stream that was cut never
-/// looks complete.
+/// A client's connection, and the leg of one that is served, are set to this from the start: whatever happens to the
+/// process, a stream that was cut never looks complete, and whoever reads it knows at once.
 pub fn reset_on_close(stream: &TcpStream) {
-    // Fails only on a socket that is gone already.
+    // Fails only on a socket that is gone already; so do the following.
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
-/// Ends the stream to a client, which is complete.
-pub fn finish_client(client: &TcpStream) {
-    let _ = SockRef::from(client).set_linger(None);
-    finish(client);
+/// Makes closing a FIN behind everything that was written, also when it is the kernel that closes.
+pub fn fin_on_close(stream: &TcpStream) {
+    let _ = SockRef::from(stream).set_linger(None);
 }
 
-/// Ends the stream that this side sends.
+/// Ends a stream that is complete: what was written arrives, and then a FIN.
 pub fn finish(stream: &TcpStream) {
-    // Fails only on a socket that is gone already; reading it says so too.
+    fin_on_close(stream);
     let _ = SockRef::from(stream).shutdown(std::net::Shutdown::Write);
 }
