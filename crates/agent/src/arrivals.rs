@@ -33,6 +33,7 @@ struct Arrival {
     target: Target,
     connection: Connection,
     about: About,
+    opened: Vec<u8>,
     unopened: Vec<u8>,
     tail: Vec<u8>,
     rx_offset: u64,
@@ -52,7 +53,7 @@ impl Arrivals {
             tracing::debug!(connection = %id, %epoch, "shipped before");
             return;
         }
-        let len = ship.rest.as_slice().len() + ship.tail.len();
+        let len = ship.opened.as_slice().len() + ship.rest.as_slice().len() + ship.tail.len();
         if held.arrivals.len() >= shared.limits.held_max || held.bytes + len > shared.limits.held_bytes_max {
             return refuse(shared, &ship.dispatcher, id, epoch, AbortReason::Full);
         }
@@ -217,6 +218,7 @@ impl Arrival {
                 handshake_node: ship.handshake_node.clone(),
                 moves: ship.moves.saturating_add(1),
             },
+            opened: ship.opened.as_slice().to_vec(),
             unopened: rest.to_vec(),
             tail: ship.tail.clone(),
             rx_offset: ship.rx_offset,
@@ -228,7 +230,7 @@ impl Arrival {
     }
 
     fn len(&self) -> usize {
-        self.unopened.len() + self.tail.len()
+        self.opened.len() + self.unopened.len() + self.tail.len()
     }
 
     /// Whether this commit makes the connection this node's.
@@ -262,7 +264,7 @@ impl Arrival {
         let parts = Parts {
             io: leg,
             connection: self.connection,
-            opened: Vec::new(),
+            opened: self.opened,
             received: self.rx_offset + (unopened.len() as u64 - shipped),
             unopened,
             unsent: self.tail,

@@ -12,12 +12,13 @@ use watari_record::Fenced;
 use watari_stream::Parts;
 use watari_sys::tcp;
 use watari_wire::{
-    AbortReason, Cancel, ConnectionId, Epoch, Message, NodeName, Propose, REST_LEN_MAX, Rest, SecretBytes, Ship,
-    TAIL_LEN_MAX,
+    AbortReason, Cancel, ConnectionId, Epoch, Message, NodeName, OPENED_LEN_MAX, Propose, REST_LEN_MAX, Rest,
+    SecretBytes, Ship, StayReason, TAIL_LEN_MAX,
 };
 
 use crate::Shared;
 use crate::live::{About, Live};
+use crate::speak::stays;
 
 /// Messages that may wait for one departure; more than a move has says that a peer floods.
 const INBOX_LEN: usize = 16;
@@ -79,10 +80,12 @@ pub(crate) async fn depart(shared: &Arc<Shared>, mut live: Live, target: NodeNam
     if !possible {
         tracing::info!(connection = %live.about.id, %target, "not moved: no link");
         shared.metrics.count_not_moved(AbortReason::NoLink);
+        stays(shared, &live.about, StayReason::NoLink);
         return Outcome::Stays(Box::new(live));
     }
     take_what_has_come(&mut live.parts);
-    if !live.parts.opened.is_empty() || live.parts.unsent.len() > TAIL_LEN_MAX {
+    if live.parts.opened.len() > OPENED_LEN_MAX || live.parts.unsent.len() > TAIL_LEN_MAX {
+        stays(shared, &live.about, StayReason::TooMuchInHand);
         shared.metrics.count_not_moved(AbortReason::RestTooLong);
         return Outcome::Stays(Box::new(live));
     }
@@ -112,6 +115,7 @@ struct Departure<'a> {
     about: About,
     fenced: Fenced,
     leg: TcpStream,
+    opened: Vec<u8>,
     unopened: Vec<u8>,
     /// Where `unopened` begins in the client's stream.
     unopened_offset: u64,
@@ -134,6 +138,7 @@ impl<'a> Departure<'a> {
             fenced: parts.connection.fence(),
             leg: parts.io,
             unopened_offset: parts.received - parts.unopened.len() as u64,
+            opened: parts.opened,
             unopened: parts.unopened,
             unsent: parts.unsent,
             sent: parts.sent,
@@ -212,6 +217,7 @@ impl<'a> Departure<'a> {
             server,
             handshake_node,
             moves,
+            opened: SecretBytes::new(self.opened.clone()),
             rx_offset,
             rest: SecretBytes::new(self.unopened.clone()),
             tail: self.unsent.clone(),
@@ -242,7 +248,7 @@ impl<'a> Departure<'a> {
             received: self.rx_offset(),
             io: self.leg,
             connection: self.fenced.thaw(),
-            opened: Vec::new(),
+            opened: self.opened,
             unopened: self.unopened,
             unsent: self.unsent,
             sent: self.sent,

@@ -47,6 +47,13 @@ impl LegKeys {
         }
     }
 
+    /// Sends `message` to all linked dispatchers.
+    pub(crate) fn tell_all(&self, shared: &Shared, message: &Message) {
+        for dispatcher in self.with_state(|state| state.linked.clone()) {
+            shared.tell(&dispatcher, message);
+        }
+    }
+
     pub(crate) fn verify(&self, received: &[u8]) -> Result<Option<Accepted>, PrefaceError> {
         self.with_state(|state| state.verifier.verify(received))
     }

@@ -73,12 +73,12 @@ async fn take(shared: &Arc<Shared>, mut leg: TcpStream, stranger: OwnedSemaphore
 
 /// What this node does with a connection that is its own: give it to `target`, or serve it.
 async fn own(shared: &Arc<Shared>, live: Live, target: Option<NodeName>) {
-    let _entry = shared.live.enter(&live.about);
+    let (_entry, mut leaves) = shared.live.enter(&live.about);
     let Some(target) = target.filter(|target| *target != shared.name) else {
-        return serve::serve(shared, live).await;
+        return serve::serve(shared, live, &mut leaves).await;
     };
     match departure::depart(shared, live, target).await {
-        Outcome::Stays(live) => serve::serve(shared, *live).await,
+        Outcome::Stays(live) => serve::serve(shared, *live, &mut leaves).await,
         Outcome::Left => {}
     }
 }

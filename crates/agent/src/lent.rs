@@ -3,17 +3,20 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
 use watari_stream::TlsStream;
 
+use crate::activity::Activity;
+
 /// Gives the stream back to its owner when hyper drops it, however that comes about.
 pub(crate) struct Lent {
     stream: Option<TlsStream<TcpStream>>,
     back: Option<oneshot::Sender<TlsStream<TcpStream>>>,
+    activity: Activity,
     /// Told when the connection should close soon, because its key is nearly used up.
     close_due: Arc<Notify>,
     close_told: bool,
@@ -22,14 +25,21 @@ pub(crate) struct Lent {
 /// What the owner of a [`Lent`] keeps.
 pub(crate) struct Receipt {
     pub(crate) back: oneshot::Receiver<TlsStream<TcpStream>>,
+    pub(crate) activity: Activity,
     pub(crate) close_due: Arc<Notify>,
 }
 
 pub(crate) fn lend(stream: TlsStream<TcpStream>) -> (Lent, Receipt) {
     let (sender, back) = oneshot::channel();
-    let close_due = Arc::new(Notify::new());
-    let lent = Lent { stream: Some(stream), back: Some(sender), close_due: close_due.clone(), close_told: false };
-    (lent, Receipt { back, close_due })
+    let receipt = Receipt { back, activity: Activity::default(), close_due: Arc::default() };
+    let lent = Lent {
+        stream: Some(stream),
+        back: Some(sender),
+        activity: receipt.activity.clone(),
+        close_due: receipt.close_due.clone(),
+        close_told: false,
+    };
+    (lent, receipt)
 }
 
 impl Lent {
@@ -81,7 +91,10 @@ impl AsyncWrite for Lent {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().stream().poll_flush(cx)
+        let this = self.get_mut();
+        ready!(this.stream().poll_flush(cx))?;
+        this.activity.flushed();
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -13,8 +13,9 @@
 //! * [`handshake`] drives the handshake of a new connection.
 //! * [`departure`] gives a connection away, driving `watari_handoff::Source`.
 //! * [`arrivals`] holds connections shipped here until the dispatcher decides, driving `watari_handoff::Target`.
-//! * [`serve`] runs HTTP over the connection and ends it so that the client can tell how.
+//! * [`speak`] runs HTTP over the connection; [`serve`] ends it so that the client can tell how, or has it leave.
 
+mod activity;
 mod arrivals;
 mod departure;
 mod handshake;
@@ -25,6 +26,7 @@ mod live;
 mod metrics;
 mod serve;
 mod site;
+mod speak;
 
 use std::io;
 use std::net::TcpListener;
@@ -106,6 +108,9 @@ impl Default for Limits {
     }
 }
 
+/// How often an agent that is about to end looks whether it is empty, and says that it wants to be.
+const DRAIN_LOOK: Duration = Duration::from_millis(50);
+
 /// A running agent.
 #[derive(Clone)]
 pub struct Agent {
@@ -170,6 +175,23 @@ impl Agent {
         }
     }
 
+    /// Tells dispatchers that this agent is about to end, so that they empty it, until no connection is left here or `grace` is over.
+    /// Returns how many are left.
+    pub async fn drain(&self, grace: Duration) -> usize {
+        let shared = &self.shared;
+        let mut interval = tokio::time::interval(shared.limits.retry_interval.min(DRAIN_LOOK));
+        let emptied = async {
+            while {
+                interval.tick().await;
+                shared.keys.tell_all(shared, &Message::Draining);
+                shared.live.len() > 0
+            } {}
+        };
+        // What is left is counted, whichever way the waiting ended.
+        let _ = tokio::time::timeout(grace, emptied).await;
+        shared.live.len()
+    }
+
     /// The connections served here at the moment.
     pub fn connections(&self) -> Vec<ConnectionStatus> {
         self.shared.live.statuses(&self.shared.name)
@@ -197,7 +219,10 @@ impl Shared {
                 self.departures.send(from, *connection, SourceEvent::Gone);
                 self.arrivals.on_gone(self, from, *connection);
             }
+            Message::Leave(leave) => self.live.leave(from, leave),
             Message::LegKey(_)
+            | Message::Stays(_)
+            | Message::Draining
             | Message::Established(_)
             | Message::Propose(_)
             | Message::Held(_)

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 use watari_stream::Parts;
-use watari_wire::{ConnectionId, ConnectionStatus, Epoch, NodeName, TlsInfo};
+use watari_wire::{ConnectionId, ConnectionStatus, Epoch, Leave, NodeName, TlsInfo};
 
 /// What is known of a connection, apart from its bytes.
 #[derive(Debug, Clone)]
@@ -34,8 +35,16 @@ pub(crate) struct Live {
 /// The connections that are this node's, being given away or not.
 #[derive(Default)]
 pub(crate) struct LiveTable {
-    entries: Mutex<HashMap<ConnectionId, About>>,
+    entries: Mutex<HashMap<ConnectionId, Known>>,
 }
+
+struct Known {
+    about: About,
+    leaves: mpsc::Sender<Leave>,
+}
+
+/// Requests to leave that may wait for one connection.
+const LEAVES_LEN: usize = 2;
 
 /// As long as it lives, the connection stands in the table.
 pub(crate) struct Entry<'a> {
@@ -45,38 +54,53 @@ pub(crate) struct Entry<'a> {
 }
 
 impl LiveTable {
-    pub(crate) fn enter(&self, about: &About) -> Entry<'_> {
-        self.entries().insert(about.id, about.clone());
-        Entry { table: self, id: about.id, tenure: about.tenure }
+    /// Enters a connection; what it is asked to leave for comes out of the receiver.
+    pub(crate) fn enter(&self, about: &About) -> (Entry<'_>, mpsc::Receiver<Leave>) {
+        let (leaves, receiver) = mpsc::channel(LEAVES_LEN);
+        self.entries().insert(about.id, Known { about: about.clone(), leaves });
+        (Entry { table: self, id: about.id, tenure: about.tenure }, receiver)
+    }
+
+    /// Asks a connection to leave, if it is here and `from` is its dispatcher. What it has no time for is dropped: it will
+    /// be asked again.
+    pub(crate) fn leave(&self, from: &NodeName, leave: &Leave) {
+        if let Some(known) = self.entries().get(&leave.connection).filter(|known| known.about.dispatcher == *from) {
+            let _ = known.leaves.try_send(leave.clone());
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries().len()
     }
 
     /// Whether this node has, or had until now, a say in `epoch` of the connection or in a later one.
     pub(crate) fn knows(&self, id: ConnectionId, epoch: Epoch) -> bool {
-        self.entries().get(&id).is_some_and(|about| about.last >= epoch)
+        self.entries().get(&id).is_some_and(|known| known.about.last >= epoch)
     }
 
     /// Notes that an attempt to give the connection away begins.
     pub(crate) fn departs(&self, id: ConnectionId, tenure: Epoch, attempt: Epoch) {
-        if let Some(about) = self.entries().get_mut(&id).filter(|about| about.tenure == tenure) {
-            about.last = attempt;
+        if let Some(known) = self.entries().get_mut(&id).filter(|known| known.about.tenure == tenure) {
+            known.about.last = attempt;
         }
     }
 
     pub(crate) fn statuses(&self, node: &NodeName) -> Vec<ConnectionStatus> {
-        let status = |about: &About| ConnectionStatus {
+        let status = |Known { about, .. }: &Known| ConnectionStatus {
             id: about.id,
             client: about.client,
             tls: Some(about.tls.clone()),
             handshake_node: about.handshake_node.clone(),
             node: node.clone(),
             moves: about.moves,
+            stays: None,
         };
         let mut statuses: Vec<_> = self.entries().values().map(status).collect();
         statuses.sort_by_key(|status| status.id);
         statuses
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<ConnectionId, About>> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<ConnectionId, Known>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -85,7 +109,7 @@ impl Drop for Entry<'_> {
     fn drop(&mut self) {
         let mut entries = self.table.entries();
         // The connection may have left and come back while this entry was being given up.
-        if entries.get(&self.id).is_some_and(|about| about.tenure == self.tenure) {
+        if entries.get(&self.id).is_some_and(|known| known.about.tenure == self.tenure) {
             entries.remove(&self.id);
         }
     }

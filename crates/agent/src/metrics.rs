@@ -23,8 +23,8 @@ pub(crate) struct Metrics {
     held: Gauge,
     pub(crate) fenced: Gauge,
     records_refused: Family<Cause, Counter>,
-    pub(crate) bytes_received: Counter,
-    pub(crate) bytes_sent: Counter,
+    bytes_received: Counter,
+    bytes_sent: Counter,
     ends: Family<Cause, Counter>,
 }
 
@@ -86,6 +86,11 @@ impl Metrics {
 
     pub(crate) fn count_record_refused(&self, cause: &'static str) {
         self.records_refused.get_or_create(&Cause { cause }).inc();
+    }
+
+    pub(crate) fn count_bytes(&self, received: u64, sent: u64) {
+        self.bytes_received.inc_by(received);
+        self.bytes_sent.inc_by(sent);
     }
 
     pub(crate) fn set_held(&self, held: usize) {

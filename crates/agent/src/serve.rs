@@ -1,102 +1,59 @@
-//! HTTP over a connection that this node owns, and the connection's end.
+//! A connection that this node owns: served until it ends or leaves.
 
-use std::convert::Infallible;
-use std::error::Error;
 use std::io;
-use std::pin::pin;
 use std::sync::Arc;
 
-use http::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::{http1, http2};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use watari_proxy::Client;
+use tokio::sync::mpsc;
 use watari_record::{AlertDescription, OpenError, PeerMisbehaved};
-use watari_stream::{Parts, ReadEnd, TlsStream};
+use watari_stream::{Parts, ReadEnd};
 use watari_sys::tcp;
-use watari_wire::{ConnectionId, Epoch, Final, Message, NodeName};
+use watari_wire::{ConnectionId, Epoch, Final, Leave, Message, NodeName};
 
 use crate::Shared;
-use crate::lent::{Lent, Receipt, lend};
+use crate::departure::{self, Outcome};
 use crate::live::{About, Live};
+use crate::speak::{HttpError, Spoken, speak};
 
-/// The longest head of a request, in bytes, and the longest list of fields in HTTP/2.
-const HEAD_LEN_MAX: usize = 64 * 1024;
-
-/// Requests in progress at the same time on one HTTP/2 connection.
-const STREAMS_MAX: u32 = 128;
-
-/// Serves the connection until it ends.
-pub(crate) async fn serve(shared: &Arc<Shared>, live: Live) {
-    let Live { about, parts } = live;
-    shared.metrics.connections.inc();
-    let (received, sent) = (parts.received, parts.sent);
-    let (lent, receipt) = lend(TlsStream::from_parts(parts));
-    let Receipt { back, close_due } = receipt;
-    let result = speak_http(shared, &about, lent, &close_due).await;
-    if let Ok(stream) = back.await {
-        let read_end = stream.read_end();
-        let parts = stream.into_parts();
-        shared.metrics.bytes_received.inc_by(parts.received - received);
-        shared.metrics.bytes_sent.inc_by(parts.sent - sent);
+/// Serves the connection until it ends, or leaves for another agent as `leaves` asks.
+pub(crate) async fn serve(shared: &Arc<Shared>, live: Live, leaves: &mut mpsc::Receiver<Leave>) {
+    let mut live = Box::new(live);
+    loop {
+        let about = live.about.clone();
+        let (received, sent) = (live.parts.received, live.parts.sent);
+        shared.metrics.connections.inc();
+        let spoken = speak(shared, *live, leaves).await;
+        shared.metrics.connections.dec();
+        let (parts, read_end, result) = match spoken {
+            Spoken::Parked(parked, target) => {
+                shared.metrics.count_bytes(parked.parts.received - received, parked.parts.sent - sent);
+                match departure::depart(shared, *parked, target).await {
+                    Outcome::Stays(stays) => live = stays,
+                    Outcome::Left => return,
+                }
+                continue;
+            }
+            Spoken::Ended(stream, result) => {
+                let read_end = stream.read_end();
+                (stream.into_parts(), read_end, result)
+            }
+        };
+        shared.metrics.count_bytes(parts.received - received, parts.sent - sent);
         if let Some(ReadEnd::Failed(cause)) = read_end {
             tracing::info!(connection = %about.id, client = %about.client, %cause, "record refused");
             shared.metrics.count_record_refused(label(cause));
         }
-        let outcome = outcome(&result, read_end);
-        tracing::debug!(connection = %about.id, outcome = outcome.label(), error = result.err(), "served");
-        shared.metrics.count_end(outcome.label());
-        end(shared, &about, parts, outcome).await;
-    }
-    shared.metrics.connections.dec();
-}
-
-type HttpError = Box<dyn Error + Send + Sync>;
-
-async fn speak_http(
-    shared: &Arc<Shared>,
-    about: &About,
-    lent: Lent,
-    close_due: &tokio::sync::Notify,
-) -> Result<(), HttpError> {
-    let client = Arc::new(Client::new(about.client, about.server, about.client_certificate.as_deref()));
-    let service = service_fn(|request: Request<Incoming>| {
-        let (shared, client) = (shared.clone(), client.clone());
-        async move {
-            shared.metrics.requests.inc();
-            Ok::<_, Infallible>(shared.site.respond(request, &client).await)
-        }
-    });
-    let io = TokioIo::new(lent);
-    let timeout = shared.limits.keep_alive_timeout;
-    if about.tls.alpn == b"h2" {
-        let mut builder = http2::Builder::new(TokioExecutor::new());
-        builder.timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).max_header_list_size(HEAD_LEN_MAX as u32);
-        builder.keep_alive_interval(timeout).keep_alive_timeout(timeout);
-        let mut connection = pin!(builder.serve_connection(io, service));
-        tokio::select! {
-            result = connection.as_mut() => return Ok(result?),
-            () = close_due.notified() => connection.as_mut().graceful_shutdown(),
-        }
-        Ok(connection.await?)
-    } else {
-        let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(timeout).max_buf_size(HEAD_LEN_MAX).half_close(true);
-        let mut connection = pin!(builder.serve_connection(io, service));
-        tokio::select! {
-            result = connection.as_mut() => return Ok(result?),
-            () = close_due.notified() => connection.as_mut().graceful_shutdown(),
-        }
-        Ok(connection.await?)
+        let conclusion = conclusion(&result, read_end);
+        tracing::debug!(connection = %about.id, conclusion = conclusion.label(), error = result.err(), "served");
+        shared.metrics.count_end(conclusion.label());
+        return end(shared, &about, parts, conclusion).await;
     }
 }
 
 /// What the client is to learn of the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+enum Conclusion {
     /// Everything that was begun is complete: `close_notify`.
     Complete,
     /// A response was cut short, or may have been: a fatal alert.
@@ -105,7 +62,7 @@ enum Outcome {
     Alerted,
 }
 
-impl Outcome {
+impl Conclusion {
     fn label(self) -> &'static str {
         match self {
             Self::Complete => "complete",
@@ -127,24 +84,24 @@ fn label(cause: OpenError) -> &'static str {
     }
 }
 
-fn outcome(result: &Result<(), HttpError>, read_end: Option<ReadEnd>) -> Outcome {
+fn conclusion(result: &Result<(), HttpError>, read_end: Option<ReadEnd>) -> Conclusion {
     if let Some(ReadEnd::Failed(_) | ReadEnd::PeerAlert(_)) = read_end {
-        return Outcome::Alerted;
+        return Conclusion::Alerted;
     }
-    let Err(error) = result else { return Outcome::Complete };
+    let Err(error) = result else { return Conclusion::Complete };
     match error.downcast_ref::<hyper::Error>() {
         // These end a connection between responses, or before one was begun.
-        Some(error) if error.is_parse() || error.is_timeout() => Outcome::Complete,
-        _ => Outcome::Cut,
+        Some(error) if error.is_parse() || error.is_timeout() => Conclusion::Complete,
+        _ => Conclusion::Cut,
     }
 }
 
-/// Ends the stream to the client as `outcome` says, and tells the dispatcher where.
-async fn end(shared: &Arc<Shared>, about: &About, mut parts: Parts<TcpStream>, outcome: Outcome) {
+/// Ends the stream to the client as `conclusion` says, and tells the dispatcher where.
+async fn end(shared: &Arc<Shared>, about: &About, mut parts: Parts<TcpStream>, conclusion: Conclusion) {
     if !parts.connection.is_write_closed() {
-        let alert = match outcome {
-            Outcome::Complete | Outcome::Alerted => AlertDescription::CLOSE_NOTIFY,
-            Outcome::Cut => AlertDescription::INTERNAL_ERROR,
+        let alert = match conclusion {
+            Conclusion::Complete | Conclusion::Alerted => AlertDescription::CLOSE_NOTIFY,
+            Conclusion::Cut => AlertDescription::INTERNAL_ERROR,
         };
         if let Err(error) = parts.connection.seal_alert(alert, &mut parts.unsent) {
             tracing::debug!(connection = %about.id, %error, "no closing alert");

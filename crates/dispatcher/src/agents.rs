@@ -14,6 +14,7 @@ use watari_wire::leg::{LegSigner, Preface};
 use watari_wire::{LegKey, NodeName};
 
 use crate::Config;
+use crate::drain::Drains;
 use crate::table::Table;
 
 /// The agents of the configuration. One is available from when it hands out a leg key until its link is lost.
@@ -23,6 +24,7 @@ pub(crate) struct Agents {
     bulk: BulkPolicy,
     handshake: HandshakePolicy,
     round_robin: Mutex<RoundRobin>,
+    pub(crate) drains: Drains,
     leg_timeout: Duration,
 }
 
@@ -58,6 +60,8 @@ pub struct AgentStatus {
     pub legs: SocketAddr,
     /// Whether it can take connections.
     pub available: bool,
+    /// Whether it is being emptied: it gets nothing new, and its connections are asked to leave.
+    pub draining: bool,
     /// Connections it owns.
     pub connections: usize,
 }
@@ -73,6 +77,7 @@ impl Agents {
             bulk: config.bulk,
             handshake: config.handshake,
             round_robin: Mutex::default(),
+            drains: Drains::default(),
             leg_timeout: config.limits.leg_timeout,
         }
     }
@@ -116,10 +121,28 @@ impl Agents {
         })
     }
 
-    /// The available agents that are `wanted`, by name.
+    /// The agent that gets a connection of `client` when its own is emptied: the one its address selects, or the next in
+    /// turn where addresses select none.
+    pub(crate) fn successor(&self, client: IpAddr) -> Option<NodeName> {
+        let available = self.available(|_, _| true);
+        match self.bulk {
+            BulkPolicy::ClientAddress | BulkPolicy::Off => by_client_address(client, &available).cloned(),
+            BulkPolicy::Stay => {
+                self.round_robin.lock().unwrap_or_else(PoisonError::into_inner).pick(&available).cloned()
+            }
+        }
+    }
+
+    /// Whether `agent` is one of the configuration, and whether it can take connections now.
+    pub(crate) fn availability(&self, agent: &NodeName) -> Option<bool> {
+        self.known.get(agent).map(|agent| agent.key().is_some_and(|key| key.linked))
+    }
+
+    /// The available agents that are `wanted` and not being emptied, by name.
     fn available(&self, wanted: impl Fn(&NodeName, &Key) -> bool) -> Vec<NodeName> {
-        let is_wanted =
-            |(name, agent): &(&NodeName, &Agent)| agent.key().is_some_and(|key| key.linked && wanted(name, &key));
+        let is_wanted = |(name, agent): &(&NodeName, &Agent)| {
+            agent.key().is_some_and(|key| key.linked && wanted(name, &key)) && !self.drains.contains(name)
+        };
         self.known.iter().filter(is_wanted).map(|(name, _)| name.clone()).collect()
     }
 
@@ -143,6 +166,7 @@ impl Agents {
             name: name.clone(),
             legs: agent.legs,
             available: agent.key().is_some_and(|key| key.linked),
+            draining: self.drains.contains(name),
             connections: owned.get(name).copied().unwrap_or(0),
         };
         self.known.iter().map(status).collect()

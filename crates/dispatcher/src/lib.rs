@@ -8,6 +8,7 @@
 //! * [`Table`](table) finds the relay that a message from the mesh is for.
 
 mod agents;
+mod drain;
 mod listen;
 mod metrics;
 mod pending;
@@ -21,11 +22,12 @@ use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use watari_balance::{BulkPolicy, HandshakePolicy};
 use watari_handoff::{ArbiterEvent, Offer};
 use watari_mesh::{Event, Mesh};
-use watari_wire::{ConnectionId, ConnectionStatus, Message, NodeName};
+use watari_wire::{ConnectionId, ConnectionStatus, Leave, Message, NodeName};
 
 pub use crate::agents::AgentStatus;
 use crate::agents::Agents;
@@ -124,6 +126,7 @@ impl Dispatcher {
             places: Arc::new(Semaphore::new(config.limits.connections_max.min(Semaphore::MAX_PERMITS))),
             limits: config.limits,
         });
+        tokio::spawn(drain::run(shared.clone(), shutdown.clone()));
         for listener in listeners {
             listen::start(&shared, listener, shutdown.clone())?;
         }
@@ -134,10 +137,47 @@ impl Dispatcher {
     pub fn handle(&self, event: &Event) {
         match event {
             Event::Down { peer, .. } => self.shared.agents.link_down(peer),
-            // An agent hands out a leg key on every new link.
-            Event::Up { .. } => {}
+            // An agent hands out a leg key on every new link. One that has started anew is not about to end any more.
+            Event::Up { peer, .. } => {
+                self.shared.agents.drains.end(peer);
+            }
             Event::Message { peer, message } => self.shared.on_message(peer, message),
         }
+    }
+
+    /// Asks the owner of `id` to hand it to `to` as soon as it can. Whether it happens is seen in
+    /// [`Dispatcher::connections`].
+    pub fn move_connection(&self, id: ConnectionId, to: &NodeName) -> Result<(), MoveRefused> {
+        let shared = &self.shared;
+        match shared.agents.availability(to) {
+            None => return Err(MoveRefused::UnknownAgent),
+            Some(false) => return Err(MoveRefused::NotAvailable),
+            Some(true) => {}
+        }
+        let owner = shared.table.owner(id).ok_or(MoveRefused::UnknownConnection)?;
+        if owner == *to {
+            return Err(MoveRefused::AlreadyThere);
+        }
+        shared.table.asked(id, Instant::now());
+        shared.tell(&owner, &Message::Leave(Leave { connection: id, target: to.clone(), or_end: false }));
+        Ok(())
+    }
+
+    /// Empties `agent`: it gets no new connections, and those it has move to the others as soon as they can, or end where they
+    /// cannot. Nothing is cut.
+    pub fn drain(&self, agent: &NodeName) -> Result<(), UnknownAgent> {
+        self.shared.agents.availability(agent).ok_or(UnknownAgent)?;
+        self.shared.drain(agent);
+        Ok(())
+    }
+
+    /// Lets `agent` have connections again.
+    pub fn undrain(&self, agent: &NodeName) -> Result<(), UnknownAgent> {
+        self.shared.agents.availability(agent).ok_or(UnknownAgent)?;
+        if self.shared.agents.drains.end(agent) {
+            tracing::info!(%agent, "drain ended");
+        }
+        Ok(())
     }
 
     /// The connections of the moment.
@@ -151,7 +191,35 @@ impl Dispatcher {
     }
 }
 
+/// Why a connection is not asked to move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MoveRefused {
+    /// There is none of this name, or its handshake is not done.
+    #[error("there is no such connection, or its handshake is not done")]
+    UnknownConnection,
+    /// The node is none of the configured agents.
+    #[error("there is no such agent")]
+    UnknownAgent,
+    /// There is no link to the agent.
+    #[error("the agent is not available")]
+    NotAvailable,
+    /// The agent owns the connection already.
+    #[error("the connection is there already")]
+    AlreadyThere,
+}
+
+/// The node is none of the configured agents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("there is no such agent")]
+pub struct UnknownAgent;
+
 impl Shared {
+    fn drain(&self, agent: &NodeName) {
+        if self.agents.drains.begin(agent) {
+            tracing::info!(%agent, "drain begun");
+        }
+    }
+
     fn on_message(&self, from: &NodeName, message: &Message) {
         let name = || from.clone();
         let (connection, event) = match message {
@@ -194,7 +262,10 @@ impl Shared {
             | Message::Rest(_)
             | Message::Committed(_)
             | Message::Aborted(_)
-            | Message::Gone(_) => return,
+            | Message::Gone(_)
+            | Message::Leave(_) => return,
+            Message::Stays(stays) => return self.table.stays(from, stays.connection, stays.reason),
+            Message::Draining => return self.drain(from),
         };
         if !self.table.send(connection, Input::Arbiter(event)) {
             self.answer_for_unknown(from, connection, message);

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
-use watari_wire::{ConnectionId, ConnectionStatus, Established, NodeName};
+use tokio::time::Instant;
+use watari_wire::{ConnectionId, ConnectionStatus, Established, NodeName, StayReason};
 
+use crate::drain::{ASK_AGAIN, Leaver};
 use crate::relay::Input;
 
 /// Messages that may wait for one relay. A relay always reads them; more than a move has says that a peer floods.
@@ -24,6 +26,8 @@ pub(crate) struct Table {
 struct Entry {
     inbox: mpsc::Sender<Input>,
     status: ConnectionStatus,
+    /// When it was asked to leave its agent.
+    asked: Option<Instant>,
 }
 
 impl Table {
@@ -38,9 +42,16 @@ impl Table {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = ConnectionId { boot: self.boot, number };
         let (inbox, inputs) = mpsc::channel(INBOX_LEN);
-        let status =
-            ConnectionStatus { id, client, tls: None, handshake_node: node.clone(), node: node.clone(), moves: 0 };
-        self.entries().insert(number, Entry { inbox, status });
+        let status = ConnectionStatus {
+            id,
+            client,
+            tls: None,
+            handshake_node: node.clone(),
+            node: node.clone(),
+            moves: 0,
+            stays: None,
+        };
+        self.entries().insert(number, Entry { inbox, status, asked: None });
         (id, inputs)
     }
 
@@ -81,7 +92,56 @@ impl Table {
         if let Some(entry) = self.entries().get_mut(&id.number) {
             entry.status.node = to.clone();
             entry.status.moves += 1;
+            entry.status.stays = None;
+            entry.asked = None;
         }
+    }
+
+    /// Notes why a connection that was asked to leave has not left yet; its owner says so.
+    pub(crate) fn stays(&self, from: &NodeName, id: ConnectionId, reason: StayReason) {
+        let mut entries = self.entries();
+        let entry = entries.get_mut(&id.number).filter(|entry| id.boot == self.boot && entry.status.node == *from);
+        if let Some(entry) = entry {
+            entry.status.stays = Some(reason);
+        }
+    }
+
+    /// Whose connection this is, once its handshake is done.
+    pub(crate) fn owner(&self, id: ConnectionId) -> Option<NodeName> {
+        let entries = self.entries();
+        let entry = entries.get(&id.number).filter(|entry| id.boot == self.boot && entry.status.tls.is_some())?;
+        Some(entry.status.node.clone())
+    }
+
+    /// Notes that a connection was asked to leave.
+    pub(crate) fn asked(&self, id: ConnectionId, now: Instant) {
+        if let Some(entry) = self.entries().get_mut(&id.number) {
+            entry.asked = Some(now);
+            entry.status.stays = None;
+        }
+    }
+
+    /// Connections of `agent` to be asked to leave now, so that at most `max` are about to. One that stays for a reason of
+    /// its own is not about to; it is asked again after a while, like one that was not heard of.
+    pub(crate) fn leavers(&self, agent: &NodeName, max: usize, now: Instant) -> Vec<Leaver> {
+        let mut entries = self.entries();
+        let of_agent = |entry: &&mut Entry| entry.status.node == *agent && entry.status.tls.is_some();
+        let recently = |asked: Instant| now.duration_since(asked) < ASK_AGAIN;
+        let mut about_to = 0;
+        let mut leavers = Vec::new();
+        for entry in entries.values_mut().filter(of_agent) {
+            if entry.asked.is_some_and(recently) {
+                about_to += usize::from(entry.status.stays.is_none());
+            } else if leavers.len() < max {
+                leavers.push(entry);
+            }
+        }
+        leavers.truncate(max.saturating_sub(about_to));
+        let ask = |entry: &mut Entry| {
+            entry.asked = Some(now);
+            Leaver { id: entry.status.id, client: entry.status.client.ip() }
+        };
+        leavers.into_iter().map(ask).collect()
     }
 
     pub(crate) fn statuses(&self) -> Vec<ConnectionStatus> {

@@ -17,10 +17,16 @@ fn route(kind: MessageKind) -> (Role, Role) {
     use MessageKind as Kind;
     match kind {
         Kind::Ship | Kind::Rest => (Role::Agent, Role::Agent),
-        Kind::LegKey | Kind::Established | Kind::Propose | Kind::Held | Kind::Refused | Kind::Cancel | Kind::Final => {
-            (Role::Agent, Role::Dispatcher)
-        }
-        Kind::Freeze | Kind::Committed | Kind::Aborted | Kind::Gone => (Role::Dispatcher, Role::Agent),
+        Kind::LegKey
+        | Kind::Established
+        | Kind::Propose
+        | Kind::Held
+        | Kind::Refused
+        | Kind::Cancel
+        | Kind::Final
+        | Kind::Stays
+        | Kind::Draining => (Role::Agent, Role::Dispatcher),
+        Kind::Freeze | Kind::Committed | Kind::Aborted | Kind::Gone | Kind::Leave => (Role::Dispatcher, Role::Agent),
     }
 }
 
@@ -51,6 +57,9 @@ mod tests {
             "aborted: dispatcher to agent",
             "gone: dispatcher to agent",
             "final: agent to dispatcher",
+            "leave: dispatcher to agent",
+            "stays: agent to dispatcher",
+            "draining: agent to dispatcher",
         ];
         assert_eq!(MessageKind::ALL.map(routes), expected);
     }

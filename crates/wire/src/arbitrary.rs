@@ -37,7 +37,7 @@ pub(crate) fn addresses() -> impl Strategy<Value = (SocketAddr, SocketAddr)> {
 pub(crate) fn ship() -> impl Strategy<Value = Ship> {
     let identity = (connection(), epoch(), node_name(), node_name(), any::<u32>());
     let client = (addresses(), option::of(vec(any::<u8>(), 0..300)), tls());
-    let bytes = (secret(), secret(), vec(any::<u8>(), 0..300), any::<u64>(), any::<u64>());
+    let bytes = (secret(), secret(), vec(any::<u8>(), 0..300), any::<u64>(), any::<u64>(), secret());
     (identity, client, bytes).prop_map(|(identity, client, bytes)| Ship {
         connection: identity.0,
         epoch: identity.1,
@@ -53,6 +53,7 @@ pub(crate) fn ship() -> impl Strategy<Value = Ship> {
         tail: bytes.2,
         rx_offset: bytes.3,
         tail_offset: bytes.4,
+        opened: bytes.5,
     })
 }
 
@@ -96,6 +97,13 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         connection().prop_map(Message::Gone),
         (attempt(), any::<u64>())
             .prop_map(|((connection, epoch), tx_offset)| { Message::Final(Final { connection, epoch, tx_offset }) }),
+        (connection(), node_name(), any::<bool>()).prop_map(|(connection, target, or_end)| Message::Leave(Leave {
+            connection,
+            target,
+            or_end
+        })),
+        connection().prop_map(|connection| Message::Stays(Stays { connection, reason: StayReason::Http2 })),
+        Just(Message::Draining),
     ]
 }
 
@@ -118,6 +126,7 @@ pub(crate) fn sample_ship() -> Ship {
         server: "192.0.2.2:443".parse().unwrap(),
         handshake_node: NodeName::new("a").unwrap(),
         moves: 0,
+        opened: SecretBytes::new(vec![6; 4]),
         rx_offset: 600,
         rest: SecretBytes::new(vec![7; 3]),
         tail: vec![8; 2],

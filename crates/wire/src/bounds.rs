@@ -12,6 +12,8 @@ pub const SERVER_NAME_LEN_MAX: usize = 255;
 pub const CERTIFICATE_LEN_MAX: usize = 64 << 10;
 /// The exported state of a record layer, which takes about 200 bytes.
 pub const STATE_LEN_MAX: usize = 4 << 10;
+/// Longest plaintext that was opened and not taken, in bytes: what an HTTP parser and a record hold.
+pub const OPENED_LEN_MAX: usize = 128 << 10;
 /// Bytes of the client's stream that a source has read and not opened, in one message.
 pub const REST_LEN_MAX: usize = 1 << 20;
 /// Sealed bytes that a source has not handed to its kernel.
@@ -49,7 +51,10 @@ impl Message {
             | Self::Committed(_)
             | Self::Aborted(_)
             | Self::Gone(_)
-            | Self::Final(_) => Ok(()),
+            | Self::Final(_)
+            | Self::Leave(_)
+            | Self::Stays(_)
+            | Self::Draining => Ok(()),
         }
     }
 }
@@ -58,6 +63,7 @@ fn check_ship(ship: &Ship) -> Result<(), BadLength> {
     check_tls(&ship.tls)?;
     at_most("state", ship.state.as_slice().len(), STATE_LEN_MAX)?;
     at_most("client_certificate", ship.client_certificate.as_ref().map_or(0, Vec::len), CERTIFICATE_LEN_MAX)?;
+    at_most("opened", ship.opened.as_slice().len(), OPENED_LEN_MAX)?;
     at_most("rest", ship.rest.as_slice().len(), REST_LEN_MAX)?;
     at_most("tail", ship.tail.len(), TAIL_LEN_MAX)
 }

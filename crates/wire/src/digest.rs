@@ -10,15 +10,15 @@ const DOMAIN: &[u8] = b"watari ship digest v1\0";
 impl Ship {
     /// SHA-256 over everything shipped, except `rx_offset` and `rest`, which a [`Rest`](crate::Rest) may extend.
     pub fn digest(&self) -> [u8; 32] {
-        // The lengths of state and tail stand in the head, so that no byte can pass from one field to the next.
+        // The lengths of state, opened and tail stand in the head, so that no byte can pass from one field to the next.
         let head = (
             (self.connection, self.epoch, &self.dispatcher, &self.handshake_node, self.moves),
             (&self.tls, &self.client_certificate, self.client, self.server),
-            (self.tail_offset, self.state.as_slice().len(), self.tail.len()),
+            (self.tail_offset, self.state.as_slice().len(), self.opened.as_slice().len(), self.tail.len()),
         );
         let head = postcard::to_allocvec(&head).expect("plain data can be written to memory");
         let mut context = Context::new(&SHA256);
-        for part in [DOMAIN, &head, self.state.as_slice(), &self.tail] {
+        for part in [DOMAIN, &head, self.state.as_slice(), self.opened.as_slice(), &self.tail] {
             context.update(part);
         }
         let mut digest = [0; 32];

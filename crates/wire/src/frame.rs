@@ -114,6 +114,9 @@ pub fn encode(message: &Message, out: &mut Vec<u8>) -> Result<(), BadLength> {
         Message::Aborted(body) => append(VERSION_MAX, kind, body, out),
         Message::Gone(body) => append(VERSION_MAX, kind, body, out),
         Message::Final(body) => append(VERSION_MAX, kind, body, out),
+        Message::Leave(body) => append(VERSION_MAX, kind, body, out),
+        Message::Stays(body) => append(VERSION_MAX, kind, body, out),
+        Message::Draining => append(VERSION_MAX, kind, &(), out),
     }
     Ok(())
 }
@@ -144,6 +147,9 @@ pub fn encoded_len(message: &Message) -> usize {
         Message::Aborted(body) => body_len(body),
         Message::Gone(body) => body_len(body),
         Message::Final(body) => body_len(body),
+        Message::Leave(body) => body_len(body),
+        Message::Stays(body) => body_len(body),
+        Message::Draining => 0,
     };
     HEAD_LEN + body
 }
@@ -214,6 +220,9 @@ fn decode_message(kind: MessageKind, body: &[u8]) -> Result<Message, FrameError>
         MessageKind::Aborted => Message::Aborted(exactly(number, body)?),
         MessageKind::Gone => Message::Gone(exactly(number, body)?),
         MessageKind::Final => Message::Final(exactly(number, body)?),
+        MessageKind::Leave => Message::Leave(exactly(number, body)?),
+        MessageKind::Stays => Message::Stays(exactly(number, body)?),
+        MessageKind::Draining => exactly(number, body).map(|()| Message::Draining)?,
     };
     message.check_bounds().map_err(|cause| FrameError::BadLength { kind: number, cause })?;
     Ok(message)

@@ -33,11 +33,17 @@ pub enum MessageKind {
     Gone = 27,
     /// [`Message::Final`].
     Final = 28,
+    /// [`Message::Leave`].
+    Leave = 29,
+    /// [`Message::Stays`].
+    Stays = 30,
+    /// [`Message::Draining`].
+    Draining = 31,
 }
 
 impl MessageKind {
     /// Every kind there is.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::LegKey,
         Self::Established,
         Self::Propose,
@@ -51,6 +57,9 @@ impl MessageKind {
         Self::Aborted,
         Self::Gone,
         Self::Final,
+        Self::Leave,
+        Self::Stays,
+        Self::Draining,
     ];
 
     /// The kind with this number.
@@ -74,6 +83,9 @@ impl MessageKind {
             Self::Aborted => "aborted",
             Self::Gone => "gone",
             Self::Final => "final",
+            Self::Leave => "leave",
+            Self::Stays => "stays",
+            Self::Draining => "draining",
         }
     }
 }
@@ -95,6 +107,9 @@ impl Message {
             Self::Aborted(_) => MessageKind::Aborted,
             Self::Gone(_) => MessageKind::Gone,
             Self::Final(_) => MessageKind::Final,
+            Self::Leave(_) => MessageKind::Leave,
+            Self::Stays(_) => MessageKind::Stays,
+            Self::Draining => MessageKind::Draining,
         }
     }
 }

@@ -50,6 +50,12 @@ impl<'de> Deserialize<'de> for SecretBytes {
 /// D is the dispatcher, A the source and B the target of a move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
+    /// D to the agent that owns a connection: it shall leave.
+    Leave(Leave),
+    /// The owner to D: why a connection that shall leave has not left yet.
+    Stays(Stays),
+    /// Agent to D: the agent is about to end, and shall get rid of its connections.
+    Draining,
     /// Agent to D: the key that authenticates prefaces of legs from D to this agent.
     LegKey(LegKey),
     /// A to D: the TLS handshake is done.
@@ -120,6 +126,8 @@ pub struct ConnectionStatus {
     pub node: NodeName,
     /// How many times it has changed hands.
     pub moves: u32,
+    /// Why it is still where it is, though it shall leave.
+    pub stays: Option<StayReason>,
 }
 
 /// See [`Message::Established`].
@@ -183,6 +191,8 @@ pub struct Ship {
     pub handshake_node: NodeName,
     /// How many times the connection has changed hands before this attempt.
     pub moves: u32,
+    /// Plaintext that A has opened and its application has not taken.
+    pub opened: SecretBytes,
     /// Bytes of the client's stream A has read, `rest` included.
     pub rx_offset: u64,
     /// The end of those bytes: what A has not opened.
@@ -274,6 +284,51 @@ pub struct Final {
     pub epoch: Epoch,
     /// The length of the stream to the client.
     pub tx_offset: u64,
+}
+
+/// See [`Message::Leave`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leave {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// Where it shall go.
+    pub target: NodeName,
+    /// Whether it shall end, as soon as what is in progress is complete, where it cannot move.
+    pub or_end: bool,
+}
+
+/// See [`Message::Stays`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stays {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// Why.
+    pub reason: StayReason,
+}
+
+/// Why a connection that shall leave is still where it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum StayReason {
+    /// A request is in progress; it moves when that is answered.
+    InRequest,
+    /// HTTP/2 cannot be moved: the streams' state is the library's own. It ends when its streams have, if that was asked.
+    Http2,
+    /// There is no link to the target.
+    NoLink,
+    /// More was read ahead of the client's stream, or waits to be sent, than may be shipped.
+    TooMuchInHand,
+}
+
+impl StayReason {
+    /// The reason as a metric label and log field.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InRequest => "in_request",
+            Self::Http2 => "http2",
+            Self::NoLink => "no_link",
+            Self::TooMuchInHand => "too_much_in_hand",
+        }
+    }
 }
 
 /// Why an attempt came to nothing.

@@ -121,6 +121,25 @@ impl fmt::Display for ConnectionId {
     }
 }
 
+impl FromStr for ConnectionId {
+    type Err = InvalidConnectionId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (boot, number) = text.split_once('-').ok_or(InvalidConnectionId)?;
+        let id = Self {
+            boot: u64::from_str_radix(boot, 16).map_err(|_| InvalidConnectionId)?,
+            number: number.parse().map_err(|_| InvalidConnectionId)?,
+        };
+        // One form each: no signs, no other number of digits.
+        if id.to_string() == text { Ok(id) } else { Err(InvalidConnectionId) }
+    }
+}
+
+/// A string is no [`ConnectionId`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a connection is named by 16 hexadecimal digits, '-', and its number")]
+pub struct InvalidConnectionId;
+
 impl fmt::Debug for ConnectionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -149,6 +168,16 @@ impl fmt::Display for Epoch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connections_have_one_name_each() {
+        let id = ConnectionId { boot: 0xab, number: 12 };
+        assert_eq!(id.to_string(), "00000000000000ab-12");
+        assert_eq!("00000000000000ab-12".parse(), Ok(id));
+        for text in ["", "-", "ab-12", "00000000000000AB-12", "00000000000000ab-+12", "00000000000000ab-012", "x-1"] {
+            assert_eq!(text.parse::<ConnectionId>(), Err(InvalidConnectionId), "{text:?}");
+        }
+    }
 
     #[test]
     fn node_names_are_labels() {

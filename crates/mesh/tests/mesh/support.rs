@@ -253,6 +253,7 @@ pub(crate) fn ship() -> Message {
         server: "192.0.2.2:443".parse().unwrap(),
         handshake_node: name("a"),
         moves: 0,
+        opened: SecretBytes::new(vec![4; 1000]),
         rx_offset: 100_000,
         rest: SecretBytes::new(vec![2; 100_000]),
         tail: vec![3; 50_000],

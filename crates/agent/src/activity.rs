@@ -1,0 +1,100 @@
+//! Whether an HTTP/1.1 connection is between requests: then, and only then, it can be taken apart and moved.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+/// What one request keeps open. A connection is idle when none of it is.
+///
+/// ```text
+///  request begins: REQUEST | RESPONSE | UNFLUSHED
+///    its body was read to the end:            - REQUEST
+///    the response's body was taken and ended: - RESPONSE
+///    all of it was flushed after that:        - UNFLUSHED
+/// ```
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Activity(Arc<AtomicU8>);
+
+const REQUEST: u8 = 1;
+const RESPONSE: u8 = 2;
+const UNFLUSHED: u8 = 4;
+
+impl Activity {
+    /// Whether no request is in progress, and everything of the last one is on its way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.0.load(Ordering::Acquire) == 0
+    }
+
+    /// A request begins: its body, to be read through what this returns.
+    pub(crate) fn begin<B: Body>(&self, body: B) -> Watched<B> {
+        let request = if body.is_end_stream() { 0 } else { REQUEST };
+        self.0.store(request | RESPONSE | UNFLUSHED, Ordering::Release);
+        Watched { body, activity: self.clone(), part: request }
+    }
+
+    /// The response's body, to be sent through what this returns.
+    pub(crate) fn respond<B: Body>(&self, body: B) -> Watched<B> {
+        Watched { body, activity: self.clone(), part: RESPONSE }
+    }
+
+    /// Everything that was written until now was flushed.
+    pub(crate) fn flushed(&self) {
+        if self.0.load(Ordering::Acquire) & RESPONSE == 0 {
+            self.ended(UNFLUSHED);
+        }
+    }
+
+    fn ended(&self, part: u8) {
+        self.0.fetch_and(!part, Ordering::AcqRel);
+    }
+}
+
+/// A body whose end is noted: a request's when it has been read to the end, a response's when it is dropped, for nobody
+/// reads one that has none to its end.
+pub(crate) struct Watched<B> {
+    body: B,
+    activity: Activity,
+    part: u8,
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for Watched<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let this = self.get_mut();
+        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        if matches!(frame, Poll::Ready(None)) || (frame.is_ready() && this.body.is_end_stream()) {
+            this.ended();
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B> Watched<B> {
+    fn ended(&self) {
+        if self.part == REQUEST {
+            self.activity.ended(REQUEST);
+        }
+    }
+}
+
+impl<B> Drop for Watched<B> {
+    fn drop(&mut self) {
+        if self.part == RESPONSE {
+            self.activity.ended(RESPONSE);
+        }
+    }
+}
