@@ -1,14 +1,16 @@
-//! Administration: questions to a running node, over a unix socket that only the node's user may use.
+//! Administration: questions and orders to a running node, over a unix socket that only the node's user may use.
 //!
 //! A connection carries one question and one answer, each a line of JSON ([`Question`], [`Answer`]). What is said has a
 //! version; a question that the node does not know is answered with an error.
 
+mod as_text;
 mod client;
 mod server;
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use watari_wire::{ConnectionId, NodeName};
 
 pub(crate) use client::{AskError, ask};
 pub(crate) use server::{BindError, Server};
@@ -16,9 +18,9 @@ pub(crate) use server::{BindError, Server};
 /// The version of what is said.
 pub(crate) const VERSION: u32 = 1;
 
-/// What can be asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// What can be asked, and what can be ordered. Orders are for dispatchers: they alone decide who serves a connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Topic {
     /// How the node is: [`Status`].
     Status,
@@ -26,6 +28,16 @@ pub(crate) enum Topic {
     Nodes,
     /// Which connections of clients it holds: a list of [`Connection`].
     Connections,
+    /// That a connection go to another agent: [`Answer::Done`] when its owner is asked. The connections show whether it goes.
+    Move {
+        #[serde(with = "as_text")]
+        connection: ConnectionId,
+        node: NodeName,
+    },
+    /// That an agent get no new connections, and lose those it has without any being cut: [`Answer::Done`] when that begins.
+    Drain { node: NodeName },
+    /// That a drained agent get connections again: [`Answer::Done`].
+    Undrain { node: NodeName },
 }
 
 /// One line to the node.
@@ -43,7 +55,9 @@ pub(crate) enum Answer {
     Status(Status),
     Nodes(Vec<Node>),
     Connections(Vec<Connection>),
-    /// Why there is no answer: one sentence.
+    /// What was ordered is done, or has begun.
+    Done,
+    /// Why there is no answer, or why an order is not followed: one sentence.
     Error(String),
 }
 
@@ -80,6 +94,8 @@ pub(crate) struct Node {
     pub(crate) available: Option<bool>,
     /// Connections of this dispatcher that it serves now.
     pub(crate) connections: Option<usize>,
+    /// Whether this dispatcher drains it, by order or because it is about to end; `None`: it is not one of its agents.
+    pub(crate) draining: Option<bool>,
     /// Why its last link ended, or could not be made.
     pub(crate) last_error: Option<String>,
 }
@@ -102,4 +118,39 @@ pub(crate) struct Connection {
     pub(crate) moves: u32,
     /// Whether the handshake resumed an earlier session.
     pub(crate) resumed: Option<bool>,
+    /// Why it is still where it is, though it shall leave.
+    pub(crate) stays: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn questions_and_orders_are_written_as_they_always_were() {
+        let node = NodeName::new("a1").unwrap();
+        let connection = ConnectionId { boot: 255, number: 7 };
+        let cases = [
+            (Topic::Status, json!("status")),
+            (Topic::Nodes, json!("nodes")),
+            (Topic::Connections, json!("connections")),
+            (
+                Topic::Move { connection, node: node.clone() },
+                json!({"move": {"connection": "00000000000000ff-7", "node": "a1"}}),
+            ),
+            (Topic::Drain { node: node.clone() }, json!({"drain": {"node": "a1"}})),
+            (Topic::Undrain { node }, json!({"undrain": {"node": "a1"}})),
+        ];
+        for (topic, written) in cases {
+            let question = Question { version: VERSION, topic: topic.clone() };
+            let line = json!({"version": 1, "topic": written});
+            assert_eq!(serde_json::to_value(&question).unwrap(), line);
+            assert_eq!(serde_json::from_value::<Question>(line).unwrap().topic, topic);
+        }
+        assert_eq!(serde_json::to_value(Answer::Done).unwrap(), json!("done"));
+    }
 }

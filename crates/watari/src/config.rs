@@ -19,6 +19,7 @@ mod value;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tracing_subscriber::filter::Targets;
 use watari_mesh::Peer;
@@ -27,6 +28,7 @@ use watari_wire::NodeName;
 
 pub(crate) use load::Loaded;
 pub(crate) use raw::LogFormat;
+pub(crate) use value::Span;
 
 /// Where the administration socket is unless something else is said.
 pub(crate) const DEFAULT_ADMIN: &str = "/run/watari/admin.sock";
@@ -56,6 +58,8 @@ pub(crate) struct Node {
     pub(crate) admin: PathBuf,
     /// Where metrics are served, if they are.
     pub(crate) metrics: Option<SocketAddr>,
+    /// How long the connections of an agent that is to end may take to move or end.
+    pub(crate) drain_timeout: Duration,
 }
 
 /// `[dispatcher]`

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 use watari_pki::PkiError;
 
-use crate::process::end_of_service;
+use crate::process::EndSignals;
 use cluster::Cluster;
 
 /// The name that the demo's certificates are issued for. `.test` is nobody's (RFC 6761).
@@ -49,16 +49,15 @@ pub(crate) enum DemoError {
 
 /// Brings the cluster up and keeps it up until Ctrl-C.
 pub(crate) async fn stay_up() -> Result<(), DemoError> {
-    let end = end_of_service().map_err(doing("handling signals"))?;
-    tokio::pin!(end);
+    let mut end = EndSignals::listen().map_err(doing("handling signals"))?;
     let mut cluster = tokio::select! {
         cluster = Cluster::start() => cluster?,
-        _ = &mut end => return Ok(()),
+        _ = end.next() => return Ok(()),
     };
     println!("{}", cluster.layout.guide());
     let ended = tokio::select! {
         ended = cluster.ended() => Err(ended),
-        _ = &mut end => Ok(()),
+        _ = end.next() => Ok(()),
     };
     cluster.stop().await;
     ended
@@ -66,7 +65,7 @@ pub(crate) async fn stay_up() -> Result<(), DemoError> {
 
 /// Brings the cluster up, runs the scenario, prints what happened.
 pub(crate) async fn once() -> Result<(), DemoError> {
-    let end = end_of_service().map_err(doing("handling signals"))?;
+    let mut end = EndSignals::listen().map_err(doing("handling signals"))?;
     let interrupted = || DemoError::System { doing: "the demo".into(), cause: io::ErrorKind::Interrupted.into() };
     let demo = async {
         let mut cluster = Cluster::start().await?;
@@ -81,7 +80,7 @@ pub(crate) async fn once() -> Result<(), DemoError> {
     };
     tokio::select! {
         result = demo => result,
-        _ = end => Err(interrupted()),
+        _ = end.next() => Err(interrupted()),
     }
 }
 

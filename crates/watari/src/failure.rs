@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use watari_pki::PkiError;
 
 use crate::admin::AskError;
+use crate::commands::ctl::Unfulfilled;
 use crate::config::ConfigError;
 use crate::demo::DemoError;
 use crate::node::NodeError;
@@ -19,6 +20,8 @@ pub(crate) enum Failure {
     Node(#[from] NodeError),
     #[error(transparent)]
     Ask(#[from] AskError),
+    #[error(transparent)]
+    Unfulfilled(#[from] Unfulfilled),
     #[error(transparent)]
     Pki(#[from] PkiError),
     #[error(transparent)]

@@ -36,6 +36,7 @@ Examples:
   watari pki init --dir pki               a certificate authority for a cluster
   watari run --config node.toml           a node
   watari ctl connections                  what it is doing
+  watari ctl drain a1                     empty an agent, without cutting anything
 
 Exit status: 0 done, 1 failed, 2 wrong usage or configuration.";
 

@@ -1,5 +1,6 @@
 //! A running node: listeners, mesh, roles, administration and metrics, put together.
 
+mod drain;
 mod listeners;
 mod view;
 
@@ -21,7 +22,8 @@ use watari_wire::{NodeName, Role};
 
 use crate::admin::BindError;
 use crate::config::{self, Config, Loaded};
-use crate::{metrics_server, process};
+use crate::metrics_server;
+use crate::process::{self, EndSignal, EndSignals};
 use listeners::Listeners;
 use view::View;
 
@@ -49,17 +51,24 @@ struct Roles {
 }
 
 /// Runs a node until SIGTERM or SIGINT. Everything is bound before anything starts.
+///
+/// At SIGTERM an agent gives its connections away first, until another signal or for the configuration's time at most. A
+/// dispatcher cannot: its clients' connections are its own, and end with it. Where a node is both, the dispatcher works on
+/// until the agent is drained, for it is the dispatcher that moves connections away.
 pub(crate) async fn run(config: Config, loaded: Loaded, registry: Registry) -> Result<(), NodeError> {
-    let end = process::end_of_service().map_err(starting("signal handling"))?;
-    let name = config.node.name.value.clone();
+    let mut end = EndSignals::listen().map_err(starting("signal handling"))?;
+    let (name, drain_timeout) = (config.node.name.value.clone(), config.node.drain_timeout);
     let listeners = Listeners::bind(&config)?;
     process::raise_file_limit();
     let node = Node::start(config, loaded, registry, listeners)?;
     tracing::info!(node = %name, "ready");
     process::notify("READY=1");
-    let signal = end.await;
-    tracing::info!(node = %name, signal, "ending");
+    let signal = end.next().await;
+    tracing::info!(node = %name, %signal, "ending");
     process::notify("STOPPING=1");
+    if let (Some(agent), EndSignal::Terminate) = (&node.agent, signal) {
+        drain::before_the_end(agent, drain_timeout, &mut end).await;
+    }
     node.stop().await;
     Ok(())
 }
@@ -68,6 +77,7 @@ pub(crate) async fn run(config: Config, loaded: Loaded, registry: Registry) -> R
 struct Node {
     mesh: Mesh,
     admin: JoinHandle<()>,
+    agent: Option<Agent>,
     shutdown: CancellationToken,
 }
 
@@ -97,10 +107,10 @@ impl Node {
         if let Some(listener) = listeners.metrics {
             metrics_server::serve(listener, Arc::new(registry), shutdown.clone()).map_err(starting("metrics"))?;
         }
-        let (name, mesh_address) = (name.to_string(), config.node.mesh);
+        let (name, mesh_address, agent) = (name.to_string(), config.node.mesh, running.agent.clone());
         let view = View { name, mesh_address, roles: role_names, started, mesh: mesh.clone(), running };
         let admin = tokio::spawn(listeners.admin.serve(move |topic| view.answer(topic), shutdown.clone()));
-        Ok(Self { mesh, admin, shutdown })
+        Ok(Self { mesh, admin, agent, shutdown })
     }
 
     async fn stop(self) {

@@ -1,13 +1,14 @@
 //! What a node arranges with the system about its process.
 
 use std::env;
+use std::fmt;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{self, SignalKind, signal};
 
 /// Below this many open files a busy node meets its limit; it holds at least two per connection.
 const FILES_LOW: u64 = 4096;
@@ -40,15 +41,43 @@ pub(crate) fn raise_file_limit() {
     }
 }
 
-/// Waits for SIGTERM or SIGINT; from the call on, neither ends the process by itself. Must be called in a tokio runtime.
-pub(crate) fn end_of_service() -> io::Result<impl Future<Output = &'static str>> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(async move {
+/// The signals that ask this process to end.
+pub(crate) struct EndSignals {
+    terminate: unix::Signal,
+    interrupt: unix::Signal,
+}
+
+/// How this process is asked to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndSignal {
+    /// SIGTERM, of service managers and `kill`.
+    Terminate,
+    /// SIGINT, of a terminal's Ctrl-C.
+    Interrupt,
+}
+
+impl EndSignals {
+    /// From now on, none of them ends the process by itself. Must be called in a tokio runtime.
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Waits for the next one. Nothing is lost where the wait is given up.
+    pub(crate) async fn next(&mut self) -> EndSignal {
         tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => EndSignal::Terminate,
+            _ = self.interrupt.recv() => EndSignal::Interrupt,
         }
-    })
+    }
+}
+
+impl fmt::Display for EndSignal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Terminate => "SIGTERM",
+            Self::Interrupt => "SIGINT",
+        })
+    }
 }
 
 /// Tells the service manager, where there is one, how this process is (`sd_notify(3)`).

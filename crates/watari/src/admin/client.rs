@@ -31,29 +31,31 @@ pub(crate) enum AskError {
 
 /// Asks the node that listens on `socket`.
 pub(crate) async fn ask(socket: &Path, topic: Topic) -> Result<Answer, AskError> {
-    let exchange = timeout(EXCHANGE_MAX, exchange(socket, topic));
+    let question = Question { version: VERSION, topic };
+    let exchange = timeout(EXCHANGE_MAX, exchange(socket, &question));
     let bytes = exchange.await.map_err(|_| AskError::Timeout(socket.to_owned()))??;
     match serde_json::from_slice(&bytes) {
         Ok(Answer::Error(sentence)) => Err(AskError::Refused(sentence)),
-        Ok(answer) if answers(&answer, topic) => Ok(answer),
+        Ok(answer) if answers(&answer, &question.topic) => Ok(answer),
         _ => Err(AskError::Garbled(socket.to_owned())),
     }
 }
 
-fn answers(answer: &Answer, topic: Topic) -> bool {
+fn answers(answer: &Answer, topic: &Topic) -> bool {
     matches!(
         (topic, answer),
         (Topic::Status, Answer::Status(_))
             | (Topic::Nodes, Answer::Nodes(_))
             | (Topic::Connections, Answer::Connections(_))
+            | (Topic::Move { .. } | Topic::Drain { .. } | Topic::Undrain { .. }, Answer::Done)
     )
 }
 
-async fn exchange(socket: &Path, topic: Topic) -> Result<Vec<u8>, AskError> {
+async fn exchange(socket: &Path, question: &Question) -> Result<Vec<u8>, AskError> {
     let failed = |cause| AskError::Exchange { socket: socket.to_owned(), cause };
     let connected = UnixStream::connect(socket).await;
     let mut stream = connected.map_err(|cause| AskError::Connect { socket: socket.to_owned(), cause })?;
-    let mut line = serde_json::to_vec(&Question { version: VERSION, topic }).map_err(|error| failed(error.into()))?;
+    let mut line = serde_json::to_vec(question).map_err(|error| failed(error.into()))?;
     line.push(b'\n');
     stream.write_all(&line).await.map_err(failed)?;
     let mut answer = Vec::new();

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Answer, Question, Topic, VERSION};
 
-/// The longest question, in bytes; the known ones are some forty.
+/// The longest question, in bytes; the known ones take at most some two hundred.
 const QUESTION_LEN_MAX: u64 = 1024;
 /// For the whole exchange: an administrator is local, and an answer is at most some megabytes.
 const EXCHANGE_MAX: Duration = Duration::from_secs(10);
@@ -156,6 +156,7 @@ mod tests {
     use std::os::unix::net::UnixListener as StdUnixListener;
 
     use tokio::io::AsyncReadExt;
+    use watari_wire::NodeName;
 
     use super::*;
     use crate::admin::{AskError, ask};
@@ -163,6 +164,7 @@ mod tests {
     fn nodes(topic: Topic) -> Answer {
         match topic {
             Topic::Nodes => Answer::Nodes(Vec::new()),
+            Topic::Drain { node } if node.as_str() == "a1" => Answer::Done,
             other => Answer::Error(format!("no {other:?} here")),
         }
     }
@@ -201,16 +203,27 @@ mod tests {
         assert_eq!(ask(&running.path(), Topic::Nodes).await.unwrap(), Answer::Nodes(Vec::new()));
         let refused = ask(&running.path(), Topic::Status).await.unwrap_err();
         assert!(matches!(refused, AskError::Refused(sentence) if sentence == "no Status here"));
+        let drain = |name| Topic::Drain { node: NodeName::new(name).unwrap() };
+        assert_eq!(ask(&running.path(), drain("a1")).await.unwrap(), Answer::Done);
+        let refused = ask(&running.path(), drain("a2")).await.unwrap_err();
+        assert!(matches!(refused, AskError::Refused(sentence) if sentence == "no Drain { node: a2 } here"));
     }
 
     #[tokio::test]
     async fn what_is_no_question_is_answered_with_an_error() {
         let running = Running::start();
         let long = [b'x'; QUESTION_LEN_MAX as usize + 1];
-        let cases: [(&[u8], &str); 6] = [
+        let cases: [(&[u8], &str); 10] = [
             (b"\n", "does not know the question"),
             (b"{\"version\":1,\"topic\":\"moon\"}\n", "unknown variant `moon`"),
             (b"{\"version\":1,\"topic\":\"nodes\",\"x\":1}\n", "unknown field `x`"),
+            (b"{\"version\":1,\"topic\":\"drain\"}\n", "expected struct variant"),
+            (b"{\"version\":1,\"topic\":{\"drain\":{\"node\":\"A1\"}}}\n", "a node name is"),
+            (b"{\"version\":1,\"topic\":{\"drain\":{\"node\":\"a1\",\"x\":1}}}\n", "unknown field `x`"),
+            (
+                b"{\"version\":1,\"topic\":{\"move\":{\"connection\":\"1\",\"node\":\"a1\"}}}\n",
+                "a connection is named by",
+            ),
             (b"{\"version\":2,\"topic\":\"nodes\"}\n", "speaks version 1"),
             (b"\xff\n", "cannot be read"),
             (&long[..QUESTION_LEN_MAX as usize], "one line of at most"),

@@ -1,27 +1,31 @@
-//! `watari ctl`: questions to a running node.
+//! `watari ctl`: questions and orders to a running node.
 
-use std::path::PathBuf;
+mod drain;
+mod moving;
+mod show;
 
-use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use watari_wire::{ConnectionId, NodeName};
 
 use super::{print, print_json};
-use crate::admin::{Answer, Connection, Node, Status, Topic, ask};
-use crate::config::DEFAULT_ADMIN;
+use crate::admin::{Answer, AskError, Connection, Topic, ask};
+use crate::config::{DEFAULT_ADMIN, Span};
 use crate::failure::Failure;
-use crate::table::Table;
 
-/// Ask a running node
+/// Ask a running node, or have it move connections
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Ctl {
     /// The node's administration socket
-    #[arg(long, value_name = "SOCKET", default_value = DEFAULT_ADMIN)]
+    #[arg(long, value_name = "SOCKET", default_value = DEFAULT_ADMIN, global = true)]
     admin: PathBuf,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, global = true)]
     json: bool,
-    /// What to ask
-    #[arg(value_enum)]
+    #[command(subcommand)]
     what: What,
 }
 
@@ -29,107 +33,132 @@ const EXAMPLES: &str = "\
 Examples:
   watari ctl status
   watari ctl --admin d1.sock nodes
-  watari ctl --json connections | jq '.[] | select(.moves > 0)'";
+  watari ctl --json connections | jq '.[] | select(.moves > 0)'
+  watari ctl drain a1 --grace 2m";
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Subcommand)]
 enum What {
     /// How the node is
+    #[command(after_help = "Example:\n  watari ctl status")]
     Status,
     /// The nodes it knows, itself included
+    #[command(after_help = "Example:\n  watari ctl --admin d1.sock nodes")]
     Nodes,
     /// The connections of clients that it holds
+    #[command(after_help = "Example:\n  watari ctl --json connections | jq '.[] | select(.moves > 0)'")]
     Connections,
+    /// Move a connection to another agent
+    ///
+    /// The node that is asked is the connection's dispatcher. A connection moves when no request is in progress; HTTP/2
+    /// cannot move. Exit status 1 says that it is not there after five seconds; it may still move later.
+    #[command(after_help = "Example:\n  watari ctl --admin d1.sock move 5d1c0c9a55e0b7f3-12 a2")]
+    Move {
+        /// The connection, as `connections` names it
+        #[arg(value_name = "CONN")]
+        connection: ConnectionId,
+        /// The agent it shall go to
+        #[arg(value_parser = NodeName::new)]
+        node: NodeName,
+    },
+    /// Empty an agent: nothing new goes there, and what is there moves to others
+    ///
+    /// The node that is asked is a dispatcher; only its own connections are meant, so ask every dispatcher. HTTP/1.1 moves
+    /// between requests, HTTP/2 is told to finish, and nothing is cut, not even when the time is over: what remains is
+    /// listed, and the exit status is 1. The agent stays drained until `undrain`, or until it starts anew.
+    #[command(after_help = DRAIN_EXAMPLES)]
+    Drain {
+        /// The agent
+        #[arg(value_parser = NodeName::new)]
+        node: NodeName,
+        /// How long to wait for its connections to move or end
+        #[arg(long, value_name = "TIME", default_value = "30s")]
+        grace: Span,
+    },
+    /// Let a drained agent have connections again
+    #[command(after_help = "Example:\n  watari ctl --admin d1.sock undrain a1")]
+    Undrain {
+        /// The agent
+        #[arg(value_parser = NodeName::new)]
+        node: NodeName,
+    },
+}
+
+const DRAIN_EXAMPLES: &str = "\
+Examples:
+  watari ctl --admin d1.sock drain a1
+  watari ctl --admin d1.sock drain a1 --grace 10m && ssh a1 reboot
+  watari ctl --admin d1.sock --json drain a1 | jq '.remaining[] | {id, stays}'";
+
+/// Between two looks at what has become of an order.
+const POLL: Duration = Duration::from_millis(50);
+
+/// An order was given, and has not had its effect.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unfulfilled {
+    #[error("the connection {0} has ended, or is of another dispatcher")]
+    Gone(ConnectionId),
+    #[error("the connection {connection} is still on {node} after {seconds} s{}", in_brackets(.stays.as_deref()))]
+    Stayed { connection: ConnectionId, node: String, seconds: u64, stays: Option<String> },
+    #[error(
+        "{remaining} of the connections on {node} are still there after {seconds} s; it stays drained, and they go on"
+    )]
+    Remaining { node: NodeName, remaining: usize, seconds: f64 },
+}
+
+fn in_brackets(stays: Option<&str>) -> String {
+    stays.map(|reason| format!(" ({reason})")).unwrap_or_default()
 }
 
 impl Ctl {
     pub(crate) fn execute(self) -> Result<(), Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
-        let topic = match self.what {
-            What::Status => Topic::Status,
-            What::Nodes => Topic::Nodes,
-            What::Connections => Topic::Connections,
+        runtime.block_on(self.run())
+    }
+
+    async fn run(self) -> Result<(), Failure> {
+        let node = Remote { socket: &self.admin, json: self.json };
+        match self.what {
+            What::Status => node.show(Topic::Status).await,
+            What::Nodes => node.show(Topic::Nodes).await,
+            What::Connections => node.show(Topic::Connections).await,
+            What::Move { connection, node: target } => moving::run(&node, connection, &target).await,
+            What::Drain { node: agent, grace } => drain::run(&node, agent, grace.get()).await,
+            What::Undrain { node: agent } => node.order(Topic::Undrain { node: agent }).await,
+        }
+    }
+}
+
+/// The node that is asked, and how its answers are printed.
+struct Remote<'a> {
+    socket: &'a Path,
+    json: bool,
+}
+
+impl Remote<'_> {
+    async fn show(&self, topic: Topic) -> Result<(), Failure> {
+        show::answer(&ask(self.socket, topic).await?, self.json)
+    }
+
+    /// Has an order followed; what it says itself is no answer to show.
+    async fn order(&self, order: Topic) -> Result<(), Failure> {
+        ask(self.socket, order).await?;
+        Ok(())
+    }
+
+    async fn connections(&self) -> Result<Vec<Connection>, Failure> {
+        match ask(self.socket, Topic::Connections).await? {
+            Answer::Connections(connections) => Ok(connections),
+            _ => Err(AskError::Garbled(self.socket.to_owned()).into()),
+        }
+    }
+
+    /// How many connections of this dispatcher `agent` serves.
+    async fn connections_on(&self, agent: &NodeName) -> Result<usize, Failure> {
+        let garbled = || AskError::Garbled(self.socket.to_owned());
+        let Answer::Nodes(nodes) = ask(self.socket, Topic::Nodes).await? else {
+            return Err(garbled().into());
         };
-        let answer = runtime.block_on(ask(&self.admin, topic))?;
-        if self.json { as_json(&answer) } else { print(as_text(&answer)) }
+        let node = nodes.into_iter().find(|node| node.name == agent.as_str());
+        Ok(node.and_then(|node| node.connections).ok_or_else(garbled)?)
     }
-}
-
-fn as_json(answer: &Answer) -> Result<(), Failure> {
-    match answer {
-        Answer::Status(status) => print_json(status),
-        Answer::Nodes(nodes) => print_json(nodes),
-        Answer::Connections(connections) => print_json(connections),
-        Answer::Error(sentence) => print_json(sentence),
-    }
-}
-
-fn as_text(answer: &Answer) -> String {
-    match answer {
-        Answer::Status(status) => status_table(status).to_string(),
-        Answer::Nodes(nodes) => node_table(nodes).to_string(),
-        Answer::Connections(connections) => connection_table(connections).to_string(),
-        Answer::Error(sentence) => sentence.clone(),
-    }
-}
-
-fn status_table(status: &Status) -> Table {
-    let mut table = Table::new(&["node", "version", "roles", "pid", "uptime_s", "connections", "links_up", "peers"]);
-    table.row([
-        status.node.clone(),
-        status.version.clone(),
-        status.roles.join(","),
-        status.pid.to_string(),
-        status.uptime_s.to_string(),
-        status.connections.to_string(),
-        status.links_up.to_string(),
-        status.peers.to_string(),
-    ]);
-    table
-}
-
-fn node_table(nodes: &[Node]) -> Table {
-    let mut table = Table::new(&["name", "mesh", "roles", "state", "up_s", "available", "connections", "last_error"]);
-    for node in nodes {
-        table.row([
-            node.name.clone(),
-            node.mesh.to_string(),
-            or_dash((!node.roles.is_empty()).then(|| node.roles.join(","))),
-            (if node.this {
-                "this"
-            } else if node.up {
-                "up"
-            } else {
-                "down"
-            })
-            .to_owned(),
-            or_dash(node.up_s),
-            or_dash(node.available.map(|available| if available { "yes" } else { "no" })),
-            or_dash(node.connections),
-            or_dash(node.last_error.as_ref()),
-        ]);
-    }
-    table
-}
-
-fn connection_table(connections: &[Connection]) -> Table {
-    let mut table =
-        Table::new(&["id", "client", "version", "suite", "alpn", "handshake_node", "node", "moves", "resumed"]);
-    for connection in connections {
-        table.row([
-            connection.id.clone(),
-            connection.client.to_string(),
-            or_dash(connection.version.as_ref()),
-            or_dash(connection.suite.as_ref()),
-            or_dash(connection.alpn.as_ref()),
-            connection.handshake_node.clone(),
-            connection.node.clone(),
-            connection.moves.to_string(),
-            or_dash(connection.resumed.map(|resumed| if resumed { "yes" } else { "no" })),
-        ]);
-    }
-    table
-}
-
-fn or_dash(value: Option<impl ToString>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }

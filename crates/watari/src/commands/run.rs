@@ -29,7 +29,8 @@ Examples:
   watari run --config d1.toml
   watari run --config d1.toml --check
 
-SIGTERM and SIGINT end the node. A line on the standard error says when it is ready, and so does READY=1 on
+SIGTERM ends the node after an agent has given its connections to others, for which it has [node] drain_timeout; SIGINT, or
+a second signal, ends it at once. A line on the standard error says when it is ready, and so does READY=1 on
 $NOTIFY_SOCKET (sd_notify(3)).";
 
 impl Run {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use toml::Spanned;
 use watari_dispatcher::AgentAddress;
@@ -10,7 +11,7 @@ use watari_mesh::Peer;
 use watari_wire::NodeName;
 
 use super::raw::{Demand, RawAgent, RawCertificate, RawConfig, RawDispatcher, RawNode, RawPeer, RawTls, line_of};
-use super::value::{Address, Origin};
+use super::value::{Address, Origin, Span};
 use super::{Agent, At, CertificateFiles, ClientCertificates, Config, DEFAULT_ADMIN, Dispatcher, Log, Node, Site, Tls};
 
 /// A line and what is wrong there.
@@ -18,6 +19,8 @@ type Wrong = (usize, String);
 
 /// What an agent can speak above TLS, in the order it prefers.
 const ALPN: [&str; 2] = ["h2", "http/1.1"];
+/// Well within what service managers wait for a service to end (systemd: 90 s).
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Checks one file.
 pub(super) struct Check<'a> {
@@ -54,6 +57,7 @@ impl Check<'_> {
             mesh: raw.mesh.into_inner().0,
             admin: raw.admin.map_or_else(|| DEFAULT_ADMIN.into(), |admin| self.resolve(&admin)),
             metrics: raw.metrics.map(|metrics| metrics.into_inner().0),
+            drain_timeout: raw.drain_timeout.map_or(DRAIN_TIMEOUT, Span::get),
         }
     }
 

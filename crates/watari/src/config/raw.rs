@@ -9,7 +9,7 @@ use watari_balance::{BulkPolicy, HandshakePolicy};
 use watari_wire::NodeName;
 
 use super::limits::{AgentLimits, DispatcherLimits};
-use super::value::{Address, Level};
+use super::value::{Address, Level, Span};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,6 +31,7 @@ pub(super) struct RawNode {
     pub(super) mesh: Spanned<Address>,
     pub(super) admin: Option<PathBuf>,
     pub(super) metrics: Option<Spanned<Address>>,
+    pub(super) drain_timeout: Option<Span>,
 }
 
 #[derive(Deserialize)]

@@ -26,7 +26,9 @@ fn parse(parts: &[&str]) -> Result<Config, String> {
 #[test]
 fn a_dispatcher_is_read() {
     let limits = "[dispatcher.limits]\nconnections_max = 7\nidle_timeout = \"90s\"\n";
-    let config = parse(&[NODE, PEER, DISPATCHER, "bulk = \"stay\"\n", limits]).unwrap();
+    let drain = "drain_timeout = \"2m\"\n";
+    let config = parse(&[NODE, drain, PEER, DISPATCHER, "bulk = \"stay\"\n", limits]).unwrap();
+    assert_eq!(config.node.drain_timeout, Duration::from_mins(2));
     let dispatcher = config.dispatcher.unwrap();
     assert_eq!(dispatcher.listen, ["0.0.0.0:443".parse().unwrap()]);
     assert_eq!(dispatcher.config.name.as_str(), "n1");
@@ -67,6 +69,7 @@ fn the_example_has_every_key_and_the_defaults() {
     assert_eq!(agent.limits, watari_agent::Limits::default());
     assert_eq!(agent.tls.unwrap().alpn, ["h2", "http/1.1"]);
     assert_eq!(config.node.admin, Path::new(DEFAULT_ADMIN));
+    assert_eq!(config.node.drain_timeout, parse(&[NODE, AGENT, FILES]).unwrap().node.drain_timeout);
     let files = "[agent.files]\nroot = \"www\"";
     let proxy = "[agent.proxy]\norigins = [\"http://192.0.2.7:8080\"]";
     let other = text.replace(files, proxy);
@@ -96,7 +99,10 @@ fn a_dispatcher_may_pick_its_own_node() {
 fn what_is_not_known_or_has_the_wrong_shape_is_refused() {
     let cases: [(&[&str], &str); 20] = [
         (&["[node"], "1: unclosed table, expected `]`"),
-        (&[NODE, "x = 1\n"], "5: unknown field `x`, expected one of `name`, `pki`, `mesh`, `admin`, `metrics`"),
+        (
+            &[NODE, "x = 1\n"],
+            "5: unknown field `x`, expected one of `name`, `pki`, `mesh`, `admin`, `metrics`, `drain_timeout`",
+        ),
         (&[NODE, AGENT, "[x]\n"], "7: unknown field `x`, expected one of `node`, `peer`, `dispatcher`, `agent`, `log`"),
         (&[NODE, AGENT, FILES, "index = true\n"], "9: unknown field `index`, expected `root`"),
         (&[AGENT, FILES], "1: missing field `node`"),

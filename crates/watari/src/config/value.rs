@@ -11,10 +11,10 @@ use watari_proxy::OriginAddress;
 /// A length of time above zero: `500ms`, `10s`, `5m`, `2h`, `7d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct Span(Duration);
+pub(crate) struct Span(Duration);
 
 impl Span {
-    pub(super) fn get(self) -> Duration {
+    pub(crate) fn get(self) -> Duration {
         self.0
     }
 }
@@ -39,6 +39,14 @@ impl TryFrom<String> for Span {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at(digits);
         let unit_ms = UNITS_MS.iter().find(|(name, _)| *name == unit).map(|(_, ms)| *ms);

@@ -17,17 +17,17 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use watari_files::{Body, Files, Metrics};
 
-use crate::process::end_of_service;
+use crate::process::EndSignals;
 
 /// Serves `root` on `listen` until SIGTERM or SIGINT.
 pub(crate) async fn run(root: &Path, listen: SocketAddr) -> io::Result<()> {
-    let end = end_of_service()?;
+    let mut end = EndSignals::listen()?;
     let files = Arc::new(Files::open(root, Metrics::default())?);
     let listener = TcpListener::bind(listen).await?;
     writeln!(io::stdout(), "{}", listener.local_addr()?)?;
     tokio::select! {
         () = accept(&listener, &files) => {}
-        _ = end => {}
+        _ = end.next() => {}
     }
     Ok(())
 }

@@ -71,12 +71,12 @@ impl Process {
         }
     }
 
-    /// Asks the process to end, and kills it if it does not.
+    /// Asks the process to end at once, and kills it if it does not.
     pub(super) async fn stop(&mut self) {
         let pid = self.child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
         if let Some(pid) = pid {
             // The process is not waited for yet, so that its id cannot be anybody else's.
-            let _ = kill_process(pid, Signal::TERM);
+            let _ = kill_process(pid, Signal::INT);
         }
         if timeout(END_MAX, self.child.wait()).await.is_err() {
             let _ = self.child.kill().await;

@@ -180,6 +180,7 @@ watari_dispatcher_moves_aborted_total{reason=\"x y\"} 1
             node: node.into(),
             moves: u32::from(node != "a1"),
             resumed: None,
+            stays: None,
         };
         Visit { requests: 2, bytes: 100, connection }
     }

@@ -1,4 +1,4 @@
-//! A node as its administrator sees it.
+//! A node as its administrator sees it, and what it does for one.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use watari_wire::{ConnectionStatus, Role, TlsInfo};
 use super::Roles;
 use crate::admin::{Answer, Connection, Node, Status, Topic};
 
-/// Answers an administrator's questions.
+/// Answers an administrator's questions, and follows the orders.
 pub(super) struct View {
     pub(super) name: String,
     pub(super) mesh_address: SocketAddr,
@@ -29,7 +29,17 @@ impl View {
             Topic::Status => Answer::Status(self.status()),
             Topic::Nodes => Answer::Nodes(self.nodes()),
             Topic::Connections => Answer::Connections(self.connections().iter().map(connection).collect()),
+            Topic::Move { connection, node } => self.order(|dispatcher| dispatcher.move_connection(connection, &node)),
+            Topic::Drain { node } => self.order(|dispatcher| dispatcher.drain(&node)),
+            Topic::Undrain { node } => self.order(|dispatcher| dispatcher.undrain(&node)),
         }
+    }
+
+    fn order<E: ToString>(&self, order: impl FnOnce(&Dispatcher) -> Result<(), E>) -> Answer {
+        let Some(dispatcher) = &self.running.dispatcher else {
+            return Answer::Error(format!("{} is no dispatcher, and only those move and drain", self.name));
+        };
+        order(dispatcher).map_or_else(|refused| Answer::Error(refused.to_string()), |()| Answer::Done)
     }
 
     fn status(&self) -> Status {
@@ -68,6 +78,7 @@ impl View {
             up_s: Some(self.started.elapsed().as_secs()),
             available: agent.map(|agent| agent.available),
             connections: agent.map(|agent| agent.connections),
+            draining: agent.map(|agent| agent.draining),
             last_error: None,
         }
     }
@@ -91,6 +102,7 @@ fn node(peer: PeerStatus, agent: Option<&AgentStatus>) -> Node {
         up_s: peer.up_for.map(|up| up.as_secs()),
         available: agent.map(|agent| agent.available),
         connections: agent.map(|agent| agent.connections),
+        draining: agent.map(|agent| agent.draining),
         last_error: peer.last_error,
     }
 }
@@ -107,6 +119,7 @@ fn connection(status: &ConnectionStatus) -> Connection {
         node: status.node.to_string(),
         moves: status.moves,
         resumed: tls.map(|tls| tls.resumed),
+        stays: status.stays.map(|reason| reason.as_str().to_owned()),
     }
 }
 
@@ -123,7 +136,7 @@ fn suite(tls: &TlsInfo) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use watari_wire::{ConnectionId, NodeName};
+    use watari_wire::{ConnectionId, NodeName, StayReason};
 
     use super::*;
 
@@ -137,16 +150,17 @@ mod tests {
             handshake_node: NodeName::new("a1").unwrap(),
             node: NodeName::new("a2").unwrap(),
             moves: 1,
+            stays: Some(StayReason::Http2),
         };
         let shown = serde_json::to_value(connection(&status)).unwrap();
         let expected = serde_json::json!({
             "id": "0000000000000001-2", "client": "192.0.2.1:1000", "version": "TLS 1.3",
             "suite": "TLS_AES_128_GCM_SHA256", "alpn": "h2", "handshake_node": "a1", "node": "a2", "moves": 1,
-            "resumed": true,
+            "resumed": true, "stays": "http2",
         });
         assert_eq!(shown, expected);
-        status.tls = None;
+        (status.tls, status.stays) = (None, None);
         let shown = serde_json::to_value(connection(&status)).unwrap();
-        assert!(["version", "suite", "alpn", "resumed"].iter().all(|key| shown[key].is_null()), "{shown}");
+        assert!(["version", "suite", "alpn", "resumed", "stays"].iter().all(|key| shown[key].is_null()), "{shown}");
     }
 }

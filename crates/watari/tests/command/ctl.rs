@@ -30,11 +30,12 @@ fn connections() -> Value {
         {
             "id": "00000000000000ff-1", "client": "192.0.2.1:1000", "version": "TLS 1.3",
             "suite": "TLS_AES_128_GCM_SHA256", "alpn": "h2", "handshake_node": "a1", "node": "a2", "moves": 1,
-            "resumed": false
+            "resumed": false, "stays": "http2"
         },
         {
             "id": "00000000000000ff-20", "client": "[2001:db8::1]:2", "version": null, "suite": null, "alpn": null,
-            "handshake_node": "a1", "node": "a1", "moves": 0, "resumed": null
+            "handshake_node": "a1", "node": "a1", "moves": 0, "resumed": null,
+            "stays": null
         },
     ])
 }
@@ -44,9 +45,9 @@ fn connections_are_a_table() {
     let (question, ended) = ctl(&["connections"], &json!({ "connections": connections() }));
     assert_eq!(question, json!({"version": 1, "topic": "connections"}));
     let expected = "\
-id                   client           version  suite                   alpn  handshake_node  node  moves  resumed
-00000000000000ff-1   192.0.2.1:1000   TLS 1.3  TLS_AES_128_GCM_SHA256  h2    a1              a2        1  no
-00000000000000ff-20  [2001:db8::1]:2  -        -                       -     a1              a1        0  -
+id                   client           version  suite                   alpn  handshake_node  node  moves  resumed  stays
+00000000000000ff-1   192.0.2.1:1000   TLS 1.3  TLS_AES_128_GCM_SHA256  h2    a1              a2        1  no       http2
+00000000000000ff-20  [2001:db8::1]:2  -        -                       -     a1              a1        0  -        -
 ";
     assert_eq!(ended.done(), expected);
 }
@@ -70,7 +71,34 @@ fn refusals_are_one_sentence() {
 }
 
 #[test]
-fn a_topic_must_be_known() {
+fn orders_are_sent_as_they_are_written_down() {
+    let (question, ended) = ctl(&["undrain", "a1"], &json!("done"));
+    assert_eq!(question, json!({"version": 1, "topic": {"undrain": {"node": "a1"}}}));
+    assert_eq!(ended.done(), "");
+    let (question, ended) = ctl(&["move", "00000000000000ff-1", "a2"], &json!({"error": "no"}));
+    let order = json!({"move": {"connection": "00000000000000ff-1", "node": "a2"}});
+    assert_eq!(question, json!({"version": 1, "topic": order}));
+    assert_eq!(ended.refused(1), "watari: the node refused: no");
+    let (_, ended) = ctl(&["undrain", "a1"], &json!({"connections": []}));
+    assert_eq!(ended.refused(1), "watari: the node on s gave an answer that cannot be understood");
+}
+
+#[test]
+fn wrong_usage_is_not_sent() {
     let dir = tempfile::tempdir().unwrap();
-    assert_eq!(watari(dir.path(), &["ctl", "weather"]).status, Some(2));
+    let wrong: [&[&str]; 9] = [
+        &[],
+        &["weather"],
+        &["status", "a1"],
+        &["move", "00000000000000ff-1"],
+        &["move", "ff-1", "a2"],
+        &["move", "00000000000000ff-1", "A 2"],
+        &["drain"],
+        &["drain", "a1", "--grace", "soon"],
+        &["undrain", "--grace", "1s", "a1"],
+    ];
+    for arguments in wrong {
+        let ended = watari(dir.path(), &[&["ctl", "--admin", "none"], arguments].concat());
+        assert_eq!((ended.status, ended.out.as_str()), (Some(2), ""), "{arguments:?}: {}", ended.error);
+    }
 }

@@ -4,11 +4,10 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use serde_json::Value;
 
-use crate::support::{Demo, PATIENCE, command, watari};
+use crate::support::{Demo, command, wait, watari};
 
 #[test]
 fn the_scenario_passes_and_leaves_nothing() {
@@ -47,12 +46,11 @@ fn its_processes_end_with_it_even_when_it_is_killed() {
     demo.process.0.kill().unwrap();
     demo.process.0.wait().unwrap();
     for node in nodes {
-        let patience = Timespec::try_from(PATIENCE).unwrap();
-        assert_eq!(poll(&mut [PollFd::new(&node, PollFlags::IN)], Some(&patience)).unwrap(), 1);
+        wait(&node);
     }
 }
 
-/// The process of a node, which is readable when it has ended (`pidfd_open(2)`).
+/// The process of a node.
 fn process(place: &Path, node: &str) -> OwnedFd {
     let socket = place.join(format!("{node}.sock"));
     let status = watari(place, &["ctl", "--admin", socket.to_str().unwrap(), "--json", "status"]).done();

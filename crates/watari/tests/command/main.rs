@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod cluster;
 mod ctl;
 mod demo;
+mod drain;
 mod example;
 mod pki;
 mod run;

@@ -62,10 +62,16 @@ fn wrong_usage_is_told_from_failure() {
 #[test]
 fn help_has_examples() {
     let dir = tempfile::tempdir().unwrap();
-    let commands: [&[&str]; 8] = [
+    let commands: [&[&str]; 14] = [
         &[],
         &["run"],
         &["ctl"],
+        &["ctl", "status"],
+        &["ctl", "nodes"],
+        &["ctl", "connections"],
+        &["ctl", "move"],
+        &["ctl", "drain"],
+        &["ctl", "undrain"],
         &["demo"],
         &["demo", "origin"],
         &["pki", "init"],

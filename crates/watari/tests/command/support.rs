@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 /// Far longer than anything takes: a test that hangs fails.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -72,6 +74,19 @@ impl Running {
         let pid = Pid::from_raw(self.0.id().cast_signed()).unwrap();
         kill_process(pid, signal).unwrap();
     }
+
+    /// Waits until it has ended.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let pid = Pid::from_raw(self.0.id().cast_signed()).unwrap();
+        wait(&pidfd_open(pid, PidfdFlags::NONBLOCK).unwrap());
+        self.0.wait().unwrap()
+    }
+}
+
+/// Waits until a process has ended, which makes it readable (`pidfd_open(2)`).
+pub(crate) fn wait(process: &OwnedFd) {
+    let patience = Timespec::try_from(PATIENCE).unwrap();
+    assert_eq!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&patience)).unwrap(), 1);
 }
 
 impl Drop for Running {

@@ -1,0 +1,111 @@
+//! Answers, as they are printed.
+
+use super::{print, print_json};
+use crate::admin::{Answer, Connection, Node, Status};
+use crate::failure::Failure;
+use crate::table::Table;
+
+/// Prints what a node has answered.
+pub(super) fn answer(answer: &Answer, json: bool) -> Result<(), Failure> {
+    if json { as_json(answer) } else { print(as_text(answer)) }
+}
+
+fn as_json(answer: &Answer) -> Result<(), Failure> {
+    match answer {
+        Answer::Status(status) => print_json(status),
+        Answer::Nodes(nodes) => print_json(nodes),
+        Answer::Connections(connections) => print_json(connections),
+        Answer::Done => Ok(()),
+        Answer::Error(sentence) => print_json(sentence),
+    }
+}
+
+fn as_text(answer: &Answer) -> String {
+    match answer {
+        Answer::Status(status) => status_table(status).to_string(),
+        Answer::Nodes(nodes) => node_table(nodes).to_string(),
+        Answer::Connections(connections) => connection_table(connections).to_string(),
+        Answer::Done => String::new(),
+        Answer::Error(sentence) => sentence.clone(),
+    }
+}
+
+fn status_table(status: &Status) -> Table {
+    let mut table = Table::new(&["node", "version", "roles", "pid", "uptime_s", "connections", "links_up", "peers"]);
+    table.row([
+        status.node.clone(),
+        status.version.clone(),
+        status.roles.join(","),
+        status.pid.to_string(),
+        status.uptime_s.to_string(),
+        status.connections.to_string(),
+        status.links_up.to_string(),
+        status.peers.to_string(),
+    ]);
+    table
+}
+
+fn node_table(nodes: &[Node]) -> Table {
+    let mut table =
+        Table::new(&["name", "mesh", "roles", "state", "up_s", "available", "draining", "connections", "last_error"]);
+    for node in nodes {
+        table.row([
+            node.name.clone(),
+            node.mesh.to_string(),
+            or_dash((!node.roles.is_empty()).then(|| node.roles.join(","))),
+            (if node.this {
+                "this"
+            } else if node.up {
+                "up"
+            } else {
+                "down"
+            })
+            .to_owned(),
+            or_dash(node.up_s),
+            or_dash(node.available.map(yes_or_no)),
+            or_dash(node.draining.map(yes_or_no)),
+            or_dash(node.connections),
+            or_dash(node.last_error.as_ref()),
+        ]);
+    }
+    table
+}
+
+/// A row for each connection.
+pub(super) fn connection_table(connections: &[Connection]) -> Table {
+    let mut table = Table::new(&[
+        "id",
+        "client",
+        "version",
+        "suite",
+        "alpn",
+        "handshake_node",
+        "node",
+        "moves",
+        "resumed",
+        "stays",
+    ]);
+    for connection in connections {
+        table.row([
+            connection.id.clone(),
+            connection.client.to_string(),
+            or_dash(connection.version.as_ref()),
+            or_dash(connection.suite.as_ref()),
+            or_dash(connection.alpn.as_ref()),
+            connection.handshake_node.clone(),
+            connection.node.clone(),
+            connection.moves.to_string(),
+            or_dash(connection.resumed.map(yes_or_no)),
+            or_dash(connection.stays.as_ref()),
+        ]);
+    }
+    table
+}
+
+fn yes_or_no(value: bool) -> &'static str {
+    if value { "yes" } else { "no" }
+}
+
+fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
