@@ -18,6 +18,7 @@ use watari_wire::{
 
 use crate::Shared;
 use crate::live::{About, Live};
+use crate::metrics::Counted;
 use crate::speak::stays;
 
 /// Messages that may wait for one departure; more than a move has says that a peer floods.
@@ -91,9 +92,8 @@ pub(crate) async fn depart(shared: &Arc<Shared>, mut live: Live, target: NodeNam
     }
     let events = shared.departures.enter(&live.about);
     let (id, tenure) = (live.about.id, live.about.tenure);
-    shared.metrics.fenced.inc();
+    let _counted = Counted::one_more(&shared.metrics.fenced);
     let outcome = Departure::new(shared, live).run(target, events).await;
-    shared.metrics.fenced.dec();
     shared.departures.leave(id, tenure);
     outcome
 }

@@ -10,7 +10,7 @@ use watari_record::{Connection, Version};
 use watari_stream::Parts;
 use watari_sys::tcp;
 use watari_wire::leg::Preface;
-use watari_wire::{Epoch, Message, NodeName, TlsInfo};
+use watari_wire::{Epoch, NodeName, TlsInfo};
 
 use crate::Shared;
 use crate::live::{About, Live};
@@ -137,8 +137,6 @@ impl Driver {
         tracing::debug!(connection = %preface.connection, ?tls, group, "handshake done");
         shared.metrics.count_handshake(&tls);
         let id = preface.connection;
-        let announced = watari_wire::Established { connection: id, tls: tls.clone() };
-        shared.tell(&dispatcher, &Message::Established(announced));
         let about = About {
             id,
             tenure: Epoch(0),

@@ -57,6 +57,7 @@ async fn take(shared: &Arc<Shared>, mut leg: TcpStream, stranger: OwnedSemaphore
                 return refuse(shared, &leg, &Refusal::Full);
             };
             let Some(live) = handshake::shake_hands(shared, leg, dispatcher, &preface, surplus).await else { return };
+            live.about.announce(shared);
             own(shared, live, bulk).await;
         }
         Kind::Commit { rx_offset, tail_offset } => {

@@ -9,11 +9,11 @@
 //!              another agent's Ship ─┘            └─▶ Ship to another agent
 //! ```
 //!
-//! * [`legs`] accepts legs and reads their prefaces.
-//! * [`handshake`] drives the handshake of a new connection.
-//! * [`departure`] gives a connection away, driving `watari_handoff::Source`.
-//! * [`arrivals`] holds connections shipped here until the dispatcher decides, driving `watari_handoff::Target`.
-//! * [`speak`] runs HTTP over the connection; [`serve`] ends it so that the client can tell how, or has it leave.
+//! * `legs` accepts legs and reads their prefaces.
+//! * `handshake` drives the handshake of a new connection.
+//! * `departure` gives a connection away, driving `watari_handoff::Source`.
+//! * `arrivals` holds connections shipped here until the dispatcher decides, driving `watari_handoff::Target`.
+//! * `speak` runs HTTP over the connection; `serve` ends it so that the client can tell how, or has it leave.
 
 mod activity;
 mod arrivals;
@@ -70,6 +70,9 @@ pub struct Limits {
     pub held_max: usize,
     /// Bytes of client data held with them.
     pub held_bytes_max: usize,
+    /// Requests in progress at the same time, over all connections; further ones are answered with 503. A response is in
+    /// progress until the client has taken it: each may hold an open file and some 200 KiB.
+    pub requests_max: usize,
     /// From accepting a leg to its preface. Longer than a dispatcher's time for a move, which begins with connecting a leg.
     pub preface_timeout: Duration,
     /// From the preface to the end of the handshake.
@@ -94,6 +97,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 8_000,
+            requests_max: 2_048,
             held_max: 1_024,
             held_bytes_max: 64 << 20,
             preface_timeout: Duration::from_secs(10),
@@ -127,6 +131,8 @@ struct Shared {
     keys: LegKeys,
     /// One for each connection that may be here.
     places: Arc<Semaphore>,
+    /// One for each request that may be in progress.
+    requests: Arc<Semaphore>,
     /// Legs whose preface is to come.
     strangers: Arc<Semaphore>,
     live: LiveTable,
@@ -150,6 +156,7 @@ impl Agent {
             site: config.site,
             arrivals: Arrivals::default(),
             places: semaphore(config.limits.connections_max),
+            requests: semaphore(config.limits.requests_max),
             strangers: semaphore(config.limits.connections_max),
             limits: config.limits,
             mesh,
@@ -167,6 +174,7 @@ impl Agent {
         match event {
             Event::Up { peer, roles, .. } if roles.contains(&Role::Dispatcher) => {
                 self.shared.keys.link_up(&self.shared, peer);
+                self.shared.live.announce_all(&self.shared, peer);
                 self.shared.arrivals.on_link_up(&self.shared, peer);
             }
             Event::Down { peer, .. } => self.shared.keys.link_down(peer),

@@ -7,7 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use watari_stream::Parts;
-use watari_wire::{ConnectionId, ConnectionStatus, Epoch, Leave, NodeName, TlsInfo};
+use watari_wire::{ConnectionId, ConnectionStatus, Epoch, Established, Leave, Message, NodeName, TlsInfo};
+
+use crate::Shared;
 
 /// What is known of a connection, apart from its bytes.
 #[derive(Debug, Clone)]
@@ -24,6 +26,14 @@ pub(crate) struct About {
     pub(crate) client_certificate: Option<Vec<u8>>,
     pub(crate) handshake_node: NodeName,
     pub(crate) moves: u32,
+}
+
+impl About {
+    /// Tells the dispatcher that the handshake is done.
+    pub(crate) fn announce(&self, shared: &Shared) {
+        let announced = Established { connection: self.id, tls: self.tls.clone() };
+        shared.tell(&self.dispatcher, &Message::Established(announced));
+    }
 }
 
 /// A connection that this node owns: it may open and seal.
@@ -66,6 +76,14 @@ impl LiveTable {
     pub(crate) fn leave(&self, from: &NodeName, leave: &Leave) {
         if let Some(known) = self.entries().get(&leave.connection).filter(|known| known.about.dispatcher == *from) {
             let _ = known.leaves.try_send(leave.clone());
+        }
+    }
+
+    /// Tells a dispatcher that is linked (again) of all its connections: it may not have heard that their handshakes are
+    /// done.
+    pub(crate) fn announce_all(&self, shared: &Shared, dispatcher: &NodeName) {
+        for known in self.entries().values().filter(|known| known.about.dispatcher == *dispatcher) {
+            known.about.announce(shared);
         }
     }
 

@@ -15,6 +15,7 @@ pub(crate) struct Metrics {
     legs_refused: Family<Cause, Counter>,
     pub(crate) connections: Gauge,
     pub(crate) requests: Counter,
+    pub(crate) requests_refused: Counter,
     pub(crate) moved_out: Counter,
     pub(crate) moved_in: Counter,
     pub(crate) lost: Counter,
@@ -39,6 +40,22 @@ struct Cause {
     cause: &'static str,
 }
 
+/// One of those that a gauge counts, as long as it lives.
+pub(crate) struct Counted(Gauge);
+
+impl Counted {
+    pub(crate) fn one_more(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 impl Metrics {
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
@@ -48,6 +65,7 @@ impl Metrics {
         registry.register("legs_refused", "Legs that were refused, by cause", metrics.legs_refused.clone());
         registry.register("connections", "Connections served at the moment", metrics.connections.clone());
         registry.register("requests", "Requests answered", metrics.requests.clone());
+        registry.register("requests_refused", "Requests answered with 503", metrics.requests_refused.clone());
         registry.register("moved_out", "Connections given to other agents", metrics.moved_out.clone());
         registry.register("moved_in", "Connections taken over from other agents", metrics.moved_in.clone());
         registry.register("lost_in_moves", "Connections lost while being given away", metrics.lost.clone());

@@ -14,6 +14,7 @@ use watari_wire::{ConnectionId, Epoch, Final, Leave, Message, NodeName};
 use crate::Shared;
 use crate::departure::{self, Outcome};
 use crate::live::{About, Live};
+use crate::metrics::Counted;
 use crate::speak::{HttpError, Spoken, speak};
 
 /// Serves the connection until it ends, or leaves for another agent as `leaves` asks.
@@ -22,9 +23,10 @@ pub(crate) async fn serve(shared: &Arc<Shared>, live: Live, leaves: &mut mpsc::R
     loop {
         let about = live.about.clone();
         let (received, sent) = (live.parts.received, live.parts.sent);
-        shared.metrics.connections.inc();
-        let spoken = speak(shared, *live, leaves).await;
-        shared.metrics.connections.dec();
+        let spoken = {
+            let _counted = Counted::one_more(&shared.metrics.connections);
+            speak(shared, *live, leaves).await
+        };
         let (parts, read_end, result) = match spoken {
             Spoken::Parked(parked, target) => {
                 shared.metrics.count_bytes(parked.parts.received - received, parked.parts.sent - sent);
@@ -43,6 +45,9 @@ pub(crate) async fn serve(shared: &Arc<Shared>, live: Live, leaves: &mut mpsc::R
         if let Some(ReadEnd::Failed(cause)) = read_end {
             tracing::info!(connection = %about.id, client = %about.client, %cause, "record refused");
             shared.metrics.count_record_refused(label(cause));
+        }
+        if let Some(error) = refused_request(&result) {
+            tracing::info!(connection = %about.id, client = %about.client, cause = %error, "request refused");
         }
         let conclusion = conclusion(&result, read_end);
         tracing::debug!(connection = %about.id, conclusion = conclusion.label(), error = result.err(), "served");
@@ -70,6 +75,12 @@ impl Conclusion {
             Self::Alerted => "alert",
         }
     }
+}
+
+/// The client's fault in what it sent as HTTP, if that ended the connection.
+fn refused_request(result: &Result<(), HttpError>) -> Option<&hyper::Error> {
+    let error = result.as_ref().err()?.downcast_ref::<hyper::Error>()?;
+    error.is_parse().then_some(error)
 }
 
 /// Why a record was refused, as a metric label.

@@ -1,6 +1,6 @@
 //! Emptying an agent: its connections are asked to leave, a bounded number at a time.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,7 +23,16 @@ pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// The agents that are being emptied.
 #[derive(Default)]
 pub(crate) struct Drains {
-    agents: Mutex<BTreeSet<NodeName>>,
+    agents: Mutex<BTreeMap<NodeName, AskedBy>>,
+}
+
+/// Who wants an agent to be empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum AskedBy {
+    /// The agent, because it is about to end. It is over when the agent comes anew.
+    Itself,
+    /// The operator, until told otherwise.
+    Operator,
 }
 
 /// A connection that shall leave, and whose client it is.
@@ -33,23 +42,33 @@ pub(crate) struct Leaver {
 }
 
 impl Drains {
-    pub(crate) fn begin(&self, agent: &NodeName) -> bool {
-        self.agents().insert(agent.clone())
+    /// Whether this is new.
+    pub(crate) fn begin(&self, agent: &NodeName, by: AskedBy) -> bool {
+        let mut agents = self.agents();
+        let known = agents.get(agent).copied();
+        agents.insert(agent.clone(), known.map_or(by, |known| known.max(by)));
+        known.is_none()
     }
 
+    /// Whether it was being emptied.
     pub(crate) fn end(&self, agent: &NodeName) -> bool {
-        self.agents().remove(agent)
+        self.agents().remove(agent).is_some()
+    }
+
+    /// The agent is linked (again). If it is still about to end, it will say so again.
+    pub(crate) fn link_up(&self, agent: &NodeName) {
+        self.agents().retain(|draining, by| draining != agent || *by == AskedBy::Operator);
     }
 
     pub(crate) fn contains(&self, agent: &NodeName) -> bool {
-        self.agents().contains(agent)
+        self.agents().contains_key(agent)
     }
 
     fn all(&self) -> Vec<NodeName> {
-        self.agents().iter().cloned().collect()
+        self.agents().keys().cloned().collect()
     }
 
-    fn agents(&self) -> MutexGuard<'_, BTreeSet<NodeName>> {
+    fn agents(&self) -> MutexGuard<'_, BTreeMap<NodeName, AskedBy>> {
         self.agents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -71,7 +90,7 @@ pub(crate) async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
 
 fn ask_some(shared: &Shared, agent: &NodeName) {
     for Leaver { id, client } in shared.table.leavers(agent, LEAVING_MAX, Instant::now()) {
-        let Some(target) = shared.agents.successor(client) else { return };
+        let target = shared.agents.successor(client);
         shared.tell(agent, &Message::Leave(Leave { connection: id, target, or_end: true }));
     }
 }

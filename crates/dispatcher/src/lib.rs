@@ -3,9 +3,9 @@
 //!
 //! It holds no TLS secret and opens no record: it knows byte counts, and what agents tell it over the mesh.
 //!
-//! * [`Agents`](agents) knows which agents can take connections, and opens legs to them.
-//! * One [`Relay`](relay) a connection moves the bytes and drives its `watari_handoff::Arbiter`.
-//! * [`Table`](table) finds the relay that a message from the mesh is for.
+//! * `Agents` knows which agents can take connections, and opens legs to them.
+//! * One `Relay` a connection moves the bytes and drives its `watari_handoff::Arbiter`.
+//! * `Table` finds the relay that a message from the mesh is for.
 
 mod agents;
 mod drain;
@@ -31,6 +31,8 @@ use watari_wire::{ConnectionId, ConnectionStatus, Leave, Message, NodeName};
 
 pub use crate::agents::AgentStatus;
 use crate::agents::Agents;
+use crate::drain::AskedBy;
+use crate::listen::Clients;
 use crate::metrics::Metrics;
 use crate::relay::Input;
 use crate::table::Table;
@@ -64,6 +66,8 @@ pub struct AgentAddress {
 pub struct Limits {
     /// Clients at the same time; further ones are reset.
     pub connections_max: usize,
+    /// Clients of one address at the same time; further ones are reset.
+    pub connections_per_client_max: usize,
     /// From accepting a client until its handshake is announced.
     pub handshake_timeout: Duration,
     /// Without a byte in either direction.
@@ -83,6 +87,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 8_000,
+            connections_per_client_max: 2_000,
             handshake_timeout: Duration::from_secs(15),
             idle_timeout: Duration::from_mins(5),
             lifetime_max: Duration::from_hours(24),
@@ -103,6 +108,7 @@ struct Shared {
     agents: Agents,
     /// One for each client that may be connected.
     places: Arc<Semaphore>,
+    clients: Clients,
     table: Table,
     mesh: Mesh,
     metrics: Metrics,
@@ -120,6 +126,7 @@ impl Dispatcher {
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             agents: Agents::new(&config),
+            clients: Clients::default(),
             table: Table::new()?,
             mesh,
             metrics: Metrics::register(registry),
@@ -139,7 +146,7 @@ impl Dispatcher {
             Event::Down { peer, .. } => self.shared.agents.link_down(peer),
             // An agent hands out a leg key on every new link. One that has started anew is not about to end any more.
             Event::Up { peer, .. } => {
-                self.shared.agents.drains.end(peer);
+                self.shared.agents.drains.link_up(peer);
             }
             Event::Message { peer, message } => self.shared.on_message(peer, message),
         }
@@ -159,7 +166,7 @@ impl Dispatcher {
             return Err(MoveRefused::AlreadyThere);
         }
         shared.table.asked(id, Instant::now());
-        shared.tell(&owner, &Message::Leave(Leave { connection: id, target: to.clone(), or_end: false }));
+        shared.tell(&owner, &Message::Leave(Leave { connection: id, target: Some(to.clone()), or_end: false }));
         Ok(())
     }
 
@@ -167,7 +174,7 @@ impl Dispatcher {
     /// cannot. Nothing is cut.
     pub fn drain(&self, agent: &NodeName) -> Result<(), UnknownAgent> {
         self.shared.agents.availability(agent).ok_or(UnknownAgent)?;
-        self.shared.drain(agent);
+        self.shared.drain(agent, AskedBy::Operator);
         Ok(())
     }
 
@@ -214,9 +221,9 @@ pub enum MoveRefused {
 pub struct UnknownAgent;
 
 impl Shared {
-    fn drain(&self, agent: &NodeName) {
-        if self.agents.drains.begin(agent) {
-            tracing::info!(%agent, "drain begun");
+    fn drain(&self, agent: &NodeName, by: AskedBy) {
+        if self.agents.drains.begin(agent, by) {
+            tracing::info!(%agent, ?by, "drain begun");
         }
     }
 
@@ -265,7 +272,7 @@ impl Shared {
             | Message::Gone(_)
             | Message::Leave(_) => return,
             Message::Stays(stays) => return self.table.stays(from, stays.connection, stays.reason),
-            Message::Draining => return self.drain(from),
+            Message::Draining => return self.drain(from, AskedBy::Itself),
         };
         if !self.table.send(connection, Input::Arbiter(event)) {
             self.answer_for_unknown(from, connection, message);

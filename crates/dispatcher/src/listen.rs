@@ -1,8 +1,9 @@
 //! Accepting clients.
 
+use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -36,24 +37,72 @@ pub(crate) fn start(
 fn admit(shared: &Arc<Shared>, client: TcpStream, address: SocketAddr) {
     tcp::reset_on_close(&client);
     let Ok(place) = shared.places.clone().try_acquire_owned() else {
-        return shared.metrics.count_refused("full");
+        return refuse(shared, address, "full");
+    };
+    let Some(share) = Clients::admit(shared, address.ip()) else {
+        return refuse(shared, address, "client_full");
     };
     shared.metrics.count_accepted();
-    shared.metrics.connections.inc();
     let shared = shared.clone();
     tokio::spawn(async move {
+        let _places = (place, share);
         match connect(&shared, &client, address).await {
             Ok((server, leg, bulk)) => {
                 Relay::new(&shared, Client { stream: client, address, server }, leg).run(bulk).await;
             }
-            Err(reason) => {
-                tracing::debug!(client = %address, reason, "client refused");
-                shared.metrics.count_refused(reason);
+            Err(reason) => refuse(&shared, address, reason),
+        }
+    });
+}
+
+/// Says why a client is not served. Its socket is reset when it is dropped.
+fn refuse(shared: &Shared, client: SocketAddr, reason: &'static str) {
+    tracing::info!(%client, reason, "client refused");
+    shared.metrics.count_refused(reason);
+}
+
+/// How many connections each client address has.
+#[derive(Default)]
+pub(crate) struct Clients {
+    connections: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// One of the connections of a client address.
+struct Share {
+    shared: Arc<Shared>,
+    client: IpAddr,
+}
+
+impl Clients {
+    /// One more for `client`, unless it has as many as one may have.
+    fn admit(shared: &Arc<Shared>, client: IpAddr) -> Option<Share> {
+        let client = client.to_canonical();
+        let mut connections = shared.clients.connections();
+        let count = connections.entry(client).or_default();
+        if *count >= shared.limits.connections_per_client_max {
+            return None;
+        }
+        *count += 1;
+        shared.metrics.connections.inc();
+        Some(Share { shared: shared.clone(), client })
+    }
+
+    fn connections(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.shared.metrics.connections.dec();
+        let mut connections = self.shared.clients.connections();
+        if let Some(count) = connections.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                connections.remove(&self.client);
             }
         }
-        shared.metrics.connections.dec();
-        drop(place);
-    });
+    }
 }
 
 /// Finds an agent for a client and connects a leg to it. Returns the address the client connected to, the leg, and the

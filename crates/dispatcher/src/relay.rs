@@ -182,7 +182,13 @@ impl Relay {
     fn on_input(&mut self, input: Input) {
         match input {
             Input::Established => self.deadlines.handshake = None,
-            Input::Arbiter(event) => self.arbitrate(event),
+            Input::Arbiter(event) => {
+                // Who proposes has done the handshake, also if its announcement was lost.
+                if matches!(&event, ArbiterEvent::Proposed { from, .. } if from == self.arbiter.owner()) {
+                    self.deadlines.handshake = None;
+                }
+                self.arbitrate(event);
+            }
         }
     }
 
@@ -268,6 +274,7 @@ impl Relay {
         match self.down.write_to(&self.client) {
             Ok(written) => {
                 self.shared.metrics.bytes_to_clients.inc_by(written as u64);
+                self.deadlines.touch(self.shared.limits.idle_timeout);
             }
             Err(error) => self.on_client_error(&error),
         }
@@ -307,7 +314,7 @@ impl Relay {
         } else if self.deadlines.linger.is_some_and(|at| at <= now) {
             self.over = true;
         } else if let Some(limit) = self.deadlines.limit_reached(now) {
-            tracing::debug!(connection = %self.id, limit, "given up");
+            tracing::info!(connection = %self.id, client = %self.client_address, limit, "given up");
             self.shared.metrics.count_given_up(limit);
             self.arbitrate(ArbiterEvent::ClientGone);
         }
@@ -346,7 +353,10 @@ impl Relay {
             ArbiterAction::TellAborted { to, epoch, reason } => self.tell_aborted(&to, epoch, reason),
             ArbiterAction::TellCommitted { to, epoch } => self.tell_committed(&to, epoch),
             ArbiterAction::TellGone { to } => self.shared.tell(&to, &Message::Gone(connection)),
-            ArbiterAction::FinishClient => self.to_client = ToClient::Finishing,
+            ArbiterAction::FinishClient => {
+                self.to_client = ToClient::Finishing;
+                self.deadlines.handshake = None;
+            }
             ArbiterAction::Reset(cause) => self.reset(cause),
         }
     }
@@ -393,7 +403,14 @@ impl Relay {
     }
 
     fn reset(&mut self, cause: ResetCause) {
-        tracing::debug!(connection = %self.id, cause = cause.as_str(), owner = %self.arbiter.owner(), "connection reset");
+        if cause == ResetCause::ClientGone {
+            tracing::debug!(connection = %self.id, "connection over: the client is gone");
+        } else {
+            tracing::info!(
+                connection = %self.id, client = %self.client_address, owner = %self.arbiter.owner(),
+                cause = cause.as_str(), "connection reset"
+            );
+        }
         self.shared.metrics.count_reset(cause);
         for leg in [&self.leg].into_iter().chain(self.prepared.as_ref().map(|prepared| &prepared.leg)) {
             tcp::reset_on_close(leg);

@@ -30,6 +30,13 @@ struct Entry {
     asked: Option<Instant>,
 }
 
+impl Entry {
+    /// Whether the handshake is done; a move says so too, if the announcement was lost.
+    fn is_established(&self) -> bool {
+        self.status.tls.is_some() || self.status.moves > 0
+    }
+}
+
 impl Table {
     pub(crate) fn new() -> io::Result<Self> {
         let mut boot = [0; 8];
@@ -73,13 +80,13 @@ impl Table {
         true
     }
 
-    /// Notes what a handshake agreed on, once, and only from the agent that did it.
+    /// Notes what a handshake agreed on, once, from the agent that did it or the one that has the connection now.
     pub(crate) fn establish(&self, from: &NodeName, established: &Established) -> bool {
         let id = established.connection;
         let mut entries = self.entries();
         let entry = entries.get_mut(&id.number).filter(|_| id.boot == self.boot);
         match entry.map(|entry| &mut entry.status) {
-            Some(status) if status.handshake_node == *from && status.tls.is_none() => {
+            Some(status) if [&status.handshake_node, &status.node].contains(&from) && status.tls.is_none() => {
                 status.tls = Some(established.tls.clone());
                 true
             }
@@ -109,7 +116,7 @@ impl Table {
     /// Whose connection this is, once its handshake is done.
     pub(crate) fn owner(&self, id: ConnectionId) -> Option<NodeName> {
         let entries = self.entries();
-        let entry = entries.get(&id.number).filter(|entry| id.boot == self.boot && entry.status.tls.is_some())?;
+        let entry = entries.get(&id.number).filter(|entry| id.boot == self.boot && entry.is_established())?;
         Some(entry.status.node.clone())
     }
 
@@ -125,7 +132,7 @@ impl Table {
     /// its own is not about to; it is asked again after a while, like one that was not heard of.
     pub(crate) fn leavers(&self, agent: &NodeName, max: usize, now: Instant) -> Vec<Leaver> {
         let mut entries = self.entries();
-        let of_agent = |entry: &&mut Entry| entry.status.node == *agent && entry.status.tls.is_some();
+        let of_agent = |entry: &&mut Entry| entry.status.node == *agent && entry.is_established();
         let recently = |asked: Instant| now.duration_since(asked) < ASK_AGAIN;
         let mut about_to = 0;
         let mut leavers = Vec::new();

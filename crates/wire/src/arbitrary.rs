@@ -97,11 +97,8 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         connection().prop_map(Message::Gone),
         (attempt(), any::<u64>())
             .prop_map(|((connection, epoch), tx_offset)| { Message::Final(Final { connection, epoch, tx_offset }) }),
-        (connection(), node_name(), any::<bool>()).prop_map(|(connection, target, or_end)| Message::Leave(Leave {
-            connection,
-            target,
-            or_end
-        })),
+        (connection(), option::of(node_name()), any::<bool>())
+            .prop_map(|(connection, target, or_end)| Message::Leave(Leave { connection, target, or_end })),
         connection().prop_map(|connection| Message::Stays(Stays { connection, reason: StayReason::Http2 })),
         Just(Message::Draining),
     ]

@@ -291,8 +291,8 @@ pub struct Final {
 pub struct Leave {
     /// The connection.
     pub connection: ConnectionId,
-    /// Where it shall go.
-    pub target: NodeName,
+    /// Where it shall go; `None`: there is nowhere.
+    pub target: Option<NodeName>,
     /// Whether it shall end, as soon as what is in progress is complete, where it cannot move.
     pub or_end: bool,
 }

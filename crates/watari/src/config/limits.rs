@@ -1,6 +1,7 @@
 //! The tables of limits: what is not set keeps the default of its role.
 
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -11,11 +12,12 @@ use super::value::Span;
 #[serde(deny_unknown_fields)]
 pub(super) struct DispatcherLimits {
     connections_max: Option<NonZeroUsize>,
+    connections_per_client_max: Option<NonZeroUsize>,
     handshake_timeout: Option<Span>,
     idle_timeout: Option<Span>,
     lifetime_max: Option<Span>,
     leg_timeout: Option<Span>,
-    move_timeout: Option<Span>,
+    move_timeout: Option<MoveTimeout>,
     final_timeout: Option<Span>,
 }
 
@@ -24,10 +26,34 @@ pub(super) struct DispatcherLimits {
 #[serde(deny_unknown_fields)]
 pub(super) struct AgentLimits {
     connections_max: Option<NonZeroUsize>,
+    requests_max: Option<NonZeroUsize>,
     held_max: Option<NonZeroUsize>,
     handshake_timeout: Option<Span>,
     keep_alive_timeout: Option<Span>,
     end_timeout: Option<Span>,
+}
+
+/// The longest that a move may be undecided. The agents wait on their own, and must outlast the decision: the source keeps
+/// a fenced connection for 15 s, and a leg without its preface is kept for 10 s.
+const MOVE_TIMEOUT_MAX: Duration = Duration::from_secs(5);
+
+/// At most [`MOVE_TIMEOUT_MAX`].
+#[derive(Deserialize)]
+#[serde(try_from = "Span")]
+struct MoveTimeout(Duration);
+
+impl TryFrom<Span> for MoveTimeout {
+    type Error = String;
+
+    fn try_from(span: Span) -> Result<Self, String> {
+        if span.get() > MOVE_TIMEOUT_MAX {
+            let max_s = MOVE_TIMEOUT_MAX.as_secs();
+            return Err(format!(
+                "move_timeout is at most {max_s}s: agents that wait for the decision give up after 10 s"
+            ));
+        }
+        Ok(Self(span.get()))
+    }
 }
 
 impl From<DispatcherLimits> for watari_dispatcher::Limits {
@@ -35,11 +61,14 @@ impl From<DispatcherLimits> for watari_dispatcher::Limits {
         let default = Self::default();
         Self {
             connections_max: set.connections_max.map_or(default.connections_max, NonZeroUsize::get),
+            connections_per_client_max: set
+                .connections_per_client_max
+                .map_or(default.connections_per_client_max, NonZeroUsize::get),
             handshake_timeout: set.handshake_timeout.map_or(default.handshake_timeout, Span::get),
             idle_timeout: set.idle_timeout.map_or(default.idle_timeout, Span::get),
             lifetime_max: set.lifetime_max.map_or(default.lifetime_max, Span::get),
             leg_timeout: set.leg_timeout.map_or(default.leg_timeout, Span::get),
-            move_timeout: set.move_timeout.map_or(default.move_timeout, Span::get),
+            move_timeout: set.move_timeout.map_or(default.move_timeout, |timeout| timeout.0),
             final_timeout: set.final_timeout.map_or(default.final_timeout, Span::get),
         }
     }
@@ -50,6 +79,7 @@ impl From<AgentLimits> for watari_agent::Limits {
         let default = Self::default();
         Self {
             connections_max: set.connections_max.map_or(default.connections_max, NonZeroUsize::get),
+            requests_max: set.requests_max.map_or(default.requests_max, NonZeroUsize::get),
             held_max: set.held_max.map_or(default.held_max, NonZeroUsize::get),
             handshake_timeout: set.handshake_timeout.map_or(default.handshake_timeout, Span::get),
             keep_alive_timeout: set.keep_alive_timeout.map_or(default.keep_alive_timeout, Span::get),

@@ -247,6 +247,7 @@ fn garbage_ship(connection: ConnectionId, state: &[u8]) -> Ship {
         server,
         handshake_node: name(GUEST_AGENT),
         moves: 0,
+        opened: SecretBytes::new(Vec::new()),
         rx_offset: 0,
         rest: SecretBytes::new(Vec::new()),
         tail: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::clients::http::Http;
+use crate::clients::http::{Http, get_bytes};
 use crate::clients::tls::{Taste, Tls};
 use crate::harness::wait::until;
 use crate::harness::{Cluster, Plan};
@@ -64,5 +64,52 @@ fn an_agent_over_its_limit_takes_nobody_and_nothing_is_lost() {
     assert_eq!(cluster.count_on_agents("watari_agent_not_moved_total", "full"), 2);
     for (_, client) in &mut residents {
         client.download(1000, 2).unwrap();
+    }
+}
+
+#[test]
+fn a_dispatcher_resets_clients_of_an_address_that_has_its_share() {
+    let cluster = Cluster::start(&Plan { dispatcher_limits: "connections_per_client_max = 2", ..Plan::default() });
+    let greedy = cluster.clients.served_by("a1");
+    let connect = |source| Tls::to_site(source, cluster.service, &Taste::default()).map(Http::new);
+    let mut clients = [connect(greedy).unwrap(), connect(greedy).unwrap()];
+    assert!(connect(greedy).is_err());
+    assert_eq!(cluster.dispatcher().count("watari_dispatcher_connections_refused_total", "client_full"), 1);
+    let mut other = connect(cluster.clients.served_by("a2")).unwrap();
+    for client in clients.iter_mut().chain([&mut other]) {
+        client.download(1000, 1).unwrap();
+    }
+}
+
+/// A response is in progress until its client has taken it.
+#[test]
+fn an_agent_with_all_requests_in_progress_says_so() {
+    let cluster = Cluster::start(&Plan { agent_limits: "requests_max = 1", ..Plan::default() });
+    let source = cluster.clients.served_by("a1");
+    let connect = || Http::new(Tls::to_site(source, cluster.service, &Taste::default()).unwrap());
+    let (mut slow, mut other) = (connect(), connect());
+    let len = 50_000_000;
+    slow.send(&get_bytes(len, 1)).unwrap();
+    slow.read_head().unwrap();
+
+    other.send(&get_bytes(10, 2)).unwrap();
+    let refused = other.read_head().unwrap();
+    assert_eq!(refused.status, 503);
+    take_body(&mut other, refused.len().unwrap());
+    assert_eq!(cluster.node("a1").count("watari_agent_requests_refused_total", ""), 1);
+
+    take_body(&mut slow, len);
+    until("the place is free again", || {
+        other.send(&get_bytes(10, 2)).unwrap();
+        let head = other.read_head().unwrap();
+        take_body(&mut other, head.len().unwrap());
+        head.status == 200
+    });
+}
+
+fn take_body(client: &mut Http<Tls>, len: u64) {
+    let mut left = len;
+    while left > 0 {
+        left -= client.read_piece(1 << 20).unwrap().len() as u64;
     }
 }
