@@ -98,3 +98,44 @@ impl<B> Drop for Watched<B> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use http_body_util::{BodyExt, Empty, Full};
+
+    #[tokio::test]
+    async fn a_connection_is_idle_when_everything_of_its_request_is_over() {
+        let activity = Activity::default();
+        assert!(activity.is_idle());
+        let request = activity.begin(Full::new(Bytes::from_static(b"upload")));
+        let response = activity.respond(Full::new(Bytes::from_static(b"answer")));
+        activity.flushed();
+        drop(response);
+        assert!(!activity.is_idle(), "the response may not be flushed");
+        activity.flushed();
+        assert!(!activity.is_idle(), "the request is not read");
+        request.collect().await.unwrap();
+        assert!(activity.is_idle());
+    }
+
+    #[test]
+    fn a_request_without_a_body_is_read_when_it_begins() {
+        let activity = Activity::default();
+        drop(activity.begin(Empty::<Bytes>::new()));
+        drop(activity.respond(Empty::<Bytes>::new()));
+        assert!(!activity.is_idle());
+        activity.flushed();
+        assert!(activity.is_idle());
+    }
+
+    #[test]
+    fn a_request_that_nobody_reads_to_its_end_keeps_the_connection_busy() {
+        let activity = Activity::default();
+        drop(activity.begin(Full::new(Bytes::from_static(b"upload"))));
+        drop(activity.respond(Empty::<Bytes>::new()));
+        activity.flushed();
+        assert!(!activity.is_idle());
+    }
+}

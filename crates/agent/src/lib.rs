@@ -24,6 +24,7 @@ mod legs;
 mod lent;
 mod live;
 mod metrics;
+mod requests;
 mod serve;
 mod site;
 mod speak;

@@ -5,20 +5,15 @@ use std::error::Error;
 use std::future::{Future as _, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::Poll;
 
-use bytes::Bytes;
-use http::{Request, Response, StatusCode};
-use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Full};
+use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use watari_files::BoxError;
+use tokio::sync::mpsc;
 use watari_proxy::Client;
 use watari_stream::{Parts, TlsStream};
 use watari_wire::{Leave, Message, NodeName, StayReason, Stays};
@@ -26,6 +21,7 @@ use watari_wire::{Leave, Message, NodeName, StayReason, Stays};
 use crate::Shared;
 use crate::lent::{Lent, Receipt, lend};
 use crate::live::{About, Live};
+use crate::requests::{Streams, answer};
 
 /// The longest head of a request, in bytes, and the longest list of fields in HTTP/2.
 const HEAD_LEN_MAX: usize = 64 * 1024;
@@ -132,7 +128,7 @@ async fn http2(
         let (shared, client, stream) = (shared.clone(), client.clone(), streams.begin());
         async move {
             let response = answer(&shared, request, &client).await;
-            Ok::<_, Infallible>(response.map(|body| Kept { body, _kept: stream }))
+            Ok::<_, Infallible>(response.map(|body| stream.keep(body)))
         }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -161,87 +157,6 @@ async fn http2(
     };
     let Ok(stream) = back.await else { unreachable!("a lent stream is given back when it is dropped") };
     Spoken::Ended(Box::new(stream), result.map_err(HttpError::from))
-}
-
-/// Answers one request, if there is a place for it. The place is kept until the response's body is dropped.
-async fn answer<B>(shared: &Shared, request: Request<B>, client: &Client) -> Response<Kept<watari_files::Body, Place>>
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    shared.metrics.requests.inc();
-    let Ok(place) = shared.requests.clone().try_acquire_owned() else {
-        tracing::info!(client = %client.address(), "request refused: too many are in progress");
-        shared.metrics.requests_refused.inc();
-        return too_many_requests().map(|body| Kept { body, _kept: None });
-    };
-    shared.site.respond(request, client).await.map(|body| Kept { body, _kept: Some(place) })
-}
-
-type Place = Option<OwnedSemaphorePermit>;
-
-fn too_many_requests() -> Response<watari_files::Body> {
-    let text = Full::new(Bytes::from_static(b"Too many requests are in progress.\n"));
-    let mut response = Response::new(text.map_err(|never| match never {}).boxed_unsync());
-    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    let headers = response.headers_mut();
-    headers.insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
-    headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("text/plain; charset=utf-8"));
-    response
-}
-
-/// The requests of one HTTP/2 connection.
-#[derive(Default)]
-struct Streams {
-    open: AtomicUsize,
-    begun: AtomicUsize,
-}
-
-/// An open stream.
-struct OpenStream(Arc<Streams>);
-
-impl Streams {
-    fn begin(self: &Arc<Self>) -> OpenStream {
-        self.open.fetch_add(1, Ordering::Relaxed);
-        self.begun.fetch_add(1, Ordering::Relaxed);
-        OpenStream(self.clone())
-    }
-
-    /// Whether none is open and none was begun since the last look.
-    fn were_idle(&self, begun: &mut usize) -> bool {
-        // The first look is at once, when nothing can have begun.
-        let before = std::mem::replace(begun, self.begun.load(Ordering::Relaxed) + 1);
-        self.open.load(Ordering::Relaxed) == 0 && before == *begun
-    }
-}
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A body, and what is kept as long as it is.
-struct Kept<B, K> {
-    body: B,
-    _kept: K,
-}
-
-impl<B: Body + Unpin, K: Unpin> Body for Kept<B, K> {
-    type Data = B::Data;
-    type Error = B::Error;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }
 
 fn client(about: &About) -> Arc<Client> {

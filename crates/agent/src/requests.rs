@@ -1,0 +1,124 @@
+//! Requests in progress: how many there may be, and how many there are.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::{BodyExt, Full};
+use tokio::sync::OwnedSemaphorePermit;
+use watari_files::{Body, BoxError};
+use watari_proxy::Client;
+
+use crate::Shared;
+
+/// Answers one request, if there is a place for it. The place is kept until the response's body is dropped.
+pub(crate) async fn answer<B>(shared: &Shared, request: Request<B>, client: &Client) -> Response<Kept<Body, Place>>
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    shared.metrics.requests.inc();
+    let Ok(place) = shared.requests.clone().try_acquire_owned() else {
+        tracing::info!(client = %client.address(), "request refused: too many are in progress");
+        shared.metrics.requests_refused.inc();
+        return too_many_requests().map(|body| Kept { body, _kept: None });
+    };
+    shared.site.respond(request, client).await.map(|body| Kept { body, _kept: Some(place) })
+}
+
+type Place = Option<OwnedSemaphorePermit>;
+
+fn too_many_requests() -> Response<Body> {
+    let text = Full::new(Bytes::from_static(b"Too many requests are in progress.\n"));
+    let mut response = Response::new(text.map_err(|never| match never {}).boxed_unsync());
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    let headers = response.headers_mut();
+    headers.insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+    headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+/// The requests of one HTTP/2 connection.
+#[derive(Default)]
+pub(crate) struct Streams {
+    open: AtomicUsize,
+    begun: AtomicUsize,
+}
+
+/// A request from its head to the end of its response.
+pub(crate) struct OpenStream(Arc<Streams>);
+
+impl Streams {
+    pub(crate) fn begin(self: &Arc<Self>) -> OpenStream {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        OpenStream(self.clone())
+    }
+
+    /// Whether none is open and none was begun since the last look.
+    pub(crate) fn were_idle(&self, begun: &mut usize) -> bool {
+        // The first look is at once, when nothing can have begun.
+        let before = std::mem::replace(begun, self.begun.load(Ordering::Relaxed) + 1);
+        self.open.load(Ordering::Relaxed) == 0 && before == *begun
+    }
+}
+
+impl OpenStream {
+    /// The stream is open as long as the response's body is.
+    pub(crate) fn keep<B>(self, body: B) -> Kept<B, Self> {
+        Kept { body, _kept: self }
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A body, and what is kept as long as it is.
+pub(crate) struct Kept<B, K> {
+    body: B,
+    _kept: K,
+}
+
+impl<B: HttpBody + Unpin, K: Unpin> HttpBody for Kept<B, K> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_were_idle_if_nothing_was_open_between_two_looks() {
+        let (streams, mut begun) = (Arc::new(Streams::default()), 0);
+        assert!(!streams.were_idle(&mut begun), "the first look sees nothing yet");
+        assert!(streams.were_idle(&mut begun));
+        let stream = streams.begin();
+        assert!(!streams.were_idle(&mut begun));
+        assert!(!streams.were_idle(&mut begun), "one is open");
+        drop(stream);
+        assert!(streams.were_idle(&mut begun));
+        drop(streams.begin());
+        assert!(!streams.were_idle(&mut begun), "one came and went");
+        assert!(streams.were_idle(&mut begun));
+    }
+}
