@@ -2,6 +2,7 @@
 
 mod drain;
 mod listeners;
+mod readiness;
 mod view;
 
 use std::io;
@@ -50,7 +51,8 @@ struct Roles {
     agent: Option<Agent>,
 }
 
-/// Runs a node until SIGTERM or SIGINT. Everything is bound before anything starts.
+/// Runs a node until SIGTERM or SIGINT. Everything is bound before anything starts, and the service manager is told that the
+/// node is ready when it is of use.
 ///
 /// At SIGTERM an agent gives its connections away first, until another signal or for the configuration's time at most. A
 /// dispatcher cannot: its clients' connections are its own, and end with it. Where a node is both, the dispatcher works on
@@ -61,23 +63,32 @@ pub(crate) async fn run(config: Config, loaded: Loaded, registry: Registry) -> R
     let listeners = Listeners::bind(&config)?;
     process::raise_file_limit();
     let node = Node::start(config, loaded, registry, listeners)?;
-    tracing::info!(node = %name, "ready");
-    process::notify("READY=1");
-    let signal = end.next().await;
+    let signal = until_asked_to_end(&node, &name, &mut end).await;
     tracing::info!(node = %name, %signal, "ending");
     process::notify("STOPPING=1");
-    if let (Some(agent), EndSignal::Terminate) = (&node.agent, signal) {
+    if let (Some(agent), EndSignal::Terminate) = (&node.running.agent, signal) {
         drain::before_the_end(agent, drain_timeout, &mut end).await;
     }
     node.stop().await;
     Ok(())
 }
 
+/// Says so when the node is of use, and returns how it is asked to end, which may be earlier.
+async fn until_asked_to_end(node: &Node, name: &NodeName, end: &mut EndSignals) -> EndSignal {
+    tokio::select! {
+        signal = end.next() => return signal,
+        () = node.of_use() => {}
+    }
+    tracing::info!(node = %name, "ready");
+    process::notify("READY=1");
+    end.next().await
+}
+
 /// What has to be ended of a running node.
 struct Node {
     mesh: Mesh,
     admin: JoinHandle<()>,
-    agent: Option<Agent>,
+    running: Roles,
     shutdown: CancellationToken,
 }
 
@@ -107,10 +118,18 @@ impl Node {
         if let Some(listener) = listeners.metrics {
             metrics_server::serve(listener, Arc::new(registry), shutdown.clone()).map_err(starting("metrics"))?;
         }
-        let (name, mesh_address, agent) = (name.to_string(), config.node.mesh, running.agent.clone());
-        let view = View { name, mesh_address, roles: role_names, started, mesh: mesh.clone(), running };
+        let (name, mesh_address) = (name.to_string(), config.node.mesh);
+        let view =
+            View { name, mesh_address, roles: role_names, started, mesh: mesh.clone(), running: running.clone() };
         let admin = tokio::spawn(listeners.admin.serve(move |topic| view.answer(topic), shutdown.clone()));
-        Ok(Self { mesh, admin, agent, shutdown })
+        Ok(Self { mesh, admin, running, shutdown })
+    }
+
+    /// Waits until a client could be served. An agent can do that at once; a dispatcher needs an agent.
+    async fn of_use(&self) {
+        if let Some(dispatcher) = &self.running.dispatcher {
+            readiness::agent_available(dispatcher).await;
+        }
     }
 
     async fn stop(self) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use prometheus_client::registry::Registry;
@@ -87,7 +88,7 @@ impl Config {
     fn certificate(&self, files: &CertificateFiles) -> Result<Certificate, ConfigError> {
         use watari_handshake::CertificateError::{EncryptedKey, KeyMismatch, NoKey, UnsupportedKey};
         let chain = self.read_file(&files.chain)?;
-        let key = self.read_file(&files.key)?;
+        let key = self.read_key(&files.key)?;
         Certificate::from_pem(&chain, &key).map_err(|error| {
             let blamed = match error {
                 EncryptedKey | KeyMismatch | NoKey | UnsupportedKey => &files.key,
@@ -130,14 +131,30 @@ impl Config {
     }
 
     fn read_file(&self, file: &At<PathBuf>) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
-        read(&file.value).map_err(|error| self.wrong(file.line, &named(&file.value, &error)))
+        let content = File::open(&file.value).and_then(read);
+        content.map_err(|error| self.wrong(file.line, &named(&file.value, &error)))
+    }
+
+    /// Reads a file that must not be everybody's to read.
+    fn read_key(&self, file: &At<PathBuf>) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
+        let content = File::open(&file.value).and_then(|opened| refuse_exposed(&opened).and_then(|()| read(opened)));
+        content.map_err(|error| self.wrong(file.line, &named(&file.value, &error)))
     }
 }
 
-fn read(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+fn refuse_exposed(key: &File) -> io::Result<()> {
+    let mode = key.metadata()?.permissions().mode() & 0o7777;
+    if mode & 0o004 == 0 {
+        return Ok(());
+    }
+    let sentence = format!("everybody on this machine can read it (its mode is {mode:04o}): chmod 600 it");
+    Err(io::Error::new(ErrorKind::PermissionDenied, sentence))
+}
+
+fn read(file: File) -> io::Result<Zeroizing<Vec<u8>>> {
     // Once allocated for all of it: growing would leave copies of a key behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(FILE_LEN_MAX + 1));
-    File::open(path)?.take(FILE_LEN_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    file.take(FILE_LEN_MAX as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > FILE_LEN_MAX {
         return Err(io::Error::new(ErrorKind::FileTooLarge, "too large for certificates or a key"));
     }

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use prometheus_client::registry::Registry;
 use rcgen::{CertificateParams, KeyPair};
@@ -77,6 +78,15 @@ fn the_example_has_every_key_and_the_defaults() {
 }
 
 #[test]
+fn a_move_is_decided_before_the_agents_give_up() {
+    let limits = "[dispatcher.limits]\nmove_timeout = \"5s\"\n";
+    let longest = parse(&[NODE, PEER, DISPATCHER, limits]).unwrap().dispatcher.unwrap().config.limits.move_timeout;
+    assert_eq!(longest, Duration::from_secs(5));
+    let agent = watari_agent::Limits::default();
+    assert!(longest < agent.preface_timeout.min(agent.fence_timeout).min(agent.hold_timeout));
+}
+
+#[test]
 fn a_bulk_agent_has_no_certificate() {
     let config = parse(&[NODE, AGENT, PROXY]).unwrap();
     assert!(config.agent.unwrap().tls.is_none());
@@ -97,7 +107,7 @@ fn a_dispatcher_may_pick_its_own_node() {
 
 #[test]
 fn what_is_not_known_or_has_the_wrong_shape_is_refused() {
-    let cases: [(&[&str], &str); 20] = [
+    let cases: [(&[&str], &str); 21] = [
         (&["[node"], "1: unclosed table, expected `]`"),
         (
             &[NODE, "x = 1\n"],
@@ -134,6 +144,10 @@ fn what_is_not_known_or_has_the_wrong_shape_is_refused() {
         (
             &[NODE, PEER, DISPATCHER, "[dispatcher.limits]\nidle_timeout = \"soon\"\n"],
             "12: \"soon\" is no length of time, such as 500ms, 10s, 5m, 2h or 7d",
+        ),
+        (
+            &[NODE, PEER, DISPATCHER, "[dispatcher.limits]\nmove_timeout = \"5001ms\"\n"],
+            "12: move_timeout is at most 5s: agents that wait for the decision give up after 10 s",
         ),
         (
             &[NODE, AGENT, "[agent.proxy]\norigins = [\n  \"http://a\",\n  \"https://b\",\n]\n"],
@@ -252,7 +266,13 @@ impl Disk {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
         fs::write(self.path(&format!("{name}.pem")), certificate.pem()).unwrap();
-        fs::write(self.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
+        self.write_key(&format!("{name}.key"), &key.serialize_pem(), 0o600);
+    }
+
+    fn write_key(&self, name: &str, text: &str, mode: u32) {
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -288,6 +308,7 @@ fn files_of_no_use_are_named() {
     disk.certificate("other", vec!["example.test".to_owned()]);
     disk.certificate("unnamed", Vec::new());
     fs::write(disk.path("garbage"), "nothing").unwrap();
+    disk.write_key("garbage.key", "nothing", 0o600);
     fs::write(disk.path("large"), vec![b'x'; (1 << 20) + 1]).unwrap();
     let certificate = |chain: &str, key: &str| CERTIFICATE.replace("c.pem", chain).replace("c.key", key);
     let with = |chain: &str, key: &str| disk.load(&[NODE, AGENT, FILES, &certificate(chain, key)]).err().unwrap();
@@ -300,7 +321,7 @@ fn files_of_no_use_are_named() {
             "11: other.key: the private key does not belong to the first certificate of the chain",
         ),
         (with("garbage", "c.key"), "10: garbage: contains no certificate"),
-        (with("c.pem", "garbage"), "11: garbage: contains no private key"),
+        (with("c.pem", "garbage.key"), "11: garbage.key: contains no private key"),
         (with("large", "c.key"), "10: large: too large for certificates or a key"),
         (
             with("unnamed.pem", "unnamed.key"),
@@ -322,6 +343,25 @@ fn files_of_no_use_are_named() {
     ];
     for (error, expected) in cases {
         assert_eq!(error, format!("node.toml:{expected}"));
+    }
+}
+
+#[test]
+fn a_key_that_everybody_can_read_is_refused() {
+    let disk = Disk::new();
+    let load = |mode: u32| {
+        fs::set_permissions(disk.path("c.key"), fs::Permissions::from_mode(mode)).unwrap();
+        disk.load(&[NODE, AGENT, FILES, CERTIFICATE])
+    };
+    for mode in [0o644, 0o604] {
+        let expected = format!(
+            "node.toml:11: c.key: everybody on this machine can read it (its mode is {mode:04o}): chmod 600 it"
+        );
+        assert_eq!(load(mode).err().unwrap(), expected);
+    }
+    // A group may share a key, of a service that drops its privileges.
+    for mode in [0o600, 0o640, 0o400] {
+        load(mode).unwrap();
     }
 }
 

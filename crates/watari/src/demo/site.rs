@@ -1,6 +1,8 @@
 //! The certificates that the demo's clients see: an authority, and one name with two kinds of key.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rcgen::{
@@ -43,7 +45,7 @@ fn issue(dir: &Path, name: &str, issuer: &Issuer<'_, KeyPair>, key: &KeyPair) ->
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     let certificate = params.signed_by(key, issuer)?;
     write(dir, &format!("{name}.pem"), &certificate.pem())?;
-    write(dir, &format!("{name}.key"), &key.serialize_pem())?;
+    write_key(&dir.join(format!("{name}.key")), &key.serialize_pem())?;
     Ok(certificate.der().to_vec())
 }
 
@@ -56,4 +58,11 @@ fn named(common_name: &str) -> CertificateParams {
 fn write(dir: &Path, name: &str, pem: &str) -> Result<(), DemoError> {
     let path = dir.join(name);
     fs::write(&path, pem).map_err(doing(format!("writing {}", path.display())))
+}
+
+/// Nobody else may read it at any time.
+fn write_key(path: &Path, pem: &str) -> Result<(), DemoError> {
+    let file = File::options().write(true).create_new(true).mode(0o600).open(path);
+    let written = file.and_then(|mut file| file.write_all(pem.as_bytes()));
+    written.map_err(doing(format!("writing {}", path.display())))
 }

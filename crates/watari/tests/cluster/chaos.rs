@@ -7,7 +7,6 @@
 //! `WATARI_CHAOS_ROUNDS` says how many there are.
 
 use std::collections::HashMap;
-use std::env;
 use std::net::{IpAddr, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +15,7 @@ use std::time::Duration;
 
 use crate::clients::http::{Fault, Http, fault, get_bytes};
 use crate::clients::tls::{Taste, Tls, dial};
-use crate::harness::pattern::{Random, pattern};
+use crate::harness::pattern::{Random, given, pattern, seed};
 use crate::harness::site::SITE;
 use crate::harness::wait::until_some;
 use crate::harness::{AGENTS, Cluster, DISPATCHER, NODES, Plan};
@@ -45,14 +44,8 @@ fn whatever_happens_for_long_no_client_is_deceived() {
 }
 
 fn run(rounds: u64) {
-    let number = |name| env::var(name).ok().map(|value| value.parse::<u64>().unwrap());
-    let rounds = number("WATARI_CHAOS_ROUNDS").unwrap_or(rounds);
-    let seed = number("WATARI_CHAOS_SEED").unwrap_or_else(|| {
-        let mut bytes = [0; 4];
-        aws_lc_rs::rand::fill(&mut bytes).unwrap();
-        u32::from_le_bytes(bytes).into()
-    });
-    eprintln!("chaos: WATARI_CHAOS_SEED={seed} WATARI_CHAOS_ROUNDS={rounds}");
+    let rounds = given("WATARI_CHAOS_ROUNDS").unwrap_or(rounds);
+    let seed = seed("WATARI_CHAOS_SEED");
     let dispatcher_limits = "move_timeout = \"400ms\"\nfinal_timeout = \"1s\"";
     let cluster = Cluster::start(&Plan { dispatcher_limits, ..Plan::default() });
     let watch = Watch::default();

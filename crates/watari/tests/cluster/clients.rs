@@ -2,6 +2,7 @@
 
 pub(crate) mod curl;
 pub(crate) mod guest;
+pub(crate) mod h2;
 pub(crate) mod http;
 pub(crate) mod openssl;
 pub(crate) mod raw;

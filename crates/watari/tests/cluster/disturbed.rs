@@ -19,7 +19,8 @@ const SOURCE: &str = "a1";
 const TARGET: &str = "a2";
 
 const ABORTED_SOON: &str = "move_timeout = \"500ms\"";
-const NEVER_ABORTED: &str = "move_timeout = \"60s\"";
+/// The longest there may be: what happens in a move takes a fraction of it.
+const ABORTED_LATE: &str = "move_timeout = \"5s\"";
 
 /// A connection in the middle of its move from [`SOURCE`] to [`TARGET`].
 struct Undecided {
@@ -124,7 +125,7 @@ fn a_target_that_looks_dead_costs_no_connection_and_its_late_answer_is_refused()
 
 #[test]
 fn a_target_that_dies_before_it_answers_costs_no_connection() {
-    let mut moving = Undecided::begin(NEVER_ABORTED);
+    let mut moving = Undecided::begin(ABORTED_LATE);
     moving.target().kill();
     moving.check_alive(SOURCE);
     assert_eq!(moving.dispatcher().count("watari_dispatcher_moves_aborted_total", "no_leg"), 1);
@@ -137,7 +138,7 @@ fn a_target_that_dies_before_it_answers_costs_no_connection() {
 /// not be deceived.
 #[test]
 fn a_target_that_dies_after_it_answered_deceives_nobody() {
-    let mut moving = Undecided::begin(NEVER_ABORTED);
+    let mut moving = Undecided::begin(ABORTED_LATE);
     moving.hold_unheard();
     moving.target().kill();
     moving.dispatcher().go_on();
@@ -151,7 +152,7 @@ fn a_target_that_dies_after_it_answered_deceives_nobody() {
 
 #[test]
 fn a_source_that_dies_before_the_target_answers_costs_no_connection() {
-    let mut moving = Undecided::begin(NEVER_ABORTED);
+    let mut moving = Undecided::begin(ABORTED_LATE);
     // It proposed again later, so what it shipped first is on its way.
     moving.wait_for_proposals(2);
     moving.source().kill();
@@ -164,7 +165,7 @@ fn a_source_that_dies_before_the_target_answers_costs_no_connection() {
 
 #[test]
 fn a_source_that_dies_after_the_target_answered_costs_no_connection() {
-    let mut moving = Undecided::begin(NEVER_ABORTED);
+    let mut moving = Undecided::begin(ABORTED_LATE);
     moving.hold_unheard();
     moving.source().kill();
     moving.dispatcher().go_on();
@@ -175,7 +176,7 @@ fn a_source_that_dies_after_the_target_answered_costs_no_connection() {
 
 #[test]
 fn a_dispatcher_that_dies_in_a_move_leaves_nothing_behind() {
-    let mut moving = Undecided::begin(NEVER_ABORTED);
+    let mut moving = Undecided::begin(ABORTED_LATE);
     moving.hold_unheard();
     moving.dispatcher().kill();
     assert!(!moving.client.ends_cleanly());
@@ -186,7 +187,7 @@ fn a_dispatcher_that_dies_in_a_move_leaves_nothing_behind() {
 
 #[test]
 fn a_client_that_ends_its_stream_in_a_move_gets_its_response() {
-    let mut moving = Undecided::begin(NEVER_ABORTED);
+    let mut moving = Undecided::begin(ABORTED_LATE);
     moving.client.send(&get_bytes(1_000_000, 4)).unwrap();
     moving.client.stream.session().send_close_notify();
     moving.client.stream.send().unwrap();
@@ -201,7 +202,7 @@ fn a_client_that_ends_its_stream_in_a_move_gets_its_response() {
 
 #[test]
 fn a_client_that_resets_its_connection_in_a_move_leaves_nothing_behind() {
-    let moving = Undecided::begin(NEVER_ABORTED);
+    let moving = Undecided::begin(ABORTED_LATE);
     reset(moving.client.stream.tcp());
     let Undecided { cluster, client, .. } = moving;
     drop(client);
@@ -216,7 +217,7 @@ fn a_client_that_resets_its_connection_in_a_move_leaves_nothing_behind() {
 
 #[test]
 fn a_key_update_in_a_move_is_opened_by_the_target() {
-    let mut moving = Undecided::begin(NEVER_ABORTED);
+    let mut moving = Undecided::begin(ABORTED_LATE);
     moving.client.stream.session().refresh_traffic_keys().unwrap();
     moving.client.send(&get_bytes(1000, 4)).unwrap();
     moving.target().go_on();
@@ -257,7 +258,7 @@ fn agents_that_cannot_talk_keep_their_connections() {
 /// The dispatcher decides, and its word gets lost with the link: the source waits, fenced, and asks when it can.
 #[test]
 fn a_lost_decision_is_asked_for_again() {
-    let plan = Plan { dispatcher_limits: NEVER_ABORTED, tapped_links: &[(SOURCE, "d1")], ..Plan::default() };
+    let plan = Plan { dispatcher_limits: ABORTED_LATE, tapped_links: &[(SOURCE, "d1")], ..Plan::default() };
     let mut moving = Undecided::begin_with(&plan);
     let link = moving.cluster.tap("a1-d1").clone();
     link.break_off();

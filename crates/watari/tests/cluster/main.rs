@@ -18,4 +18,5 @@ mod hostile_nodes;
 mod ipv6;
 mod key_updates;
 mod limits;
+mod moves;
 mod suites;

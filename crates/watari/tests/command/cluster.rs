@@ -5,7 +5,6 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,7 +13,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
 
-use crate::support::{Ended, PATIENCE, Running, command, own_loopback, service_manager, told, watari};
+use crate::support::{Ended, PATIENCE, Running, own_loopback, told, watari, write_key};
 
 const HOST: &str = "site.test";
 /// More than all the buffers between an agent and a client that does not read.
@@ -49,7 +48,8 @@ impl Cluster {
         let [d1, a1, a2] = ["d1", "a1", "a2"].map(|name| Node::start(dir.path(), name));
         let service = format!("{ip}:8443").parse().unwrap();
         let cluster = Self { service, tls: trust(certificate), d1, a1, a2, _dir: dir };
-        for node in [&cluster.a1, &cluster.a2] {
+        for node in [&cluster.d1, &cluster.a1, &cluster.a2] {
+            node.says("READY=1");
             until(|| node.list("nodes"), |nodes| nodes.iter().all(|node| node["up"] == true));
         }
         cluster.until("nodes", |nodes| nodes.iter().filter(|node| node["available"] == true).count() == 2);
@@ -94,15 +94,8 @@ impl Cluster {
 
 impl Node {
     fn start(dir: &Path, name: &str) -> Self {
-        let (path, manager) = service_manager(dir, name);
-        let process = command(dir, &["run", "--with-parent", "--config", &format!("{name}.toml")])
-            .env("NOTIFY_SOCKET", path)
-            .stderr(Stdio::null())
-            .spawn();
-        let (dir, socket) = (dir.to_owned(), format!("{name}.sock"));
-        let node = Self { process: Running(process.unwrap()), dir, socket, manager };
-        node.says("READY=1");
-        node
+        let (process, manager) = Running::start_node(dir, &format!("{name}.toml"));
+        Self { process, dir: dir.to_owned(), socket: format!("{name}.sock"), manager }
     }
 
     fn ctl(&self, arguments: &[&str]) -> Ended {
@@ -189,7 +182,7 @@ fn site(dir: &Path) -> CertificateDer<'static> {
     let key = KeyPair::generate().unwrap();
     let certificate = rcgen::CertificateParams::new(vec![HOST.to_owned()]).unwrap().self_signed(&key).unwrap();
     fs::write(dir.join("site.pem"), certificate.pem()).unwrap();
-    fs::write(dir.join("site.key"), key.serialize_pem()).unwrap();
+    write_key(&dir.join("site.key"), &key.serialize_pem());
     certificate.der().clone()
 }
 

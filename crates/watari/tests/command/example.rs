@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, Running, own_loopback, watari};
+use crate::support::{PATIENCE, Running, own_loopback, told, watari};
 
 #[test]
 fn two_agents_run_as_the_readme_says() {
@@ -21,24 +21,43 @@ fn one_key_runs_as_the_readme_says() {
     assert!((1..8).contains(&moves), "{moves} of 8 connections moved");
 }
 
+#[test]
+fn a_dispatcher_is_ready_when_it_has_an_agent() {
+    let (dir, _) = set_up("two-agents", &own_loopback());
+    // It looks for its dispatcher in vain, and looks again later: the link comes after everything else.
+    let _agent = Running::node(dir.path(), "a1.toml");
+    let _dispatcher = Running::node(dir.path(), "d1.toml");
+    let available: Vec<_> = nodes(dir.path(), "d1").iter().map(|node| node["available"].clone()).collect();
+    assert_eq!(available, [json!(true), json!(false), Value::Null], "a1, a2, d1");
+}
+
 /// Runs an example; the first of its nodes is the dispatcher. Its README's commands must fetch the page `pages` times. Returns how
 /// many connections have moved.
 fn run<const N: usize>(name: &str, nodes: [&str; N], pages: usize) -> usize {
-    let dir = tempfile::tempdir().unwrap();
     let ip = own_loopback();
-    copy(&example(name), dir.path(), &ip);
-    let readme = fs::read_to_string(dir.path().join("README.md")).unwrap();
-    shell(dir.path(), &block(&readme, "sh setup"));
+    let (dir, readme) = set_up(name, &ip);
     for node in nodes {
         watari(dir.path(), &["run", "--check", "--config", &format!("{node}.toml")]).done();
     }
-    let _nodes = nodes.map(|node| Running::node(dir.path(), &format!("{node}.toml")));
-    wait_for_agents(dir.path(), nodes[0]);
+    let running = nodes.map(|node| Running::start_node(dir.path(), &format!("{node}.toml")));
+    for ((_, manager), node) in running.iter().zip(nodes) {
+        assert_eq!(told(manager), "READY=1");
+        wait_until_linked(dir.path(), node);
+    }
     let page = fs::read_to_string(dir.path().join("www/index.html")).unwrap();
     assert_eq!(shell(dir.path(), &block(&readme, "sh try")), page.repeat(pages));
     let metrics = shell(dir.path(), &format!("curl -sS http://{ip}:9001/metrics"));
     let moves = metrics.lines().find_map(|line| line.strip_prefix("watari_dispatcher_moves_committed_total "));
     moves.unwrap().parse().unwrap()
+}
+
+/// A copy of an example with its certificates, at `ip`; and its README.
+fn set_up(name: &str, ip: &str) -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().unwrap();
+    copy(&example(name), dir.path(), ip);
+    let readme = fs::read_to_string(dir.path().join("README.md")).unwrap();
+    shell(dir.path(), &block(&readme, "sh setup"));
+    (dir, readme)
 }
 
 fn example(name: &str) -> PathBuf {
@@ -74,17 +93,20 @@ fn shell(dir: &Path, script: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Asks until the dispatcher can use both agents.
-fn wait_for_agents(dir: &Path, dispatcher: &str) {
-    let socket = format!("{dispatcher}.sock");
+/// Asks `node` until it is linked to all others, and can use all its agents if it is a dispatcher.
+fn wait_until_linked(dir: &Path, node: &str) {
     let begin = Instant::now();
     loop {
-        let nodes = watari(dir, &["ctl", "--admin", &socket, "--json", "nodes"]).done();
-        let nodes: Value = serde_json::from_str(&nodes).unwrap();
-        let available = nodes.as_array().unwrap().iter().filter(|node| node["available"] == true).count();
-        if available == 2 {
+        let nodes = nodes(dir, node);
+        if nodes.iter().all(|node| node["up"] == true && node["available"] != false) {
             return;
         }
-        assert!(begin.elapsed() < PATIENCE, "{nodes}");
+        assert!(begin.elapsed() < PATIENCE, "{nodes:?}");
     }
+}
+
+/// The nodes that `node` knows.
+fn nodes(dir: &Path, node: &str) -> Vec<Value> {
+    let nodes = watari(dir, &["ctl", "--admin", &format!("{node}.sock"), "--json", "nodes"]).done();
+    serde_json::from_str(&nodes).unwrap()
 }

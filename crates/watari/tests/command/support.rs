@@ -1,14 +1,16 @@
 //! Running the command.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 /// Far longer than anything takes: a test that hangs fails.
@@ -59,15 +61,20 @@ pub(crate) struct Running(pub(crate) Child);
 impl Running {
     /// Starts a node and waits until it says that it is ready.
     pub(crate) fn node(dir: &Path, config: &str) -> Self {
+        let (running, manager) = Self::start_node(dir, config);
+        assert_eq!(told(&manager), "READY=1", "{config}");
+        running
+    }
+
+    /// Starts a node; what it tells its service manager comes from the socket.
+    pub(crate) fn start_node(dir: &Path, config: &str) -> (Self, UnixDatagram) {
         let (path, manager) = service_manager(dir, config);
         let child = command(dir, &["run", "--with-parent", "--config", config])
-            .env("NOTIFY_SOCKET", &path)
+            .env("NOTIFY_SOCKET", path)
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let running = Self(child);
-        assert_eq!(told(&manager), "READY=1", "{config}");
-        running
+        (Self(child), manager)
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -86,7 +93,8 @@ impl Running {
 /// Waits until a process has ended, which makes it readable (`pidfd_open(2)`).
 pub(crate) fn wait(process: &OwnedFd) {
     let patience = Timespec::try_from(PATIENCE).unwrap();
-    assert_eq!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&patience)).unwrap(), 1);
+    let ended = retry_on_intr(|| poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&patience)));
+    assert_eq!(ended.unwrap(), 1);
 }
 
 impl Drop for Running {
@@ -136,7 +144,13 @@ pub(crate) fn service_manager(dir: &Path, name: &str) -> (PathBuf, UnixDatagram)
 /// The next thing that a service tells.
 pub(crate) fn told(manager: &UnixDatagram) -> String {
     let mut buffer = [0; 64];
-    let len = manager.recv(&mut buffer).unwrap();
+    let len = loop {
+        match manager.recv(&mut buffer) {
+            // The end of a child may interrupt a wait that has a timeout.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            received => break received.unwrap(),
+        }
+    };
     String::from_utf8(buffer[..len].to_vec()).unwrap()
 }
 
@@ -154,6 +168,12 @@ pub(crate) fn agent() -> tempfile::TempDir {
     );
     fs::write(dir.path().join("n1.toml"), config).unwrap();
     dir
+}
+
+/// Writes a private key as nodes demand it: nobody else can read it.
+pub(crate) fn write_key(path: &Path, pem: &str) {
+    let mut file = fs::File::options().write(true).create_new(true).mode(0o600).open(path).unwrap();
+    file.write_all(pem.as_bytes()).unwrap();
 }
 
 /// A loopback address that nothing else uses: 127.64.0.0/10, by process, and counted up within it.

@@ -14,6 +14,8 @@ const READ_LEN: usize = 64 << 10;
 /// The client's end of a connection.
 pub(crate) struct Http<S> {
     pub(crate) stream: S,
+    /// Whether a response has announced the end of the connection.
+    pub(crate) is_closing: bool,
     unread: Vec<u8>,
 }
 
@@ -37,7 +39,7 @@ pub(crate) enum Fault {
 
 impl<S: Read + Write> Http<S> {
     pub(crate) fn new(stream: S) -> Self {
-        Self { stream, unread: Vec::new() }
+        Self { stream, is_closing: false, unread: Vec::new() }
     }
 
     /// Downloads the first `len` bytes of the pattern of `seed`, and checks them.
@@ -93,7 +95,9 @@ impl<S: Read + Write> Http<S> {
         loop {
             if let Some(end) = self.unread.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
                 let head: Vec<u8> = self.unread.drain(..end + 4).collect();
-                return Head::parse(&head);
+                let head = Head::parse(&head)?;
+                self.is_closing |= head.field("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
+                return Ok(head);
             }
             let nothing_yet = self.unread.is_empty();
             match self.fill() {

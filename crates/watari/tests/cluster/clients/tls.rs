@@ -183,9 +183,12 @@ fn send(tls: &mut ClientConnection, tcp: &mut TcpStream) -> io::Result<()> {
 }
 
 fn receive(tls: &mut ClientConnection, tcp: &mut TcpStream) -> io::Result<()> {
-    if tls.read_tls(tcp)? == 0 {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
+    match tls.read_tls(tcp) {
+        Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+        // The end of a child may interrupt a wait that has a timeout.
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+        read => read?,
+    };
     match tls.process_new_packets() {
         Ok(_) => Ok(()),
         Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error)),

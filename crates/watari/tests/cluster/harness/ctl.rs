@@ -1,11 +1,14 @@
 //! Answers of `watari ctl --json`.
 
+use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use super::node::WATARI;
 
@@ -21,6 +24,7 @@ pub(crate) struct Connection {
     pub(crate) node: String,
     pub(crate) moves: u32,
     pub(crate) resumed: Option<bool>,
+    pub(crate) stays: Option<String>,
 }
 
 impl Connection {
@@ -42,6 +46,26 @@ pub(crate) fn connections(admin: &Path) -> Option<Vec<Connection>> {
 
 pub(crate) fn nodes(admin: &Path) -> Option<Vec<NodeLine>> {
     ask(admin, "nodes")
+}
+
+/// Orders the move of a connection, or says why it is refused. Spoken directly, for whoever has many to order.
+pub(crate) fn order_move(admin: &Path, id: &str, agent: &str) -> Result<(), String> {
+    let mut stream = UnixStream::connect(admin).unwrap();
+    let question = json!({"version": 1, "topic": {"move": {"connection": id, "node": agent}}});
+    stream.write_all(format!("{question}\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    match serde_json::from_str::<Value>(&answer).unwrap() {
+        Value::String(done) if done == "done" => Ok(()),
+        refused => Err(refused["error"].as_str().unwrap().to_owned()),
+    }
+}
+
+/// Begins to drain `agent`; ends with status 0 when it is empty.
+pub(crate) fn drain(admin: &Path, agent: &str) -> Child {
+    let mut command = Command::new(WATARI);
+    command.arg("ctl").arg("--admin").arg(admin).args(["drain", agent, "--grace", "60s"]);
+    command.stdout(Stdio::null()).spawn().unwrap()
 }
 
 /// `None` where the node does not answer.

@@ -1,5 +1,6 @@
 //! Bodies that a seed determines byte by byte, so that both ends know them without having sent them.
 
+use std::env;
 use std::ops::Range;
 
 /// The bytes `range` of the body of `seed`.
@@ -19,6 +20,22 @@ pub(crate) fn mix(state: u64) -> u64 {
     let state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     state ^ (state >> 31)
+}
+
+/// A number of this name in the environment.
+pub(crate) fn given(name: &str) -> Option<u64> {
+    env::var(name).ok().map(|value| value.parse().unwrap())
+}
+
+/// The seed of a run: what the environment says, to replay one, or a new one. It is printed.
+pub(crate) fn seed(name: &str) -> u64 {
+    let seed = given(name).unwrap_or_else(|| {
+        let mut bytes = [0; 4];
+        aws_lc_rs::rand::fill(&mut bytes).unwrap();
+        u32::from_le_bytes(bytes).into()
+    });
+    eprintln!("{name}={seed}");
+    seed
 }
 
 /// Randomness that a seed replays.
