@@ -4,11 +4,11 @@ use std::io;
 use std::sync::Arc;
 
 use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use watari_handoff::TargetEvent;
-use watari_sys::{accept_each, tcp};
+use watari_sys::{accept_until, tcp};
 use watari_wire::NodeName;
 use watari_wire::leg::{Accepted, Kind, PREFACE_LEN_MAX, PrefaceError};
 
@@ -20,18 +20,10 @@ use crate::{Shared, departure, handshake, serve};
 pub(crate) fn start(
     shared: &Arc<Shared>,
     listener: std::net::TcpListener,
-    shutdown: CancellationToken,
+    shutdown: &CancellationToken,
 ) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = TcpListener::from_std(listener)?;
     let shared = shared.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            () = accept_each(&listener, "a leg", |leg, _| admit(&shared, leg)) => {}
-            () = shutdown.cancelled() => {}
-        }
-    });
-    Ok(())
+    accept_until(shutdown, listener, "a leg", move |leg, _| admit(&shared, leg))
 }
 
 fn admit(shared: &Arc<Shared>, leg: TcpStream) {

@@ -165,7 +165,7 @@ impl Agent {
             live: LiveTable::default(),
             departures: Departures::default(),
         });
-        legs::start(&shared, legs, shutdown.clone())?;
+        legs::start(&shared, legs, shutdown)?;
         tokio::spawn(keep_in_order(shared.clone(), shutdown.clone()));
         Ok(Self { shared })
     }

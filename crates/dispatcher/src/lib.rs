@@ -135,7 +135,7 @@ impl Dispatcher {
         });
         tokio::spawn(drain::run(shared.clone(), shutdown.clone()));
         for listener in listeners {
-            listen::start(&shared, listener, shutdown.clone())?;
+            listen::start(&shared, listener, shutdown)?;
         }
         Ok(Self { shared })
     }

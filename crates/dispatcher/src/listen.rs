@@ -5,9 +5,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
-use watari_sys::{accept_each, tcp};
+use watari_sys::{accept_until, tcp};
 use watari_wire::NodeName;
 
 use crate::Shared;
@@ -20,18 +20,10 @@ const LEGS_TRIED_MAX: usize = 3;
 pub(crate) fn start(
     shared: &Arc<Shared>,
     listener: std::net::TcpListener,
-    shutdown: CancellationToken,
+    shutdown: &CancellationToken,
 ) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = TcpListener::from_std(listener)?;
     let shared = shared.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            () = accept_each(&listener, "a client", |client, address| admit(&shared, client, address)) => {}
-            () = shutdown.cancelled() => {}
-        }
-    });
-    Ok(())
+    accept_until(shutdown, listener, "a client", move |client, address| admit(&shared, client, address))
 }
 
 fn admit(shared: &Arc<Shared>, client: TcpStream, address: SocketAddr) {

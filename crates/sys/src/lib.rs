@@ -3,4 +3,4 @@
 mod accept;
 pub mod tcp;
 
-pub use accept::accept_each;
+pub use accept::accept_until;
