@@ -1,6 +1,6 @@
 # What there is to do. `make demo` and `make test` install what they miss (Debian, with a Rust toolchain).
 
-.PHONY: demo demo-up test lint fmt model deny deps clean
+.PHONY: demo demo-up test lint fmt model bench deny deps clean
 
 # A whole cluster on loopback goes through 400 connections, and prints what became of them.
 demo: deps
@@ -26,6 +26,12 @@ fmt:
 # Explores every interleaving of the move that the model knows; prints how many states that were.
 model: deps
 	cargo test --release --locked --package watari-handoff --test model -- --nocapture --include-ignored --test-threads 1
+
+# Side by side with nginx, HAProxy and rustls; takes some minutes, wants the machine for itself, and writes docs/benchmarks.md.
+bench:
+	@scripts/deps bench
+	cargo build --release --locked --package watari --package watari-benchmarks
+	scripts/bench --out docs/benchmarks.md
 
 # Licences, sources, duplicates, and known vulnerabilities; the last needs the network. `cargo install cargo-deny` first.
 deny:
