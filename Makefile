@@ -1,6 +1,6 @@
 # What there is to do. `make demo` and `make test` install what they miss (Debian, with a Rust toolchain).
 
-.PHONY: demo demo-up test lint fmt model chaos deny deps clean
+.PHONY: demo demo-up test lint fmt model chaos bench deny deps clean
 
 # A whole cluster on loopback goes through 400 connections, and prints what became of them.
 demo: deps
@@ -30,6 +30,12 @@ model: deps
 # Kills and stops nodes at random for half an hour, while clients count every byte; prints the seed.
 chaos: deps
 	cargo test --locked --package watari --test cluster -- --ignored --nocapture chaos
+
+# Side by side with nginx, HAProxy and rustls; takes some minutes, wants the machine for itself, and writes docs/benchmarks.md.
+bench:
+	@scripts/deps bench
+	cargo build --release --locked --package watari --package watari-benchmarks
+	scripts/bench --out docs/benchmarks.md
 
 # Licences, sources, duplicates, and known vulnerabilities; the last needs the network. `cargo install cargo-deny` first.
 deny:

@@ -1,0 +1,47 @@
+//! CPU time, of other processes and of this thread.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// What `pid` and its children have used, user and system time, in steps of a clock tick (10 ms).
+///
+/// Children are those of the main thread: of nginx, the workers.
+pub(crate) fn of_tree(pid: u32) -> io::Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let ticks = ticks(&stat).ok_or(io::ErrorKind::InvalidData)?;
+    let mut used = Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64);
+    for child in fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?.split_whitespace() {
+        used += of_tree(child.parse().map_err(|_| io::ErrorKind::InvalidData)?)?;
+    }
+    Ok(used)
+}
+
+/// What this thread has used.
+pub(crate) fn of_this_thread() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_nanos(time.tv_nsec.unsigned_abs())
+}
+
+/// utime and stime of `/proc/PID/stat` (proc(5): fields 14 and 15). The second field, a name in parentheses, may hold
+/// anything.
+fn ticks(stat: &str) -> Option<u64> {
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    let mut fields = behind_name.split_whitespace().skip(11);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(next()? + next()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_and_system_time_are_found_behind_any_name() {
+        let stat = "42 (a) b (c) S 1 42 42 0 -1 4194560 2411 0 3 0 700 31 9 9 20 0 3 0 100 0 0";
+        assert_eq!(ticks(stat), Some(731));
+        assert_eq!(ticks("42 (cut) S 1 42"), None);
+    }
+}

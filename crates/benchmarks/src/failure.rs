@@ -1,0 +1,37 @@
+//! Why there are no figures.
+
+use std::io;
+
+/// A run cannot go on. Half a comparison is none: the first failure ends it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The system refuses something.
+    #[error("{what}: {cause}")]
+    System { what: String, cause: io::Error },
+    /// A server is there, and does not do what it is there for.
+    #[error("{name} is not ready: {why}; its log ends with: {last_words}")]
+    NotReady { name: String, why: String, last_words: String },
+    /// What a server sent is not what was asked for.
+    #[error("{service} gave a wrong answer: {what}")]
+    Answer { service: String, what: String },
+    /// Connections did not go where they were to go: what was measured is something else.
+    #[error("{moved} connections were moved where it should have been {expected}")]
+    Moves { moved: u64, expected: u64 },
+    /// TLS in this process: certificates, configurations, connections in memory.
+    #[error("TLS, {what}: {cause}")]
+    Tls { what: &'static str, cause: String },
+    /// The cluster's certificates.
+    #[error(transparent)]
+    Pki(#[from] watari_pki::PkiError),
+}
+
+/// For `map_err`: says what the system was asked for.
+pub(crate) fn doing(what: impl Into<String>) -> impl FnOnce(io::Error) -> Failure {
+    let what = what.into();
+    |cause| Failure::System { what, cause }
+}
+
+/// For `map_err`: says what TLS was asked for.
+pub(crate) fn tls<E: ToString>(what: &'static str) -> impl FnOnce(E) -> Failure {
+    move |cause| Failure::Tls { what, cause: cause.to_string() }
+}

@@ -1,0 +1,87 @@
+//! HTTPS of files, and the relays in front.
+//!
+//! The dispatcher and an agent do the work; so does nginx, alone and behind each of the other relays. What a relay costs is
+//! its own process's: the server behind it is counted where it is alone.
+
+use crate::Scale;
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::load;
+use crate::measure::{Samples, interleaved};
+use crate::report::{Report, Row, Unit};
+use crate::servers::{Server, Watari, haproxy, nginx, nginx_stream};
+use crate::site::{Key, Site};
+
+/// The relays that the dispatcher is compared with, in the order of [`Work::relay_targets`].
+const RELAYS: [&str; 3] = ["HAProxy", "HAProxy, splice", "nginx stream"];
+
+/// A kind of work, and the most of the peer's CPU that it should take us.
+struct Work<'a> {
+    what: &'static str,
+    unit: Unit,
+    agent_target: f64,
+    relay_targets: [Option<f64>; 3],
+    cost: &'a dyn Fn(&Server) -> Result<Vec<f64>, Failure>,
+}
+
+/// Measures every kind of work with every server.
+pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
+    let client = Client::new(site)?;
+    let nginx = nginx(site, &client)?;
+    let watari = Watari::single(site, &client)?.server;
+    let relays = [
+        haproxy(site, &client, nginx.service, false)?,
+        haproxy(site, &client, nginx.service, true)?,
+        nginx_stream(site, &client, nginx.service)?,
+    ];
+    let [haproxy, haproxy_splice, nginx_stream] = &relays;
+    let servers = [&nginx, &watari, haproxy, haproxy_splice, nginx_stream];
+    let works = [
+        Work {
+            what: "GiB of files",
+            unit: Unit::SecondsPerGib,
+            agent_target: 0.6,
+            relay_targets: [Some(0.55), Some(0.9), None],
+            cost: &|server| load::download(&client, server, scale.bulk_bytes),
+        },
+        Work {
+            what: "connection, RSA-2048",
+            unit: Unit::Microseconds,
+            agent_target: 0.95,
+            relay_targets: [None; 3],
+            cost: &|server| load::visit(&client, server, Key::Rsa2048, scale.connections),
+        },
+        Work {
+            what: "connection, P-256",
+            unit: Unit::Microseconds,
+            agent_target: 0.85,
+            relay_targets: [Some(0.95), None, None],
+            cost: &|server| load::visit(&client, server, Key::P256, scale.connections),
+        },
+        Work {
+            what: "keep-alive request",
+            unit: Unit::Microseconds,
+            agent_target: 1.3,
+            relay_targets: [None; 3],
+            cost: &|server| load::request(&client, server, scale.requests),
+        },
+    ];
+    works.iter().try_for_each(|work| compare(work, &servers, scale.rounds, report))
+}
+
+fn compare(work: &Work<'_>, servers: &[&Server; 5], rounds: usize, report: &mut Report) -> Result<(), Failure> {
+    eprintln!("{} ..", work.what);
+    let costs = interleaved(rounds, servers, |server| (work.cost)(server))?;
+    let [nginx, watari, relays @ ..] = &costs[..] else { unreachable!("a result for each server") };
+    let (what, unit) = (work.what, work.unit);
+    let alone = |rounds: &[Vec<f64>]| Samples::of(rounds, |costs| costs[0]);
+    let agent = Samples::of(watari, |costs| costs[1]);
+    report.add(Row::against(format!("{what}: agent"), unit, agent, "nginx", alone(nginx), Some(work.agent_target)));
+    for ((relay, name), target) in relays.iter().zip(RELAYS).zip(work.relay_targets) {
+        report.add(Row::against(format!("{what}: dispatcher"), unit, alone(watari), name, alone(relay), target));
+    }
+    let chain: Vec<Vec<f64>> = nginx.iter().zip(&relays[0]).map(|(nginx, relay)| vec![nginx[0] + relay[0]]).collect();
+    let both = Samples::of(watari, |costs| costs.iter().sum());
+    report.add(Row::against(format!("{what}: both"), unit, both, "nginx + HAProxy", alone(&chain), None));
+    Ok(())
+}

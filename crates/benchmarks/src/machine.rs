@@ -1,0 +1,61 @@
+//! What the figures depend on.
+
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::Command;
+
+use socket2::SockRef;
+
+/// Names and values: the machine, its kernel, the peers.
+pub(crate) fn describe() -> Vec<(&'static str, String)> {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    vec![
+        ("date", output("date", &["-u", "+%F %H:%M UTC"])),
+        ("commit", output("git", &["describe", "--always", "--dirty"])),
+        ("processor", format!("{}, {cores} cores", processor())),
+        ("kernel", file("/proc/sys/kernel/osrelease")),
+        ("load before the run (1, 5, 15 min)", file("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" ")),
+        ("TCP congestion control", congestion_control().unwrap_or_else(|_| unknown())),
+        ("nginx", matching_line("nginx", "-V", "nginx version: nginx/")),
+        ("nginx's TLS", matching_line("nginx", "-V", "built with ")),
+        ("HAProxy", matching_line("haproxy", "-v", "HAProxy version ")),
+    ]
+}
+
+fn processor() -> String {
+    let text = file("/proc/cpuinfo");
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    model.map_or_else(unknown, |(_, model)| model.to_owned())
+}
+
+/// What a server gets that asks for nothing.
+fn congestion_control() -> io::Result<String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let client = TcpStream::connect(listener.local_addr()?)?;
+    let name = SockRef::from(&listener.accept()?.0).tcp_congestion()?;
+    drop(client);
+    Ok(String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned())
+}
+
+fn file(path: &str) -> String {
+    fs::read_to_string(path).map_or_else(|_| unknown(), |text| text.trim().to_owned())
+}
+
+fn output(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.ok().filter(|output| output.status.success());
+    output.map_or_else(unknown, |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// What follows `prefix` where a program tells its version, on either output.
+fn matching_line(program: &str, flag: &str, prefix: &str) -> String {
+    let Ok(output) = Command::new(program).arg(flag).output() else { return unknown() };
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    text.lines().find_map(|line| line.strip_prefix(prefix)).map_or_else(unknown, str::to_owned)
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
+}

@@ -1,0 +1,132 @@
+//! Watari side by side with its peers: how much CPU each needs for the same work.
+//!
+//! ```text
+//! record  ----------------------------------------- our record layer | rustls, both in this process
+//! https   load --> server(s), interleaved --> CPU -- agent, dispatcher | nginx, HAProxy, nginx stream
+//! moves   load --> one cluster, other client addresses -- moved | stayed
+//! ```
+//!
+//! * `servers` are the processes that are measured, on loopback, with configurations of their own;
+//! * `load` is what they get to do, by the client in `client`, which checks every answer;
+//! * `measure` interleaves the candidates and takes medians;
+//! * `report` makes the table, with what falls short of its target.
+
+// Amounts of work and their times, far below 2^52, become the ratios that are shown.
+#![allow(clippy::cast_precision_loss)]
+
+mod client;
+mod cpu;
+mod failure;
+mod https;
+mod load;
+mod machine;
+mod measure;
+mod moves;
+mod process;
+mod record;
+mod report;
+mod servers;
+mod site;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+
+use crate::failure::{Failure, doing};
+use crate::report::Report;
+use crate::site::Site;
+
+/// Measures Watari against its peers, and writes what comes of it.
+#[derive(Parser)]
+#[command(after_help = EXAMPLES)]
+struct Arguments {
+    /// Fewer rounds of less work: whether everything runs, not how fast
+    #[arg(long)]
+    quick: bool,
+    /// Only this part
+    #[arg(long, value_enum)]
+    only: Option<Part>,
+    /// Write the report here as well; what it holds from the notes on is kept
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  make bench                              everything, written to docs/benchmarks.md
+  scripts/bench --quick                   whether it runs
+  scripts/bench --only record             one part";
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The record layer, in memory
+    Record,
+    /// HTTPS of files, and the relays in front
+    Https,
+    /// Moves right after the handshake
+    Moves,
+}
+
+/// How much is done for one sample, and how many samples are taken.
+#[derive(Debug, Clone, Copy)]
+struct Scale {
+    rounds: usize,
+    /// Per suite, length of records and direction.
+    record_bytes: u64,
+    bulk_bytes: u64,
+    connections: usize,
+    requests: usize,
+    /// Connections that are timed one after the other, moved and not moved.
+    pauses: usize,
+}
+
+impl Scale {
+    const FULL: Self = Self {
+        rounds: 5,
+        record_bytes: 512 << 20,
+        bulk_bytes: 2 << 30,
+        connections: 4_000,
+        requests: 100_000,
+        pauses: 1_000,
+    };
+    const QUICK: Self = Self {
+        rounds: 2,
+        record_bytes: 32 << 20,
+        bulk_bytes: 128 << 20,
+        connections: 100,
+        requests: 1_600,
+        pauses: 50,
+    };
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("watari-benchmarks: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let scale = if arguments.quick { Scale::QUICK } else { Scale::FULL };
+    let wanted = |part| arguments.only.is_none_or(|only| only == part);
+    let site = Site::create()?;
+    let mut report = Report::new(machine::describe(), scale);
+    if wanted(Part::Record) {
+        record::measure(&site, &scale, &mut report)?;
+    }
+    if wanted(Part::Https) {
+        https::measure(&site, &scale, &mut report)?;
+    }
+    if wanted(Part::Moves) {
+        moves::measure(&site, &scale, &mut report)?;
+    }
+    println!("{report}");
+    if let Some(out) = &arguments.out {
+        report.write(out).map_err(doing(format!("writing {}", out.display())))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! Moves right after the handshake.
+//!
+//! One agent does all handshakes. The connections of clients whose addresses select it stay there, those of others are moved to
+//! an agent without a private key: the same processes, the same work, and the move is the difference.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use watari_balance::by_client_address;
+use watari_wire::NodeName;
+
+use crate::Scale;
+use crate::client::Client;
+use crate::failure::{Failure, tls};
+use crate::load;
+use crate::measure::{Samples, interleaved};
+use crate::report::{Report, Row, Unit};
+use crate::servers::{MOVED_FROM, MOVED_TO, Watari};
+use crate::site::{Key, SMALL, Site};
+
+/// The most of a whole connection's CPU that a move should take.
+const COST_TARGET: f64 = 0.2;
+/// The most that the first answer on a moved connection should take, in seconds.
+const PAUSE_TARGET: f64 = 0.000_6;
+
+/// A client whose connections all stay, or are all moved.
+struct Visitor {
+    client: Client,
+    moved: bool,
+}
+
+/// Measures what a move costs, and how long it takes.
+pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
+    let client = Client::new(site)?;
+    let watari = Watari::moving(site, &client)?;
+    let visitor = |moved| -> Result<Visitor, Failure> {
+        let sources = addresses_selecting(if moved { MOVED_TO } else { MOVED_FROM })?;
+        Ok(Visitor { client: Client::coming_from(sources, site)?, moved })
+    };
+    let visitors = [visitor(false)?, visitor(true)?];
+    cost(&watari, &visitors, scale, report)?;
+    pause(&watari, &visitors, scale, report)
+}
+
+fn cost(watari: &Watari, visitors: &[Visitor; 2], scale: &Scale, report: &mut Report) -> Result<(), Failure> {
+    eprintln!("moves ..");
+    let costs = interleaved(scale.rounds, visitors, |visitor| {
+        checked(watari, visitor, scale.connections, || {
+            load::visit(&visitor.client, &watari.server, Key::Rsa2048, scale.connections)
+        })
+    })?;
+    let total = |rounds: &[Vec<f64>]| -> Vec<f64> { rounds.iter().map(|costs| costs.iter().sum()).collect() };
+    let (stayed, moved) = (total(&costs[0]), total(&costs[1]));
+    let difference = stayed.iter().zip(&moved).map(|(stayed, moved)| moved - stayed).collect();
+    let what = "one move: dispatcher and agents, moved less stayed".to_owned();
+    let whole = "a connection that stays, RSA-2048, all in";
+    report.add(Row::against(
+        what,
+        Unit::Microseconds,
+        Samples::new(difference),
+        whole,
+        Samples::new(stayed),
+        Some(COST_TARGET),
+    ));
+    Ok(())
+}
+
+/// One connection after the other, so that nothing waits for anything but the move.
+fn pause(watari: &Watari, visitors: &[Visitor; 2], scale: &Scale, report: &mut Report) -> Result<(), Failure> {
+    eprintln!("pauses ..");
+    let times = interleaved(scale.pauses, visitors, |visitor| {
+        checked(watari, visitor, 1, || {
+            let mut connection = visitor.client.connect(watari.server.service, Key::P256)?;
+            let first_byte = connection.get(SMALL)?;
+            connection.finish();
+            Ok(vec![first_byte.as_secs_f64()])
+        })
+    })?;
+    let first_byte = |rounds: &[Vec<f64>]| Samples::of(rounds, |times| times[0]);
+    let (stayed, moved) = (first_byte(&times[0]), first_byte(&times[1]));
+    report.add(Row::limited(
+        "pause of a move: request to first byte".to_owned(),
+        Unit::Microseconds,
+        moved,
+        "the same on a connection that stays",
+        stayed,
+        PAUSE_TARGET,
+    ));
+    Ok(())
+}
+
+/// Does `work`, and checks that its `connections` were moved, or were not, as they should.
+fn checked(
+    watari: &Watari,
+    visitor: &Visitor,
+    connections: usize,
+    work: impl FnOnce() -> Result<Vec<f64>, Failure>,
+) -> Result<Vec<f64>, Failure> {
+    let before = watari.moves()?;
+    let costs = work()?;
+    let moved = watari.moves()? - before;
+    let expected = if visitor.moved { connections as u64 } else { 0 };
+    if moved == expected { Ok(costs) } else { Err(Failure::Moves { moved, expected }) }
+}
+
+/// Loopback addresses of clients whose data `agent` gets.
+fn addresses_selecting(agent: &str) -> Result<Vec<IpAddr>, Failure> {
+    let name = |name| NodeName::new(name).map_err(tls("naming a node"));
+    let agents = [name(MOVED_FROM)?, name(MOVED_TO)?];
+    let addresses = (1..=254).map(|last| IpAddr::from(Ipv4Addr::new(127, 201, 0, last)));
+    let selects = |address: &IpAddr| by_client_address(*address, &agents).is_some_and(|by| by.as_str() == agent);
+    Ok(addresses.filter(selects).collect())
+}

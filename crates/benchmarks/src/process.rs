@@ -1,0 +1,96 @@
+//! A process that is measured.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::cpu;
+use crate::failure::{Failure, doing};
+
+/// How long a process may take to end when it is asked to.
+const END_MAX: Duration = Duration::from_secs(5);
+/// How long it may take to do what it is there for.
+const READY_MAX: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(20);
+/// How much of its log is shown when something is wrong, in bytes.
+const LAST_WORDS_LEN: usize = 500;
+
+/// A child process. It is ended when this is dropped, or when this process is.
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `program`; what it says goes to `log`.
+    pub(crate) fn start(name: &str, program: &str, arguments: &[&str], log: PathBuf) -> Result<Self, Failure> {
+        let output = File::create(&log).map_err(doing(format!("making {}", log.display())))?;
+        let errors = output.try_clone().map_err(doing("a second descriptor of a log"))?;
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "TERM", "--", program])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .env_remove("NOTIFY_SOCKET")
+            .spawn()
+            .map_err(doing(format!("starting {name}")))?;
+        Ok(Self { name: name.to_owned(), child, log })
+    }
+
+    /// Tries `ready` until it is; says why it was not, if it does not get there.
+    pub(crate) fn wait_until<T, E: ToString>(&mut self, mut ready: impl FnMut() -> Result<T, E>) -> Result<T, Failure> {
+        let deadline = Instant::now() + READY_MAX;
+        loop {
+            let why = match ready() {
+                Ok(value) => return Ok(value),
+                Err(why) => why.to_string(),
+            };
+            let ended = self.child.try_wait().map_err(doing(format!("waiting for {}", self.name)))?;
+            if ended.is_some() || Instant::now() > deadline {
+                let why = ended.map_or(why, |status| format!("ended with {status}"));
+                return Err(Failure::NotReady { name: self.name.clone(), why, last_words: self.last_words() });
+            }
+            sleep(POLL);
+        }
+    }
+
+    /// The CPU time that it and its children have used.
+    pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
+        cpu::of_tree(self.child.id()).map_err(doing(format!("reading the CPU time of {}", self.name)))
+    }
+
+    fn last_words(&self) -> String {
+        let log = fs::read(&self.log).unwrap_or_default();
+        String::from_utf8_lossy(&log[log.len().saturating_sub(LAST_WORDS_LEN)..]).trim().to_owned()
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        // It is not waited for yet, so that its id cannot be anybody else's.
+        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let deadline = Instant::now() + END_MAX;
+        while self.child.try_wait()?.is_none() {
+            if Instant::now() > deadline {
+                self.child.kill()?;
+            }
+            sleep(POLL);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            eprintln!("{} cannot be ended: {error}", self.name);
+        }
+    }
+}

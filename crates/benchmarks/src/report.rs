@@ -1,0 +1,258 @@
+//! The table of what came of it.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::Scale;
+use crate::measure::Samples;
+
+/// From here on the file belongs to people.
+const NOTES: &str = "## Notes\n";
+
+/// All comparisons of a run.
+pub(crate) struct Report {
+    machine: Vec<(&'static str, String)>,
+    scale: Scale,
+    rows: Vec<Row>,
+}
+
+/// One comparison.
+pub(crate) struct Row {
+    what: String,
+    unit: Unit,
+    ours: Samples,
+    peer: &'static str,
+    theirs: Samples,
+    target: Target,
+}
+
+enum Target {
+    None,
+    /// The most that our median may be of the peer's.
+    Ratio(f64),
+    /// The most that our median may be, in seconds.
+    Seconds(f64),
+}
+
+/// How seconds for each unit of work are shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Unit {
+    SecondsPerGib,
+    Microseconds,
+}
+
+impl Row {
+    /// Our cost against a peer's, in CPU seconds, with the most that their ratio should be.
+    pub(crate) fn against(
+        what: String,
+        unit: Unit,
+        ours: Samples,
+        peer: &'static str,
+        theirs: Samples,
+        target: Option<f64>,
+    ) -> Self {
+        Self { what, unit, ours, peer, theirs, target: target.map_or(Target::None, Target::Ratio) }
+    }
+
+    /// A time with a limit of its own, in seconds; what it is beside is for orientation.
+    pub(crate) fn limited(
+        what: String,
+        unit: Unit,
+        ours: Samples,
+        peer: &'static str,
+        theirs: Samples,
+        limit: f64,
+    ) -> Self {
+        Self { what, unit, ours, peer, theirs, target: Target::Seconds(limit) }
+    }
+
+    fn ratio(&self) -> f64 {
+        self.ours.median() / self.theirs.median()
+    }
+
+    /// How far the target is exceeded: 0.1 is a tenth more than it allows. `None`: it is met, or there is none.
+    fn excess(&self) -> Option<f64> {
+        let (value, target) = match self.target {
+            Target::None => return None,
+            Target::Ratio(target) => (self.ratio(), target),
+            Target::Seconds(target) => (self.ours.median(), target),
+        };
+        (value > target).then_some(value / target - 1.0)
+    }
+
+    fn target(&self) -> String {
+        match self.target {
+            Target::None => "-".to_owned(),
+            Target::Ratio(target) => format!("{target:.2}"),
+            Target::Seconds(target) => self.unit.show(target),
+        }
+    }
+
+    fn verdict(&self) -> &'static str {
+        match (&self.target, self.excess()) {
+            (Target::None, _) => "",
+            (_, None) => "met",
+            (_, Some(_)) => "**short**",
+        }
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "| {} | {} | {} | {} | {:.2} | {} | {} |",
+            self.what,
+            self.unit.show_samples(&self.ours),
+            self.peer,
+            self.unit.show_samples(&self.theirs),
+            self.ratio(),
+            self.target(),
+            self.verdict()
+        )
+    }
+}
+
+impl Unit {
+    fn show(self, seconds: f64) -> String {
+        match self {
+            Self::SecondsPerGib => format!("{seconds:.2} s/GiB"),
+            Self::Microseconds => format!("{:.0} us", seconds * 1e6),
+        }
+    }
+
+    /// The median, and the spread.
+    fn show_samples(self, samples: &Samples) -> String {
+        let (min, max) = (samples.min(), samples.max());
+        let spread = match self {
+            Self::SecondsPerGib => format!("{min:.2}-{max:.2}"),
+            Self::Microseconds => format!("{:.0}-{:.0}", min * 1e6, max * 1e6),
+        };
+        format!("{} ({spread})", self.show(samples.median()))
+    }
+}
+
+impl Report {
+    pub(crate) fn new(machine: Vec<(&'static str, String)>, scale: Scale) -> Self {
+        Self { machine, scale, rows: Vec::new() }
+    }
+
+    /// Adds a comparison, and shows it at once: a run takes minutes.
+    pub(crate) fn add(&mut self, row: Row) {
+        eprintln!("{row}");
+        self.rows.push(row);
+    }
+
+    /// Writes the report to `path`; what is there from the notes on is kept.
+    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
+        let before = match fs::read_to_string(path) {
+            Ok(before) => before,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(error),
+        };
+        let notes = before.find(NOTES).map_or(NOTES, |at| &before[at..]);
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir)?;
+        }
+        fs::write(path, format!("{self}\n{notes}"))
+    }
+
+    fn shortfalls(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let short: Vec<_> = self.rows.iter().filter_map(|row| Some((row, row.excess()?))).collect();
+        if short.is_empty() {
+            return writeln!(f, "Nothing that was measured.");
+        }
+        for (row, excess) in short {
+            writeln!(f, "* {}, against {}: {:.0} % above the target.", row.what, row.peer, excess * 100.0)?;
+        }
+        Ok(())
+    }
+}
+
+const HEAD: &str = "\
+# Benchmarks
+
+`make bench` writes this file, as far as the notes; it installs nginx and HAProxy of Debian where they are missing. `scripts/bench
+--quick` only checks that everything runs, `scripts/bench --only PART` prints one part.
+
+Everything runs on one machine, in a network namespace of its own, the clients too. A figure is the CPU time, user and
+system, of the processes named, for one unit of work: their medians over interleaved rounds (A B C A B C ..), with the least and the most
+in parentheses. A ratio is of medians; a target is the most it should be. What the clients use is not counted. They check
+status and length of every answer, offer TLS 1.3 with TLS_AES_128_GCM_SHA256 and X25519 alone, and never resume a session.
+
+* A *connection* is a full handshake, one GET of 1 KiB, and the end. A *keep-alive request* is a GET of 1 KiB.
+* *agent*, *dispatcher*: the process alone, where both do the work together; *both*: their sum, beside nginx alone and `HAProxy` in
+  front of it. The relays in front of nginx carry the same TLS bytes as the dispatcher.
+* Every server has the number of workers that it chooses by itself; all send with the same congestion control.
+* A *move* comes right after the handshake, to an agent without a private key.
+";
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Scale { rounds, bulk_bytes, connections, requests, pauses, record_bytes } = self.scale;
+        writeln!(f, "{HEAD}")?;
+        writeln!(
+            f,
+            "{rounds} rounds, each of {} MiB of files, {connections} connections, {requests} requests, {} MiB of records; {pauses} pauses.\n",
+            bulk_bytes >> 20,
+            record_bytes >> 20
+        )?;
+        writeln!(f, "| | |\n| --- | --- |")?;
+        for (name, value) in &self.machine {
+            writeln!(f, "| {name} | {value} |")?;
+        }
+        writeln!(
+            f,
+            "\n## Figures\n\n| what | Watari | beside | | ratio | target | |\n| --- | --- | --- | --- | --- | --- | --- |"
+        )?;
+        for row in &self.rows {
+            writeln!(f, "{row}")?;
+        }
+        writeln!(f, "\n## Short of the target\n")?;
+        self.shortfalls(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn report() -> Report {
+        let mut report = Report::new(vec![("kernel", "6.1".to_owned())], Scale::QUICK);
+        let row = |ours: f64, target| {
+            let (ours, theirs) = (Samples::new(vec![ours]), Samples::new(vec![1e-3, 2e-3, 3e-3]));
+            Row::against(format!("work {ours:?}"), Unit::Microseconds, ours, "peer", theirs, target)
+        };
+        report.rows = vec![row(0.001, Some(0.5)), row(0.003, Some(1.2)), row(0.004, None)];
+        report
+    }
+
+    #[test]
+    fn what_is_above_its_target_is_listed() {
+        let text = report().to_string();
+        assert!(text.contains("| 1000 us (1000-1000) | peer | 2000 us (1000-3000) | 0.50 | 0.50 | met |"), "{text}");
+        assert!(text.contains("| 1.50 | 1.20 | **short** |"), "{text}");
+        assert!(text.contains("| 2.00 | - |  |"), "{text}");
+        let (_, short) = text.split_once("## Short of the target").unwrap();
+        assert_eq!(short.matches("* work").count(), 1);
+        assert!(short.contains("against peer: 25 % above"), "{short}");
+    }
+
+    #[test]
+    fn the_notes_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("docs/benchmarks.md");
+        report().write(&path).unwrap();
+        let first = fs::read_to_string(&path).unwrap();
+        assert!(first.ends_with(NOTES));
+        fs::write(&path, first + "\nWhy.\n").unwrap();
+        report().write(&path).unwrap();
+        let second = fs::read_to_string(&path).unwrap();
+        assert!(second.ends_with("## Notes\n\nWhy.\n"));
+        assert_eq!(second.matches("# Benchmarks").count(), 1);
+    }
+}

@@ -1,0 +1,53 @@
+//! The servers that are measured.
+//!
+//! Each runs with as many workers as it chooses for the machine, speaks TLS 1.3 with `TLS_AES_128_GCM_SHA256` (the client
+//! offers nothing else), and writes no access log.
+
+mod haproxy;
+mod nginx;
+mod watari;
+
+use std::net::SocketAddr;
+use std::thread::sleep;
+use std::time::Duration;
+
+pub(crate) use haproxy::haproxy;
+pub(crate) use nginx::{nginx, nginx_stream};
+pub(crate) use watari::{MOVED_FROM, MOVED_TO, Watari};
+
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::process::Process;
+use crate::site::{Key, SMALL};
+
+/// How long the last connections are given to be closed on the server's side, so that their end is counted too.
+const SETTLING: Duration = Duration::from_millis(50);
+
+/// Processes that together serve the site at one address.
+pub(crate) struct Server {
+    pub(crate) service: SocketAddr,
+    /// From the client's side on.
+    pub(crate) processes: Vec<Process>,
+}
+
+impl Server {
+    /// Waits until the site's files can be had.
+    fn ready(mut self, client: &Client) -> Result<Self, Failure> {
+        let try_once = || client.connect(self.service, Key::P256)?.get(SMALL);
+        self.processes[0].wait_until(try_once)?;
+        Ok(self)
+    }
+
+    /// Has `work` done, and tells what it cost each process: CPU seconds for each of `units`.
+    pub(crate) fn cost(&self, units: f64, work: impl FnOnce() -> Result<(), Failure>) -> Result<Vec<f64>, Failure> {
+        let before = self.cpu()?;
+        work()?;
+        sleep(SETTLING);
+        let after = self.cpu()?;
+        Ok(after.iter().zip(before).map(|(after, before)| after.saturating_sub(before).as_secs_f64() / units).collect())
+    }
+
+    fn cpu(&self) -> Result<Vec<Duration>, Failure> {
+        self.processes.iter().map(Process::cpu).collect()
+    }
+}

@@ -1,0 +1,56 @@
+//! nginx, as server of the site and as relay of TCP.
+
+use std::net::SocketAddr;
+
+use super::Server;
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::process::Process;
+use crate::site::{Key, Site};
+
+/// Debian's path of the module that relays TCP.
+const STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
+
+/// Serves the files over HTTPS.
+pub(crate) fn nginx(site: &Site, client: &Client) -> Result<Server, Failure> {
+    let service = site.address()?;
+    let hosts: String = Key::ALL.map(|key| host(site, service, key)).concat();
+    let http = format!(
+        "http {{\n  access_log off;\n  sendfile on;\n  keepalive_requests 1000000000;\n  \
+         ssl_protocols TLSv1.3;\n{hosts}}}\n"
+    );
+    start(site, "nginx", service, "", &http)?.ready(client)
+}
+
+/// Relays TCP to `backend`.
+pub(crate) fn nginx_stream(site: &Site, client: &Client, backend: SocketAddr) -> Result<Server, Failure> {
+    let service = site.address()?;
+    let module = format!("load_module {STREAM_MODULE};\n");
+    let stream = format!("stream {{ server {{ listen {service}; proxy_pass {backend}; }} }}\n");
+    start(site, "nginx-stream", service, &module, &stream)?.ready(client)
+}
+
+fn host(site: &Site, service: SocketAddr, key: Key) -> String {
+    let (chain, private) = site.certificate(key);
+    format!(
+        "  server {{\n    listen {service} ssl;\n    server_name {};\n    root {};\n    \
+         ssl_certificate {};\n    ssl_certificate_key {};\n  }}\n",
+        key.host(),
+        site.root().display(),
+        chain.display(),
+        private.display()
+    )
+}
+
+fn start(site: &Site, name: &str, service: SocketAddr, module: &str, role: &str) -> Result<Server, Failure> {
+    // Workers give up root, and could not read the site's directory then.
+    let text = format!(
+        "{module}daemon off;\nworker_processes auto;\nuser root;\npid {};\nerror_log stderr warn;\n\
+         events {{ worker_connections 8192; }}\n{role}",
+        site.path(&format!("{name}.pid")).display()
+    );
+    let config = site.write(&format!("{name}.conf"), &text)?;
+    let log = site.path(&format!("{name}.log"));
+    let process = Process::start(name, "nginx", &["-c", &config, "-e", "stderr"], log)?;
+    Ok(Server { service, processes: vec![process] })
+}

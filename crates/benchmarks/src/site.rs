@@ -1,0 +1,133 @@
+//! What all servers serve: certificates and files, in a directory that goes away with this.
+
+use std::cell::Cell;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
+    PKCS_RSA_SHA256, RsaKeySize,
+};
+use tempfile::TempDir;
+
+use crate::failure::{Failure, doing, tls};
+
+/// The file that tells what a request costs.
+pub(crate) const SMALL: Item = Item { path: "/small.bin", len: 1024 };
+/// The file that tells what bytes cost.
+pub(crate) const LARGE: Item = Item { path: "/large.bin", len: 32 << 20 };
+
+/// A file of the site.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Item {
+    /// As in a URL.
+    pub(crate) path: &'static str,
+    pub(crate) len: u64,
+}
+
+/// The kind of a server's key. Each has a name of its own, so that the client picks it by the name it asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Key {
+    Rsa2048,
+    P256,
+}
+
+impl Key {
+    pub(crate) const ALL: [Self; 2] = [Self::Rsa2048, Self::P256];
+
+    /// The DNS name of the certificate.
+    pub(crate) const fn host(self) -> &'static str {
+        match self {
+            Self::Rsa2048 => "rsa.bench.test",
+            Self::P256 => "p256.bench.test",
+        }
+    }
+}
+
+/// The directory, and addresses nobody listens at.
+pub(crate) struct Site {
+    dir: TempDir,
+    /// The certificate, in DER, that the servers' certificates are verified with.
+    pub(crate) authority: Vec<u8>,
+    addresses: Cell<u8>,
+}
+
+impl Site {
+    pub(crate) fn create() -> Result<Self, Failure> {
+        let dir = tempfile::Builder::new().prefix("watari-benchmarks-").tempdir();
+        let dir = dir.map_err(doing("making a temporary directory"))?;
+        let authority = certify(dir.path())?;
+        let site = Self { dir, authority, addresses: Cell::new(0) };
+        fs::create_dir(site.root()).map_err(doing("making the root of the site"))?;
+        for item in [SMALL, LARGE] {
+            let bytes: Vec<u8> = (0..item.len).map(|at| (at % 251) as u8).collect();
+            fs::write(site.root().join(&item.path[1..]), bytes).map_err(doing(format!("writing {}", item.path)))?;
+        }
+        Ok(site)
+    }
+
+    /// The directory of the files.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.path("www")
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The chain and the key of a certificate, in PEM.
+    pub(crate) fn certificate(&self, key: Key) -> (PathBuf, PathBuf) {
+        (self.path(&format!("{}.pem", key.host())), self.path(&format!("{}.key", key.host())))
+    }
+
+    /// Writes a configuration; gives its path.
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<String, Failure> {
+        let path = self.path(name);
+        fs::write(&path, text).map_err(doing(format!("writing {}", path.display())))?;
+        Ok(path.display().to_string())
+    }
+
+    /// A loopback address for a server, with a free port. Each has an IP address of its own, so that none is given out
+    /// twice, and outgoing connections, which take 127.0.0.1, cannot get in the way before the server binds it.
+    pub(crate) fn address(&self) -> Result<SocketAddr, Failure> {
+        self.addresses.set(self.addresses.get() + 1);
+        let ip = Ipv4Addr::new(127, 200, 0, self.addresses.get());
+        let free = TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr());
+        free.map_err(doing("looking for a free port"))
+    }
+}
+
+/// Makes an authority and what it issues in `dir`; gives the authority's certificate.
+fn certify(dir: &Path) -> Result<Vec<u8>, Failure> {
+    let key = KeyPair::generate().map_err(tls("making a key"))?;
+    let mut params = named("Watari benchmarks");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let authority = params.self_signed(&key).map_err(tls("making an authority"))?;
+    let issuer = Issuer::new(params, key);
+    for kind in Key::ALL {
+        issue(dir, kind, &issuer)?;
+    }
+    Ok(authority.der().to_vec())
+}
+
+fn issue(dir: &Path, kind: Key, issuer: &Issuer<'_, KeyPair>) -> Result<(), Failure> {
+    let key = match kind {
+        Key::Rsa2048 => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048),
+        Key::P256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
+    };
+    let key = key.map_err(tls("making a key"))?;
+    let mut params = CertificateParams::new([kind.host().to_owned()]).map_err(tls("naming a certificate"))?;
+    params.distinguished_name = named(kind.host()).distinguished_name;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    let certificate = params.signed_by(&key, issuer).map_err(tls("issuing a certificate"))?;
+    let write = |ending, text: String| fs::write(dir.join(format!("{}.{ending}", kind.host())), text);
+    write("pem", certificate.pem()).and_then(|()| write("key", key.serialize_pem())).map_err(doing("writing a key"))
+}
+
+fn named(common_name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    params
+}
