@@ -27,7 +27,7 @@ fmt:
 model: deps
 	cargo test --release --locked --package watari-handoff --test model -- --nocapture --include-ignored --test-threads 1
 
-# Kills and stops nodes at random for half an hour, while clients count every byte; prints the seed.
+# Kills and stops nodes at random, 1,200 times, while clients count every byte; prints the seed.
 chaos: deps
 	cargo test --locked --package watari --test cluster -- --ignored --nocapture chaos
 
