@@ -17,6 +17,8 @@ use crate::site::{Item, Key, Site};
 
 /// How much is read from the socket at once, in bytes: several records. rustls by itself reads 4 KiB.
 const READ_LEN: usize = 128 * 1024;
+/// The same for thousands of connections.
+const READ_LEN_OF_MANY: usize = 4 * 1024;
 /// Nothing here takes so long; without an end a mistake would.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -26,6 +28,8 @@ pub(crate) struct Client {
     /// The addresses it comes from in turn, if that matters: one would run out of ports.
     sources: Vec<IpAddr>,
     connections: AtomicUsize,
+    /// How much is read from a socket at once, in bytes.
+    read_len: usize,
 }
 
 impl Client {
@@ -38,7 +42,12 @@ impl Client {
     /// The same, coming from each of `sources` in turn.
     pub(crate) fn coming_from(sources: Vec<IpAddr>, site: &Site) -> Result<Self, Failure> {
         let tls = config(site, CipherSuite::TLS13_AES_128_GCM_SHA256)?;
-        Ok(Self { tls: Arc::new(tls), sources, connections: AtomicUsize::new(0) })
+        Ok(Self { tls: Arc::new(tls), sources, connections: AtomicUsize::new(0), read_len: READ_LEN })
+    }
+
+    /// The same, for thousands of connections that get little.
+    pub(crate) fn of_many(sources: Vec<IpAddr>, site: &Site) -> Result<Self, Failure> {
+        Ok(Self { read_len: READ_LEN_OF_MANY, ..Self::coming_from(sources, site)? })
     }
 
     /// Connects to `service` and does the handshake, with the kind of certificate that is asked for.
@@ -47,11 +56,11 @@ impl Client {
         let name = ServerName::try_from(key.host()).map_err(tls("naming a server"))?;
         let tls = ClientConnection::new(Arc::clone(&self.tls), name).map_err(tls("beginning a handshake"))?;
         let tcp = self.open(service).map_err(wrong)?;
-        let mut stream = StreamOwned::new(tls, Buffered(BufReader::with_capacity(READ_LEN, tcp)));
+        let mut stream = StreamOwned::new(tls, Buffered(BufReader::with_capacity(self.read_len, tcp)));
         while stream.conn.is_handshaking() || stream.conn.wants_write() {
             stream.conn.complete_io(&mut stream.sock).map_err(wrong)?;
         }
-        Ok(Connection { service, key, stream, plaintext: vec![0; READ_LEN] })
+        Ok(Connection { service, key, stream, plaintext: vec![0; self.read_len] })
     }
 
     fn open(&self, service: SocketAddr) -> io::Result<TcpStream> {

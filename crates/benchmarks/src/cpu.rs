@@ -13,10 +13,17 @@ pub(crate) fn of_tree(pid: u32) -> io::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let ticks = ticks(&stat).ok_or(io::ErrorKind::InvalidData)?;
     let mut used = Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64);
-    for child in fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?.split_whitespace() {
-        used += of_tree(child.parse().map_err(|_| io::ErrorKind::InvalidData)?)?;
+    for child in children(pid)? {
+        used += of_tree(child)?;
     }
     Ok(used)
+}
+
+/// The children of the main thread of `pid`.
+pub(crate) fn children(pid: u32) -> io::Result<Vec<u32>> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+    let parse = |child: &str| child.parse().map_err(|_| io::ErrorKind::InvalidData.into());
+    children.split_whitespace().map(parse).collect()
 }
 
 /// What this thread has used.

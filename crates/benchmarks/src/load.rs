@@ -67,7 +67,9 @@ fn over_open_connections(
 }
 
 /// Runs each of `tasks` in a thread of its own.
-fn at_once<T: FnOnce() -> Result<(), Failure> + Send>(tasks: impl Iterator<Item = T>) -> Result<(), Failure> {
+pub(crate) fn at_once<T: FnOnce() -> Result<(), Failure> + Send>(
+    tasks: impl Iterator<Item = T>,
+) -> Result<(), Failure> {
     thread::scope(|scope| {
         let threads: Vec<_> = tasks.map(|task| scope.spawn(task)).collect();
         threads.into_iter().try_for_each(|thread| thread.join().expect("a client does not panic"))

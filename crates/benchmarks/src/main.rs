@@ -4,6 +4,7 @@
 //! record  ----------------------------------------- our record layer | rustls, both in this process
 //! https   load --> server(s), interleaved --> CPU -- agent, dispatcher | nginx, HAProxy, nginx stream
 //! moves   load --> one cluster, other client addresses -- moved | stayed
+//! drains  idle connections, and a server that is replaced -- an agent | HAProxy, nginx
 //! ```
 //!
 //! * `servers` are the processes that are measured, on loopback, with configurations of their own;
@@ -16,6 +17,7 @@
 
 mod client;
 mod cpu;
+mod drains;
 mod failure;
 mod https;
 mod load;
@@ -66,6 +68,8 @@ enum Part {
     Https,
     /// Moves right after the handshake
     Moves,
+    /// Servers with many idle connections that are replaced
+    Drains,
 }
 
 /// How much is done for one sample, and how many samples are taken.
@@ -79,6 +83,8 @@ struct Scale {
     requests: usize,
     /// Connections that are timed one after the other, moved and not moved.
     pauses: usize,
+    /// Connections that are idle when their server is replaced.
+    idle: usize,
 }
 
 impl Scale {
@@ -89,6 +95,7 @@ impl Scale {
         connections: 4_000,
         requests: 100_000,
         pauses: 1_000,
+        idle: 8_000,
     };
     const QUICK: Self = Self {
         rounds: 2,
@@ -97,6 +104,7 @@ impl Scale {
         connections: 100,
         requests: 1_600,
         pauses: 50,
+        idle: 200,
     };
 }
 
@@ -123,6 +131,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if wanted(Part::Moves) {
         moves::measure(&site, &scale, &mut report)?;
+    }
+    if wanted(Part::Drains) {
+        drains::measure(&site, &scale, &mut report)?;
     }
     println!("{report}");
     if let Some(out) = &arguments.out {

@@ -66,16 +66,26 @@ impl Process {
         cpu::of_tree(self.child.id()).map_err(doing(format!("reading the CPU time of {}", self.name)))
     }
 
+    /// Sends it a signal, which it may need some time to follow.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), Failure> {
+        // It is not waited for before this is dropped, so that its id cannot be anybody else's.
+        let pid = Pid::from_raw(self.child.id().cast_signed()).ok_or(io::ErrorKind::NotFound.into());
+        let sent = pid.and_then(|pid| kill_process(pid, signal).map_err(io::Error::from));
+        sent.map_err(doing(format!("sending {} a signal", self.name)))
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     fn last_words(&self) -> String {
         let log = fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&log[log.len().saturating_sub(LAST_WORDS_LEN)..]).trim().to_owned()
     }
 
     fn end(&mut self) -> io::Result<()> {
-        // It is not waited for yet, so that its id cannot be anybody else's.
-        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
-            let _ = kill_process(pid, Signal::TERM);
-        }
+        // One that has ended by itself needs no signal.
+        let _ = self.signal(Signal::TERM);
         let deadline = Instant::now() + END_MAX;
         while self.child.try_wait()?.is_none() {
             if Instant::now() > deadline {

@@ -11,12 +11,15 @@ use std::net::SocketAddr;
 use std::thread::sleep;
 use std::time::Duration;
 
-pub(crate) use haproxy::haproxy;
+pub(crate) use haproxy::{haproxy, haproxy_of_tls};
 pub(crate) use nginx::{nginx, nginx_stream};
 pub(crate) use watari::{MOVED_FROM, MOVED_TO, Watari};
 
+use rustix::process::Signal;
+
 use crate::client::Client;
-use crate::failure::Failure;
+use crate::cpu;
+use crate::failure::{Failure, doing};
 use crate::process::Process;
 use crate::site::{Key, SMALL};
 
@@ -28,6 +31,20 @@ pub(crate) struct Server {
     pub(crate) service: SocketAddr,
     /// From the client's side on.
     pub(crate) processes: Vec<Process>,
+}
+
+/// Processes that were told to end, because others do their work from now on.
+pub(crate) struct Replaced {
+    pub(crate) pids: Vec<u32>,
+}
+
+impl Replaced {
+    /// nginx's workers, when the master is told to start new ones.
+    pub(crate) fn workers(master: &Process) -> Result<Self, Failure> {
+        let pids = cpu::children(master.id()).map_err(doing("looking for nginx's workers"))?;
+        master.signal(Signal::HUP)?;
+        Ok(Self { pids })
+    }
 }
 
 impl Server {

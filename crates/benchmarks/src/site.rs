@@ -1,8 +1,10 @@
 //! What all servers serve: certificates and files, in a directory that goes away with this.
 
 use std::cell::Cell;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rcgen::{
@@ -122,7 +124,15 @@ fn issue(dir: &Path, kind: Key, issuer: &Issuer<'_, KeyPair>) -> Result<(), Fail
     params.distinguished_name = named(kind.host()).distinguished_name;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     let certificate = params.signed_by(&key, issuer).map_err(tls("issuing a certificate"))?;
-    let write = |ending, text: String| fs::write(dir.join(format!("{}.{ending}", kind.host())), text);
+    // The agents refuse a key that everybody can read.
+    let write = |ending, text: String| {
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(dir.join(format!("{}.{ending}", kind.host())));
+        file?.write_all(text.as_bytes())
+    };
     write("pem", certificate.pem()).and_then(|()| write("key", key.serialize_pem())).map_err(doing("writing a key"))
 }
 

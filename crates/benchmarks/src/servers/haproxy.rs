@@ -1,12 +1,15 @@
-//! `HAProxy` as relay of TCP.
+//! `HAProxy`, as relay of TCP and as server of the site's small file.
 
+use std::fmt::Write as _;
+use std::fs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use super::Server;
+use super::{Replaced, Server};
 use crate::client::Client;
-use crate::failure::Failure;
+use crate::failure::{Failure, doing};
 use crate::process::Process;
-use crate::site::Site;
+use crate::site::{Key, SMALL, Site};
 
 /// Relays TCP to `backend`, with splice(2) or by way of its own memory. `option splice-auto` would not do: TLS
 /// records come in pieces that are too short for it, and it never splices.
@@ -21,4 +24,43 @@ pub(crate) fn haproxy(site: &Site, client: &Client, backend: SocketAddr, splice:
     let config = site.write(&format!("{name}.cfg"), &text)?;
     let process = Process::start(name, "haproxy", &["-db", "-f", &config], site.path(&format!("{name}.log")))?;
     Server { service, processes: vec![process] }.ready(client)
+}
+
+/// `HAProxy` as end of TLS, and what it was started with.
+pub(crate) struct Haproxy {
+    pub(crate) server: Server,
+    config: String,
+    log: PathBuf,
+}
+
+/// Serves the small file over HTTPS, from memory.
+pub(crate) fn haproxy_of_tls(site: &Site, client: &Client) -> Result<Haproxy, Failure> {
+    let service = site.address()?;
+    let mut certificates = String::new();
+    for key in Key::ALL {
+        let (chain, private) = site.certificate(key);
+        let read = |path| fs::read_to_string(path).map_err(doing("reading a certificate of the site"));
+        let path = site.write(&format!("{}-haproxy.pem", key.host()), &(read(chain)? + &read(private)?))?;
+        let _ = write!(certificates, " crt {path}");
+    }
+    let text = format!(
+        "global\n  maxconn 9000\n  ssl-default-bind-options ssl-min-ver TLSv1.3\ndefaults\n  mode http\n  \
+         timeout client 10m\n  timeout http-keep-alive 10m\n  timeout connect 5s\n  timeout server 1m\nfrontend site\n  \
+         bind {service} ssl{certificates}\n  http-request return status 200 content-type application/octet-stream file {}\n",
+        site.root().join(&SMALL.path[1..]).display()
+    );
+    let config = site.write("haproxy-tls.cfg", &text)?;
+    let log = site.path("haproxy-tls.log");
+    let process = Process::start("haproxy-tls", "haproxy", &["-db", "-f", &config], log.clone())?;
+    Ok(Haproxy { server: Server { service, processes: vec![process] }.ready(client)?, config, log })
+}
+
+impl Haproxy {
+    /// Starts another process, which takes over the address, and tells the old one to end (`-sf`).
+    pub(crate) fn replace(&mut self) -> Result<Replaced, Failure> {
+        let old = self.server.processes[0].id();
+        let arguments = ["-db", "-f", &self.config, "-sf", &old.to_string()];
+        self.server.processes.push(Process::start("haproxy-tls-new", "haproxy", &arguments, self.log.clone())?);
+        Ok(Replaced { pids: vec![old] })
+    }
 }

@@ -16,7 +16,7 @@ pub(crate) fn nginx(site: &Site, client: &Client) -> Result<Server, Failure> {
     let service = site.address()?;
     let hosts: String = Key::ALL.map(|key| host(site, service, key)).concat();
     let http = format!(
-        "http {{\n  access_log off;\n  sendfile on;\n  keepalive_requests 1000000000;\n  \
+        "http {{\n  access_log off;\n  sendfile on;\n  keepalive_requests 1000000000;\n  keepalive_timeout 10m;\n  \
          ssl_protocols TLSv1.3;\n{hosts}}}\n"
     );
     start(site, "nginx", service, "", &http)?.ready(client)
@@ -46,7 +46,7 @@ fn start(site: &Site, name: &str, service: SocketAddr, module: &str, role: &str)
     // Workers give up root, and could not read the site's directory then.
     let text = format!(
         "{module}daemon off;\nworker_processes auto;\nuser root;\npid {};\nerror_log stderr warn;\n\
-         events {{ worker_connections 8192; }}\n{role}",
+         events {{ worker_connections 16384; }}\n{role}",
         site.path(&format!("{name}.pid")).display()
     );
     let config = site.write(&format!("{name}.conf"), &text)?;

@@ -6,10 +6,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 
+use rustix::process::Signal;
 use watari_pki::Authority;
 use watari_wire::{NodeName, Role};
 
-use super::Server;
+use super::{Replaced, Server};
 use crate::client::Client;
 use crate::failure::{Failure, doing, tls};
 use crate::process::Process;
@@ -20,6 +21,8 @@ const DISPATCHER: &str = "d1";
 pub(crate) const MOVED_FROM: &str = "a1";
 /// The agent that has no private key, and takes connections over.
 pub(crate) const MOVED_TO: &str = "a2";
+/// The agent of [`Watari::emptying`] that gets all connections, and gives them away.
+const EMPTIED: &str = "a1";
 
 const COMMITTED: &str = "watari_dispatcher_moves_committed_total ";
 
@@ -27,6 +30,9 @@ const COMMITTED: &str = "watari_dispatcher_moves_committed_total ";
 pub(crate) struct Watari {
     pub(crate) server: Server,
     metrics: SocketAddr,
+    program: String,
+    /// The dispatcher's administration socket.
+    admin: PathBuf,
 }
 
 struct Node {
@@ -49,6 +55,37 @@ impl Watari {
         Self::start(site, client, "moving", &[MOVED_FROM, MOVED_TO])
     }
 
+    /// A dispatcher and three agents, of which the first gets all connections until the others are opened.
+    pub(crate) fn emptying(site: &Site, client: &Client) -> Result<Self, Failure> {
+        let watari = Self::start(site, client, "emptying", &[EMPTIED, "a2", "a3"])?;
+        watari.order_others("drain")?;
+        Ok(watari)
+    }
+
+    /// The other agents of [`Watari::emptying`] may have connections, too.
+    pub(crate) fn open_others(&self) -> Result<(), Failure> {
+        self.order_others("undrain")
+    }
+
+    /// Tells the first agent to end, as a service manager does.
+    pub(crate) fn end_first_agent(&self) -> Result<Replaced, Failure> {
+        let agent = &self.server.processes[1];
+        agent.signal(Signal::TERM)?;
+        Ok(Replaced { pids: vec![agent.id()] })
+    }
+
+    fn order_others(&self, order: &str) -> Result<(), Failure> {
+        for agent in ["a2", "a3"] {
+            let ordered = Command::new(&self.program).args(["ctl", order, agent, "--admin"]).arg(&self.admin).output();
+            let ordered = ordered.map_err(doing(format!("asking for {order} {agent}")))?;
+            if !ordered.status.success() {
+                let why = String::from_utf8_lossy(&ordered.stderr).into_owned();
+                return Err(doing(format!("{order} {agent}"))(std::io::Error::other(why)));
+            }
+        }
+        Ok(())
+    }
+
     /// How many connections have been moved since the dispatcher began.
     pub(crate) fn moves(&self) -> Result<u64, Failure> {
         let mut text = String::new();
@@ -68,6 +105,8 @@ impl Watari {
         };
         let nodes: Vec<Node> = [DISPATCHER].iter().chain(agents).map(|name| node(name)).collect::<Result<_, _>>()?;
         let service = site.address()?;
+        // Some are started several times.
+        let name = format!("{name}-{}", service.ip());
         let cluster = Cluster { site, name, nodes, service };
         cluster.issue()?;
         let program = program()?;
@@ -76,14 +115,15 @@ impl Watari {
         for (node, process) in cluster.nodes.iter().zip(&mut server.processes) {
             process.wait_until(|| cluster.linked(&program, node))?;
         }
-        Ok(Self { metrics: cluster.nodes[0].metrics, server: server.ready(client)? })
+        let (metrics, admin) = (cluster.nodes[0].metrics, cluster.admin(&cluster.nodes[0]));
+        Ok(Self { server: server.ready(client)?, metrics, program, admin })
     }
 }
 
 /// A cluster that is being started.
 struct Cluster<'a> {
     site: &'a Site,
-    name: &'a str,
+    name: String,
     /// The dispatcher first.
     nodes: Vec<Node>,
     service: SocketAddr,
@@ -92,6 +132,10 @@ struct Cluster<'a> {
 impl Cluster<'_> {
     fn path(&self, name: &str) -> PathBuf {
         self.site.path(&format!("{}-{name}", self.name))
+    }
+
+    fn admin(&self, node: &Node) -> PathBuf {
+        self.path(&format!("{}.sock", node.name))
     }
 
     fn issue(&self) -> Result<(), Failure> {
@@ -113,11 +157,12 @@ impl Cluster<'_> {
     fn common(&self, node: &Node) -> String {
         let mut text = format!(
             "[node]\nname = \"{name}\"\npki = \"{pki}\"\nmesh = \"{mesh}\"\nadmin = \"{admin}\"\nmetrics = \"{metrics}\"\n\
+             drain_timeout = \"5m\"\n\
              [log]\nlevel = \"warn\"\n",
             name = node.name,
             pki = self.path("pki").display(),
             mesh = node.mesh,
-            admin = self.path(&format!("{}.sock", node.name)).display(),
+            admin = self.admin(node).display(),
             metrics = node.metrics,
         );
         for peer in &self.nodes {
@@ -132,12 +177,13 @@ impl Cluster<'_> {
         for agent in &self.nodes[1..] {
             let _ = writeln!(text, "  {{ name = \"{}\", legs = \"{}\" }},", agent.name, agent.legs);
         }
-        text + "]\n"
+        text + "]\n[dispatcher.limits]\nconnections_max = 9000\nidle_timeout = \"10m\"\n"
     }
 
     fn agent(&self, node: &Node) -> String {
         let mut text =
             format!("[agent]\nlegs = \"{}\"\n[agent.files]\nroot = \"{}\"\n", node.legs, self.site.root().display());
+        text += "[agent.limits]\nconnections_max = 9000\nkeep_alive_timeout = \"10m\"\n";
         if node.name == MOVED_FROM {
             for (chain, key) in Key::ALL.map(|key| self.site.certificate(key)) {
                 let _ = writeln!(
@@ -153,8 +199,7 @@ impl Cluster<'_> {
 
     /// Whether `node` has all its links, and, a dispatcher, can use its agents.
     fn linked(&self, program: &str, node: &Node) -> Result<(), String> {
-        let admin = self.path(&format!("{}.sock", node.name));
-        let answer = Command::new(program).args(["ctl", "--json", "nodes", "--admin"]).arg(admin).output();
+        let answer = Command::new(program).args(["ctl", "--json", "nodes", "--admin"]).arg(self.admin(node)).output();
         let answer = answer.map_err(|error| error.to_string())?;
         let nodes: Vec<serde_json::Value> =
             serde_json::from_slice(&answer.stdout).map_err(|error| error.to_string())?;

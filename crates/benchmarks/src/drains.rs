@@ -1,0 +1,207 @@
+//! A server with thousands of idle keep-alive connections is replaced: how long until the old process ends, and what becomes of
+//! the connections.
+//!
+//! Watari's agent is told to end, and gives its connections to two others. `HAProxy` and nginx are replaced the way their manuals say,
+//! by a new process for the same address: they close what is idle, and their clients have to connect again.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+use crate::Scale;
+use crate::client::{Client, Connection};
+use crate::failure::Failure;
+use crate::load::at_once;
+use crate::measure::{Samples, interleaved};
+use crate::report::{Report, Row, Unit};
+use crate::servers::{Replaced, Server, Watari, haproxy_of_tls, nginx};
+use crate::site::{Key, SMALL, Site};
+
+/// The most that a drain should take, in seconds.
+const DRAIN_TARGET: f64 = 5.0;
+/// The most that 99 % of the requests should wait that are made meanwhile, in seconds.
+const PAUSE_TARGET: f64 = 0.1;
+
+/// Client addresses: one alone may not have so many connections, and would always select the same agent.
+const ADDRESSES: u8 = 64;
+const THREADS: usize = 4;
+/// Between two requests of a thread while the server is replaced: most connections are to be idle.
+const PACE: Duration = Duration::from_millis(5);
+/// How long the old process may take. Who takes longer is counted as this.
+const END_MAX: Duration = Duration::from_mins(1);
+const POLL: Duration = Duration::from_millis(5);
+
+/// Who is replaced.
+#[derive(Clone, Copy)]
+enum Candidate {
+    Watari,
+    Haproxy,
+    Nginx,
+}
+
+/// What came of one replacement.
+struct Outcome {
+    took: Duration,
+    /// From a request during it to its answer.
+    pauses: Vec<Duration>,
+    /// Connections on which a request failed, during it or after.
+    lost: usize,
+}
+
+/// Measures replacements of everybody.
+pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
+    let addresses = (1..=ADDRESSES).map(|last| IpAddr::from(Ipv4Addr::new(127, 202, 0, last)));
+    let client = Client::of_many(addresses.collect(), site)?;
+    eprintln!("drains ..");
+    let candidates = [Candidate::Watari, Candidate::Haproxy, Candidate::Nginx];
+    let outcomes = interleaved(scale.rounds, &candidates, |candidate| {
+        let outcome = candidate.replace(site, &client, scale.idle)?;
+        let pauses = Samples::new(outcome.pauses.iter().map(Duration::as_secs_f64).collect());
+        Ok(vec![outcome.took.as_secs_f64(), outcome.lost as f64, pauses.quantile(0.99)])
+    })?;
+    let idle = scale.idle;
+    let figures = [
+        (format!("drain of {idle} idle connections: until the old process ends"), Unit::Seconds, DRAIN_TARGET),
+        (format!("drain of {idle} idle connections: connections lost"), Unit::Count, 0.0),
+        ("requests during the drain: 99th percentile of the wait".to_owned(), Unit::Microseconds, PAUSE_TARGET),
+    ];
+    for (at, (what, unit, limit)) in figures.into_iter().enumerate() {
+        let of = |rounds: &[Vec<f64>]| Samples::of(rounds, |figures| figures[at]);
+        for (peer, name) in outcomes[1..].iter().zip(["HAProxy", "nginx"]) {
+            report.add(Row::limited(what.clone(), unit, of(&outcomes[0]), name, of(peer), limit));
+        }
+    }
+    Ok(())
+}
+
+impl Candidate {
+    fn replace(self, site: &Site, client: &Client, idle: usize) -> Result<Outcome, Failure> {
+        match self {
+            Self::Watari => {
+                let watari = Watari::emptying(site, client)?;
+                let mut connections = connect(client, &watari.server, idle)?;
+                watari.open_others()?;
+                during(&mut connections, || watari.end_first_agent())
+            }
+            Self::Haproxy => {
+                let mut haproxy = haproxy_of_tls(site, client)?;
+                let mut connections = connect(client, &haproxy.server, idle)?;
+                during(&mut connections, || haproxy.replace())
+            }
+            Self::Nginx => {
+                let nginx = nginx(site, client)?;
+                let mut connections = connect(client, &nginx, idle)?;
+                during(&mut connections, || Replaced::workers(&nginx.processes[0]))
+            }
+        }
+    }
+}
+
+/// Connections that have served one request each, and are idle.
+fn connect(client: &Client, server: &Server, count: usize) -> Result<Vec<Connection>, Failure> {
+    let mut connections: Vec<Vec<Connection>> = (0..THREADS).map(|_| Vec::new()).collect();
+    at_once(connections.iter_mut().map(|part| {
+        || {
+            for _ in 0..count.div_ceil(THREADS) {
+                let mut connection = client.connect(server.service, Key::P256)?;
+                connection.get(SMALL)?;
+                part.push(connection);
+            }
+            Ok(())
+        }
+    }))?;
+    Ok(connections.into_iter().flatten().collect())
+}
+
+/// Has the server replaced while a few of the connections are in use; then uses all of them.
+fn during(
+    connections: &mut [Connection],
+    replace: impl FnOnce() -> Result<Replaced, Failure>,
+) -> Result<Outcome, Failure> {
+    let part = connections.len().div_ceil(THREADS);
+    let over = AtomicBool::new(false);
+    let (took, used) = scope(|scope| {
+        let users: Vec<_> =
+            connections.chunks_mut(part).map(|part| scope.spawn(|| Use::of(part).until(&over))).collect();
+        let took = replace().map(|replaced| replaced.wait());
+        over.store(true, Ordering::Relaxed);
+        let used = users.into_iter().map(|user| user.join().expect("a client does not panic")).collect::<Vec<_>>();
+        (took, used)
+    });
+    let pauses = used.iter().flat_map(|used| used.pauses.iter().copied()).collect();
+    let lost = used.iter().map(Use::lost).sum();
+    Ok(Outcome { took: took?, pauses, lost })
+}
+
+/// Some of the connections, in use.
+struct Use<'a> {
+    connections: &'a mut [Connection],
+    broken: Vec<bool>,
+    pauses: Vec<Duration>,
+}
+
+impl<'a> Use<'a> {
+    fn of(connections: &'a mut [Connection]) -> Self {
+        let broken = vec![false; connections.len()];
+        Self { connections, broken, pauses: Vec::new() }
+    }
+
+    /// Uses one after the other, now and then, until the server is replaced; then each of them once more.
+    fn until(mut self, over: &AtomicBool) -> Self {
+        let mut next = (0..self.connections.len()).cycle();
+        while !over.load(Ordering::Relaxed) {
+            if let Some(wait) = next.next().and_then(|at| self.ask(at)) {
+                self.pauses.push(wait);
+            }
+            sleep(PACE);
+        }
+        for at in 0..self.connections.len() {
+            self.ask(at);
+        }
+        self
+    }
+
+    /// How long the answer took, if there was one.
+    fn ask(&mut self, at: usize) -> Option<Duration> {
+        if self.broken[at] {
+            return None;
+        }
+        let answered = self.connections[at].get(SMALL);
+        self.broken[at] = answered.is_err();
+        answered.ok()
+    }
+
+    fn lost(&self) -> usize {
+        self.broken.iter().filter(|broken| **broken).count()
+    }
+}
+
+impl Replaced {
+    /// Waits until the old processes have ended; tells how long that was from when they were told to.
+    fn wait(&self) -> Duration {
+        let ended = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| is_zombie(&stat));
+        let since = Instant::now();
+        while !self.pids.iter().all(ended) && since.elapsed() < END_MAX {
+            sleep(POLL);
+        }
+        since.elapsed()
+    }
+}
+
+/// Whether a process has ended and is only waited for (proc(5): the field behind the name).
+fn is_zombie(stat: &str) -> bool {
+    stat.rsplit_once(')').is_some_and(|(_, behind)| behind.trim_start().starts_with('Z'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_has_ended_is_known() {
+        assert!(is_zombie("42 (a) b) Z 1 42"));
+        assert!(!is_zombie("42 (Z) S 1 42"));
+    }
+}
