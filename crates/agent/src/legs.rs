@@ -22,12 +22,13 @@ pub(crate) fn start(
     listener: std::net::TcpListener,
     shutdown: &CancellationToken,
 ) -> io::Result<()> {
+    // A dispatcher stops reading while its client does: no leg is given up for that.
+    tcp::prepare_listener(&listener, None)?;
     let shared = shared.clone();
     accept_until(shutdown, listener, "a leg", move |leg, _| admit(&shared, leg))
 }
 
 fn admit(shared: &Arc<Shared>, leg: TcpStream) {
-    tcp::reset_on_close(&leg);
     let Ok(stranger) = shared.strangers.clone().try_acquire_owned() else {
         return refuse(shared, &leg, &Refusal::Full);
     };
@@ -110,7 +111,6 @@ impl Refusal {
 }
 
 async fn read_preface(shared: &Shared, leg: &mut TcpStream) -> Result<Opened, Refusal> {
-    tcp::prepare(leg)?;
     let mut received = Vec::with_capacity(PREFACE_LEN_MAX);
     loop {
         let len = received.len();

@@ -70,6 +70,8 @@ pub struct Limits {
     pub connections_per_client_max: usize,
     /// From accepting a client until its handshake is announced.
     pub handshake_timeout: Duration,
+    /// For a client to acknowledge what it was sent, or to make room for more.
+    pub user_timeout: Duration,
     /// Without a byte in either direction.
     pub idle_timeout: Duration,
     /// In all.
@@ -89,6 +91,7 @@ impl Default for Limits {
             connections_max: 8_000,
             connections_per_client_max: 2_000,
             handshake_timeout: Duration::from_secs(15),
+            user_timeout: Duration::from_mins(2),
             idle_timeout: Duration::from_mins(5),
             lifetime_max: Duration::from_hours(24),
             leg_timeout: Duration::from_secs(2),

@@ -16,18 +16,18 @@ use crate::relay::{Client, Leg, Relay};
 /// How many agents are tried for one client.
 const LEGS_TRIED_MAX: usize = 3;
 
-/// Accepts on `listener` until `shutdown`.
+/// Accepts on `listener` until `shutdown`, in the runtime that this is called in: a connection stays there to its end.
 pub(crate) fn start(
     shared: &Arc<Shared>,
     listener: std::net::TcpListener,
     shutdown: &CancellationToken,
 ) -> io::Result<()> {
+    tcp::prepare_listener(&listener, Some(shared.limits.user_timeout))?;
     let shared = shared.clone();
     accept_until(shutdown, listener, "a client", move |client, address| admit(&shared, client, address))
 }
 
 fn admit(shared: &Arc<Shared>, client: TcpStream, address: SocketAddr) {
-    tcp::reset_on_close(&client);
     let Ok(place) = shared.places.clone().try_acquire_owned() else {
         return refuse(shared, address, "full");
     };
@@ -104,7 +104,6 @@ async fn connect(
     client: &TcpStream,
     address: SocketAddr,
 ) -> Result<(SocketAddr, Leg, Option<NodeName>), &'static str> {
-    tcp::prepare(client).map_err(|_| "client_gone")?;
     let server = client.local_addr().map_err(|_| "client_gone")?;
     let mut failed = Vec::new();
     while failed.len() < LEGS_TRIED_MAX {

@@ -14,6 +14,7 @@ pub(super) struct DispatcherLimits {
     connections_max: Option<NonZeroUsize>,
     connections_per_client_max: Option<NonZeroUsize>,
     handshake_timeout: Option<Span>,
+    user_timeout: Option<Span>,
     idle_timeout: Option<Span>,
     lifetime_max: Option<Span>,
     leg_timeout: Option<Span>,
@@ -65,6 +66,7 @@ impl From<DispatcherLimits> for watari_dispatcher::Limits {
                 .connections_per_client_max
                 .map_or(default.connections_per_client_max, NonZeroUsize::get),
             handshake_timeout: set.handshake_timeout.map_or(default.handshake_timeout, Span::get),
+            user_timeout: set.user_timeout.map_or(default.user_timeout, Span::get),
             idle_timeout: set.idle_timeout.map_or(default.idle_timeout, Span::get),
             lifetime_max: set.lifetime_max.map_or(default.lifetime_max, Span::get),
             leg_timeout: set.leg_timeout.map_or(default.leg_timeout, Span::get),

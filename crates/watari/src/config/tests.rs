@@ -26,7 +26,7 @@ fn parse(parts: &[&str]) -> Result<Config, String> {
 
 #[test]
 fn a_dispatcher_is_read() {
-    let limits = "[dispatcher.limits]\nconnections_max = 7\nidle_timeout = \"90s\"\n";
+    let limits = "[dispatcher.limits]\nconnections_max = 7\nuser_timeout = \"45s\"\nidle_timeout = \"90s\"\n";
     let drain = "drain_timeout = \"2m\"\n";
     let config = parse(&[NODE, drain, PEER, DISPATCHER, "bulk = \"stay\"\n", limits]).unwrap();
     assert_eq!(config.node.drain_timeout, Duration::from_mins(2));
@@ -36,7 +36,8 @@ fn a_dispatcher_is_read() {
     assert_eq!(dispatcher.config.bulk, BulkPolicy::Stay);
     let expected = watari_dispatcher::Limits {
         connections_max: 7,
-        idle_timeout: std::time::Duration::from_secs(90),
+        user_timeout: Duration::from_secs(45),
+        idle_timeout: Duration::from_secs(90),
         ..watari_dispatcher::Limits::default()
     };
     assert_eq!(dispatcher.config.limits, expected);
