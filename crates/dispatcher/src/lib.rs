@@ -8,10 +8,11 @@
 //! * `Table` finds the relay that a message from the mesh is for.
 
 mod agents;
+mod alarm;
 mod drain;
+mod flow;
 mod listen;
 mod metrics;
-mod pending;
 mod relay;
 mod table;
 

@@ -21,6 +21,7 @@ pub(crate) struct Metrics {
     resets: Family<Reason, Counter>,
     pub(crate) bytes_to_agents: Counter,
     pub(crate) bytes_to_clients: Counter,
+    pub(crate) bytes_spliced: Counter,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -48,6 +49,7 @@ impl Metrics {
         registry.register("connections_reset", "Connections that could not go on, by cause", metrics.resets.clone());
         registry.register("bytes_to_agents", "Bytes relayed from clients", metrics.bytes_to_agents.clone());
         registry.register("bytes_to_clients", "Bytes relayed to clients", metrics.bytes_to_clients.clone());
+        registry.register("bytes_spliced", "Bytes of these that went by a pipe", metrics.bytes_spliced.clone());
         metrics
     }
 

@@ -1,6 +1,5 @@
 //! One client's connection: its bytes, and the decisions about it.
 
-use std::cell::RefCell;
 use std::future::{Future, pending};
 use std::io;
 use std::net::SocketAddr;
@@ -18,14 +17,14 @@ use watari_wire::leg::{Kind, Preface};
 use watari_wire::{Aborted, ConnectionId, Decided, Epoch, Freeze, Message, NodeName};
 
 use crate::Shared;
-use crate::pending::Pending;
+use crate::alarm::Alarm;
+use crate::flow::{Broken, Flow, Written};
 
-/// The most that is read at once, in bytes; also the most that waits in one direction.
-const READ_LEN: usize = 64 * 1024;
+/// The most that is read at once of what nobody takes any more, in bytes.
+const DISCARD_LEN: usize = 4 * 1024;
 
-thread_local! {
-    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_LEN].into_boxed_slice());
-}
+/// Reads of one direction in one go.
+const PASSES_MAX: usize = 4;
 
 /// What comes to a relay from the mesh.
 #[derive(Debug)]
@@ -84,9 +83,9 @@ pub(crate) struct Relay {
     arbiter: Arbiter,
     actions: Vec<ArbiterAction>,
     /// From the client, for the owner's leg.
-    up: Pending,
+    up: Flow,
     /// From the owner's leg, for the client.
-    down: Pending,
+    down: Flow,
     from_client: FromClient,
     to_client: ToClient,
     leg_ended: bool,
@@ -94,6 +93,7 @@ pub(crate) struct Relay {
     connecting: Option<Connecting>,
     prepared: Option<Prepared>,
     deadlines: Deadlines,
+    alarm: Alarm,
 }
 
 /// A leg to the target of an attempt. Nothing comes on it before the decision but its end.
@@ -127,14 +127,15 @@ impl Relay {
             leg: leg.stream,
             arbiter: Arbiter::new(leg.agent),
             actions: Vec::new(),
-            up: Pending::default(),
-            down: Pending::default(),
+            up: Flow::default(),
+            down: Flow::default(),
             from_client: FromClient::Open,
             to_client: ToClient::Open,
             leg_ended: false,
             over: false,
             connecting: None,
             prepared: None,
+            alarm: Alarm::at(now + limits.handshake_timeout),
             deadlines: Deadlines {
                 handshake: Some(now + limits.handshake_timeout),
                 idle: now + limits.idle_timeout,
@@ -153,8 +154,6 @@ impl Relay {
                 self.step().await;
             }
         }
-        self.shared.table.remove(self.id);
-        tracing::debug!(connection = %self.id, "connection over");
     }
 
     async fn step(&mut self) {
@@ -166,15 +165,15 @@ impl Relay {
         tokio::select! {
             Some(input) = self.inputs.recv() => self.on_input(input),
             (epoch, connected) = optional(&mut self.connecting) => self.on_connected(epoch, connected),
-            _ = self.client.readable(), if reads_client => self.read_client(),
+            _ = self.client.readable(), if reads_client => self.pass_up(),
             _ = self.client.readable(), if lingers => self.discard_client(),
             () = readable(self.prepared.as_ref()) => self.check_prepared(),
             _ = self.leg.writable(), if relays_up && !self.up.is_empty() => self.write_leg(),
-            _ = self.leg.readable(), if self.down.is_empty() && !self.leg_ended => self.read_leg(),
+            _ = self.leg.readable(), if self.down.is_empty() && !self.leg_ended => self.pass_down(),
             _ = self.client.writable(), if !self.down.is_empty() => self.write_client(),
             // A reset is noticed also while nothing is read.
             _ = self.client.ready(Interest::ERROR), if !reads_client && !lingers => self.on_client_reset(),
-            () = tokio::time::sleep_until(deadline) => self.on_deadline(),
+            () = self.alarm.ring(deadline) => self.on_deadline(),
         }
         self.follow_up();
     }
@@ -220,22 +219,43 @@ impl Relay {
         }
     }
 
-    fn read_client(&mut self) {
-        let read = SCRATCH.with_borrow_mut(|scratch| {
-            let read = self.client.try_read(scratch)?;
-            self.up.push(&scratch[..read]);
-            Ok(read)
-        });
-        match read {
-            Ok(0) => self.from_client = FromClient::Ended,
-            Ok(_) => self.write_leg(),
-            Err(error) => self.on_client_error(&error),
+    /// From the client to the owner's leg.
+    fn pass_up(&mut self) {
+        match self.up.pass(&self.client, &self.leg) {
+            Ok((0, _)) => self.from_client = FromClient::Ended,
+            Ok((_, written)) => self.on_written_to_leg(written),
+            Err(Broken::Reading(error)) => self.on_client_error(&error),
+            Err(Broken::Writing(error)) => self.on_leg_error(&error),
         }
+    }
+
+    /// From the owner's leg to the client: some reads of what is long, lest the runtime be asked about each.
+    fn pass_down(&mut self) {
+        for _ in 0..PASSES_MAX {
+            if !self.pass_down_once() {
+                return;
+            }
+        }
+    }
+
+    /// Whether more is likely to be there, and may be passed at once.
+    fn pass_down_once(&mut self) -> bool {
+        match self.down.pass(&self.leg, &self.client) {
+            Ok((0, _)) => self.on_leg_end(false),
+            Ok((read, written)) => {
+                self.on_written_to_client(written);
+                self.arbitrate(ArbiterEvent::RelayedTx(read as u64));
+                return self.down.goes_on() && !self.over;
+            }
+            Err(Broken::Reading(error)) => self.on_leg_error(&error),
+            Err(Broken::Writing(error)) => self.on_client_error(&error),
+        }
+        false
     }
 
     /// Nobody takes what the client still sends; its end is awaited, so that no reset overtakes what it is being sent.
     fn discard_client(&mut self) {
-        match SCRATCH.with_borrow_mut(|scratch| self.client.try_read(scratch)) {
+        match tcp::try_read(&self.client, &mut [0; DISCARD_LEN]) {
             Ok(0) => self.from_client = FromClient::Ended,
             Ok(_) => {}
             Err(error) => self.on_client_error(&error),
@@ -244,40 +264,29 @@ impl Relay {
 
     fn write_leg(&mut self) {
         match self.up.write_to(&self.leg) {
-            Ok(relayed) => {
-                self.shared.metrics.bytes_to_agents.inc_by(relayed as u64);
-                self.deadlines.touch(self.shared.limits.idle_timeout);
-                self.arbitrate(ArbiterEvent::RelayedRx(relayed as u64));
-            }
-            Err(error) => self.on_leg_error(&error),
-        }
-    }
-
-    fn read_leg(&mut self) {
-        let read = SCRATCH.with_borrow_mut(|scratch| {
-            let read = self.leg.try_read(scratch)?;
-            self.down.push(&scratch[..read]);
-            Ok(read)
-        });
-        match read {
-            Ok(0) => self.on_leg_end(false),
-            Ok(read) => {
-                self.deadlines.touch(self.shared.limits.idle_timeout);
-                self.arbitrate(ArbiterEvent::RelayedTx(read as u64));
-                self.write_client();
-            }
+            Ok(written) => self.on_written_to_leg(written),
             Err(error) => self.on_leg_error(&error),
         }
     }
 
     fn write_client(&mut self) {
         match self.down.write_to(&self.client) {
-            Ok(written) => {
-                self.shared.metrics.bytes_to_clients.inc_by(written as u64);
-                self.deadlines.touch(self.shared.limits.idle_timeout);
-            }
+            Ok(written) => self.on_written_to_client(written),
             Err(error) => self.on_client_error(&error),
         }
+    }
+
+    fn on_written_to_leg(&mut self, written: Written) {
+        self.shared.metrics.bytes_to_agents.inc_by(written.bytes as u64);
+        self.shared.metrics.bytes_spliced.inc_by(written.spliced as u64);
+        self.deadlines.touch(self.shared.limits.idle_timeout);
+        self.arbitrate(ArbiterEvent::RelayedRx(written.bytes as u64));
+    }
+
+    fn on_written_to_client(&mut self, written: Written) {
+        self.shared.metrics.bytes_to_clients.inc_by(written.bytes as u64);
+        self.shared.metrics.bytes_spliced.inc_by(written.spliced as u64);
+        self.deadlines.touch(self.shared.limits.idle_timeout);
     }
 
     fn on_client_error(&mut self, error: &io::Error) {
@@ -422,7 +431,7 @@ impl Relay {
     fn follow_up(&mut self) {
         if self.from_client == FromClient::Ended && self.relays_up() && self.up.is_empty() {
             self.from_client = FromClient::EndRelayed;
-            tcp::finish(&self.leg);
+            tcp::shut_down(&self.leg);
         }
         if self.to_client == ToClient::Finishing && self.down.is_empty() {
             self.to_client = ToClient::Finished;
@@ -437,6 +446,14 @@ impl Relay {
 
     fn relays_up(&self) -> bool {
         self.arbiter.reads_client() && !self.leg_ended
+    }
+}
+
+/// Also where the relay panicked, or its thread ends.
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.shared.table.remove(self.id);
+        tracing::debug!(connection = %self.id, "connection over");
     }
 }
 

@@ -1,6 +1,8 @@
-//! What Watari asks of the operating system: TCP options, accepting.
+//! What Watari asks of the operating system: TCP options, accepting, pipes to splice by.
 
 mod accept;
+mod pipe;
 pub mod tcp;
 
 pub use accept::accept_until;
+pub use pipe::Pipe;

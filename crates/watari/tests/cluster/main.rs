@@ -19,4 +19,5 @@ mod ipv6;
 mod key_updates;
 mod limits;
 mod moves;
+mod splices;
 mod suites;

@@ -1,0 +1,209 @@
+//! Bytes that go from one connection to another without coming to this process: splice(2), by way of a pipe.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::io::retry_on_intr;
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+/// The most that a pipe holds, in bytes: what the buffers of one connection hold at most.
+const HELD_MAX: usize = 256 * 1024;
+
+/// What a pipe is sized to. It has a slot for every 4 KiB of it, and a segment of the network, often of less, takes one: so
+/// there are more slots than [`HELD_MAX`] needs in full pages.
+const SIZE: usize = 512 * 1024;
+
+/// A smaller pipe, such as the system gives to a user who has many, is worth less than copying.
+const SIZE_MIN: usize = 64 * 1024;
+
+/// Pipes that a thread uses at the same time. Each is two open files, and who does not get one copies.
+const USED_MAX: usize = 256;
+
+/// Empty pipes that a thread keeps.
+const KEPT_MAX: usize = 16;
+
+/// For how long a thread that got no pipe from the system asks for none.
+const PAUSE: Duration = Duration::from_secs(1);
+
+thread_local! {
+    static POOL: RefCell<Pool> = const { RefCell::new(Pool { kept: Vec::new(), used: 0, none_until: None }) };
+}
+
+/// Holds bytes on their way between two connections of this thread. An empty one goes back to the thread's pool when it is
+/// dropped; one that holds something is closed, and what it holds is gone.
+#[derive(Debug)]
+pub struct Pipe {
+    /// `None` only while it is dropped.
+    ends: Option<Ends>,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Ends {
+    out: OwnedFd,
+    into: OwnedFd,
+}
+
+struct Pool {
+    kept: Vec<Ends>,
+    used: usize,
+    none_until: Option<Instant>,
+}
+
+impl Pipe {
+    /// An empty pipe, unless there is none to be had at the moment: the thread uses as many as it may, or the system gives
+    /// none.
+    pub fn take() -> Option<Self> {
+        POOL.with_borrow_mut(Pool::take).map(|ends| Self { ends: Some(ends), len: 0 })
+    }
+
+    /// How many bytes it holds.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Takes what `from` has at once, as far as there is room; 0 is the end of the stream. Only for a pipe that is empty: one that is
+    /// full cannot be told from a connection that has nothing.
+    pub fn fill(&mut self, from: &TcpStream) -> io::Result<usize> {
+        debug_assert!(self.is_empty());
+        let read = from.try_io(Interest::READABLE, || move_bytes(from, &self.ends().into, HELD_MAX))?;
+        self.len += read;
+        Ok(read)
+    }
+
+    /// Gives to `to` what it takes at once.
+    pub fn empty(&mut self, to: &TcpStream) -> io::Result<usize> {
+        let written = to.try_io(Interest::WRITABLE, || move_bytes(&self.ends().out, to, self.len))?;
+        self.len -= written;
+        Ok(written)
+    }
+
+    fn ends(&self) -> &Ends {
+        self.ends.as_ref().expect("a pipe has its ends until it is dropped")
+    }
+}
+
+fn move_bytes(from: impl AsFd, to: impl AsFd, len: usize) -> io::Result<usize> {
+    Ok(retry_on_intr(|| splice(&from, None, &to, None, len, SpliceFlags::NONBLOCK | SpliceFlags::MOVE))?)
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        let ends = self.ends.take().filter(|_| self.len == 0);
+        // A thread that ends has no pool any more.
+        let _ = POOL.try_with(|pool| pool.borrow_mut().give_back(ends));
+    }
+}
+
+impl Pool {
+    fn take(&mut self) -> Option<Ends> {
+        if self.used >= USED_MAX {
+            return None;
+        }
+        let ends = self.kept.pop().or_else(|| self.open())?;
+        self.used += 1;
+        Some(ends)
+    }
+
+    fn open(&mut self) -> Option<Ends> {
+        if self.none_until.is_some_and(|until| Instant::now() < until) {
+            return None;
+        }
+        let opened = Ends::open();
+        self.none_until = opened.is_err().then(|| Instant::now() + PAUSE);
+        opened.inspect_err(|error| tracing::warn!(%error, "no pipe to be had: bytes are copied")).ok()
+    }
+
+    fn give_back(&mut self, ends: Option<Ends>) {
+        self.used -= 1;
+        self.kept.extend(ends.filter(|_| self.kept.len() < KEPT_MAX));
+    }
+}
+
+impl Ends {
+    fn open() -> io::Result<Self> {
+        let (out, into) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        // Refused to a user who has many pipes: what the system gives may still do.
+        let _ = fcntl_setpipe_size(&into, SIZE);
+        let size = fcntl_getpipe_size(&into)?;
+        if size < SIZE_MIN {
+            return Err(io::Error::other(format!("the system gives this user pipes of {size} bytes only")));
+        }
+        Ok(Self { out, into })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    async fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connect = TcpStream::connect(listener.local_addr().unwrap());
+        let (near, far) = tokio::join!(connect, listener.accept());
+        (near.unwrap(), far.unwrap().0)
+    }
+
+    async fn fill(pipe: &mut Pipe, from: &TcpStream) -> usize {
+        loop {
+            from.readable().await.unwrap();
+            match pipe.fill(from) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                filled => return filled.unwrap(),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn bytes_and_the_end_of_a_stream_go_through() {
+        let (mut near, from) = connection().await;
+        let (to, mut far) = connection().await;
+        let mut pipe = Pipe::take().unwrap();
+        assert_eq!(pipe.fill(&from).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        near.write_all(b"bytes").await.unwrap();
+        assert_eq!(fill(&mut pipe, &from).await, 5);
+        assert_eq!(pipe.len(), 5);
+        to.writable().await.unwrap();
+        assert_eq!(pipe.empty(&to).unwrap(), 5);
+        assert!(pipe.is_empty());
+        let mut read = [0; 5];
+        far.read_exact(&mut read).await.unwrap();
+        assert_eq!(&read, b"bytes");
+        near.shutdown().await.unwrap();
+        assert_eq!(fill(&mut pipe, &from).await, 0);
+    }
+
+    #[tokio::test]
+    async fn only_empty_pipes_are_used_again() {
+        let (mut near, from) = connection().await;
+        let mut pipe = Pipe::take().unwrap();
+        near.write_all(b"secret of another client").await.unwrap();
+        fill(&mut pipe, &from).await;
+        drop(pipe);
+        assert_eq!(POOL.with_borrow(|pool| (pool.kept.len(), pool.used)), (0, 0));
+        drop(Pipe::take().unwrap());
+        assert_eq!(POOL.with_borrow(|pool| (pool.kept.len(), pool.used)), (1, 0));
+    }
+
+    #[test]
+    fn a_thread_has_so_many_pipes_and_no_more() {
+        let pipes: Vec<_> = std::iter::from_fn(Pipe::take).collect();
+        assert_eq!(pipes.len(), USED_MAX);
+        drop(pipes);
+        assert_eq!(POOL.with_borrow(|pool| (pool.kept.len(), pool.used)), (KEPT_MAX, 0));
+        assert!(Pipe::take().is_some());
+    }
+}

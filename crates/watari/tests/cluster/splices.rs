@@ -1,0 +1,130 @@
+//! Long bodies, which the dispatcher relays by splice(2), on connections that move between requests again and again.
+//!
+//! Seeded: `WATARI_SPLICES_SEED` replays what is asked for and where it is sent, as far as threads and processes can be
+//! replayed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::clients::http::{Fault, Http, get_bytes, put};
+use crate::clients::tls::{Taste, Tls};
+use crate::harness::ctl::{Connection, order_move};
+use crate::harness::pattern::{Random, pattern, seed};
+use crate::harness::wait::until;
+use crate::harness::{AGENTS, Cluster, Plan};
+
+/// How often each connection moves at least.
+const MOVES_MIN: u32 = 30;
+
+/// Much more than the buffers on the way hold.
+const LONG_LEN: u64 = 5_000_000;
+
+#[test]
+fn long_bodies_on_connections_that_move_lose_no_byte() {
+    let seed = seed("WATARI_SPLICES_SEED");
+    let cluster = Cluster::start(&Plan::default());
+    let clients: Vec<_> = Taste::all().iter().map(|taste| connect(&cluster, taste)).collect();
+    let over = AtomicBool::new(false);
+    let clients: Vec<_> = thread::scope(|scope| {
+        let _end = End(&over);
+        let ask = |(number, mut http): (u64, Http<Tls>)| {
+            let (over, mut random) = (&over, Random::new(seed ^ number << 32));
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    ask(&mut http, &mut random).unwrap();
+                }
+                http
+            })
+        };
+        let clients: Vec<_> = (1..).zip(clients).map(ask).collect();
+        let mut random = Random::new(seed);
+        until("every connection has moved often", || {
+            assert!(clients.iter().all(|client| !client.is_finished()), "a client has given up");
+            let connections = cluster.connections();
+            assert_eq!(connections.len(), clients.len());
+            for connection in &connections {
+                order(&cluster, connection, &mut random);
+            }
+            connections.iter().all(|connection| connection.moves >= MOVES_MIN)
+        });
+        over.store(true, Ordering::Relaxed);
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    let count = |name: &str| cluster.dispatcher().count(&format!("watari_dispatcher_{name}_total"), "");
+    let relayed = count("bytes_to_clients") + count("bytes_to_agents");
+    assert!(count("bytes_spliced") > relayed / 4, "of {relayed} bytes {} went by splice", count("bytes_spliced"));
+    assert_eq!(count("connections_reset"), 0);
+    assert_eq!(cluster.count_on_agents("watari_agent_lost_in_moves_total", ""), 0);
+    assert_eq!(cluster.count_on_agents("watari_agent_records_refused_total", ""), 0);
+    drop(clients);
+    cluster.wait_until_idle();
+}
+
+fn connect(cluster: &Cluster, taste: &Taste) -> Http<Tls> {
+    let mut http = Http::new(Tls::to_site(cluster.clients.any(), cluster.service, taste).unwrap());
+    http.download(1000, 1).unwrap();
+    http
+}
+
+/// Orders the connection to another agent. It may have gone there meanwhile, by an earlier order.
+fn order(cluster: &Cluster, connection: &Connection, random: &mut Random) {
+    let others: Vec<_> = AGENTS.into_iter().filter(|agent| *agent != connection.node).collect();
+    if let Err(refused) = order_move(&cluster.dispatcher().admin(), &connection.id, random.pick(&others)) {
+        assert_eq!(refused, "the connection is there already");
+    }
+}
+
+/// A long body in one direction or the other, or one right behind the other: the second request is under way while the connection
+/// moves.
+fn ask(http: &mut Http<Tls>, random: &mut Random) -> Result<(), Fault> {
+    let (seed, len) = (random.next(), random.below(LONG_LEN));
+    let body = pattern(seed, 0..random.below(LONG_LEN));
+    match random.below(4) {
+        0 => http.download(len, seed),
+        1 => http.upload(&body),
+        2 => http.download(random.below(2_000), seed),
+        _ => {
+            http.send(&[get_bytes(20_000, seed), put(&body)].concat())?;
+            http.take_download(20_000, seed)?;
+            http.take_receipt(&body)
+        }
+    }
+}
+
+/// The client does not read, so the end of a response waits in the dispatcher when the connection, whose agent has nothing to do
+/// with it any more, goes to another.
+#[test]
+fn what_waits_for_the_client_outlasts_the_move() {
+    let cluster = Cluster::start(&Plan::default());
+    let mut http = connect(&cluster, &Taste::default());
+    let client = http.stream.tcp().local_addr().unwrap().ip();
+    let to_clients = || cluster.dispatcher().count("watari_dispatcher_bytes_to_clients_total", "");
+    let requests = || cluster.count_on_agents("watari_agent_requests_total", "");
+    let mut random = Random::new(1);
+    // Where the buffers of the system are full is found by trying: in steps shorter than what the dispatcher holds.
+    let has_waited = (100_000..3_000_000).step_by(48 << 10).any(|len| {
+        let (moves, asked, written) = (cluster.connection_of(client).moves, requests(), to_clients());
+        http.send(&get_bytes(len, len)).unwrap();
+        until("an agent has the request", || requests() > asked);
+        until("the connection has moved", || {
+            let connection = cluster.connection_of(client);
+            order(&cluster, &connection, &mut random);
+            connection.moves > moves
+        });
+        let waits = to_clients() - written < len.cast_signed();
+        http.take_download(len, len).unwrap();
+        waits
+    });
+    assert!(has_waited, "nothing ever waited in the dispatcher at a move");
+    http.download(LONG_LEN, 3).unwrap();
+    assert!(cluster.dispatcher().count("watari_dispatcher_bytes_spliced_total", "") > 0);
+}
+
+/// Tells everybody that it is over, also where the test fails.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
