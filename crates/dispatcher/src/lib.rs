@@ -15,6 +15,7 @@ mod listen;
 mod metrics;
 mod relay;
 mod table;
+mod threads;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -37,6 +38,7 @@ use crate::listen::Clients;
 use crate::metrics::Metrics;
 use crate::relay::Input;
 use crate::table::Table;
+use crate::threads::Threads;
 
 /// How a dispatcher works.
 #[derive(Debug, Clone)]
@@ -106,6 +108,7 @@ impl Default for Limits {
 #[derive(Clone)]
 pub struct Dispatcher {
     shared: Arc<Shared>,
+    threads: Threads,
 }
 
 struct Shared {
@@ -120,10 +123,11 @@ struct Shared {
 }
 
 impl Dispatcher {
-    /// Starts accepting clients on `listeners`, until `shutdown`. Inside a tokio runtime.
+    /// Starts a thread for each of `listeners`, which accepts clients on all of its own and relays them, until `shutdown`. All
+    /// else happens in the tokio runtime that this is called in.
     pub fn start(
         config: Config,
-        listeners: Vec<TcpListener>,
+        listeners: Vec<Vec<TcpListener>>,
         mesh: Mesh,
         registry: &mut Registry,
         shutdown: &CancellationToken,
@@ -138,10 +142,14 @@ impl Dispatcher {
             limits: config.limits,
         });
         tokio::spawn(drain::run(shared.clone(), shutdown.clone()));
-        for listener in listeners {
-            listen::start(&shared, listener, shutdown)?;
-        }
-        Ok(Self { shared })
+        let threads = Threads::start(listeners, shutdown, |listener| listen::start(&shared, listener, shutdown))?;
+        Ok(Self { shared, threads })
+    }
+
+    /// Waits until one of the threads has ended, though it was not asked to: its clients are cut off, and nobody accepts those
+    /// that the system still gives it. Never ends by itself otherwise.
+    pub async fn thread_lost(&self) {
+        self.threads.lost().await;
     }
 
     /// Takes what the mesh reports. What is not for a dispatcher is passed over.

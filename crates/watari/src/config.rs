@@ -18,6 +18,7 @@ mod value;
 
 use std::fs;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -67,6 +68,8 @@ pub(crate) struct Node {
 pub(crate) struct Dispatcher {
     /// Where clients connect to.
     pub(crate) listen: Vec<SocketAddr>,
+    /// How many threads relay.
+    pub(crate) threads: NonZeroUsize,
     pub(crate) config: watari_dispatcher::Config,
 }
 

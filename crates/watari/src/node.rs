@@ -42,6 +42,8 @@ pub(crate) enum NodeError {
     Mesh(#[from] StartError),
     #[error("cannot start {what}: {cause}")]
     Start { what: &'static str, cause: io::Error },
+    #[error("a thread of the dispatcher has ended, and its clients were cut off: the node cannot go on")]
+    ThreadLost,
 }
 
 /// What this node does.
@@ -63,7 +65,10 @@ pub(crate) async fn run(config: Config, loaded: Loaded, registry: Registry) -> R
     let listeners = Listeners::bind(&config)?;
     process::raise_file_limit();
     let node = Node::start(config, loaded, registry, listeners)?;
-    let signal = until_asked_to_end(&node, &name, &mut end).await;
+    let signal = tokio::select! {
+        signal = until_asked_to_end(&node, &name, &mut end) => signal,
+        () = node.thread_lost() => return Err(NodeError::ThreadLost),
+    };
     tracing::info!(node = %name, %signal, "ending");
     process::notify("STOPPING=1");
     if let (Some(agent), EndSignal::Terminate) = (&node.running.agent, signal) {
@@ -132,6 +137,15 @@ impl Node {
         }
     }
 
+    /// Waits until a thread of the dispatcher has ended by itself, which no thread does unless it panics. A node without a part
+    /// of its threads is better ended, and started anew by whoever looks after it, than left so.
+    async fn thread_lost(&self) {
+        match &self.running.dispatcher {
+            Some(dispatcher) => dispatcher.thread_lost().await,
+            None => std::future::pending().await,
+        }
+    }
+
     async fn stop(self) {
         self.shutdown.cancel();
         let stopped = async { (self.mesh.stopped().await, self.admin.await) };
@@ -149,7 +163,11 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
-    fn dispatcher(&mut self, config: config::Dispatcher, listeners: Vec<TcpListener>) -> Result<Dispatcher, NodeError> {
+    fn dispatcher(
+        &mut self,
+        config: config::Dispatcher,
+        listeners: Vec<Vec<TcpListener>>,
+    ) -> Result<Dispatcher, NodeError> {
         Dispatcher::start(config.config, listeners, self.mesh.clone(), self.registry, self.shutdown)
             .map_err(starting("the dispatcher"))
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use prometheus_client::registry::Registry;
+use tokio::runtime::Builder;
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -47,7 +48,11 @@ impl Run {
             return Ok(());
         }
         logging::start(&config.log);
-        let runtime = tokio::runtime::Runtime::new().map_err(Failure::Start)?;
+        // A dispatcher has threads of its own for its clients: messages between nodes are little work, which threads that wake each
+        // other would only make more.
+        let mut runtime =
+            if config.agent.is_some() { Builder::new_multi_thread() } else { Builder::new_current_thread() };
+        let runtime = runtime.enable_all().build().map_err(Failure::Start)?;
         Ok(runtime.block_on(node::run(config, loaded, registry))?)
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use toml::Spanned;
@@ -21,6 +23,8 @@ type Wrong = (usize, String);
 const ALPN: [&str; 2] = ["h2", "http/1.1"];
 /// Well within what service managers wait for a service to end (systemd: 90 s).
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// Threads of a dispatcher: as many as any machine can use for relaying.
+const THREADS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("it is not zero");
 
 /// Checks one file.
 pub(super) struct Check<'a> {
@@ -119,8 +123,10 @@ impl Check<'_> {
             }
             agents.push(AgentAddress { name: agent.name.into_inner(), legs: agent.legs.into_inner().0 });
         }
+        let threads = self.threads(raw.threads)?;
         let listen = raw.listen.get_ref().iter();
         Ok(Dispatcher {
+            threads,
             listen: listen.map(|listen| Ok(self.element::<Address>(listen)?.0)).collect::<Result<_, _>>()?,
             config: watari_dispatcher::Config {
                 name: node.clone(),
@@ -130,6 +136,17 @@ impl Check<'_> {
                 limits: raw.limits.into(),
             },
         })
+    }
+
+    fn threads(&self, raw: Option<Spanned<NonZeroUsize>>) -> Result<NonZeroUsize, Wrong> {
+        let available = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN).min(THREADS_MAX);
+        match raw {
+            None => Ok(available()),
+            Some(threads) if *threads.get_ref() > THREADS_MAX => {
+                self.wrong(&threads, format!("threads is at most {THREADS_MAX}"))
+            }
+            Some(threads) => Ok(threads.into_inner()),
+        }
     }
 
     fn agent(&self, raw: Spanned<RawAgent>) -> Result<Agent, Wrong> {

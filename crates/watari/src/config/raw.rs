@@ -1,5 +1,6 @@
 //! The file as TOML: which tables and keys there are, and what type each value has.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -47,6 +48,7 @@ pub(super) struct RawDispatcher {
     /// Elements of arrays are checked later: TOML reports an error in one of them at the line where the array begins.
     pub(super) listen: Spanned<Vec<Spanned<String>>>,
     pub(super) agents: Spanned<Vec<RawAgentAddress>>,
+    pub(super) threads: Option<Spanned<NonZeroUsize>>,
     #[serde(default = "round_robin")]
     pub(super) handshake: HandshakePolicy,
     #[serde(default = "client_address")]

@@ -28,9 +28,10 @@ fn parse(parts: &[&str]) -> Result<Config, String> {
 fn a_dispatcher_is_read() {
     let limits = "[dispatcher.limits]\nconnections_max = 7\nuser_timeout = \"45s\"\nidle_timeout = \"90s\"\n";
     let drain = "drain_timeout = \"2m\"\n";
-    let config = parse(&[NODE, drain, PEER, DISPATCHER, "bulk = \"stay\"\n", limits]).unwrap();
+    let config = parse(&[NODE, drain, PEER, DISPATCHER, "bulk = \"stay\"\nthreads = 3\n", limits]).unwrap();
     assert_eq!(config.node.drain_timeout, Duration::from_mins(2));
     let dispatcher = config.dispatcher.unwrap();
+    assert_eq!(dispatcher.threads.get(), 3);
     assert_eq!(dispatcher.listen, ["0.0.0.0:443".parse().unwrap()]);
     assert_eq!(dispatcher.config.name.as_str(), "n1");
     assert_eq!(dispatcher.config.bulk, BulkPolicy::Stay);

@@ -3,11 +3,11 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::NodeError;
 use crate::admin::Server;
-use crate::config::Config;
+use crate::config::{Config, Dispatcher};
 
 /// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -15,7 +15,8 @@ const BACKLOG: i32 = 4096;
 /// Every socket that a node listens on, bound and not yet accepted from.
 pub(super) struct Listeners {
     pub(super) mesh: tokio::net::TcpListener,
-    pub(super) clients: Vec<TcpListener>,
+    /// For each thread of the dispatcher, one listener for each address.
+    pub(super) clients: Vec<Vec<TcpListener>>,
     pub(super) legs: Option<TcpListener>,
     pub(super) metrics: Option<TcpListener>,
     pub(super) admin: Server,
@@ -24,10 +25,9 @@ pub(super) struct Listeners {
 impl Listeners {
     /// Binds all, or says which one cannot be had. Must be called in a tokio runtime.
     pub(super) fn bind(config: &Config) -> Result<Self, NodeError> {
-        let clients = config.dispatcher.iter().flat_map(|dispatcher| &dispatcher.listen);
         let mesh_failed = |cause| NodeError::Listen { what: "the mesh", address: config.node.mesh, cause };
         Ok(Self {
-            clients: clients.map(|address| listen("clients", *address)).collect::<Result<_, _>>()?,
+            clients: config.dispatcher.as_ref().map(listen_for_clients).transpose()?.unwrap_or_default(),
             legs: config.agent.as_ref().map(|agent| listen("legs", agent.legs)).transpose()?,
             mesh: tokio::net::TcpListener::from_std(listen("the mesh", config.node.mesh)?).map_err(mesh_failed)?,
             metrics: config.node.metrics.map(|address| listen("metrics", address)).transpose()?,
@@ -36,18 +36,57 @@ impl Listeners {
     }
 }
 
+/// Every thread listens at every address.
+fn listen_for_clients(dispatcher: &Dispatcher) -> Result<Vec<Vec<TcpListener>>, NodeError> {
+    let mut threads: Vec<Vec<_>> = (0..dispatcher.threads.get()).map(|_| Vec::new()).collect();
+    for address in dispatcher.listen.iter().copied() {
+        let group = bind_group(address, dispatcher.threads.get());
+        let group = group.map_err(|cause| NodeError::Listen { what: "clients", address, cause })?;
+        threads.iter_mut().zip(group).for_each(|(thread, listener)| thread.push(listener));
+    }
+    Ok(threads)
+}
+
 fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, NodeError> {
     bind(address).map_err(|cause| NodeError::Listen { what, address, cause })
 }
 
+/// `count` listeners at one address, among which the system distributes the connections. The queue of one that is closed is
+/// reset; what comes later goes to the others.
+///
+/// `SO_REUSEPORT` alone would let another process of the same user, such as this node started twice, join unnoticed and get its
+/// share of the clients. So the first listener is bound and listens exclusively, which fails where anybody listens, in
+/// whichever manner; only then is it opened to others. Nobody can come in between, and whoever binds exclusively later fails. (Who
+/// asks for `SO_REUSEPORT` itself, as the same user, can still join: the system has nothing against that.)
+fn bind_group(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
+    let first = bind(address)?;
+    SockRef::from(&first).set_reuse_port(true)?;
+    // The same port also where the system chose it.
+    let address = first.local_addr()?;
+    let further = (1..count).map(|_| {
+        let socket = socket_for(address)?;
+        socket.set_reuse_port(true)?;
+        listen_at(socket, address)
+    });
+    [Ok(first)].into_iter().chain(further).collect()
+}
+
 /// An IPv6 listener takes no IPv4 connections, whatever the system's default is: both are listened on by name.
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    listen_at(socket_for(address)?, address)
+}
+
+fn socket_for(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn listen_at(socket: Socket, address: SocketAddr) -> io::Result<TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
@@ -58,6 +97,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use std::net::TcpStream;
 
     #[test]
     fn both_families_have_the_same_port() {
@@ -69,6 +109,36 @@ mod tests {
         if let Ok(second) = bind(SocketAddr::new("0.0.0.0".parse().unwrap(), port)) {
             assert_eq!(second.local_addr().unwrap().port(), port);
         }
+    }
+
+    #[test]
+    fn a_group_shares_its_port_with_nobody_else() {
+        let group = bind_group("127.0.0.1:0".parse().unwrap(), 3).unwrap();
+        let address = group[0].local_addr().unwrap();
+        assert!(group.iter().all(|listener| listener.local_addr().unwrap() == address));
+        for count in [1, 2] {
+            assert_eq!(bind_group(address, count).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        }
+        assert_eq!(bind(address).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(group);
+
+        // Somebody who listens with `SO_REUSEPORT` is not joined either.
+        let other = socket_for(address).unwrap();
+        other.set_reuse_port(true).unwrap();
+        let _other = listen_at(other, address).unwrap();
+        assert_eq!(bind_group(address, 2).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn every_listener_of_a_group_gets_its_share() {
+        let group = bind_group("127.0.0.1:0".parse().unwrap(), 2).unwrap();
+        let address = group[0].local_addr().unwrap();
+        let clients: Vec<_> = (0..100).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let accepted = group.iter().map(|listener| std::iter::from_fn(|| listener.accept().ok()).count());
+        let accepted: Vec<_> = accepted.collect();
+        assert_eq!(accepted.iter().sum::<usize>(), clients.len());
+        // One of less than 20 has a probability of 1e-10.
+        assert!(accepted.iter().all(|count| *count >= 20), "{accepted:?}");
     }
 
     #[test]
