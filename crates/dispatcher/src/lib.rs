@@ -36,7 +36,6 @@ use crate::agents::Agents;
 use crate::drain::AskedBy;
 use crate::listen::Clients;
 use crate::metrics::Metrics;
-use crate::relay::Input;
 use crate::table::Table;
 use crate::threads::Threads;
 
@@ -286,7 +285,7 @@ impl Shared {
             Message::Stays(stays) => return self.table.stays(from, stays.connection, stays.reason),
             Message::Draining => return self.drain(from, AskedBy::Itself),
         };
-        if !self.table.send(connection, Input::Arbiter(event)) {
+        if !self.table.send(connection, event) {
             self.answer_for_unknown(from, connection, message);
         }
     }
@@ -294,7 +293,6 @@ impl Shared {
     fn on_established(&self, from: &NodeName, established: &watari_wire::Established) {
         if self.table.establish(from, established) {
             self.metrics.count_handshake(&established.tls);
-            self.table.send(established.connection, Input::Established);
         }
     }
 

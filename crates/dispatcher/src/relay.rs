@@ -26,15 +26,6 @@ const DISCARD_LEN: usize = 4 * 1024;
 /// Reads of one direction in one go.
 const PASSES_MAX: usize = 4;
 
-/// What comes to a relay from the mesh.
-#[derive(Debug)]
-pub(crate) enum Input {
-    /// For the arbiter.
-    Arbiter(ArbiterEvent),
-    /// The handshake is done.
-    Established,
-}
-
 /// A client that was accepted.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
@@ -75,7 +66,7 @@ type Connecting = Pin<Box<dyn Future<Output = (Epoch, io::Result<TcpStream>)> + 
 pub(crate) struct Relay {
     shared: Arc<Shared>,
     id: ConnectionId,
-    inputs: mpsc::Receiver<Input>,
+    inputs: mpsc::Receiver<ArbiterEvent>,
     client_address: SocketAddr,
     server_address: SocketAddr,
     client: TcpStream,
@@ -163,7 +154,7 @@ impl Relay {
         let lingers = self.to_client == ToClient::Finished && !reads_client && client_open;
         let deadline = self.deadlines.first();
         tokio::select! {
-            Some(input) = self.inputs.recv() => self.on_input(input),
+            Some(event) = self.inputs.recv() => self.on_event(event),
             (epoch, connected) = optional(&mut self.connecting) => self.on_connected(epoch, connected),
             _ = self.client.readable(), if reads_client => self.pass_up(),
             _ = self.client.readable(), if lingers => self.discard_client(),
@@ -178,17 +169,13 @@ impl Relay {
         self.follow_up();
     }
 
-    fn on_input(&mut self, input: Input) {
-        match input {
-            Input::Established => self.deadlines.handshake = None,
-            Input::Arbiter(event) => {
-                // Who proposes has done the handshake, also if its announcement was lost.
-                if matches!(&event, ArbiterEvent::Proposed { from, .. } if from == self.arbiter.owner()) {
-                    self.deadlines.handshake = None;
-                }
-                self.arbitrate(event);
-            }
+    /// What an agent said.
+    fn on_event(&mut self, event: ArbiterEvent) {
+        // Who proposes has done the handshake, also if its announcement was lost.
+        if matches!(&event, ArbiterEvent::Proposed { from, .. } if from == self.arbiter.owner()) {
+            self.deadlines.handshake = None;
         }
+        self.arbitrate(event);
     }
 
     fn on_connected(&mut self, epoch: Epoch, connected: io::Result<TcpStream>) {
@@ -322,6 +309,8 @@ impl Relay {
             self.arbitrate(ArbiterEvent::Timeout(timer));
         } else if self.deadlines.linger.is_some_and(|at| at <= now) {
             self.over = true;
+        } else if self.deadlines.handshake.is_some_and(|at| at <= now) && self.shared.table.is_established(self.id) {
+            self.deadlines.handshake = None;
         } else if let Some(limit) = self.deadlines.limit_reached(now) {
             tracing::info!(connection = %self.id, client = %self.client_address, limit, "given up");
             self.shared.metrics.count_given_up(limit);

@@ -8,10 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use watari_handoff::ArbiterEvent;
 use watari_wire::{ConnectionId, ConnectionStatus, Established, NodeName, StayReason};
 
 use crate::drain::{ASK_AGAIN, Leaver};
-use crate::relay::Input;
 
 /// Messages that may wait for one relay. A relay always reads them; more than a move has says that a peer floods.
 const INBOX_LEN: usize = 32;
@@ -24,7 +24,7 @@ pub(crate) struct Table {
 }
 
 struct Entry {
-    inbox: mpsc::Sender<Input>,
+    inbox: mpsc::Sender<ArbiterEvent>,
     status: ConnectionStatus,
     /// When it was asked to leave its agent.
     asked: Option<Instant>,
@@ -45,7 +45,7 @@ impl Table {
     }
 
     /// Enters a new connection.
-    pub(crate) fn insert(&self, client: SocketAddr, node: &NodeName) -> (ConnectionId, mpsc::Receiver<Input>) {
+    pub(crate) fn insert(&self, client: SocketAddr, node: &NodeName) -> (ConnectionId, mpsc::Receiver<ArbiterEvent>) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = ConnectionId { boot: self.boot, number };
         let (inbox, inputs) = mpsc::channel(INBOX_LEN);
@@ -66,15 +66,15 @@ impl Table {
         self.entries().remove(&id.number);
     }
 
-    /// Passes `input` to the connection's relay; `false` if there is no such connection. What does not fit is dropped, as
+    /// Passes `event` to the connection's relay; `false` if there is no such connection. What does not fit is dropped, as
     /// if it had been lost on the way.
-    pub(crate) fn send(&self, id: ConnectionId, input: Input) -> bool {
+    pub(crate) fn send(&self, id: ConnectionId, event: ArbiterEvent) -> bool {
         if id.boot != self.boot {
             return false;
         }
         let entries = self.entries();
         let Some(entry) = entries.get(&id.number) else { return false };
-        if entry.inbox.try_send(input).is_err() {
+        if entry.inbox.try_send(event).is_err() {
             tracing::debug!(connection = %id, "message dropped: the connection is ending, or its inbox is full");
         }
         true
@@ -111,6 +111,11 @@ impl Table {
         if let Some(entry) = entry {
             entry.status.stays = Some(reason);
         }
+    }
+
+    /// Whether a connection's handshake is done. Its relay asks when it loses patience: to be told would wake its thread.
+    pub(crate) fn is_established(&self, id: ConnectionId) -> bool {
+        self.entries().get(&id.number).is_some_and(Entry::is_established)
     }
 
     /// Whose connection this is, once its handshake is done.

@@ -1,9 +1,9 @@
 //! More clients than a node is made for.
 
-use std::io;
+use std::io::{self, Read};
 
 use crate::clients::http::{Http, get_bytes};
-use crate::clients::tls::{Taste, Tls};
+use crate::clients::tls::{Taste, Tls, dial};
 use crate::harness::wait::until;
 use crate::harness::{Cluster, Plan};
 
@@ -65,6 +65,18 @@ fn an_agent_over_its_limit_takes_nobody_and_nothing_is_lost() {
     for (_, client) in &mut residents {
         client.download(1000, 2).unwrap();
     }
+}
+
+/// The one that says nothing comes later than the other, so the other's handshake has had its time when it is given up.
+#[test]
+fn a_dispatcher_gives_up_who_does_no_handshake_and_nobody_else() {
+    let cluster = Cluster::start(&Plan { dispatcher_limits: "handshake_timeout = \"3s\"", ..Plan::default() });
+    let stays = cluster.clients.served_by("a1");
+    let mut client = Http::new(Tls::to_site(stays, cluster.service, &Taste::default()).unwrap());
+    let mut silent = dial(cluster.clients.any(), cluster.service).unwrap();
+    assert_eq!(silent.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    assert_eq!(cluster.dispatcher().count("watari_dispatcher_connections_given_up_total", "handshake_timeout"), 1);
+    client.download(1000, 1).unwrap();
 }
 
 #[test]
