@@ -62,6 +62,9 @@ async fn take(shared: &Arc<Shared>, mut leg: TcpStream, stranger: OwnedSemaphore
                 own(shared, live, None).await;
             }
         }
+        // That it was read is the answer. Nobody holds the place, so nobody is kept out by checks.
+        Kind::Check if shared.places.available_permits() > 0 => tcp::finish(&leg),
+        Kind::Check => refuse(shared, &leg, &Refusal::Full),
     }
 }
 

@@ -1,19 +1,39 @@
-//! Balancing policies: which agent does a client's handshake, and which gets its data.
+//! Balancing policies: which agent does a client's handshake, and which gets its data; and what is known of agents for
+//! that: how fast they answer, and whether they do.
 //!
-//! Pure: the caller says which agents are available at the moment, and gets a choice among them.
+//! Pure: the caller says which agents are available at the moment, and what time it is, and gets a choice among them.
 
-use std::hash::Hasher;
+mod address;
+mod health;
+mod response;
+mod turns;
+
 use std::net::IpAddr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use watari_wire::NodeName;
 
-/// Picks the agent for a handshake.
+pub use address::{ClientPrefix, InvalidPrefix, by_client_address};
+pub use health::{Change, Health, Patience};
+pub use response::ResponseAverage;
+pub use turns::Turns;
+
+/// Picks the agent for a handshake. Where several are as good, they take turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HandshakePolicy {
-    /// Each available agent in turn.
+    /// Each available agent in turn, whatever its weight.
     RoundRobin,
+    /// Each in turn, as often as its weight says (smooth weighted round robin).
+    Weighted,
+    /// The one with the fewest connections for its weight.
+    LeastConnections,
+    /// The one that answers soonest for its weight; connections that it has not answered yet count as so many times its
+    /// average.
+    ShortestResponse,
+    /// The one that the client's address selects.
+    ClientAddress,
 }
 
 /// Picks the agent for the data that follows a handshake.
@@ -28,123 +48,84 @@ pub enum BulkPolicy {
     Off,
 }
 
-/// Goes round and round over however many agents are available.
-#[derive(Debug, Default)]
-pub struct RoundRobin {
-    next: usize,
+/// The largest weight an agent may have.
+pub const WEIGHT_MAX: u32 = 1000;
+
+/// A share that has not been reduced, of an agent of weight 1.
+const WHOLE: u64 = 1000;
+
+/// No agent that has answered is taken for faster than this, nor one that never has: that it is tried is enough, it
+/// need not be flooded.
+const RESPONSE_MIN: Duration = Duration::from_micros(100);
+
+/// An agent that can be picked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its name.
+    pub name: NodeName,
+    /// How much it shall get in relation to others: 1 to [`WEIGHT_MAX`].
+    pub weight: u32,
+    /// How long ago it appeared, and how long it takes from then on until it gets all of its share. `None`: it does.
+    pub slow_start: Option<(Duration, Duration)>,
+    /// Connections that it has.
+    pub connections: usize,
+    /// Connections that it was given and has not answered yet.
+    pub unanswered: usize,
+    /// See [`ResponseAverage`].
+    pub response: Duration,
 }
 
-impl RoundRobin {
-    /// The next of `available`; `None` if there is none.
-    pub fn pick<'a, T>(&mut self, available: &'a [T]) -> Option<&'a T> {
-        let picked = available.get(self.next.checked_rem(available.len())?);
-        self.next = self.next.wrapping_add(1);
-        picked
+impl Candidate {
+    /// One like any other.
+    pub fn new(name: NodeName) -> Self {
+        Self { name, weight: 1, slow_start: None, connections: 0, unanswered: 0, response: Duration::ZERO }
     }
-}
 
-/// The agent among `available` that `client` selects, by rendezvous hashing: when an agent goes, only its own clients are
-/// spread over the others; when it returns, exactly they come back.
-///
-/// An IPv4 address and its IPv4-mapped IPv6 form are the same client. The hash is part of the configuration of a cluster: all its dispatchers agree.
-pub fn by_client_address(client: IpAddr, available: &[NodeName]) -> Option<&NodeName> {
-    let client = client.to_canonical();
-    available.iter().max_by_key(|agent| (weight(client, agent), *agent))
-}
-
-fn weight(client: IpAddr, agent: &NodeName) -> u64 {
-    let mut hasher = Fnv1a::default();
-    match client {
-        IpAddr::V4(address) => hasher.write(&address.octets()),
-        IpAddr::V6(address) => hasher.write(&address.octets()),
+    /// What it gets in relation to others; never 0.
+    fn share(&self) -> u64 {
+        u64::from(self.weight.max(1)) * self.even_share()
     }
-    hasher.write(agent.as_str().as_bytes());
-    hasher.finish()
-}
 
-/// FNV-1a, 64 bits, finished with the mixer of `SplitMix64`: FNV alone spreads its last bytes too little over the high bits,
-/// and those decide here.
-struct Fnv1a(u64);
-
-impl Default for Fnv1a {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Hasher for Fnv1a {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    /// As [`Candidate::share`], whatever its weight.
+    fn even_share(&self) -> u64 {
+        match self.slow_start {
+            Some((appeared_ago, whole_after)) if appeared_ago < whole_after => {
+                let reached = appeared_ago.as_millis() * u128::from(WHOLE) / whole_after.as_millis().max(1);
+                u64::try_from(reached).map_or(WHOLE, |reached| reached.clamp(1, WHOLE))
+            }
+            _ => WHOLE,
         }
     }
 
-    fn finish(&self) -> u64 {
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+    fn expected_response(&self) -> u128 {
+        self.response.max(RESPONSE_MIN).as_nanos() * (self.unanswered as u128 + 1)
     }
+}
+
+impl HandshakePolicy {
+    /// The one of `available` that does the handshake of `client`, which is a network where addresses of one count as
+    /// the same client ([`ClientPrefix::network`]). `None` if none is available.
+    pub fn pick<'a>(self, turns: &mut Turns, client: IpAddr, available: &'a [Candidate]) -> Option<&'a Candidate> {
+        match self {
+            Self::RoundRobin => turns.next(available, Candidate::even_share),
+            Self::Weighted => turns.next(available, Candidate::share),
+            Self::LeastConnections => {
+                turns.next(cheapest(available, |agent| agent.connections as u128), Candidate::share)
+            }
+            Self::ShortestResponse => turns.next(cheapest(available, Candidate::expected_response), Candidate::share),
+            Self::ClientAddress => by_client_address(client, available),
+        }
+    }
+}
+
+/// All that cost the least for their share.
+fn cheapest(available: &[Candidate], cost: impl Fn(&Candidate) -> u128) -> impl Iterator<Item = &Candidate> + Clone {
+    let compare =
+        |a: &Candidate, b: &Candidate| (cost(a) * u128::from(b.share())).cmp(&(cost(b) * u128::from(a.share())));
+    let least = available.iter().min_by(|a, b| compare(a, b));
+    let is_least = |agent: &&Candidate| least.is_some_and(|least| compare(agent, least).is_eq());
+    available.iter().filter(is_least).collect::<Vec<_>>().into_iter()
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::HashMap;
-    use std::net::Ipv4Addr;
-
-    fn agents(count: usize) -> Vec<NodeName> {
-        (0..count).map(|n| NodeName::new(&format!("agent-{n}")).unwrap()).collect()
-    }
-
-    #[test]
-    fn round_robin_takes_each_in_turn() {
-        let agents = agents(3);
-        let mut policy = RoundRobin::default();
-        let picked: Vec<_> = (0..6).map(|_| policy.pick(&agents).unwrap().as_str().to_owned()).collect();
-        assert_eq!(picked, ["agent-0", "agent-1", "agent-2", "agent-0", "agent-1", "agent-2"]);
-        assert_eq!(policy.pick::<NodeName>(&[]), None);
-    }
-
-    #[test]
-    fn addresses_spread_evenly() {
-        let agents = agents(4);
-        let mut clients: HashMap<&NodeName, u32> = HashMap::new();
-        for n in 0..40_000_u32 {
-            let picked = by_client_address(Ipv4Addr::from(0x0a00_0000 + n).into(), &agents).unwrap();
-            *clients.entry(picked).or_default() += 1;
-        }
-        assert!(clients.values().all(|count| (9_500..=10_500).contains(count)), "{clients:?}");
-    }
-
-    #[test]
-    fn a_mapped_address_is_the_same_client() {
-        let agents = agents(7);
-        let v4 = Ipv4Addr::new(192, 0, 2, 7);
-        assert_eq!(by_client_address(v4.into(), &agents), by_client_address(v4.to_ipv6_mapped().into(), &agents));
-    }
-
-    proptest! {
-        #[test]
-        fn only_the_clients_of_a_lost_agent_move(client: [u8; 16], lost in 0_usize..5) {
-            let all = agents(5);
-            let before = by_client_address(IpAddr::from(client), &all).unwrap();
-            let mut left = all.clone();
-            let gone = left.remove(lost);
-            let after = by_client_address(IpAddr::from(client), &left).unwrap();
-            prop_assert!(*before == gone || before == after);
-        }
-
-        #[test]
-        fn the_order_of_agents_does_not_matter(client: [u8; 4]) {
-            let agents = agents(5);
-            let reversed: Vec<_> = agents.iter().rev().cloned().collect();
-            prop_assert_eq!(
-                by_client_address(IpAddr::from(client), &agents),
-                by_client_address(IpAddr::from(client), &reversed)
-            );
-        }
-    }
-}
+mod tests;

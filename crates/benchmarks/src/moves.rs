@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use watari_balance::by_client_address;
+use watari_balance::{Candidate, by_client_address};
 use watari_wire::NodeName;
 
 use crate::Scale;
@@ -105,8 +105,8 @@ fn checked(
 /// Loopback addresses of clients whose data `agent` gets.
 fn addresses_selecting(agent: &str) -> Result<Vec<IpAddr>, Failure> {
     let name = |name| NodeName::new(name).map_err(tls("naming a node"));
-    let agents = [name(MOVED_FROM)?, name(MOVED_TO)?];
+    let agents = [name(MOVED_FROM)?, name(MOVED_TO)?].map(Candidate::new);
     let addresses = (1..=254).map(|last| IpAddr::from(Ipv4Addr::new(127, 201, 0, last)));
-    let selects = |address: &IpAddr| by_client_address(*address, &agents).is_some_and(|by| by.as_str() == agent);
+    let selects = |address: &IpAddr| by_client_address(*address, &agents).is_some_and(|by| by.name.as_str() == agent);
     Ok(addresses.filter(selects).collect())
 }

@@ -1,54 +1,67 @@
-//! Which agents can take connections, and the legs to them.
+//! Which agents can take connections, who gets which, and the legs to them.
 
-use std::collections::BTreeMap;
+mod settings;
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
-use std::time::Duration;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
 
 use serde::Serialize;
 use tokio::net::TcpStream;
-use watari_balance::{BulkPolicy, HandshakePolicy, RoundRobin, by_client_address};
+use watari_balance::{BulkPolicy, Candidate, Change, HandshakePolicy, by_client_address};
 use watari_sys::tcp;
 use watari_wire::leg::{LegSigner, Preface};
 use watari_wire::{LegKey, NodeName};
 
 use crate::Config;
-use crate::drain::Drains;
+use crate::desk::{Desk, Place, Standing, State};
+use crate::drain::{AskedBy, Drains};
+use crate::metrics::{Counted, Metrics};
 use crate::table::Table;
+use settings::Agent;
+pub(crate) use settings::Settings;
 
-/// The agents of the configuration. One is available from when it hands out a leg key until its link is lost.
+/// The agents of the configuration. One is available from when it hands out a leg key until its link is lost, unless
+/// checks say that it does not answer.
 pub(crate) struct Agents {
     dispatcher: NodeName,
-    known: BTreeMap<NodeName, Agent>,
-    bulk: BulkPolicy,
-    handshake: HandshakePolicy,
-    round_robin: Mutex<RoundRobin>,
+    /// All that the configuration decides, replaced as a whole.
+    settings: RwLock<Arc<Settings>>,
+    desk: Arc<Desk>,
     pub(crate) drains: Drains,
-    leg_timeout: Duration,
 }
 
-struct Agent {
-    legs: SocketAddr,
-    key: RwLock<Option<Key>>,
-}
-
-/// What an agent that can take connections has handed out.
-#[derive(Clone)]
-struct Key {
-    signer: Arc<LegSigner>,
-    handshakes: bool,
-    /// The link it came over is up. Without, moves that are decided already are still signed with it.
-    linked: bool,
-}
-
-/// Who serves a client.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Who serves a client. Their places are taken.
 pub(crate) struct Assignment {
     /// Does the handshake.
-    pub(crate) handshake: NodeName,
+    pub(crate) handshake: Place,
     /// Gets the data, if it is another.
-    pub(crate) bulk: Option<NodeName>,
+    pub(crate) bulk: Option<Place>,
+}
+
+/// Why nobody serves a client now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unassigned {
+    /// None is available.
+    NoAgent,
+    /// All that are available have as many connections as they may have.
+    AgentsFull,
+    /// Others wait already.
+    NotItsTurn,
+}
+
+impl Unassigned {
+    /// As a metric label and log field.
+    fn reason(self) -> &'static str {
+        match self {
+            Self::NoAgent => "no_agent",
+            Self::AgentsFull => "agents_full",
+            Self::NotItsTurn => "queue_full",
+        }
+    }
 }
 
 /// What is known of an agent.
@@ -60,6 +73,8 @@ pub struct AgentStatus {
     pub legs: SocketAddr,
     /// Whether it can take connections.
     pub available: bool,
+    /// Whether it answers, as far as checks have shown since it was linked.
+    pub healthy: bool,
     /// Whether it is being emptied: it gets nothing new, and its connections are asked to leave.
     pub draining: bool,
     /// Connections it owns.
@@ -67,26 +82,58 @@ pub struct AgentStatus {
 }
 
 impl Agents {
-    pub(crate) fn new(config: &Config) -> Self {
-        let agent = |address: &crate::AgentAddress| {
-            (address.name.clone(), Agent { legs: address.legs, key: RwLock::default() })
-        };
+    pub(crate) fn new(config: Config) -> Self {
         Self {
             dispatcher: config.name.clone(),
-            known: config.agents.iter().map(agent).collect(),
-            bulk: config.bulk,
-            handshake: config.handshake,
-            round_robin: Mutex::default(),
+            settings: RwLock::new(Arc::new(Settings::new(config))),
+            desk: Arc::default(),
             drains: Drains::default(),
-            leg_timeout: config.limits.leg_timeout,
         }
+    }
+
+    /// What the configuration decides at the moment.
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the configuration. Agents that stay keep their state; one that goes is emptied first.
+    pub(crate) fn reload(&self, config: Config) {
+        let now = Instant::now();
+        let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);
+        let reloaded = Arc::new(settings.reloaded(config, now));
+        *settings = reloaded.clone();
+        drop(settings);
+        for (name, agent) in reloaded.agents() {
+            if agent.is_retired() {
+                self.drains.begin(name, AskedBy::Configuration);
+            } else {
+                self.drains.end_if(name, AskedBy::Configuration);
+            }
+        }
+        self.desk.retain(|name| reloaded.agent(name).is_some());
+        self.desk.wake();
+    }
+
+    /// Forgets agents that have left the configuration and are empty. Returns which.
+    pub(crate) fn forget_retired(&self, now: Instant) -> Vec<NodeName> {
+        let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);
+        let retired = settings.agents().filter(|(_, agent)| agent.may_be_forgotten(now)).map(|(name, _)| name);
+        let forgotten: Vec<_> = retired.filter(|name| self.desk.connections(name) == 0).cloned().collect();
+        if !forgotten.is_empty() {
+            *settings = Arc::new(settings.without(&forgotten));
+            for agent in &forgotten {
+                self.drains.end(agent);
+            }
+            self.desk.retain(|name| settings.agent(name).is_some());
+        }
+        forgotten
     }
 
     /// An agent handed out a key: legs are signed with it from now on.
     pub(crate) fn set_key(&self, agent: &NodeName, key: &LegKey) {
-        if let Some(known) = self.known.get(agent) {
-            let signer = Arc::new(LegSigner::new(self.dispatcher.clone(), agent, key));
-            *known.key_mut() = Some(Key { signer, handshakes: key.handshakes, linked: true });
+        if let Some(known) = self.settings().agent(agent) {
+            known.set_key(LegSigner::new(self.dispatcher.clone(), agent, key), key.handshakes, Instant::now());
+            self.desk.wake();
         } else {
             tracing::debug!(peer = %agent, "leg key of an agent that is not in the configuration");
         }
@@ -94,165 +141,176 @@ impl Agents {
 
     /// The link to an agent is lost: it gets nothing new until it hands out a key again.
     pub(crate) fn link_down(&self, agent: &NodeName) {
-        if let Some(known) = self.known.get(agent)
-            && let Some(key) = known.key_mut().as_mut()
-        {
-            key.linked = false;
+        if let Some(known) = self.settings().agent(agent) {
+            known.link_down();
         }
     }
 
-    /// Picks the agents for a client; `None` if there is none. `failed` are passed over.
-    pub(crate) fn assign(&self, client: IpAddr, failed: &[NodeName]) -> Option<Assignment> {
-        let shake_hands = self.available(|name, key| key.handshakes && !failed.contains(name));
-        let in_turn = || match self.handshake {
-            HandshakePolicy::RoundRobin => {
-                self.round_robin.lock().unwrap_or_else(PoisonError::into_inner).pick(&shake_hands).cloned()
+    /// Lets `agent` have connections again; whether it was being emptied.
+    pub(crate) fn undrain(&self, agent: &NodeName) -> bool {
+        let was_draining = self.drains.end(agent);
+        if was_draining && let Some(known) = self.settings().agent(agent) {
+            known.appears(Instant::now());
+            self.desk.wake();
+        }
+        was_draining
+    }
+
+    /// Takes the outcome of a check.
+    pub(crate) fn checked(&self, agent: &NodeName, succeeded: bool) -> Option<Change> {
+        let settings = self.settings();
+        let change = settings.agent(agent)?.checked(succeeded, settings.config.checks.patience, Instant::now());
+        if change == Some(Change::Rose) {
+            self.desk.wake();
+        }
+        change
+    }
+
+    /// Picks the agents for a client, and waits for them in the queue where none has a place and there is a queue. A
+    /// refusal is a metric label.
+    pub(crate) async fn place(&self, client: IpAddr, metrics: &Metrics) -> Result<Assignment, &'static str> {
+        let why = match self.assign(client, &[], Standing::New) {
+            Ok(assignment) => return Ok(assignment),
+            Err(why) => why,
+        };
+        let settings = self.settings();
+        let limits = &settings.config.limits;
+        if limits.queue_max == 0 {
+            return Err(why.reason());
+        }
+        let ticket = self.desk.enter(limits.queue_max).ok_or("queue_full")?;
+        let _waiting = Counted::one_more(&metrics.queue_length);
+        let since = Instant::now();
+        let waits = async {
+            loop {
+                if let Ok(assignment) = self.assign(client, &[], Standing::Waits(&ticket)) {
+                    return assignment;
+                }
+                ticket.called().await;
             }
         };
-        Some(match self.bulk {
-            BulkPolicy::Off => Assignment { handshake: by_client_address(client, &shake_hands).cloned()?, bulk: None },
-            BulkPolicy::Stay => Assignment { handshake: in_turn()?, bulk: None },
-            BulkPolicy::ClientAddress => {
-                let handshake = in_turn()?;
-                let available = self.available(|name, _| !failed.contains(name));
-                let bulk = by_client_address(client, &available).filter(|bulk| **bulk != handshake).cloned();
-                Assignment { handshake, bulk }
+        let assignment = tokio::time::timeout(limits.queue_timeout, waits).await;
+        metrics.queue_wait.observe(since.elapsed().as_secs_f64());
+        assignment.map_err(|_| "queue_timeout")
+    }
+
+    /// Picks the agents for a client, and takes their places. `failed` are passed over.
+    pub(crate) fn assign(
+        &self,
+        client: IpAddr,
+        failed: &[NodeName],
+        standing: Standing<'_>,
+    ) -> Result<Assignment, Unassigned> {
+        let settings = self.settings();
+        let policies = &settings.config.policies;
+        let client = policies.client_prefix.network(client);
+        self.desk.with(|state| {
+            if !state.is_turn_of(standing) {
+                return Err(Unassigned::NotItsTurn);
             }
+            let shake_hands =
+                self.with_room(&settings, state, |name, agent| agent.does_handshakes() && !failed.contains(name))?;
+            let handshake = match policies.bulk {
+                BulkPolicy::Off => by_client_address(client, &shake_hands),
+                BulkPolicy::Stay | BulkPolicy::ClientAddress => {
+                    policies.handshake.pick(&mut state.turns, client, &shake_hands)
+                }
+            };
+            let handshake = &handshake.ok_or(Unassigned::NoAgent)?.name;
+            let bulk = match policies.bulk {
+                BulkPolicy::Off | BulkPolicy::Stay => None,
+                BulkPolicy::ClientAddress => {
+                    let all = self.with_room(&settings, state, |name, _| !failed.contains(name))?;
+                    by_client_address(client, &all).map(|agent| agent.name.clone()).filter(|bulk| bulk != handshake)
+                }
+            };
+            let bulk = bulk.map(|agent| state.take(&self.desk, &agent));
+            Ok(Assignment { handshake: state.take(&self.desk, handshake), bulk })
         })
     }
 
-    /// The agent that gets a connection of `client` when its own is emptied: the one its address selects, or the next in
-    /// turn where addresses select none.
+    /// The agent that gets a connection of `client` when its own is emptied: the one its address selects, or, where
+    /// addresses select none, the next in turn: a drain asks many to leave before the first has moved, and the agent that
+    /// is the best of the moment would get them all.
     pub(crate) fn successor(&self, client: IpAddr) -> Option<NodeName> {
-        let available = self.available(|_, _| true);
-        match self.bulk {
-            BulkPolicy::ClientAddress | BulkPolicy::Off => by_client_address(client, &available).cloned(),
-            BulkPolicy::Stay => {
-                self.round_robin.lock().unwrap_or_else(PoisonError::into_inner).pick(&available).cloned()
+        let settings = self.settings();
+        let policies = &settings.config.policies;
+        let client = policies.client_prefix.network(client);
+        let policy = match (policies.bulk, policies.handshake) {
+            (BulkPolicy::ClientAddress | BulkPolicy::Off, _) => HandshakePolicy::ClientAddress,
+            (BulkPolicy::Stay, HandshakePolicy::LeastConnections | HandshakePolicy::ShortestResponse) => {
+                HandshakePolicy::Weighted
             }
-        }
+            (BulkPolicy::Stay, policy) => policy,
+        };
+        self.desk.with(|state| {
+            let all = self.with_room(&settings, state, |_, _| true).ok()?;
+            policy.pick(&mut state.turns, client, &all).map(|agent| agent.name.clone())
+        })
     }
 
     /// Whether `agent` is one of the configuration, and whether it can take connections now.
     pub(crate) fn availability(&self, agent: &NodeName) -> Option<bool> {
-        self.known.get(agent).map(|agent| agent.key().is_some_and(|key| key.linked))
+        self.settings().agent(agent).map(Agent::is_available)
     }
 
-    /// The available agents that are `wanted` and not being emptied, by name.
-    fn available(&self, wanted: impl Fn(&NodeName, &Key) -> bool) -> Vec<NodeName> {
-        let is_wanted = |(name, agent): &(&NodeName, &Agent)| {
-            agent.key().is_some_and(|key| key.linked && wanted(name, &key)) && !self.drains.contains(name)
-        };
-        self.known.iter().filter(is_wanted).map(|(name, _)| name.clone()).collect()
+    /// The available agents that are `wanted`, are not being emptied and have room, by name.
+    fn with_room(
+        &self,
+        settings: &Settings,
+        state: &State,
+        wanted: impl Fn(&NodeName, &Agent) -> bool,
+    ) -> Result<Vec<Candidate>, Unassigned> {
+        let now = Instant::now();
+        let (mut any, mut candidates) = (false, Vec::new());
+        for (name, agent) in settings.agents() {
+            if !agent.is_available() || self.drains.contains(name) || !wanted(name, agent) {
+                continue;
+            }
+            any = true;
+            if agent.has_room_for_more_than(state.connections(name)) {
+                let mut candidate = agent.candidate(settings.config.policies.slow_start, now);
+                state.describe(&mut candidate, now);
+                candidates.push(candidate);
+            }
+        }
+        match (any, candidates.is_empty()) {
+            (false, _) => Err(Unassigned::NoAgent),
+            (true, true) => Err(Unassigned::AgentsFull),
+            (true, false) => Ok(candidates),
+        }
     }
 
     /// Connects a leg to `agent`. Nothing is written on it.
     pub(crate) async fn connect(&self, agent: &NodeName) -> io::Result<TcpStream> {
-        let known = self.agent(agent)?;
-        let leg = tokio::time::timeout(self.leg_timeout, TcpStream::connect(known.legs)).await??;
+        let settings = self.settings();
+        let legs = settings.agent(agent).ok_or_else(unknown)?.config.legs;
+        let leg = tokio::time::timeout(settings.config.limits.leg_timeout, TcpStream::connect(legs)).await??;
         tcp::prepare(&leg)?;
         Ok(leg)
     }
 
     /// The bytes that open a leg to `agent`.
     pub(crate) fn sign(&self, agent: &NodeName, preface: &Preface) -> io::Result<Vec<u8>> {
-        let key = self.agent(agent)?.key().ok_or_else(|| io::Error::other("the agent is not available"))?;
-        Ok(key.signer.sign(preface))
+        let signer = self.settings().agent(agent).ok_or_else(unknown)?.signer();
+        Ok(signer.ok_or_else(|| io::Error::other("the agent is not available"))?.sign(preface))
     }
 
     pub(crate) fn statuses(&self, table: &Table) -> Vec<AgentStatus> {
         let owned = table.connections_by_node();
+        let settings = self.settings();
         let status = |(name, agent): (&NodeName, &Agent)| AgentStatus {
             name: name.clone(),
-            legs: agent.legs,
-            available: agent.key().is_some_and(|key| key.linked),
+            legs: agent.config.legs,
+            available: agent.is_available(),
+            healthy: agent.is_healthy(),
             draining: self.drains.contains(name),
             connections: owned.get(name).copied().unwrap_or(0),
         };
-        self.known.iter().map(status).collect()
-    }
-
-    fn agent(&self, agent: &NodeName) -> io::Result<&Agent> {
-        self.known.get(agent).ok_or_else(|| io::Error::other("no such agent in the configuration"))
+        settings.agents().map(status).collect()
     }
 }
 
-impl Agent {
-    fn key(&self) -> Option<Key> {
-        self.key.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn key_mut(&self) -> RwLockWriteGuard<'_, Option<Key>> {
-        self.key.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use crate::{AgentAddress, Limits};
-    use watari_wire::SecretBytes;
-
-    fn name(text: &str) -> NodeName {
-        NodeName::new(text).unwrap()
-    }
-
-    fn agents(bulk: BulkPolicy) -> Agents {
-        let address = |n: u16| AgentAddress { name: name(&format!("a{n}")), legs: ([127, 0, 0, 1], n).into() };
-        let agents = Agents::new(&Config {
-            name: name("d1"),
-            agents: (1..=3).map(address).collect(),
-            handshake: HandshakePolicy::RoundRobin,
-            bulk,
-            limits: Limits::default(),
-        });
-        for agent in ["a1", "a2", "a3"] {
-            agents.set_key(&name(agent), &key(true));
-        }
-        agents
-    }
-
-    fn key(handshakes: bool) -> LegKey {
-        LegKey { id: 1, key: SecretBytes::new(vec![7; 32]), handshakes }
-    }
-
-    #[test]
-    fn handshakes_go_round_while_the_data_of_a_client_stays_together() {
-        let agents = agents(BulkPolicy::ClientAddress);
-        let client = [192, 0, 2, 1].into();
-        let assigned: Vec<_> = (0..3).map(|_| agents.assign(client, &[]).unwrap()).collect();
-        let handshakes: Vec<_> = assigned.iter().map(|a| a.handshake.as_str()).collect();
-        assert_eq!(handshakes, ["a1", "a2", "a3"]);
-        let owners: Vec<_> = assigned.iter().map(|a| a.bulk.clone().unwrap_or(a.handshake.clone())).collect();
-        assert!(owners.iter().all(|owner| *owner == owners[0]), "{owners:?}");
-    }
-
-    #[test]
-    fn without_handoff_the_address_selects_the_agent_of_the_handshake() {
-        let agents = agents(BulkPolicy::Off);
-        let client = [192, 0, 2, 1].into();
-        let first = agents.assign(client, &[]).unwrap();
-        assert_eq!(first.bulk, None);
-        assert_eq!(agents.assign(client, &[]), Some(first));
-    }
-
-    #[test]
-    fn an_agent_without_certificates_gets_data_but_no_handshake() {
-        let agents = agents(BulkPolicy::ClientAddress);
-        agents.set_key(&name("a3"), &key(false));
-        let assigned: Vec<_> = (0..100).map(|n| agents.assign([192, 0, 2, n].into(), &[]).unwrap()).collect();
-        assert!(assigned.iter().all(|assignment| assignment.handshake != name("a3")));
-        assert!(assigned.iter().any(|assignment| assignment.bulk == Some(name("a3"))));
-    }
-
-    #[test]
-    fn an_agent_without_a_link_or_that_failed_gets_nothing() {
-        let agents = agents(BulkPolicy::Stay);
-        agents.link_down(&name("a2"));
-        let client = [192, 0, 2, 1].into();
-        let picked: Vec<_> = (0..4).map(|_| agents.assign(client, &[name("a3")]).unwrap().handshake).collect();
-        assert_eq!(picked, vec![name("a1"); 4]);
-        assert_eq!(agents.assign(client, &[name("a1"), name("a3")]), None);
-    }
+fn unknown() -> io::Error {
+    io::Error::other("no such agent in the configuration")
 }

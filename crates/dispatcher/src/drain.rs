@@ -33,6 +33,8 @@ pub(crate) enum AskedBy {
     Itself,
     /// The operator, until told otherwise.
     Operator,
+    /// The configuration, which does not know it any more, until it does.
+    Configuration,
 }
 
 /// A connection that shall leave, and whose client it is.
@@ -55,16 +57,21 @@ impl Drains {
         self.agents().remove(agent).is_some()
     }
 
+    /// Ends what `by` began, unless somebody else wants the agent to be empty too.
+    pub(crate) fn end_if(&self, agent: &NodeName, by: AskedBy) {
+        self.agents().retain(|draining, asked| draining != agent || *asked != by);
+    }
+
     /// The agent is linked (again). If it is still about to end, it will say so again.
     pub(crate) fn link_up(&self, agent: &NodeName) {
-        self.agents().retain(|draining, by| draining != agent || *by == AskedBy::Operator);
+        self.agents().retain(|draining, by| draining != agent || *by != AskedBy::Itself);
     }
 
     pub(crate) fn contains(&self, agent: &NodeName) -> bool {
         self.agents().contains_key(agent)
     }
 
-    fn all(&self) -> Vec<NodeName> {
+    pub(crate) fn all(&self) -> Vec<NodeName> {
         self.agents().keys().cloned().collect()
     }
 

@@ -58,6 +58,11 @@ pub(crate) enum Broken {
 }
 
 impl Flow {
+    /// A flow in which `bytes` of the stream wait, which were read elsewhere.
+    pub(crate) fn holding(bytes: Vec<u8>) -> Self {
+        Self { bytes, ..Self::default() }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.pipe.is_none()
     }

@@ -1,107 +1,53 @@
-//! The dispatcher: accepts clients, picks an agent for each handshake and another for the data that follows, relays bytes,
-//! and decides who owns a connection.
+//! The dispatcher: accepts clients, picks an agent for each handshake and another for the data that follows, relays
+//! bytes, and decides who owns a connection.
 //!
 //! It holds no TLS secret and opens no record: it knows byte counts, and what agents tell it over the mesh.
 //!
-//! * `Agents` knows which agents can take connections, and opens legs to them.
+//! * `listen` lets clients in, and finds agents for them.
+//! * `Agents` knows which agents can take connections, who gets which, and opens legs to them; at its `Desk` places are
+//!   taken and waited for; `check` asks agents whether they answer.
 //! * One `Relay` a connection moves the bytes and drives its `watari_handoff::Arbiter`.
+//! * `Passthrough` knows whose connections are relayed to backends as they are.
 //! * `Table` finds the relay that a message from the mesh is for.
 
 mod agents;
 mod alarm;
+mod check;
+mod clients;
+mod config;
+mod desk;
 mod drain;
+mod early;
 mod flow;
 mod listen;
 mod metrics;
+mod passthrough;
 mod relay;
 mod table;
 mod threads;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::Duration;
 
 use prometheus_client::registry::Registry;
-use tokio::sync::Semaphore;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use watari_balance::{BulkPolicy, HandshakePolicy};
 use watari_handoff::{ArbiterEvent, Offer};
 use watari_mesh::{Event, Mesh};
 use watari_wire::{ConnectionId, ConnectionStatus, Leave, Message, NodeName};
 
 pub use crate::agents::AgentStatus;
 use crate::agents::Agents;
+use crate::clients::Clients;
+pub use crate::config::{
+    AgentConfig, Checks, Config, InvalidNamePattern, Limits, NamePattern, PassthroughRule, Policies,
+};
 use crate::drain::AskedBy;
-use crate::listen::Clients;
 use crate::metrics::Metrics;
 use crate::table::Table;
 use crate::threads::Threads;
-
-/// How a dispatcher works.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// This node.
-    pub name: NodeName,
-    /// The agents it may give connections to.
-    pub agents: Vec<AgentAddress>,
-    /// Who does handshakes.
-    pub handshake: HandshakePolicy,
-    /// Who gets the data.
-    pub bulk: BulkPolicy,
-    /// What bounds it.
-    pub limits: Limits,
-}
-
-/// Where an agent takes legs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AgentAddress {
-    /// The agent.
-    pub name: NodeName,
-    /// Its listener for legs.
-    pub legs: SocketAddr,
-}
-
-/// What bounds a dispatcher; every wait has an end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
-    /// Clients at the same time; further ones are reset.
-    pub connections_max: usize,
-    /// Clients of one address at the same time; further ones are reset.
-    pub connections_per_client_max: usize,
-    /// From accepting a client until its handshake is announced.
-    pub handshake_timeout: Duration,
-    /// For a client to acknowledge what it was sent, or to make room for more.
-    pub user_timeout: Duration,
-    /// Without a byte in either direction.
-    pub idle_timeout: Duration,
-    /// In all.
-    pub lifetime_max: Duration,
-    /// For connecting to an agent.
-    pub leg_timeout: Duration,
-    /// From a proposal to the decision.
-    pub move_timeout: Duration,
-    /// From the end of an agent's leg to the announcement that its stream was complete; and from the end of the stream
-    /// to a client to the end of the client's own.
-    pub final_timeout: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections_max: 8_000,
-            connections_per_client_max: 2_000,
-            handshake_timeout: Duration::from_secs(15),
-            user_timeout: Duration::from_mins(2),
-            idle_timeout: Duration::from_mins(5),
-            lifetime_max: Duration::from_hours(24),
-            leg_timeout: Duration::from_secs(2),
-            move_timeout: Duration::from_secs(3),
-            final_timeout: Duration::from_secs(5),
-        }
-    }
-}
 
 /// A running dispatcher.
 #[derive(Clone)]
@@ -112,13 +58,20 @@ pub struct Dispatcher {
 
 struct Shared {
     agents: Agents,
-    /// One for each client that may be connected.
-    places: Arc<Semaphore>,
     clients: Clients,
     table: Table,
     mesh: Mesh,
     metrics: Metrics,
-    limits: Limits,
+    reloaded: Notify,
+}
+
+/// Where clients are accepted.
+#[derive(Debug)]
+pub enum Listener {
+    /// Clients connect to it.
+    Clients(TcpListener),
+    /// Relays connect to it, and say by the PROXY protocol whose connections they bring.
+    Relays(TcpListener),
 }
 
 impl Dispatcher {
@@ -126,29 +79,37 @@ impl Dispatcher {
     /// else happens in the tokio runtime that this is called in.
     pub fn start(
         config: Config,
-        listeners: Vec<Vec<TcpListener>>,
+        listeners: Vec<Vec<Listener>>,
         mesh: Mesh,
         registry: &mut Registry,
         shutdown: &CancellationToken,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
-            agents: Agents::new(&config),
+            agents: Agents::new(config),
             clients: Clients::default(),
             table: Table::new()?,
             mesh,
             metrics: Metrics::register(registry),
-            places: Arc::new(Semaphore::new(config.limits.connections_max.min(Semaphore::MAX_PERMITS))),
-            limits: config.limits,
+            reloaded: Notify::new(),
         });
         tokio::spawn(drain::run(shared.clone(), shutdown.clone()));
+        tokio::spawn(check::run(shared.clone(), shutdown.clone()));
         let threads = Threads::start(listeners, shutdown, |listener| listen::start(&shared, listener, shutdown))?;
         Ok(Self { shared, threads })
     }
 
-    /// Waits until one of the threads has ended, though it was not asked to: its clients are cut off, and nobody accepts those
-    /// that the system still gives it. Never ends by itself otherwise.
+    /// Waits until one of the threads has ended, though it was not asked to: its clients are cut off, and nobody accepts
+    /// those that the system still gives it. Never ends by itself otherwise.
     pub async fn thread_lost(&self) {
         self.threads.lost().await;
+    }
+
+    /// Replaces the configuration, but for the node's name. Clients that come from now on find the new one; live
+    /// connections go on under the limits of time that they were accepted under. An agent that is not in it any more is
+    /// drained.
+    pub fn reload(&self, config: Config) {
+        self.shared.agents.reload(config);
+        self.shared.reloaded.notify_one();
     }
 
     /// Takes what the mesh reports. What is not for a dispatcher is passed over.
@@ -181,8 +142,8 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Empties `agent`: it gets no new connections, and those it has move to the others as soon as they can, or end where they
-    /// cannot. Nothing is cut.
+    /// Empties `agent`: it gets no new connections, and those it has move to the others as soon as they can, or end
+    /// where they cannot. Nothing is cut.
     pub fn drain(&self, agent: &NodeName) -> Result<(), UnknownAgent> {
         self.shared.agents.availability(agent).ok_or(UnknownAgent)?;
         self.shared.drain(agent, AskedBy::Operator);
@@ -192,7 +153,7 @@ impl Dispatcher {
     /// Lets `agent` have connections again.
     pub fn undrain(&self, agent: &NodeName) -> Result<(), UnknownAgent> {
         self.shared.agents.availability(agent).ok_or(UnknownAgent)?;
-        if self.shared.agents.drains.end(agent) {
+        if self.shared.agents.undrain(agent) {
             tracing::info!(%agent, "drain ended");
         }
         Ok(())
@@ -218,7 +179,7 @@ pub enum MoveRefused {
     /// The node is none of the configured agents.
     #[error("there is no such agent")]
     UnknownAgent,
-    /// There is no link to the agent.
+    /// There is no link to the agent, or it does not answer.
     #[error("the agent is not available")]
     NotAvailable,
     /// The agent owns the connection already.
@@ -232,6 +193,11 @@ pub enum MoveRefused {
 pub struct UnknownAgent;
 
 impl Shared {
+    /// The limits that hold for whoever comes now.
+    fn limits(&self) -> Limits {
+        self.agents.settings().config.limits.clone()
+    }
+
     fn drain(&self, agent: &NodeName, by: AskedBy) {
         if self.agents.drains.begin(agent, by) {
             tracing::info!(%agent, ?by, "drain begun");

@@ -1,120 +1,222 @@
 //! Accepting clients.
+//!
+//! ```text
+//!  accepted ── allowed? ── PROXY header ── a client too many? ──┬── an agent for it ── leg ──▶ relay
+//!            (only where connections come from relays)            │   or wait for one
+//!                                                                 └── a name that goes to a backend ──▶ passthrough
+//! ```
+//!
+//! What protects this dispatcher refuses at once: its connections in all, and those of one client; whoever waits counts
+//! in both. Only for an agent, where each has as many connections as it may have or none is available, is there a
+//! queue.
 
-use std::collections::HashMap;
-use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use watari_sys::{accept_until, tcp};
 use watari_wire::NodeName;
+use watari_wire::proxy::Header;
 
-use crate::Shared;
+use crate::agents::Assignment;
+use crate::clients::Presence;
+use crate::config::Limits;
+use crate::desk::{Standing, Stopwatch};
+use crate::early::Early;
+use crate::passthrough::Route;
 use crate::relay::{Client, Leg, Relay};
+use crate::{Listener, Shared};
 
 /// How many agents are tried for one client.
 const LEGS_TRIED_MAX: usize = 3;
 
 /// Accepts on `listener` until `shutdown`, in the runtime that this is called in: a connection stays there to its end.
-pub(crate) fn start(
-    shared: &Arc<Shared>,
-    listener: std::net::TcpListener,
-    shutdown: &CancellationToken,
-) -> io::Result<()> {
-    tcp::prepare_listener(&listener, Some(shared.limits.user_timeout))?;
+pub(crate) fn start(shared: &Arc<Shared>, listener: Listener, shutdown: &CancellationToken) -> std::io::Result<()> {
+    let (Listener::Clients(socket) | Listener::Relays(socket)) = &listener;
+    tcp::prepare_listener(socket, Some(shared.limits().user_timeout))?;
     let shared = shared.clone();
-    accept_until(shutdown, listener, "a client", move |client, address| admit(&shared, client, address))
-}
-
-fn admit(shared: &Arc<Shared>, client: TcpStream, address: SocketAddr) {
-    let Ok(place) = shared.places.clone().try_acquire_owned() else {
-        return refuse(shared, address, "full");
-    };
-    let Some(share) = Clients::admit(shared, address.ip()) else {
-        return refuse(shared, address, "client_full");
-    };
-    shared.metrics.count_accepted();
-    let shared = shared.clone();
-    tokio::spawn(async move {
-        let _places = (place, share);
-        match connect(&shared, &client, address).await {
-            Ok((server, leg, bulk)) => {
-                Relay::new(&shared, Client { stream: client, address, server }, leg).run(bulk).await;
-            }
-            Err(reason) => refuse(&shared, address, reason),
+    match listener {
+        Listener::Clients(socket) => {
+            accept_until(shutdown, socket, "a client", move |stream, address| admit_client(&shared, stream, address))
         }
-    });
+        Listener::Relays(socket) => {
+            accept_until(shutdown, socket, "a relay", move |stream, relay| admit_relay(&shared, stream, relay))
+        }
+    }
 }
 
-/// Says why a client is not served. Its socket is reset when it is dropped.
+/// Says why a client is not served. Its socket is reset when it is dropped, which is after this.
 fn refuse(shared: &Shared, client: SocketAddr, reason: &'static str) {
     tracing::info!(%client, reason, "client refused");
     shared.metrics.count_refused(reason);
 }
 
-/// How many connections each client address has.
-#[derive(Default)]
-pub(crate) struct Clients {
-    connections: Mutex<HashMap<IpAddr, usize>>,
+fn admit_client(shared: &Arc<Shared>, stream: TcpStream, address: SocketAddr) {
+    let limits = shared.limits();
+    let admitted = Presence::enter(shared, limits.connections_max).ok_or("full").and_then(|mut presence| {
+        let server = stream.local_addr().map_err(|_| "client_gone")?;
+        admit(shared, &mut presence, address, &limits)?;
+        Ok((presence, server))
+    });
+    match admitted {
+        Ok((presence, server)) => {
+            let early = Early::default();
+            tokio::spawn(Visit { shared: shared.clone(), presence, stream, address, server, early }.serve());
+        }
+        Err(reason) => refuse(shared, address, reason),
+    }
 }
 
-/// One of the connections of a client address.
-struct Share {
+/// Lets a client in, unless its address has as many connections as it may have.
+fn admit(shared: &Shared, presence: &mut Presence, address: SocketAddr, limits: &Limits) -> Result<(), &'static str> {
+    if !presence.comes_from(address.ip(), limits.connections_per_client_max) {
+        return Err("client_full");
+    }
+    shared.metrics.count_accepted();
+    Ok(())
+}
+
+/// Only relays that are known may say whose connection they bring; the others do not get to say anything.
+fn admit_relay(shared: &Arc<Shared>, stream: TcpStream, relay: SocketAddr) {
+    let settings = shared.agents.settings();
+    let ip = relay.ip().to_canonical();
+    if !settings.config.proxy_from.iter().any(|network| network.contains(&ip)) {
+        return refuse(shared, relay, "proxy_from");
+    }
+    let Some(presence) = Presence::enter(shared, settings.config.limits.connections_max) else {
+        return refuse(shared, relay, "full");
+    };
+    let shared = shared.clone();
+    tokio::spawn(async move { serve_relayed(shared, presence, stream, relay).await });
+}
+
+/// Reads whose connection a relay brings, and serves it.
+async fn serve_relayed(shared: Arc<Shared>, mut presence: Presence, stream: TcpStream, relay: SocketAddr) {
+    let limits = shared.limits();
+    let mut early = Early::default();
+    let identified = async {
+        let (address, server) = identify(&stream, relay, &mut early, &limits).await?;
+        admit(&shared, &mut presence, address, &limits)?;
+        Ok((address, server))
+    };
+    match identified.await {
+        Ok((address, server)) => Visit { shared, presence, stream, address, server, early }.serve().await,
+        Err(reason) => refuse(&shared, relay, reason),
+    }
+}
+
+/// The client's address and the one it connected to.
+async fn identify(
+    stream: &TcpStream,
+    relay: SocketAddr,
+    early: &mut Early,
+    limits: &Limits,
+) -> Result<(SocketAddr, SocketAddr), &'static str> {
+    let header = match timeout(limits.proxy_header_timeout, early.proxy_header(stream)).await {
+        Ok(Ok(header)) => header,
+        Ok(Err(error)) => {
+            tracing::info!(%relay, cause = %error, "no PROXY protocol header");
+            return Err("proxy_header");
+        }
+        Err(_) => return Err("proxy_header_slow"),
+    };
+    match header {
+        Header::Tcp { client, server, .. } => Ok((client, server)),
+        // The relay speaks for itself, or does not know.
+        Header::Local | Header::Unspecified => Ok((relay, stream.local_addr().map_err(|_| "client_gone")?)),
+    }
+}
+
+/// A client that is here.
+struct Visit {
     shared: Arc<Shared>,
-    client: IpAddr,
-}
-
-impl Clients {
-    /// One more for `client`, unless it has as many as one may have.
-    fn admit(shared: &Arc<Shared>, client: IpAddr) -> Option<Share> {
-        let client = client.to_canonical();
-        let mut connections = shared.clients.connections();
-        let count = connections.entry(client).or_default();
-        if *count >= shared.limits.connections_per_client_max {
-            return None;
-        }
-        *count += 1;
-        shared.metrics.connections.inc();
-        Some(Share { shared: shared.clone(), client })
-    }
-
-    fn connections(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.shared.metrics.connections.dec();
-        let mut connections = self.shared.clients.connections();
-        if let Some(count) = connections.get_mut(&self.client) {
-            *count -= 1;
-            if *count == 0 {
-                connections.remove(&self.client);
-            }
-        }
-    }
-}
-
-/// Finds an agent for a client and connects a leg to it. Returns the address the client connected to, the leg, and the
-/// agent its data shall go to if that is another.
-async fn connect(
-    shared: &Shared,
-    client: &TcpStream,
+    presence: Presence,
+    stream: TcpStream,
     address: SocketAddr,
-) -> Result<(SocketAddr, Leg, Option<NodeName>), &'static str> {
-    let server = client.local_addr().map_err(|_| "client_gone")?;
-    let mut failed = Vec::new();
-    while failed.len() < LEGS_TRIED_MAX {
-        let assignment = shared.agents.assign(address.ip(), &failed).ok_or("no_agent")?;
-        match shared.agents.connect(&assignment.handshake).await {
-            Ok(stream) => return Ok((server, Leg { agent: assignment.handshake, stream }, assignment.bulk)),
-            Err(error) => {
-                tracing::warn!(agent = %assignment.handshake, %error, "no leg");
-                failed.push(assignment.handshake);
-            }
+    /// The address it connected to.
+    server: SocketAddr,
+    early: Early,
+}
+
+/// What a client is connected to.
+enum Destination {
+    /// An agent, and the one that the client's data shall go to if that is another.
+    Agent(Leg, Option<NodeName>),
+    Backend(Arc<Route>, TcpStream),
+}
+
+impl Visit {
+    async fn serve(mut self) {
+        let destination = match self.connect().await {
+            Ok(destination) => destination,
+            Err(reason) => return refuse(&self.shared, self.address, reason),
+        };
+        let Self { shared, stream, address, server, early, presence: _presence } = self;
+        let client = Client { stream, address, server, early: early.into_bytes() };
+        match destination {
+            Destination::Agent(leg, bulk) => Relay::new(&shared, client, leg).run(bulk).await,
+            Destination::Backend(route, backend) => route.serve(&shared, client, backend).await,
         }
     }
-    Err("no_leg")
+
+    async fn connect(&mut self) -> Result<Destination, &'static str> {
+        match self.route().await? {
+            Some(route) => {
+                let backend = route.connect(&self.shared.limits()).await.ok_or("no_backend")?;
+                Ok(Destination::Backend(route, backend))
+            }
+            None => self.connect_to_agent().await.map(|(leg, bulk)| Destination::Agent(leg, bulk)),
+        }
+    }
+
+    /// Where the connection goes as it is, if the name that the client asks for says so. Nobody waits for a name where
+    /// there is nothing to find.
+    async fn route(&mut self) -> Result<Option<Arc<Route>>, &'static str> {
+        let passthrough = self.shared.agents.settings().passthrough.clone();
+        if passthrough.is_empty() {
+            return Ok(None);
+        }
+        let patience = self.shared.limits().handshake_timeout;
+        match timeout(patience, self.early.server_name(&self.stream)).await {
+            Ok(Ok(name)) => Ok(name.and_then(|name| passthrough.route(&name).cloned())),
+            Ok(Err(_)) => Err("client_gone"),
+            Err(_) => Err("hello_slow"),
+        }
+    }
+
+    /// Finds an agent for the client and connects a leg to it. Returns the leg, and the agent the client's data shall
+    /// go to if that is another.
+    async fn connect_to_agent(&mut self) -> Result<(Leg, Option<NodeName>), &'static str> {
+        let agents = &self.shared.agents;
+        let client = self.address.ip();
+        let mut assignment = tokio::select! {
+            biased;
+            assigned = agents.place(client, &self.shared.metrics) => assigned?,
+            () = self.early.until_gone(&self.stream) => return Err("client_gone"),
+        };
+        let mut failed = Vec::new();
+        loop {
+            let Assignment { handshake, bulk } = assignment;
+            let mut stopwatch = Stopwatch::start(&handshake);
+            let agent = handshake.agent().clone();
+            match agents.connect(&agent).await {
+                Ok(stream) => {
+                    stopwatch.opened();
+                    let target = bulk.as_ref().map(|place| place.agent().clone());
+                    return Ok((Leg { agent, stream, place: handshake, reserved: bulk, stopwatch }, target));
+                }
+                Err(error) => {
+                    tracing::warn!(%agent, %error, "no leg");
+                    failed.push(agent);
+                }
+            }
+            if failed.len() == LEGS_TRIED_MAX {
+                return Err("no_leg");
+            }
+            drop((handshake, bulk));
+            assignment = agents.assign(client, &failed, Standing::Again).map_err(|_| "no_leg")?;
+        }
+    }
 }

@@ -4,16 +4,22 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use watari_handoff::ResetCause;
-use watari_wire::{AbortReason, TlsInfo};
+use watari_wire::{AbortReason, NodeName, TlsInfo};
 
 /// The metrics, all under `watari_dispatcher_`.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Metrics {
     pub(crate) connections: Gauge,
     accepted: Counter,
     refused: Family<Reason, Counter>,
+    pub(crate) passed_through: Counter,
+    pub(crate) queue_length: Gauge,
+    pub(crate) queue_wait: Histogram,
+    checks: Family<Check, Counter>,
+    healthy: Family<Agent, Gauge>,
     given_up: Family<Reason, Counter>,
     handshakes: Family<Handshake, Counter>,
     pub(crate) moves_committed: Counter,
@@ -35,6 +41,59 @@ struct Handshake {
     resumed: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Check {
+    agent: String,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Agent {
+    agent: String,
+}
+
+/// One of those that a gauge counts, as long as it lives.
+pub(crate) struct Counted(Gauge);
+
+impl Counted {
+    pub(crate) fn one_more(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// Waits of clients in the queue, in seconds.
+const QUEUE_WAITS: [f64; 7] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0];
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            connections: Gauge::default(),
+            accepted: Counter::default(),
+            refused: Family::default(),
+            passed_through: Counter::default(),
+            queue_length: Gauge::default(),
+            queue_wait: Histogram::new(QUEUE_WAITS),
+            checks: Family::default(),
+            healthy: Family::default(),
+            given_up: Family::default(),
+            handshakes: Family::default(),
+            moves_committed: Counter::default(),
+            moves_aborted: Family::default(),
+            resets: Family::default(),
+            bytes_to_agents: Counter::default(),
+            bytes_to_clients: Counter::default(),
+            bytes_spliced: Counter::default(),
+        }
+    }
+}
+
 impl Metrics {
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
@@ -42,6 +101,15 @@ impl Metrics {
         registry.register("connections", "Clients connected at the moment", metrics.connections.clone());
         registry.register("connections_accepted", "Clients accepted", metrics.accepted.clone());
         registry.register("connections_refused", "Clients reset at once, by reason", metrics.refused.clone());
+        registry.register("passed_through", "Clients relayed to backends as they are", metrics.passed_through.clone());
+        registry.register("queue_length", "Clients that wait for an agent", metrics.queue_length.clone());
+        registry.register(
+            "queue_wait_seconds",
+            "Waits for an agent, but of clients that left",
+            metrics.queue_wait.clone(),
+        );
+        registry.register("agent_checks", "Checks of agents, by outcome", metrics.checks.clone());
+        registry.register("agent_healthy", "Whether an agent answers checks", metrics.healthy.clone());
         registry.register("connections_given_up", "Clients reset at a limit of time", metrics.given_up.clone());
         registry.register("handshakes", "Handshakes announced by agents", metrics.handshakes.clone());
         registry.register("moves_committed", "Moves decided to happen", metrics.moves_committed.clone());
@@ -59,6 +127,20 @@ impl Metrics {
 
     pub(crate) fn count_refused(&self, reason: &'static str) {
         self.refused.get_or_create(&Reason { reason }).inc();
+    }
+
+    pub(crate) fn count_check(&self, agent: &NodeName, succeeded: bool) {
+        let outcome = if succeeded { "succeeded" } else { "failed" };
+        self.checks.get_or_create(&Check { agent: agent.to_string(), outcome }).inc();
+    }
+
+    pub(crate) fn show_health(&self, agent: &NodeName, healthy: bool) {
+        self.healthy.get_or_create(&Agent { agent: agent.to_string() }).set(healthy.into());
+    }
+
+    /// The agent is none any more.
+    pub(crate) fn forget_agent(&self, agent: &NodeName) {
+        self.healthy.remove(&Agent { agent: agent.to_string() });
     }
 
     pub(crate) fn count_given_up(&self, reason: &'static str) {

@@ -18,6 +18,8 @@ use watari_wire::{Aborted, ConnectionId, Decided, Epoch, Freeze, Message, NodeNa
 
 use crate::Shared;
 use crate::alarm::Alarm;
+use crate::config::Limits;
+use crate::desk::{Place, Stopwatch};
 use crate::flow::{Broken, Flow, Written};
 
 /// The most that is read at once of what nobody takes any more, in bytes.
@@ -32,12 +34,18 @@ pub(crate) struct Client {
     pub(crate) address: SocketAddr,
     /// The address it connected to.
     pub(crate) server: SocketAddr,
+    /// What it has said already.
+    pub(crate) early: Vec<u8>,
 }
 
-/// A TCP connection to an agent.
+/// A TCP connection to an agent, for a client that has a place there.
 pub(crate) struct Leg {
     pub(crate) agent: NodeName,
     pub(crate) stream: TcpStream,
+    pub(crate) place: Place,
+    /// At the agent that gets the client's data.
+    pub(crate) reserved: Option<Place>,
+    pub(crate) stopwatch: Stopwatch,
 }
 
 /// The client's stream.
@@ -85,6 +93,9 @@ pub(crate) struct Relay {
     prepared: Option<Prepared>,
     deadlines: Deadlines,
     alarm: Alarm,
+    /// Of the time when the client came.
+    limits: Limits,
+    stopwatch: Stopwatch,
 }
 
 /// A leg to the target of an attempt. Nothing comes on it before the decision but its end.
@@ -106,9 +117,9 @@ struct Deadlines {
 impl Relay {
     /// A relay between `client` and its first leg.
     pub(crate) fn new(shared: &Arc<Shared>, client: Client, leg: Leg) -> Self {
-        let (id, inputs) = shared.table.insert(client.address, &leg.agent);
+        let (id, inputs) = shared.table.insert(client.address, leg.place, leg.reserved);
         let now = Instant::now();
-        let limits = &shared.limits;
+        let limits = shared.limits();
         Self {
             id,
             inputs,
@@ -118,7 +129,7 @@ impl Relay {
             leg: leg.stream,
             arbiter: Arbiter::new(leg.agent),
             actions: Vec::new(),
-            up: Flow::default(),
+            up: Flow::holding(client.early),
             down: Flow::default(),
             from_client: FromClient::Open,
             to_client: ToClient::Open,
@@ -134,6 +145,8 @@ impl Relay {
                 timer: None,
                 linger: None,
             },
+            limits,
+            stopwatch: leg.stopwatch,
             shared: shared.clone(),
         }
     }
@@ -266,14 +279,14 @@ impl Relay {
     fn on_written_to_leg(&mut self, written: Written) {
         self.shared.metrics.bytes_to_agents.inc_by(written.bytes as u64);
         self.shared.metrics.bytes_spliced.inc_by(written.spliced as u64);
-        self.deadlines.touch(self.shared.limits.idle_timeout);
+        self.deadlines.touch(self.limits.idle_timeout);
         self.arbitrate(ArbiterEvent::RelayedRx(written.bytes as u64));
     }
 
     fn on_written_to_client(&mut self, written: Written) {
         self.shared.metrics.bytes_to_clients.inc_by(written.bytes as u64);
         self.shared.metrics.bytes_spliced.inc_by(written.spliced as u64);
-        self.deadlines.touch(self.shared.limits.idle_timeout);
+        self.deadlines.touch(self.limits.idle_timeout);
     }
 
     fn on_client_error(&mut self, error: &io::Error) {
@@ -319,6 +332,7 @@ impl Relay {
     }
 
     fn arbitrate(&mut self, event: ArbiterEvent) {
+        self.stopwatch.follow(&event);
         let mut actions = std::mem::take(&mut self.actions);
         self.arbiter.handle(event, &mut actions);
         for action in actions.drain(..) {
@@ -343,6 +357,7 @@ impl Relay {
             ArbiterAction::Abort { source, target, epoch, reason } => {
                 tracing::info!(%connection, %source, %target, %epoch, reason = reason.as_str(), "move aborted");
                 self.shared.metrics.count_aborted(reason);
+                self.shared.table.not_moved(connection);
                 self.connecting = None;
                 self.prepared = None;
                 self.tell_aborted(&source, epoch, reason);
@@ -425,12 +440,12 @@ impl Relay {
         if self.to_client == ToClient::Finishing && self.down.is_empty() {
             self.to_client = ToClient::Finished;
             tcp::finish(&self.client);
-            self.deadlines.linger = Some(Instant::now() + self.shared.limits.final_timeout);
+            self.deadlines.linger = Some(Instant::now() + self.limits.final_timeout);
         }
         if self.to_client == ToClient::Finished && self.from_client != FromClient::Open {
             self.over = true;
         }
-        self.deadlines.follow(self.arbiter.timer(), &self.shared.limits);
+        self.deadlines.follow(self.arbiter.timer(), &self.limits);
     }
 
     fn relays_up(&self) -> bool {
@@ -457,7 +472,7 @@ impl Deadlines {
     }
 
     /// Starts, keeps or stops the arbiter's timer.
-    fn follow(&mut self, timer: Option<ArbiterTimer>, limits: &crate::Limits) {
+    fn follow(&mut self, timer: Option<ArbiterTimer>, limits: &Limits) {
         if self.timer.map(|(running, _)| running) == timer {
             return;
         }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use watari_handoff::ArbiterEvent;
 use watari_wire::{ConnectionId, ConnectionStatus, Established, NodeName, StayReason};
 
+use crate::desk::Place;
 use crate::drain::{ASK_AGAIN, Leaver};
 
 /// Messages that may wait for one relay. A relay always reads them; more than a move has says that a peer floods.
@@ -26,6 +27,10 @@ pub(crate) struct Table {
 struct Entry {
     inbox: mpsc::Sender<ArbiterEvent>,
     status: ConnectionStatus,
+    /// At the agent that owns it.
+    place: Place,
+    /// At the agent that it shall go to after its handshake.
+    reserved: Option<Place>,
     /// When it was asked to leave its agent.
     asked: Option<Instant>,
 }
@@ -44,8 +49,14 @@ impl Table {
         Ok(Self { boot: u64::from_ne_bytes(boot), next: AtomicU64::new(1), entries: Mutex::default() })
     }
 
-    /// Enters a new connection.
-    pub(crate) fn insert(&self, client: SocketAddr, node: &NodeName) -> (ConnectionId, mpsc::Receiver<ArbiterEvent>) {
+    /// Enters a new connection, which has a `place` at its first agent and perhaps one `reserved` at its next.
+    pub(crate) fn insert(
+        &self,
+        client: SocketAddr,
+        place: Place,
+        reserved: Option<Place>,
+    ) -> (ConnectionId, mpsc::Receiver<ArbiterEvent>) {
+        let node = place.agent();
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = ConnectionId { boot: self.boot, number };
         let (inbox, inputs) = mpsc::channel(INBOX_LEN);
@@ -58,7 +69,7 @@ impl Table {
             moves: 0,
             stays: None,
         };
-        self.entries().insert(number, Entry { inbox, status, asked: None });
+        self.entries().insert(number, Entry { inbox, status, place, reserved, asked: None });
         (id, inputs)
     }
 
@@ -99,8 +110,17 @@ impl Table {
         if let Some(entry) = self.entries().get_mut(&id.number) {
             entry.status.node = to.clone();
             entry.status.moves += 1;
+            let reserved = entry.reserved.take().filter(|place| place.agent() == to);
+            entry.place = reserved.unwrap_or_else(|| entry.place.elsewhere(to));
             entry.status.stays = None;
             entry.asked = None;
+        }
+    }
+
+    /// Notes that the connection stays where it is, for now: it does not hold a place elsewhere.
+    pub(crate) fn not_moved(&self, id: ConnectionId) {
+        if let Some(entry) = self.entries().get_mut(&id.number) {
+            entry.reserved = None;
         }
     }
 

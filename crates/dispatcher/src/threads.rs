@@ -5,11 +5,12 @@
 
 use std::future::pending;
 use std::io;
-use std::net::TcpListener;
 use std::thread;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
+
+use crate::Listener;
 
 /// The running threads. They end at the shutdown they were started with, and reset their clients.
 #[derive(Clone)]
@@ -22,9 +23,9 @@ pub(crate) struct Threads {
 impl Threads {
     /// Starts a thread for each of `listeners`. `accept` is called for each listener, in the runtime of its thread.
     pub(crate) fn start(
-        listeners: Vec<Vec<TcpListener>>,
+        listeners: Vec<Vec<Listener>>,
         shutdown: &CancellationToken,
-        accept: impl Fn(TcpListener) -> io::Result<()>,
+        accept: impl Fn(Listener) -> io::Result<()>,
     ) -> io::Result<Self> {
         let threads = Self { one_ended: CancellationToken::new(), shutdown: shutdown.clone() };
         for (number, listeners) in listeners.into_iter().enumerate() {
@@ -68,8 +69,8 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    fn listener() -> TcpListener {
-        TcpListener::bind("127.0.0.1:0").unwrap()
+    fn listener() -> Listener {
+        Listener::Clients(std::net::TcpListener::bind("127.0.0.1:0").unwrap())
     }
 
     #[tokio::test]

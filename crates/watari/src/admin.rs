@@ -92,6 +92,8 @@ pub(crate) struct Node {
     pub(crate) up_s: Option<u64>,
     /// Whether this node, a dispatcher, gives it connections; `None`: it is not one of its agents.
     pub(crate) available: Option<bool>,
+    /// Whether it answers this dispatcher's checks; `None`: it is not one of its agents.
+    pub(crate) healthy: Option<bool>,
     /// Connections of this dispatcher that it serves now.
     pub(crate) connections: Option<usize>,
     /// Whether this dispatcher drains it, by order or because it is about to end; `None`: it is not one of its agents.

@@ -70,6 +70,8 @@ pub(crate) struct Dispatcher {
     pub(crate) listen: Vec<SocketAddr>,
     /// How many threads relay.
     pub(crate) threads: NonZeroUsize,
+    /// Where relays connect to, which say by the PROXY protocol whose connection they bring.
+    pub(crate) listen_proxy: Vec<SocketAddr>,
     pub(crate) config: watari_dispatcher::Config,
 }
 

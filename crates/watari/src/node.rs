@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use watari_agent::{Agent, Site};
-use watari_dispatcher::Dispatcher;
+use watari_dispatcher::{Dispatcher, Listener};
 use watari_handshake::ServerConfig;
 use watari_mesh::{Event, Mesh, StartError};
 use watari_wire::{NodeName, Role};
@@ -166,7 +166,7 @@ impl Start<'_> {
     fn dispatcher(
         &mut self,
         config: config::Dispatcher,
-        listeners: Vec<Vec<TcpListener>>,
+        listeners: Vec<Vec<Listener>>,
     ) -> Result<Dispatcher, NodeError> {
         Dispatcher::start(config.config, listeners, self.mesh.clone(), self.registry, self.shutdown)
             .map_err(starting("the dispatcher"))

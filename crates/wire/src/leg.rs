@@ -1,7 +1,7 @@
 //! The preface: the first bytes on each leg, by which an agent knows whose connection it carries.
 //!
-//! A leg is the TCP connection from a dispatcher to an agent. It opens with a PROXY protocol v2 header, so that any tool
-//! that knows that protocol reads the client's and the server's address, with one type-length-value of our own:
+//! A leg is the TCP connection from a dispatcher to an agent. It opens with a PROXY protocol v2 header, so that any
+//! tool that knows that protocol reads the client's and the server's address, with one type-length-value of our own:
 //!
 //! ```text
 //!  PROXY v2 head | addresses | type 0xE5, length | version | postcard of the claim | authenticator
@@ -67,6 +67,9 @@ pub enum Kind {
         /// The client has been sent the stream up to here.
         tail_offset: u64,
     },
+    /// There is none: the dispatcher wants to know whether the agent takes legs, and has a place for another
+    /// connection. The agent ends the leg then, with nothing on it, and else resets it.
+    Check,
 }
 
 /// What stands in the type-length-value.

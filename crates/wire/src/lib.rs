@@ -4,11 +4,13 @@
 //!   [`frame`] how both are put on it.
 //! * [`leg`] is the preface that opens each leg: a PROXY protocol v2 header that carries an authenticator.
 //! * [`proxy`] is the PROXY protocol itself.
+//! * [`client_hello`] reads the name a client asks for from its first bytes.
 //!
 //! Nothing here opens a socket, reads a clock or draws randomness. Everything is parsed as hostile input:
 //! lengths are checked before anything is allocated, and what is unknown is refused with its reason.
 
 mod bounds;
+pub mod client_hello;
 mod digest;
 pub mod frame;
 mod kind;

@@ -2,18 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use toml::Spanned;
-use watari_dispatcher::AgentAddress;
+use watari_balance::{BulkPolicy, HandshakePolicy, Patience};
+use watari_dispatcher::{AgentConfig, Checks, PassthroughRule, Policies};
 use watari_mesh::Peer;
 use watari_wire::NodeName;
 
-use super::raw::{Demand, RawAgent, RawCertificate, RawConfig, RawDispatcher, RawNode, RawPeer, RawTls, line_of};
-use super::value::{Address, Origin, Span};
+use super::raw::{
+    Demand, ProxyProtocol, RawAgent, RawCertificate, RawChecks, RawConfig, RawDispatcher, RawNode, RawPassthrough,
+    RawPeer, RawTls, line_of,
+};
+use super::value::{Address, HostPattern, Network, Origin, Prefix, Span};
 use super::{Agent, At, CertificateFiles, ClientCertificates, Config, DEFAULT_ADMIN, Dispatcher, Log, Node, Site, Tls};
 
 /// A line and what is wrong there.
@@ -71,7 +76,10 @@ impl Check<'_> {
         let legs = raw.agent.iter().map(|agent| &agent.get_ref().legs);
         let single = [&node.mesh].into_iter().chain(&node.metrics).chain(legs);
         let mut all: Vec<_> = single.map(|address| (self.line(address), address.get_ref().0)).collect();
-        for listen in raw.dispatcher.iter().flat_map(|dispatcher| dispatcher.listen.get_ref()) {
+        let clients = |dispatcher: &'_ RawDispatcher| -> Vec<Spanned<String>> {
+            dispatcher.listen.get_ref().iter().chain(&dispatcher.listen_proxy).cloned().collect()
+        };
+        for listen in &raw.dispatcher.iter().flat_map(clients).collect::<Vec<_>>() {
             all.push((self.line(listen), self.element::<Address>(listen)?.0));
         }
         for (at, (line, address)) in all.iter().enumerate() {
@@ -103,7 +111,7 @@ impl Check<'_> {
         peers: &[Peer],
         raw: RawDispatcher,
     ) -> Result<Dispatcher, Wrong> {
-        if raw.listen.get_ref().is_empty() {
+        if raw.listen.get_ref().is_empty() && raw.listen_proxy.is_empty() {
             return self.wrong(&raw.listen, "the dispatcher listens nowhere");
         }
         if raw.agents.get_ref().is_empty() {
@@ -121,18 +129,28 @@ impl Check<'_> {
             if name != node && !peers.iter().any(|peer| peer.name == *name) {
                 return self.wrong(&agent.name, format!("the agent {name} is none of the peers ([[peer]])"));
             }
-            agents.push(AgentAddress { name: agent.name.into_inner(), legs: agent.legs.into_inner().0 });
+            agents.push(AgentConfig {
+                name: agent.name.into_inner(),
+                legs: agent.legs.into_inner().0,
+                weight: agent.weight.0,
+                connections_max: agent.connections_max,
+            });
         }
         let threads = self.threads(raw.threads)?;
-        let listen = raw.listen.get_ref().iter();
+        let addresses = |listen: &[Spanned<String>]| {
+            listen.iter().map(|listen| Ok(self.element::<Address>(listen)?.0)).collect::<Result<_, Wrong>>()
+        };
         Ok(Dispatcher {
             threads,
-            listen: listen.map(|listen| Ok(self.element::<Address>(listen)?.0)).collect::<Result<_, _>>()?,
+            listen: addresses(raw.listen.get_ref())?,
+            listen_proxy: addresses(&raw.listen_proxy)?,
             config: watari_dispatcher::Config {
                 name: node.clone(),
                 agents,
-                handshake: raw.handshake,
-                bulk: raw.bulk,
+                policies: policies(raw.handshake, raw.bulk, raw.client_prefix, raw.slow_start),
+                checks: checks(&raw.check),
+                passthrough: self.passthrough(raw.passthrough)?,
+                proxy_from: self.proxy_from(&raw.listen_proxy, raw.proxy_from)?,
                 limits: raw.limits.into(),
             },
         })
@@ -146,6 +164,51 @@ impl Check<'_> {
                 self.wrong(&threads, format!("threads is at most {THREADS_MAX}"))
             }
             Some(threads) => Ok(threads.into_inner()),
+        }
+    }
+
+    fn passthrough(&self, raw: Vec<RawPassthrough>) -> Result<Vec<PassthroughRule>, Wrong> {
+        let mut seen = BTreeMap::new();
+        let mut rules = Vec::new();
+        for raw in raw {
+            if raw.names.get_ref().is_empty() {
+                return self.wrong(&raw.names, "nothing is passed through: there are no names");
+            }
+            if raw.backends.get_ref().is_empty() {
+                return self.wrong(&raw.backends, "what is passed through goes nowhere: there are no backends");
+            }
+            let mut names = Vec::new();
+            for text in raw.names.get_ref() {
+                let name = self.element::<HostPattern>(text)?.0;
+                if let Some(line) = seen.insert(name.clone(), self.line(text)) {
+                    return self.wrong(text, format!("the name {name} is there twice, first on line {line}"));
+                }
+                names.push(name);
+            }
+            let backends = raw.backends.get_ref().iter();
+            rules.push(PassthroughRule {
+                names,
+                backends: backends.map(|address| Ok(self.element::<Address>(address)?.0)).collect::<Result<_, _>>()?,
+                proxy_protocol: raw.proxy_protocol.is_some_and(|ProxyProtocol::V2| true),
+            });
+        }
+        Ok(rules)
+    }
+
+    /// Whoever connects to `listen_proxy` says what it likes of where its connections come from: that is not for
+    /// everybody.
+    fn proxy_from(
+        &self,
+        listen_proxy: &[Spanned<String>],
+        proxy_from: Option<Spanned<Vec<Spanned<String>>>>,
+    ) -> Result<Vec<IpNet>, Wrong> {
+        match (listen_proxy.first(), proxy_from) {
+            (None, None) => Ok(Vec::new()),
+            (None, Some(proxy_from)) => self.wrong(&proxy_from, "proxy_from is of no use without listen_proxy"),
+            (Some(_), Some(networks)) if !networks.get_ref().is_empty() => {
+                networks.get_ref().iter().map(|network| Ok(self.element::<Network>(network)?.0)).collect()
+            }
+            (Some(listen), _) => self.wrong(listen, "proxy_from has to say who may connect to listen_proxy"),
         }
     }
 
@@ -281,6 +344,33 @@ impl Check<'_> {
 
     fn resolve(&self, path: &Path) -> PathBuf {
         self.file.parent().unwrap_or(Path::new("")).join(path)
+    }
+}
+
+fn policies(
+    handshake: Option<HandshakePolicy>,
+    bulk: Option<BulkPolicy>,
+    client_prefix: Option<Prefix>,
+    slow_start: Option<Span>,
+) -> Policies {
+    let default = Policies::default();
+    Policies {
+        handshake: handshake.unwrap_or(default.handshake),
+        bulk: bulk.unwrap_or(default.bulk),
+        client_prefix: client_prefix.map_or(default.client_prefix, |prefix| prefix.0),
+        slow_start: slow_start.map(Span::get),
+    }
+}
+
+fn checks(raw: &RawChecks) -> Checks {
+    let default = Checks::default();
+    Checks {
+        interval: raw.interval.map_or(default.interval, Span::get),
+        timeout: raw.timeout.map_or(default.timeout, Span::get),
+        patience: Patience {
+            fall: raw.fall.map_or(default.patience.fall, NonZeroU32::get),
+            rise: raw.rise.map_or(default.patience.rise, NonZeroU32::get),
+        },
     }
 }
 

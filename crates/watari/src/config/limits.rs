@@ -13,6 +13,9 @@ use super::value::Span;
 pub(super) struct DispatcherLimits {
     connections_max: Option<NonZeroUsize>,
     connections_per_client_max: Option<NonZeroUsize>,
+    queue_max: Option<usize>,
+    queue_timeout: Option<Span>,
+    proxy_header_timeout: Option<Span>,
     handshake_timeout: Option<Span>,
     user_timeout: Option<Span>,
     idle_timeout: Option<Span>,
@@ -65,6 +68,9 @@ impl From<DispatcherLimits> for watari_dispatcher::Limits {
             connections_per_client_max: set
                 .connections_per_client_max
                 .map_or(default.connections_per_client_max, NonZeroUsize::get),
+            queue_max: set.queue_max.unwrap_or(default.queue_max),
+            queue_timeout: set.queue_timeout.map_or(default.queue_timeout, Span::get),
+            proxy_header_timeout: set.proxy_header_timeout.map_or(default.proxy_header_timeout, Span::get),
             handshake_timeout: set.handshake_timeout.map_or(default.handshake_timeout, Span::get),
             user_timeout: set.user_timeout.map_or(default.user_timeout, Span::get),
             idle_timeout: set.idle_timeout.map_or(default.idle_timeout, Span::get),

@@ -1,6 +1,6 @@
 //! The file as TOML: which tables and keys there are, and what type each value has.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use watari_balance::{BulkPolicy, HandshakePolicy};
 use watari_wire::NodeName;
 
 use super::limits::{AgentLimits, DispatcherLimits};
-use super::value::{Address, Level, Span};
+use super::value::{Address, Level, Prefix, Span, Weight};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,12 +47,19 @@ pub(super) struct RawPeer {
 pub(super) struct RawDispatcher {
     /// Elements of arrays are checked later: TOML reports an error in one of them at the line where the array begins.
     pub(super) listen: Spanned<Vec<Spanned<String>>>,
+    #[serde(default)]
+    pub(super) listen_proxy: Vec<Spanned<String>>,
+    pub(super) proxy_from: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) agents: Spanned<Vec<RawAgentAddress>>,
     pub(super) threads: Option<Spanned<NonZeroUsize>>,
-    #[serde(default = "round_robin")]
-    pub(super) handshake: HandshakePolicy,
-    #[serde(default = "client_address")]
-    pub(super) bulk: BulkPolicy,
+    pub(super) handshake: Option<HandshakePolicy>,
+    pub(super) bulk: Option<BulkPolicy>,
+    pub(super) client_prefix: Option<Prefix>,
+    pub(super) slow_start: Option<Span>,
+    #[serde(default)]
+    pub(super) check: RawChecks,
+    #[serde(default)]
+    pub(super) passthrough: Vec<RawPassthrough>,
     #[serde(default)]
     pub(super) limits: DispatcherLimits,
 }
@@ -62,6 +69,35 @@ pub(super) struct RawDispatcher {
 pub(super) struct RawAgentAddress {
     pub(super) name: Spanned<NodeName>,
     pub(super) legs: Spanned<Address>,
+    #[serde(default)]
+    pub(super) weight: Weight,
+    pub(super) connections_max: Option<NonZeroUsize>,
+}
+
+/// `[[dispatcher.passthrough]]`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawPassthrough {
+    pub(super) names: Spanned<Vec<Spanned<String>>>,
+    pub(super) backends: Spanned<Vec<Spanned<String>>>,
+    pub(super) proxy_protocol: Option<ProxyProtocol>,
+}
+
+/// How a backend is told who the client is.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ProxyProtocol {
+    V2,
+}
+
+/// `[dispatcher.check]`
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawChecks {
+    pub(super) interval: Option<Span>,
+    pub(super) timeout: Option<Span>,
+    pub(super) fall: Option<NonZeroU32>,
+    pub(super) rise: Option<NonZeroU32>,
 }
 
 #[derive(Deserialize)]
@@ -149,12 +185,4 @@ impl Default for RawLog {
     fn default() -> Self {
         Self { format: LogFormat::Text, level: Level(Targets::new().with_default(tracing::Level::INFO)) }
     }
-}
-
-fn round_robin() -> HandshakePolicy {
-    HandshakePolicy::RoundRobin
-}
-
-fn client_address() -> BulkPolicy {
-    BulkPolicy::ClientAddress
 }

@@ -1,11 +1,13 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::os::unix::fs::PermissionsExt;
 
 use prometheus_client::registry::Registry;
 use rcgen::{CertificateParams, KeyPair};
-use watari_balance::BulkPolicy;
+use watari_balance::{BulkPolicy, ClientPrefix, HandshakePolicy, Patience};
+use watari_dispatcher::{Checks, Policies};
 use watari_pki::Authority;
 use watari_wire::Role;
 
@@ -34,7 +36,7 @@ fn a_dispatcher_is_read() {
     assert_eq!(dispatcher.threads.get(), 3);
     assert_eq!(dispatcher.listen, ["0.0.0.0:443".parse().unwrap()]);
     assert_eq!(dispatcher.config.name.as_str(), "n1");
-    assert_eq!(dispatcher.config.bulk, BulkPolicy::Stay);
+    assert_eq!(dispatcher.config.policies, Policies { bulk: BulkPolicy::Stay, ..Policies::default() });
     let expected = watari_dispatcher::Limits {
         connections_max: 7,
         user_timeout: Duration::from_secs(45),
@@ -66,8 +68,16 @@ fn an_agent_is_read_and_paths_start_at_the_file() {
 fn the_example_has_every_key_and_the_defaults() {
     let text = include_str!("../../../../examples/every-key.toml");
     let config = parse(&[text]).unwrap();
-    let limits = config.dispatcher.unwrap().config.limits;
-    assert_eq!(limits, watari_dispatcher::Limits::default());
+    let dispatcher = config.dispatcher.unwrap();
+    assert_eq!(dispatcher.config.limits, watari_dispatcher::Limits::default());
+    assert_eq!(dispatcher.config.policies, Policies::default());
+    assert_eq!(dispatcher.config.checks, Checks::default());
+    assert_eq!(dispatcher.config.agents[0].connections_max, NonZeroUsize::new(4000));
+    assert_eq!((dispatcher.listen_proxy.len(), dispatcher.config.proxy_from.len()), (1, 1));
+    let [passthrough] = &dispatcher.config.passthrough[..] else { panic!("{:?}", dispatcher.config.passthrough) };
+    assert_eq!(passthrough.names, ["db.example.com", "*.raw.example.com"].map(|name| name.parse().unwrap()));
+    assert_eq!(passthrough.backends, ["192.0.2.9:443".parse().unwrap()]);
+    assert!(passthrough.proxy_protocol);
     let agent = config.agent.unwrap();
     assert_eq!(agent.limits, watari_agent::Limits::default());
     assert_eq!(agent.tls.unwrap().alpn, ["h2", "http/1.1"]);
@@ -77,6 +87,40 @@ fn the_example_has_every_key_and_the_defaults() {
     let proxy = "[agent.proxy]\norigins = [\"http://192.0.2.7:8080\"]";
     let other = text.replace(files, proxy);
     assert!(matches!(parse(&[&other]).unwrap().agent.unwrap().site, Site::Proxy(origins) if origins.len() == 1));
+}
+
+#[test]
+fn policies_are_read() {
+    let keys = "handshake = \"shortest_response\"\nbulk = \"off\"\nclient_prefix = { ipv6 = 56 }\nslow_start = \"10s\"\n\
+                listen_proxy = [\"[::1]:8443\"]\nproxy_from = [\"10.0.0.0/8\", \"::1/128\"]\n\
+                [dispatcher.check]\ntimeout = \"200ms\"\nfall = 1\n";
+    let agents = DISPATCHER.replace(":3\"", ":3\", weight = 1000, connections_max = 5");
+    let dispatcher = parse(&[NODE, PEER, &agents, keys]).unwrap().dispatcher.unwrap();
+    let expected = Policies {
+        handshake: HandshakePolicy::ShortestResponse,
+        bulk: BulkPolicy::Off,
+        client_prefix: ClientPrefix::new(32, 56).unwrap(),
+        slow_start: Some(Duration::from_secs(10)),
+    };
+    assert_eq!(dispatcher.config.policies, expected);
+    let default = Checks::default();
+    let patience = Patience { fall: 1, ..default.patience };
+    assert_eq!(dispatcher.config.checks, Checks { timeout: Duration::from_millis(200), patience, ..default });
+    let agent = &dispatcher.config.agents[0];
+    assert_eq!((agent.weight, agent.connections_max), (1000, NonZeroUsize::new(5)));
+    assert_eq!(dispatcher.listen_proxy, ["[::1]:8443".parse().unwrap()]);
+    assert_eq!(dispatcher.config.proxy_from, ["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()]);
+    for policy in ["round_robin", "weighted", "least_connections", "client_address"] {
+        parse(&[NODE, PEER, DISPATCHER, &format!("handshake = \"{policy}\"\n")]).unwrap();
+    }
+}
+
+#[test]
+fn relays_alone_may_connect() {
+    let keys = "listen_proxy = [\"127.0.0.1:9\"]\nproxy_from = [\"0.0.0.0/0\"]\n";
+    let dispatcher =
+        parse(&[NODE, PEER, &DISPATCHER.replace("\"0.0.0.0:443\"", ""), keys]).unwrap().dispatcher.unwrap();
+    assert_eq!((dispatcher.listen.len(), dispatcher.listen_proxy.len()), (0, 1));
 }
 
 #[test]
@@ -109,7 +153,8 @@ fn a_dispatcher_may_pick_its_own_node() {
 
 #[test]
 fn what_is_not_known_or_has_the_wrong_shape_is_refused() {
-    let cases: [(&[&str], &str); 21] = [
+    let weight = |weight: &str| DISPATCHER.replace(":3\"", &format!(":3\", weight = {weight}"));
+    let cases: [(&[&str], &str); 27] = [
         (&["[node"], "1: unclosed table, expected `]`"),
         (
             &[NODE, "x = 1\n"],
@@ -137,7 +182,26 @@ fn what_is_not_known_or_has_the_wrong_shape_is_refused() {
             &[NODE, PEER, DISPATCHER, "bulk = \"any\"\n"],
             "11: unknown variant `any`, expected one of `client_address`, `stay`, `off`",
         ),
-        (&[NODE, PEER, DISPATCHER, "handshake = \"random\"\n"], "11: unknown variant `random`, expected `round_robin`"),
+        (
+            &[NODE, PEER, DISPATCHER, "handshake = \"random\"\n"],
+            "11: unknown variant `random`, expected one of `round_robin`, `weighted`, `least_connections`, \
+             `shortest_response`, `client_address`",
+        ),
+        (&[NODE, PEER, DISPATCHER, "client_prefix = { ipv4 = 33 }\n"], "11: a prefix has 1 to 32 bits, not 33"),
+        (&[NODE, PEER, &weight("0")], "10: a weight is 1 to 1000, not 0"),
+        (&[NODE, PEER, &weight("1001")], "10: a weight is 1 to 1000, not 1001"),
+        (
+            &[NODE, PEER, DISPATCHER, "listen_proxy = [\"127.0.0.1:9\"]\nproxy_from = [\n\"10.0.0.1/8\"]\n"],
+            "13: \"10.0.0.1/8\" has bits beyond its prefix: \"10.0.0.0/8\" is meant",
+        ),
+        (
+            &[NODE, PEER, DISPATCHER, "listen_proxy = [\"127.0.0.1:9\"]\nproxy_from = [\"10.0.0.1\"]\n"],
+            "12: \"10.0.0.1\" is no network, such as 192.0.2.0/24 or 2001:db8::/32",
+        ),
+        (
+            &[NODE, PEER, DISPATCHER, "[dispatcher.check]\nfall = 0\n"],
+            "12: invalid value: integer `0`, expected a nonzero u32",
+        ),
         (
             &[NODE, PEER, DISPATCHER, "[dispatcher.limits]\nconnections_max = 0\n"],
             "12: invalid value: integer `0`, expected a nonzero usize",
@@ -235,6 +299,49 @@ fn what_cannot_be_is_refused() {
             "13: client_ca has to say which authorities client certificates may come from",
         ),
         (&["# nothing\n\n", NODE], "3: the node has no role: neither [dispatcher] nor [agent] is there"),
+    ];
+    check(&cases);
+}
+
+#[test]
+fn what_a_dispatcher_cannot_take_in_or_pass_through_is_refused() {
+    let passthrough = |names: &str, backends: &str| {
+        format!("[[dispatcher.passthrough]]\nnames = [{names}]\nbackends = [{backends}]\n")
+    };
+    let cases: [(&[&str], &str); 9] = [
+        (
+            &[NODE, PEER, DISPATCHER, "listen_proxy = [\"127.0.0.1:1\"]\n"],
+            "11: 127.0.0.1:1 is taken already, by 127.0.0.1:1 of line 4",
+        ),
+        (
+            &[NODE, PEER, DISPATCHER, "listen_proxy = [\"127.0.0.1:9\"]\n"],
+            "11: proxy_from has to say who may connect to listen_proxy",
+        ),
+        (
+            &[NODE, PEER, DISPATCHER, "listen_proxy = [\"127.0.0.1:9\"]\nproxy_from = []\n"],
+            "11: proxy_from has to say who may connect to listen_proxy",
+        ),
+        (
+            &[NODE, PEER, DISPATCHER, "proxy_from = [\"10.0.0.0/8\"]\n"],
+            "11: proxy_from is of no use without listen_proxy",
+        ),
+        (&[NODE, PEER, DISPATCHER, &passthrough("", "")], "12: nothing is passed through: there are no names"),
+        (
+            &[NODE, PEER, DISPATCHER, &passthrough("\"a.test\"", "")],
+            "13: what is passed through goes nowhere: there are no backends",
+        ),
+        (
+            &[NODE, PEER, DISPATCHER, &passthrough("\"a.test\", \"A.test\"", "\"127.0.0.1:9\"")],
+            "12: the name a.test is there twice, first on line 12",
+        ),
+        (
+            &[NODE, PEER, DISPATCHER, &passthrough("\"a.*.test\"", "\"127.0.0.1:9\"")],
+            "12: \"a.*.test\" is no name: a name is a host's, such as db.example.com, or has * in place of its first label",
+        ),
+        (
+            &[NODE, PEER, DISPATCHER, &passthrough("\"a.test\"", "\"db:9\"")],
+            "13: \"db:9\" is no IP address with a port, such as 192.0.2.1:443 or [2001:db8::1]:443",
+        ),
     ];
     check(&cases);
 }

@@ -4,8 +4,11 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use serde::Deserialize;
 use tracing_subscriber::filter::Targets;
+use watari_balance::{ClientPrefix, InvalidPrefix, WEIGHT_MAX};
+use watari_dispatcher::NamePattern;
 use watari_proxy::OriginAddress;
 
 /// A length of time above zero: `500ms`, `10s`, `5m`, `2h`, `7d`.
@@ -27,6 +30,33 @@ pub(super) struct Address(pub(super) SocketAddr);
 /// `http://HOST:PORT`
 #[derive(Debug)]
 pub(super) struct Origin(pub(super) OriginAddress);
+
+/// An address and how many of its first bits count: `192.0.2.0/24`.
+#[derive(Debug)]
+pub(super) struct Network(pub(super) IpNet);
+
+/// `db.example.com`, `*.example.com`
+#[derive(Debug)]
+pub(super) struct HostPattern(pub(super) NamePattern);
+
+/// How much an agent gets in relation to others: 1 to 1000.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "u32")]
+pub(super) struct Weight(pub(super) u32);
+
+/// `{ ipv4 = 24, ipv6 = 56 }`
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "RawPrefix")]
+pub(super) struct Prefix(pub(super) ClientPrefix);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPrefix {
+    #[serde(default = "whole_ipv4")]
+    ipv4: u8,
+    #[serde(default = "whole_ipv6")]
+    ipv6: u8,
+}
 
 /// What is logged: a level, or levels by module (`info,watari_mesh=debug`).
 #[derive(Debug, Deserialize)]
@@ -71,6 +101,62 @@ impl TryFrom<String> for Address {
             }
         }
     }
+}
+
+impl TryFrom<String> for Network {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.parse::<IpNet>() {
+            Ok(network) if network.trunc() != network => {
+                Err(format!("\"{text}\" has bits beyond its prefix: \"{}\" is meant", network.trunc()))
+            }
+            Ok(network) => Ok(Self(network)),
+            Err(_) => Err(format!("\"{text}\" is no network, such as 192.0.2.0/24 or 2001:db8::/32")),
+        }
+    }
+}
+
+impl TryFrom<String> for HostPattern {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|error| format!("\"{text}\" is no name: {error}"))
+    }
+}
+
+impl Default for Weight {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+impl TryFrom<u32> for Weight {
+    type Error = String;
+
+    fn try_from(weight: u32) -> Result<Self, String> {
+        if (1..=WEIGHT_MAX).contains(&weight) {
+            Ok(Self(weight))
+        } else {
+            Err(format!("a weight is 1 to {WEIGHT_MAX}, not {weight}"))
+        }
+    }
+}
+
+impl TryFrom<RawPrefix> for Prefix {
+    type Error = InvalidPrefix;
+
+    fn try_from(raw: RawPrefix) -> Result<Self, InvalidPrefix> {
+        ClientPrefix::new(raw.ipv4, raw.ipv6).map(Self)
+    }
+}
+
+fn whole_ipv4() -> u8 {
+    32
+}
+
+fn whole_ipv6() -> u8 {
+    128
 }
 
 impl TryFrom<String> for Origin {

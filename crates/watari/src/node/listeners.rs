@@ -4,6 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use watari_dispatcher::Listener;
 
 use super::NodeError;
 use crate::admin::Server;
@@ -16,7 +17,7 @@ const BACKLOG: i32 = 4096;
 pub(super) struct Listeners {
     pub(super) mesh: tokio::net::TcpListener,
     /// For each thread of the dispatcher, one listener for each address.
-    pub(super) clients: Vec<Vec<TcpListener>>,
+    pub(super) clients: Vec<Vec<Listener>>,
     pub(super) legs: Option<TcpListener>,
     pub(super) metrics: Option<TcpListener>,
     pub(super) admin: Server,
@@ -37,13 +38,18 @@ impl Listeners {
 }
 
 /// Every thread listens at every address.
-fn listen_for_clients(dispatcher: &Dispatcher) -> Result<Vec<Vec<TcpListener>>, NodeError> {
+fn listen_for_clients(dispatcher: &Dispatcher) -> Result<Vec<Vec<Listener>>, NodeError> {
     let mut threads: Vec<Vec<_>> = (0..dispatcher.threads.get()).map(|_| Vec::new()).collect();
-    for address in dispatcher.listen.iter().copied() {
-        let group = bind_group(address, dispatcher.threads.get());
-        let group = group.map_err(|cause| NodeError::Listen { what: "clients", address, cause })?;
-        threads.iter_mut().zip(group).for_each(|(thread, listener)| thread.push(listener));
-    }
+    let mut listen = |what, addresses: &[SocketAddr], listener: fn(TcpListener) -> Listener| {
+        for address in addresses.iter().copied() {
+            let group = bind_group(address, dispatcher.threads.get());
+            let group = group.map_err(|cause| NodeError::Listen { what, address, cause })?;
+            threads.iter_mut().zip(group).for_each(|(thread, socket)| thread.push(listener(socket)));
+        }
+        Ok::<_, NodeError>(())
+    };
+    listen("clients", &dispatcher.listen, Listener::Clients)?;
+    listen("relays of clients", &dispatcher.listen_proxy, Listener::Relays)?;
     Ok(threads)
 }
 

@@ -29,7 +29,7 @@ use ctl::Connection;
 use node::{Node, WATARI};
 use origin::Origin;
 use pattern::pattern;
-pub(crate) use plan::{Content, Plan};
+pub(crate) use plan::{Content, Plan, Services};
 use tap::Tap;
 use wait::{until, until_some};
 
@@ -51,6 +51,8 @@ pub(crate) struct Cluster {
     /// Where clients connect to.
     pub(crate) service: SocketAddr,
     pub(crate) service_v6: SocketAddr,
+    /// Where relays connect to, if any may: over IPv4 and IPv6.
+    pub(crate) for_relays: [SocketAddr; 2],
     pub(crate) clients: ClientAddresses,
     nodes: Vec<Node>,
     taps: Vec<(String, Tap)>,
@@ -70,14 +72,15 @@ impl Cluster {
         let nodes: Vec<_> = NODES.into_iter().map(|name| Node::new(name, dir.path(), take)).collect();
         let taps = plan.taps(&nodes, take);
         let origins: Vec<_> = [take(), take()].into_iter().map(Origin::start).collect();
-        let (service, service_v6) = (take(), take_v6());
+        let services = Services { clients: [take(), take_v6()], relays: [take(), take_v6()] };
         for node in &nodes {
-            let text = plan.config(node, &nodes, &taps, &[service, service_v6], &origins);
+            let text = plan.config(node, &nodes, &taps, &services, &origins);
             fs::write(node.config(), text).unwrap();
             node.start();
         }
         let clients = ClientAddresses::default();
-        let cluster = Self { service, service_v6, clients, nodes, taps, _origins: origins, dir };
+        let Services { clients: [service, service_v6], relays: for_relays } = services;
+        let cluster = Self { service, service_v6, for_relays, clients, nodes, taps, _origins: origins, dir };
         cluster.wait_until_whole();
         cluster
     }

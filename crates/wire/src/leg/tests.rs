@@ -42,6 +42,7 @@ fn preface() -> impl Strategy<Value = Preface> {
     let kind = prop_oneof![
         option::of(arbitrary::node_name()).prop_map(|bulk| Kind::New { bulk }),
         any::<(u64, u64)>().prop_map(|(rx_offset, tail_offset)| Kind::Commit { rx_offset, tail_offset }),
+        Just(Kind::Check),
     ];
     (kind, arbitrary::connection(), arbitrary::epoch(), arbitrary::addresses())
         .prop_map(|(kind, connection, epoch, (client, server))| Preface { kind, connection, epoch, client, server })

@@ -46,8 +46,18 @@ fn status_table(status: &Status) -> Table {
 }
 
 fn node_table(nodes: &[Node]) -> Table {
-    let mut table =
-        Table::new(&["name", "mesh", "roles", "state", "up_s", "available", "draining", "connections", "last_error"]);
+    let mut table = Table::new(&[
+        "name",
+        "mesh",
+        "roles",
+        "state",
+        "up_s",
+        "available",
+        "healthy",
+        "draining",
+        "connections",
+        "last_error",
+    ]);
     for node in nodes {
         table.row([
             node.name.clone(),
@@ -63,6 +73,7 @@ fn node_table(nodes: &[Node]) -> Table {
             .to_owned(),
             or_dash(node.up_s),
             or_dash(node.available.map(yes_or_no)),
+            or_dash(node.healthy.map(yes_or_no)),
             or_dash(node.draining.map(yes_or_no)),
             or_dash(node.connections),
             or_dash(node.last_error.as_ref()),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use watari_balance::by_client_address;
+use watari_balance::{Candidate, by_client_address};
 use watari_wire::NodeName;
 
 use super::AGENTS;
@@ -67,7 +67,7 @@ impl ClientAddresses {
 
 /// The agent that the policy gives a client's data to, while all are available.
 pub(crate) fn bulk_agent(client: IpAddr) -> &'static str {
-    let names = AGENTS.map(|agent| NodeName::new(agent).unwrap());
-    let chosen = by_client_address(client, &names).unwrap();
-    AGENTS.into_iter().find(|agent| *agent == chosen.as_str()).unwrap()
+    let agents = AGENTS.map(|agent| Candidate::new(NodeName::new(agent).unwrap()));
+    let chosen = by_client_address(client, &agents).unwrap();
+    AGENTS.into_iter().find(|agent| *agent == chosen.name.as_str()).unwrap()
 }

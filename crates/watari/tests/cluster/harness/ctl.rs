@@ -38,6 +38,7 @@ impl Connection {
 pub(crate) struct NodeLine {
     pub(crate) name: String,
     pub(crate) available: Option<bool>,
+    pub(crate) healthy: Option<bool>,
 }
 
 pub(crate) fn connections(admin: &Path) -> Option<Vec<Connection>> {

@@ -12,6 +12,16 @@ use super::{AGENTS, DISPATCHER, GUEST_AGENT, GUEST_DISPATCHER};
 #[derive(Default)]
 pub(crate) struct Plan {
     pub(crate) content: Content,
+    /// Lines of `[dispatcher]`.
+    pub(crate) dispatcher: &'static str,
+    /// Keys of each agent in the dispatcher's list, with a comma ahead.
+    pub(crate) of_each_agent: &'static str,
+    /// Lines of `[dispatcher.check]`. Without any, agents that a test stops are not missed for it.
+    pub(crate) checks: Option<&'static str>,
+    /// The network that relays may come from (`proxy_from`).
+    pub(crate) relays: Option<&'static str>,
+    /// Where `raw.test` and the names below it go as they are; it is told who the client is.
+    pub(crate) backend: Option<SocketAddr>,
     /// Lines of `[dispatcher.limits]`.
     pub(crate) dispatcher_limits: &'static str,
     /// Lines of `[agent.limits]`.
@@ -22,6 +32,12 @@ pub(crate) struct Plan {
     pub(crate) tapped_links: &'static [(&'static str, &'static str)],
     /// Agents with a tap before their leg port.
     pub(crate) tapped_legs: &'static [&'static str],
+}
+
+/// Where the dispatcher accepts clients, and relays that bring some, over both families.
+pub(crate) struct Services {
+    pub(crate) clients: [SocketAddr; 2],
+    pub(crate) relays: [SocketAddr; 2],
 }
 
 /// What the site consists of.
@@ -47,7 +63,7 @@ impl Plan {
         node: &Node,
         nodes: &[Node],
         taps: &[(String, Tap)],
-        services: &[SocketAddr],
+        services: &Services,
         origins: &[Origin],
     ) -> String {
         let tapped = |name: &str| taps.iter().find(|(tap, _)| tap == name).map(|(_, tap)| tap.address);
@@ -69,12 +85,26 @@ impl Plan {
         text
     }
 
-    fn dispatcher(&self, services: &[SocketAddr], agents: impl Iterator<Item = (&'static str, SocketAddr)>) -> String {
-        let mut text = format!("[dispatcher]\nlisten = [{}]\nagents = [\n", quoted(services));
-        for (name, legs) in agents {
-            let _ = writeln!(text, "  {{ name = \"{name}\", legs = \"{legs}\" }},");
+    fn dispatcher(&self, services: &Services, agents: impl Iterator<Item = (&'static str, SocketAddr)>) -> String {
+        let mut text = format!("[dispatcher]\nlisten = [{}]\n{}\n", quoted(services.clients), self.dispatcher);
+        if let Some(network) = self.relays {
+            let _ = writeln!(
+                text,
+                "listen_proxy = [{}]\nproxy_from = [\"{network}\", \"::1/128\"]",
+                quoted(services.relays)
+            );
         }
-        text + "]\n[dispatcher.limits]\n" + self.dispatcher_limits + "\n"
+        text += "agents = [\n";
+        for (name, legs) in agents {
+            let _ = writeln!(text, "  {{ name = \"{name}\", legs = \"{legs}\"{} }},", self.of_each_agent);
+        }
+        let checks = self.checks.unwrap_or("interval = \"1h\"");
+        text += "]\n";
+        if let Some(backend) = self.backend {
+            let _ = writeln!(text, "[[dispatcher.passthrough]]\nnames = [\"raw.test\", \"*.raw.test\"]");
+            let _ = writeln!(text, "backends = [\"{backend}\"]\nproxy_protocol = \"v2\"");
+        }
+        text + "[dispatcher.check]\n" + checks + "\n[dispatcher.limits]\n" + self.dispatcher_limits + "\n"
     }
 
     fn agent(&self, node: &Node, origins: &[Origin]) -> String {

@@ -1,0 +1,175 @@
+//! What the configuration decides about agents, and what is known of each.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+
+use watari_balance::{Candidate, Change, Health, Patience};
+use watari_wire::NodeName;
+use watari_wire::leg::LegSigner;
+
+use crate::Config;
+use crate::config::AgentConfig;
+use crate::passthrough::Passthrough;
+
+/// How long an agent that has left the configuration is known still: longer than any move to it may take.
+const RETIRED_MIN: Duration = Duration::from_secs(30);
+
+/// A configuration and its agents. It never changes; another takes its place.
+pub(crate) struct Settings {
+    pub(crate) config: Config,
+    pub(crate) passthrough: Arc<Passthrough>,
+    known: BTreeMap<NodeName, Agent>,
+}
+
+/// An agent, as configured, and in the condition that all settings that know it share.
+#[derive(Clone)]
+pub(crate) struct Agent {
+    pub(crate) config: AgentConfig,
+    /// When it left the configuration.
+    retired: Option<Instant>,
+    condition: Arc<RwLock<Condition>>,
+}
+
+/// How an agent is.
+struct Condition {
+    key: Option<Key>,
+    health: Health,
+    /// When it could last be given connections after it could not.
+    appeared: Instant,
+}
+
+/// What an agent that can take connections has handed out.
+struct Key {
+    signer: Arc<LegSigner>,
+    handshakes: bool,
+    /// The link it came over is up. Without, moves that are decided already are still signed with it.
+    linked: bool,
+}
+
+impl Settings {
+    pub(crate) fn new(config: Config) -> Self {
+        let known = config.agents.iter().map(|agent| (agent.name.clone(), Agent::new(agent.clone()))).collect();
+        Self { passthrough: Arc::new(Passthrough::new(&config.passthrough)), config, known }
+    }
+
+    /// The settings that `config` makes of these: agents that stay keep their condition, those that go are retired.
+    pub(super) fn reloaded(&self, config: Config, now: Instant) -> Self {
+        let mut new = Self::new(config);
+        for (name, old) in &self.known {
+            if let Some(agent) = new.known.get_mut(name) {
+                agent.condition = old.condition.clone();
+            } else {
+                let retired = Agent { retired: old.retired.or(Some(now)), ..old.clone() };
+                new.known.insert(name.clone(), retired);
+            }
+        }
+        new
+    }
+
+    /// The same without the agents that are `forgotten`.
+    pub(super) fn without(&self, forgotten: &[NodeName]) -> Self {
+        let left = self.known.iter().filter(|(name, _)| !forgotten.contains(name));
+        Self {
+            config: self.config.clone(),
+            passthrough: self.passthrough.clone(),
+            known: left.map(|(name, agent)| (name.clone(), agent.clone())).collect(),
+        }
+    }
+
+    /// All agents, retired ones included, by name.
+    pub(crate) fn agents(&self) -> impl Iterator<Item = (&NodeName, &Agent)> {
+        self.known.iter()
+    }
+
+    pub(crate) fn agent(&self, name: &NodeName) -> Option<&Agent> {
+        self.known.get(name)
+    }
+}
+
+impl Agent {
+    fn new(config: AgentConfig) -> Self {
+        let condition = Condition { key: None, health: Health::default(), appeared: Instant::now() };
+        Self { config, retired: None, condition: Arc::new(RwLock::new(condition)) }
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.is_some()
+    }
+
+    pub(super) fn may_be_forgotten(&self, now: Instant) -> bool {
+        self.retired.is_some_and(|since| now.duration_since(since) >= RETIRED_MIN)
+    }
+
+    pub(super) fn set_key(&self, signer: LegSigner, handshakes: bool, now: Instant) {
+        let mut condition = self.condition_mut();
+        if !condition.key.as_ref().is_some_and(|key| key.linked) {
+            condition.appeared = now;
+            // Its process has just spoken; and it may be another than the one that did not answer.
+            condition.health = Health::default();
+        }
+        condition.key = Some(Key { signer: Arc::new(signer), handshakes, linked: true });
+    }
+
+    pub(super) fn link_down(&self) {
+        if let Some(key) = self.condition_mut().key.as_mut() {
+            key.linked = false;
+        }
+    }
+
+    pub(super) fn appears(&self, now: Instant) {
+        self.condition_mut().appeared = now;
+    }
+
+    pub(super) fn checked(&self, succeeded: bool, patience: Patience, now: Instant) -> Option<Change> {
+        let mut condition = self.condition_mut();
+        let change = condition.health.checked(succeeded, patience);
+        if change == Some(Change::Rose) {
+            condition.appeared = now;
+        }
+        change
+    }
+
+    /// Whether there is a link and a key.
+    pub(crate) fn is_linked(&self) -> bool {
+        self.condition().key.as_ref().is_some_and(|key| key.linked)
+    }
+
+    pub(crate) fn is_healthy(&self) -> bool {
+        self.condition().health.is_healthy()
+    }
+
+    pub(super) fn is_available(&self) -> bool {
+        !self.is_retired() && self.is_linked() && self.is_healthy()
+    }
+
+    pub(super) fn does_handshakes(&self) -> bool {
+        self.condition().key.as_ref().is_some_and(|key| key.handshakes)
+    }
+
+    pub(super) fn signer(&self) -> Option<Arc<LegSigner>> {
+        self.condition().key.as_ref().map(|key| key.signer.clone())
+    }
+
+    pub(super) fn has_room_for_more_than(&self, connections: usize) -> bool {
+        self.config.connections_max.is_none_or(|max| connections < NonZeroUsize::get(max))
+    }
+
+    pub(super) fn candidate(&self, slow_start: Option<Duration>, now: Instant) -> Candidate {
+        let appeared_ago = now.saturating_duration_since(self.condition().appeared);
+        Candidate {
+            weight: self.config.weight,
+            slow_start: slow_start.map(|whole_after| (appeared_ago, whole_after)),
+            ..Candidate::new(self.config.name.clone())
+        }
+    }
+
+    fn condition(&self) -> RwLockReadGuard<'_, Condition> {
+        self.condition.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn condition_mut(&self) -> RwLockWriteGuard<'_, Condition> {
+        self.condition.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,112 @@
+//! Asking agents whether they answer.
+//!
+//! A link shows that an agent's process speaks to other nodes; a check shows that it takes legs: the dispatcher opens
+//! one that says that it is a check, and the agent ends it once it has read that, if it has a place for another
+//! connection.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use watari_balance::Change;
+use watari_wire::leg::{Kind, Preface};
+use watari_wire::{ConnectionId, Epoch, NodeName};
+
+use crate::Shared;
+
+/// Checks all agents again and again, until `shutdown`.
+pub(crate) async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
+    let mut last = Instant::now();
+    loop {
+        let next = last + shared.agents.settings().config.checks.interval;
+        tokio::select! {
+            () = tokio::time::sleep_until(next.into()) => {
+                last = Instant::now();
+                check_all(&shared).await;
+            }
+            // There may be another interval now.
+            () = shared.reloaded.notified() => {}
+            () = shutdown.cancelled() => return,
+        }
+        for agent in shared.agents.forget_retired(Instant::now()) {
+            shared.metrics.forget_agent(&agent);
+        }
+    }
+}
+
+/// Checks all agents at the same time. One that has no link cannot be asked, and gets nothing anyway.
+async fn check_all(shared: &Arc<Shared>) {
+    let mut checks = JoinSet::new();
+    for (agent, _) in shared.agents.settings().agents().filter(|(_, agent)| agent.is_linked()) {
+        let (shared, agent) = (shared.clone(), agent.clone());
+        checks.spawn(async move {
+            let outcome = check(&shared, &agent).await;
+            report(&shared, &agent, &outcome);
+        });
+    }
+    checks.join_all().await;
+}
+
+/// Why a check has failed.
+enum Failure {
+    Slow,
+    /// It was no agent that understood, or none that has a place.
+    NotEnded,
+    Io(io::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Slow => f.write_str("no answer in time"),
+            Self::NotEnded => f.write_str("an answer that is none"),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+async fn check(shared: &Shared, agent: &NodeName) -> Result<(), Failure> {
+    let patience = shared.agents.settings().config.checks.timeout;
+    match timeout(patience, ask(shared, agent)).await {
+        Ok(Ok(true)) => Ok(()),
+        Ok(Ok(false)) => Err(Failure::NotEnded),
+        Ok(Err(error)) => Err(Failure::Io(error)),
+        Err(_) => Err(Failure::Slow),
+    }
+}
+
+/// Whether the agent ends the leg, and says nothing else.
+async fn ask(shared: &Shared, agent: &NodeName) -> io::Result<bool> {
+    let mut leg = shared.agents.connect(agent).await?;
+    let preface = Preface {
+        kind: Kind::Check,
+        connection: ConnectionId { boot: 0, number: 0 },
+        epoch: Epoch(0),
+        client: leg.local_addr()?,
+        server: leg.peer_addr()?,
+    };
+    leg.write_all(&shared.agents.sign(agent, &preface)?).await?;
+    Ok(leg.read(&mut [0]).await? == 0)
+}
+
+fn report(shared: &Shared, agent: &NodeName, outcome: &Result<(), Failure>) {
+    shared.metrics.count_check(agent, outcome.is_ok());
+    if let Err(failure) = outcome {
+        tracing::debug!(%agent, cause = %failure, "check failed");
+    }
+    match (shared.agents.checked(agent, outcome.is_ok()), outcome) {
+        (Some(Change::Fell), Err(failure)) => {
+            tracing::warn!(%agent, cause = %failure, "unhealthy: it gets nothing new until it answers");
+        }
+        (Some(Change::Rose), _) => tracing::info!(%agent, "healthy again"),
+        _ => {}
+    }
+    if let Some(known) = shared.agents.settings().agent(agent) {
+        shared.metrics.show_health(agent, known.is_healthy());
+    }
+}

@@ -1,0 +1,208 @@
+//! Connections that are relayed to a backend as they are: TLS is the backend's.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until, timeout};
+use watari_sys::tcp;
+use watari_wire::proxy::Header;
+
+use crate::Shared;
+use crate::config::{Limits, PassthroughRule};
+use crate::relay::Client;
+
+/// How many backends are tried for one client.
+const BACKENDS_TRIED_MAX: usize = 3;
+
+/// The most that is read at once, in bytes.
+const READ_LEN: usize = 16 * 1024;
+
+/// Which names are passed through, and where to.
+#[derive(Default)]
+pub(crate) struct Passthrough {
+    exact: HashMap<String, Arc<Route>>,
+    /// Keyed by what follows `*.`.
+    wildcards: HashMap<String, Arc<Route>>,
+}
+
+/// Where connections go.
+pub(crate) struct Route {
+    backends: Vec<SocketAddr>,
+    proxy_protocol: bool,
+    next: AtomicUsize,
+}
+
+impl Passthrough {
+    pub(crate) fn new(rules: &[PassthroughRule]) -> Self {
+        let mut passthrough = Self::default();
+        for rule in rules {
+            let (backends, proxy_protocol) = (rule.backends.clone(), rule.proxy_protocol);
+            let route = Arc::new(Route { backends, proxy_protocol, next: AtomicUsize::new(0) });
+            for name in &rule.names {
+                let (names, name) = match name.as_str().strip_prefix("*.") {
+                    Some(parent) => (&mut passthrough.wildcards, parent),
+                    None => (&mut passthrough.exact, name.as_str()),
+                };
+                names.insert(name.to_owned(), route.clone());
+            }
+        }
+        passthrough
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.exact.is_empty() && self.wildcards.is_empty()
+    }
+
+    /// The route for a host, which is in lower case: its own, else the wildcard's of its parent, as with certificates.
+    pub(crate) fn route(&self, name: &str) -> Option<&Arc<Route>> {
+        let wildcard = || name.split_once('.').and_then(|(_, parent)| self.wildcards.get(parent));
+        self.exact.get(name).or_else(wildcard)
+    }
+}
+
+impl Route {
+    /// The backends, beginning with each in turn.
+    fn in_turn(&self) -> impl Iterator<Item = SocketAddr> {
+        let first = self.next.fetch_add(1, Ordering::Relaxed) % self.backends.len().max(1);
+        self.backends.iter().cycle().skip(first).take(self.backends.len().min(BACKENDS_TRIED_MAX)).copied()
+    }
+
+    /// Relays between the client and a backend until both streams have ended, or one is cut.
+    pub(crate) async fn serve(&self, shared: &Shared, client: Client, mut backend: TcpStream) {
+        let limits = shared.limits();
+        shared.metrics.passed_through.inc();
+        let mut first = Vec::new();
+        if self.proxy_protocol {
+            let header = Header::Tcp { client: client.address, server: client.server, tlvs: Vec::new() };
+            header.encode(&mut first).expect("without values it always fits");
+        }
+        first.extend(&client.early);
+        let relayed = async {
+            backend.write_all(&first).await?;
+            relay(&client.stream, &backend, &limits).await
+        };
+        match timeout(limits.lifetime_max, relayed).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => tracing::debug!(client = %client.address, %error, "passed through, and cut"),
+            Err(_) => shared.metrics.count_given_up("lifetime"),
+        }
+        // Neither end may take what it has got for complete.
+        tcp::reset_on_close(&client.stream);
+        tcp::reset_on_close(&backend);
+    }
+
+    /// Connects to a backend; `None` if none can be reached.
+    pub(crate) async fn connect(&self, limits: &Limits) -> Option<TcpStream> {
+        for backend in self.in_turn() {
+            let connected = timeout(limits.leg_timeout, TcpStream::connect(backend)).await;
+            match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                Ok(stream) if tcp::prepare(&stream).is_ok() => {
+                    tcp::reset_on_close(&stream);
+                    return Some(stream);
+                }
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%backend, %error, "no connection to a backend"),
+            }
+        }
+        None
+    }
+}
+
+/// Relays both ways until both streams have ended, or for too long nothing has come either way.
+async fn relay(client: &TcpStream, backend: &TcpStream, limits: &Limits) -> io::Result<()> {
+    let last = LastByte(Mutex::new(Instant::now()));
+    let (up, down) = (one_way(client, backend, &last), one_way(backend, client, &last));
+    tokio::select! {
+        relayed = async { tokio::try_join!(up, down) } => relayed.map(|_| ()),
+        () = idle(&last, limits.idle_timeout) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+/// When a byte was last taken, in either direction.
+struct LastByte(Mutex<Instant>);
+
+impl LastByte {
+    fn at(&self) -> MutexGuard<'_, Instant> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns when nothing has come since `last` for as long as `patience`.
+async fn idle(last: &LastByte, patience: Duration) {
+    loop {
+        let end = *last.at() + patience;
+        sleep_until(end).await;
+        if *last.at() + patience <= Instant::now() {
+            return;
+        }
+    }
+}
+
+async fn one_way(from: &TcpStream, to: &TcpStream, last: &LastByte) -> io::Result<()> {
+    let mut buffer = vec![0; READ_LEN];
+    loop {
+        from.readable().await?;
+        let read = match from.try_read(&mut buffer) {
+            Ok(0) => {
+                tcp::finish(to);
+                return Ok(());
+            }
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(error),
+        };
+        *last.at() = Instant::now();
+        let mut left = &buffer[..read];
+        while !left.is_empty() {
+            to.writable().await?;
+            match to.try_write(left) {
+                Ok(written) => left = &left[written..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        *last.at() = Instant::now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn rule(names: &[&str], ports: &[u16]) -> PassthroughRule {
+        PassthroughRule {
+            names: names.iter().map(|name| name.parse().unwrap()).collect(),
+            backends: ports.iter().map(|port| ([127, 0, 0, 1], *port).into()).collect(),
+            proxy_protocol: false,
+        }
+    }
+
+    #[test]
+    fn a_name_of_its_own_comes_before_a_wildcard() {
+        let passthrough =
+            Passthrough::new(&[rule(&["db.example.com"], &[1]), rule(&["*.example.com", "raw.test"], &[2])]);
+        let port = |name| passthrough.route(name).map(|route| route.backends[0].port());
+        assert_eq!(port("db.example.com"), Some(1));
+        assert_eq!(port("other.example.com"), Some(2));
+        assert_eq!(port("raw.test"), Some(2));
+        for name in ["example.com", "a.b.example.com", "com", "", "*.example.com.x"] {
+            assert_eq!(port(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn backends_take_turns() {
+        let passthrough = Passthrough::new(&[rule(&["a.test"], &[1, 2, 3, 4])]);
+        let route = passthrough.route("a.test").unwrap();
+        let turn = || route.in_turn().map(|backend| backend.port()).collect::<Vec<_>>();
+        assert_eq!([turn(), turn(), turn()], [[1, 2, 3], [2, 3, 4], [3, 4, 1]]);
+    }
+}

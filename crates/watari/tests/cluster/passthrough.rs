@@ -1,0 +1,153 @@
+//! Names that go to a backend as they are, beside the site that the agents serve.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread::{self, JoinHandle};
+
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
+use watari_wire::proxy::{self, Header};
+
+use crate::clients::http::Http;
+use crate::clients::raw::listen;
+use crate::clients::tls::{Taste, Tls, dial, reset};
+use crate::harness::pattern::pattern;
+use crate::harness::wait::{PATIENCE, until};
+use crate::harness::{Cluster, Plan};
+
+const REFUSED: &str = "watari_dispatcher_connections_refused_total";
+
+fn backend() -> TcpListener {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()
+}
+
+fn start(backend: &TcpListener) -> Cluster {
+    start_with(backend, "")
+}
+
+fn start_with(backend: &TcpListener, dispatcher_limits: &'static str) -> Cluster {
+    Cluster::start(&Plan { backend: Some(backend.local_addr().unwrap()), dispatcher_limits, ..Plan::default() })
+}
+
+/// The first flight of a client that asks for `name`, in records of this much each.
+fn hello(name: &str, fragment_len: usize) -> Vec<u8> {
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let mut client = ClientConnection::new(Taste::default().config(), name).unwrap();
+    let mut flight = Vec::new();
+    client.write_tls(&mut flight).unwrap();
+    let fragments = flight[5..].chunks(fragment_len);
+    fragments.flat_map(|part| [&[22, 3, 1, (part.len() >> 8) as u8, part.len() as u8], part].concat()).collect()
+}
+
+/// Takes one connection, and all that comes on it; then answers, and ends.
+fn answer_one(backend: &TcpListener, answer: Vec<u8>) -> JoinHandle<(Header, Vec<u8>)> {
+    let backend = backend.try_clone().unwrap();
+    thread::spawn(move || {
+        let mut stream = backend.accept().unwrap().0;
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).unwrap();
+        stream.write_all(&answer).unwrap();
+        let (header, len) = proxy::parse(&received, usize::MAX).unwrap().expect("it begins with a header");
+        (header, received.split_off(len))
+    })
+}
+
+fn connect(cluster: &Cluster) -> (SocketAddr, TcpStream) {
+    let stream = dial(cluster.clients.any(), cluster.service).unwrap();
+    (stream.local_addr().unwrap(), stream)
+}
+
+#[test]
+fn a_name_goes_to_its_backend_byte_by_byte() {
+    let backend = backend();
+    let cluster = start(&backend);
+    // Whole, over many records, and in segments of its own for each few bytes.
+    for (name, fragment_len, segment_len) in
+        [("raw.test", 16_000, usize::MAX), ("db.raw.test", 100, usize::MAX), ("RAW.test", 300, 97)]
+    {
+        let (up, down) = (pattern(1, 0..3_000_000), pattern(2, 0..3_000_000));
+        let served = answer_one(&backend, down.clone());
+        let (address, mut client) = connect(&cluster);
+        let hello = hello(name, fragment_len);
+        for segment in hello.chunks(segment_len.min(hello.len())) {
+            client.write_all(segment).unwrap();
+        }
+        client.write_all(&up).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        assert!(listen(&mut client) == down, "{name}");
+        let (header, received) = served.join().unwrap();
+        assert_eq!(header, Header::Tcp { client: address, server: cluster.service, tlvs: Vec::new() });
+        assert!(received == [hello, up].concat(), "{name}");
+    }
+    assert_eq!(cluster.dispatcher().count("watari_dispatcher_passed_through_total", ""), 3);
+    cluster.wait_until_idle();
+}
+
+#[test]
+fn all_other_names_are_the_agents() {
+    let backend = backend();
+    let cluster = start(&backend);
+    for address in cluster.clients.two_of_each_agent() {
+        let mut client = Http::new(Tls::to_site(address, cluster.service, &Taste::default()).unwrap());
+        client.download(1_000_000, 1).unwrap();
+        client.upload(&pattern(1, 0..100_000)).unwrap();
+        cluster.connection_of(address);
+    }
+    // What is no TLS is answered by an agent as ever.
+    let (_, mut client) = connect(&cluster);
+    client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    until("an agent has refused it", || cluster.count_on_agents("watari_agent_handshakes_failed_total", "") == 1);
+    for name in ["a.b.raw.test", "test"] {
+        let (_, mut client) = connect(&cluster);
+        client.write_all(&hello(name, 500)).unwrap();
+    }
+    until("agents have refused them", || cluster.count_on_agents("watari_agent_handshakes_failed_total", "") == 3);
+    assert_eq!(cluster.dispatcher().count("watari_dispatcher_passed_through_total", ""), 0);
+}
+
+/// Neither end takes a stream that was cut for complete.
+#[test]
+fn a_reset_goes_through_both_ways() {
+    let backend = backend();
+    let cluster = start(&backend);
+    let meet = || {
+        let (_, mut client) = connect(&cluster);
+        client.write_all(&hello("raw.test", 500)).unwrap();
+        let mut served = backend.accept().unwrap().0;
+        served.set_read_timeout(Some(PATIENCE)).unwrap();
+        served.read_exact(&mut [0; 20]).unwrap();
+        (client, served)
+    };
+    let (mut client, served) = meet();
+    reset(&served);
+    drop(served);
+    assert!(client.read(&mut [0]).is_err());
+
+    let (client, mut served) = meet();
+    reset(&client);
+    drop(client);
+    assert!(served.read_to_end(&mut Vec::new()).is_err());
+    cluster.wait_until_idle();
+}
+
+#[test]
+fn who_does_not_say_or_has_nobody_to_go_to_is_reset() {
+    let listener = backend();
+    let cluster = start_with(&listener, "handshake_timeout = \"300ms\"\nidle_timeout = \"400ms\"");
+    let (_, mut silent) = connect(&cluster);
+    silent.write_all(&hello("raw.test", 500)[..100]).unwrap();
+    assert!(listen(&mut silent).is_empty());
+    assert_eq!(cluster.dispatcher().count(REFUSED, "hello_slow"), 1);
+
+    // Connected, and then nobody says anything.
+    let (_, mut idle) = connect(&cluster);
+    idle.write_all(&hello("raw.test", 500)).unwrap();
+    assert!(idle.read(&mut [0]).is_err());
+
+    drop(listener);
+    let (_, mut lost) = connect(&cluster);
+    lost.write_all(&hello("raw.test", 500)).unwrap();
+    assert!(listen(&mut lost).is_empty());
+    until("it is counted", || cluster.dispatcher().count(REFUSED, "no_backend") == 1);
+}

@@ -1,0 +1,235 @@
+//! Which name a client asks for, read from the first bytes it sends: for whoever relays TLS without taking part in it.
+//!
+//! Only as much is understood as leads to the name: records (RFC 8446, section 5.1) that carry the pieces of a handshake
+//! message (section 4), a `ClientHello` (section 4.1.2) and its `server_name` extension (RFC 6066, section 3). Bytes that
+//! are anything else have no name; what is wrong with them is for the server to say.
+
+/// Content type of records.
+const HANDSHAKE: u8 = 22;
+/// Type of handshake messages.
+const CLIENT_HELLO: u8 = 1;
+/// Type of extensions.
+const SERVER_NAME: u16 = 0;
+/// Type of names.
+const HOST_NAME: u8 = 0;
+/// The longest fragment a plaintext record may have.
+const FRAGMENT_LEN_MAX: usize = 1 << 14;
+/// The longest host name (RFC 1035, section 2.3.4).
+const NAME_LEN_MAX: usize = 253;
+
+/// What the first bytes of a connection show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hello {
+    /// They may be a `ClientHello`, and it is not complete.
+    Incomplete,
+    /// They are none, or one that asks for no name.
+    Nameless,
+    /// They are a `ClientHello` for this host, in lower case and without a dot at its end.
+    For(String),
+}
+
+/// Looks at the first bytes of a client's stream. It may be asked again with more; who asks bounds how many.
+pub fn look(bytes: &[u8]) -> Hello {
+    match message(bytes) {
+        None => Hello::Nameless,
+        Some(Message::Incomplete) => Hello::Incomplete,
+        Some(Message::Whole(body)) => server_name(&body).map_or(Hello::Nameless, Hello::For),
+    }
+}
+
+enum Message {
+    Incomplete,
+    /// The body of a `ClientHello`.
+    Whole(Vec<u8>),
+}
+
+/// Joins the fragments that the first message stands in; `None` if it is no `ClientHello`.
+fn message(bytes: &[u8]) -> Option<Message> {
+    let mut records = Bytes(bytes);
+    let mut message = Vec::new();
+    while !records.0.is_empty() {
+        // What is there of a header is looked at already: what is no TLS is not waited for.
+        match *records.0 {
+            [HANDSHAKE] | [HANDSHAKE, 3, ..] => {}
+            _ => return None,
+        }
+        let Some(len) = records.0.get(3..5).map(|len| usize::from(u16::from_be_bytes([len[0], len[1]]))) else {
+            return Some(Message::Incomplete);
+        };
+        // Fragments of handshake messages are never empty.
+        if len == 0 || len > FRAGMENT_LEN_MAX {
+            return None;
+        }
+        let rest = &records.0[5..];
+        let is_whole = rest.len() >= len;
+        let (fragment, rest) = rest.split_at(len.min(rest.len()));
+        message.extend_from_slice(fragment);
+        if message.first().is_some_and(|kind| *kind != CLIENT_HELLO) {
+            return None;
+        }
+        if let [_, a, b, c, body @ ..] = &message[..]
+            && let Some(body) = body.get(..u32::from_be_bytes([0, *a, *b, *c]) as usize)
+        {
+            return Some(Message::Whole(body.to_vec()));
+        }
+        if !is_whole {
+            return Some(Message::Incomplete);
+        }
+        records = Bytes(rest);
+    }
+    Some(Message::Incomplete)
+}
+
+fn server_name(hello: &[u8]) -> Option<String> {
+    let mut hello = Bytes(hello);
+    hello.take(2 + 32)?; // version, random
+    hello.vector_u8()?; // session id
+    hello.vector_u16()?; // cipher suites
+    hello.vector_u8()?; // compression methods
+    let mut extensions = hello.vector_u16()?;
+    while let Some(kind) = extensions.u16() {
+        let mut extension = extensions.vector_u16()?;
+        if kind == SERVER_NAME {
+            return host_name(extension.vector_u16()?);
+        }
+    }
+    None
+}
+
+fn host_name(mut names: Bytes<'_>) -> Option<String> {
+    while let Some(kind) = names.take(1) {
+        let name = names.vector_u16()?.0;
+        if kind == [HOST_NAME] {
+            let name = str::from_utf8(name).ok()?;
+            let name = name.strip_suffix('.').unwrap_or(name);
+            let is_name = !name.is_empty() && name.len() <= NAME_LEN_MAX && name.bytes().all(|b| b.is_ascii_graphic());
+            return is_name.then(|| name.to_ascii_lowercase());
+        }
+    }
+    None
+}
+
+/// Bytes that are read from their front.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+    }
+
+    fn vector_u8(&mut self) -> Option<Bytes<'a>> {
+        let len = self.take(1)?[0];
+        self.take(len.into()).map(Bytes)
+    }
+
+    fn vector_u16(&mut self) -> Option<Bytes<'a>> {
+        let len = self.u16()?;
+        self.take(len.into()).map(Bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn vector_u16(bytes: &[u8]) -> Vec<u8> {
+        [&u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes(), bytes].concat()
+    }
+
+    fn extension(kind: u16, body: &[u8]) -> Vec<u8> {
+        [&kind.to_be_bytes()[..], &vector_u16(body)].concat()
+    }
+
+    fn name_extension(name: &[u8]) -> Vec<u8> {
+        extension(SERVER_NAME, &vector_u16(&[&[HOST_NAME], &vector_u16(name)[..]].concat()))
+    }
+
+    /// A handshake message with these extensions.
+    fn hello(extensions: &[u8]) -> Vec<u8> {
+        let mut body = vec![3, 3];
+        body.extend([7; 32]);
+        body.extend([4, 1, 2, 3, 4]);
+        body.extend(vector_u16(&[0x13, 0x01, 0x13, 0x02]));
+        body.extend([1, 0]);
+        body.extend(vector_u16(extensions));
+        let len = u32::try_from(body.len()).unwrap_or(u32::MAX).to_be_bytes();
+        [&[CLIENT_HELLO], &len[1..], &body].concat()
+    }
+
+    fn records(message: &[u8], fragment_len: usize) -> Vec<u8> {
+        message.chunks(fragment_len).flat_map(|part| [&[HANDSHAKE, 3, 1], &vector_u16(part)[..]].concat()).collect()
+    }
+
+    fn of(name: &str) -> Hello {
+        Hello::For(name.to_owned())
+    }
+
+    #[test]
+    fn names_are_found_in_any_case_and_behind_other_extensions() {
+        let other = extension(43, &[2, 3, 4]);
+        let cases = [
+            (name_extension(b"db.example.com"), of("db.example.com")),
+            (name_extension(b"DB.Example.com."), of("db.example.com")),
+            ([other.clone(), name_extension(b"a")].concat(), of("a")),
+            (other, Hello::Nameless),
+            (Vec::new(), Hello::Nameless),
+            (name_extension(b""), Hello::Nameless),
+            (name_extension(b"a b"), Hello::Nameless),
+            (name_extension(&[0xff]), Hello::Nameless),
+            (name_extension(&[b'a'; 254]), Hello::Nameless),
+            (extension(SERVER_NAME, &vector_u16(&[&[9], &vector_u16(b"x")[..]].concat())), Hello::Nameless),
+            (extension(SERVER_NAME, &[0, 9, 0]), Hello::Nameless),
+        ];
+        for (extensions, expected) in cases {
+            assert_eq!(look(&records(&hello(&extensions), 4096)), expected, "{extensions:02x?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_hello_is_not_waited_for() {
+        let long = [&[HANDSHAKE, 3, 1, 0x40, 0x01][..], &[CLIENT_HELLO]].concat();
+        let cases: [&[u8]; 7] = [
+            b"G",
+            b"SSH-2.0-x\r\n",
+            &[HANDSHAKE, 2],
+            &[21, 3, 3, 0, 2, 1, 0],
+            &[HANDSHAKE, 3, 3, 0, 0],
+            &[HANDSHAKE, 3, 3, 0, 9, 2],
+            &long,
+        ];
+        for bytes in cases {
+            assert_eq!(look(bytes), Hello::Nameless, "{bytes:02x?}");
+        }
+        assert_eq!(look(&[]), Hello::Incomplete);
+        assert_eq!(look(&[HANDSHAKE]), Hello::Incomplete);
+    }
+
+    proptest! {
+        #[test]
+        fn fragments_of_any_length_are_joined(name in "[a-z]{1,60}", fragment_len in 1..80_usize, behind: Vec<u8>) {
+            let bytes = records(&hello(&name_extension(name.as_bytes())), fragment_len);
+            for len in 0..bytes.len() {
+                prop_assert_eq!(look(&bytes[..len]), Hello::Incomplete, "{} of {} bytes", len, bytes.len());
+            }
+            prop_assert_eq!(look(&[bytes, behind].concat()), of(&name));
+        }
+
+        #[test]
+        fn nothing_panics(bytes: Vec<u8>, extensions in vec(any::<u8>(), 0..100), at in any::<prop::sample::Index>(), to: u8) {
+            look(&bytes);
+            let mut changed = records(&hello(&[extensions, name_extension(b"a.b")].concat()), 50);
+            let at = at.index(changed.len());
+            changed[at] = to;
+            look(&changed);
+        }
+    }
+}
