@@ -3,7 +3,7 @@
 //!
 //! It holds no TLS secret and opens no record: it knows byte counts, and what agents tell it over the mesh.
 //!
-//! * `Agents` knows which agents can take connections, and opens legs to them.
+//! * `Agents` knows which agents can take connections; `legs` opens legs to them, or uses those that moves have left behind.
 //! * One `Relay` a connection moves the bytes and drives its `watari_handoff::Arbiter`.
 //! * `Table` finds the relay that a message from the mesh is for.
 
@@ -11,6 +11,7 @@ mod agents;
 mod alarm;
 mod drain;
 mod flow;
+mod legs;
 mod listen;
 mod metrics;
 mod relay;
@@ -28,12 +29,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use watari_balance::{BulkPolicy, HandshakePolicy};
 use watari_handoff::{ArbiterEvent, Offer};
-use watari_mesh::{Event, Mesh};
+use watari_mesh::{Event, Mesh, SendError};
 use watari_wire::{ConnectionId, ConnectionStatus, Leave, Message, NodeName};
 
 pub use crate::agents::AgentStatus;
 use crate::agents::Agents;
 use crate::drain::AskedBy;
+use crate::legs::IdleLegs;
 use crate::listen::Clients;
 use crate::metrics::Metrics;
 use crate::table::Table;
@@ -80,6 +82,11 @@ pub struct Limits {
     pub lifetime_max: Duration,
     /// For connecting to an agent.
     pub leg_timeout: Duration,
+    /// Legs that moves have left behind, kept for other connections, to each agent by each thread; further ones are
+    /// closed.
+    pub idle_legs_max: usize,
+    /// Connections of agents that are being emptied that are asked to leave in a second, of all agents together.
+    pub drain_rate: u32,
     /// From a proposal to the decision.
     pub move_timeout: Duration,
     /// From the end of an agent's leg to the announcement that its stream was complete; and from the end of the stream
@@ -97,6 +104,8 @@ impl Default for Limits {
             idle_timeout: Duration::from_mins(5),
             lifetime_max: Duration::from_hours(24),
             leg_timeout: Duration::from_secs(2),
+            idle_legs_max: 256,
+            drain_rate: 2_000,
             move_timeout: Duration::from_secs(3),
             final_timeout: Duration::from_secs(5),
         }
@@ -112,6 +121,7 @@ pub struct Dispatcher {
 
 struct Shared {
     agents: Agents,
+    idle_legs: IdleLegs,
     /// One for each client that may be connected.
     places: Arc<Semaphore>,
     clients: Clients,
@@ -131,16 +141,20 @@ impl Dispatcher {
         registry: &mut Registry,
         shutdown: &CancellationToken,
     ) -> io::Result<Self> {
+        let metrics = Metrics::register(registry);
+        let (legs_idle, legs_reused) = (metrics.legs_idle.clone(), metrics.legs_reused.clone());
         let shared = Arc::new(Shared {
             agents: Agents::new(&config),
+            idle_legs: IdleLegs::new(config.limits.idle_legs_max, legs_idle, legs_reused),
             clients: Clients::default(),
             table: Table::new()?,
             mesh,
-            metrics: Metrics::register(registry),
+            metrics,
             places: Arc::new(Semaphore::new(config.limits.connections_max.min(Semaphore::MAX_PERMITS))),
             limits: config.limits,
         });
         tokio::spawn(drain::run(shared.clone(), shutdown.clone()));
+        tokio::spawn(legs::keep_tidy(shared.clone(), shutdown.clone()));
         let threads = Threads::start(listeners, shutdown, |listener| listen::start(&shared, listener, shutdown))?;
         Ok(Self { shared, threads })
     }
@@ -154,7 +168,11 @@ impl Dispatcher {
     /// Takes what the mesh reports. What is not for a dispatcher is passed over.
     pub fn handle(&self, event: &Event) {
         match event {
-            Event::Down { peer, .. } => self.shared.agents.link_down(peer),
+            Event::Down { peer, .. } => {
+                self.shared.agents.link_down(peer);
+                self.shared.idle_legs.forget(peer);
+                self.shared.table.owner_lost(peer);
+            }
             // An agent hands out a leg key on every new link. One that has started anew is not about to end any more.
             Event::Up { peer, .. } => {
                 self.shared.agents.drains.link_up(peer);
@@ -235,6 +253,7 @@ impl Shared {
     fn drain(&self, agent: &NodeName, by: AskedBy) {
         if self.agents.drains.begin(agent, by) {
             tracing::info!(%agent, ?by, "drain begun");
+            self.idle_legs.forget(agent);
         }
     }
 
@@ -279,6 +298,7 @@ impl Shared {
             | Message::Ship(_)
             | Message::Rest(_)
             | Message::Committed(_)
+            | Message::LegKept(_)
             | Message::Aborted(_)
             | Message::Gone(_)
             | Message::Leave(_) => return,
@@ -305,8 +325,18 @@ impl Shared {
 
     /// Sends, and leaves what cannot be sent to the other side's asking again.
     fn tell(&self, to: &NodeName, message: &Message) {
-        if let Err(error) = self.mesh.send(to, message) {
-            tracing::debug!(peer = %to, %error, "message not sent");
-        }
+        note_unsent(to, self.mesh.send(to, message));
     }
+
+    /// The same, for what nobody waits for; `false` where it cannot be sent.
+    fn tell_soon(&self, to: &NodeName, message: &Message) -> bool {
+        note_unsent(to, self.mesh.send_soon(to, message))
+    }
+}
+
+fn note_unsent(to: &NodeName, sent: Result<(), SendError>) -> bool {
+    if let Err(error) = &sent {
+        tracing::debug!(peer = %to, %error, "message not sent");
+    }
+    sent.is_ok()
 }

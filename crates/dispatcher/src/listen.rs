@@ -11,7 +11,8 @@ use watari_sys::{accept_until, tcp};
 use watari_wire::NodeName;
 
 use crate::Shared;
-use crate::relay::{Client, Leg, Relay};
+use crate::legs::{Leg, Which};
+use crate::relay::{Client, Relay};
 
 /// How many agents are tried for one client.
 const LEGS_TRIED_MAX: usize = 3;
@@ -38,8 +39,8 @@ fn admit(shared: &Arc<Shared>, client: TcpStream, address: SocketAddr) {
     let shared = shared.clone();
     tokio::spawn(async move {
         let _places = (place, share);
-        match connect(&shared, &client, address).await {
-            Ok((server, leg, bulk)) => {
+        match prepare(&shared, &client, address).await {
+            Ok((server, (leg, bulk))) => {
                 Relay::new(&shared, Client { stream: client, address, server }, leg).run(bulk).await;
             }
             Err(reason) => refuse(&shared, address, reason),
@@ -97,19 +98,27 @@ impl Drop for Share {
     }
 }
 
-/// Finds an agent for a client and connects a leg to it. Returns the address the client connected to, the leg, and the
-/// agent its data shall go to if that is another.
-async fn connect(
+/// A leg for a new connection, and the agent its data shall go to if that is another.
+pub(crate) type Found = (Leg, Option<NodeName>);
+
+/// Returns the address the client connected to, and what was found for it.
+async fn prepare(
     shared: &Shared,
     client: &TcpStream,
     address: SocketAddr,
-) -> Result<(SocketAddr, Leg, Option<NodeName>), &'static str> {
+) -> Result<(SocketAddr, Found), &'static str> {
     let server = client.local_addr().map_err(|_| "client_gone")?;
+    let found = find_leg(shared, address.ip(), Which::Any).await?;
+    Ok((server, found))
+}
+
+/// Finds an agent for a new connection of `client`, and a leg to it.
+pub(crate) async fn find_leg(shared: &Shared, client: IpAddr, which: Which) -> Result<Found, &'static str> {
     let mut failed = Vec::new();
     while failed.len() < LEGS_TRIED_MAX {
-        let assignment = shared.agents.assign(address.ip(), &failed).ok_or("no_agent")?;
-        match shared.agents.connect(&assignment.handshake).await {
-            Ok(stream) => return Ok((server, Leg { agent: assignment.handshake, stream }, assignment.bulk)),
+        let assignment = shared.agents.assign(client, &failed).ok_or("no_agent")?;
+        match shared.leg_to(&assignment.handshake, which).await {
+            Ok(leg) => return Ok((leg, assignment.bulk)),
             Err(error) => {
                 tracing::warn!(agent = %assignment.handshake, %error, "no leg");
                 failed.push(assignment.handshake);

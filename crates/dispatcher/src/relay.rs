@@ -14,11 +14,13 @@ use tokio::time::Instant;
 use watari_handoff::{Arbiter, ArbiterAction, ArbiterEvent, ArbiterTimer, ResetCause};
 use watari_sys::tcp;
 use watari_wire::leg::{Kind, Preface};
-use watari_wire::{Aborted, ConnectionId, Decided, Epoch, Freeze, Message, NodeName};
+use watari_wire::{Aborted, ConnectionId, Decided, Epoch, Freeze, LegKept, Message, NodeName};
 
 use crate::Shared;
 use crate::alarm::Alarm;
 use crate::flow::{Broken, Flow, Written};
+use crate::legs::{Leg, Which};
+use crate::listen::{self, Found};
 
 /// The most that is read at once of what nobody takes any more, in bytes.
 const DISCARD_LEN: usize = 4 * 1024;
@@ -26,18 +28,21 @@ const DISCARD_LEN: usize = 4 * 1024;
 /// Reads of one direction in one go.
 const PASSES_MAX: usize = 4;
 
+/// What comes to a relay from the mesh.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// For the arbiter.
+    Arbiter(ArbiterEvent),
+    /// There is no link any more to the agent that does the handshake.
+    OwnerLost,
+}
+
 /// A client that was accepted.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     pub(crate) address: SocketAddr,
     /// The address it connected to.
     pub(crate) server: SocketAddr,
-}
-
-/// A TCP connection to an agent.
-pub(crate) struct Leg {
-    pub(crate) agent: NodeName,
-    pub(crate) stream: TcpStream,
 }
 
 /// The client's stream.
@@ -60,13 +65,14 @@ enum ToClient {
     Finished,
 }
 
-type Connecting = Pin<Box<dyn Future<Output = (Epoch, io::Result<TcpStream>)> + Send>>;
+type Connecting = Pin<Box<dyn Future<Output = (Epoch, io::Result<Leg>)> + Send>>;
+type Finding = Pin<Box<dyn Future<Output = Result<Found, &'static str>> + Send>>;
 
 /// Relays one connection until it is over.
 pub(crate) struct Relay {
     shared: Arc<Shared>,
     id: ConnectionId,
-    inputs: mpsc::Receiver<ArbiterEvent>,
+    inputs: mpsc::Receiver<Input>,
     client_address: SocketAddr,
     server_address: SocketAddr,
     client: TcpStream,
@@ -80,6 +86,10 @@ pub(crate) struct Relay {
     from_client: FromClient,
     to_client: ToClient,
     leg_ended: bool,
+    /// Nothing has happened on the leg that another connection could not follow.
+    leg_is_clean: bool,
+    /// Another agent, in place of one that was gone when its leg was used again.
+    finding: Option<Finding>,
     over: bool,
     connecting: Option<Connecting>,
     prepared: Option<Prepared>,
@@ -118,11 +128,13 @@ impl Relay {
             leg: leg.stream,
             arbiter: Arbiter::new(leg.agent),
             actions: Vec::new(),
-            up: Flow::default(),
+            up: if leg.reused { Flow::with_copy() } else { Flow::default() },
             down: Flow::default(),
             from_client: FromClient::Open,
             to_client: ToClient::Open,
             leg_ended: false,
+            leg_is_clean: true,
+            finding: None,
             over: false,
             connecting: None,
             prepared: None,
@@ -154,8 +166,9 @@ impl Relay {
         let lingers = self.to_client == ToClient::Finished && !reads_client && client_open;
         let deadline = self.deadlines.first();
         tokio::select! {
-            Some(event) = self.inputs.recv() => self.on_event(event),
+            Some(input) = self.inputs.recv() => self.on_input(input),
             (epoch, connected) = optional(&mut self.connecting) => self.on_connected(epoch, connected),
+            found = optional(&mut self.finding) => self.on_found(found),
             _ = self.client.readable(), if reads_client => self.pass_up(),
             _ = self.client.readable(), if lingers => self.discard_client(),
             () = readable(self.prepared.as_ref()) => self.check_prepared(),
@@ -169,20 +182,30 @@ impl Relay {
         self.follow_up();
     }
 
+    fn on_input(&mut self, input: Input) {
+        match input {
+            // It may be about to answer, or its machine is gone and nothing will ever say so.
+            Input::OwnerLost if self.up.has_copy() => self.on_leg_end(true),
+            Input::OwnerLost => {}
+            Input::Arbiter(event) => self.on_event(event),
+        }
+    }
+
     /// What an agent said.
     fn on_event(&mut self, event: ArbiterEvent) {
         // Who proposes has done the handshake, also if its announcement was lost.
         if matches!(&event, ArbiterEvent::Proposed { from, .. } if from == self.arbiter.owner()) {
             self.deadlines.handshake = None;
+            self.up.drop_copy();
         }
         self.arbitrate(event);
     }
 
-    fn on_connected(&mut self, epoch: Epoch, connected: io::Result<TcpStream>) {
+    fn on_connected(&mut self, epoch: Epoch, connected: io::Result<Leg>) {
         self.connecting = None;
         match connected {
             Ok(leg) => {
-                self.prepared = Some(Prepared { epoch, leg });
+                self.prepared = Some(Prepared { epoch, leg: leg.stream });
                 self.arbitrate(ArbiterEvent::LegReady(epoch));
             }
             Err(error) => {
@@ -230,6 +253,7 @@ impl Relay {
         match self.down.pass(&self.leg, &self.client) {
             Ok((0, _)) => self.on_leg_end(false),
             Ok((read, written)) => {
+                self.up.drop_copy();
                 self.on_written_to_client(written);
                 self.arbitrate(ArbiterEvent::RelayedTx(read as u64));
                 return self.down.goes_on() && !self.over;
@@ -299,7 +323,44 @@ impl Relay {
 
     fn on_leg_end(&mut self, reset: bool) {
         self.leg_ended = true;
-        self.arbitrate(ArbiterEvent::LegEnded { reset });
+        match self.up.take_copy().filter(|_| self.to_client == ToClient::Open) {
+            Some(said) => self.begin_again(said),
+            None => self.arbitrate(ArbiterEvent::LegEnded { reset }),
+        }
+    }
+
+    /// The leg was free, and its agent is gone before it answered a word: nothing has begun that another could not begin.
+    fn begin_again(&mut self, said: Vec<u8>) {
+        tracing::info!(connection = %self.id, agent = %self.arbiter.owner(), "no answer on a leg that was used before");
+        self.shared.idle_legs.forget(self.arbiter.owner());
+        self.up = Flow::of(said);
+        let (shared, client) = (self.shared.clone(), self.client_address.ip());
+        self.finding = Some(Box::pin(async move { listen::find_leg(&shared, client, Which::New).await }));
+    }
+
+    fn on_found(&mut self, found: Result<Found, &'static str>) {
+        self.finding = None;
+        let (leg, bulk) = match found {
+            Ok(found) => found,
+            Err(reason) => {
+                tracing::info!(connection = %self.id, reason, "no other agent");
+                return self.arbitrate(ArbiterEvent::LegEnded { reset: true });
+            }
+        };
+        self.shared.table.begins_again(self.id, &leg.agent);
+        self.arbiter = Arbiter::new(leg.agent);
+        tcp::reset_on_close(&self.take_leg(leg.stream));
+        self.open_leg(Kind::New { bulk }, Epoch(0));
+    }
+
+    /// From now on this is the owner's leg; returns the one before.
+    fn take_leg(&mut self, leg: TcpStream) -> TcpStream {
+        self.leg_ended = false;
+        self.leg_is_clean = true;
+        if self.from_client == FromClient::EndRelayed {
+            self.from_client = FromClient::Ended;
+        }
+        std::mem::replace(&mut self.leg, leg)
     }
 
     fn on_deadline(&mut self) {
@@ -332,19 +393,20 @@ impl Relay {
         match action {
             ArbiterAction::PrepareLeg { target, epoch } => {
                 let shared = self.shared.clone();
-                self.connecting = Some(Box::pin(async move { (epoch, shared.agents.connect(&target).await) }));
+                self.connecting = Some(Box::pin(async move { (epoch, shared.leg_to(&target, Which::Any).await) }));
             }
             ArbiterAction::Freeze { source, epoch, rx_offset } => {
                 self.shared.tell(&source, &Message::Freeze(Freeze { connection, epoch, rx_offset }));
             }
             ArbiterAction::Commit { source, target, epoch, rx_offset, tail_offset } => {
-                self.commit(&source, &target, epoch, Kind::Commit { rx_offset, tail_offset });
+                self.commit(&source, &target, epoch, rx_offset, tail_offset);
             }
             ArbiterAction::Abort { source, target, epoch, reason } => {
                 tracing::info!(%connection, %source, %target, %epoch, reason = reason.as_str(), "move aborted");
                 self.shared.metrics.count_aborted(reason);
                 self.connecting = None;
                 self.prepared = None;
+                self.leg_is_clean = false;
                 self.tell_aborted(&source, epoch, reason);
                 self.tell_aborted(&target, epoch, reason);
             }
@@ -359,19 +421,28 @@ impl Relay {
         }
     }
 
-    fn commit(&mut self, source: &NodeName, target: &NodeName, epoch: Epoch, kind: Kind) {
+    fn commit(&mut self, source: &NodeName, target: &NodeName, epoch: Epoch, rx_offset: u64, tail_offset: u64) {
         tracing::debug!(connection = %self.id, %source, %target, %epoch, "move committed");
         self.shared.metrics.moves_committed.inc();
         self.shared.table.moved(self.id, target);
         let Prepared { leg, .. } = self.prepared.take().expect("an arbiter commits only once the leg is ready");
-        // All that the source had to send was read, and all that was written to it was read there: closing loses nothing.
-        drop(std::mem::replace(&mut self.leg, leg));
-        self.leg_ended = false;
-        if self.from_client == FromClient::EndRelayed {
-            self.from_client = FromClient::Ended;
+        // All that the source had to send was read, and all that was written to it was read there: closing loses nothing,
+        // and where nothing else was on the leg, another connection may follow.
+        let is_clean = self.leg_is_clean
+            && !self.leg_ended
+            && self.from_client != FromClient::EndRelayed
+            && !self.up.begins_with_head()
+            && self.shared.keeps_legs_to(source);
+        let left = self.take_leg(leg);
+        self.open_leg(Kind::Commit { rx_offset, tail_offset }, epoch);
+        if is_clean {
+            let kept = LegKept { connection: self.id, epoch, rx_offset };
+            if self.shared.tell_soon(source, &Message::LegKept(kept)) {
+                self.shared.idle_legs.keep(source, left, Instant::now());
+            }
+        } else {
+            self.tell_committed(source, epoch);
         }
-        self.open_leg(kind, epoch);
-        self.tell_committed(source, epoch);
     }
 
     /// Puts the preface at the front of what goes to the owner's leg. `false` if the agent has gone meanwhile.
@@ -397,7 +468,7 @@ impl Relay {
     }
 
     fn tell_committed(&self, to: &NodeName, epoch: Epoch) {
-        self.shared.tell(to, &Message::Committed(Decided { connection: self.id, epoch }));
+        self.shared.tell_soon(to, &Message::Committed(Decided { connection: self.id, epoch }));
     }
 
     fn reset(&mut self, cause: ResetCause) {
