@@ -28,8 +28,21 @@ const INBOX_LEN: usize = 16;
 pub(crate) enum Outcome {
     /// The move did not happen; the connection goes on here.
     Stays(Box<Live>),
-    /// It is another's, or lost. Nothing is left of it here.
-    Left,
+    /// It is another's, or lost. Nothing is left of it here, but its leg if that is free for another connection.
+    Left(Option<TcpStream>),
+}
+
+/// What a dispatcher says of a connection that is being given away.
+pub(crate) struct Told {
+    pub(crate) event: SourceEvent,
+    /// If it keeps the leg: how much of the client's stream it has written there.
+    pub(crate) leg_kept: Option<u64>,
+}
+
+impl From<SourceEvent> for Told {
+    fn from(event: SourceEvent) -> Self {
+        Self { event, leg_kept: None }
+    }
 }
 
 /// Finds the departure that a dispatcher's message is for.
@@ -41,22 +54,22 @@ pub(crate) struct Departures {
 struct Waiting {
     dispatcher: NodeName,
     tenure: Epoch,
-    inbox: mpsc::Sender<SourceEvent>,
+    inbox: mpsc::Sender<Told>,
 }
 
 impl Departures {
-    /// Passes `event` on, if the connection is being given away and `from` is its dispatcher. What does not fit is dropped,
+    /// Passes `told` on, if the connection is being given away and `from` is its dispatcher. What does not fit is dropped,
     /// as if it had been lost on the way.
-    pub(crate) fn send(&self, from: &NodeName, connection: ConnectionId, event: SourceEvent) {
+    pub(crate) fn send(&self, from: &NodeName, connection: ConnectionId, told: impl Into<Told>) {
         if let Some(waiting) = self.entries().get(&connection).filter(|waiting| waiting.dispatcher == *from)
-            && waiting.inbox.try_send(event).is_err()
+            && waiting.inbox.try_send(told.into()).is_err()
         {
             tracing::debug!(%connection, peer = %from, "message dropped: the departure's inbox is full");
         }
     }
 
     /// A departure of an earlier tenure, which is long decided, is replaced: its events end.
-    fn enter(&self, about: &About) -> mpsc::Receiver<SourceEvent> {
+    fn enter(&self, about: &About) -> mpsc::Receiver<Told> {
         let (inbox, events) = mpsc::channel(INBOX_LEN);
         let waiting = Waiting { dispatcher: about.dispatcher.clone(), tenure: about.tenure, inbox };
         self.entries().insert(about.id, waiting);
@@ -125,6 +138,8 @@ struct Departure<'a> {
     digest: [u8; 32],
     read_to: Option<u64>,
     shipped: bool,
+    /// What the last word of the dispatcher was about the leg.
+    leg_kept: Option<u64>,
 }
 
 impl<'a> Departure<'a> {
@@ -145,10 +160,11 @@ impl<'a> Departure<'a> {
             digest: [0; 32],
             read_to: None,
             shipped: false,
+            leg_kept: None,
         }
     }
 
-    async fn run(mut self, target: NodeName, mut events: mpsc::Receiver<SourceEvent>) -> Outcome {
+    async fn run(mut self, target: NodeName, mut events: mpsc::Receiver<Told>) -> Outcome {
         let mut source = Source::new(self.about.last, REST_LEN_MAX as u64);
         let mut retry = tokio::time::interval(self.shared.limits.retry_interval);
         retry.reset();
@@ -166,7 +182,7 @@ impl<'a> Departure<'a> {
                 }
             }
             event = tokio::select! {
-                event = events.recv() => event.unwrap_or(SourceEvent::Expired),
+                told = events.recv() => self.hear(told),
                 rx_offset = read_to(&self.leg, &mut self.unopened, self.unopened_offset, &mut self.read_to) => {
                     SourceEvent::Read { rx_offset }
                 }
@@ -174,6 +190,13 @@ impl<'a> Departure<'a> {
                 () = tokio::time::sleep_until(expiry) => SourceEvent::Expired,
             };
         }
+    }
+
+    /// Nobody tells any more where a later departure has taken this one's place.
+    fn hear(&mut self, told: Option<Told>) -> SourceEvent {
+        let Told { event, leg_kept } = told.unwrap_or(SourceEvent::Expired.into());
+        self.leg_kept = leg_kept;
+        event
     }
 
     fn carry_out(&mut self, action: SourceAction) {
@@ -256,15 +279,17 @@ impl<'a> Departure<'a> {
         Outcome::Stays(Box::new(Live { about: self.about, parts }))
     }
 
+    /// The leg goes on only at a boundary: nothing more may come for this connection on it, and nothing is on its way.
     fn destroy(self, moved: bool) -> Outcome {
         if moved {
             self.shared.metrics.moved_out.inc();
-        } else {
-            tracing::info!(connection = %self.about.id, "lost while it was being given away");
-            self.shared.metrics.lost.inc();
-            tcp::reset_on_close(&self.leg);
+            let is_free = self.leg_kept == Some(self.rx_offset());
+            return Outcome::Left(is_free.then_some(self.leg));
         }
-        Outcome::Left
+        tracing::info!(connection = %self.about.id, "lost while it was being given away");
+        self.shared.metrics.lost.inc();
+        tcp::reset_on_close(&self.leg);
+        Outcome::Left(None)
     }
 }
 

@@ -10,10 +10,11 @@ use tokio_util::sync::CancellationToken;
 use watari_handoff::TargetEvent;
 use watari_sys::{accept_until, tcp};
 use watari_wire::NodeName;
-use watari_wire::leg::{Accepted, Kind, PREFACE_LEN_MAX, PrefaceError};
+use watari_wire::leg::{Accepted, Kind, LEG_FREE, PREFACE_LEN_MAX, PrefaceError};
 
 use crate::departure::Outcome;
 use crate::live::Live;
+use crate::metrics::Counted;
 use crate::{Shared, departure, handshake, serve};
 
 /// Accepts on `listener` until `shutdown`.
@@ -33,50 +34,86 @@ fn admit(shared: &Arc<Shared>, leg: TcpStream) {
         return refuse(shared, &leg, &Refusal::Full);
     };
     let shared = shared.clone();
-    tokio::spawn(async move { take(&shared, leg, stranger).await });
+    tokio::spawn(async move { attend(&shared, leg, stranger).await });
 }
 
-async fn take(shared: &Arc<Shared>, mut leg: TcpStream, stranger: OwnedSemaphorePermit) {
-    let opened = match tokio::time::timeout(shared.limits.preface_timeout, read_preface(shared, &mut leg)).await {
-        Ok(Ok(opened)) => opened,
-        Ok(Err(refusal)) => return refuse(shared, &leg, &refusal),
-        Err(_) => return refuse(shared, &leg, &Refusal::Slow),
-    };
-    drop(stranger);
+/// Takes one connection after the other from a leg, as long as it comes free again.
+async fn attend(shared: &Arc<Shared>, leg: TcpStream, stranger: OwnedSemaphorePermit) {
+    let mut free = take(shared, leg, Vec::with_capacity(PREFACE_LEN_MAX), stranger).await;
+    while let Some(leg) = free {
+        let Some((leg, received, idle)) = wait_idle(shared, leg).await else { return };
+        free = take(shared, leg, received, idle).await;
+    }
+}
+
+/// Waits on a leg that a move has left behind for the next connection, and returns the first bytes of its preface. The leg
+/// is closed by FIN if there is none: it carries nothing that could look complete.
+async fn wait_idle(shared: &Shared, mut leg: TcpStream) -> Option<(TcpStream, Vec<u8>, OwnedSemaphorePermit)> {
+    let idle = shared.idle_legs.clone().try_acquire_owned().ok()?;
+    let _counted = Counted::one_more(&shared.metrics.legs_idle);
+    // Everything that was written on it before was read there: there is room.
+    leg.try_write(&[LEG_FREE]).ok().filter(|written| *written == 1)?;
+    let mut received = Vec::with_capacity(PREFACE_LEN_MAX);
+    let mut limited = (&mut leg).take(PREFACE_LEN_MAX as u64);
+    let first = tokio::time::timeout(shared.limits.idle_leg_timeout, limited.read_buf(&mut received));
+    first.await.ok()?.ok().filter(|read| *read > 0)?;
+    tcp::reset_on_close(&leg);
+    Some((leg, received, idle))
+}
+
+/// Takes a connection from a leg, of whose preface `received` is there, and does what is to be done with it. Returns the leg
+/// if that is free then. It `waits` until the preface is complete.
+async fn take(
+    shared: &Arc<Shared>,
+    mut leg: TcpStream,
+    received: Vec<u8>,
+    waits: OwnedSemaphorePermit,
+) -> Option<TcpStream> {
+    let preface = read_preface(shared, &mut leg, received);
+    let opened = tokio::time::timeout(shared.limits.preface_timeout, preface).await.unwrap_or(Err(Refusal::Slow));
+    let opened = opened.inspect_err(|refusal| refuse(shared, &leg, refusal)).ok()?;
+    drop(waits);
     let Opened { accepted: Accepted { preface, dispatcher, .. }, surplus } = opened;
     match preface.kind.clone() {
         Kind::New { bulk } => {
             let Ok(_place) = shared.places.clone().try_acquire_owned() else {
-                return refuse(shared, &leg, &Refusal::Full);
+                refuse(shared, &leg, &Refusal::Full);
+                return None;
             };
-            let Some(live) = handshake::shake_hands(shared, leg, dispatcher, &preface, surplus).await else { return };
+            let live = handshake::shake_hands(shared, leg, dispatcher, &preface, surplus).await?;
             live.about.announce(shared);
-            own(shared, live, bulk).await;
+            own(shared, live, bulk).await
         }
         Kind::Commit { rx_offset, tail_offset } => {
             let committed = TargetEvent::Committed { epoch: preface.epoch, rx_offset, tail_offset };
             let arrivals = &shared.arrivals;
             let live = arrivals.activate(shared, leg, &surplus, &dispatcher, preface.connection, &committed);
             // It has had its place since it was shipped: a decided move cannot fail for want of one.
-            if let Some((live, _place)) = live {
-                own(shared, live, None).await;
-            }
+            let (live, _place) = live?;
+            own(shared, live, None).await
         }
         // That it was read is the answer. Nobody holds the place, so nobody is kept out by checks.
-        Kind::Check if shared.places.available_permits() > 0 => tcp::finish(&leg),
-        Kind::Check => refuse(shared, &leg, &Refusal::Full),
+        Kind::Check => {
+            if shared.places.available_permits() > 0 {
+                tcp::finish(&leg);
+            } else {
+                refuse(shared, &leg, &Refusal::Full);
+            }
+            None
+        }
     }
 }
 
-/// What this node does with a connection that is its own: give it to `target`, or serve it.
-async fn own(shared: &Arc<Shared>, live: Live, target: Option<NodeName>) {
+/// What this node does with a connection that is its own: give it to `target`, or serve it. Returns the leg if that is free
+/// then.
+async fn own(shared: &Arc<Shared>, live: Live, target: Option<NodeName>) -> Option<TcpStream> {
     let (_entry, mut leaves) = shared.live.enter(&live.about);
     let Some(target) = target.filter(|target| *target != shared.name) else {
         return serve::serve(shared, live, &mut leaves).await;
     };
     match departure::depart(shared, live, target).await {
         Outcome::Stays(live) => serve::serve(shared, *live, &mut leaves).await,
-        Outcome::Left => {}
+        Outcome::Left(leg) => leg,
     }
 }
 
@@ -113,18 +150,16 @@ impl Refusal {
     }
 }
 
-async fn read_preface(shared: &Shared, leg: &mut TcpStream) -> Result<Opened, Refusal> {
-    let mut received = Vec::with_capacity(PREFACE_LEN_MAX);
+async fn read_preface(shared: &Shared, leg: &mut TcpStream, mut received: Vec<u8>) -> Result<Opened, Refusal> {
     loop {
-        let len = received.len();
-        // What is behind the preface belongs to the connection: it is taken in the same read, up to this much.
-        let room = (PREFACE_LEN_MAX - len) as u64;
-        if (&mut *leg).take(room).read_buf(&mut received).await? == 0 {
-            return Err(Refusal::Ended);
-        }
         if let Some(accepted) = shared.keys.verify(&received)? {
             let surplus = received.split_off(accepted.len);
             return Ok(Opened { accepted, surplus });
+        }
+        // What is behind the preface belongs to the connection: it is taken in the same read, up to this much.
+        let room = (PREFACE_LEN_MAX - received.len()) as u64;
+        if (&mut *leg).take(room).read_buf(&mut received).await? == 0 {
+            return Err(Refusal::Ended);
         }
     }
 }

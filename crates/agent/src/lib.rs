@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!  leg ── preface ──┬─ New ──▶ handshake ──┬──────────────────────────▶ serve ──▶ end
-//!                   │                      └─▶ departure ── aborted ──────▲
-//!                   │                             │ committed: destroyed  │
-//!                   └─ Commit ──▶ arrivals ───────┼───── activate ────────┘
-//!                                    ▲            │
-//!              another agent's Ship ─┘            └─▶ Ship to another agent
+//!          ▲        │                      └─▶ departure ── aborted ──────▲
+//!          │        │                             │ committed: destroyed  │
+//!          │        └─ Commit ──▶ arrivals ───────┼───── activate ────────┘
+//!          │                         ▲            │
+//!          │   another agent's Ship ─┘            ├─▶ Ship to another agent
+//!          └───── the leg, if it is kept ─────────┘
 //! ```
 //!
-//! * `legs` accepts legs and reads their prefaces.
+//! * `legs` accepts legs and reads their prefaces, again and again where a leg is kept.
 //! * `handshake` drives the handshake of a new connection.
 //! * `departure` gives a connection away, driving `watari_handoff::Source`.
 //! * `arrivals` holds connections shipped here until the dispatcher decides, driving `watari_handoff::Target`.
@@ -38,11 +39,11 @@ use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use watari_handoff::SourceEvent;
-use watari_mesh::{Event, Mesh};
+use watari_mesh::{Event, Mesh, SendError};
 use watari_wire::{ConnectionStatus, Message, NodeName, Role};
 
 use crate::arrivals::Arrivals;
-use crate::departure::Departures;
+use crate::departure::{Departures, Told};
 use crate::keys::LegKeys;
 use crate::live::LiveTable;
 use crate::metrics::Metrics;
@@ -71,11 +72,15 @@ pub struct Limits {
     pub held_max: usize,
     /// Bytes of client data held with them.
     pub held_bytes_max: usize,
+    /// Legs that moves have left behind, kept for other connections at the same time; further ones are closed.
+    pub idle_legs_max: usize,
     /// Requests in progress at the same time, over all connections; further ones are answered with 503. A response is in
     /// progress until the client has taken it: each may hold an open file and some 200 KiB.
     pub requests_max: usize,
     /// From accepting a leg to its preface. Longer than a dispatcher's time for a move, which begins with connecting a leg.
     pub preface_timeout: Duration,
+    /// How long a leg that a move has left behind waits for another connection. Much longer than a dispatcher keeps it.
+    pub idle_leg_timeout: Duration,
     /// From the preface to the end of the handshake.
     pub handshake_timeout: Duration,
     /// Without a request, on a connection that has none in progress; and for the head of a request to be complete.
@@ -101,7 +106,9 @@ impl Default for Limits {
             requests_max: 2_048,
             held_max: 1_024,
             held_bytes_max: 64 << 20,
+            idle_legs_max: 1_024,
             preface_timeout: Duration::from_secs(10),
+            idle_leg_timeout: Duration::from_mins(1),
             handshake_timeout: Duration::from_secs(10),
             keep_alive_timeout: Duration::from_mins(1),
             fence_timeout: Duration::from_secs(15),
@@ -136,6 +143,8 @@ struct Shared {
     requests: Arc<Semaphore>,
     /// Legs whose preface is to come.
     strangers: Arc<Semaphore>,
+    /// Legs that a move has left behind.
+    idle_legs: Arc<Semaphore>,
     live: LiveTable,
     departures: Departures,
     arrivals: Arrivals,
@@ -159,6 +168,7 @@ impl Agent {
             places: semaphore(config.limits.connections_max),
             requests: semaphore(config.limits.requests_max),
             strangers: semaphore(config.limits.connections_max),
+            idle_legs: semaphore(config.limits.idle_legs_max),
             limits: config.limits,
             mesh,
             metrics: Metrics::register(registry),
@@ -219,6 +229,10 @@ impl Shared {
             Message::Committed(decided) => {
                 self.departures.send(from, decided.connection, SourceEvent::Committed(decided.epoch));
             }
+            Message::LegKept(kept) => {
+                let told = Told { event: SourceEvent::Committed(kept.epoch), leg_kept: Some(kept.rx_offset) };
+                self.departures.send(from, kept.connection, told);
+            }
             Message::Aborted(aborted) => {
                 let event = SourceEvent::Aborted(aborted.epoch, aborted.reason);
                 self.departures.send(from, aborted.connection, event);
@@ -243,12 +257,20 @@ impl Shared {
 
     /// Sends; `false` where that is not possible at the moment.
     fn tell(&self, to: &NodeName, message: &Message) -> bool {
-        let sent = self.mesh.send(to, message);
-        if let Err(error) = &sent {
-            tracing::debug!(peer = %to, %error, "message not sent");
-        }
-        sent.is_ok()
+        note_unsent(to, self.mesh.send(to, message))
     }
+
+    /// The same, for what nobody waits for.
+    fn tell_soon(&self, to: &NodeName, message: &Message) {
+        note_unsent(to, self.mesh.send_soon(to, message));
+    }
+}
+
+fn note_unsent(to: &NodeName, sent: Result<(), SendError>) -> bool {
+    if let Err(error) = &sent {
+        tracing::debug!(peer = %to, %error, "message not sent");
+    }
+    sent.is_ok()
 }
 
 fn semaphore(permits: usize) -> Arc<Semaphore> {

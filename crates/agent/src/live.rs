@@ -29,10 +29,10 @@ pub(crate) struct About {
 }
 
 impl About {
-    /// Tells the dispatcher that the handshake is done.
+    /// Tells the dispatcher that the handshake is done. A proposal to move takes it along.
     pub(crate) fn announce(&self, shared: &Shared) {
         let announced = Established { connection: self.id, tls: self.tls.clone() };
-        shared.tell(&self.dispatcher, &Message::Established(announced));
+        shared.tell_soon(&self.dispatcher, &Message::Established(announced));
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) struct Metrics {
     refused: Family<Cause, Counter>,
     held: Gauge,
     pub(crate) fenced: Gauge,
+    pub(crate) legs_idle: Gauge,
     records_refused: Family<Cause, Counter>,
     bytes_received: Counter,
     bytes_sent: Counter,
@@ -73,6 +74,7 @@ impl Metrics {
         registry.register("holds_refused", "Connections not taken over, by cause", metrics.refused.clone());
         registry.register("held", "Connections held for a decision at the moment", metrics.held.clone());
         registry.register("fenced", "Connections offered to other agents at the moment", metrics.fenced.clone());
+        registry.register("legs_idle", "Legs kept for other connections at the moment", metrics.legs_idle.clone());
         registry.register("records_refused", "Records that clients may not send", metrics.records_refused.clone());
         registry.register("bytes_received", "TLS bytes of clients, while served here", metrics.bytes_received.clone());
         registry.register("bytes_sent", "TLS bytes to clients, while served here", metrics.bytes_sent.clone());

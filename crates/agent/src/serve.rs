@@ -17,8 +17,8 @@ use crate::live::{About, Live};
 use crate::metrics::Counted;
 use crate::speak::{HttpError, Spoken, speak};
 
-/// Serves the connection until it ends, or leaves for another agent as `leaves` asks.
-pub(crate) async fn serve(shared: &Arc<Shared>, live: Live, leaves: &mut mpsc::Receiver<Leave>) {
+/// Serves the connection until it ends, or leaves for another agent as `leaves` asks; then the leg may be free for another.
+pub(crate) async fn serve(shared: &Arc<Shared>, live: Live, leaves: &mut mpsc::Receiver<Leave>) -> Option<TcpStream> {
     let mut live = Box::new(live);
     loop {
         let about = live.about.clone();
@@ -32,7 +32,7 @@ pub(crate) async fn serve(shared: &Arc<Shared>, live: Live, leaves: &mut mpsc::R
                 shared.metrics.count_bytes(parked.parts.received - received, parked.parts.sent - sent);
                 match departure::depart(shared, *parked, target).await {
                     Outcome::Stays(stays) => live = stays,
-                    Outcome::Left => return,
+                    Outcome::Left(leg) => return leg,
                 }
                 continue;
             }
@@ -52,7 +52,8 @@ pub(crate) async fn serve(shared: &Arc<Shared>, live: Live, leaves: &mut mpsc::R
         let conclusion = conclusion(&result, read_end);
         tracing::debug!(connection = %about.id, conclusion = conclusion.label(), error = result.err(), "served");
         shared.metrics.count_end(conclusion.label());
-        return end(shared, &about, parts, conclusion).await;
+        end(shared, &about, parts, conclusion).await;
+        return None;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::client::{Client, Connection};
 use crate::failure::Failure;
@@ -12,6 +13,8 @@ use crate::site::{Item, Key, LARGE, SMALL};
 const DOWNLOADS: usize = 4;
 const VISITS: usize = 8;
 const REGULARS: usize = 16;
+/// Enough for visits that take a while to keep nobody from coming.
+const VISITS_AT_RATE: usize = 64;
 
 /// CPU seconds per GiB of body, downloaded over a few connections.
 pub(crate) fn download(client: &Client, server: &Server, bytes: u64) -> Result<Vec<f64>, Failure> {
@@ -37,6 +40,35 @@ pub(crate) fn visit(client: &Client, server: &Server, key: Key, visits: usize) -
         Ok(())
     };
     server.cost(visits as f64, || at_once((0..VISITS).map(|_| visit)))
+}
+
+/// Visits that begin at a fixed rate, `per_s`. Returns at which rate they really came, and how long each visitor waited from its
+/// request to the first byte.
+pub(crate) fn visit_at(
+    client: &Client,
+    server: &Server,
+    key: Key,
+    per_s: f64,
+    visits: usize,
+) -> Result<(f64, Vec<Duration>), Failure> {
+    let (begun, start) = (AtomicUsize::new(0), Instant::now());
+    let mut waited: Vec<Vec<Duration>> = (0..VISITS_AT_RATE).map(|_| Vec::new()).collect();
+    at_once(waited.iter_mut().map(|waited| {
+        || {
+            loop {
+                let number = begun.fetch_add(1, Ordering::Relaxed);
+                if number >= visits {
+                    return Ok(());
+                }
+                let due = start + Duration::from_secs_f64(number as f64 / per_s);
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+                let mut connection = client.connect(server.service, key)?;
+                waited.push(connection.get(SMALL)?);
+                connection.finish();
+            }
+        }
+    }))?;
+    Ok((visits as f64 / start.elapsed().as_secs_f64(), waited.into_iter().flatten().collect()))
 }
 
 fn over_open_connections(

@@ -4,6 +4,7 @@
 //! an agent without a private key: the same processes, the same work, and the move is the difference.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 use watari_balance::{Candidate, by_client_address};
 use watari_wire::NodeName;
@@ -21,6 +22,8 @@ use crate::site::{Key, SMALL, Site};
 const COST_TARGET: f64 = 0.2;
 /// The most that the first answer on a moved connection should take, in seconds.
 const PAUSE_TARGET: f64 = 0.000_6;
+/// How many connections come in a second where their rate is fixed.
+const RATE_PER_S: f64 = 1_000.0;
 
 /// A client whose connections all stay, or are all moved.
 struct Visitor {
@@ -38,7 +41,8 @@ pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
     };
     let visitors = [visitor(false)?, visitor(true)?];
     cost(&watari, &visitors, scale, report)?;
-    pause(&watari, &visitors, scale, report)
+    pause(&watari, &visitors, scale, report)?;
+    pause_at_rate(&watari, &visitors, scale, report)
 }
 
 fn cost(watari: &Watari, visitors: &[Visitor; 2], scale: &Scale, report: &mut Report) -> Result<(), Failure> {
@@ -85,6 +89,27 @@ fn pause(watari: &Watari, visitors: &[Visitor; 2], scale: &Scale, report: &mut R
         stayed,
         PAUSE_TARGET,
     ));
+    Ok(())
+}
+
+/// Connections that come at a fixed rate, whatever becomes of those before them.
+fn pause_at_rate(watari: &Watari, visitors: &[Visitor; 2], scale: &Scale, report: &mut Report) -> Result<(), Failure> {
+    eprintln!("pauses at a rate ..");
+    let figures = interleaved(scale.rounds, visitors, |visitor| {
+        checked(watari, visitor, scale.connections, || {
+            let (rate, pauses) =
+                load::visit_at(&visitor.client, &watari.server, Key::P256, RATE_PER_S, scale.connections)?;
+            let pauses = Samples::new(pauses.iter().map(Duration::as_secs_f64).collect());
+            Ok(vec![rate, pauses.median(), pauses.quantile(0.99)])
+        })
+    })?;
+    let of = |visitor: usize, figure: usize| Samples::of(&figures[visitor], |figures| figures[figure]);
+    let what = |quantile| {
+        format!("pause at {:.0} moves a second (of {RATE_PER_S:.0} asked for): {quantile}", of(1, 0).median())
+    };
+    let peer = "the same rate of connections that stay";
+    report.add(Row::limited(what("median"), Unit::Microseconds, of(1, 1), peer, of(0, 1), PAUSE_TARGET));
+    report.add(Row::against(what("99th percentile"), Unit::Microseconds, of(1, 2), peer, of(0, 2), None));
     Ok(())
 }
 

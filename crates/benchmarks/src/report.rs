@@ -199,7 +199,8 @@ status and length of every answer, offer TLS 1.3 with TLS_AES_128_GCM_SHA256 and
 * *agent*, *dispatcher*: the process alone, where both do the work together; *both*: their sum, beside nginx alone and `HAProxy` in
   front of it. The relays in front of nginx carry the same TLS bytes as the dispatcher.
 * Every server has the number of workers that it chooses by itself; all send with the same congestion control.
-* A *move* comes right after the handshake, to an agent without a private key.
+* A *move* comes right after the handshake, to an agent without a private key. Moves *at a rate* begin when their time has come, however
+  long those before them take; medians and percentiles are taken of each round, and their medians over the rounds.
 * A *drain*: a server whose connections are all idle but for four at a time, on which there is a request every 5 ms, is told to end and
   replaced: an agent by two others, `HAProxy` and nginx by a new process. Afterwards there is a request on every connection.
 ";

@@ -139,6 +139,11 @@ pub struct Limits {
     pub lifetime_max: Duration,
     /// For connecting to an agent.
     pub leg_timeout: Duration,
+    /// Legs that moves have left behind, kept for other connections, to each agent by each thread; further ones are
+    /// closed.
+    pub idle_legs_max: usize,
+    /// Connections of agents that are being emptied that are asked to leave in a second, of all agents together.
+    pub drain_rate: u32,
     /// From a proposal to the decision.
     pub move_timeout: Duration,
     /// From the end of an agent's leg to the announcement that its stream was complete; and from the end of the stream
@@ -183,6 +188,8 @@ impl Default for Limits {
             idle_timeout: Duration::from_mins(5),
             lifetime_max: Duration::from_hours(24),
             leg_timeout: Duration::from_secs(2),
+            idle_legs_max: 256,
+            drain_rate: 2_000,
             move_timeout: Duration::from_secs(3),
             final_timeout: Duration::from_secs(5),
         }

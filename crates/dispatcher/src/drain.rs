@@ -1,17 +1,21 @@
-//! Emptying an agent: its connections are asked to leave, a bounded number at a time.
+//! Emptying an agent: its connections are asked to leave, so many a second, and a bounded number at a time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use watari_wire::{ConnectionId, Leave, Message, NodeName};
 
 use crate::Shared;
 
-/// How often is looked for connections that shall leave.
-const INTERVAL: Duration = Duration::from_millis(10);
+/// How often is looked for connections that shall leave, while some do.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// How often, while those that are left have said why they stay, or none is left.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Connections of one agent that may be about to leave at the same time: as many as keep both ends busy, and no more than
 /// a target can hold.
@@ -24,6 +28,7 @@ pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(crate) struct Drains {
     agents: Mutex<BTreeMap<NodeName, AskedBy>>,
+    begun: Notify,
 }
 
 /// Who wants an agent to be empty.
@@ -35,6 +40,13 @@ pub(crate) enum AskedBy {
     Operator,
     /// The configuration, which does not know it any more, until it does.
     Configuration,
+}
+
+/// Connections that shall leave now.
+pub(crate) struct Leavers {
+    pub(crate) leavers: Vec<Leaver>,
+    /// Others that were asked a moment ago.
+    pub(crate) about_to: usize,
 }
 
 /// A connection that shall leave, and whose client it is.
@@ -49,6 +61,7 @@ impl Drains {
         let mut agents = self.agents();
         let known = agents.get(agent).copied();
         agents.insert(agent.clone(), known.map_or(by, |known| known.max(by)));
+        self.begun.notify_one();
         known.is_none()
     }
 
@@ -82,22 +95,131 @@ impl Drains {
 
 /// Asks connections to leave agents that are being emptied, until `shutdown`.
 pub(crate) async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
-    let mut interval = tokio::time::interval(INTERVAL);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let drains = &shared.agents.drains;
+    let ask = |agent: &NodeName, max| ask_some(&shared, agent, max);
+    tokio::select! {
+        () = empty(drains, || shared.agents.settings().config.limits.drain_rate, ask) => {}
+        () = shutdown.cancelled() => {}
+    }
+}
+
+/// Has `ask` ask connections of agents that are being emptied, at most `rate()` a second of all of them; nothing is done as
+/// long as there are no such agents. `ask` asks at most so many, and tells how many it asked and how many are about to leave.
+async fn empty(drains: &Drains, rate: impl Fn() -> u32, mut ask: impl FnMut(&NodeName, usize) -> (usize, usize)) {
+    let mut pace = Pace::new(Instant::now());
     loop {
-        tokio::select! {
-            _ = interval.tick() => {}
-            () = shutdown.cancelled() => return,
+        let draining = drains.all();
+        if draining.is_empty() {
+            drains.begun.notified().await;
+            continue;
         }
-        for agent in shared.agents.drains.all() {
-            ask_some(&shared, &agent);
+        let mut is_busy = false;
+        for agent in &draining {
+            let allowed = pace.allowed(rate(), Instant::now());
+            let (asked, about_to) = ask(agent, allowed);
+            pace.take(asked);
+            is_busy |= asked > 0 || about_to > 0 || allowed == 0;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(if is_busy { LOOK } else { LOOK_AGAIN }) => {}
+            () = drains.begun.notified() => {}
         }
     }
 }
 
-fn ask_some(shared: &Shared, agent: &NodeName) {
-    for Leaver { id, client } in shared.table.leavers(agent, LEAVING_MAX, Instant::now()) {
-        let target = shared.agents.successor(client);
-        shared.tell(agent, &Message::Leave(Leave { connection: id, target, or_end: true }));
+/// Asks at most `max`.
+fn ask_some(shared: &Shared, agent: &NodeName, max: usize) -> (usize, usize) {
+    let Leavers { leavers, about_to } = shared.table.leavers(agent, LEAVING_MAX, max, Instant::now());
+    for Leaver { id, client } in &leavers {
+        let target = shared.agents.successor(*client);
+        shared.tell(agent, &Message::Leave(Leave { connection: *id, target, or_end: true }));
+    }
+    (leavers.len(), about_to)
+}
+
+/// How many may be asked, by the time that has passed.
+struct Pace {
+    allowed: f64,
+    at: Instant,
+}
+
+impl Pace {
+    fn new(now: Instant) -> Self {
+        Self { allowed: 0.0, at: now }
+    }
+
+    /// What was not used is not saved up for longer than it takes to look again, but for one.
+    fn allowed(&mut self, per_s: u32, now: Instant) -> usize {
+        let per_s = f64::from(per_s);
+        let most = per_s * 2.0 * LOOK.as_secs_f64() + 1.0;
+        self.allowed = (self.allowed + (now - self.at).as_secs_f64() * per_s).min(most);
+        self.at = now;
+        #[expect(clippy::cast_sign_loss, reason = "no more is taken than is allowed")]
+        let whole = self.allowed as usize;
+        whole
+    }
+
+    fn take(&mut self, asked: usize) {
+        self.allowed -= u32::try_from(asked).map_or(self.allowed, f64::from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn name(text: &str) -> NodeName {
+        NodeName::new(text).unwrap()
+    }
+
+    /// How long it takes until `connections` were asked, which all leave at once.
+    async fn time_to_empty(connections: usize, rate: u32) -> Duration {
+        let (drains, begin) = (Drains::default(), Instant::now());
+        drains.begin(&name("a1"), AskedBy::Operator);
+        let mut left = connections;
+        let mut last = begin;
+        let ask = |agent: &NodeName, max: usize| {
+            assert_eq!(*agent, name("a1"));
+            let asked = left.min(max);
+            left -= asked;
+            if asked > 0 {
+                last = Instant::now();
+            }
+            (asked, 0)
+        };
+        let emptied = empty(&drains, || rate, ask);
+        assert!(tokio::time::timeout(Duration::from_mins(1), emptied).await.is_err());
+        assert_eq!(left, 0);
+        last - begin
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_are_asked_at_the_rate_that_was_set() {
+        for (connections, rate, seconds) in [(8_000, 2_000, 4.0), (100, 10, 10.0), (30, 1, 30.0)] {
+            let took = time_to_empty(connections, rate).await.as_secs_f64();
+            assert!((seconds * 0.98..seconds * 1.1).contains(&took), "{connections} at {rate}/s took {took} s");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_looked_for_until_a_drain_begins() {
+        let (drains, mut asked) = (Drains::default(), 0);
+        let ask = |_: &NodeName, _| {
+            asked += 1;
+            (0, 0)
+        };
+        let drain = async {
+            tokio::time::sleep(Duration::from_hours(1)).await;
+            drains.begin(&name("a1"), AskedBy::Operator);
+            tokio::time::sleep(LOOK_AGAIN / 2).await;
+            drains.end(&name("a1"));
+            tokio::time::sleep(Duration::from_hours(1)).await;
+        };
+        tokio::select! {
+            () = empty(&drains, || 1, ask) => {}
+            () = drain => {}
+        }
+        assert_eq!(asked, 1);
     }
 }

@@ -13,6 +13,9 @@ const READ_LEN: usize = 64 * 1024;
 /// and small requests never get there.
 const BULK_LEN: usize = 16 * 1024;
 
+/// The most that is kept of what was read, in bytes. A handshake begins with much less.
+const COPY_LEN_MAX: usize = 16 * 1024;
+
 thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_LEN].into_boxed_slice());
 }
@@ -40,6 +43,8 @@ pub(crate) struct Flow {
     pipe: Option<Pipe>,
     /// Whether the last read was a large one.
     is_bulk: bool,
+    /// All that was read, as long as somebody else may have to be told it.
+    copy: Option<Vec<u8>>,
 }
 
 /// Bytes of the stream that went somewhere.
@@ -63,6 +68,31 @@ impl Flow {
         Self { bytes, ..Self::default() }
     }
 
+    /// Keeps a copy of what waits and of what is read, until that is too much or is of no use any more.
+    pub(crate) fn keeping_copy(mut self) -> Self {
+        let mut copy = Vec::new();
+        copy.extend_from_slice(&self.bytes);
+        self.copy = Some(copy);
+        self
+    }
+
+    pub(crate) fn has_copy(&self) -> bool {
+        self.copy.is_some()
+    }
+
+    pub(crate) fn drop_copy(&mut self) {
+        self.copy = None;
+    }
+
+    pub(crate) fn take_copy(&mut self) -> Option<Vec<u8>> {
+        self.copy.take()
+    }
+
+    /// Whether something that is not of the stream waits.
+    pub(crate) fn begins_with_head(&self) -> bool {
+        self.head_left > 0
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.pipe.is_none()
     }
@@ -83,6 +113,7 @@ impl Flow {
     }
 
     fn splice(&mut self, mut pipe: Pipe, from: &TcpStream, to: &TcpStream) -> Result<(usize, Written), Broken> {
+        self.copy = None;
         let read = pipe.fill(from).map_err(Broken::Reading)?;
         self.is_bulk = read >= BULK_LEN;
         self.pipe = Some(pipe).filter(|pipe| !pipe.is_empty());
@@ -94,10 +125,21 @@ impl Flow {
         SCRATCH.with_borrow_mut(|scratch| {
             let read = tcp::try_read(from, scratch).map_err(Broken::Reading)?;
             self.is_bulk = read >= BULK_LEN;
+            self.copy_too(&scratch[..read]);
             let written = at_once(to.try_write(&scratch[..read]));
             self.bytes.extend_from_slice(&scratch[*written.as_ref().unwrap_or(&0)..read]);
             Ok((read, Written { bytes: written.map_err(Broken::Writing)?, spliced: 0 }))
         })
+    }
+
+    fn copy_too(&mut self, read: &[u8]) {
+        if let Some(copy) = &mut self.copy {
+            if copy.len() + read.len() <= COPY_LEN_MAX {
+                copy.extend_from_slice(read);
+            } else {
+                self.copy = None;
+            }
+        }
     }
 
     /// Puts `head`, which is not of the stream, in front of what waits. It replaces what is left of another.

@@ -4,8 +4,9 @@
 //! It holds no TLS secret and opens no record: it knows byte counts, and what agents tell it over the mesh.
 //!
 //! * `listen` lets clients in, and finds agents for them.
-//! * `Agents` knows which agents can take connections, who gets which, and opens legs to them; at its `Desk` places are
-//!   taken and waited for; `check` asks agents whether they answer.
+//! * `Agents` knows which agents can take connections, and who gets which; at its `Desk` places are taken and waited for;
+//!   `check` asks agents whether they answer.
+//! * `legs` opens legs to agents, or uses those that moves have left behind.
 //! * One `Relay` a connection moves the bytes and drives its `watari_handoff::Arbiter`.
 //! * `Passthrough` knows whose connections are relayed to backends as they are.
 //! * `Table` finds the relay that a message from the mesh is for.
@@ -19,6 +20,7 @@ mod desk;
 mod drain;
 mod early;
 mod flow;
+mod legs;
 mod listen;
 mod metrics;
 mod passthrough;
@@ -35,7 +37,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use watari_handoff::{ArbiterEvent, Offer};
-use watari_mesh::{Event, Mesh};
+use watari_mesh::{Event, Mesh, SendError};
 use watari_wire::{ConnectionId, ConnectionStatus, Leave, Message, NodeName};
 
 pub use crate::agents::AgentStatus;
@@ -45,6 +47,7 @@ pub use crate::config::{
     AgentConfig, Checks, Config, InvalidNamePattern, Limits, NamePattern, PassthroughRule, Policies,
 };
 use crate::drain::AskedBy;
+use crate::legs::IdleLegs;
 use crate::metrics::Metrics;
 use crate::table::Table;
 use crate::threads::Threads;
@@ -58,6 +61,7 @@ pub struct Dispatcher {
 
 struct Shared {
     agents: Agents,
+    idle_legs: IdleLegs,
     clients: Clients,
     table: Table,
     mesh: Mesh,
@@ -84,16 +88,20 @@ impl Dispatcher {
         registry: &mut Registry,
         shutdown: &CancellationToken,
     ) -> io::Result<Self> {
+        let metrics = Metrics::register(registry);
+        let (legs_idle, legs_reused) = (metrics.legs_idle.clone(), metrics.legs_reused.clone());
         let shared = Arc::new(Shared {
             agents: Agents::new(config),
+            idle_legs: IdleLegs::new(legs_idle, legs_reused),
             clients: Clients::default(),
             table: Table::new()?,
             mesh,
-            metrics: Metrics::register(registry),
+            metrics,
             reloaded: Notify::new(),
         });
         tokio::spawn(drain::run(shared.clone(), shutdown.clone()));
         tokio::spawn(check::run(shared.clone(), shutdown.clone()));
+        tokio::spawn(legs::keep_tidy(shared.clone(), shutdown.clone()));
         let threads = Threads::start(listeners, shutdown, |listener| listen::start(&shared, listener, shutdown))?;
         Ok(Self { shared, threads })
     }
@@ -115,7 +123,11 @@ impl Dispatcher {
     /// Takes what the mesh reports. What is not for a dispatcher is passed over.
     pub fn handle(&self, event: &Event) {
         match event {
-            Event::Down { peer, .. } => self.shared.agents.link_down(peer),
+            Event::Down { peer, .. } => {
+                self.shared.agents.link_down(peer);
+                self.shared.idle_legs.forget(peer);
+                self.shared.table.owner_lost(peer);
+            }
             // An agent hands out a leg key on every new link. One that has started anew is not about to end any more.
             Event::Up { peer, .. } => {
                 self.shared.agents.drains.link_up(peer);
@@ -201,6 +213,7 @@ impl Shared {
     fn drain(&self, agent: &NodeName, by: AskedBy) {
         if self.agents.drains.begin(agent, by) {
             tracing::info!(%agent, ?by, "drain begun");
+            self.idle_legs.forget(agent);
         }
     }
 
@@ -245,6 +258,7 @@ impl Shared {
             | Message::Ship(_)
             | Message::Rest(_)
             | Message::Committed(_)
+            | Message::LegKept(_)
             | Message::Aborted(_)
             | Message::Gone(_)
             | Message::Leave(_) => return,
@@ -271,8 +285,18 @@ impl Shared {
 
     /// Sends, and leaves what cannot be sent to the other side's asking again.
     fn tell(&self, to: &NodeName, message: &Message) {
-        if let Err(error) = self.mesh.send(to, message) {
-            tracing::debug!(peer = %to, %error, "message not sent");
-        }
+        note_unsent(to, self.mesh.send(to, message));
     }
+
+    /// The same, for what nobody waits for; `false` where it cannot be sent.
+    fn tell_soon(&self, to: &NodeName, message: &Message) -> bool {
+        note_unsent(to, self.mesh.send_soon(to, message))
+    }
+}
+
+fn note_unsent(to: &NodeName, sent: Result<(), SendError>) -> bool {
+    if let Err(error) = &sent {
+        tracing::debug!(peer = %to, %error, "message not sent");
+    }
+    sent.is_ok()
 }

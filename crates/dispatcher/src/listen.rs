@@ -10,23 +10,23 @@
 //! in both. Only for an agent, where each has as many connections as it may have or none is available, is there a
 //! queue.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use watari_sys::{accept_until, tcp};
-use watari_wire::NodeName;
 use watari_wire::proxy::Header;
 
 use crate::agents::Assignment;
 use crate::clients::Presence;
 use crate::config::Limits;
-use crate::desk::{Standing, Stopwatch};
+use crate::desk::{Place, Standing, Stopwatch};
 use crate::early::Early;
+use crate::legs::{Leg, Which};
 use crate::passthrough::Route;
-use crate::relay::{Client, Leg, Relay};
+use crate::relay::{Client, Relay};
 use crate::{Listener, Shared};
 
 /// How many agents are tried for one client.
@@ -142,8 +142,7 @@ struct Visit {
 
 /// What a client is connected to.
 enum Destination {
-    /// An agent, and the one that the client's data shall go to if that is another.
-    Agent(Leg, Option<NodeName>),
+    Agent(Found),
     Backend(Arc<Route>, TcpStream),
 }
 
@@ -156,7 +155,7 @@ impl Visit {
         let Self { shared, stream, address, server, early, presence: _presence } = self;
         let client = Client { stream, address, server, early: early.into_bytes() };
         match destination {
-            Destination::Agent(leg, bulk) => Relay::new(&shared, client, leg).run(bulk).await,
+            Destination::Agent(found) => Relay::new(&shared, client, found).run().await,
             Destination::Backend(route, backend) => route.serve(&shared, client, backend).await,
         }
     }
@@ -167,7 +166,7 @@ impl Visit {
                 let backend = route.connect(&self.shared.limits()).await.ok_or("no_backend")?;
                 Ok(Destination::Backend(route, backend))
             }
-            None => self.connect_to_agent().await.map(|(leg, bulk)| Destination::Agent(leg, bulk)),
+            None => self.connect_to_agent().await.map(Destination::Agent),
         }
     }
 
@@ -186,37 +185,59 @@ impl Visit {
         }
     }
 
-    /// Finds an agent for the client and connects a leg to it. Returns the leg, and the agent the client's data shall
-    /// go to if that is another.
-    async fn connect_to_agent(&mut self) -> Result<(Leg, Option<NodeName>), &'static str> {
-        let agents = &self.shared.agents;
+    /// Finds an agent for the client, and waits for one where there is a queue.
+    async fn connect_to_agent(&mut self) -> Result<Found, &'static str> {
         let client = self.address.ip();
-        let mut assignment = tokio::select! {
+        let assignment = tokio::select! {
             biased;
-            assigned = agents.place(client, &self.shared.metrics) => assigned?,
+            assigned = self.shared.agents.place(client, &self.shared.metrics) => assigned?,
             () = self.early.until_gone(&self.stream) => return Err("client_gone"),
         };
-        let mut failed = Vec::new();
-        loop {
-            let Assignment { handshake, bulk } = assignment;
-            let mut stopwatch = Stopwatch::start(&handshake);
-            let agent = handshake.agent().clone();
-            match agents.connect(&agent).await {
-                Ok(stream) => {
-                    stopwatch.opened();
-                    let target = bulk.as_ref().map(|place| place.agent().clone());
-                    return Ok((Leg { agent, stream, place: handshake, reserved: bulk, stopwatch }, target));
-                }
-                Err(error) => {
-                    tracing::warn!(%agent, %error, "no leg");
-                    failed.push(agent);
-                }
+        find_leg(&self.shared, client, assignment, Which::Any).await
+    }
+}
+
+/// What there is for a new connection: a leg to the agent that does its handshake, and its places.
+pub(crate) struct Found {
+    pub(crate) leg: Leg,
+    /// At the agent of the handshake.
+    pub(crate) place: Place,
+    /// At the agent that gets the client's data, if that is another.
+    pub(crate) reserved: Option<Place>,
+    pub(crate) stopwatch: Stopwatch,
+}
+
+/// Finds another agent for a connection of `client` whose first one was gone before it answered. Its leg is a new one.
+pub(crate) async fn find_again(shared: &Shared, client: IpAddr) -> Result<Found, &'static str> {
+    let assignment = shared.agents.assign(client, &[], Standing::Again).map_err(|_| "no_leg")?;
+    find_leg(shared, client, assignment, Which::New).await
+}
+
+/// A leg to the agent that `client` was assigned to, or to others if that one cannot be reached.
+async fn find_leg(
+    shared: &Shared,
+    client: IpAddr,
+    mut assignment: Assignment,
+    which: Which,
+) -> Result<Found, &'static str> {
+    let mut failed = Vec::new();
+    loop {
+        let Assignment { handshake: place, bulk: reserved } = assignment;
+        let mut stopwatch = Stopwatch::start(&place);
+        match shared.leg_to(place.agent(), which).await {
+            Ok(leg) => {
+                stopwatch.opened();
+                return Ok(Found { leg, place, reserved, stopwatch });
             }
-            if failed.len() == LEGS_TRIED_MAX {
-                return Err("no_leg");
+            Err(error) => {
+                tracing::warn!(agent = %place.agent(), %error, "no leg");
+                failed.push(place.agent().clone());
             }
-            drop((handshake, bulk));
-            assignment = agents.assign(client, &failed, Standing::Again).map_err(|_| "no_leg")?;
         }
+        if failed.len() == LEGS_TRIED_MAX {
+            return Err("no_leg");
+        }
+        drop((place, reserved));
+        assignment = shared.agents.assign(client, &failed, Standing::Again).map_err(|_| "no_leg")?;
     }
 }

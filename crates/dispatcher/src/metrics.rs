@@ -23,6 +23,8 @@ pub(crate) struct Metrics {
     given_up: Family<Reason, Counter>,
     handshakes: Family<Handshake, Counter>,
     pub(crate) moves_committed: Counter,
+    pub(crate) legs_idle: Gauge,
+    pub(crate) legs_reused: Counter,
     moves_aborted: Family<Reason, Counter>,
     resets: Family<Reason, Counter>,
     pub(crate) bytes_to_agents: Counter,
@@ -85,6 +87,8 @@ impl Default for Metrics {
             given_up: Family::default(),
             handshakes: Family::default(),
             moves_committed: Counter::default(),
+            legs_idle: Gauge::default(),
+            legs_reused: Counter::default(),
             moves_aborted: Family::default(),
             resets: Family::default(),
             bytes_to_agents: Counter::default(),
@@ -113,6 +117,8 @@ impl Metrics {
         registry.register("connections_given_up", "Clients reset at a limit of time", metrics.given_up.clone());
         registry.register("handshakes", "Handshakes announced by agents", metrics.handshakes.clone());
         registry.register("moves_committed", "Moves decided to happen", metrics.moves_committed.clone());
+        registry.register("legs_idle", "Legs kept for other connections at the moment", metrics.legs_idle.clone());
+        registry.register("legs_reused", "Legs that carry another connection than before", metrics.legs_reused.clone());
         registry.register("moves_aborted", "Moves decided not to happen, by reason", metrics.moves_aborted.clone());
         registry.register("connections_reset", "Connections that could not go on, by cause", metrics.resets.clone());
         registry.register("bytes_to_agents", "Bytes relayed from clients", metrics.bytes_to_agents.clone());

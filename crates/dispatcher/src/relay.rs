@@ -14,19 +14,30 @@ use tokio::time::Instant;
 use watari_handoff::{Arbiter, ArbiterAction, ArbiterEvent, ArbiterTimer, ResetCause};
 use watari_sys::tcp;
 use watari_wire::leg::{Kind, Preface};
-use watari_wire::{Aborted, ConnectionId, Decided, Epoch, Freeze, Message, NodeName};
+use watari_wire::{Aborted, ConnectionId, Decided, Epoch, Freeze, LegKept, Message, NodeName};
 
 use crate::Shared;
 use crate::alarm::Alarm;
 use crate::config::Limits;
-use crate::desk::{Place, Stopwatch};
+use crate::desk::Stopwatch;
 use crate::flow::{Broken, Flow, Written};
+use crate::legs::{Leg, Which};
+use crate::listen::{self, Found};
 
 /// The most that is read at once of what nobody takes any more, in bytes.
 const DISCARD_LEN: usize = 4 * 1024;
 
 /// Reads of one direction in one go.
 const PASSES_MAX: usize = 4;
+
+/// What comes to a relay from the mesh.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// For the arbiter.
+    Arbiter(ArbiterEvent),
+    /// There is no link any more to the agent that does the handshake.
+    OwnerLost,
+}
 
 /// A client that was accepted.
 pub(crate) struct Client {
@@ -36,16 +47,6 @@ pub(crate) struct Client {
     pub(crate) server: SocketAddr,
     /// What it has said already.
     pub(crate) early: Vec<u8>,
-}
-
-/// A TCP connection to an agent, for a client that has a place there.
-pub(crate) struct Leg {
-    pub(crate) agent: NodeName,
-    pub(crate) stream: TcpStream,
-    pub(crate) place: Place,
-    /// At the agent that gets the client's data.
-    pub(crate) reserved: Option<Place>,
-    pub(crate) stopwatch: Stopwatch,
 }
 
 /// The client's stream.
@@ -68,18 +69,21 @@ enum ToClient {
     Finished,
 }
 
-type Connecting = Pin<Box<dyn Future<Output = (Epoch, io::Result<TcpStream>)> + Send>>;
+type Connecting = Pin<Box<dyn Future<Output = (Epoch, io::Result<Leg>)> + Send>>;
+type Finding = Pin<Box<dyn Future<Output = Result<Found, &'static str>> + Send>>;
 
 /// Relays one connection until it is over.
 pub(crate) struct Relay {
     shared: Arc<Shared>,
     id: ConnectionId,
-    inputs: mpsc::Receiver<ArbiterEvent>,
+    inputs: mpsc::Receiver<Input>,
     client_address: SocketAddr,
     server_address: SocketAddr,
     client: TcpStream,
     leg: TcpStream,
     arbiter: Arbiter,
+    /// The agent that its data shall go to after the handshake, if that is another.
+    bulk: Option<NodeName>,
     actions: Vec<ArbiterAction>,
     /// From the client, for the owner's leg.
     up: Flow,
@@ -88,6 +92,10 @@ pub(crate) struct Relay {
     from_client: FromClient,
     to_client: ToClient,
     leg_ended: bool,
+    /// Nothing has happened on the leg that another connection could not follow.
+    leg_is_clean: bool,
+    /// Another agent, in place of one that was gone when its leg was used again.
+    finding: Option<Finding>,
     over: bool,
     connecting: Option<Connecting>,
     prepared: Option<Prepared>,
@@ -116,8 +124,12 @@ struct Deadlines {
 
 impl Relay {
     /// A relay between `client` and its first leg.
-    pub(crate) fn new(shared: &Arc<Shared>, client: Client, leg: Leg) -> Self {
-        let (id, inputs) = shared.table.insert(client.address, leg.place, leg.reserved);
+    pub(crate) fn new(shared: &Arc<Shared>, client: Client, found: Found) -> Self {
+        let Found { leg, place, reserved, stopwatch } = found;
+        let arbiter = Arbiter::new(place.agent().clone());
+        let bulk = reserved.as_ref().map(|place| place.agent().clone());
+        let (id, inputs) = shared.table.insert(client.address, place, reserved);
+        let up = Flow::holding(client.early);
         let now = Instant::now();
         let limits = shared.limits();
         Self {
@@ -127,13 +139,16 @@ impl Relay {
             server_address: client.server,
             client: client.stream,
             leg: leg.stream,
-            arbiter: Arbiter::new(leg.agent),
+            arbiter,
+            bulk,
             actions: Vec::new(),
-            up: Flow::holding(client.early),
+            up: if leg.reused { up.keeping_copy() } else { up },
             down: Flow::default(),
             from_client: FromClient::Open,
             to_client: ToClient::Open,
             leg_ended: false,
+            leg_is_clean: true,
+            finding: None,
             over: false,
             connecting: None,
             prepared: None,
@@ -146,14 +161,14 @@ impl Relay {
                 linger: None,
             },
             limits,
-            stopwatch: leg.stopwatch,
+            stopwatch,
             shared: shared.clone(),
         }
     }
 
-    /// Relays until the connection is over. `bulk` is the agent its data shall go to, if that is another.
-    pub(crate) async fn run(mut self, bulk: Option<NodeName>) {
-        if self.open_leg(Kind::New { bulk }, Epoch(0)) {
+    /// Relays until the connection is over.
+    pub(crate) async fn run(mut self) {
+        if self.begin() {
             while !self.over {
                 self.step().await;
             }
@@ -167,8 +182,9 @@ impl Relay {
         let lingers = self.to_client == ToClient::Finished && !reads_client && client_open;
         let deadline = self.deadlines.first();
         tokio::select! {
-            Some(event) = self.inputs.recv() => self.on_event(event),
+            Some(input) = self.inputs.recv() => self.on_input(input),
             (epoch, connected) = optional(&mut self.connecting) => self.on_connected(epoch, connected),
+            found = optional(&mut self.finding) => self.on_found(found),
             _ = self.client.readable(), if reads_client => self.pass_up(),
             _ = self.client.readable(), if lingers => self.discard_client(),
             () = readable(self.prepared.as_ref()) => self.check_prepared(),
@@ -182,20 +198,30 @@ impl Relay {
         self.follow_up();
     }
 
+    fn on_input(&mut self, input: Input) {
+        match input {
+            // It may be about to answer, or its machine is gone and nothing will ever say so.
+            Input::OwnerLost if self.up.has_copy() => self.on_leg_end(true),
+            Input::OwnerLost => {}
+            Input::Arbiter(event) => self.on_event(event),
+        }
+    }
+
     /// What an agent said.
     fn on_event(&mut self, event: ArbiterEvent) {
         // Who proposes has done the handshake, also if its announcement was lost.
         if matches!(&event, ArbiterEvent::Proposed { from, .. } if from == self.arbiter.owner()) {
             self.deadlines.handshake = None;
+            self.up.drop_copy();
         }
         self.arbitrate(event);
     }
 
-    fn on_connected(&mut self, epoch: Epoch, connected: io::Result<TcpStream>) {
+    fn on_connected(&mut self, epoch: Epoch, connected: io::Result<Leg>) {
         self.connecting = None;
         match connected {
             Ok(leg) => {
-                self.prepared = Some(Prepared { epoch, leg });
+                self.prepared = Some(Prepared { epoch, leg: leg.stream });
                 self.arbitrate(ArbiterEvent::LegReady(epoch));
             }
             Err(error) => {
@@ -243,6 +269,7 @@ impl Relay {
         match self.down.pass(&self.leg, &self.client) {
             Ok((0, _)) => self.on_leg_end(false),
             Ok((read, written)) => {
+                self.up.drop_copy();
                 self.on_written_to_client(written);
                 self.arbitrate(ArbiterEvent::RelayedTx(read as u64));
                 return self.down.goes_on() && !self.over;
@@ -312,7 +339,52 @@ impl Relay {
 
     fn on_leg_end(&mut self, reset: bool) {
         self.leg_ended = true;
-        self.arbitrate(ArbiterEvent::LegEnded { reset });
+        match self.up.take_copy().filter(|_| self.to_client == ToClient::Open) {
+            Some(said) => self.begin_again(said),
+            None => self.arbitrate(ArbiterEvent::LegEnded { reset }),
+        }
+    }
+
+    /// The leg was free, and its agent is gone before it answered a word: nothing has begun that another could not begin.
+    fn begin_again(&mut self, said: Vec<u8>) {
+        tracing::info!(connection = %self.id, agent = %self.arbiter.owner(), "no answer on a leg that was used before");
+        self.shared.idle_legs.forget(self.arbiter.owner());
+        self.up = Flow::holding(said);
+        let (shared, client) = (self.shared.clone(), self.client_address.ip());
+        self.finding = Some(Box::pin(async move { listen::find_again(&shared, client).await }));
+    }
+
+    fn on_found(&mut self, found: Result<Found, &'static str>) {
+        self.finding = None;
+        let Found { leg, place, reserved, stopwatch } = match found {
+            Ok(found) => found,
+            Err(reason) => {
+                tracing::info!(connection = %self.id, reason, "no other agent");
+                return self.arbitrate(ArbiterEvent::LegEnded { reset: true });
+            }
+        };
+        self.arbiter = Arbiter::new(place.agent().clone());
+        self.bulk = reserved.as_ref().map(|place| place.agent().clone());
+        self.stopwatch = stopwatch;
+        self.shared.table.begins_again(self.id, place, reserved);
+        tcp::reset_on_close(&self.take_leg(leg.stream));
+        self.begin();
+    }
+
+    /// Tells the agent whose connection this is. `false` if it has gone meanwhile.
+    fn begin(&mut self) -> bool {
+        let kind = Kind::New { bulk: self.bulk.clone() };
+        self.open_leg(kind, Epoch(0))
+    }
+
+    /// From now on this is the owner's leg; returns the one before.
+    fn take_leg(&mut self, leg: TcpStream) -> TcpStream {
+        self.leg_ended = false;
+        self.leg_is_clean = true;
+        if self.from_client == FromClient::EndRelayed {
+            self.from_client = FromClient::Ended;
+        }
+        std::mem::replace(&mut self.leg, leg)
     }
 
     fn on_deadline(&mut self) {
@@ -346,13 +418,13 @@ impl Relay {
         match action {
             ArbiterAction::PrepareLeg { target, epoch } => {
                 let shared = self.shared.clone();
-                self.connecting = Some(Box::pin(async move { (epoch, shared.agents.connect(&target).await) }));
+                self.connecting = Some(Box::pin(async move { (epoch, shared.leg_to(&target, Which::Any).await) }));
             }
             ArbiterAction::Freeze { source, epoch, rx_offset } => {
                 self.shared.tell(&source, &Message::Freeze(Freeze { connection, epoch, rx_offset }));
             }
             ArbiterAction::Commit { source, target, epoch, rx_offset, tail_offset } => {
-                self.commit(&source, &target, epoch, Kind::Commit { rx_offset, tail_offset });
+                self.commit(&source, &target, epoch, rx_offset, tail_offset);
             }
             ArbiterAction::Abort { source, target, epoch, reason } => {
                 tracing::info!(%connection, %source, %target, %epoch, reason = reason.as_str(), "move aborted");
@@ -360,6 +432,7 @@ impl Relay {
                 self.shared.table.not_moved(connection);
                 self.connecting = None;
                 self.prepared = None;
+                self.leg_is_clean = false;
                 self.tell_aborted(&source, epoch, reason);
                 self.tell_aborted(&target, epoch, reason);
             }
@@ -374,19 +447,28 @@ impl Relay {
         }
     }
 
-    fn commit(&mut self, source: &NodeName, target: &NodeName, epoch: Epoch, kind: Kind) {
+    fn commit(&mut self, source: &NodeName, target: &NodeName, epoch: Epoch, rx_offset: u64, tail_offset: u64) {
         tracing::debug!(connection = %self.id, %source, %target, %epoch, "move committed");
         self.shared.metrics.moves_committed.inc();
         self.shared.table.moved(self.id, target);
         let Prepared { leg, .. } = self.prepared.take().expect("an arbiter commits only once the leg is ready");
-        // All that the source had to send was read, and all that was written to it was read there: closing loses nothing.
-        drop(std::mem::replace(&mut self.leg, leg));
-        self.leg_ended = false;
-        if self.from_client == FromClient::EndRelayed {
-            self.from_client = FromClient::Ended;
+        // All that the source had to send was read, and all that was written to it was read there: closing loses nothing,
+        // and where nothing else was on the leg, another connection may follow.
+        let is_clean = self.leg_is_clean
+            && !self.leg_ended
+            && self.from_client != FromClient::EndRelayed
+            && !self.up.begins_with_head()
+            && self.shared.keeps_legs_to(source);
+        let left = self.take_leg(leg);
+        self.open_leg(Kind::Commit { rx_offset, tail_offset }, epoch);
+        if is_clean {
+            let kept = LegKept { connection: self.id, epoch, rx_offset };
+            if self.shared.tell_soon(source, &Message::LegKept(kept)) {
+                self.shared.idle_legs.keep(source, left, Instant::now());
+            }
+        } else {
+            self.tell_committed(source, epoch);
         }
-        self.open_leg(kind, epoch);
-        self.tell_committed(source, epoch);
     }
 
     /// Puts the preface at the front of what goes to the owner's leg. `false` if the agent has gone meanwhile.
@@ -412,7 +494,7 @@ impl Relay {
     }
 
     fn tell_committed(&self, to: &NodeName, epoch: Epoch) {
-        self.shared.tell(to, &Message::Committed(Decided { connection: self.id, epoch }));
+        self.shared.tell_soon(to, &Message::Committed(Decided { connection: self.id, epoch }));
     }
 
     fn reset(&mut self, cause: ResetCause) {

@@ -12,7 +12,8 @@ use watari_handoff::ArbiterEvent;
 use watari_wire::{ConnectionId, ConnectionStatus, Established, NodeName, StayReason};
 
 use crate::desk::Place;
-use crate::drain::{ASK_AGAIN, Leaver};
+use crate::drain::{ASK_AGAIN, Leaver, Leavers};
+use crate::relay::Input;
 
 /// Messages that may wait for one relay. A relay always reads them; more than a move has says that a peer floods.
 const INBOX_LEN: usize = 32;
@@ -25,7 +26,7 @@ pub(crate) struct Table {
 }
 
 struct Entry {
-    inbox: mpsc::Sender<ArbiterEvent>,
+    inbox: mpsc::Sender<Input>,
     status: ConnectionStatus,
     /// At the agent that owns it.
     place: Place,
@@ -55,7 +56,7 @@ impl Table {
         client: SocketAddr,
         place: Place,
         reserved: Option<Place>,
-    ) -> (ConnectionId, mpsc::Receiver<ArbiterEvent>) {
+    ) -> (ConnectionId, mpsc::Receiver<Input>) {
         let node = place.agent();
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = ConnectionId { boot: self.boot, number };
@@ -85,10 +86,19 @@ impl Table {
         }
         let entries = self.entries();
         let Some(entry) = entries.get(&id.number) else { return false };
-        if entry.inbox.try_send(event).is_err() {
+        if entry.inbox.try_send(Input::Arbiter(event)).is_err() {
             tracing::debug!(connection = %id, "message dropped: the connection is ending, or its inbox is full");
         }
         true
+    }
+
+    /// Tells the connections whose handshake `agent` is doing that there is no link to it any more.
+    pub(crate) fn owner_lost(&self, agent: &NodeName) {
+        let begun = |entry: &&Entry| entry.status.node == *agent && !entry.is_established();
+        for entry in self.entries().values().filter(begun) {
+            // One whose inbox is full has been answered.
+            let _ = entry.inbox.try_send(Input::OwnerLost);
+        }
     }
 
     /// Notes what a handshake agreed on, once, from the agent that did it or the one that has the connection now.
@@ -102,6 +112,15 @@ impl Table {
                 true
             }
             _ => false,
+        }
+    }
+
+    /// Notes that another agent does the handshake.
+    pub(crate) fn begins_again(&self, id: ConnectionId, place: Place, reserved: Option<Place>) {
+        if let Some(entry) = self.entries().get_mut(&id.number) {
+            let node = place.agent().clone();
+            (entry.status.handshake_node, entry.status.node) = (node.clone(), node);
+            (entry.place, entry.reserved) = (place, reserved);
         }
     }
 
@@ -153,9 +172,9 @@ impl Table {
         }
     }
 
-    /// Connections of `agent` to be asked to leave now, so that at most `max` are about to. One that stays for a reason of
+    /// At most `asked_max` connections of `agent` to be asked to leave now, so that at most `max` are about to. One that stays for a reason of
     /// its own is not about to; it is asked again after a while, like one that was not heard of.
-    pub(crate) fn leavers(&self, agent: &NodeName, max: usize, now: Instant) -> Vec<Leaver> {
+    pub(crate) fn leavers(&self, agent: &NodeName, max: usize, asked_max: usize, now: Instant) -> Leavers {
         let mut entries = self.entries();
         let of_agent = |entry: &&mut Entry| entry.status.node == *agent && entry.is_established();
         let recently = |asked: Instant| now.duration_since(asked) < ASK_AGAIN;
@@ -164,7 +183,7 @@ impl Table {
         for entry in entries.values_mut().filter(of_agent) {
             if entry.asked.is_some_and(recently) {
                 about_to += usize::from(entry.status.stays.is_none());
-            } else if leavers.len() < max {
+            } else if leavers.len() < max.min(asked_max) {
                 leavers.push(entry);
             }
         }
@@ -173,7 +192,7 @@ impl Table {
             entry.asked = Some(now);
             Leaver { id: entry.status.id, client: entry.status.client.ip() }
         };
-        leavers.into_iter().map(ask).collect()
+        Leavers { leavers: leavers.into_iter().map(ask).collect(), about_to }
     }
 
     pub(crate) fn statuses(&self) -> Vec<ConnectionStatus> {

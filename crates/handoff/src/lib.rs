@@ -42,6 +42,8 @@
 //! * **A preface counts once.** A second leg with the same decision finds no held connection, and is reset.
 //! * **A node may be source and target at once**, of different epochs: in a move there and back, the commit of the
 //!   second can overtake the news of the first. Activating replaces the fenced copy.
+//! * **A leg may carry another connection after a commit** only if both ends say that they stand at the cut: the dispatcher
+//!   with the decision, then the source on the leg itself.
 //! * **A dispatcher answers whoever speaks of a connection it no longer has with `Gone`**, and replays the client's FIN
 //!   on each leg it commits to.
 

@@ -42,6 +42,7 @@ pub use error::LinkError;
 pub use peer::PeerStatus;
 
 use metrics::{DropReason, Metrics};
+use outbox::Outbox;
 use peer::PeerEntry;
 
 /// This node's end of all its links. Clones are handles to the same.
@@ -135,7 +136,17 @@ impl Mesh {
 
     /// Puts `message` into the queue of the link to `peer`. Never waits.
     pub fn send(&self, peer: &NodeName, message: &Message) -> Result<(), SendError> {
-        self.shared.send(peer, message).inspect_err(|error| {
+        self.send_by(peer, message, Outbox::push)
+    }
+
+    /// The same for a message that nobody waits for: it may be sent a few milliseconds later, in one packet with others.
+    /// It keeps its place among them.
+    pub fn send_soon(&self, peer: &NodeName, message: &Message) -> Result<(), SendError> {
+        self.send_by(peer, message, Outbox::push_soon)
+    }
+
+    fn send_by(&self, peer: &NodeName, message: &Message, push: Push) -> Result<(), SendError> {
+        self.shared.send(peer, message, push).inspect_err(|error| {
             self.shared.metrics.dropped(match error {
                 SendError::NoLink => DropReason::NoLink,
                 SendError::QueueFull => DropReason::QueueFull,
@@ -161,6 +172,9 @@ impl Mesh {
     }
 }
 
+/// How a message gets into the queue of a link.
+type Push = fn(&Outbox, &Message) -> Result<(), SendError>;
+
 /// What all tasks of a mesh share.
 struct Shared {
     identity: Identity,
@@ -180,7 +194,7 @@ impl Shared {
         self.hello.node < *peer
     }
 
-    fn send(&self, peer: &NodeName, message: &Message) -> Result<(), SendError> {
+    fn send(&self, peer: &NodeName, message: &Message, push: Push) -> Result<(), SendError> {
         if self.is_own(peer) {
             return self.send_to_self(message);
         }
@@ -190,7 +204,7 @@ impl Shared {
         if !rules::allowed(kind, &self.roles, &link.roles) {
             return Err(SendError::NotAllowed(kind.as_str()));
         }
-        link.outbox.push(message)?;
+        push(&link.outbox, message)?;
         self.metrics.sent(kind);
         peer.counters.sent();
         Ok(())

@@ -64,16 +64,15 @@ async fn down(shared: &Shared, peer: &PeerEntry, reason: LinkError) {
 async fn write(shared: &Shared, outbox: &Outbox, mut stream: impl AsyncWrite + Unpin) -> LinkError {
     let mut batch = Batch::default();
     loop {
+        tokio::select! {
+            () = outbox.wait_until_due() => {}
+            () = shared.shutdown.cancelled() => {}
+        }
         let last = shared.shutdown.is_cancelled();
-        if outbox.take(&mut batch) {
-            if let Err(error) = write_batch(shared, &mut stream, batch.as_slice()).await {
-                return error;
-            }
-        } else if !last {
-            tokio::select! {
-                () = outbox.filled() => {}
-                () = shared.shutdown.cancelled() => {}
-            }
+        if outbox.take(&mut batch)
+            && let Err(error) = write_batch(shared, &mut stream, batch.as_slice()).await
+        {
+            return error;
         }
         if last {
             // A socket that is closed with unread input resets the connection, and the peer loses what it has not read

@@ -4,11 +4,15 @@ use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+use tokio::time::{Duration, Instant, sleep_until};
 use watari_wire::frame::{self, FRAME_LEN_MAX};
 use watari_wire::{LinkMessage, Message};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::{Limits, SendError};
+
+/// The longest that a message waits that need not go at once.
+const SOON: Duration = Duration::from_millis(4);
 
 /// Room kept for the next batch.
 const LEN_USUAL: usize = 64 << 10;
@@ -16,7 +20,8 @@ const LEN_USUAL: usize = 64 << 10;
 /// A bounded queue of frames, which are encoded where they are sent from and written as one batch.
 pub(crate) struct Outbox {
     queue: Mutex<Queue>,
-    filled: Notify,
+    /// The queue is due, or due earlier than it was.
+    due_changed: Notify,
     messages_max: usize,
     bytes_max: usize,
 }
@@ -25,6 +30,18 @@ pub(crate) struct Outbox {
 struct Queue {
     batch: Batch,
     messages: usize,
+    due: Due,
+}
+
+/// When what waits is to be written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Due {
+    /// Nothing waits.
+    #[default]
+    Never,
+    /// All that waits can wait until then.
+    At(Instant),
+    Now,
 }
 
 /// Frames back to back. They may hold secrets.
@@ -35,14 +52,27 @@ impl Outbox {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
             queue: Mutex::default(),
-            filled: Notify::new(),
+            due_changed: Notify::new(),
             messages_max: limits.queue_messages_max,
             bytes_max: limits.queue_bytes_max,
         }
     }
 
-    /// Appends a message, unless the queue is full.
+    /// Appends a message, unless the queue is full, and has all that waits written.
     pub(crate) fn push(&self, message: &Message) -> Result<(), SendError> {
+        self.append(message)?;
+        self.due(Due::Now);
+        Ok(())
+    }
+
+    /// Appends a message, unless the queue is full. It goes with the next that is pushed, or after a few milliseconds.
+    pub(crate) fn push_soon(&self, message: &Message) -> Result<(), SendError> {
+        self.append(message)?;
+        self.due(Due::At(Instant::now() + SOON));
+        Ok(())
+    }
+
+    fn append(&self, message: &Message) -> Result<(), SendError> {
         message.check_bounds()?;
         let len = frame::encoded_len(message);
         let mut queue = self.queue();
@@ -52,8 +82,6 @@ impl Outbox {
         queue.batch.reserve(len);
         frame::encode(message, &mut queue.batch.0)?;
         queue.messages += 1;
-        drop(queue);
-        self.filled.notify_one();
         Ok(())
     }
 
@@ -65,7 +93,7 @@ impl Outbox {
             frame::encode_link(message, &mut queue.batch.0);
         }
         drop(queue);
-        self.filled.notify_one();
+        self.due(Due::Now);
     }
 
     /// Swaps everything that waits for `batch`, which has been written; false where nothing waits.
@@ -74,12 +102,37 @@ impl Outbox {
         let mut queue = self.queue();
         mem::swap(&mut queue.batch, batch);
         queue.messages = 0;
+        queue.due = Due::Never;
         !batch.0.is_empty()
     }
 
-    /// Waits until something waits; it may have been taken already.
-    pub(crate) async fn filled(&self) {
-        self.filled.notified().await;
+    /// Waits until what waits is to be written.
+    pub(crate) async fn wait_until_due(&self) {
+        loop {
+            let due = self.queue().due;
+            match due {
+                Due::Now => return,
+                Due::Never => self.due_changed.notified().await,
+                Due::At(instant) => tokio::select! {
+                    () = self.due_changed.notified() => {}
+                    () = sleep_until(instant) => return,
+                },
+            }
+        }
+    }
+
+    /// What has just been appended is due then; what was due before stays so.
+    fn due(&self, then: Due) {
+        let mut queue = self.queue();
+        let is_earlier = match (queue.due, then) {
+            (Due::Never, _) | (Due::At(_), Due::Now) => true,
+            (Due::At(_) | Due::Now, _) => false,
+        };
+        if is_earlier {
+            queue.due = then;
+            drop(queue);
+            self.due_changed.notify_one();
+        }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -164,6 +217,36 @@ mod tests {
         outbox.push(&gone(50)).unwrap();
         assert!(outbox.take(&mut batch));
         assert_eq!(frames(batch.as_slice()), [Frame::Message(gone(50))]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_can_wait_goes_with_what_cannot_or_a_little_later() {
+        let outbox = outbox(100, 1 << 20);
+        let begin = Instant::now();
+        outbox.push_soon(&gone(1)).unwrap();
+        outbox.push_soon(&gone(2)).unwrap();
+        outbox.wait_until_due().await;
+        assert!((SOON..SOON * 2).contains(&begin.elapsed()), "{:?}", begin.elapsed());
+        let mut batch = Batch::default();
+        assert!(outbox.take(&mut batch));
+        assert_eq!(frames(batch.as_slice()), [1, 2].map(|number| Frame::Message(gone(number))));
+
+        let begin = Instant::now();
+        outbox.push_soon(&gone(3)).unwrap();
+        let push = async {
+            tokio::task::yield_now().await;
+            outbox.push(&gone(4)).unwrap();
+        };
+        tokio::join!(outbox.wait_until_due(), push);
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+        outbox.push_soon(&gone(5)).unwrap();
+        outbox.wait_until_due().await;
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+        assert!(outbox.take(&mut batch));
+        assert_eq!(frames(batch.as_slice()), [3, 4, 5].map(|number| Frame::Message(gone(number))));
+
+        let nothing = tokio::time::timeout(Duration::from_secs(1), outbox.wait_until_due());
+        assert!(nothing.await.is_err(), "nothing waits");
     }
 
     #[test]

@@ -26,7 +26,9 @@ fn route(kind: MessageKind) -> (Role, Role) {
         | Kind::Final
         | Kind::Stays
         | Kind::Draining => (Role::Agent, Role::Dispatcher),
-        Kind::Freeze | Kind::Committed | Kind::Aborted | Kind::Gone | Kind::Leave => (Role::Dispatcher, Role::Agent),
+        Kind::Freeze | Kind::Committed | Kind::LegKept | Kind::Aborted | Kind::Gone | Kind::Leave => {
+            (Role::Dispatcher, Role::Agent)
+        }
     }
 }
 
@@ -60,6 +62,7 @@ mod tests {
             "leave: dispatcher to agent",
             "stays: agent to dispatcher",
             "draining: agent to dispatcher",
+            "leg_kept: dispatcher to agent",
         ];
         assert_eq!(MessageKind::ALL.map(routes), expected);
     }

@@ -101,6 +101,9 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(connection, target, or_end)| Message::Leave(Leave { connection, target, or_end })),
         connection().prop_map(|connection| Message::Stays(Stays { connection, reason: StayReason::Http2 })),
         Just(Message::Draining),
+        (attempt(), any::<u64>()).prop_map(|((connection, epoch), rx_offset)| {
+            Message::LegKept(LegKept { connection, epoch, rx_offset })
+        }),
     ]
 }
 

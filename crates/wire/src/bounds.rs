@@ -49,6 +49,7 @@ impl Message {
             | Self::Refused(_)
             | Self::Cancel(_)
             | Self::Committed(_)
+            | Self::LegKept(_)
             | Self::Aborted(_)
             | Self::Gone(_)
             | Self::Final(_)

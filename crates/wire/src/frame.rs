@@ -117,6 +117,7 @@ pub fn encode(message: &Message, out: &mut Vec<u8>) -> Result<(), BadLength> {
         Message::Leave(body) => append(VERSION_MAX, kind, body, out),
         Message::Stays(body) => append(VERSION_MAX, kind, body, out),
         Message::Draining => append(VERSION_MAX, kind, &(), out),
+        Message::LegKept(body) => append(VERSION_MAX, kind, body, out),
     }
     Ok(())
 }
@@ -150,6 +151,7 @@ pub fn encoded_len(message: &Message) -> usize {
         Message::Leave(body) => body_len(body),
         Message::Stays(body) => body_len(body),
         Message::Draining => 0,
+        Message::LegKept(body) => body_len(body),
     };
     HEAD_LEN + body
 }
@@ -223,6 +225,7 @@ fn decode_message(kind: MessageKind, body: &[u8]) -> Result<Message, FrameError>
         MessageKind::Leave => Message::Leave(exactly(number, body)?),
         MessageKind::Stays => Message::Stays(exactly(number, body)?),
         MessageKind::Draining => exactly(number, body).map(|()| Message::Draining)?,
+        MessageKind::LegKept => Message::LegKept(exactly(number, body)?),
     };
     message.check_bounds().map_err(|cause| FrameError::BadLength { kind: number, cause })?;
     Ok(message)

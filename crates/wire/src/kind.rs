@@ -39,11 +39,13 @@ pub enum MessageKind {
     Stays = 30,
     /// [`Message::Draining`].
     Draining = 31,
+    /// [`Message::LegKept`].
+    LegKept = 32,
 }
 
 impl MessageKind {
     /// Every kind there is.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::LegKey,
         Self::Established,
         Self::Propose,
@@ -60,6 +62,7 @@ impl MessageKind {
         Self::Leave,
         Self::Stays,
         Self::Draining,
+        Self::LegKept,
     ];
 
     /// The kind with this number.
@@ -86,6 +89,7 @@ impl MessageKind {
             Self::Leave => "leave",
             Self::Stays => "stays",
             Self::Draining => "draining",
+            Self::LegKept => "leg_kept",
         }
     }
 }
@@ -110,6 +114,7 @@ impl Message {
             Self::Leave(_) => MessageKind::Leave,
             Self::Stays(_) => MessageKind::Stays,
             Self::Draining => MessageKind::Draining,
+            Self::LegKept(_) => MessageKind::LegKept,
         }
     }
 }

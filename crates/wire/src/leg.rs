@@ -10,6 +10,9 @@
 //!
 //! The key is the agent's, which hands it to one dispatcher over the mesh ([`LegKey`]), so an authenticator is good for
 //! one agent, one dispatcher and one key, and the nonce makes it good for one leg.
+//!
+//! A leg whose connection has moved away may carry another: the agent says that it is free ([`LEG_FREE`]), and what the
+//! dispatcher writes next is a preface again.
 
 mod sign;
 mod verify;
@@ -26,6 +29,10 @@ use crate::{ConnectionId, Epoch, LegKey, NodeName};
 
 /// The longest preface, in bytes. An agent reads no further than this for one.
 pub const PREFACE_LEN_MAX: usize = 512;
+
+/// What an agent writes on a leg that a move has left behind, once it has read all that was meant for the connection it had
+/// and reads a preface next. It is no byte of any connection. A dispatcher that has read it may write that preface.
+pub const LEG_FREE: u8 = 0xf7;
 
 /// Type of the value; of those for private use.
 const TLV_KIND: u8 = 0xe5;

@@ -76,6 +76,8 @@ pub enum Message {
     Cancel(Cancel),
     /// D to A: the connection is B's; destroy the copy. (B learns it by the preface of its leg.)
     Committed(Decided),
+    /// The same, and D keeps the leg to A for another connection: destroy the copy, and keep the leg.
+    LegKept(LegKept),
     /// D to A and B: the attempt is off. A thaws, B drops what it holds.
     Aborted(Aborted),
     /// D to A or B: D does not know this connection (any more); destroy what is held of it.
@@ -262,6 +264,17 @@ pub struct Decided {
     pub connection: ConnectionId,
     /// The attempt.
     pub epoch: Epoch,
+}
+
+/// See [`Message::LegKept`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LegKept {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The attempt.
+    pub epoch: Epoch,
+    /// What D has written of the client's stream on the leg: A keeps the leg only if it has read exactly as much.
+    pub rx_offset: u64,
 }
 
 /// See [`Message::Aborted`].

@@ -1,6 +1,6 @@
 //! The tables of limits: what is not set keeps the default of its role.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -21,6 +21,8 @@ pub(super) struct DispatcherLimits {
     idle_timeout: Option<Span>,
     lifetime_max: Option<Span>,
     leg_timeout: Option<Span>,
+    idle_legs_max: Option<usize>,
+    drain_rate: Option<NonZeroU32>,
     move_timeout: Option<MoveTimeout>,
     final_timeout: Option<Span>,
 }
@@ -32,6 +34,7 @@ pub(super) struct AgentLimits {
     connections_max: Option<NonZeroUsize>,
     requests_max: Option<NonZeroUsize>,
     held_max: Option<NonZeroUsize>,
+    idle_legs_max: Option<usize>,
     handshake_timeout: Option<Span>,
     keep_alive_timeout: Option<Span>,
     end_timeout: Option<Span>,
@@ -76,6 +79,8 @@ impl From<DispatcherLimits> for watari_dispatcher::Limits {
             idle_timeout: set.idle_timeout.map_or(default.idle_timeout, Span::get),
             lifetime_max: set.lifetime_max.map_or(default.lifetime_max, Span::get),
             leg_timeout: set.leg_timeout.map_or(default.leg_timeout, Span::get),
+            idle_legs_max: set.idle_legs_max.unwrap_or(default.idle_legs_max),
+            drain_rate: set.drain_rate.map_or(default.drain_rate, NonZeroU32::get),
             move_timeout: set.move_timeout.map_or(default.move_timeout, |timeout| timeout.0),
             final_timeout: set.final_timeout.map_or(default.final_timeout, Span::get),
         }
@@ -89,6 +94,7 @@ impl From<AgentLimits> for watari_agent::Limits {
             connections_max: set.connections_max.map_or(default.connections_max, NonZeroUsize::get),
             requests_max: set.requests_max.map_or(default.requests_max, NonZeroUsize::get),
             held_max: set.held_max.map_or(default.held_max, NonZeroUsize::get),
+            idle_legs_max: set.idle_legs_max.unwrap_or(default.idle_legs_max),
             handshake_timeout: set.handshake_timeout.map_or(default.handshake_timeout, Span::get),
             keep_alive_timeout: set.keep_alive_timeout.map_or(default.keep_alive_timeout, Span::get),
             end_timeout: set.end_timeout.map_or(default.end_timeout, Span::get),

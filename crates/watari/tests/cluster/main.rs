@@ -18,6 +18,7 @@ mod hostile_legs;
 mod hostile_nodes;
 mod ipv6;
 mod key_updates;
+mod legs;
 mod limits;
 mod moves;
 mod passthrough;

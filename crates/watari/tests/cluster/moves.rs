@@ -53,6 +53,7 @@ fn connections_that_are_moved_again_and_again_lose_no_byte() {
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
     check_nothing_was_lost(&cluster);
+    assert!(cluster.dispatcher().count("watari_dispatcher_legs_reused_total", "") > 0);
     drop(clients);
     cluster.wait_until_idle();
 }
@@ -185,6 +186,7 @@ fn a_drain_under_load_breaks_nothing() {
             && busy.map(reason) == ["in_request", "in_request", "http2"].map(|reason| Some(reason.to_owned()))
     });
     assert!(busy.iter().all(|client| connections(&cluster)[client].node == DRAINED));
+    until("no leg to it is kept", || cluster.node(DRAINED).count("watari_agent_legs_idle", "") == 0);
     assert!(drain.try_wait().unwrap().is_none());
 
     finish_streams(&mut h2, &streams);

@@ -102,6 +102,7 @@ fn the_layout_is_pinned() {
     let key = SecretBytes::new(vec![9; LEG_KEY_LEN]);
     encode(&Message::LegKey(LegKey { id: 300, key, handshakes: true }), &mut out).unwrap();
     encode(&Message::Cancel(Cancel { connection, epoch: Epoch(4), reason: AbortReason::Timeout }), &mut out).unwrap();
+    encode(&Message::LegKept(LegKept { connection, epoch: Epoch(3), rx_offset: 300 }), &mut out).unwrap();
     let expected = [
         &[0, 0, 0, 2, 0, 2][..],
         &[0, 0, 0, 6, 1, 25, 0x81, 0x01, 2, 3],
@@ -109,6 +110,7 @@ fn the_layout_is_pinned() {
         &[9; 32],
         &[1],
         &[0, 0, 0, 7, 1, 24, 0x81, 0x01, 2, 4, 1],
+        &[0, 0, 0, 8, 1, 32, 0x81, 0x01, 2, 3, 0xac, 0x02],
     ];
     assert_eq!(out, expected.concat());
 }

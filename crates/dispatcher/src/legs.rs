@@ -1,0 +1,335 @@
+//! Legs to agents: connected anew, or left behind by a move and used again.
+//!
+//! ```text
+//!              a move was committed            the agent: LEG_FREE            the next connection
+//!   in use ────────────────────────▶ released ─────────────────▶ free ──────────────────────▶ in use
+//!                                       │                          │
+//!                                       └── the pool is full, it is too old, it ended, or said anything else; the agent is
+//!                                           drained, or its link is lost: closed
+//! ```
+//!
+//! At a commit both ends know where a leg stands: the dispatcher has written the client's stream up to `rx_offset` and no
+//! further, and has read what the source wrote up to `tail_offset`, where it stopped. The agent keeps the leg only if it has
+//! read exactly as much, and says so on the leg itself. Until then nothing is written on it, so a decision that gets lost
+//! on its way costs a leg, and no connection waits for it.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use watari_wire::NodeName;
+use watari_wire::leg::LEG_FREE;
+
+use crate::Shared;
+
+/// How long a leg is kept without use. Much shorter than agents keep it, so that it is not closed while it is taken.
+const KEPT_MAX: Duration = Duration::from_secs(10);
+
+/// How often is looked for legs that were kept too long, while there are any.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A TCP connection to an agent.
+pub(crate) struct Leg {
+    pub(crate) stream: TcpStream,
+    /// It has carried another connection. That its agent is still there is known only when it answers.
+    pub(crate) reused: bool,
+}
+
+/// The legs that moves have left behind. A leg stays on the thread whose runtime it belongs to.
+pub(crate) struct IdleLegs {
+    agents: Mutex<HashMap<Whose, Idle>>,
+    filled: Notify,
+    idle: Gauge,
+    reused: Counter,
+}
+
+type Whose = (ThreadId, NodeName);
+
+/// Those of one agent and thread, the oldest first.
+#[derive(Default)]
+struct Idle {
+    released: VecDeque<Kept>,
+    free: VecDeque<Kept>,
+}
+
+struct Kept {
+    leg: TcpStream,
+    until: Instant,
+}
+
+/// What an agent says on a leg that is nobody's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    Nothing,
+    Free,
+    /// It ended, or said what no agent says.
+    Other,
+}
+
+/// Which legs will do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// One that is free, else a new one.
+    Any,
+    /// Only a new one: then its agent is there.
+    New,
+}
+
+impl Shared {
+    /// A leg to `agent`, on which the next thing to write is a preface.
+    pub(crate) async fn leg_to(&self, agent: &NodeName, which: Which) -> io::Result<Leg> {
+        let free = (which == Which::Any).then(|| self.idle_legs.take(agent, Instant::now())).flatten();
+        let (reused, stream) = match free {
+            Some(stream) => (true, stream),
+            None => (false, self.agents.connect(agent).await?),
+        };
+        Ok(Leg { stream, reused })
+    }
+
+    /// Whether a leg to `agent` should be kept.
+    pub(crate) fn keeps_legs_to(&self, agent: &NodeName) -> bool {
+        self.agents.availability(agent) == Some(true)
+            && !self.agents.drains.contains(agent)
+            && self.idle_legs.has_room(agent, self.limits().idle_legs_max)
+    }
+}
+
+impl IdleLegs {
+    pub(crate) fn new(idle: Gauge, reused: Counter) -> Self {
+        Self { agents: Mutex::default(), filled: Notify::new(), idle, reused }
+    }
+
+    /// Keeps a leg whose agent was told so, and has not said yet that it is free.
+    pub(crate) fn keep(&self, agent: &NodeName, leg: TcpStream, now: Instant) {
+        let mut agents = self.agents();
+        agents.entry(here(agent)).or_default().released.push_back(Kept { leg, until: now + KEPT_MAX });
+        self.filled.notify_one();
+        self.count(&agents);
+    }
+
+    /// A leg to `agent` that is free, if there is one.
+    pub(crate) fn take(&self, agent: &NodeName, now: Instant) -> Option<TcpStream> {
+        let mut agents = self.agents();
+        let leg = agents.get_mut(&here(agent))?.take(now);
+        self.count(&agents);
+        if leg.is_some() {
+            self.reused.inc();
+        }
+        leg
+    }
+
+    /// Closes all legs to `agent`.
+    pub(crate) fn forget(&self, agent: &NodeName) {
+        let mut agents = self.agents();
+        agents.retain(|(_, of), _| of != agent);
+        self.count(&agents);
+    }
+
+    /// Whether this thread keeps fewer than `max` legs to `agent`.
+    fn has_room(&self, agent: &NodeName, max: usize) -> bool {
+        self.agents().get(&here(agent)).map_or(0, Idle::len) < max
+    }
+
+    /// Closes what ended or is too old; whether anything is left.
+    fn tidy(&self, now: Instant) -> bool {
+        let mut agents = self.agents();
+        agents.retain(|_, idle| {
+            idle.tidy(now);
+            idle.len() > 0
+        });
+        self.count(&agents);
+        !agents.is_empty()
+    }
+
+    fn count(&self, agents: &HashMap<Whose, Idle>) {
+        let idle = agents.values().map(Idle::len).sum::<usize>();
+        self.idle.set(i64::try_from(idle).unwrap_or(i64::MAX));
+    }
+
+    fn agents(&self) -> MutexGuard<'_, HashMap<Whose, Idle>> {
+        self.agents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Idle {
+    fn len(&self) -> usize {
+        self.released.len() + self.free.len()
+    }
+
+    /// The one that came free last, so that what is not needed gets old.
+    fn take(&mut self, now: Instant) -> Option<TcpStream> {
+        self.settle();
+        while let Some(kept) = self.free.pop_back() {
+            if kept.is_good(now) {
+                return Some(kept.leg);
+            }
+        }
+        None
+    }
+
+    /// Agents answer in the order in which they were told, more or less: the first that has not answered is waited for.
+    fn settle(&mut self) {
+        while let Some(kept) = self.released.pop_front() {
+            match said(&kept.leg) {
+                Said::Free => self.free.push_back(kept),
+                Said::Nothing => return self.released.push_front(kept),
+                Said::Other => {}
+            }
+        }
+    }
+
+    fn tidy(&mut self, now: Instant) {
+        self.settle();
+        self.free.retain(|kept| kept.is_good(now));
+        self.released.retain(|kept| kept.until > now);
+    }
+}
+
+impl Kept {
+    fn is_good(&self, now: Instant) -> bool {
+        self.until > now && said(&self.leg) == Said::Nothing
+    }
+}
+
+fn here(agent: &NodeName) -> Whose {
+    (thread::current().id(), agent.clone())
+}
+
+fn said(leg: &TcpStream) -> Said {
+    let mut heard = [0; 2];
+    match leg.try_read(&mut heard) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Said::Nothing,
+        Ok(1) if heard[0] == LEG_FREE => Said::Free,
+        _ => Said::Other,
+    }
+}
+
+/// Closes in time what nobody takes, until `shutdown`.
+pub(crate) async fn keep_tidy(shared: Arc<Shared>, shutdown: CancellationToken) {
+    let tidy = async {
+        loop {
+            shared.idle_legs.filled.notified().await;
+            while shared.idle_legs.tidy(Instant::now()) {
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+    };
+    tokio::select! {
+        () = tidy => {}
+        () = shutdown.cancelled() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    fn name(text: &str) -> NodeName {
+        NodeName::new(text).unwrap()
+    }
+
+    fn idle_legs() -> IdleLegs {
+        IdleLegs::new(Gauge::default(), Counter::default())
+    }
+
+    /// A leg and its agent's end.
+    async fn leg() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (leg, accepted) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        (leg.unwrap(), accepted.unwrap().0)
+    }
+
+    /// Waits until what the other end did has arrived on every leg of `agent` that waits for it.
+    async fn arrived(pool: &IdleLegs, agent: &str) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while pool.agents().get(&here(&name(agent))).is_some_and(|idle| !idle.released.is_empty()) {
+            assert!(Instant::now() < deadline, "nothing arrives");
+            tokio::task::yield_now().await;
+            pool.agents().get_mut(&here(&name(agent))).unwrap().settle();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_leg_is_taken_only_when_its_agent_has_said_that_it_is_free() {
+        let (pool, now) = (idle_legs(), Instant::now());
+        let (leg, mut end) = leg().await;
+        pool.keep(&name("a1"), leg, now);
+        assert!(pool.take(&name("a1"), now).is_none());
+        end.write_all(&[LEG_FREE]).await.unwrap();
+        arrived(&pool, "a1").await;
+        assert!(pool.take(&name("a2"), now).is_none());
+        let mut leg = pool.take(&name("a1"), now).unwrap();
+        assert!(pool.take(&name("a1"), now).is_none());
+        assert_eq!((pool.reused.get(), pool.idle.get()), (1, 0));
+        leg.write_all(b"preface").await.unwrap();
+        let mut read = [0; 7];
+        end.read_exact(&mut read).await.unwrap();
+        assert_eq!(&read, b"preface");
+    }
+
+    #[tokio::test]
+    async fn a_leg_that_says_anything_else_is_closed() {
+        for said in [&b""[..], b"x", &[LEG_FREE, LEG_FREE]] {
+            let (pool, now) = (idle_legs(), Instant::now());
+            let (leg, mut end) = leg().await;
+            pool.keep(&name("a1"), leg, now);
+            end.write_all(said).await.unwrap();
+            end.shutdown().await.unwrap();
+            arrived(&pool, "a1").await;
+            assert!(pool.take(&name("a1"), now).is_none(), "{said:?}");
+            assert!(!matches!(end.read(&mut [0]).await, Ok(1..)), "{said:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_free_leg_that_ends_is_not_taken() {
+        let (pool, now) = (idle_legs(), Instant::now());
+        let (leg, mut end) = leg().await;
+        pool.keep(&name("a1"), leg, now);
+        end.write_all(&[LEG_FREE]).await.unwrap();
+        arrived(&pool, "a1").await;
+        drop(end);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while pool.tidy(now) {
+            assert!(Instant::now() < deadline, "the end does not arrive");
+            tokio::task::yield_now().await;
+        }
+        assert!(pool.take(&name("a1"), now).is_none());
+        assert_eq!(pool.idle.get(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_old_or_forgotten_is_closed() {
+        let (pool, now) = (idle_legs(), Instant::now());
+        let mut ends = Vec::new();
+        for later in 0..2 {
+            let (leg, mut end) = leg().await;
+            end.write_all(&[LEG_FREE]).await.unwrap();
+            assert!(pool.has_room(&name("a1"), 2));
+            pool.keep(&name("a1"), leg, now + Duration::from_secs(later));
+            ends.push(end);
+        }
+        arrived(&pool, "a1").await;
+        assert_eq!(pool.idle.get(), 2);
+        assert!(!pool.has_room(&name("a1"), 2));
+        assert!(pool.tidy(now + KEPT_MAX));
+        assert_eq!(pool.idle.get(), 1);
+        assert!(pool.take(&name("a1"), now + KEPT_MAX + Duration::from_secs(1)).is_none());
+        let (leg, mut end) = leg().await;
+        pool.keep(&name("a1"), leg, now);
+        pool.forget(&name("a1"));
+        assert!(!matches!(end.read(&mut [0]).await, Ok(1..)), "it was closed");
+        assert_eq!(pool.idle.get(), 0);
+    }
+}

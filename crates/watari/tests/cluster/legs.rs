@@ -1,0 +1,188 @@
+//! Legs that moves leave behind carry other connections, and nobody can tell.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread;
+
+use crate::clients::http::Http;
+use crate::clients::tls::{Taste, Tls};
+use crate::harness::pattern::{Random, pattern, seed};
+use crate::harness::wait::until;
+use crate::harness::{AGENTS, Cluster, Plan};
+
+/// Visitors at the same time.
+const VISITORS: u64 = 8;
+
+/// Visits of all of them; two of three move.
+const VISITS: i64 = 3_000;
+
+const REUSED: &str = "watari_dispatcher_legs_reused_total";
+const COMMITTED: &str = "watari_dispatcher_moves_committed_total";
+const IDLE: &str = "watari_dispatcher_legs_idle";
+
+impl Cluster {
+    fn legs_reused(&self) -> i64 {
+        self.dispatcher().count(REUSED, "")
+    }
+
+    /// A client whose data `agent` gets, answered once.
+    fn client_of(&self, agent: &str) -> Http<Tls> {
+        let address = self.clients.served_by(agent);
+        let mut client = Http::new(Tls::to_site(address, self.service, &Taste::default()).unwrap());
+        client.download(1_000, 1).unwrap();
+        client
+    }
+
+    /// Has connections move off `agent` until legs to it are kept, and the agent waits on each of them.
+    fn leave_legs_behind(&self, agent: &str) {
+        let others: Vec<_> = AGENTS.into_iter().filter(|other| *other != agent).collect();
+        until("legs are left behind", || {
+            // One after the other, so that handshakes go round.
+            for other in others.iter().chain(&others).chain(&others) {
+                drop(self.client_of(other));
+            }
+            self.node(agent).count("watari_agent_legs_idle", "") > 0
+        });
+    }
+
+    fn check_no_client_was_cut(&self) {
+        let resets = |cause| self.dispatcher().count("watari_dispatcher_connections_reset_total", cause);
+        assert_eq!(resets("owner_lost") + resets("owner_misbehaved"), 0);
+        assert_eq!(self.dispatcher().count("watari_dispatcher_connections_refused_total", ""), 0);
+    }
+}
+
+#[test]
+fn thousands_of_connections_follow_each_other_on_the_same_legs() {
+    let seed = seed("WATARI_LEGS_SEED");
+    let cluster = Cluster::start(&Plan::default());
+    let visits = AtomicI64::new(0);
+    thread::scope(|scope| {
+        for number in 0..VISITORS {
+            let (cluster, visits) = (&cluster, &visits);
+            scope.spawn(move || {
+                let mut random = Random::new(seed ^ (number + 1) << 32);
+                while visits.fetch_add(1, Ordering::Relaxed) < VISITS {
+                    visit(cluster, &mut random);
+                }
+            });
+        }
+    });
+    let (committed, reused) = (cluster.dispatcher().count(COMMITTED, ""), cluster.legs_reused());
+    eprintln!("{committed} moves, {reused} legs used again");
+    assert!(committed > VISITS / 3, "{committed} moves");
+    assert!(reused > committed / 2, "{reused} legs used again after {committed} moves");
+    assert_eq!(cluster.count_on_agents("watari_agent_records_refused_total", ""), 0);
+    assert_eq!(cluster.count_on_agents("watari_agent_lost_in_moves_total", ""), 0);
+    assert_eq!(cluster.count_on_agents("watari_agent_legs_refused_total", ""), 0);
+    cluster.wait_until_idle();
+    until("what nobody uses is closed", || {
+        cluster.dispatcher().count(IDLE, "") == 0 && cluster.count_on_agents("watari_agent_legs_idle", "") == 0
+    });
+}
+
+fn visit(cluster: &Cluster, random: &mut Random) {
+    let tastes = Taste::all();
+    let taste = &tastes[random.below(tastes.len() as u64) as usize];
+    let mut client = Http::new(Tls::to_site(cluster.clients.any(), cluster.service, taste).unwrap());
+    for _ in 0..=random.below(3) {
+        let seed = random.next();
+        match random.below(4) {
+            0 => client.upload(&pattern(seed, 0..random.below(30_000))).unwrap(),
+            _ => client.download(random.below(30_000), seed).unwrap(),
+        }
+    }
+}
+
+/// The agent dies, and for its dispatcher its legs live on until it has written a connection's beginning on one.
+#[test]
+fn an_agent_that_dies_with_legs_kept_costs_no_client() {
+    let cluster = Cluster::start(&Plan { tapped_legs: &["a1"], ..Plan::default() });
+    cluster.leave_legs_behind("a1");
+    let reused = cluster.legs_reused();
+    let tap = cluster.tap("a1");
+    tap.hold();
+    thread::scope(|scope| {
+        // Handshakes go round: one of three is the agent's.
+        let connect = || drop(cluster.client_of("a2"));
+        let clients = [(); 3].map(|()| scope.spawn(connect));
+        until("a leg is used again", || cluster.legs_reused() > reused);
+        cluster.node("a1").kill();
+        tap.break_off();
+        for client in clients {
+            client.join().unwrap();
+        }
+    });
+    let log = cluster.dispatcher().log();
+    assert!(log.contains("no answer on a leg that was used before"));
+    cluster.check_no_client_was_cut();
+    tap.pass();
+    cluster.node("a1").start();
+    cluster.wait_until_whole();
+    cluster.leave_legs_behind("a1");
+}
+
+/// A leg that is dead and does not say so is given up with the link.
+#[test]
+fn an_agent_that_vanishes_with_legs_kept_costs_no_client() {
+    let cluster = Cluster::start(&Plan { tapped_legs: &["a1"], ..Plan::default() });
+    cluster.leave_legs_behind("a1");
+    let reused = cluster.legs_reused();
+    cluster.tap("a1").hold();
+    thread::scope(|scope| {
+        let connect = || drop(cluster.client_of("a2"));
+        let clients = [(); 3].map(|()| scope.spawn(connect));
+        until("a leg is used again", || cluster.legs_reused() > reused);
+        cluster.node("a1").kill();
+        for client in clients {
+            client.join().unwrap();
+        }
+    });
+    cluster.check_no_client_was_cut();
+}
+
+/// As long as the agent has not heard that its leg is kept, nothing is written there.
+#[test]
+fn a_decision_that_is_late_delays_nobody_else() {
+    let plan = Plan { dispatcher_limits: "move_timeout = \"5s\"", tapped_links: &[("a1", "d1")], ..Plan::default() };
+    let cluster = Cluster::start(&plan);
+    cluster.node("a2").stop();
+    let address = cluster.clients.served_by("a2");
+    let mut moving = Http::new(Tls::to_site(address, cluster.service, &Taste::default()).unwrap());
+    until("the move is proposed", || cluster.dispatcher().count("watari_mesh_messages_received_total", "propose") > 0);
+    let link = cluster.tap("a1-d1");
+    link.hold();
+    cluster.node("a2").go_on();
+    moving.download(10_000, 1).unwrap();
+    assert_eq!(cluster.dispatcher().count(COMMITTED, ""), 1);
+    assert_eq!(cluster.node("a1").count("watari_agent_fenced", ""), 1);
+    // Handshakes go round: the third of these is the agent's, and each stays where it is.
+    for agent in ["a2", "a3", "a1"] {
+        drop(cluster.client_of(agent));
+    }
+    assert_eq!((cluster.legs_reused(), cluster.dispatcher().count(IDLE, "")), (0, 1));
+    link.pass();
+    until("the agent waits on its leg", || cluster.node("a1").count("watari_agent_legs_idle", "") == 1);
+    until("the leg is used again", || {
+        drop(cluster.client_of("a1"));
+        cluster.legs_reused() > 0
+    });
+    moving.download(10_000, 2).unwrap();
+    cluster.check_no_client_was_cut();
+}
+
+/// What one side does not keep, the other does not use.
+#[test]
+fn legs_are_kept_only_if_both_sides_keep_them() {
+    for plan in [
+        Plan { agent_limits: "idle_legs_max = 0", ..Plan::default() },
+        Plan { dispatcher_limits: "idle_legs_max = 0", ..Plan::default() },
+    ] {
+        let cluster = Cluster::start(&plan);
+        for _ in 0..24 {
+            cluster.client_of("a2").download(20_000, 3).unwrap();
+        }
+        until("the connections have moved", || cluster.dispatcher().count(COMMITTED, "") > 6);
+        assert_eq!(cluster.legs_reused(), 0);
+        cluster.check_no_client_was_cut();
+    }
+}
