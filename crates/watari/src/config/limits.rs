@@ -31,6 +31,7 @@ pub(super) struct AgentLimits {
     held_max: Option<NonZeroUsize>,
     handshake_timeout: Option<Span>,
     keep_alive_timeout: Option<Span>,
+    transfer_timeout: Option<Span>,
     end_timeout: Option<Span>,
 }
 
@@ -85,6 +86,7 @@ impl From<AgentLimits> for watari_agent::Limits {
             held_max: set.held_max.map_or(default.held_max, NonZeroUsize::get),
             handshake_timeout: set.handshake_timeout.map_or(default.handshake_timeout, Span::get),
             keep_alive_timeout: set.keep_alive_timeout.map_or(default.keep_alive_timeout, Span::get),
+            transfer_timeout: set.transfer_timeout.map_or(default.transfer_timeout, Span::get),
             end_timeout: set.end_timeout.map_or(default.end_timeout, Span::get),
             ..default
         }
