@@ -1,6 +1,6 @@
 # What there is to do. `make demo` and `make test` install what they miss (Debian, with a Rust toolchain).
 
-.PHONY: demo demo-up test lint fmt model chaos fuzz fuzz-briefly bench deny deps clean
+.PHONY: demo demo-up test lint fmt model chaos soak fuzz fuzz-briefly bench deny deps clean
 
 # A whole cluster on loopback goes through 400 connections, and prints what became of them.
 demo: deps
@@ -32,6 +32,11 @@ model: deps
 # Kills and stops nodes at random, 1,200 times, while clients count every byte; prints the seed.
 chaos: deps
 	cargo test --locked --package watari --test cluster -- --ignored --nocapture chaos
+
+# A mixed load for SOAK_S seconds, in which no node's memory may grow; then what idle connections take.
+SOAK_S ?= 600
+soak: deps
+	SOAK_S=$(SOAK_S) cargo test --locked --package watari --test cluster -- --ignored --nocapture soak
 
 # Feeds hostile bytes and schedules to all that parses or decides, FUZZ_S seconds a target.
 FUZZ_S ?= 300

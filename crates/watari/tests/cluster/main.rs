@@ -19,5 +19,7 @@ mod ipv6;
 mod key_updates;
 mod limits;
 mod moves;
+mod overload;
+mod soak;
 mod splices;
 mod suites;
