@@ -1,6 +1,6 @@
 # What there is to do. `make demo` and `make test` install what they miss (Debian, with a Rust toolchain).
 
-.PHONY: demo demo-up test lint fmt model chaos bench deny deps clean
+.PHONY: demo demo-up test lint fmt model chaos soak fuzz fuzz-briefly bench deny deps clean
 
 # A whole cluster on loopback goes through 400 connections, and prints what became of them.
 demo: deps
@@ -11,17 +11,19 @@ demo-up: deps
 	cargo run --release --locked --package watari -- demo
 
 # The documentation's examples go first: the last lines are the summary of the tests.
-test: deps lint
+test: deps lint fuzz-briefly
 	cargo test --workspace --locked --doc --quiet
 	cargo test --workspace --locked --no-fail-fast --lib --bins --tests --examples
 
 lint: deps
 	cargo fmt --all --check
 	cargo clippy --workspace --locked --all-targets -- -D warnings
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --locked --no-deps --document-private-items --quiet
 
 fmt:
 	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
 
 # Explores every interleaving of the move that the model knows; prints how many states that were.
 model: deps
@@ -30,6 +32,21 @@ model: deps
 # Kills and stops nodes at random, 1,200 times, while clients count every byte; prints the seed.
 chaos: deps
 	cargo test --locked --package watari --test cluster -- --ignored --nocapture chaos
+
+# A mixed load for SOAK_S seconds, in which no node's memory may grow; then what idle connections take.
+SOAK_S ?= 600
+soak: deps
+	SOAK_S=$(SOAK_S) cargo test --locked --package watari --test cluster -- --ignored --nocapture soak
+
+# Feeds hostile bytes and schedules to all that parses or decides, FUZZ_S seconds a target.
+FUZZ_S ?= 300
+fuzz: deps
+	@scripts/deps fuzz
+	scripts/fuzz $(FUZZ_S)
+
+fuzz-briefly: deps
+	@scripts/deps fuzz
+	scripts/fuzz 5
 
 # Side by side with nginx, HAProxy and rustls; takes some minutes, wants the machine for itself, and writes docs/benchmarks.md.
 bench:

@@ -29,6 +29,7 @@ mod requests;
 mod serve;
 mod site;
 mod speak;
+mod stalls;
 
 use std::io;
 use std::net::TcpListener;
@@ -48,6 +49,7 @@ use crate::keys::LegKeys;
 use crate::live::LiveTable;
 use crate::metrics::Metrics;
 pub use crate::site::Site;
+use crate::stalls::{LOOKS_PER_TIMEOUT, Transfers};
 
 /// How an agent works.
 pub struct Config {
@@ -85,6 +87,9 @@ pub struct Limits {
     pub handshake_timeout: Duration,
     /// Without a request, on a connection that has none in progress; and for the head of a request to be complete.
     pub keep_alive_timeout: Duration,
+    /// For the client to take the next piece of a response, of 64 KiB at most, or to send the next of a request. Then
+    /// the connection is cut; one that has other HTTP/2 requests, when these are over.
+    pub transfer_timeout: Duration,
     /// How long a connection given away waits for the decision before it is destroyed. Longer than a dispatcher's time
     /// for a move.
     pub fence_timeout: Duration,
@@ -111,6 +116,7 @@ impl Default for Limits {
             idle_leg_timeout: Duration::from_mins(1),
             handshake_timeout: Duration::from_secs(10),
             keep_alive_timeout: Duration::from_mins(1),
+            transfer_timeout: Duration::from_mins(2),
             fence_timeout: Duration::from_secs(15),
             hold_timeout: Duration::from_secs(30),
             retry_interval: Duration::from_millis(500),
@@ -141,6 +147,8 @@ struct Shared {
     places: Arc<Semaphore>,
     /// One for each request that may be in progress.
     requests: Arc<Semaphore>,
+    /// Bodies on their way.
+    transfers: Arc<Transfers>,
     /// Legs whose preface is to come.
     strangers: Arc<Semaphore>,
     /// Legs that a move has left behind.
@@ -167,6 +175,7 @@ impl Agent {
             arrivals: Arrivals::default(),
             places: semaphore(config.limits.connections_max),
             requests: semaphore(config.limits.requests_max),
+            transfers: Arc::default(),
             strangers: semaphore(config.limits.connections_max),
             idle_legs: semaphore(config.limits.idle_legs_max),
             limits: config.limits,
@@ -277,14 +286,18 @@ fn semaphore(permits: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))
 }
 
-/// Drops what was held too long, and replaces keys in time.
+/// Drops what was held too long, replaces keys in time, and looks after transfers that stall.
 async fn keep_in_order(shared: Arc<Shared>, shutdown: CancellationToken) {
     let mut holds = tokio::time::interval(shared.limits.retry_interval);
     let mut keys = tokio::time::interval(shared.limits.leg_key_lifetime);
+    let mut transfers = tokio::time::interval(shared.limits.transfer_timeout / LOOKS_PER_TIMEOUT);
     loop {
         tokio::select! {
             _ = holds.tick() => shared.arrivals.expire(&shared),
             _ = keys.tick() => shared.keys.rotate(&shared),
+            _ = transfers.tick() => {
+                shared.metrics.transfers_stalled.inc_by(shared.transfers.look() as u64);
+            }
             () = shutdown.cancelled() => return,
         }
     }

@@ -16,6 +16,7 @@ pub(crate) struct Metrics {
     pub(crate) connections: Gauge,
     pub(crate) requests: Counter,
     pub(crate) requests_refused: Counter,
+    pub(crate) transfers_stalled: Counter,
     pub(crate) moved_out: Counter,
     pub(crate) moved_in: Counter,
     pub(crate) lost: Counter,
@@ -67,6 +68,8 @@ impl Metrics {
         registry.register("connections", "Connections served at the moment", metrics.connections.clone());
         registry.register("requests", "Requests answered", metrics.requests.clone());
         registry.register("requests_refused", "Requests answered with 503", metrics.requests_refused.clone());
+        let stalled = metrics.transfers_stalled.clone();
+        registry.register("transfers_stalled", "Bodies that clients did not take or send in time", stalled);
         registry.register("moved_out", "Connections given to other agents", metrics.moved_out.clone());
         registry.register("moved_in", "Connections taken over from other agents", metrics.moved_in.clone());
         registry.register("lost_in_moves", "Connections lost while being given away", metrics.lost.clone());

@@ -1,4 +1,4 @@
-//! Requests in progress: how many there may be, and how many there are.
+//! Requests in progress: how many there may be, how many there are, and whether their clients take the responses.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,20 +14,29 @@ use watari_files::{Body, BoxError};
 use watari_proxy::Client;
 
 use crate::Shared;
+use crate::stalls::{Stalls, Watched};
 
-/// Answers one request, if there is a place for it. The place is kept until the response's body is dropped.
-pub(crate) async fn answer<B>(shared: &Shared, request: Request<B>, client: &Client) -> Response<Kept<Body, Place>>
+/// Answers one request, if there is a place for it. The place is kept until the response's body is dropped; `stalls` is
+/// told where the client does not take it, or does not send its request.
+pub(crate) async fn answer<B>(
+    shared: &Shared,
+    request: Request<B>,
+    client: &Client,
+    stalls: &Arc<Stalls>,
+) -> Response<Watched<Kept<Body, Place>>>
 where
-    B: HttpBody<Data = Bytes> + Send + 'static,
+    B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
     B::Error: Into<BoxError>,
 {
     shared.metrics.requests.inc();
     let Ok(place) = shared.requests.clone().try_acquire_owned() else {
         tracing::info!(client = %client.address(), "request refused: too many are in progress");
         shared.metrics.requests_refused.inc();
-        return too_many_requests().map(|body| Kept { body, _kept: None });
+        return too_many_requests().map(|body| shared.transfers.send(Kept { body, _kept: None }, stalls));
     };
-    shared.site.respond(request, client).await.map(|body| Kept { body, _kept: Some(place) })
+    let request = request.map(|body| shared.transfers.receive(body, stalls));
+    let response = shared.site.respond(request, client).await;
+    response.map(|body| shared.transfers.send(Kept { body, _kept: Some(place) }, stalls))
 }
 
 type Place = Option<OwnedSemaphorePermit>;
@@ -59,11 +68,16 @@ impl Streams {
         OpenStream(self.clone())
     }
 
+    /// How many are open.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
     /// Whether none is open and none was begun since the last look.
     pub(crate) fn were_idle(&self, begun: &mut usize) -> bool {
         // The first look is at once, when nothing can have begun.
         let before = std::mem::replace(begun, self.begun.load(Ordering::Relaxed) + 1);
-        self.open.load(Ordering::Relaxed) == 0 && before == *begun
+        self.open() == 0 && before == *begun
     }
 }
 

@@ -16,6 +16,7 @@ use crate::departure::{self, Outcome};
 use crate::live::{About, Live};
 use crate::metrics::Counted;
 use crate::speak::{HttpError, Spoken, speak};
+use crate::stalls::Stalled;
 
 /// Serves the connection until it ends, or leaves for another agent as `leaves` asks; then the leg may be free for another.
 pub(crate) async fn serve(shared: &Arc<Shared>, live: Live, leaves: &mut mpsc::Receiver<Leave>) -> Option<TcpStream> {
@@ -48,6 +49,9 @@ pub(crate) async fn serve(shared: &Arc<Shared>, live: Live, leaves: &mut mpsc::R
         }
         if let Some(error) = refused_request(&result) {
             tracing::info!(connection = %about.id, client = %about.client, cause = %error, "request refused");
+        }
+        if let Some(stalled) = result.as_ref().err().and_then(|error| error.downcast_ref::<Stalled>()) {
+            tracing::info!(connection = %about.id, client = %about.client, cause = %stalled, "client given up");
         }
         let conclusion = conclusion(&result, read_end);
         tracing::debug!(connection = %about.id, conclusion = conclusion.label(), error = result.err(), "served");

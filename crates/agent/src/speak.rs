@@ -22,6 +22,7 @@ use crate::Shared;
 use crate::lent::{Lent, Receipt, lend};
 use crate::live::{About, Live};
 use crate::requests::{Streams, answer};
+use crate::stalls::{Stalled, Stalls};
 
 /// The longest head of a request, in bytes, and the longest list of fields in HTTP/2.
 const HEAD_LEN_MAX: usize = 64 * 1024;
@@ -62,12 +63,13 @@ async fn http1(
 ) -> Spoken {
     let Receipt { back, activity, close_due } = receipt;
     let client = client(&about);
+    let stalls = Arc::<Stalls>::default();
     let service = service_fn(|request: Request<Incoming>| {
         // Noted before anything is awaited: from here on the connection is not between requests.
         let request = request.map(|body| activity.begin(body));
-        let (shared, client, activity) = (shared.clone(), client.clone(), activity.clone());
+        let (shared, client, activity, stalls) = (shared.clone(), client.clone(), activity.clone(), stalls.clone());
         Box::pin(async move {
-            let response = answer(&shared, request, &client).await;
+            let response = answer(&shared, request, &client, &stalls).await;
             Ok::<_, Infallible>(response.map(|body| activity.respond(body)))
         })
     });
@@ -76,6 +78,7 @@ async fn http1(
     builder.timer(TokioTimer::new()).header_read_timeout(timeout).max_buf_size(HEAD_LEN_MAX).half_close(true);
     let mut connection = builder.serve_connection(TokioIo::new(lent), service);
     let mut close_due = pin!(close_due.notified());
+    let mut stalled = pin!(stalls.told());
     let mut closing = false;
     let mut target = None;
     let result = poll_fn(|cx| {
@@ -84,7 +87,10 @@ async fn http1(
             Pin::new(&mut connection).graceful_shutdown();
         }
         if let Poll::Ready(result) = connection.poll_without_shutdown(cx) {
-            return Poll::Ready(Some(result));
+            return Poll::Ready(Some(result.map_err(HttpError::from)));
+        }
+        if stalled.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Some(Err(Stalled.into())));
         }
         while let Poll::Ready(Some(leave)) = leaves.poll_recv(cx) {
             if !activity.is_idle() {
@@ -103,7 +109,7 @@ async fn http1(
     let Ok(stream) = back.await else { unreachable!("a lent stream is given back when it is dropped") };
     match (result, target) {
         (None, Some(target)) => Spoken::Parked(Box::new(park(about, stream, &read_buf)), target),
-        (result, _) => Spoken::Ended(Box::new(stream), result.unwrap_or(Ok(())).map_err(HttpError::from)),
+        (result, _) => Spoken::Ended(Box::new(stream), result.unwrap_or(Ok(()))),
     }
 }
 
@@ -124,10 +130,11 @@ async fn http2(
     let Receipt { back, close_due, .. } = receipt;
     let client = client(about);
     let streams = Arc::new(Streams::default());
+    let stalls = Arc::<Stalls>::default();
     let service = service_fn(|request: Request<Incoming>| {
-        let (shared, client, stream) = (shared.clone(), client.clone(), streams.begin());
+        let (shared, client, stalls, stream) = (shared.clone(), client.clone(), stalls.clone(), streams.begin());
         async move {
-            let response = answer(&shared, request, &client).await;
+            let response = answer(&shared, request, &client, &stalls).await;
             Ok::<_, Infallible>(response.map(|body| stream.keep(body)))
         }
     });
@@ -137,15 +144,27 @@ async fn http2(
     builder.keep_alive_interval(timeout).keep_alive_timeout(timeout).max_send_buf_size(SEND_BUFFER_LEN);
     let mut look = tokio::time::interval(timeout);
     let mut begun = 0;
-    let result = {
+    let mut told_to_finish = false;
+    let result: Result<(), HttpError> = {
         let mut connection = pin!(builder.serve_connection(TokioIo::new(lent), service));
         loop {
             tokio::select! {
-                result = connection.as_mut() => break result,
+                result = connection.as_mut() => break result.map_err(HttpError::from),
                 () = close_due.notified() => connection.as_mut().graceful_shutdown(),
                 _ = look.tick() => if streams.were_idle(&mut begun) {
+                    // What is left then is what the client does not take of responses that are complete.
+                    if told_to_finish {
+                        break Err(Stalled.into());
+                    }
+                    told_to_finish = true;
                     connection.as_mut().graceful_shutdown();
                 },
+                () = stalls.told() => {
+                    connection.as_mut().graceful_shutdown();
+                    if stalls.count() >= streams.open() {
+                        break Err(Stalled.into());
+                    }
+                }
                 Some(leave) = leaves.recv() => {
                     stays(shared, about, StayReason::Http2);
                     if leave.or_end {
@@ -156,7 +175,7 @@ async fn http2(
         }
     };
     let Ok(stream) = back.await else { unreachable!("a lent stream is given back when it is dropped") };
-    Spoken::Ended(Box::new(stream), result.map_err(HttpError::from))
+    Spoken::Ended(Box::new(stream), result)
 }
 
 fn client(about: &About) -> Arc<Client> {

@@ -80,8 +80,14 @@ pub(crate) const DATALESS_RECORDS_MAX: u8 = 32;
 impl Connection {
     /// Goes on where a handshake stopped.
     pub fn new(secrets: Secrets) -> Result<Self, SecretsError> {
+        Self::with_write(secrets, WriteState::Open)
+    }
+
+    /// As [`Connection::new`]. Behind a closed write side the key may have protected one record more: see
+    /// [`Connection::seal_alert`].
+    pub(crate) fn with_write(secrets: Secrets, write: WriteState) -> Result<Self, SecretsError> {
         let Secrets { side, suite, tx, rx } = secrets;
-        if tx.sequence > suite.aead().records_max() {
+        if tx.sequence > suite.aead().records_max() + u64::from(write == WriteState::Closed) {
             return Err(SecretsError::SequenceTooHigh(tx.sequence));
         }
         Ok(Self {
@@ -90,7 +96,7 @@ impl Connection {
             tx: Protection::new(suite, tx)?,
             rx: Protection::new(suite, rx)?,
             read: ReadState::Open,
-            write: WriteState::Open,
+            write,
             messages: MessageReader::default(),
             answers: Answers::default(),
             dataless_records: 0,

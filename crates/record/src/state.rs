@@ -81,8 +81,8 @@ impl Connection {
         let tx = reader.direction(suite)?;
         let rx = reader.direction(suite)?;
         reader.end()?;
-        let connection = Self::new(Secrets { side, suite, tx, rx })?;
-        Ok(Self { read, write, messages, answers, dataless_records, ..connection })
+        let connection = Self::with_write(Secrets { side, suite, tx, rx }, write)?;
+        Ok(Self { read, messages, answers, dataless_records, ..connection })
     }
 }
 

@@ -1,6 +1,7 @@
 //! A running node: listeners, mesh, roles, administration and metrics, put together.
 
 mod drain;
+mod files;
 mod listeners;
 mod readiness;
 mod view;
@@ -25,6 +26,7 @@ use crate::admin::BindError;
 use crate::config::{self, Config, Loaded};
 use crate::metrics_server;
 use crate::process::{self, EndSignal, EndSignals};
+use files::TooFewFiles;
 use listeners::Listeners;
 use view::View;
 
@@ -40,6 +42,8 @@ pub(crate) enum NodeError {
     Admin(#[from] BindError),
     #[error("cannot start the mesh: {0}")]
     Mesh(#[from] StartError),
+    #[error(transparent)]
+    Files(#[from] TooFewFiles),
     #[error("cannot start {what}: {cause}")]
     Start { what: &'static str, cause: io::Error },
     #[error("a thread of the dispatcher has ended, and its clients were cut off: the node cannot go on")]
@@ -59,11 +63,12 @@ struct Roles {
 /// At SIGTERM an agent gives its connections away first, until another signal or for the configuration's time at most. A
 /// dispatcher cannot: its clients' connections are its own, and end with it. Where a node is both, the dispatcher works on
 /// until the agent is drained, for it is the dispatcher that moves connections away.
-pub(crate) async fn run(config: Config, loaded: Loaded, registry: Registry) -> Result<(), NodeError> {
+pub(crate) async fn run(mut config: Config, loaded: Loaded, registry: Registry) -> Result<(), NodeError> {
     let mut end = EndSignals::listen().map_err(starting("signal handling"))?;
     let (name, drain_timeout) = (config.node.name.value.clone(), config.node.drain_timeout);
     let listeners = Listeners::bind(&config)?;
-    process::raise_file_limit();
+    let dispatcher = config.dispatcher.as_mut().map(|dispatcher| &mut dispatcher.config.limits);
+    files::fit(process::raise_file_limit(), dispatcher, config.agent.as_mut().map(|agent| &mut agent.limits))?;
     let node = Node::start(config, loaded, registry, listeners)?;
     let signal = tokio::select! {
         signal = until_asked_to_end(&node, &name, &mut end) => signal,

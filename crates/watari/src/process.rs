@@ -10,9 +10,6 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
 use tokio::signal::unix::{self, SignalKind, signal};
 
-/// Below this many open files a busy node meets its limit; it holds at least two per connection.
-const FILES_LOW: u64 = 4096;
-
 /// Keeps keys out of core dumps, and out of reach of debuggers of the same user.
 pub(crate) fn forbid_core_dumps() -> io::Result<()> {
     rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
@@ -25,19 +22,13 @@ pub(crate) fn end_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?)
 }
 
-/// Raises the limit on open files as far as it goes, and says what it is.
-pub(crate) fn raise_file_limit() {
+/// Raises the limit on open files as far as it goes. Returns what it is; `None`: there is none.
+pub(crate) fn raise_file_limit() -> Option<u64> {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let files = match rustix::process::setrlimit(Resource::Nofile, raised) {
+    match rustix::process::setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
-    };
-    match files {
-        Some(files) if files < FILES_LOW => {
-            tracing::warn!(files, "few files may be open at once: raise the limit (ulimit -n, LimitNOFILE=)");
-        }
-        files => tracing::info!(files, "open files are limited"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! How much one key may protect, and what secrets are accepted at all.
 
 use super::*;
-use crate::{AlertDescription, FRAGMENT_LEN_MAX, PeerMisbehaved, SealError, SecretsError};
+use crate::{AlertDescription, FRAGMENT_LEN_MAX, ImportError, PeerMisbehaved, SealError, SecretsError};
 
 const RECORDS_MAX_GCM: u64 = 1 << 24;
 const HALF: u64 = RECORDS_MAX_GCM / 2;
@@ -40,6 +40,26 @@ fn tls12_stops_when_its_key_is_used_up() {
     let opened = open_all(&mut client, &mut records);
     assert_eq!(opened.last(), Some(&Opened::FatalAlert(AlertDescription::INTERNAL_ERROR)));
     assert_eq!(opened.len(), 3);
+}
+
+/// The alert is one record more than the key may protect, and a state that says so is no impossible one.
+#[test]
+fn what_a_used_up_key_has_closed_can_be_moved() {
+    let mut server = connection(TLS12, Side::Server, RECORDS_MAX_GCM, 0);
+    let used_up = server.fence();
+    let mut beyond = used_up.state().to_vec();
+    server = used_up.thaw();
+    server.seal_alert(AlertDescription::INTERNAL_ERROR, &mut Vec::new()).unwrap();
+    let closed = server.fence();
+    let moved = Connection::import(closed.state()).unwrap();
+    assert!(moved.is_write_closed());
+    assert_eq!(moved.fence().state(), closed.state());
+
+    // The same sequence number behind an open write side would seal on.
+    let sequence_at = beyond.len() - 2 * (8 + TLS12.aead().key_len() + 12);
+    beyond[sequence_at..sequence_at + 8].copy_from_slice(&(RECORDS_MAX_GCM + 1).to_be_bytes());
+    let too_high = ImportError::Secrets(SecretsError::SequenceTooHigh(RECORDS_MAX_GCM + 1));
+    assert_eq!(Connection::import(&beyond).err(), Some(too_high));
 }
 
 #[test]

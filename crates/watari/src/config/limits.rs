@@ -37,6 +37,7 @@ pub(super) struct AgentLimits {
     idle_legs_max: Option<usize>,
     handshake_timeout: Option<Span>,
     keep_alive_timeout: Option<Span>,
+    transfer_timeout: Option<Span>,
     end_timeout: Option<Span>,
 }
 
@@ -97,6 +98,7 @@ impl From<AgentLimits> for watari_agent::Limits {
             idle_legs_max: set.idle_legs_max.unwrap_or(default.idle_legs_max),
             handshake_timeout: set.handshake_timeout.map_or(default.handshake_timeout, Span::get),
             keep_alive_timeout: set.keep_alive_timeout.map_or(default.keep_alive_timeout, Span::get),
+            transfer_timeout: set.transfer_timeout.map_or(default.transfer_timeout, Span::get),
             end_timeout: set.end_timeout.map_or(default.end_timeout, Span::get),
             ..default
         }

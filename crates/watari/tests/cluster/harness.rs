@@ -69,7 +69,7 @@ impl Cluster {
         make_pki(&dir.path().join("pki"));
         site::write(&dir.path().join("site"));
         write_content(&dir.path().join("www"), &plan.content);
-        let nodes: Vec<_> = NODES.into_iter().map(|name| Node::new(name, dir.path(), take)).collect();
+        let nodes: Vec<_> = NODES.into_iter().map(|name| Node::new(name, dir.path(), plan.files_max, take)).collect();
         let taps = plan.taps(&nodes, take);
         let origins: Vec<_> = [take(), take()].into_iter().map(Origin::start).collect();
         let services = Services { clients: [take(), take_v6()], relays: [take(), take_v6()] };

@@ -1,6 +1,6 @@
 //! HTTP/2 frame by frame (RFC 9113), as little as it takes to see how a connection ends.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -15,18 +15,21 @@ const WINDOW_MAX: u32 = (1 << 31) - 1;
 const WINDOW_DEFAULT: u32 = 65_535;
 
 const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
+pub(crate) const CONTINUATION: u8 = 9;
 
 /// `END_STREAM`; of `SETTINGS` and `PING`: `ACK`.
-const END_STREAM: u8 = 1;
+pub(crate) const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(crate) const END_HEADERS: u8 = 4;
 const SETTINGS_INITIAL_WINDOW_SIZE: u16 = 4;
+const CANCEL: u32 = 8;
+const LAST_PING: &[u8; 8] = b"the last";
 
 /// The client's end of a connection.
 pub(crate) struct H2 {
@@ -44,26 +47,77 @@ pub(crate) enum Frame {
 impl H2 {
     /// Connects from `source`, and opens all windows.
     pub(crate) fn connect(source: IpAddr, service: SocketAddr) -> Self {
+        let mut h2 = Self::connect_with_window(source, service, WINDOW_MAX);
+        h2.send(WINDOW_UPDATE, 0, 0, &(WINDOW_MAX - WINDOW_DEFAULT).to_be_bytes());
+        h2
+    }
+
+    /// Connects from `source`; the windows of its streams are `window` bytes wide.
+    pub(crate) fn connect_with_window(source: IpAddr, service: SocketAddr, window: u32) -> Self {
         let mut config = Arc::unwrap_or_clone(Taste::default().config());
         config.alpn_protocols = vec![b"h2".to_vec()];
         let tls = Tls::connect(dial(source, service).unwrap(), Arc::new(config), SITE, |_| {}).unwrap();
         let mut h2 = Self { tls };
         h2.tls.write_all(PREFACE).unwrap();
-        let settings = [&SETTINGS_INITIAL_WINDOW_SIZE.to_be_bytes()[..], &WINDOW_MAX.to_be_bytes()].concat();
+        let settings = [&SETTINGS_INITIAL_WINDOW_SIZE.to_be_bytes()[..], &window.to_be_bytes()].concat();
         h2.send(SETTINGS, 0, 0, &settings);
-        h2.send(WINDOW_UPDATE, 0, 0, &(WINDOW_MAX - WINDOW_DEFAULT).to_be_bytes());
         h2
     }
 
     /// Asks for `path` on a new stream.
     pub(crate) fn get(&mut self, stream: u32, path: &str) {
-        // RFC 7541: from the static table `:method: GET` and `:scheme: https`; `:path` and `:authority`, not indexed.
-        let mut block = vec![0x82, 0x87];
-        for (name, value) in [(0x04, path), (0x01, SITE)] {
-            block.extend([name, u8::try_from(value.len()).unwrap()]);
-            block.extend(value.as_bytes());
+        self.send(HEADERS, END_HEADERS | END_STREAM, stream, &get_block(path));
+    }
+
+    /// Lets the server send so many bytes more on a stream and on the connection.
+    pub(crate) fn grant(&mut self, stream: u32, bytes: u32) {
+        for stream in [0, stream] {
+            self.send(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes());
         }
-        self.send(HEADERS, END_HEADERS | END_STREAM, stream, &block);
+    }
+
+    /// Gives a stream up.
+    pub(crate) fn reset(&mut self, stream: u32) {
+        self.send(RST_STREAM, 0, stream, &CANCEL.to_be_bytes());
+    }
+
+    /// Reads until the connection ends; true if it is cut, by an alert or a reset.
+    pub(crate) fn is_cut(&mut self) -> bool {
+        let mut dropped = [0; 4096];
+        loop {
+            match self.tls.read(&mut dropped) {
+                Ok(0) => return false,
+                Ok(_) => {}
+                Err(error) => return !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+            }
+        }
+    }
+
+    /// Sends these frames without reading anything, as often as said or until the server takes no more. Returns the error of
+    /// the server's GOAWAY, if one came before the connection ended or went silent.
+    pub(crate) fn flood(mut self, times: u32, frames: impl Fn(u32) -> Vec<u8>) -> Option<u32> {
+        let pieces = (0..times).map(frames);
+        let mut sent = pieces.map(|piece| self.tls.write_all(&piece).and_then(|()| self.tls.flush()));
+        if sent.all(|sent| sent.is_ok()) {
+            // What answers this has read all before it.
+            let _ = self.tls.write_all(&frame(PING, 0, 0, LAST_PING));
+        }
+        self.goaway_or_end()
+    }
+
+    fn goaway_or_end(&mut self) -> Option<u32> {
+        loop {
+            let mut head = [0; HEAD_LEN];
+            self.tls.read_exact(&mut head).ok()?;
+            let [a, b, c, kind, flags, ..] = head;
+            let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+            self.tls.read_exact(&mut payload).ok()?;
+            match kind {
+                GOAWAY => return Some(u32::from_be_bytes(payload[4..8].try_into().unwrap())),
+                PING if flags & ACK != 0 && payload == LAST_PING => return None,
+                _ => {}
+            }
+        }
     }
 
     /// What comes next; `None` when the connection has ended cleanly. What wants an answer gets it.
@@ -97,9 +151,24 @@ impl H2 {
     }
 
     fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-        let [_, a, b, c] = u32::try_from(payload.len()).unwrap().to_be_bytes();
-        let head = [&[a, b, c, kind, flags][..], &stream.to_be_bytes()].concat();
-        self.tls.write_all(&[&head, payload].concat()).unwrap();
+        self.tls.write_all(&frame(kind, flags, stream, payload)).unwrap();
         self.tls.flush().unwrap();
     }
+}
+
+/// A frame (RFC 9113 section 4.1).
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let [_, a, b, c] = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&[a, b, c, kind, flags][..], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The fields of a request. RFC 7541: from the static table `:method: GET` and `:scheme: https`; `:path` and `:authority`,
+/// not indexed.
+pub(crate) fn get_block(path: &str) -> Vec<u8> {
+    let mut block = vec![0x82, 0x87];
+    for (name, value) in [(0x04, path), (0x01, SITE)] {
+        block.extend([name, u8::try_from(value.len()).unwrap()]);
+        block.extend(value.as_bytes());
+    }
+    block
 }

@@ -29,13 +29,19 @@ pub(crate) struct Node {
     pub(crate) legs: SocketAddr,
     pub(crate) metrics: SocketAddr,
     dir: PathBuf,
+    files_max: Option<u64>,
     process: Mutex<Option<Child>>,
 }
 
 impl Node {
-    pub(crate) fn new(name: &'static str, dir: &Path, mut take: impl FnMut() -> SocketAddr) -> Self {
+    pub(crate) fn new(
+        name: &'static str,
+        dir: &Path,
+        files_max: Option<u64>,
+        mut take: impl FnMut() -> SocketAddr,
+    ) -> Self {
         let (mesh, legs, metrics) = (take(), take(), take());
-        Self { name, mesh, legs, metrics, dir: dir.to_owned(), process: Mutex::default() }
+        Self { name, mesh, legs, metrics, dir: dir.to_owned(), files_max, process: Mutex::default() }
     }
 
     pub(crate) fn config(&self) -> PathBuf {
@@ -48,7 +54,14 @@ impl Node {
 
     pub(crate) fn start(&self) {
         let log = File::options().create(true).append(true).open(self.log_path()).unwrap();
-        let mut command = Command::new(WATARI);
+        let mut command = match self.files_max {
+            None => Command::new(WATARI),
+            Some(max) => {
+                let mut command = Command::new("prlimit");
+                command.arg(format!("--nofile={max}:{max}")).arg(WATARI);
+                command
+            }
+        };
         command.args(["run", "--with-parent", "--config"]).arg(self.config());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         // In a group of its own, a stopped process does not outlive this one either: the system continues and hangs up

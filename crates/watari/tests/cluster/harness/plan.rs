@@ -28,6 +28,8 @@ pub(crate) struct Plan {
     pub(crate) agent_limits: &'static str,
     /// `optional` or `required`.
     pub(crate) client_certificates: Option<&'static str>,
+    /// How many files each node may have open.
+    pub(crate) files_max: Option<u64>,
     /// Links with a tap in them: who dials, and whom.
     pub(crate) tapped_links: &'static [(&'static str, &'static str)],
     /// Agents with a tap before their leg port.

@@ -1,0 +1,222 @@
+//! Whether clients take the responses they asked for, and send the requests they began.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::sync::Notify;
+
+/// A transfer counts as stalled after so many looks at it, of which the first may come at once.
+const LOOKS_MAX: u8 = 5;
+/// How often transfers are looked at in the time that a client has for a piece of one.
+pub(crate) const LOOKS_PER_TIMEOUT: u32 = LOOKS_MAX as u32 - 1;
+/// It is not the client that is waited for: no look finds fault with it.
+const NOT_THE_CLIENT: u8 = u8::MAX;
+
+/// The bodies in transfer on all connections. They are looked at together, so that a connection costs no timer.
+#[derive(Default)]
+pub(crate) struct Transfers {
+    entries: Mutex<Entries>,
+}
+
+#[derive(Default)]
+struct Entries {
+    next: u64,
+    transfers: HashMap<u64, Arc<Transfer>>,
+}
+
+/// What one connection learns of its transfers.
+#[derive(Default)]
+pub(crate) struct Stalls {
+    stalled: AtomicUsize,
+    told: Notify,
+}
+
+/// A body on its way to or from a client.
+struct Transfer {
+    /// Looks since the client has been waited for, or [`NOT_THE_CLIENT`].
+    looks: AtomicU8,
+    connection: Arc<Stalls>,
+}
+
+/// The client takes nothing of a response, or sends nothing of a request.
+#[derive(Debug, thiserror::Error)]
+#[error("the client took nothing of a response, or sent nothing of a request, for too long")]
+pub(crate) struct Stalled;
+
+impl Transfers {
+    /// A response's body, watched until it is dropped. It is polled when there is room for more, so the client is waited
+    /// for as soon as it has given something; and from the beginning, for in HTTP/2 the first poll is up to the client's
+    /// window.
+    pub(crate) fn send<B>(self: &Arc<Self>, body: B, connection: &Arc<Stalls>) -> Watched<B> {
+        Watched { body, is_request: false, entry: self.enter(0, connection) }
+    }
+
+    /// A request's body, watched until it is dropped: the client is waited for when it gives nothing.
+    pub(crate) fn receive<B>(self: &Arc<Self>, body: B, connection: &Arc<Stalls>) -> Watched<B> {
+        Watched { body, is_request: true, entry: self.enter(NOT_THE_CLIENT, connection) }
+    }
+
+    fn enter(self: &Arc<Self>, looks: u8, connection: &Arc<Stalls>) -> Entry {
+        let transfer = Arc::new(Transfer { looks: AtomicU8::new(looks), connection: connection.clone() });
+        let mut entries = self.entries();
+        let number = entries.next;
+        entries.next += 1;
+        entries.transfers.insert(number, transfer.clone());
+        Entry { transfers: self.clone(), number, transfer }
+    }
+
+    /// Looks at every transfer; tells the connections of those that stall, and returns how many began to.
+    pub(crate) fn look(&self) -> usize {
+        self.entries().transfers.values().filter(|transfer| transfer.look()).count()
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stalls {
+    /// Waits until a transfer stalls. It is told again at every look, as long as one does.
+    pub(crate) async fn told(&self) {
+        self.told.notified().await;
+    }
+
+    /// How many stall.
+    pub(crate) fn count(&self) -> usize {
+        self.stalled.load(Ordering::Relaxed)
+    }
+}
+
+impl Transfer {
+    /// Whether it stalls since now.
+    fn look(&self) -> bool {
+        let one_more = |looks| (looks < LOOKS_MAX).then(|| looks + 1);
+        let looked = self.looks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        let begins = looked == Ok(LOOKS_MAX - 1);
+        if begins {
+            self.connection.stalled.fetch_add(1, Ordering::Relaxed);
+        }
+        if begins || looked == Err(LOOKS_MAX) {
+            self.connection.told.notify_one();
+        }
+        begins
+    }
+
+    fn set(&self, looks: u8) {
+        if self.looks.swap(looks, Ordering::Relaxed) == LOOKS_MAX {
+            self.connection.stalled.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A body, and whether the client is waited for.
+pub(crate) struct Watched<B> {
+    body: B,
+    is_request: bool,
+    entry: Entry,
+}
+
+/// As long as it lives, the transfer is looked at.
+struct Entry {
+    transfers: Arc<Transfers>,
+    number: u64,
+    transfer: Arc<Transfer>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.transfers.entries().transfers.remove(&self.number);
+        self.transfer.set(NOT_THE_CLIENT);
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for Watched<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let this = self.get_mut();
+        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        let waits_for_client = frame.is_ready() != this.is_request;
+        this.entry.transfer.set(if waits_for_client { 0 } else { NOT_THE_CLIENT });
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::task::Waker;
+
+    use http_body_util::Full;
+
+    use super::*;
+
+    /// A body that nothing comes of.
+    struct Silent;
+
+    impl Body for Silent {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Pending
+        }
+    }
+
+    fn looks(transfers: &Transfers, count: u8) -> usize {
+        (0..count).map(|_| transfers.look()).sum()
+    }
+
+    fn poll(body: &mut (impl Body + Unpin)) {
+        let _ = Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop()));
+    }
+
+    #[test]
+    fn a_response_that_nobody_takes_stalls_once() {
+        let (transfers, stalls) = (Arc::new(Transfers::default()), Arc::default());
+        let mut response = transfers.send(Full::new(Bytes::from_static(b"piece")), &stalls);
+        assert_eq!((looks(&transfers, LOOKS_MAX - 1), stalls.count()), (0, 0));
+        assert_eq!((looks(&transfers, LOOKS_MAX), stalls.count()), (1, 1));
+        poll(&mut response);
+        assert_eq!((looks(&transfers, LOOKS_MAX - 1), stalls.count()), (0, 0), "the client has taken something");
+        assert_eq!((looks(&transfers, LOOKS_MAX), stalls.count()), (1, 1));
+        drop(response);
+        assert_eq!((looks(&transfers, LOOKS_MAX), stalls.count()), (0, 0));
+        assert!(transfers.entries().transfers.is_empty());
+    }
+
+    #[test]
+    fn a_request_that_nothing_comes_of_stalls() {
+        let (transfers, stalls) = (Arc::new(Transfers::default()), Arc::default());
+        let mut request = transfers.receive(Silent, &stalls);
+        assert_eq!((looks(&transfers, 2 * LOOKS_MAX), stalls.count()), (0, 0), "nobody has asked for it yet");
+        poll(&mut request);
+        assert_eq!((looks(&transfers, LOOKS_MAX), stalls.count()), (1, 1));
+
+        let mut coming = transfers.receive(Full::new(Bytes::from_static(b"piece")), &stalls);
+        poll(&mut coming);
+        assert_eq!((looks(&transfers, 2 * LOOKS_MAX), stalls.count()), (0, 1));
+    }
+
+    #[test]
+    fn a_response_that_waits_for_its_origin_does_not_stall() {
+        let (transfers, stalls) = (Arc::new(Transfers::default()), Arc::default());
+        let mut response = transfers.send(Silent, &stalls);
+        poll(&mut response);
+        assert_eq!((looks(&transfers, 2 * LOOKS_MAX), stalls.count()), (0, 0));
+    }
+}

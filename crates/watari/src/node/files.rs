@@ -1,0 +1,118 @@
+//! What the limit on open files means for connections: a node that met it could neither accept nor link, so it takes
+//! only as many connections as there are files for.
+
+/// For listeners, links, the log, administration and its questions, metrics, and what the system's libraries open.
+const RESERVE: u64 = 128;
+
+/// Fits the limits of the roles into `files`, the process's limit, and says so in the log.
+pub(super) fn fit(
+    files: Option<u64>,
+    dispatcher: Option<&mut watari_dispatcher::Limits>,
+    agent: Option<&mut watari_agent::Limits>,
+) -> Result<(), TooFewFiles> {
+    let Some(files) = files else { return Ok(()) };
+    let wanted = dispatcher.as_deref().map_or(0, of_dispatcher);
+    let wanted = wanted.saturating_add(agent.as_deref().map_or(0, of_agent));
+    let available = files.saturating_sub(RESERVE);
+    if wanted <= available {
+        tracing::info!(files, wanted = wanted + RESERVE, "the limit on open files is high enough");
+        return Ok(());
+    }
+    let shrink = |limit: &mut usize| {
+        *limit = (u128::from(available) * *limit as u128 / u128::from(wanted)) as usize;
+        if *limit > 0 { Ok(()) } else { Err(TooFewFiles { files }) }
+    };
+    if let Some(limits) = dispatcher {
+        shrink(&mut limits.connections_max)?;
+        warn(files, wanted, "[dispatcher.limits] connections_max", limits.connections_max);
+    }
+    if let Some(limits) = agent {
+        shrink(&mut limits.connections_max)?;
+        shrink(&mut limits.requests_max)?;
+        warn(files, wanted, "[agent.limits] connections_max", limits.connections_max);
+        warn(files, wanted, "[agent.limits] requests_max", limits.requests_max);
+    }
+    Ok(())
+}
+
+/// The client's socket and a leg; another leg while a connection moves, for which at most every fourth has room at the
+/// same time: others stay where they are.
+fn of_dispatcher(limits: &watari_dispatcher::Limits) -> u64 {
+    let connections = limits.connections_max as u64;
+    connections.saturating_mul(2).saturating_add(connections / 4)
+}
+
+/// A leg for each connection, as many whose preface is to come, and a file or an origin's socket for each request.
+fn of_agent(limits: &watari_agent::Limits) -> u64 {
+    (limits.connections_max as u64).saturating_mul(2).saturating_add(limits.requests_max as u64)
+}
+
+fn warn(files: u64, wanted: u64, key: &str, lowered_to: usize) {
+    let wanted = wanted.saturating_add(RESERVE);
+    tracing::warn!(
+        files,
+        wanted,
+        key,
+        lowered_to,
+        "a limit does not fit into the files that may be open: raise them \
+        (ulimit -n, LimitNOFILE=) or lower it"
+    );
+}
+
+/// No connection at all could be taken.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{files} open files are too few for a node: raise the limit (ulimit -n, LimitNOFILE=)")]
+pub(crate) struct TooFewFiles {
+    files: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dispatcher(connections_max: usize) -> watari_dispatcher::Limits {
+        watari_dispatcher::Limits { connections_max, ..Default::default() }
+    }
+
+    fn agent(connections_max: usize, requests_max: usize) -> watari_agent::Limits {
+        watari_agent::Limits { connections_max, requests_max, ..Default::default() }
+    }
+
+    #[test]
+    fn the_defaults_fit_into_20_000_files() {
+        let (mut one, mut other) = (dispatcher(8_000), agent(8_000, 2_048));
+        assert_eq!(
+            (fit(Some(20_000), Some(&mut one), None), fit(Some(20_000), None, Some(&mut other))),
+            (Ok(()), Ok(()))
+        );
+        assert_eq!((one, other), (dispatcher(8_000), agent(8_000, 2_048)));
+        assert_eq!(watari_dispatcher::Limits::default(), dispatcher(8_000));
+        assert_eq!(watari_agent::Limits::default(), agent(8_000, 2_048));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_lowered() {
+        let mut one = dispatcher(1_000);
+        assert_eq!(fit(Some(RESERVE + 225), Some(&mut one), None), Ok(()));
+        assert_eq!(one, dispatcher(100));
+        let mut other = agent(1_000, 500);
+        assert_eq!(fit(Some(RESERVE + 250), None, Some(&mut other)), Ok(()));
+        assert_eq!(other, agent(100, 50));
+        let (mut one, mut other) = (dispatcher(1_000), agent(1_000, 500));
+        assert_eq!(fit(Some(RESERVE + 475), Some(&mut one), Some(&mut other)), Ok(()));
+        assert_eq!((one, other), (dispatcher(100), agent(100, 50)));
+    }
+
+    #[test]
+    fn without_a_limit_everything_fits() {
+        let mut one = dispatcher(usize::MAX);
+        assert_eq!(fit(None, Some(&mut one), None), Ok(()));
+        assert_eq!(one, dispatcher(usize::MAX));
+    }
+
+    #[test]
+    fn a_node_that_could_take_nobody_does_not_start() {
+        assert_eq!(fit(Some(RESERVE), Some(&mut dispatcher(1)), None), Err(TooFewFiles { files: RESERVE }));
+        assert_eq!(fit(Some(20), None, Some(&mut agent(8_000, 2_048))), Err(TooFewFiles { files: 20 }));
+    }
+}

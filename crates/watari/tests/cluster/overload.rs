@@ -1,0 +1,257 @@
+//! More than a node can serve, and clients that take their time on purpose: newcomers are refused, the slow are given
+//! up, and whoever is being served notices nothing.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::thread;
+
+use crate::clients::h2::{
+    CONTINUATION, END_HEADERS, END_STREAM, Frame, H2, HEADERS, PING, RST_STREAM, SETTINGS, frame, get_block,
+};
+use crate::clients::http::{Http, get_bytes, put};
+use crate::clients::tls::{Taste, Tls, dial};
+use crate::harness::node::Node;
+use crate::harness::site::SITE;
+use crate::harness::wait::until;
+use crate::harness::{Cluster, Plan, SharedCluster};
+
+const HALF_A_HELLO: [u8; 11] = [22, 3, 1, 0, 100, 1, 0, 0, 96, 3, 3];
+const STALLED: &str = "watari_agent_transfers_stalled_total";
+
+fn connect(cluster: &Cluster) -> Http<Tls> {
+    Http::new(Tls::to_site(cluster.clients.any(), cluster.service, &Taste::default()).unwrap())
+}
+
+/// Somebody who is being served, and must go on being served.
+fn bystander(cluster: &Cluster) -> Http<Tls> {
+    let mut bystander = connect(cluster);
+    bystander.download(1000, 1).unwrap();
+    bystander
+}
+
+#[test]
+fn halves_of_handshakes_are_refused_before_those_who_are_in_suffer() {
+    let plan = Plan {
+        dispatcher_limits: "connections_max = 100\nhandshake_timeout = \"5s\"",
+        agent_limits: "handshake_timeout = \"3s\"",
+        ..Plan::default()
+    };
+    let cluster = Cluster::start(&plan);
+    let mut bystander = bystander(&cluster);
+    let mut halves: Vec<TcpStream> = Vec::new();
+    for _ in 0..400 {
+        // One that is refused may be reset already.
+        if let Ok(mut half) = dial(cluster.clients.any(), cluster.service) {
+            let _ = half.write_all(&HALF_A_HELLO);
+            halves.push(half);
+        }
+    }
+    bystander.download(1_000_000, 2).unwrap();
+    until("there was no place for all", || {
+        cluster.dispatcher().count("watari_dispatcher_connections_refused_total", "full") > 0
+    });
+    until("they are given up", || cluster.dispatcher().count("watari_dispatcher_connections", "") == 1);
+    assert!(cluster.count_on_agents("watari_agent_handshakes_failed_total", "timed_out") > 0);
+    assert!(cluster.dispatcher().log().contains("client refused"));
+    connect(&cluster).download(1000, 3).unwrap();
+    bystander.download(1000, 4).unwrap();
+}
+
+#[test]
+fn a_flood_of_handshakes_cuts_nobody() {
+    let cluster = Cluster::start(&Plan::default());
+    let mut bystander = bystander(&cluster);
+    thread::scope(|scope| {
+        let flood = || {
+            for seed in 0..100 {
+                connect(&cluster).download(100, seed).unwrap();
+            }
+        };
+        let floods = [scope.spawn(flood), scope.spawn(flood), scope.spawn(flood)];
+        while !floods.iter().all(thread::ScopedJoinHandle::is_finished) {
+            bystander.download(50_000, 5).unwrap();
+        }
+    });
+    assert!(cluster.count_on_agents("watari_agent_handshakes_total", "") > 300);
+}
+
+/// A slow client is given up, visibly for itself, and for nobody else.
+fn check_slow_client(slow: impl FnOnce(&Cluster) -> Box<dyn FnOnce()>) {
+    let cluster =
+        Cluster::start(&Plan { agent_limits: "requests_max = 2\ntransfer_timeout = \"2s\"", ..Plan::default() });
+    let mut bystander = bystander(&cluster);
+    let stalled = |cluster: &Cluster| cluster.count_on_agents(STALLED, "");
+    let is_cut = slow(&cluster);
+    until("it is noticed", || stalled(&cluster) > 0);
+    is_cut();
+    until("it is logged", || cluster.agent_logs().contains("client given up"));
+    until("only the bystander is left", || cluster.count_on_agents("watari_agent_connections", "") == 1);
+    bystander.download(1_000_000, 2).unwrap();
+    assert_eq!(cluster.count_on_agents("watari_agent_connections_ended_total", "cut"), 1);
+}
+
+#[test]
+fn a_client_that_does_not_read_its_response_is_given_up() {
+    check_slow_client(|cluster| {
+        let mut slow = connect(cluster);
+        slow.send(&get_bytes(50_000_000, 1)).unwrap();
+        slow.read_head().unwrap();
+        Box::new(move || assert!(!slow.ends_cleanly()))
+    });
+}
+
+#[test]
+fn a_client_that_does_not_send_its_request_is_given_up() {
+    check_slow_client(|cluster| {
+        let mut slow = connect(cluster);
+        let request = put(&vec![7; 100_000]);
+        slow.send(&request[..50_000]).unwrap();
+        Box::new(move || assert!(!slow.ends_cleanly()))
+    });
+}
+
+#[test]
+fn a_client_that_keeps_its_windows_shut_is_given_up() {
+    check_slow_client(|cluster| {
+        let mut slow = H2::connect_with_window(cluster.clients.any(), cluster.service, 0);
+        slow.get(1, "/bytes/1000?1");
+        slow.get(3, "/bytes/1000?2");
+        Box::new(move || assert!(slow.is_cut()))
+    });
+}
+
+/// The response that nobody takes is cut only when the other one, which is taken, is over.
+#[test]
+fn a_stalled_response_does_not_cut_others_of_its_connection() {
+    let cluster = Cluster::start(&Plan { agent_limits: "transfer_timeout = \"1s\"", ..Plan::default() });
+    let mut h2 = H2::connect_with_window(cluster.clients.any(), cluster.service, 0);
+    h2.get(1, "/bytes/1000?1");
+    h2.get(3, "/bytes/1000000000?2");
+    let piece = 10_000;
+    let mut granted = 0;
+    // The other response is taken piece by piece until the connection is told to finish, and further.
+    let mut pieces_after = None;
+    while pieces_after != Some(0) {
+        if granted == 0 {
+            h2.grant(3, piece);
+            granted = piece;
+            pieces_after = pieces_after.map(|left: u32| left - 1);
+        }
+        match h2.next_frame() {
+            Some(Frame::Data { stream: 3, bytes, .. }) => granted -= u32::try_from(bytes.len()).unwrap(),
+            Some(Frame::GoAway { error: 0 }) if pieces_after.is_none() => pieces_after = Some(100),
+            Some(Frame::GoAway { error: 0 }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(cluster.count_on_agents(STALLED, ""), 1);
+    h2.reset(3);
+    assert!(h2.is_cut());
+}
+
+#[test]
+fn a_head_that_never_ends_is_not_waited_for() {
+    let cluster = Cluster::start(&Plan { agent_limits: "keep_alive_timeout = \"2s\"", ..Plan::default() });
+    let mut slow = connect(&cluster);
+    slow.send(b"GET / HTTP/1.1\r\nhost: ").unwrap();
+    assert!(slow.ends_cleanly());
+}
+
+static SHARED: SharedCluster = SharedCluster::new();
+
+#[test]
+fn heads_that_are_too_large_are_refused() {
+    let cluster = SHARED.get(&Plan::default());
+    let mut bystander = bystander(&cluster);
+    let long = format!("x: {}\r\n", "y".repeat(70_000));
+    let many = "x: y\r\n".repeat(200);
+    for fields in [long, many] {
+        let mut client = connect(&cluster);
+        let _ = client.send(format!("GET / HTTP/1.1\r\nhost: {SITE}\r\n{fields}\r\n").as_bytes());
+        assert_eq!(client.read_head().unwrap().status, 431);
+        until("it is logged", || cluster.agent_logs().contains("request refused"));
+        bystander.download(1000, 2).unwrap();
+    }
+}
+
+/// RFC 7541 section 6.1: a field that stands in the table, the first of the dynamic one.
+const INDEX_62: u8 = 0xbe;
+
+/// RFC 9113 section 7.
+const ENHANCE_YOUR_CALM: u32 = 11;
+
+/// A flood ends in GOAWAY or a cut connection, or is taken for what it is at no cost that grows; nobody else notices.
+fn check_flood(times: u32, frames: impl Fn(u32) -> Vec<u8>) -> Option<u32> {
+    let cluster = SHARED.get(&Plan::default());
+    let mut bystander = bystander(&cluster);
+    let memory_kib = || cluster.agents().map(Node::memory_kib).sum::<u64>();
+    let before = memory_kib();
+    let error = H2::connect(cluster.clients.any(), cluster.service).flood(times, frames);
+    let grown = memory_kib().saturating_sub(before);
+    assert!(grown < 64 << 10, "the flood cost {grown} KiB");
+    bystander.download(100_000, 2).unwrap();
+    error
+}
+
+#[test]
+fn streams_that_are_reset_at_once_are_counted() {
+    let error = check_flood(2_000, |number| {
+        let stream = 1 + 2 * number;
+        let request = frame(HEADERS, END_HEADERS | END_STREAM, stream, &get_block("/bytes/1000?1"));
+        [request, frame(RST_STREAM, 0, stream, &8u32.to_be_bytes())].concat()
+    });
+    assert!(error.is_none() || error == Some(ENHANCE_YOUR_CALM), "{error:?}");
+}
+
+#[test]
+fn continuations_without_end_are_cut() {
+    let error = check_flood(100_000, |number| match number {
+        0 => frame(HEADERS, END_STREAM, 1, &get_block("/")),
+        _ => frame(CONTINUATION, 0, 1, &[&[0x40, 1, b'x', 100][..], &[b'y'; 100]].concat()),
+    });
+    assert!(error.is_some_and(|error| error != 0), "{error:?}");
+}
+
+/// Each field refers to one of 4 KiB that the table holds: 16,000 of them in one head would be 64 MiB.
+#[test]
+fn small_heads_that_unfold_are_not_unfolded() {
+    let error = check_flood(2, |number| {
+        let stream = 1 + 2 * number;
+        let mut block = get_block("/");
+        block.extend([0x40, 1, b'x', 0x7f, 0x80 | 0x11, 0x1e]);
+        block.extend([b'y'; 0x7f + 0x11 + (0x1e << 7)]);
+        block.extend([INDEX_62; 12_000]);
+        frame(HEADERS, END_HEADERS | END_STREAM, stream, &block)
+    });
+    assert!(error.is_none_or(|error| error != 0), "{error:?}");
+}
+
+#[test]
+fn pings_and_settings_are_answered_at_no_cost_that_grows() {
+    assert!(check_flood(20_000, |_| frame(PING, 0, 0, &[7; 8])).is_none_or(|error| error != 0));
+    assert!(check_flood(20_000, |_| frame(SETTINGS, 0, 0, &[])).is_none_or(|error| error != 0));
+}
+
+/// A machine that allows few files: the node says so and takes as many clients as there are files for, and whoever is
+/// in goes on being served.
+#[test]
+fn a_node_takes_only_as_many_clients_as_there_are_files_for() {
+    let cluster = Cluster::start(&Plan { files_max: Some(400), ..Plan::default() });
+    let mut bystander = bystander(&cluster);
+    let refused = || cluster.dispatcher().count("watari_dispatcher_connections_refused_total", "full");
+    let mut clients = Vec::new();
+    for _ in 0..600 {
+        // One that is refused may be reset already.
+        clients.extend(dial(cluster.clients.any(), cluster.service).ok());
+    }
+    until("there is no place for all", || refused() > 0);
+    bystander.download(1_000_000, 2).unwrap();
+    for node in cluster.agents().chain([cluster.dispatcher()]) {
+        let log = node.log();
+        assert!(log.contains("does not fit into the files that may be open"), "{log}");
+        assert!(!log.contains("cannot accept"), "{log}");
+    }
+    drop(clients);
+    until("a place is free again", || Tls::to_site(cluster.clients.any(), cluster.service, &Taste::default()).is_ok());
+    bystander.download(1000, 3).unwrap();
+}

@@ -1,0 +1,193 @@
+//! Writes the seeds of the corpora: what honest programs say, for the fuzzer to begin with.
+//!
+//! `cargo run --manifest-path fuzz/Cargo.toml --example seeds`, in the repository; then `scripts/fuzz minimise`.
+
+use std::fs;
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
+use watari_fuzz::pair;
+use watari_record::CipherSuite;
+use watari_wire::leg::{Kind, LegSigner, Preface};
+use watari_wire::proxy::{Header, Tlv};
+use watari_wire::{
+    AbortReason, Aborted, Cancel, ConnectionId, Decided, Epoch, Established, Final, Freeze, Held, Hello, Leave, LegKey,
+    LinkMessage, Message, NodeName, Propose, Refused, Rest, Role, SecretBytes, Ship, StayReason, Stays, TlsInfo, frame,
+};
+
+fn main() {
+    let states = CipherSuite::ALL.map(|suite| pair(suite, 5).0.fence().state().to_vec());
+    write("record_import", &states);
+    write("record_open", &records());
+    write("frame", &frames());
+    write("preface", &[preface()]);
+    write("proxy", &proxy_headers());
+    write("client_hello", &client_hellos());
+    write("files", &paths());
+}
+
+fn write(target: &str, seeds: &[Vec<u8>]) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    fs::create_dir_all(&corpus).expect("a directory");
+    for (number, seed) in seeds.iter().enumerate() {
+        fs::write(corpus.join(format!("seed-{number}")), seed).expect("a file");
+    }
+}
+
+fn name(name: &str) -> NodeName {
+    NodeName::new(name).expect("a name")
+}
+
+/// A record of data in each suite; the target takes them as raw ones.
+fn records() -> Vec<Vec<u8>> {
+    let sealed = |(index, suite): (usize, CipherSuite)| {
+        let mut record = Vec::new();
+        pair(suite, 0).0.seal(&[IoSlice::new(b"data")], usize::MAX, &mut record).expect("a fresh key");
+        let choice = u8::try_from(index).expect("few suites");
+        [&[choice, 0, 1, 0, 0, 0, 0][..], &record].concat()
+    };
+    CipherSuite::ALL.into_iter().enumerate().map(sealed).collect()
+}
+
+fn messages() -> Vec<Message> {
+    let connection = ConnectionId { boot: 7, number: 8 };
+    let epoch = Epoch(1);
+    let (target, digest, reason) = (name("b"), [3; 32], AbortReason::Timeout);
+    let (client, server) = addresses();
+    let tls = TlsInfo {
+        version: 0x0304,
+        suite: 0x1301,
+        alpn: b"h2".to_vec(),
+        server_name: Some("www.example.com".to_owned()),
+        resumed: false,
+    };
+    let secret = |len| SecretBytes::new(vec![4; len]);
+    let ship = Ship {
+        connection,
+        epoch,
+        dispatcher: name("d"),
+        handshake_node: name("a"),
+        moves: 0,
+        client,
+        server,
+        client_certificate: Some(vec![9; 20]),
+        tls: tls.clone(),
+        state: secret(100),
+        opened: secret(3),
+        rx_offset: 600,
+        rest: secret(10),
+        tail: vec![5; 8],
+        tail_offset: 900,
+    };
+    vec![
+        Message::LegKey(LegKey { id: 1, key: secret(32), handshakes: true }),
+        Message::Established(Established { connection, tls }),
+        Message::Propose(Propose {
+            connection,
+            epoch,
+            target: target.clone(),
+            rx_offset: 600,
+            tail_offset: 900,
+            digest,
+        }),
+        Message::Freeze(Freeze { connection, epoch, rx_offset: 700 }),
+        Message::Ship(Box::new(ship)),
+        Message::Rest(Rest { connection, epoch, from_offset: 600, bytes: vec![6; 30] }),
+        Message::Held(Held { connection, epoch, rx_offset: 700, tail_offset: 900, digest }),
+        Message::Refused(Refused { connection, epoch, reason }),
+        Message::Cancel(Cancel { connection, epoch, reason }),
+        Message::Committed(Decided { connection, epoch }),
+        Message::Aborted(Aborted { connection, epoch, reason }),
+        Message::Gone(connection),
+        Message::Final(Final { connection, epoch, tx_offset: 1000 }),
+        Message::Leave(Leave { connection, target: Some(target), or_end: true }),
+        Message::Stays(Stays { connection, reason: StayReason::Http2 }),
+        Message::Draining,
+    ]
+}
+
+/// Every message, and a link that carries several.
+fn frames() -> Vec<Vec<u8>> {
+    let mut frames: Vec<Vec<u8>> = Vec::new();
+    for message in messages() {
+        let mut bytes = Vec::new();
+        frame::encode(&message, &mut bytes).expect("a message within its bounds");
+        frames.push(bytes);
+    }
+    let hello = LinkMessage::Hello(Hello::new(name("a"), &Role::ALL.into(), 7));
+    for message in [hello, LinkMessage::Ping, LinkMessage::Pong, LinkMessage::Unsupported { version: 2, kind: 40 }] {
+        let mut bytes = Vec::new();
+        frame::encode_link(&message, &mut bytes);
+        frames.push(bytes);
+    }
+    frames.push(frames.concat());
+    frames
+}
+
+fn addresses() -> (SocketAddr, SocketAddr) {
+    (([192, 0, 2, 1], 50_000).into(), ([192, 0, 2, 2], 443).into())
+}
+
+/// The target makes its own; this one is for its raw bytes, which stand behind the rest.
+fn preface() -> Vec<u8> {
+    let key = LegKey { id: 7, key: SecretBytes::new(vec![1; 32]), handshakes: true };
+    let (client, server) = addresses();
+    let kind = Kind::Commit { rx_offset: 600, tail_offset: 900 };
+    let preface = Preface { kind, connection: ConnectionId { boot: 7, number: 8 }, epoch: Epoch(1), client, server };
+    let signed = LegSigner::new(name("d"), &name("a"), &key).sign(&preface);
+    [&[0; 80][..], &signed].concat()
+}
+
+fn proxy_headers() -> Vec<Vec<u8>> {
+    let (client, server) = addresses();
+    let v6 = |address: SocketAddr| SocketAddr::new(std::net::Ipv6Addr::LOCALHOST.into(), address.port());
+    let tlvs = vec![Tlv { kind: 0xe5, value: vec![1; 40] }, Tlv { kind: 4, value: Vec::new() }];
+    let headers = [
+        Header::Local,
+        Header::Unspecified,
+        Header::Tcp { client, server, tlvs },
+        Header::Tcp { client: v6(client), server: v6(server), tlvs: Vec::new() },
+    ];
+    let mut seeds: Vec<Vec<u8>> = Vec::new();
+    for header in headers {
+        let mut bytes = Vec::new();
+        header.encode(&mut bytes).expect("a short header");
+        seeds.push(bytes);
+    }
+    for line in ["UNKNOWN", "TCP4 192.0.2.1 192.0.2.2 50000 443", "TCP6 ::1 2001:db8::1 50000 443"] {
+        seeds.push(format!("PROXY {line}\r\nbehind").into_bytes());
+    }
+    seeds
+}
+
+/// What rustls' client says first.
+fn client_hellos() -> Vec<Vec<u8>> {
+    let hello = |versions: &[&'static SupportedProtocolVersion], alpn: &[&[u8]]| {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).expect("versions");
+        let mut config = builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+        config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        let name = "www.example.com".try_into().expect("a name");
+        let mut client = ClientConnection::new(Arc::new(config), name).expect("a client");
+        let mut bytes = vec![0];
+        client.write_tls(&mut bytes).expect("memory takes everything");
+        bytes
+    };
+    vec![
+        hello(&[&rustls::version::TLS12], &[]),
+        hello(&[&rustls::version::TLS13], &[b"h2", b"http/1.1"]),
+        hello(rustls::ALL_VERSIONS, &[b"http/1.1"]),
+        b"\0GET / HTTP/1.1\r\n\r\n".to_vec(),
+        vec![0, 0x80, 0x2e, 1, 3, 1, 0, 0x15, 0, 0, 0, 0x10],
+    ]
+}
+
+fn paths() -> Vec<Vec<u8>> {
+    let asked = |rest: &str| [&[0, 0, 0, 0, 0][..], rest.as_bytes()].concat();
+    ["/a/../../f", "/%2e%2e/f", "/a/.b/f", "/.well-known/x", "/l", "bytes=0-9", "bytes=-5,10-", "\"etag\""]
+        .map(asked)
+        .to_vec()
+}

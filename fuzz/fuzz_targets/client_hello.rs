@@ -1,0 +1,52 @@
+//! Whoever connects and says anything: the handshake never panics, answers the same however the bytes are cut, and
+//! holds no more than a record.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use arbitrary::Arbitrary;
+use libfuzzer_sys::fuzz_target;
+use rcgen::{CertificateParams, KeyPair};
+use watari_handshake::{Certificate, Handshake, ServerConfig, ServerOptions};
+
+#[derive(Arbitrary, Debug)]
+struct Input<'a> {
+    /// Bytes that arrive at once; 0: all.
+    piece: u8,
+    sent: &'a [u8],
+}
+
+static CONFIG: LazyLock<ServerConfig> = LazyLock::new(|| {
+    let key = KeyPair::generate().expect("a key");
+    let leaf = CertificateParams::new(vec!["www.example.com".to_owned()]).expect("a name").self_signed(&key);
+    let chain = leaf.expect("a certificate").pem();
+    let certificate = Certificate::from_pem(chain.as_bytes(), key.serialize_pem().as_bytes()).expect("a pair");
+    let alpn = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let options = ServerOptions { certificates: vec![certificate], alpn, ..ServerOptions::default() };
+    ServerConfig::new(&options).expect("a configuration")
+});
+
+fuzz_target!(|input: Input<'_>| {
+    let piece = if input.piece == 0 { usize::MAX } else { input.piece.into() };
+    assert_eq!(shake(input.sent, piece), shake(input.sent, usize::MAX));
+});
+
+/// How much was consumed, and why it failed.
+fn shake(sent: &[u8], piece: usize) -> (usize, Option<String>) {
+    let mut handshake = Handshake::new(&CONFIG);
+    let (mut unread, mut consumed) = (Vec::new(), 0);
+    for bytes in sent.chunks(piece) {
+        unread.extend_from_slice(bytes);
+        match handshake.receive(&unread) {
+            Ok(progress) => {
+                assert!(progress.established.is_none(), "nobody here knows the keys");
+                unread.drain(..progress.consumed);
+                consumed += progress.consumed;
+            }
+            // Consumed is what was before the fault; how much of it a call consumed, it does not say.
+            Err(failed) => return (0, Some(failed.cause.to_string())),
+        }
+        assert!(unread.len() <= Handshake::UNREAD_MAX);
+    }
+    (consumed, None)
+}

@@ -1,0 +1,24 @@
+//! Frames of a link, from a peer that sends any bytes: they are refused, or mean the same when they are sent on.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use watari_wire::frame::{self, Frame};
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut rest = bytes;
+    while let Ok(Some((read, len))) = frame::decode(rest) {
+        assert!(len <= rest.len());
+        assert_eq!(frame::decode(&rest[..len - 1]), Ok(None), "a frame is whole only when it is");
+        let mut again = Vec::new();
+        match &read {
+            Frame::Link(message) => frame::encode_link(message, &mut again),
+            Frame::Message(message) => {
+                frame::encode(message, &mut again).expect("what was accepted is within its bounds");
+                assert_eq!(again.len(), frame::encoded_len(message));
+            }
+            Frame::Unknown { .. } => again.extend_from_slice(&rest[..len]),
+        }
+        assert_eq!(frame::decode(&again), Ok(Some((read, again.len()))));
+        rest = &rest[len..];
+    }
+});

@@ -1,0 +1,21 @@
+//! A node that ships any state: it is refused, or imported as it stands, and what is made of it works.
+#![no_main]
+
+use std::io::IoSlice;
+
+use libfuzzer_sys::fuzz_target;
+use watari_record::Connection;
+
+fuzz_target!(|state: &[u8]| {
+    let Ok(connection) = Connection::import(state) else { return };
+    let fenced = connection.fence();
+    assert_eq!(fenced.state(), state);
+    let mut connection = fenced.thaw();
+    let mut out = Vec::new();
+    let sealed = connection.seal(&[IoSlice::new(b"data")], usize::MAX, &mut out);
+    assert_eq!(sealed.is_ok_and(|len| len == 4), !out.is_empty() && sealed.is_ok());
+    let _ = connection.open(&mut out);
+    let _ = connection.update_keys(true, &mut out);
+    let _ = connection.seal_close_notify(&mut out);
+    assert!(connection.is_write_closed());
+});
