@@ -28,6 +28,7 @@ pub(crate) struct Metrics {
     moves_aborted: Family<Reason, Counter>,
     resets: Family<Reason, Counter>,
     pub(crate) bytes_to_agents: Counter,
+    pub(crate) bytes_to_backends: Counter,
     pub(crate) bytes_to_clients: Counter,
     pub(crate) bytes_spliced: Counter,
 }
@@ -92,6 +93,7 @@ impl Default for Metrics {
             moves_aborted: Family::default(),
             resets: Family::default(),
             bytes_to_agents: Counter::default(),
+            bytes_to_backends: Counter::default(),
             bytes_to_clients: Counter::default(),
             bytes_spliced: Counter::default(),
         }
@@ -122,6 +124,8 @@ impl Metrics {
         registry.register("moves_aborted", "Moves decided not to happen, by reason", metrics.moves_aborted.clone());
         registry.register("connections_reset", "Connections that could not go on, by cause", metrics.resets.clone());
         registry.register("bytes_to_agents", "Bytes relayed from clients", metrics.bytes_to_agents.clone());
+        let to_backends = metrics.bytes_to_backends.clone();
+        registry.register("bytes_to_backends", "Bytes relayed from clients that are passed through", to_backends);
         registry.register("bytes_to_clients", "Bytes relayed to clients", metrics.bytes_to_clients.clone());
         registry.register("bytes_spliced", "Bytes of these that went by a pipe", metrics.bytes_spliced.clone());
         metrics

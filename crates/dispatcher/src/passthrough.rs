@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
+use prometheus_client::metrics::counter::Counter;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 use watari_sys::tcp;
@@ -15,13 +15,12 @@ use watari_wire::proxy::Header;
 
 use crate::Shared;
 use crate::config::{Limits, PassthroughRule};
+use crate::flow::{Broken, Flow, Written};
+use crate::metrics::Metrics;
 use crate::relay::Client;
 
 /// How many backends are tried for one client.
 const BACKENDS_TRIED_MAX: usize = 3;
-
-/// The most that is read at once, in bytes.
-const READ_LEN: usize = 16 * 1024;
 
 /// Which names are passed through, and where to.
 #[derive(Default)]
@@ -74,20 +73,17 @@ impl Route {
     }
 
     /// Relays between the client and a backend until both streams have ended, or one is cut.
-    pub(crate) async fn serve(&self, shared: &Shared, client: Client, mut backend: TcpStream) {
+    pub(crate) async fn serve(&self, shared: &Shared, client: Client, backend: TcpStream) {
         let limits = shared.limits();
         shared.metrics.passed_through.inc();
-        let mut first = Vec::new();
+        let mut up = Flow::holding(client.early);
         if self.proxy_protocol {
             let header = Header::Tcp { client: client.address, server: client.server, tlvs: Vec::new() };
-            header.encode(&mut first).expect("without values it always fits");
+            let mut head = Vec::new();
+            header.encode(&mut head).expect("without values it always fits");
+            up.put_in_front(head);
         }
-        first.extend(&client.early);
-        let relayed = async {
-            backend.write_all(&first).await?;
-            relay(&client.stream, &backend, &limits).await
-        };
-        match timeout(limits.lifetime_max, relayed).await {
+        match timeout(limits.lifetime_max, relay(&client.stream, &backend, up, &limits, &shared.metrics)).await {
             Ok(Ok(())) => return,
             Ok(Err(error)) => tracing::debug!(client = %client.address, %error, "passed through, and cut"),
             Err(_) => shared.metrics.count_given_up("lifetime"),
@@ -114,10 +110,23 @@ impl Route {
     }
 }
 
-/// Relays both ways until both streams have ended, or for too long nothing has come either way.
-async fn relay(client: &TcpStream, backend: &TcpStream, limits: &Limits) -> io::Result<()> {
+/// Relays both ways until both streams have ended, or for too long not a byte was taken either way. `up` is what waits for the
+/// backend from the beginning.
+async fn relay(
+    client: &TcpStream,
+    backend: &TcpStream,
+    up: Flow,
+    limits: &Limits,
+    metrics: &Metrics,
+) -> io::Result<()> {
     let last = LastByte(Mutex::new(Instant::now()));
-    let (up, down) = (one_way(client, backend, &last), one_way(backend, client, &last));
+    let count = |written: Written, total: &Counter| {
+        *last.at() = Instant::now();
+        total.inc_by(written.bytes as u64);
+        metrics.bytes_spliced.inc_by(written.spliced as u64);
+    };
+    let up = one_way(client, backend, up, |written| count(written, &metrics.bytes_to_backends));
+    let down = one_way(backend, client, Flow::default(), |written| count(written, &metrics.bytes_to_clients));
     tokio::select! {
         relayed = async { tokio::try_join!(up, down) } => relayed.map(|_| ()),
         () = idle(&last, limits.idle_timeout) => Err(io::ErrorKind::TimedOut.into()),
@@ -133,7 +142,7 @@ impl LastByte {
     }
 }
 
-/// Returns when nothing has come since `last` for as long as `patience`.
+/// Returns when nothing has been taken since `last` for as long as `patience`.
 async fn idle(last: &LastByte, patience: Duration) {
     loop {
         let end = *last.at() + patience;
@@ -144,30 +153,24 @@ async fn idle(last: &LastByte, patience: Duration) {
     }
 }
 
-async fn one_way(from: &TcpStream, to: &TcpStream, last: &LastByte) -> io::Result<()> {
-    let mut buffer = vec![0; READ_LEN];
+/// Relays one stream to its end, and tells `count` what was written. `flow` holds what waits from the beginning.
+async fn one_way(from: &TcpStream, to: &TcpStream, mut flow: Flow, count: impl Fn(Written)) -> io::Result<()> {
     loop {
-        from.readable().await?;
-        let read = match from.try_read(&mut buffer) {
-            Ok(0) => {
-                tcp::finish(to);
-                return Ok(());
+        if flow.is_empty() {
+            from.readable().await?;
+            match flow.pass(from, to) {
+                Ok((0, _)) => {
+                    tcp::finish(to);
+                    return Ok(());
+                }
+                Ok((_, written)) => count(written),
+                Err(Broken::Reading(error) | Broken::Writing(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(Broken::Reading(error) | Broken::Writing(error)) => return Err(error),
             }
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(error),
-        };
-        *last.at() = Instant::now();
-        let mut left = &buffer[..read];
-        while !left.is_empty() {
+        } else {
             to.writable().await?;
-            match to.try_write(left) {
-                Ok(written) => left = &left[written..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
-            }
+            count(flow.write_to(to)?);
         }
-        *last.at() = Instant::now();
     }
 }
 

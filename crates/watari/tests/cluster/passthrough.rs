@@ -84,6 +84,28 @@ fn a_name_goes_to_its_backend_byte_by_byte() {
     cluster.wait_until_idle();
 }
 
+/// Every byte counts once, and of long streams most never come to the dispatcher's process.
+#[test]
+fn long_streams_are_spliced() {
+    let backend = backend();
+    let cluster = start(&backend);
+    let (up, down) = (pattern(1, 0..20_000_000), pattern(2, 0..20_000_000));
+    let served = answer_one(&backend, down.clone());
+    let (_, mut client) = connect(&cluster);
+    let sent = [hello("raw.test", 16_000), up].concat();
+    client.write_all(&sent).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    assert!(listen(&mut client) == down);
+    assert!(served.join().unwrap().1 == sent);
+    cluster.wait_until_idle();
+    let count = |name: &str| cluster.dispatcher().count(&format!("watari_dispatcher_{name}_total"), "");
+    let relayed = (count("bytes_to_backends"), count("bytes_to_clients"));
+    assert_eq!(relayed, (sent.len().cast_signed() as i64, down.len().cast_signed() as i64));
+    assert_eq!(count("bytes_to_agents"), 0);
+    let spliced = count("bytes_spliced");
+    assert!(2 * spliced > relayed.0 + relayed.1, "of {relayed:?} bytes {spliced} went by splice");
+}
+
 #[test]
 fn all_other_names_are_the_agents() {
     let backend = backend();
