@@ -5,4 +5,4 @@ mod pipe;
 pub mod tcp;
 
 pub use accept::accept_until;
-pub use pipe::Pipe;
+pub use pipe::{FILES_PER_PIPE, Pipe};

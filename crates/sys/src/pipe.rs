@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::retry_on_intr;
@@ -20,14 +21,20 @@ const SIZE: usize = 512 * 1024;
 /// A smaller pipe, such as the system gives to a user who has many, is worth less than copying.
 const SIZE_MIN: usize = 64 * 1024;
 
-/// Pipes that a thread uses at the same time. Each is two open files, and who does not get one copies.
-const USED_MAX: usize = 256;
+/// Pipes that a thread has at the same time, unless [`Pipe::limit`] says less. Who does not get one copies.
+const PIPES_MAX: usize = 256;
+
+/// Open files that a pipe is.
+pub const FILES_PER_PIPE: usize = 2;
 
 /// Empty pipes that a thread keeps.
 const KEPT_MAX: usize = 16;
 
 /// For how long a thread that got no pipe from the system asks for none.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// What [`Pipe::limit`] was told: as the files that it is about, it is the whole process's.
+static USED_MAX: AtomicUsize = AtomicUsize::new(PIPES_MAX);
 
 thread_local! {
     static POOL: RefCell<Pool> = const { RefCell::new(Pool { kept: Vec::new(), used: 0, none_until: None }) };
@@ -55,6 +62,11 @@ struct Pool {
 }
 
 impl Pipe {
+    /// From now on each thread of this process has at most so many pipes, empty ones included; but never more than 256.
+    pub fn limit(each_thread: usize) {
+        USED_MAX.store(each_thread.min(PIPES_MAX), Ordering::Relaxed);
+    }
+
     /// An empty pipe, unless there is none to be had at the moment: the thread uses as many as it may, or the system gives
     /// none.
     pub fn take() -> Option<Self> {
@@ -106,7 +118,7 @@ impl Drop for Pipe {
 
 impl Pool {
     fn take(&mut self) -> Option<Ends> {
-        if self.used >= USED_MAX {
+        if self.used >= USED_MAX.load(Ordering::Relaxed) {
             return None;
         }
         let ends = self.kept.pop().or_else(|| self.open())?;
@@ -200,10 +212,16 @@ mod tests {
 
     #[test]
     fn a_thread_has_so_many_pipes_and_no_more() {
-        let pipes: Vec<_> = std::iter::from_fn(Pipe::take).collect();
-        assert_eq!(pipes.len(), USED_MAX);
+        let take_all = || std::iter::from_fn(Pipe::take).collect::<Vec<_>>();
+        let pipes = take_all();
+        assert_eq!(pipes.len(), PIPES_MAX);
         drop(pipes);
         assert_eq!(POOL.with_borrow(|pool| (pool.kept.len(), pool.used)), (KEPT_MAX, 0));
         assert!(Pipe::take().is_some());
+        // The other tests, which this limits too, need one.
+        Pipe::limit(3);
+        assert_eq!(take_all().len(), 3);
+        Pipe::limit(usize::MAX);
+        assert_eq!(take_all().len(), PIPES_MAX);
     }
 }

@@ -20,6 +20,7 @@ use watari_agent::{Agent, Site};
 use watari_dispatcher::{Dispatcher, Listener};
 use watari_handshake::ServerConfig;
 use watari_mesh::{Event, Mesh, StartError};
+use watari_sys::Pipe;
 use watari_wire::{NodeName, Role};
 
 use crate::admin::BindError;
@@ -67,8 +68,12 @@ pub(crate) async fn run(mut config: Config, loaded: Loaded, registry: Registry) 
     let mut end = EndSignals::listen().map_err(starting("signal handling"))?;
     let (name, drain_timeout) = (config.node.name.value.clone(), config.node.drain_timeout);
     let listeners = Listeners::bind(&config)?;
+    let files = process::raise_file_limit();
+    if let Some(dispatcher) = &config.dispatcher {
+        Pipe::limit(files::pipes_of_a_thread(files, dispatcher.threads));
+    }
     let dispatcher = config.dispatcher.as_mut().map(|dispatcher| &mut dispatcher.config.limits);
-    files::fit(process::raise_file_limit(), dispatcher, config.agent.as_mut().map(|agent| &mut agent.limits))?;
+    files::fit(files, dispatcher, config.agent.as_mut().map(|agent| &mut agent.limits))?;
     let node = Node::start(config, loaded, registry, listeners)?;
     let signal = tokio::select! {
         signal = until_asked_to_end(&node, &name, &mut end) => signal,

@@ -1,8 +1,21 @@
 //! What the limit on open files means for connections: a node that met it could neither accept nor link, so it takes
-//! only as many connections as there are files for.
+//! only as many connections, and pipes to splice by, as there are files for.
+
+use std::num::NonZeroUsize;
+
+use watari_sys::FILES_PER_PIPE;
 
 /// For listeners, links, the log, administration and its questions, metrics, and what the system's libraries open.
 const RESERVE: u64 = 128;
+
+/// A dispatcher's pipes get this part of all files: without a pipe bytes are copied, without a file a client is refused.
+const PART_OF_PIPES: u64 = 16;
+
+/// How many pipes each of a dispatcher's threads may have.
+pub(super) fn pipes_of_a_thread(files: Option<u64>, threads: NonZeroUsize) -> usize {
+    let pipes = files.map_or(usize::MAX, |files| (files / PART_OF_PIPES) as usize / FILES_PER_PIPE);
+    pipes / threads
+}
 
 /// Fits the limits of the roles into `files`, the process's limit, and says so in the log.
 pub(super) fn fit(
@@ -13,9 +26,10 @@ pub(super) fn fit(
     let Some(files) = files else { return Ok(()) };
     let wanted = dispatcher.as_deref().map_or(0, of_dispatcher);
     let wanted = wanted.saturating_add(agent.as_deref().map_or(0, of_agent));
-    let available = files.saturating_sub(RESERVE);
+    let reserve = RESERVE + if dispatcher.is_some() { files / PART_OF_PIPES } else { 0 };
+    let (available, in_all) = (files.saturating_sub(reserve), wanted.saturating_add(reserve));
     if wanted <= available {
-        tracing::info!(files, wanted = wanted + RESERVE, "the limit on open files is high enough");
+        tracing::info!(files, wanted = in_all, "the limit on open files is high enough");
         return Ok(());
     }
     let shrink = |limit: &mut usize| {
@@ -24,13 +38,13 @@ pub(super) fn fit(
     };
     if let Some(limits) = dispatcher {
         shrink(&mut limits.connections_max)?;
-        warn(files, wanted, "[dispatcher.limits] connections_max", limits.connections_max);
+        warn(files, in_all, "[dispatcher.limits] connections_max", limits.connections_max);
     }
     if let Some(limits) = agent {
         shrink(&mut limits.connections_max)?;
         shrink(&mut limits.requests_max)?;
-        warn(files, wanted, "[agent.limits] connections_max", limits.connections_max);
-        warn(files, wanted, "[agent.limits] requests_max", limits.requests_max);
+        warn(files, in_all, "[agent.limits] connections_max", limits.connections_max);
+        warn(files, in_all, "[agent.limits] requests_max", limits.requests_max);
     }
     Ok(())
 }
@@ -48,7 +62,6 @@ fn of_agent(limits: &watari_agent::Limits) -> u64 {
 }
 
 fn warn(files: u64, wanted: u64, key: &str, lowered_to: usize) {
-    let wanted = wanted.saturating_add(RESERVE);
     tracing::warn!(
         files,
         wanted,
@@ -68,6 +81,8 @@ pub(crate) struct TooFewFiles {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     fn dispatcher(connections_max: usize) -> watari_dispatcher::Limits {
@@ -93,14 +108,25 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_lowered() {
         let mut one = dispatcher(1_000);
-        assert_eq!(fit(Some(RESERVE + 225), Some(&mut one), None), Ok(()));
+        // 23 of them are for pipes.
+        assert_eq!(fit(Some(RESERVE + 23 + 225), Some(&mut one), None), Ok(()));
         assert_eq!(one, dispatcher(100));
         let mut other = agent(1_000, 500);
         assert_eq!(fit(Some(RESERVE + 250), None, Some(&mut other)), Ok(()));
         assert_eq!(other, agent(100, 50));
         let (mut one, mut other) = (dispatcher(1_000), agent(1_000, 500));
-        assert_eq!(fit(Some(RESERVE + 475), Some(&mut one), Some(&mut other)), Ok(()));
+        assert_eq!(fit(Some(RESERVE + 40 + 475), Some(&mut one), Some(&mut other)), Ok(()));
         assert_eq!((one, other), (dispatcher(100), agent(100, 50)));
+    }
+
+    #[test]
+    fn the_pipes_of_all_threads_are_within_their_part() {
+        let pipes = |files, threads| pipes_of_a_thread(files, NonZeroUsize::new(threads).unwrap());
+        for (files, threads, expected) in [(3_200, 1, 100), (3_200, 3, 33), (400, 8, 1), (400, 100, 0), (0, 1, 0)] {
+            assert_eq!(pipes(Some(files), threads), expected, "{files} files, {threads} threads");
+            assert!((expected * threads * FILES_PER_PIPE) as u64 <= files / PART_OF_PIPES);
+        }
+        assert_eq!(pipes(None, 1), usize::MAX);
     }
 
     #[test]
