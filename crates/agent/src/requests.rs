@@ -14,7 +14,7 @@ use watari_files::{Body, BoxError};
 use watari_proxy::Client;
 
 use crate::Shared;
-use crate::stalls::{Stalls, Watched};
+use crate::stalls::{Exchange, Stalls, Watched};
 
 /// Answers one request, if there is a place for it. The place is kept until the response's body is dropped; `stalls` is
 /// told where the client does not take it, or does not send its request.
@@ -29,14 +29,15 @@ where
     B::Error: Into<BoxError>,
 {
     shared.metrics.requests.inc();
+    let exchange = Exchange::on(stalls);
     let Ok(place) = shared.requests.clone().try_acquire_owned() else {
         tracing::info!(client = %client.address(), "request refused: too many are in progress");
         shared.metrics.requests_refused.inc();
-        return too_many_requests().map(|body| shared.transfers.send(Kept { body, _kept: None }, stalls));
+        return too_many_requests().map(|body| shared.transfers.send(Kept { body, _kept: None }, &exchange));
     };
-    let request = request.map(|body| shared.transfers.receive(body, stalls));
+    let request = request.map(|body| shared.transfers.receive(body, &exchange));
     let response = shared.site.respond(request, client).await;
-    response.map(|body| shared.transfers.send(Kept { body, _kept: Some(place) }, stalls))
+    response.map(|body| shared.transfers.send(Kept { body, _kept: Some(place) }, &exchange))
 }
 
 type Place = Option<OwnedSemaphorePermit>;

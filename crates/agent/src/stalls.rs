@@ -36,11 +36,18 @@ pub(crate) struct Stalls {
     told: Notify,
 }
 
+/// A request and its response, whose bodies may stall both, and which count once then.
+pub(crate) struct Exchange {
+    connection: Arc<Stalls>,
+    /// Bodies that stall. Who notes that one does not any more may come ahead of who notes that it does.
+    stalled: Mutex<i8>,
+}
+
 /// A body on its way to or from a client.
 struct Transfer {
     /// Looks since the client has been waited for, or [`NOT_THE_CLIENT`].
     looks: AtomicU8,
-    connection: Arc<Stalls>,
+    exchange: Arc<Exchange>,
 }
 
 /// The client takes nothing of a response, or sends nothing of a request.
@@ -52,17 +59,17 @@ impl Transfers {
     /// A response's body, watched until it is dropped. It is polled when there is room for more, so the client is waited
     /// for as soon as it has given something; and from the beginning, for in HTTP/2 the first poll is up to the client's
     /// window.
-    pub(crate) fn send<B>(self: &Arc<Self>, body: B, connection: &Arc<Stalls>) -> Watched<B> {
-        Watched { body, is_request: false, entry: self.enter(0, connection) }
+    pub(crate) fn send<B>(self: &Arc<Self>, body: B, exchange: &Arc<Exchange>) -> Watched<B> {
+        Watched { body, is_request: false, entry: self.enter(0, exchange) }
     }
 
     /// A request's body, watched until it is dropped: the client is waited for when it gives nothing.
-    pub(crate) fn receive<B>(self: &Arc<Self>, body: B, connection: &Arc<Stalls>) -> Watched<B> {
-        Watched { body, is_request: true, entry: self.enter(NOT_THE_CLIENT, connection) }
+    pub(crate) fn receive<B>(self: &Arc<Self>, body: B, exchange: &Arc<Exchange>) -> Watched<B> {
+        Watched { body, is_request: true, entry: self.enter(NOT_THE_CLIENT, exchange) }
     }
 
-    fn enter(self: &Arc<Self>, looks: u8, connection: &Arc<Stalls>) -> Entry {
-        let transfer = Arc::new(Transfer { looks: AtomicU8::new(looks), connection: connection.clone() });
+    fn enter(self: &Arc<Self>, looks: u8, exchange: &Arc<Exchange>) -> Entry {
+        let transfer = Arc::new(Transfer { looks: AtomicU8::new(looks), exchange: exchange.clone() });
         let mut entries = self.entries();
         let number = entries.next;
         entries.next += 1;
@@ -86,9 +93,27 @@ impl Stalls {
         self.told.notified().await;
     }
 
-    /// How many stall.
+    /// How many exchanges stall, in one direction or both.
     pub(crate) fn count(&self) -> usize {
         self.stalled.load(Ordering::Relaxed)
+    }
+}
+
+impl Exchange {
+    pub(crate) fn on(connection: &Arc<Stalls>) -> Arc<Self> {
+        Arc::new(Self { connection: connection.clone(), stalled: Mutex::default() })
+    }
+
+    /// One body more stalls, or one less.
+    fn count(&self, change: i8) {
+        let mut stalled = self.stalled.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *stalled > 0;
+        *stalled += change;
+        match (before, *stalled > 0) {
+            (false, true) => self.connection.stalled.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.connection.stalled.fetch_sub(1, Ordering::Relaxed),
+            _ => return,
+        };
     }
 }
 
@@ -99,17 +124,17 @@ impl Transfer {
         let looked = self.looks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
         let begins = looked == Ok(LOOKS_MAX - 1);
         if begins {
-            self.connection.stalled.fetch_add(1, Ordering::Relaxed);
+            self.exchange.count(1);
         }
         if begins || looked == Err(LOOKS_MAX) {
-            self.connection.told.notify_one();
+            self.exchange.connection.told.notify_one();
         }
         begins
     }
 
     fn set(&self, looks: u8) {
         if self.looks.swap(looks, Ordering::Relaxed) == LOOKS_MAX {
-            self.connection.stalled.fetch_sub(1, Ordering::Relaxed);
+            self.exchange.count(-1);
         }
     }
 }
@@ -188,7 +213,8 @@ mod tests {
     #[test]
     fn a_response_that_nobody_takes_stalls_once() {
         let (transfers, stalls) = (Arc::new(Transfers::default()), Arc::default());
-        let mut response = transfers.send(Full::new(Bytes::from_static(b"piece")), &stalls);
+        let exchange = Exchange::on(&stalls);
+        let mut response = transfers.send(Full::new(Bytes::from_static(b"piece")), &exchange);
         assert_eq!((looks(&transfers, LOOKS_MAX - 1), stalls.count()), (0, 0));
         assert_eq!((looks(&transfers, LOOKS_MAX), stalls.count()), (1, 1));
         poll(&mut response);
@@ -202,20 +228,39 @@ mod tests {
     #[test]
     fn a_request_that_nothing_comes_of_stalls() {
         let (transfers, stalls) = (Arc::new(Transfers::default()), Arc::default());
-        let mut request = transfers.receive(Silent, &stalls);
+        let exchange = Exchange::on(&stalls);
+        let mut request = transfers.receive(Silent, &exchange);
         assert_eq!((looks(&transfers, 2 * LOOKS_MAX), stalls.count()), (0, 0), "nobody has asked for it yet");
         poll(&mut request);
         assert_eq!((looks(&transfers, LOOKS_MAX), stalls.count()), (1, 1));
 
-        let mut coming = transfers.receive(Full::new(Bytes::from_static(b"piece")), &stalls);
+        let mut coming = transfers.receive(Full::new(Bytes::from_static(b"piece")), &Exchange::on(&stalls));
         poll(&mut coming);
         assert_eq!((looks(&transfers, 2 * LOOKS_MAX), stalls.count()), (0, 1));
     }
 
     #[test]
+    fn an_exchange_that_stalls_both_ways_counts_once() {
+        let (transfers, stalls) = (Arc::new(Transfers::default()), Arc::default());
+        let exchange = Exchange::on(&stalls);
+        let (mut request, response) = (transfers.receive(Silent, &exchange), transfers.send(Silent, &exchange));
+        poll(&mut request);
+        assert_eq!((looks(&transfers, LOOKS_MAX), stalls.count()), (2, 1));
+        let other = transfers.send(Silent, &Exchange::on(&stalls));
+        assert_eq!((looks(&transfers, LOOKS_MAX), stalls.count()), (1, 2));
+        drop(response);
+        assert_eq!(stalls.count(), 2, "the request stalls still");
+        drop(request);
+        assert_eq!(stalls.count(), 1);
+        drop(other);
+        assert_eq!(stalls.count(), 0);
+    }
+
+    #[test]
     fn a_response_that_waits_for_its_origin_does_not_stall() {
         let (transfers, stalls) = (Arc::new(Transfers::default()), Arc::default());
-        let mut response = transfers.send(Silent, &stalls);
+        let exchange = Exchange::on(&stalls);
+        let mut response = transfers.send(Silent, &exchange);
         poll(&mut response);
         assert_eq!((looks(&transfers, 2 * LOOKS_MAX), stalls.count()), (0, 0));
     }
