@@ -226,7 +226,7 @@ fn finish_streams(h2: &mut H2, streams: &[(u32, u64)]) {
                 assert_eq!(error, 0);
                 is_leaving = true;
             }
-            Frame::Reset { stream } => panic!("stream {stream} was reset"),
+            Frame::Reset { stream, .. } => panic!("stream {stream} was reset"),
         }
     }
     assert!(is_leaving, "the connection ended without a GOAWAY");

@@ -4,18 +4,25 @@
 use std::io::Write;
 use std::net::TcpStream;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::clients::h2::{
     CONTINUATION, END_HEADERS, END_STREAM, Frame, H2, HEADERS, PING, RST_STREAM, SETTINGS, frame, get_block,
 };
-use crate::clients::http::{Http, get_bytes, put};
+use crate::clients::http::{Fault, Http, get_bytes, put};
 use crate::clients::tls::{Taste, Tls, dial};
 use crate::harness::node::Node;
+use crate::harness::origin::PIECE_LEN;
+use crate::harness::pattern::pattern;
 use crate::harness::site::SITE;
 use crate::harness::wait::until;
 use crate::harness::{Cluster, Plan, SharedCluster};
 
 const HALF_A_HELLO: [u8; 11] = [22, 3, 1, 0, 100, 1, 0, 0, 96, 3, 3];
+/// What an agent allows on one HTTP/2 connection.
+const STREAMS_MAX: u32 = 64;
+/// RFC 9113 section 7.
+const REFUSED_STREAM: u32 = 7;
 const STALLED: &str = "watari_agent_transfers_stalled_total";
 
 fn connect(cluster: &Cluster) -> Http<Tls> {
@@ -155,6 +162,114 @@ fn a_head_that_never_ends_is_not_waited_for() {
     let mut slow = connect(&cluster);
     slow.send(b"GET / HTTP/1.1\r\nhost: ").unwrap();
     assert!(slow.ends_cleanly());
+}
+
+/// Each byte comes soon after the one before: it is the whole head that has its time.
+#[test]
+fn a_head_that_is_trickled_is_given_up() {
+    let cluster = Cluster::start(&Plan { agent_limits: "keep_alive_timeout = \"5s\"", ..Plan::default() });
+    let mut bystander = bystander(&cluster);
+    let mut slow = connect(&cluster);
+    slow.send(b"GET / HTTP/1.1\r\nhost: ").unwrap();
+    until("it is given up", || {
+        // That nobody takes it any more is found out by the counter.
+        let _ = slow.send(b"x");
+        bystander.download(1000, 2).unwrap();
+        cluster.count_on_agents("watari_agent_connections_ended_total", "complete") == 1
+    });
+    assert!(slow.ends_cleanly());
+    bystander.download(1000, 3).unwrap();
+}
+
+/// One upload comes byte by byte and is taken for as long as it lasts; another does so more and more slowly.
+#[test]
+fn an_upload_that_is_trickled_too_slowly_is_given_up() {
+    let cluster = Cluster::start(&Plan { agent_limits: "transfer_timeout = \"2s\"", ..Plan::default() });
+    let (mut steady, mut slower) = (connect(&cluster), connect(&cluster));
+    let body = vec![7; 100_000];
+    let request = put(&body);
+    let mut left = request.chunks(1).skip(request.len() - body.len());
+    for client in [&mut steady, &mut slower] {
+        client.send(&request[..request.len() - body.len()]).unwrap();
+    }
+    let (mut pause, mut last) = (Duration::from_millis(10), Instant::now());
+    until("it is noticed", || {
+        steady.send(left.next().unwrap()).unwrap();
+        if last.elapsed() > pause {
+            // One that is given up may be cut already.
+            let _ = slower.send(&[7]);
+            (pause, last) = (2 * pause, Instant::now());
+        }
+        cluster.count_on_agents(STALLED, "") > 0
+    });
+    assert!(!slower.ends_cleanly());
+    steady.send(&left.flatten().copied().collect::<Vec<_>>()).unwrap();
+    steady.take_receipt(&body).unwrap();
+    assert_eq!(cluster.count_on_agents(STALLED, ""), 1);
+    assert_eq!(cluster.count_on_agents("watari_agent_connections_ended_total", "cut"), 1);
+}
+
+/// Its client would take more at once: who is slow is the origin, and it has more time.
+#[test]
+fn a_response_that_its_origin_pauses_is_waited_for() {
+    let cluster = Cluster::start(&Plan { agent_limits: "transfer_timeout = \"1s\"", ..Plan::default() });
+    let mut bystander = bystander(&cluster);
+    let mut client = connect(&cluster);
+    let len = 3 * PIECE_LEN;
+    client.send(format!("GET /slow/3000/{len}?5 HTTP/1.1\r\nhost: {SITE}\r\n\r\n").as_bytes()).unwrap();
+    client.take_download(len, 5).unwrap();
+    bystander.download(1000, 2).unwrap();
+    assert_eq!(cluster.count_on_agents(STALLED, ""), 0);
+}
+
+#[test]
+fn a_response_that_its_origin_cuts_does_not_look_complete() {
+    let cluster = Cluster::start(&Plan { agent_limits: "requests_max = 2", ..Plan::default() });
+    let mut bystander = bystander(&cluster);
+    for round in 1..=5 {
+        let mut client = connect(&cluster);
+        client.send(format!("GET /cut/1000000?1 HTTP/1.1\r\nhost: {SITE}\r\n\r\n").as_bytes()).unwrap();
+        let fault = client.take_download(1_000_000, 1).unwrap_err();
+        assert!(matches!(fault, Fault::Broken(_)), "{fault:?}");
+        assert_eq!(cluster.count_on_agents("watari_proxy_bodies_cut_total", ""), round);
+        bystander.download(100_000, 2).unwrap();
+    }
+}
+
+/// As many streams as it may wait for a window, and those beyond them are refused one by one.
+#[test]
+fn a_client_gets_no_more_streams_than_it_may_have() {
+    let cluster = Cluster::start(&Plan::default());
+    let mut bystander = bystander(&cluster);
+    let mut greedy = H2::connect_with_window(cluster.clients.any(), cluster.service, 0);
+    let streams = (0..STREAMS_MAX + 36).map(|number| 1 + 2 * number);
+    for stream in streams.clone() {
+        greedy.get(stream, &format!("/bytes/1000?{stream}"));
+    }
+    for refused in streams.skip(STREAMS_MAX as usize) {
+        match greedy.next_frame() {
+            Some(Frame::Reset { stream, error: REFUSED_STREAM }) => assert_eq!(stream, refused),
+            other => panic!("{other:?}"),
+        }
+    }
+    bystander.download(100_000, 2).unwrap();
+    // The others are served as soon as they may be, and leave room for another.
+    let latest = 1 + 2 * (STREAMS_MAX + 36);
+    let serve = |greedy: &mut H2, wanted: u32| {
+        greedy.grant(wanted, 1000);
+        let mut body = Vec::new();
+        while body.len() < 1000 {
+            match greedy.next_frame() {
+                Some(Frame::Data { stream, bytes, .. }) if stream == wanted => body.extend(bytes),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(body, pattern(wanted.into(), 0..1000));
+    };
+    serve(&mut greedy, 1);
+    greedy.get(latest, &format!("/bytes/1000?{latest}"));
+    serve(&mut greedy, latest);
+    assert_eq!(cluster.count_on_agents("watari_agent_requests_total", ""), i64::from(STREAMS_MAX) + 3);
 }
 
 static SHARED: SharedCluster = SharedCluster::new();

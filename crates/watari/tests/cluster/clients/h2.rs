@@ -40,7 +40,7 @@ pub(crate) struct H2 {
 #[derive(Debug)]
 pub(crate) enum Frame {
     Data { stream: u32, bytes: Vec<u8>, is_end: bool },
-    Reset { stream: u32 },
+    Reset { stream: u32, error: u32 },
     GoAway { error: u32 },
 }
 
@@ -113,7 +113,7 @@ impl H2 {
             let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
             self.tls.read_exact(&mut payload).ok()?;
             match kind {
-                GOAWAY => return Some(u32::from_be_bytes(payload[4..8].try_into().unwrap())),
+                GOAWAY => return Some(number(&payload[4..])),
                 PING if flags & ACK != 0 && payload == LAST_PING => return None,
                 _ => {}
             }
@@ -126,11 +126,8 @@ impl H2 {
             let (kind, flags, stream, payload) = self.read_frame()?;
             match kind {
                 DATA => return Some(Frame::Data { stream, bytes: payload, is_end: flags & END_STREAM != 0 }),
-                RST_STREAM => return Some(Frame::Reset { stream }),
-                GOAWAY => {
-                    let error = u32::from_be_bytes(payload[4..8].try_into().unwrap());
-                    return Some(Frame::GoAway { error });
-                }
+                RST_STREAM => return Some(Frame::Reset { stream, error: number(&payload) }),
+                GOAWAY => return Some(Frame::GoAway { error: number(&payload[4..]) }),
                 PING if flags & ACK == 0 => self.send(PING, ACK, 0, &payload),
                 SETTINGS if flags & ACK == 0 => self.send(SETTINGS, ACK, 0, &[]),
                 _ => {}
@@ -154,6 +151,11 @@ impl H2 {
         self.tls.write_all(&frame(kind, flags, stream, payload)).unwrap();
         self.tls.flush().unwrap();
     }
+}
+
+/// The number that these bytes begin with.
+fn number(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes(bytes[..4].try_into().unwrap())
 }
 
 /// A frame (RFC 9113 section 4.1).

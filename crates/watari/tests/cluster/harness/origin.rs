@@ -4,10 +4,13 @@
 //! | --- | --- |
 //! | `GET /bytes/N?S` | the first N bytes of the pattern of seed S |
 //! | `GET /slow/N?S` | the same, a piece now and a piece then |
+//! | `GET /slow/M/N?S` | the same, with M milliseconds between the pieces |
+//! | `GET /cut/N?S` | half of it, and the end of the connection |
 //! | `PUT /upload` | length and SHA-256 of the body |
 //! | `GET /headers` | the fields of the request, one a line |
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::LazyLock;
@@ -31,7 +34,7 @@ use tokio::time::{Interval, interval};
 use super::pattern::pattern;
 
 /// Pieces of bodies, in bytes.
-const PIECE_LEN: u64 = 32 << 10;
+pub(crate) const PIECE_LEN: u64 = 32 << 10;
 
 /// Between the pieces of a slow body.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -77,6 +80,11 @@ async fn answer(request: Request<Incoming>) -> Response<Bytewise> {
     match path[..] {
         ["bytes", len] => Response::new(Bytewise::of(len.parse().unwrap(), seed(), None)),
         ["slow", len] => Response::new(Bytewise::of(len.parse().unwrap(), seed(), Some(interval(PAUSE)))),
+        ["slow", pause_ms, len] => {
+            let pause = Duration::from_millis(pause_ms.parse().unwrap());
+            Response::new(Bytewise::of(len.parse().unwrap(), seed(), Some(interval(pause))))
+        }
+        ["cut", len] => Response::new(Bytewise::cut(len.parse().unwrap(), seed())),
         ["upload"] => text(receipt(request).await),
         ["headers"] => text(fields(&request)),
         _ => {
@@ -127,24 +135,29 @@ fn text(text: String) -> Response<Bytewise> {
 /// A body that is made as it is sent.
 enum Bytewise {
     Text(Option<Bytes>),
-    Pattern { seed: u64, sent: u64, len: u64, pace: Option<Interval> },
+    Pattern { seed: u64, sent: u64, len: u64, cut_at: u64, pace: Option<Interval> },
 }
 
 impl Bytewise {
     fn of(len: u64, seed: u64, pace: Option<Interval>) -> Self {
-        Self::Pattern { seed, sent: 0, len, pace }
+        Self::Pattern { seed, sent: 0, len, cut_at: u64::MAX, pace }
+    }
+
+    fn cut(len: u64, seed: u64) -> Self {
+        Self::Pattern { seed, sent: 0, len, cut_at: len / 2, pace: None }
     }
 }
 
 impl Body for Bytewise {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match self.get_mut() {
             Self::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
             Self::Pattern { sent, len, .. } if sent == len => Poll::Ready(None),
-            Self::Pattern { seed, sent, len, pace } => {
+            Self::Pattern { sent, cut_at, .. } if *sent >= *cut_at => Poll::Ready(Some(Err(io::Error::other("cut")))),
+            Self::Pattern { seed, sent, len, pace, .. } => {
                 if let Some(pace) = pace {
                     ready!(pace.poll_tick(cx));
                 }
