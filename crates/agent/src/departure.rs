@@ -89,24 +89,24 @@ impl Departures {
 }
 
 /// Gives `live` to `target`, or tries to. Where an attempt would be hopeless none is made.
-pub(crate) async fn depart(shared: &Arc<Shared>, mut live: Live, target: NodeName) -> Outcome {
+pub(crate) async fn depart(shared: &Arc<Shared>, mut live: Box<Live>, target: NodeName) -> Outcome {
     let possible = shared.mesh.is_up(&target) && shared.mesh.is_up(&live.about.dispatcher);
     if !possible {
         tracing::info!(connection = %live.about.id, %target, "not moved: no link");
         shared.metrics.count_not_moved(AbortReason::NoLink);
         stays(shared, &live.about, StayReason::NoLink);
-        return Outcome::Stays(Box::new(live));
+        return Outcome::Stays(live);
     }
     take_what_has_come(&mut live.parts);
     if live.parts.opened.len() > OPENED_LEN_MAX || live.parts.unsent.len() > TAIL_LEN_MAX {
         stays(shared, &live.about, StayReason::TooMuchInHand);
         shared.metrics.count_not_moved(AbortReason::RestTooLong);
-        return Outcome::Stays(Box::new(live));
+        return Outcome::Stays(live);
     }
     let events = shared.departures.enter(&live.about);
     let (id, tenure) = (live.about.id, live.about.tenure);
     let _counted = Counted::one_more(&shared.metrics.fenced);
-    let outcome = Departure::new(shared, live).run(target, events).await;
+    let outcome = Departure::new(shared, *live).run(target, events).await;
     shared.departures.leave(id, tenure);
     outcome
 }

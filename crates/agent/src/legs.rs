@@ -80,7 +80,8 @@ async fn take(
                 refuse(shared, &leg, &Refusal::Full);
                 return None;
             };
-            let live = handshake::shake_hands(shared, leg, dispatcher, &preface, surplus).await?;
+            // Boxed here and there: what a future holds at its largest, it has room for as long as the connection lasts.
+            let live = Box::new(handshake::shake_hands(shared, leg, dispatcher, &preface, surplus).await?);
             live.about.announce(shared);
             own(shared, live, bulk).await
         }
@@ -90,7 +91,7 @@ async fn take(
             let live = arrivals.activate(shared, leg, &surplus, &dispatcher, preface.connection, &committed);
             // It has had its place since it was shipped: a decided move cannot fail for want of one.
             let (live, _place) = live?;
-            own(shared, live, None).await
+            own(shared, Box::new(live), None).await
         }
         // That it was read is the answer. Nobody holds the place, so nobody is kept out by checks.
         Kind::Check => {
@@ -106,13 +107,13 @@ async fn take(
 
 /// What this node does with a connection that is its own: give it to `target`, or serve it. Returns the leg if that is free
 /// then.
-async fn own(shared: &Arc<Shared>, live: Live, target: Option<NodeName>) -> Option<TcpStream> {
+async fn own(shared: &Arc<Shared>, live: Box<Live>, target: Option<NodeName>) -> Option<TcpStream> {
     let (_entry, mut leaves) = shared.live.enter(&live.about);
     let Some(target) = target.filter(|target| *target != shared.name) else {
         return serve::serve(shared, live, &mut leaves).await;
     };
     match departure::depart(shared, live, target).await {
-        Outcome::Stays(live) => serve::serve(shared, *live, &mut leaves).await,
+        Outcome::Stays(live) => serve::serve(shared, live, &mut leaves).await,
         Outcome::Left(leg) => leg,
     }
 }

@@ -14,8 +14,8 @@ use crate::activity::Activity;
 
 /// Gives the stream back to its owner when hyper drops it, however that comes about.
 pub(crate) struct Lent {
-    stream: Option<TlsStream<TcpStream>>,
-    back: Option<oneshot::Sender<TlsStream<TcpStream>>>,
+    stream: Option<Box<TlsStream<TcpStream>>>,
+    back: Option<oneshot::Sender<Box<TlsStream<TcpStream>>>>,
     activity: Activity,
     /// Told when the connection should close soon, because its key is nearly used up.
     close_due: Arc<Notify>,
@@ -24,12 +24,12 @@ pub(crate) struct Lent {
 
 /// What the owner of a [`Lent`] keeps.
 pub(crate) struct Receipt {
-    pub(crate) back: oneshot::Receiver<TlsStream<TcpStream>>,
+    pub(crate) back: oneshot::Receiver<Box<TlsStream<TcpStream>>>,
     pub(crate) activity: Activity,
     pub(crate) close_due: Arc<Notify>,
 }
 
-pub(crate) fn lend(stream: TlsStream<TcpStream>) -> (Lent, Receipt) {
+pub(crate) fn lend(stream: Box<TlsStream<TcpStream>>) -> (Lent, Receipt) {
     let (sender, back) = oneshot::channel();
     let receipt = Receipt { back, activity: Activity::default(), close_due: Arc::default() };
     let lent = Lent {
@@ -44,7 +44,7 @@ pub(crate) fn lend(stream: TlsStream<TcpStream>) -> (Lent, Receipt) {
 
 impl Lent {
     fn stream(&mut self) -> Pin<&mut TlsStream<TcpStream>> {
-        Pin::new(self.stream.as_mut().expect("a stream is given back only on drop"))
+        Pin::new(self.stream.as_deref_mut().expect("a stream is given back only on drop"))
     }
 
     fn after_write(&mut self) {

@@ -50,7 +50,8 @@ pub(crate) struct LiveTable {
 
 struct Known {
     about: About,
-    leaves: mpsc::Sender<Leave>,
+    /// Boxed: a channel has room for 32 from the beginning, whatever its limit.
+    leaves: mpsc::Sender<Box<Leave>>,
 }
 
 /// Requests to leave that may wait for one connection.
@@ -65,7 +66,7 @@ pub(crate) struct Entry<'a> {
 
 impl LiveTable {
     /// Enters a connection; what it is asked to leave for comes out of the receiver.
-    pub(crate) fn enter(&self, about: &About) -> (Entry<'_>, mpsc::Receiver<Leave>) {
+    pub(crate) fn enter(&self, about: &About) -> (Entry<'_>, mpsc::Receiver<Box<Leave>>) {
         let (leaves, receiver) = mpsc::channel(LEAVES_LEN);
         self.entries().insert(about.id, Known { about: about.clone(), leaves });
         (Entry { table: self, id: about.id, tenure: about.tenure }, receiver)
@@ -75,7 +76,7 @@ impl LiveTable {
     /// be asked again.
     pub(crate) fn leave(&self, from: &NodeName, leave: &Leave) {
         if let Some(known) = self.entries().get(&leave.connection).filter(|known| known.about.dispatcher == *from) {
-            let _ = known.leaves.try_send(leave.clone());
+            let _ = known.leaves.try_send(Box::new(leave.clone()));
         }
     }
 

@@ -19,19 +19,22 @@ use crate::speak::{HttpError, Spoken, speak};
 use crate::stalls::Stalled;
 
 /// Serves the connection until it ends, or leaves for another agent as `leaves` asks; then the leg may be free for another.
-pub(crate) async fn serve(shared: &Arc<Shared>, live: Live, leaves: &mut mpsc::Receiver<Leave>) -> Option<TcpStream> {
-    let mut live = Box::new(live);
+pub(crate) async fn serve(
+    shared: &Arc<Shared>,
+    mut live: Box<Live>,
+    leaves: &mut mpsc::Receiver<Box<Leave>>,
+) -> Option<TcpStream> {
     loop {
         let about = live.about.clone();
         let (received, sent) = (live.parts.received, live.parts.sent);
         let spoken = {
             let _counted = Counted::one_more(&shared.metrics.connections);
-            speak(shared, *live, leaves).await
+            speak(shared, live, leaves).await
         };
         let (parts, read_end, result) = match spoken {
             Spoken::Parked(parked, target) => {
                 shared.metrics.count_bytes(parked.parts.received - received, parked.parts.sent - sent);
-                match departure::depart(shared, *parked, target).await {
+                match departure::depart(shared, parked, target).await {
                     Outcome::Stays(stays) => live = stays,
                     Outcome::Left(leg) => return leg,
                 }
@@ -170,7 +173,8 @@ pub(crate) async fn announce_end(shared: &Shared, mut leg: TcpStream, ending: &E
 
 /// Reads and drops what still comes: closing with unread input would reset the leg, and lose what was sent last.
 async fn drain(leg: &mut TcpStream) -> io::Result<()> {
-    let mut dropped = [0; 4096];
+    // Not in the future, which is as large as long as the connection lasts.
+    let mut dropped = vec![0; 4096];
     while leg.read(&mut dropped).await? > 0 {}
     Ok(())
 }

@@ -44,11 +44,11 @@ pub(crate) enum Spoken {
 }
 
 /// Speaks HTTP until the connection ends, or can leave as `leaves` asks.
-pub(crate) async fn speak(shared: &Arc<Shared>, live: Live, leaves: &mut mpsc::Receiver<Leave>) -> Spoken {
-    let Live { about, parts } = live;
-    let (lent, receipt) = lend(TlsStream::from_parts(parts));
+pub(crate) async fn speak(shared: &Arc<Shared>, live: Box<Live>, leaves: &mut mpsc::Receiver<Box<Leave>>) -> Spoken {
+    let Live { about, parts } = *live;
+    let (lent, receipt) = lend(Box::new(TlsStream::from_parts(parts)));
     if about.tls.alpn == b"h2" {
-        http2(shared, &about, lent, receipt, leaves).await
+        Box::pin(http2(shared, &about, lent, receipt, leaves)).await
     } else {
         http1(shared, about, lent, receipt, leaves).await
     }
@@ -59,7 +59,7 @@ async fn http1(
     about: About,
     lent: Lent,
     receipt: Receipt,
-    leaves: &mut mpsc::Receiver<Leave>,
+    leaves: &mut mpsc::Receiver<Box<Leave>>,
 ) -> Spoken {
     let Receipt { back, activity, close_due } = receipt;
     let client = client(&about);
@@ -108,8 +108,8 @@ async fn http1(
     drop(io);
     let Ok(stream) = back.await else { unreachable!("a lent stream is given back when it is dropped") };
     match (result, target) {
-        (None, Some(target)) => Spoken::Parked(Box::new(park(about, stream, &read_buf)), target),
-        (result, _) => Spoken::Ended(Box::new(stream), result.unwrap_or(Ok(()))),
+        (None, Some(target)) => Spoken::Parked(Box::new(park(about, *stream, &read_buf)), target),
+        (result, _) => Spoken::Ended(stream, result.unwrap_or(Ok(()))),
     }
 }
 
@@ -125,7 +125,7 @@ async fn http2(
     about: &About,
     lent: Lent,
     receipt: Receipt,
-    leaves: &mut mpsc::Receiver<Leave>,
+    leaves: &mut mpsc::Receiver<Box<Leave>>,
 ) -> Spoken {
     let Receipt { back, close_due, .. } = receipt;
     let client = client(about);
@@ -175,7 +175,7 @@ async fn http2(
         }
     };
     let Ok(stream) = back.await else { unreachable!("a lent stream is given back when it is dropped") };
-    Spoken::Ended(Box::new(stream), result)
+    Spoken::Ended(stream, result)
 }
 
 fn client(about: &About) -> Arc<Client> {

@@ -155,8 +155,8 @@ impl Visit {
         let Self { shared, stream, address, server, early, presence: _presence } = self;
         let client = Client { stream, address, server, early: early.into_bytes() };
         match destination {
-            Destination::Agent(found) => Relay::new(&shared, client, found).run().await,
-            Destination::Backend(route, backend) => route.serve(&shared, client, backend).await,
+            Destination::Agent(found) => Box::new(Relay::new(&shared, client, found)).run().await,
+            Destination::Backend(route, backend) => Box::pin(route.serve(&shared, client, backend)).await,
         }
     }
 

@@ -33,8 +33,8 @@ const PASSES_MAX: usize = 4;
 /// What comes to a relay from the mesh.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// For the arbiter.
-    Arbiter(ArbiterEvent),
+    /// For the arbiter. Boxed: a channel has room for 32 from the beginning, whatever its limit.
+    Arbiter(Box<ArbiterEvent>),
     /// There is no link any more to the agent that does the handshake.
     OwnerLost,
 }
@@ -166,8 +166,8 @@ impl Relay {
         }
     }
 
-    /// Relays until the connection is over.
-    pub(crate) async fn run(mut self) {
+    /// Relays until the connection is over. It is boxed because a future has room for its arguments twice.
+    pub(crate) async fn run(mut self: Box<Self>) {
         if self.begin() {
             while !self.over {
                 self.step().await;
@@ -203,7 +203,7 @@ impl Relay {
             // It may be about to answer, or its machine is gone and nothing will ever say so.
             Input::OwnerLost if self.up.has_copy() => self.on_leg_end(true),
             Input::OwnerLost => {}
-            Input::Arbiter(event) => self.on_event(event),
+            Input::Arbiter(event) => self.on_event(*event),
         }
     }
 

@@ -86,7 +86,7 @@ impl Table {
         }
         let entries = self.entries();
         let Some(entry) = entries.get(&id.number) else { return false };
-        if entry.inbox.try_send(Input::Arbiter(event)).is_err() {
+        if entry.inbox.try_send(Input::Arbiter(Box::new(event))).is_err() {
             tracing::debug!(connection = %id, "message dropped: the connection is ending, or its inbox is full");
         }
         true
