@@ -26,6 +26,7 @@ fn main() {
     write("preface", &[preface()]);
     write("proxy", &proxy_headers());
     write("client_hello", &client_hellos());
+    write("passed_name", &client_hellos().iter().map(|seed| seed[1..].to_vec()).collect::<Vec<_>>());
     write("files", &paths());
 }
 
