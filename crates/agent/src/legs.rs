@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use watari_handoff::TargetEvent;
 use watari_sys::{accept_until, tcp};
@@ -14,6 +13,7 @@ use watari_wire::leg::{Accepted, Kind, PREFACE_LEN_MAX, PrefaceError};
 
 use crate::departure::Outcome;
 use crate::live::Live;
+use crate::places::Place;
 use crate::{Shared, departure, handshake, serve};
 
 /// Accepts on `listener` until `shutdown`.
@@ -29,15 +29,15 @@ pub(crate) fn start(
 }
 
 fn admit(shared: &Arc<Shared>, leg: TcpStream) {
-    let Ok(stranger) = shared.strangers.clone().try_acquire_owned() else {
+    let Some(stranger) = shared.strangers.take() else {
         return refuse(shared, &leg, &Refusal::Full);
     };
     let shared = shared.clone();
     tokio::spawn(async move { take(&shared, leg, stranger).await });
 }
 
-async fn take(shared: &Arc<Shared>, mut leg: TcpStream, stranger: OwnedSemaphorePermit) {
-    let opened = match tokio::time::timeout(shared.limits.preface_timeout, read_preface(shared, &mut leg)).await {
+async fn take(shared: &Arc<Shared>, mut leg: TcpStream, stranger: Place) {
+    let opened = match tokio::time::timeout(shared.limits().preface_timeout, read_preface(shared, &mut leg)).await {
         Ok(Ok(opened)) => opened,
         Ok(Err(refusal)) => return refuse(shared, &leg, &refusal),
         Err(_) => return refuse(shared, &leg, &Refusal::Slow),
@@ -46,7 +46,7 @@ async fn take(shared: &Arc<Shared>, mut leg: TcpStream, stranger: OwnedSemaphore
     let Opened { accepted: Accepted { preface, dispatcher, .. }, surplus } = opened;
     match preface.kind.clone() {
         Kind::New { bulk } => {
-            let Ok(_place) = shared.places.clone().try_acquire_owned() else {
+            let Some(_place) = shared.places.take() else {
                 return refuse(shared, &leg, &Refusal::Full);
             };
             let Some(live) = handshake::shake_hands(shared, leg, dispatcher, &preface, surplus).await else { return };

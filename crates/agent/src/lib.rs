@@ -24,10 +24,13 @@ mod legs;
 mod lent;
 mod live;
 mod metrics;
+mod places;
 mod requests;
 mod serve;
+mod settings;
 mod site;
 mod speak;
+mod tls;
 
 use std::io;
 use std::net::TcpListener;
@@ -35,7 +38,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use watari_handoff::SourceEvent;
 use watari_mesh::{Event, Mesh};
@@ -46,23 +48,22 @@ use crate::departure::Departures;
 use crate::keys::LegKeys;
 use crate::live::LiveTable;
 use crate::metrics::Metrics;
+use crate::places::Places;
+use crate::settings::Current;
+pub use crate::settings::Settings;
 pub use crate::site::Site;
+pub use crate::tls::{Listener, Tls};
 
 /// How an agent works.
 pub struct Config {
     /// This node.
     pub name: NodeName,
-    /// What it offers in handshakes. Without it the agent only takes connections over from others, and holds no private
-    /// key.
-    pub tls: Option<watari_handshake::ServerConfig>,
-    /// What answers requests.
-    pub site: Site,
-    /// What bounds it.
-    pub limits: Limits,
+    /// What it begins with.
+    pub settings: Settings,
 }
 
 /// What bounds an agent; every wait has an end.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at the same time, those in their handshake or held for a decision included; further ones are reset, or
     /// refused to whoever would give them. As many legs may wait for their preface.
@@ -124,18 +125,16 @@ pub struct Agent {
 
 struct Shared {
     name: NodeName,
-    tls: Option<watari_handshake::ServerConfig>,
-    site: Site,
-    limits: Limits,
+    settings: Current,
     mesh: Mesh,
     metrics: Metrics,
     keys: LegKeys,
     /// One for each connection that may be here.
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
     /// One for each request that may be in progress.
-    requests: Arc<Semaphore>,
+    requests: Arc<Places>,
     /// Legs whose preface is to come.
-    strangers: Arc<Semaphore>,
+    strangers: Arc<Places>,
     live: LiveTable,
     departures: Departures,
     arrivals: Arrivals,
@@ -150,16 +149,15 @@ impl Agent {
         registry: &mut Registry,
         shutdown: &CancellationToken,
     ) -> io::Result<Self> {
+        let limits = config.settings.limits;
         let shared = Arc::new(Shared {
             keys: LegKeys::new(config.name.clone()),
             name: config.name,
-            tls: config.tls,
-            site: config.site,
+            settings: Current::new(config.settings),
             arrivals: Arrivals::default(),
-            places: semaphore(config.limits.connections_max),
-            requests: semaphore(config.limits.requests_max),
-            strangers: semaphore(config.limits.connections_max),
-            limits: config.limits,
+            places: Places::new(limits.connections_max),
+            requests: Places::new(limits.requests_max),
+            strangers: Places::new(limits.connections_max),
             mesh,
             metrics: Metrics::register(registry),
             live: LiveTable::default(),
@@ -188,7 +186,7 @@ impl Agent {
     /// Returns how many are left.
     pub async fn drain(&self, grace: Duration) -> usize {
         let shared = &self.shared;
-        let mut interval = tokio::time::interval(shared.limits.retry_interval.min(DRAIN_LOOK));
+        let mut interval = tokio::time::interval(shared.limits().retry_interval.min(DRAIN_LOOK));
         let emptied = async {
             while {
                 interval.tick().await;
@@ -201,6 +199,25 @@ impl Agent {
         shared.live.len()
     }
 
+    /// Works by other `settings` from now on: handshakes that begin after this see them.
+    pub fn reload(&self, settings: Settings) {
+        let shared = &self.shared;
+        let (limits, shakes_hands) = (settings.limits, settings.tls.is_some());
+        let before = shared.settings.set(settings);
+        shared.places.set_max(limits.connections_max);
+        shared.strangers.set_max(limits.connections_max);
+        shared.requests.set_max(limits.requests_max);
+        if shakes_hands != before.tls.is_some() {
+            // Keys say whether the agent does handshakes.
+            shared.keys.rotate(shared);
+        }
+    }
+
+    /// How many connections of `dispatcher` are served here at the moment.
+    pub fn connections_of(&self, dispatcher: &NodeName) -> usize {
+        self.shared.live.of(dispatcher)
+    }
+
     /// The connections served here at the moment.
     pub fn connections(&self) -> Vec<ConnectionStatus> {
         self.shared.live.statuses(&self.shared.name)
@@ -208,6 +225,10 @@ impl Agent {
 }
 
 impl Shared {
+    fn limits(&self) -> Limits {
+        self.settings.get().limits
+    }
+
     fn on_message(&self, from: &NodeName, message: &Message) {
         match message {
             Message::Ship(ship) => self.arrivals.on_ship(self, ship),
@@ -251,14 +272,10 @@ impl Shared {
     }
 }
 
-fn semaphore(permits: usize) -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))
-}
-
 /// Drops what was held too long, and replaces keys in time.
 async fn keep_in_order(shared: Arc<Shared>, shutdown: CancellationToken) {
-    let mut holds = tokio::time::interval(shared.limits.retry_interval);
-    let mut keys = tokio::time::interval(shared.limits.leg_key_lifetime);
+    let mut holds = tokio::time::interval(shared.limits().retry_interval);
+    let mut keys = tokio::time::interval(shared.limits().leg_key_lifetime);
     loop {
         tokio::select! {
             _ = holds.tick() => shared.arrivals.expire(&shared),

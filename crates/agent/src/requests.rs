@@ -9,28 +9,31 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
-use tokio::sync::OwnedSemaphorePermit;
 use watari_files::{Body, BoxError};
 use watari_proxy::Client;
 
 use crate::Shared;
+use crate::places::Place;
 
 /// Answers one request, if there is a place for it. The place is kept until the response's body is dropped.
-pub(crate) async fn answer<B>(shared: &Shared, request: Request<B>, client: &Client) -> Response<Kept<Body, Place>>
+pub(crate) async fn answer<B>(
+    shared: &Shared,
+    request: Request<B>,
+    client: &Client,
+) -> Response<Kept<Body, Option<Place>>>
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
     shared.metrics.requests.inc();
-    let Ok(place) = shared.requests.clone().try_acquire_owned() else {
+    let Some(place) = shared.requests.take() else {
         tracing::info!(client = %client.address(), "request refused: too many are in progress");
         shared.metrics.requests_refused.inc();
         return too_many_requests().map(|body| Kept { body, _kept: None });
     };
-    shared.site.respond(request, client).await.map(|body| Kept { body, _kept: Some(place) })
+    let site = shared.settings.get().site.clone();
+    site.respond(request, client).await.map(|body| Kept { body, _kept: Some(place) })
 }
-
-type Place = Option<OwnedSemaphorePermit>;
 
 fn too_many_requests() -> Response<Body> {
     let text = Full::new(Bytes::from_static(b"Too many requests are in progress.\n"));

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tracing_subscriber::filter::Targets;
+use watari_agent::Listener;
 use watari_proxy::OriginAddress;
 
 /// A length of time above zero: `500ms`, `10s`, `5m`, `2h`, `7d`.
@@ -23,6 +24,11 @@ impl Span {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Address(pub(super) SocketAddr);
+
+/// An address that clients connect to, or a port alone: `IP:PORT`, `:PORT`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct ListenerAddress(pub(super) Listener);
 
 /// `http://HOST:PORT`
 #[derive(Debug)]
@@ -70,6 +76,24 @@ impl TryFrom<String> for Address {
                 Err(format!("\"{text}\" is no IP address with a port, such as 192.0.2.1:443 or [2001:db8::1]:443"))
             }
         }
+    }
+}
+
+impl TryFrom<String> for ListenerAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if let Some(port) = text.strip_prefix(':') {
+            return match port.parse() {
+                Ok(0) | Err(_) => Err(format!("\"{text}\" is no port, such as :8443")),
+                Ok(port) => Ok(Self(Listener { ip: None, port })),
+            };
+        }
+        let Address(address) = text.try_into()?;
+        if address.ip().is_unspecified() {
+            return Err(format!("no client connects to {address}: \":{}\" means all addresses", address.port()));
+        }
+        Ok(Self(Listener { ip: Some(address.ip()), port: address.port() }))
     }
 }
 

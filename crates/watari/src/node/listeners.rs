@@ -17,6 +17,7 @@ pub(super) struct Listeners {
     pub(super) mesh: tokio::net::TcpListener,
     /// For each thread of the dispatcher, one listener for each address.
     pub(super) clients: Vec<Vec<TcpListener>>,
+    pub(super) redirect: Vec<(SocketAddr, tokio::net::TcpListener)>,
     pub(super) legs: Option<TcpListener>,
     pub(super) metrics: Option<TcpListener>,
     pub(super) admin: Server,
@@ -25,9 +26,11 @@ pub(super) struct Listeners {
 impl Listeners {
     /// Binds all, or says which one cannot be had. Must be called in a tokio runtime.
     pub(super) fn bind(config: &Config) -> Result<Self, NodeError> {
+        let redirect = config.dispatcher.iter().flat_map(|dispatcher| &dispatcher.redirect);
         let mesh_failed = |cause| NodeError::Listen { what: "the mesh", address: config.node.mesh, cause };
         Ok(Self {
             clients: config.dispatcher.as_ref().map(listen_for_clients).transpose()?.unwrap_or_default(),
+            redirect: redirects(redirect.copied())?,
             legs: config.agent.as_ref().map(|agent| listen("legs", agent.legs)).transpose()?,
             mesh: tokio::net::TcpListener::from_std(listen("the mesh", config.node.mesh)?).map_err(mesh_failed)?,
             metrics: config.node.metrics.map(|address| listen("metrics", address)).transpose()?,
@@ -45,6 +48,18 @@ fn listen_for_clients(dispatcher: &Dispatcher) -> Result<Vec<Vec<TcpListener>>, 
         threads.iter_mut().zip(group).for_each(|(thread, listener)| thread.push(listener));
     }
     Ok(threads)
+}
+
+/// Listens for clients to redirect, at all of `addresses` or at none. Must be called in a tokio runtime.
+pub(super) fn redirects(
+    addresses: impl IntoIterator<Item = SocketAddr>,
+) -> Result<Vec<(SocketAddr, tokio::net::TcpListener)>, NodeError> {
+    let what = "clients to redirect";
+    let redirect = |address| {
+        let listener = tokio::net::TcpListener::from_std(listen(what, address)?);
+        Ok((address, listener.map_err(|cause| NodeError::Listen { what, address, cause })?))
+    };
+    addresses.into_iter().map(redirect).collect()
 }
 
 fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, NodeError> {

@@ -1,0 +1,184 @@
+//! The configuration is read again while the node runs.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::Mutex;
+use tokio::task::{JoinError, spawn_blocking};
+use tokio::time::sleep;
+use watari_dispatcher::Dispatcher;
+use watari_mesh::Mesh;
+use watari_wire::NodeName;
+
+use super::{NodeError, Roles, listeners};
+use crate::admin::Reloaded;
+use crate::config::{Change, Config, ConfigError, LoadedAgent, SiteMetrics};
+use crate::logging::Level;
+use crate::redirect::Redirects;
+
+/// How often it is looked whether certificates have changed.
+///
+/// Looking again and again is more robust than being told: inotify watches a file or a directory, while those who renew
+/// certificates switch a link anywhere in the path, and it tells nothing on network file systems. It costs a system call
+/// a file and second.
+const CERTIFICATES_LOOK: Duration = Duration::from_secs(1);
+
+/// Has a running node work by what its configuration says now.
+pub(super) struct Reloader {
+    mesh: Mesh,
+    running: Roles,
+    redirects: Redirects,
+    site_metrics: SiteMetrics,
+    level: Level,
+    /// Held through a reload: one follows the other.
+    state: Mutex<Arc<State>>,
+}
+
+/// What the node works by.
+struct State {
+    config: Arc<Config>,
+    agent: Option<LoadedAgent>,
+}
+
+/// Why a reload is refused. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReloadError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    #[error("the peer {peer} cannot go: it has {connections} connections of this node; drain it first")]
+    PeerInUse { peer: NodeName, connections: usize },
+    #[error("the reload failed: {0}")]
+    Panicked(#[from] JoinError),
+}
+
+impl Reloader {
+    pub(super) fn new(
+        config: Config,
+        agent: Option<LoadedAgent>,
+        (mesh, running): (Mesh, Roles),
+        redirects: Redirects,
+        (site_metrics, level): (SiteMetrics, Level),
+    ) -> Self {
+        Self {
+            mesh,
+            running,
+            redirects,
+            site_metrics,
+            level,
+            state: Mutex::new(Arc::new(State { config: Arc::new(config), agent })),
+        }
+    }
+
+    /// How long the connections of an agent that is to end may take.
+    pub(super) async fn drain_timeout(&self) -> Duration {
+        self.state.lock().await.config.node.drain_timeout
+    }
+
+    /// Reads the configuration and all it names again, and works by it. Where anything is wrong, nothing changes.
+    pub(super) async fn reload(&self) -> Result<Reloaded, ReloadError> {
+        let result = self.try_reload().await;
+        match &result {
+            Ok(Reloaded { changes, files }) => {
+                let changes: Vec<_> = changes.iter().map(Change::to_string).collect();
+                tracing::info!(changes = %changes.join("; "), files = %files.join(", "), "configuration reloaded");
+            }
+            Err(error) => tracing::error!(%error, "configuration not reloaded"),
+        }
+        result
+    }
+
+    async fn try_reload(&self) -> Result<Reloaded, ReloadError> {
+        let mut state = self.state.lock().await;
+        let (before, metrics) = (state.clone(), self.site_metrics.clone());
+        let new = spawn_blocking(move || State::read_again(&before, &metrics)).await??;
+        self.refuse_loss(&state.config, &new.config)?;
+        let redirect =
+            new.config.dispatcher.as_ref().map(|dispatcher| dispatcher.redirect.as_slice()).unwrap_or_default();
+        let added = listeners::redirects(self.redirects.missing(redirect).await)?;
+        // From here on nothing fails.
+        self.apply(&new, redirect, added).await;
+        let changes = state.config.outline.changes(&new.config.outline);
+        let files = new.agent.iter().zip(&state.agent).flat_map(|(new, old)| new.stamps.changed_since(&old.stamps));
+        let reloaded = Reloaded { changes, files: files.collect() };
+        *state = Arc::new(new);
+        Ok(reloaded)
+    }
+
+    async fn apply(&self, new: &State, redirect: &[SocketAddr], added: Vec<(SocketAddr, TcpListener)>) {
+        self.level.set(&new.config.log.level);
+        if let (Some(running), Some(agent)) = (&self.running.agent, &new.agent) {
+            running.reload(agent.settings.clone());
+        }
+        if let Some(dispatcher) = &new.config.dispatcher {
+            self.redirects.set(redirect, added, dispatcher.https_port()).await;
+        }
+        self.mesh.set_peers(new.config.peers.clone()).await;
+    }
+
+    /// Without its link, an agent could neither give a connection away nor say how it has ended.
+    fn refuse_loss(&self, old: &Config, new: &Config) -> Result<(), ReloadError> {
+        let stays = |peer: &NodeName| new.peers.iter().any(|other| other.name == *peer);
+        let agents = self.running.dispatcher.as_ref().map(Dispatcher::agents).unwrap_or_default();
+        for peer in old.peers.iter().map(|peer| &peer.name).filter(|peer| !stays(peer)) {
+            let agent = agents.iter().find(|agent| agent.name == *peer);
+            let of_dispatcher = self.running.agent.iter().map(|agent| agent.connections_of(peer)).sum::<usize>();
+            let connections = agent.map_or(0, |agent| agent.connections) + of_dispatcher;
+            if connections > 0 {
+                return Err(ReloadError::PeerInUse { peer: peer.clone(), connections });
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for changed certificates for ever, and loads them.
+    pub(super) async fn watch_certificates(&self) {
+        let mut refused = None;
+        loop {
+            sleep(CERTIFICATES_LOOK).await;
+            let refusal = self.renew_certificates().await.err().map(|error| error.to_string());
+            // Files that are written one after the other do not fit for a while.
+            if let Some(error) = refusal.as_ref().filter(|error| refused.as_ref() != Some(*error)) {
+                tracing::warn!(%error, "certificates have changed, and are of no use yet: those from before stay");
+            }
+            refused = refusal;
+        }
+    }
+
+    /// Loads certificates, keys and authorities that have changed. Where they are of no use, those from before stay, and
+    /// it is tried again.
+    async fn renew_certificates(&self) -> Result<(), ReloadError> {
+        let mut state = self.state.lock().await;
+        let before = state.clone();
+        let Some(agent) = spawn_blocking(move || before.renewed()).await?? else { return Ok(()) };
+        let changed = state.agent.iter().flat_map(|before| agent.stamps.changed_since(&before.stamps));
+        let files = changed.collect::<Vec<_>>().join(", ");
+        if let Some(running) = &self.running.agent {
+            running.reload(agent.settings.clone());
+        }
+        *state = Arc::new(State { config: state.config.clone(), agent: Some(agent) });
+        tracing::info!(files, "certificates loaded anew");
+        Ok(())
+    }
+}
+
+impl State {
+    /// The same node by what its configuration says now.
+    fn read_again(&self, metrics: &SiteMetrics) -> Result<Self, ConfigError> {
+        let config = Config::read(&self.config.file)?;
+        self.config.refuse_restart(&config)?;
+        let agent = config.load_again(&self.config, self.agent.as_ref(), metrics)?;
+        Ok(Self { config: Arc::new(config), agent })
+    }
+
+    /// What the agent works by if its certificates have changed.
+    fn renewed(&self) -> Result<Option<LoadedAgent>, ConfigError> {
+        match &self.agent {
+            Some(agent) if self.config.stamps() != agent.stamps => self.config.load_certificates(agent).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
