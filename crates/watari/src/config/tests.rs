@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use rcgen::{CertificateParams, KeyPair};
 use watari_balance::BulkPolicy;
-use watari_handshake::Group;
+use watari_handshake::{Group, Policy};
 use watari_pki::Authority;
 use watari_record::{CipherSuite, Version};
 use watari_wire::Role;
@@ -71,7 +71,10 @@ fn the_example_has_every_key_and_the_defaults() {
     assert_eq!(limits, watari_dispatcher::Limits::default());
     let agent = config.agent.unwrap();
     assert_eq!(agent.limits, watari_agent::Limits::default());
-    assert_eq!(agent.tls.unwrap().terms.alpn, ["h2", "http/1.1"]);
+    let tls = agent.tls.unwrap();
+    assert_eq!(tls.terms.alpn, ["h2", "http/1.1"]);
+    assert_eq!(tls.terms.policy, Policy::default());
+    assert_eq!(tls.listeners.len(), 1);
     assert_eq!(config.node.admin, Path::new(DEFAULT_ADMIN));
     assert_eq!(config.node.drain_timeout, parse(&[NODE, AGENT, FILES]).unwrap().node.drain_timeout);
     let files = "[agent.files]\nroot = \"www\"";

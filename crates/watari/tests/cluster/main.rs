@@ -8,6 +8,7 @@ mod clients;
 mod harness;
 
 mod behind_finished;
+mod certificates;
 mod chaos;
 mod client_certificates;
 mod disturbed;
@@ -19,5 +20,8 @@ mod ipv6;
 mod key_updates;
 mod limits;
 mod moves;
+mod redirects;
+mod reload;
 mod splices;
 mod suites;
+mod tls_terms;
