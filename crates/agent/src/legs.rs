@@ -25,7 +25,7 @@ pub(crate) fn start(
     // A dispatcher stops reading while its client does: no leg is given up for that.
     tcp::prepare_listener(&listener, None)?;
     let shared = shared.clone();
-    accept_until(shutdown, listener, "a leg", move |leg, _| admit(&shared, leg))
+    accept_until(shutdown, listener, "a leg", move |leg, _| admit(&shared, leg)).map(drop)
 }
 
 fn admit(shared: &Arc<Shared>, leg: TcpStream) {

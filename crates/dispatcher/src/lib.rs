@@ -12,6 +12,7 @@ mod alarm;
 mod drain;
 mod flow;
 mod listen;
+mod listeners;
 mod metrics;
 mod relay;
 mod table;
@@ -19,6 +20,7 @@ mod threads;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +37,7 @@ pub use crate::agents::AgentStatus;
 use crate::agents::Agents;
 use crate::drain::AskedBy;
 use crate::listen::Clients;
+use crate::listeners::Listeners;
 use crate::metrics::Metrics;
 use crate::table::Table;
 use crate::threads::Threads;
@@ -108,6 +111,7 @@ impl Default for Limits {
 pub struct Dispatcher {
     shared: Arc<Shared>,
     threads: Threads,
+    listeners: Arc<Listeners>,
 }
 
 struct Shared {
@@ -122,11 +126,11 @@ struct Shared {
 }
 
 impl Dispatcher {
-    /// Starts a thread for each of `listeners`, which accepts clients on all of its own and relays them, until `shutdown`. All
-    /// else happens in the tokio runtime that this is called in.
+    /// Starts `threads` threads, which accept clients and relay them, until `shutdown`. `listeners` has for each address
+    /// a listener for each of them. All else happens in the tokio runtime that this is called in.
     pub fn start(
         config: Config,
-        listeners: Vec<Vec<TcpListener>>,
+        (threads, listeners): (NonZeroUsize, Vec<Vec<TcpListener>>),
         mesh: Mesh,
         registry: &mut Registry,
         shutdown: &CancellationToken,
@@ -141,14 +145,27 @@ impl Dispatcher {
             limits: config.limits,
         });
         tokio::spawn(drain::run(shared.clone(), shutdown.clone()));
-        let threads = Threads::start(listeners, shutdown, |listener| listen::start(&shared, listener, shutdown))?;
-        Ok(Self { shared, threads })
+        let threads = Threads::start(threads, shutdown)?;
+        let listeners = Arc::new(Listeners::start(&shared, &threads, listeners, shutdown)?);
+        Ok(Self { shared, threads, listeners })
     }
 
-    /// Waits until one of the threads has ended, though it was not asked to: its clients are cut off, and nobody accepts those
-    /// that the system still gives it. Never ends by itself otherwise.
+    /// Waits until one of the threads has ended, though it was not asked to: its clients are cut off, and nobody
+    /// accepts those that the system still gives it. Never ends by itself otherwise.
     pub async fn thread_lost(&self) {
         self.threads.lost().await;
+    }
+
+    /// The addresses among `wanted` that no clients are accepted at yet.
+    pub async fn not_listened_at(&self, wanted: &[SocketAddr]) -> Vec<SocketAddr> {
+        self.listeners.missing(wanted).await
+    }
+
+    /// Accepts clients at `wanted` and nowhere else, with `added` for what is missing of it, for each address a
+    /// listener for each thread; where that fails, all is as it was. When this returns, nobody listens elsewhere any
+    /// more. Connections stay.
+    pub async fn listen(&self, wanted: &[SocketAddr], added: Vec<Vec<TcpListener>>) -> io::Result<()> {
+        self.listeners.set(&self.shared, wanted, added).await
     }
 
     /// Takes what the mesh reports. What is not for a dispatcher is passed over.

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use watari_sys::{accept_until, tcp};
 use watari_wire::NodeName;
@@ -21,7 +22,7 @@ pub(crate) fn start(
     shared: &Arc<Shared>,
     listener: std::net::TcpListener,
     shutdown: &CancellationToken,
-) -> io::Result<()> {
+) -> io::Result<JoinHandle<()>> {
     tcp::prepare_listener(&listener, Some(shared.limits.user_timeout))?;
     let shared = shared.clone();
     accept_until(shutdown, listener, "a client", move |client, address| admit(&shared, client, address))

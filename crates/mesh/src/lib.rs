@@ -162,10 +162,13 @@ impl Mesh {
     /// Dropping the future ends links all the same.
     pub async fn set_peers(&self, peers: Vec<Peer>) {
         let removed = self.shared.set_peers(peers);
-        for peer in removed {
-            // The peer has to take the last bytes, and may not.
-            let _ = timeout(REMOVAL_MAX, peer.ended()).await;
-        }
+        let ended = async {
+            for peer in removed {
+                peer.ended().await;
+            }
+        };
+        // The peers have to take the last bytes, and may not.
+        let _ = timeout(REMOVAL_MAX, ended).await;
     }
 
     /// Waits until everything has ended after shutdown; what was queued before it has then been sent, or could not be.

@@ -205,8 +205,14 @@ impl Start<'_> {
         config: &config::Dispatcher,
         listeners: Vec<Vec<TcpListener>>,
     ) -> Result<Dispatcher, NodeError> {
-        Dispatcher::start(config.config.clone(), listeners, self.mesh.clone(), self.registry, self.shutdown)
-            .map_err(starting("the dispatcher"))
+        Dispatcher::start(
+            config.config.clone(),
+            (config.threads, listeners),
+            self.mesh.clone(),
+            self.registry,
+            self.shutdown,
+        )
+        .map_err(starting("the dispatcher"))
     }
 
     fn agent(&mut self, name: &NodeName, settings: Settings, legs: TcpListener) -> Result<Agent, NodeError> {

@@ -24,10 +24,12 @@ impl Config {
         Err(new.wrong(line, &format!("{key} cannot change while the node runs: restart it")))
     }
 
-    /// A dispatcher works by what it was started with.
+    /// A dispatcher works by what it was started with, but for where clients connect to.
     fn dispatcher_change(&self, new: &Self) -> Option<String> {
         let keys = self.outline.changes(&new.outline).into_iter().map(|change| change.key);
-        keys.into_iter().find(|key| key.starts_with("dispatcher.") && key != "dispatcher.redirect")
+        keys.into_iter().find(|key| {
+            key.starts_with("dispatcher.") && !["dispatcher.listen", "dispatcher.redirect"].contains(&key.as_str())
+        })
     }
 
     fn legs(&self) -> Option<std::net::SocketAddr> {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
@@ -15,7 +16,7 @@ const BACKLOG: i32 = 4096;
 /// Every socket that a node listens on, bound and not yet accepted from.
 pub(super) struct Listeners {
     pub(super) mesh: tokio::net::TcpListener,
-    /// For each thread of the dispatcher, one listener for each address.
+    /// For each address, one listener for each thread of the dispatcher.
     pub(super) clients: Vec<Vec<TcpListener>>,
     pub(super) redirect: Vec<(SocketAddr, tokio::net::TcpListener)>,
     pub(super) legs: Option<TcpListener>,
@@ -27,9 +28,10 @@ impl Listeners {
     /// Binds all, or says which one cannot be had. Must be called in a tokio runtime.
     pub(super) fn bind(config: &Config) -> Result<Self, NodeError> {
         let redirect = config.dispatcher.iter().flat_map(|dispatcher| &dispatcher.redirect);
+        let clients = |dispatcher: &Dispatcher| clients_at(&dispatcher.listen, dispatcher.threads);
         let mesh_failed = |cause| NodeError::Listen { what: "the mesh", address: config.node.mesh, cause };
         Ok(Self {
-            clients: config.dispatcher.as_ref().map(listen_for_clients).transpose()?.unwrap_or_default(),
+            clients: config.dispatcher.as_ref().map(clients).transpose()?.unwrap_or_default(),
             redirect: redirects(redirect.copied())?,
             legs: config.agent.as_ref().map(|agent| listen("legs", agent.legs)).transpose()?,
             mesh: tokio::net::TcpListener::from_std(listen("the mesh", config.node.mesh)?).map_err(mesh_failed)?,
@@ -39,15 +41,16 @@ impl Listeners {
     }
 }
 
-/// Every thread listens at every address.
-fn listen_for_clients(dispatcher: &Dispatcher) -> Result<Vec<Vec<TcpListener>>, NodeError> {
-    let mut threads: Vec<Vec<_>> = (0..dispatcher.threads.get()).map(|_| Vec::new()).collect();
-    for address in dispatcher.listen.iter().copied() {
-        let group = bind_group(address, dispatcher.threads.get());
-        let group = group.map_err(|cause| NodeError::Listen { what: "clients", address, cause })?;
-        threads.iter_mut().zip(group).for_each(|(thread, listener)| thread.push(listener));
-    }
-    Ok(threads)
+/// Listens for clients, at all of `addresses` or at none: for each address, a listener for each thread.
+pub(super) fn clients_at(addresses: &[SocketAddr], threads: NonZeroUsize) -> Result<Vec<Vec<TcpListener>>, NodeError> {
+    let group = |address: &SocketAddr| {
+        bind_group(*address, threads.get()).map_err(|cause| NodeError::Listen {
+            what: "clients",
+            address: *address,
+            cause,
+        })
+    };
+    addresses.iter().map(group).collect()
 }
 
 /// Listens for clients to redirect, at all of `addresses` or at none. Must be called in a tokio runtime.

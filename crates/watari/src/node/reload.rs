@@ -1,10 +1,8 @@
 //! The configuration is read again while the node runs.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::sleep;
@@ -14,7 +12,7 @@ use watari_wire::NodeName;
 
 use super::{NodeError, Roles, listeners};
 use crate::admin::Reloaded;
-use crate::config::{Change, Config, ConfigError, LoadedAgent, SiteMetrics};
+use crate::config::{self, Change, Config, ConfigError, LoadedAgent, SiteMetrics};
 use crate::logging::Level;
 use crate::redirect::Redirects;
 
@@ -79,16 +77,22 @@ impl Reloader {
     }
 
     /// Reads the configuration and all it names again, and works by it. Where anything is wrong, nothing changes.
-    pub(super) async fn reload(&self) -> Result<Reloaded, ReloadError> {
-        let result = self.try_reload().await;
-        match &result {
-            Ok(Reloaded { changes, files }) => {
-                let changes: Vec<_> = changes.iter().map(Change::to_string).collect();
-                tracing::info!(changes = %changes.join("; "), files = %files.join(", "), "configuration reloaded");
+    ///
+    /// It goes on where this future is dropped: whoever asked may not wait, and half a reload is none.
+    pub(super) async fn reload(self: &Arc<Self>) -> Result<Reloaded, ReloadError> {
+        let reloader = self.clone();
+        let reload = tokio::spawn(async move {
+            let result = reloader.try_reload().await;
+            match &result {
+                Ok(Reloaded { changes, files }) => {
+                    let changes: Vec<_> = changes.iter().map(Change::to_string).collect();
+                    tracing::info!(changes = %changes.join("; "), files = %files.join(", "), "configuration reloaded");
+                }
+                Err(error) => tracing::error!(%error, "configuration not reloaded"),
             }
-            Err(error) => tracing::error!(%error, "configuration not reloaded"),
-        }
-        result
+            result
+        });
+        reload.await?
     }
 
     async fn try_reload(&self) -> Result<Reloaded, ReloadError> {
@@ -96,11 +100,15 @@ impl Reloader {
         let (before, metrics) = (state.clone(), self.site_metrics.clone());
         let new = spawn_blocking(move || State::read_again(&before, &metrics)).await??;
         self.refuse_loss(&state.config, &new.config)?;
-        let redirect =
-            new.config.dispatcher.as_ref().map(|dispatcher| dispatcher.redirect.as_slice()).unwrap_or_default();
-        let added = listeners::redirects(self.redirects.missing(redirect).await)?;
+        if let Some(dispatcher) = &new.config.dispatcher {
+            self.listen(dispatcher).await?;
+        }
         // From here on nothing fails.
-        self.apply(&new, redirect, added).await;
+        self.level.set(&new.config.log.level);
+        if let (Some(running), Some(agent)) = (&self.running.agent, &new.agent) {
+            running.reload(agent.settings.clone());
+        }
+        self.mesh.set_peers(new.config.peers.clone()).await;
         let changes = state.config.outline.changes(&new.config.outline);
         let files = new.agent.iter().zip(&state.agent).flat_map(|(new, old)| new.stamps.changed_since(&old.stamps));
         let reloaded = Reloaded { changes, files: files.collect() };
@@ -108,15 +116,15 @@ impl Reloader {
         Ok(reloaded)
     }
 
-    async fn apply(&self, new: &State, redirect: &[SocketAddr], added: Vec<(SocketAddr, TcpListener)>) {
-        self.level.set(&new.config.log.level);
-        if let (Some(running), Some(agent)) = (&self.running.agent, &new.agent) {
-            running.reload(agent.settings.clone());
-        }
-        if let Some(dispatcher) = &new.config.dispatcher {
-            self.redirects.set(redirect, added, dispatcher.https_port()).await;
-        }
-        self.mesh.set_peers(new.config.peers.clone()).await;
+    /// Listens for clients where `config` says, and nowhere else. Where not all of it can be had, all is as it was.
+    async fn listen(&self, config: &config::Dispatcher) -> Result<(), NodeError> {
+        let Some(running) = &self.running.dispatcher else { return Ok(()) };
+        let redirects = listeners::redirects(self.redirects.missing(&config.redirect).await)?;
+        let clients = listeners::clients_at(&running.not_listened_at(&config.listen).await, config.threads)?;
+        let started = running.listen(&config.listen, clients).await;
+        started.map_err(|cause| NodeError::Start { what: "accepting clients", cause })?;
+        self.redirects.set(&config.redirect, redirects, config.https_port()).await;
+        Ok(())
     }
 
     /// Without its link, an agent could neither give a connection away nor say how it has ended.

@@ -1,11 +1,13 @@
 //! Configurations that are read again, while clients are served.
 
-use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::{fs, io};
 
 use serde_json::json;
 
 use crate::clients::http::{Http, get_bytes};
 use crate::clients::tls::{Taste, Tls};
+use crate::harness::addresses::ServerAddresses;
 use crate::harness::ctl;
 use crate::harness::site::renew;
 use crate::harness::wait::until;
@@ -153,4 +155,37 @@ fn peers_come_and_go() {
     agent.reconfigure(|_| text.clone());
     cluster.wait_until_whole();
     client.download(1000, 3).unwrap();
+}
+
+#[test]
+fn a_dispatcher_listens_where_it_is_told_to() {
+    let cluster = Cluster::start(&Plan::default());
+    let mut resident = connect(&cluster, "a1");
+    resident.download(1000, 1).unwrap();
+    let (dispatcher, added) = (cluster.dispatcher(), ServerAddresses::draw().take());
+    let (first, other) = (format!("\"{}\"", cluster.service), format!("\"{added}\""));
+    let connect_to = |address| Tls::to_site(cluster.clients.any(), address, &Taste::default());
+    for _ in 0..3 {
+        dispatcher.reconfigure(|text| text.replace(&first, &format!("{first}, {other}")));
+        Http::new(connect_to(added).unwrap()).download(1000, 2).unwrap();
+        Http::new(connect_to(cluster.service).unwrap()).download(1000, 2).unwrap();
+        let mut guest = Http::new(connect_to(added).unwrap());
+        guest.download(1000, 3).unwrap();
+        dispatcher.reconfigure(|text| text.replace(&format!(", {other}"), ""));
+        assert_eq!(TcpStream::connect(added).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        guest.download(1000, 4).unwrap();
+    }
+    resident.download(1000, 5).unwrap();
+
+    // What somebody else listens at cannot be had, and nothing of the rest is taken.
+    let (taken, free) = (TcpListener::bind((added.ip(), 0)).unwrap(), ServerAddresses::draw().take());
+    let taken = taken.local_addr().map(|address| (taken, address)).unwrap();
+    dispatcher.configure(|text| text.replace(&first, &format!("{first}, \"{free}\", \"{}\"", taken.1)));
+    let refused = ctl::reload(&dispatcher.admin()).unwrap_err();
+    assert!(
+        refused.contains(&format!("cannot listen on {} for clients: Address already in use", taken.1)),
+        "{refused}"
+    );
+    assert_eq!(TcpStream::connect(free).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    connect(&cluster, "a2").download(1000, 6).unwrap();
 }
