@@ -130,11 +130,12 @@ impl Reloader {
     /// Without its link, an agent could neither give a connection away nor say how it has ended.
     fn refuse_loss(&self, old: &Config, new: &Config) -> Result<(), ReloadError> {
         let stays = |peer: &NodeName| new.peers.iter().any(|other| other.name == *peer);
-        let agents = self.running.dispatcher.as_ref().map(Dispatcher::agents).unwrap_or_default();
         for peer in old.peers.iter().map(|peer| &peer.name).filter(|peer| !stays(peer)) {
-            let agent = agents.iter().find(|agent| agent.name == *peer);
-            let of_dispatcher = self.running.agent.iter().map(|agent| agent.connections_of(peer)).sum::<usize>();
-            let connections = agent.map_or(0, |agent| agent.connections) + of_dispatcher;
+            // An agent that is none of the dispatcher's any more may still have connections.
+            let of_dispatcher = self.running.dispatcher.iter().flat_map(Dispatcher::connections);
+            let on_peer = of_dispatcher.filter(|connection| connection.node == *peer).count();
+            let connections =
+                on_peer + self.running.agent.iter().map(|agent| agent.connections_of(peer)).sum::<usize>();
             if connections > 0 {
                 return Err(ReloadError::PeerInUse { peer: peer.clone(), connections });
             }

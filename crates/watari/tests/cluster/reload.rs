@@ -189,3 +189,27 @@ fn a_dispatcher_listens_where_it_is_told_to() {
     assert_eq!(TcpStream::connect(free).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     connect(&cluster, "a2").download(1000, 6).unwrap();
 }
+
+#[test]
+fn the_level_of_the_log_changes() {
+    let cluster = Cluster::start(&Plan::default());
+    let served = || cluster.agent_logs().matches("handshake done").count();
+    let level = |from: &str, to: &str| {
+        let (from, to) = (format!("level = \"{from}\""), format!("level = \"{to}\""));
+        for agent in cluster.agents() {
+            agent.reconfigure(|text| {
+                assert!(text.contains(&from));
+                text.replace(&from, &to)
+            });
+        }
+    };
+    let usual = "info,watari_agent=debug,watari_dispatcher=debug";
+    connect(&cluster, "a1").download(1000, 1).unwrap();
+    assert_eq!(served(), 1);
+    level(usual, "info");
+    connect(&cluster, "a1").download(1000, 1).unwrap();
+    assert_eq!(served(), 1);
+    level("info", "info,watari_agent=debug");
+    connect(&cluster, "a1").download(1000, 1).unwrap();
+    assert_eq!(served(), 2);
+}
