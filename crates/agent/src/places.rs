@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A bounded number of places, none of which is waited for. Unlike those of a semaphore they can become fewer while more
-/// than that are taken: then none is free until enough were given back.
+/// A bounded number of places, none of which is waited for. Unlike those of a semaphore they can become fewer while
+/// more than that are taken: then none is free until enough were given back.
 pub(crate) struct Places {
     taken: AtomicUsize,
     max: AtomicUsize,

@@ -50,7 +50,7 @@ pub enum BadPolicy {
 }
 
 impl Default for Policy {
-    /// Everything, but for X25519 alone and P-256 alone combined with ML-KEM: one combination is enough for all clients.
+    /// Everything but `SecP256r1MLKEM768`: one group with ML-KEM is enough for the clients that have any.
     fn default() -> Self {
         Self {
             versions: vec![Version::Tls12, Version::Tls13],

@@ -156,8 +156,9 @@ impl Mesh {
         self.shared.peers.read().unwrap_or_else(PoisonError::into_inner).values().map(|peer| peer.status()).collect()
     }
 
-    /// Makes these the peers: links to others end, and new ones are dialed or accepted. Returns when what had to end has,
-    /// so that a peer that comes back later begins anew. A link that is up stays, though its peer's address be another.
+    /// Makes these the peers: links to others end, and new ones are dialed or accepted. Returns when what had to end
+    /// has, so that a peer that comes back later begins anew. A link that is up stays, though its peer's address be
+    /// another.
     ///
     /// Dropping the future ends links all the same.
     pub async fn set_peers(&self, peers: Vec<Peer>) {

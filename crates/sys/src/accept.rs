@@ -11,8 +11,9 @@ use tokio_util::sync::CancellationToken;
 /// How long accepting pauses when the process or the system has no file left.
 const PAUSE_WITHOUT_FILES: Duration = Duration::from_millis(50);
 
-/// Accepts on `listener` until `shutdown`, in a task of its own, and shows each connection to `admit`, which must not block.
-/// `what` names them in the log. When the task has ended, nobody listens there any more. Must be called in a tokio runtime.
+/// Accepts on `listener` until `shutdown`, in a task of its own, and shows each connection to `admit`, which must not
+/// block. `what` names them in the log. When the task has ended, nobody listens there any more. Must be called in a
+/// tokio runtime.
 pub fn accept_until(
     shutdown: &CancellationToken,
     listener: std::net::TcpListener,

@@ -77,8 +77,8 @@ enum What {
     },
     /// Read the configuration file again
     ///
-    /// Prints what has changed. Where anything in the file, or in a file that it names, is wrong, nothing changes: that is
-    /// said, and the exit status is 1. Connections go on; those that begin when this has returned see what is new.
+    /// Prints what has changed. Where anything in the file, or in a file that it names, is wrong, nothing changes: that
+    /// is said, and the exit status is 1. Connections go on; those that begin when this has returned see what is new.
     #[command(after_help = "Example:\n  watari ctl --admin a1.sock reload")]
     Reload,
     /// Let a drained agent have connections again

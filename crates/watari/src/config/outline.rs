@@ -12,8 +12,8 @@ use super::raw::line_of;
 /// Keys that tell the tables of an array from each other.
 const NAMES: [&str; 3] = ["name", "address", "chain"];
 
-/// What a file says: each key's path, such as `peer[a1].mesh`, with its value. There are no secrets in a configuration: it
-/// names the files that hold them.
+/// What a file says: each key's path, such as `peer[a1].mesh`, with its value. There are no secrets in a configuration:
+/// it names the files that hold them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Outline(BTreeMap<String, Entry>);
 

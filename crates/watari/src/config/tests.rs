@@ -275,20 +275,20 @@ fn terms_under_which_nobody_connects_are_refused() {
         (tls("versions = [\"1.3\", \"1.3\"]"), "13: the version 1.3 is there twice, first on line 13"),
         (
             tls("suites = [\"TLS_RSA_WITH_AES_128_CBC_SHA\"]"),
-            "13: \"TLS_RSA_WITH_AES_128_CBC_SHA\" is no cipher suite that is spoken: TLS_AES_128_GCM_SHA256 is, and others \
-             with ECDHE and an AEAD, as IANA names them",
+            "13: \"TLS_RSA_WITH_AES_128_CBC_SHA\" is no cipher suite that is spoken: TLS_AES_128_GCM_SHA256 is, and \
+             others with ECDHE and an AEAD, as IANA names them",
         ),
         (tls("suites = [\"TLS_AES_128_GCM_SHA256\"]"), "12: none of the suites is of TLS 1.2, which versions has"),
         (
-            tls(
-                "versions = [\"1.2\"]\nsuites = [\"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\",\n \"TLS_AES_128_GCM_SHA256\"]",
-            ),
+            tls("versions = [\"1.2\"]\nsuites = [\"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\",\n \
+                 \"TLS_AES_128_GCM_SHA256\"]"),
             "15: TLS_AES_128_GCM_SHA256 is of TLS 1.3, which versions leaves out",
         ),
         (tls("groups = [\"X25519MLKEM768\"]"), "12: none of the groups is for TLS 1.2, which versions has"),
         (
             tls("groups = [\"P-256\"]"),
-            "13: \"P-256\" is none of the groups, which are X25519MLKEM768, SecP256r1MLKEM768, x25519, secp256r1, secp384r1",
+            "13: \"P-256\" is none of the groups, which are X25519MLKEM768, SecP256r1MLKEM768, x25519, secp256r1, \
+             secp384r1",
         ),
         (listener("versions = [\"1.3\"]"), "13: missing field `address`"),
         (

@@ -182,8 +182,8 @@ fn version(name: &str) -> Result<Version, String> {
 fn suite(name: &str) -> Result<CipherSuite, String> {
     CipherSuite::ALL.into_iter().find(|suite| suite.name() == name).ok_or_else(|| {
         format!(
-            "\"{name}\" is no cipher suite that is spoken: TLS_AES_128_GCM_SHA256 is, and others with ECDHE and an AEAD, \
-             as IANA names them"
+            "\"{name}\" is no cipher suite that is spoken: TLS_AES_128_GCM_SHA256 is, and others with ECDHE and an \
+             AEAD, as IANA names them"
         )
     })
 }

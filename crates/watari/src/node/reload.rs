@@ -19,8 +19,8 @@ use crate::redirect::Redirects;
 /// How often it is looked whether certificates have changed.
 ///
 /// Looking again and again is more robust than being told: inotify watches a file or a directory, while those who renew
-/// certificates switch a link anywhere in the path, and it tells nothing on network file systems. It costs a system call
-/// a file and second.
+/// certificates switch a link anywhere in the path, and it tells nothing on network file systems. It costs a system
+/// call a file and second.
 const CERTIFICATES_LOOK: Duration = Duration::from_secs(1);
 
 /// Has a running node work by what its configuration says now.
@@ -157,8 +157,8 @@ impl Reloader {
         }
     }
 
-    /// Loads certificates, keys and authorities that have changed. Where they are of no use, those from before stay, and
-    /// it is tried again.
+    /// Loads certificates, keys and authorities that have changed. Where they are of no use, those from before stay,
+    /// and it is tried again.
     async fn renew_certificates(&self) -> Result<(), ReloadError> {
         let mut state = self.state.lock().await;
         let before = state.clone();
