@@ -94,7 +94,7 @@ impl Agent {
         Self { config, retired: None, condition: Arc::new(RwLock::new(condition)) }
     }
 
-    pub(super) fn is_retired(&self) -> bool {
+    pub(crate) fn is_retired(&self) -> bool {
         self.retired.is_some()
     }
 

@@ -4,8 +4,17 @@
 /// For listeners, links, the log, administration and its questions, metrics, and what the system's libraries open.
 const RESERVE: u64 = 128;
 
+use crate::config::{Config, LoadedAgent};
+use crate::process;
+
+/// Fits the limits that a node works by into the files that it may open now.
+pub(super) fn fit_node(config: &mut Config, agent: Option<&mut LoadedAgent>) -> Result<(), TooFewFiles> {
+    let dispatcher = config.dispatcher.as_mut().map(|dispatcher| &mut dispatcher.config.limits);
+    fit(process::raise_file_limit(), dispatcher, agent.map(|agent| &mut agent.settings.limits))
+}
+
 /// Fits the limits of the roles into `files`, the process's limit, and says so in the log.
-pub(super) fn fit(
+fn fit(
     files: Option<u64>,
     dispatcher: Option<&mut watari_dispatcher::Limits>,
     agent: Option<&mut watari_agent::Limits>,
