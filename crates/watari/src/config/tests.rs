@@ -435,13 +435,14 @@ fn what_is_kept_while_a_node_runs_is_named_with_its_line() {
     let before = parse(&[NODE, PEER, DISPATCHER, AGENT, FILES]).unwrap();
     let node = |from: &str, to: &str| NODE.replace(from, to);
     let agent = AGENT.replace(":4", ":5");
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 9] = [
         (&[&node("n1", "n2"), PEER, DISPATCHER, AGENT, FILES], "2: node.name"),
         (&[&node("\"pki\"", "\"pki2\""), PEER, DISPATCHER, AGENT, FILES], "3: node.pki"),
         (&[&node(":1\"", ":9\""), PEER, DISPATCHER, AGENT, FILES], "4: node.mesh"),
         (&[NODE, "metrics = \"127.0.0.1:8\"\n", PEER, DISPATCHER, AGENT, FILES], "5: node.metrics"),
         (&[NODE, "admin = \"x.sock\"\n", PEER, DISPATCHER, AGENT, FILES], "5: node.admin"),
         (&[NODE, PEER, AGENT, FILES], "2: dispatcher"),
+        (&[NODE, PEER, DISPATCHER, "threads = 200\n", AGENT, FILES], "11: dispatcher.threads"),
         (&[NODE, PEER, DISPATCHER, &agent, FILES], "12: agent.legs"),
         (&[NODE, PEER, DISPATCHER, AGENT, FILES, "[log]\nformat = \"json\"\n"], "16: log.format"),
     ];

@@ -213,3 +213,57 @@ fn the_level_of_the_log_changes() {
     connect(&cluster, "a1").download(1000, 1).unwrap();
     assert_eq!(served(), 2);
 }
+
+/// Who does handshakes, how many clients there may be, and which agents there are.
+#[test]
+fn a_dispatcher_works_by_what_it_is_told() {
+    let cluster = Cluster::start(&Plan::default());
+    let dispatcher = cluster.dispatcher();
+    let usual = fs::read_to_string(dispatcher.config()).unwrap();
+    let limits = "[dispatcher.limits]\n";
+    dispatcher.reconfigure(|text| text.replace(limits, &format!("{limits}connections_max = 1\n")));
+    let mut only = connect(&cluster, "a1");
+    only.download(1000, 1).unwrap();
+    assert!(Tls::to_site(cluster.clients.any(), cluster.service, &Taste::default()).is_err());
+    dispatcher.reconfigure(|text| {
+        text.replace("[dispatcher]\n", "[dispatcher]\nbulk = \"off\"\n").replace("connections_max = 1", "")
+    });
+    // Without handoff the address selects the agent of the handshake.
+    for agent in AGENTS {
+        let source = cluster.clients.served_by(agent);
+        let mut client = Http::new(Tls::to_site(source, cluster.service, &Taste::default()).unwrap());
+        client.download(1000, 2).unwrap();
+        assert_eq!(cluster.connection_of(source).handshake_node, agent);
+    }
+
+    // Its connections go elsewhere, and then the peer may go, too.
+    let agent = usual.lines().find(|line| line.contains("name = \"a1\"") && line.contains("legs")).unwrap();
+    dispatcher.reconfigure(|_| usual.replace(agent, ""));
+    until("no connection is left there", || cluster.node("a1").count("watari_agent_connections", "") == 0);
+    only.download(1000, 3).unwrap();
+    let peer = format!("[[peer]]\nname = \"a1\"\nmesh = \"{}\"\n", cluster.node("a1").mesh);
+    let without = usual.replace(agent, "").replace(&peer, "");
+    assert_ne!(without, usual.replace(agent, ""));
+    dispatcher.reconfigure(|_| without);
+    only.download(1000, 4).unwrap();
+    dispatcher.reconfigure(|_| usual);
+    cluster.wait_until_whole();
+    only.download(1000, 5).unwrap();
+}
+
+/// What clients are accepted with is set on the listeners, which stay.
+#[test]
+fn clients_that_take_nothing_are_given_up_as_it_is_said_now() {
+    let cluster = Cluster::start(&Plan::default());
+    let mut resident = connect(&cluster, "a1");
+    let limits = "[dispatcher.limits]\n";
+    cluster.dispatcher().reconfigure(|text| text.replace(limits, &format!("{limits}user_timeout = \"1s\"\n")));
+    // Unless it is given up for that, the agent waits for it longer than this test.
+    let source = cluster.clients.served_by("a2");
+    let mut client = Http::new(Tls::to_site(source, cluster.service, &Taste::default()).unwrap());
+    cluster.connection_of(source);
+    client.send(&get_bytes(LARGE, 1)).unwrap();
+    until("it is given up", || cluster.connections().len() == 1);
+    assert!(client.take_download(LARGE, 1).is_err());
+    resident.download(1000, 2).unwrap();
+}
