@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::{Limits, Site, Tls};
 
 /// What may change while an agent runs. Each connection begins by what is set then; the limits of a connection that is
-/// served stay what they were, but for the number of requests.
+/// served stay what they were, but for the number of requests and how long a transfer may stall.
 #[derive(Clone)]
 pub struct Settings {
     /// What it offers in handshakes. Without it the agent only takes connections over from others, and holds no private

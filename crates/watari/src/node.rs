@@ -141,7 +141,8 @@ impl Node {
                 _ => None,
             },
         };
-        let redirects = Redirects::new(&mut registry, shutdown.clone());
+        let redirects_max = files::redirects_max(process::raise_file_limit());
+        let redirects = Redirects::new(redirects_max, &mut registry, shutdown.clone());
         if let Some(dispatcher) = &config.dispatcher {
             redirects.set(&dispatcher.redirect, listeners.redirect, dispatcher.https_port()).await;
         }

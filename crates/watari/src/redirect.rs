@@ -27,8 +27,6 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Connections at the same time; further ones are reset. One lasts for one request, and for [`CONNECTION_MAX`] at most.
-const CONNECTIONS_MAX: usize = 1024;
 /// From accepting a connection to the end of its answer.
 const CONNECTION_MAX: Duration = Duration::from_secs(10);
 /// For the head of the request to be complete.
@@ -64,13 +62,14 @@ struct Listening {
 }
 
 impl Redirects {
-    /// Listens nowhere yet. Metrics are registered as `watari_redirect_*`.
-    pub(crate) fn new(registry: &mut Registry, shutdown: CancellationToken) -> Self {
+    /// Listens nowhere yet. Connections beyond `connections_max` are reset; one lasts for one request, and for 10 s at
+    /// most. Metrics are registered as `watari_redirect_*`.
+    pub(crate) fn new(connections_max: usize, registry: &mut Registry, shutdown: CancellationToken) -> Self {
         let (requests, refused) = (Family::default(), Counter::default());
         let registry = registry.sub_registry_with_prefix("watari_redirect");
         registry.register("requests", "Requests over plain HTTP, by status", Family::clone(&requests));
         registry.register("connections_refused", "Connections over the limit", Counter::clone(&refused));
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let places = Arc::new(Semaphore::new(connections_max));
         let shared = Shared { https_port: AtomicU16::new(HTTPS), places, requests, refused };
         Self { shared: Arc::new(shared), listening: Mutex::default(), shutdown }
     }
@@ -192,9 +191,11 @@ mod tests {
 
     use super::*;
 
+    const PLACES: usize = 3;
+
     /// A running listener, and all that it listens with.
     async fn start(https_port: u16) -> (Redirects, SocketAddr) {
-        let redirects = Redirects::new(&mut Registry::default(), CancellationToken::new());
+        let redirects = Redirects::new(PLACES, &mut Registry::default(), CancellationToken::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         redirects.set(&[address], vec![(address, listener)], https_port).await;
@@ -273,7 +274,7 @@ mod tests {
     #[tokio::test]
     async fn connections_are_bounded() {
         let (redirects, address) = start(443).await;
-        let all = redirects.shared.places.clone().acquire_many_owned(CONNECTIONS_MAX as u32).await.unwrap();
+        let all = redirects.shared.places.clone().acquire_many_owned(PLACES as u32).await.unwrap();
         let mut stream = TcpStream::connect(address).await.unwrap();
         let error = stream.read_u8().await.unwrap_err();
         assert!([io::ErrorKind::ConnectionReset, io::ErrorKind::UnexpectedEof].contains(&error.kind()), "{error}");

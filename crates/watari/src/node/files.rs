@@ -3,43 +3,56 @@
 
 /// For listeners, links, the log, administration and its questions, metrics, and what the system's libraries open.
 const RESERVE: u64 = 128;
+/// Redirected clients stay for a request each.
+const REDIRECTS_MAX: usize = 1024;
 
 use crate::config::{Config, LoadedAgent};
 use crate::process;
 
 /// Fits the limits that a node works by into the files that it may open now.
 pub(super) fn fit_node(config: &mut Config, agent: Option<&mut LoadedAgent>) -> Result<(), TooFewFiles> {
+    let files = process::raise_file_limit();
+    let redirects = config.dispatcher.iter().any(|dispatcher| !dispatcher.redirect.is_empty());
+    let redirects = if redirects { redirects_max(files) as u64 } else { 0 };
     let dispatcher = config.dispatcher.as_mut().map(|dispatcher| &mut dispatcher.config.limits);
-    fit(process::raise_file_limit(), dispatcher, agent.map(|agent| &mut agent.settings.limits))
+    fit(files, redirects, dispatcher, agent.map(|agent| &mut agent.settings.limits))
+}
+
+/// How many clients may be redirected at the same time: nobody's main business.
+pub(super) fn redirects_max(files: Option<u64>) -> usize {
+    files.map_or(REDIRECTS_MAX, |files| REDIRECTS_MAX.min((files / 8) as usize))
 }
 
 /// Fits the limits of the roles into `files`, the process's limit, and says so in the log.
 fn fit(
     files: Option<u64>,
+    redirects: u64,
     dispatcher: Option<&mut watari_dispatcher::Limits>,
     agent: Option<&mut watari_agent::Limits>,
 ) -> Result<(), TooFewFiles> {
     let Some(files) = files else { return Ok(()) };
     let wanted = dispatcher.as_deref().map_or(0, of_dispatcher);
     let wanted = wanted.saturating_add(agent.as_deref().map_or(0, of_agent));
-    let available = files.saturating_sub(RESERVE);
+    let reserve = RESERVE + redirects;
+    let available = files.saturating_sub(reserve);
     if wanted <= available {
-        tracing::info!(files, wanted = wanted + RESERVE, "the limit on open files is high enough");
+        tracing::info!(files, wanted = wanted + reserve, "the limit on open files is high enough");
         return Ok(());
     }
+    let warn = |key, lowered_to| warn(files, wanted.saturating_add(reserve), key, lowered_to);
     let shrink = |limit: &mut usize| {
         *limit = (u128::from(available) * *limit as u128 / u128::from(wanted)) as usize;
         if *limit > 0 { Ok(()) } else { Err(TooFewFiles { files }) }
     };
     if let Some(limits) = dispatcher {
         shrink(&mut limits.connections_max)?;
-        warn(files, wanted, "[dispatcher.limits] connections_max", limits.connections_max);
+        warn("[dispatcher.limits] connections_max", limits.connections_max);
     }
     if let Some(limits) = agent {
         shrink(&mut limits.connections_max)?;
         shrink(&mut limits.requests_max)?;
-        warn(files, wanted, "[agent.limits] connections_max", limits.connections_max);
-        warn(files, wanted, "[agent.limits] requests_max", limits.requests_max);
+        warn("[agent.limits] connections_max", limits.connections_max);
+        warn("[agent.limits] requests_max", limits.requests_max);
     }
     Ok(())
 }
@@ -57,7 +70,6 @@ fn of_agent(limits: &watari_agent::Limits) -> u64 {
 }
 
 fn warn(files: u64, wanted: u64, key: &str, lowered_to: usize) {
-    let wanted = wanted.saturating_add(RESERVE);
     tracing::warn!(
         files,
         wanted,
@@ -91,7 +103,7 @@ mod tests {
     fn the_defaults_fit_into_20_000_files() {
         let (mut one, mut other) = (dispatcher(8_000), agent(8_000, 2_048));
         assert_eq!(
-            (fit(Some(20_000), Some(&mut one), None), fit(Some(20_000), None, Some(&mut other))),
+            (fit(Some(20_000), 0, Some(&mut one), None), fit(Some(20_000), 0, None, Some(&mut other))),
             (Ok(()), Ok(()))
         );
         assert_eq!((one, other), (dispatcher(8_000), agent(8_000, 2_048)));
@@ -102,26 +114,34 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_lowered() {
         let mut one = dispatcher(1_000);
-        assert_eq!(fit(Some(RESERVE + 225), Some(&mut one), None), Ok(()));
+        assert_eq!(fit(Some(RESERVE + 225), 0, Some(&mut one), None), Ok(()));
         assert_eq!(one, dispatcher(100));
         let mut other = agent(1_000, 500);
-        assert_eq!(fit(Some(RESERVE + 250), None, Some(&mut other)), Ok(()));
+        assert_eq!(fit(Some(RESERVE + 250), 0, None, Some(&mut other)), Ok(()));
         assert_eq!(other, agent(100, 50));
         let (mut one, mut other) = (dispatcher(1_000), agent(1_000, 500));
-        assert_eq!(fit(Some(RESERVE + 475), Some(&mut one), Some(&mut other)), Ok(()));
+        assert_eq!(fit(Some(RESERVE + 475), 0, Some(&mut one), Some(&mut other)), Ok(()));
         assert_eq!((one, other), (dispatcher(100), agent(100, 50)));
+    }
+
+    #[test]
+    fn who_is_redirected_needs_a_file_too() {
+        let mut one = dispatcher(1_000);
+        assert_eq!(fit(Some(RESERVE + 225 + 50), 50, Some(&mut one), None), Ok(()));
+        assert_eq!(one, dispatcher(100));
+        assert_eq!([None, Some(100_000), Some(1024)].map(redirects_max), [1024, 1024, 128]);
     }
 
     #[test]
     fn without_a_limit_everything_fits() {
         let mut one = dispatcher(usize::MAX);
-        assert_eq!(fit(None, Some(&mut one), None), Ok(()));
+        assert_eq!(fit(None, 0, Some(&mut one), None), Ok(()));
         assert_eq!(one, dispatcher(usize::MAX));
     }
 
     #[test]
     fn a_node_that_could_take_nobody_does_not_start() {
-        assert_eq!(fit(Some(RESERVE), Some(&mut dispatcher(1)), None), Err(TooFewFiles { files: RESERVE }));
-        assert_eq!(fit(Some(20), None, Some(&mut agent(8_000, 2_048))), Err(TooFewFiles { files: 20 }));
+        assert_eq!(fit(Some(RESERVE), 0, Some(&mut dispatcher(1)), None), Err(TooFewFiles { files: RESERVE }));
+        assert_eq!(fit(Some(20), 0, None, Some(&mut agent(8_000, 2_048))), Err(TooFewFiles { files: 20 }));
     }
 }
