@@ -125,6 +125,10 @@ impl Flow {
         SCRATCH.with_borrow_mut(|scratch| {
             let read = tcp::try_read(from, scratch).map_err(Broken::Reading)?;
             self.is_bulk = read >= BULK_LEN;
+            // Even nothing cannot be written where the stream was ended already.
+            if read == 0 {
+                return Ok((0, Written::default()));
+            }
             self.copy_too(&scratch[..read]);
             let written = at_once(to.try_write(&scratch[..read]));
             self.bytes.extend_from_slice(&scratch[*written.as_ref().unwrap_or(&0)..read]);

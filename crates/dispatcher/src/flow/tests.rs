@@ -127,6 +127,15 @@ async fn a_long_stream_is_spliced_and_every_byte_is_counted() {
 }
 
 #[tokio::test]
+async fn the_end_of_a_stream_is_read_where_nothing_can_be_written_any_more() {
+    let (from, near) = connection().await;
+    let (to, _far) = connection().await;
+    tcp::finish(&to);
+    drop(near);
+    assert!(!Counted::default().pass(&from, &to).await);
+}
+
+#[tokio::test]
 async fn small_reads_never_touch_a_pipe() {
     let (from, mut near) = connection().await;
     let (to, mut far) = connection().await;

@@ -75,6 +75,11 @@ impl Cluster {
     pub(crate) fn client(&self) -> (Client, Value) {
         let mut client = Client::connect(self.service, &self.tls);
         client.page();
+        // That its handshake is done may be told a little later.
+        let own = client.address();
+        self.until("connections", |connections| {
+            connections.iter().any(|connection| connection["client"] == own && !connection["version"].is_null())
+        });
         let connection = self.connection(&client);
         (client, connection)
     }
@@ -87,7 +92,7 @@ impl Cluster {
     }
 
     pub(crate) fn connection(&self, client: &Client) -> Value {
-        let own = client.0.get_ref().sock.local_addr().unwrap().to_string();
+        let own = client.address();
         self.list("connections").into_iter().find(|connection| connection["client"] == own).unwrap()
     }
 }
@@ -128,6 +133,10 @@ fn until(list: impl Fn() -> Vec<Value>, is_so: impl Fn(&[Value]) -> bool) {
 pub(crate) struct Client(BufReader<StreamOwned<ClientConnection, TcpStream>>);
 
 impl Client {
+    fn address(&self) -> String {
+        self.0.get_ref().sock.local_addr().unwrap().to_string()
+    }
+
     fn connect(service: SocketAddr, tls: &Arc<ClientConfig>) -> Self {
         let socket = TcpStream::connect(service).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
