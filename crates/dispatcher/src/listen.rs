@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use watari_sys::{Acceptor, accept_until, tcp};
+use watari_wire::NodeName;
 use watari_wire::proxy::Header;
 
 use crate::Shared;
@@ -213,9 +214,11 @@ pub(crate) struct Found {
     pub(crate) stopwatch: Stopwatch,
 }
 
-/// Finds another agent for a connection of `client` whose first one was gone before it answered. Its leg is a new one.
-pub(crate) async fn find_again(shared: &Shared, client: IpAddr) -> Result<Found, &'static str> {
-    let assignment = shared.agents.assign(client, &[], Standing::Again).map_err(|_| "no_leg")?;
+/// Finds another agent for a connection of `client` whose first one, `gone`, was so before it answered. Its leg is a new
+/// one. Only if there is no other agent it may be `gone` again: maybe not the agent has ended, but its leg.
+pub(crate) async fn find_again(shared: &Shared, client: IpAddr, gone: NodeName) -> Result<Found, &'static str> {
+    let assign = |passed_over: &[NodeName]| shared.agents.assign(client, passed_over, Standing::Again);
+    let assignment = assign(&[gone]).or_else(|_| assign(&[])).map_err(|_| "no_leg")?;
     find_leg(shared, client, assignment, Which::New).await
 }
 
