@@ -27,6 +27,8 @@ const PAUSE_TARGET: f64 = 0.1;
 /// Client addresses: one alone may not have so many connections, and would always select the same agent.
 const ADDRESSES: u8 = 64;
 const THREADS: usize = 4;
+/// Figures of an outcome before those of its memory.
+const FIGURES: usize = 3;
 /// Between two requests of a thread while the server is replaced: most connections are to be idle.
 const PACE: Duration = Duration::from_millis(5);
 /// How long the old process may take. Who takes longer is counted as this.
@@ -43,6 +45,8 @@ enum Candidate {
 
 /// What came of one replacement.
 struct Outcome {
+    /// What each idle connection took of every process's memory, in bytes.
+    memory: Vec<f64>,
     took: Duration,
     /// From a request during it to its answer.
     pauses: Vec<Duration>,
@@ -59,8 +63,11 @@ pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
     let outcomes = interleaved(scale.rounds, &candidates, |candidate| {
         let outcome = candidate.replace(site, &client, scale.idle)?;
         let pauses = Samples::new(outcome.pauses.iter().map(Duration::as_secs_f64).collect());
-        Ok(vec![outcome.took.as_secs_f64(), outcome.lost as f64, pauses.quantile(0.99)])
+        let mut figures = vec![outcome.took.as_secs_f64(), outcome.lost as f64, pauses.quantile(0.99)];
+        figures.extend(outcome.memory);
+        Ok(figures)
     })?;
+    report_memory(&outcomes, report);
     let idle = scale.idle;
     let figures = [
         (format!("drain of {idle} idle connections: until the old process ends"), Unit::Seconds, DRAIN_TARGET),
@@ -76,31 +83,44 @@ pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
     Ok(())
 }
 
+fn report_memory(outcomes: &[Vec<Vec<f64>>], report: &mut Report) {
+    let [watari, haproxy, nginx] = outcomes else { unreachable!("a result for each candidate") };
+    let of = |rounds: &[Vec<f64>], process: usize| Samples::of(rounds, |figures| figures[FIGURES + process]);
+    // The other agents have nothing yet.
+    for (what, process) in [("dispatcher", 0), ("agent", 1)] {
+        for (peer, name) in [(haproxy, "HAProxy"), (nginx, "nginx")] {
+            let what = format!("memory of an idle connection: {what}");
+            report.add(Row::against(what, Unit::Bytes, of(watari, process), name, of(peer, 0), None));
+        }
+    }
+}
+
 impl Candidate {
     fn replace(self, site: &Site, client: &Client, idle: usize) -> Result<Outcome, Failure> {
         match self {
             Self::Watari => {
                 let watari = Watari::emptying(site, client)?;
-                let mut connections = connect(client, &watari.server, idle)?;
+                let (mut connections, memory) = connect(client, &watari.server, idle)?;
                 watari.open_others()?;
-                during(&mut connections, || watari.end_first_agent())
+                during(&mut connections, memory, || watari.end_first_agent())
             }
             Self::Haproxy => {
                 let mut haproxy = haproxy_of_tls(site, client)?;
-                let mut connections = connect(client, &haproxy.server, idle)?;
-                during(&mut connections, || haproxy.replace())
+                let (mut connections, memory) = connect(client, &haproxy.server, idle)?;
+                during(&mut connections, memory, || haproxy.replace())
             }
             Self::Nginx => {
                 let nginx = nginx(site, client)?;
-                let mut connections = connect(client, &nginx, idle)?;
-                during(&mut connections, || Replaced::workers(&nginx.processes[0]))
+                let (mut connections, memory) = connect(client, &nginx, idle)?;
+                during(&mut connections, memory, || Replaced::workers(&nginx.processes[0]))
             }
         }
     }
 }
 
-/// Connections that have served one request each, and are idle.
-fn connect(client: &Client, server: &Server, count: usize) -> Result<Vec<Connection>, Failure> {
+/// Connections that have served one request each, and are idle; and what one takes of the memory of each process.
+fn connect(client: &Client, server: &Server, count: usize) -> Result<(Vec<Connection>, Vec<f64>), Failure> {
+    let before = server.memory()?;
     let mut connections: Vec<Vec<Connection>> = (0..THREADS).map(|_| Vec::new()).collect();
     at_once(connections.iter_mut().map(|part| {
         || {
@@ -112,12 +132,16 @@ fn connect(client: &Client, server: &Server, count: usize) -> Result<Vec<Connect
             Ok(())
         }
     }))?;
-    Ok(connections.into_iter().flatten().collect())
+    let connections: Vec<_> = connections.into_iter().flatten().collect();
+    let grown = server.memory()?.into_iter().zip(before).map(|(after, before)| after.saturating_sub(before));
+    let memory = grown.map(|bytes| bytes as f64 / connections.len() as f64).collect();
+    Ok((connections, memory))
 }
 
 /// Has the server replaced while a few of the connections are in use; then uses all of them.
 fn during(
     connections: &mut [Connection],
+    memory: Vec<f64>,
     replace: impl FnOnce() -> Result<Replaced, Failure>,
 ) -> Result<Outcome, Failure> {
     let part = connections.len().div_ceil(THREADS);
@@ -132,7 +156,7 @@ fn during(
     });
     let pauses = used.iter().flat_map(|used| used.pauses.iter().copied()).collect();
     let lost = used.iter().map(Use::lost).sum();
-    Ok(Outcome { took: took?, pauses, lost })
+    Ok(Outcome { memory, took: took?, pauses, lost })
 }
 
 /// Some of the connections, in use.

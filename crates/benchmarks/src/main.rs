@@ -23,6 +23,7 @@ mod https;
 mod load;
 mod machine;
 mod measure;
+mod memory;
 mod moves;
 mod process;
 mod record;

@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cpu;
 use crate::failure::{Failure, doing};
+use crate::memory;
 
 /// How long a process may take to end when it is asked to.
 const END_MAX: Duration = Duration::from_secs(5);
@@ -64,6 +65,11 @@ impl Process {
     /// The CPU time that it and its children have used.
     pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
         cpu::of_tree(self.child.id()).map_err(doing(format!("reading the CPU time of {}", self.name)))
+    }
+
+    /// What it and its children have in memory, in bytes.
+    pub(crate) fn memory(&self) -> Result<u64, Failure> {
+        memory::of_tree(self.child.id()).map_err(doing(format!("reading the memory of {}", self.name)))
     }
 
     /// Sends it a signal, which it may need some time to follow.

@@ -47,6 +47,7 @@ pub(crate) enum Unit {
     SecondsPerGib,
     Microseconds,
     Seconds,
+    Bytes,
     Count,
 }
 
@@ -131,6 +132,7 @@ impl Unit {
             Self::SecondsPerGib => format!("{seconds:.2} s/GiB"),
             Self::Microseconds => format!("{:.0} us", seconds * 1e6),
             Self::Seconds => format!("{seconds:.2} s"),
+            Self::Bytes => format!("{:.1} KiB", seconds / 1024.0),
             Self::Count => format!("{seconds:.0}"),
         }
     }
@@ -141,6 +143,7 @@ impl Unit {
         let spread = match self {
             Self::SecondsPerGib | Self::Seconds => format!("{min:.2}-{max:.2}"),
             Self::Microseconds => format!("{:.0}-{:.0}", min * 1e6, max * 1e6),
+            Self::Bytes => format!("{:.1}-{:.1}", min / 1024.0, max / 1024.0),
             Self::Count => format!("{min:.0}-{max:.0}"),
         };
         format!("{} ({spread})", self.show(samples.median()))
@@ -201,6 +204,7 @@ status and length of every answer, offer TLS 1.3 with TLS_AES_128_GCM_SHA256 and
 * Every server has the number of workers that it chooses by itself; all send with the same congestion control.
 * A *move* comes right after the handshake, to an agent without a private key. Moves *at a rate* begin when their time has come, however
   long those before them take; medians and percentiles are taken of each round, and their medians over the rounds.
+* *Memory* is what a process has taken, apart from its files, for each connection that has had one answer and is idle.
 * A *drain*: a server whose connections are all idle but for four at a time, on which there is a request every 5 ms, is told to end and
   replaced: an agent by two others, `HAProxy` and nginx by a new process. Afterwards there is a request on every connection.
 ";

@@ -64,6 +64,11 @@ impl Server {
         Ok(after.iter().zip(before).map(|(after, before)| after.saturating_sub(before).as_secs_f64() / units).collect())
     }
 
+    /// What each process has in memory, in bytes.
+    pub(crate) fn memory(&self) -> Result<Vec<u64>, Failure> {
+        self.processes.iter().map(Process::memory).collect()
+    }
+
     fn cpu(&self) -> Result<Vec<Duration>, Failure> {
         self.processes.iter().map(Process::cpu).collect()
     }
