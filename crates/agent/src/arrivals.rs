@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use watari_handoff::{Target, TargetAction, TargetEvent};
 use watari_record::{Connection, ImportError, Side};
@@ -14,6 +13,7 @@ use watari_wire::{self as wire, AbortReason, Aborted, ConnectionId, Epoch, Messa
 
 use crate::Shared;
 use crate::live::{About, Live};
+use crate::places::Place;
 
 /// The held connections.
 #[derive(Default)]
@@ -40,7 +40,7 @@ struct Arrival {
     tail_offset: u64,
     digest: [u8; 32],
     expires: Instant,
-    place: OwnedSemaphorePermit,
+    place: Place,
 }
 
 impl Arrivals {
@@ -54,10 +54,10 @@ impl Arrivals {
             return;
         }
         let len = ship.opened.as_slice().len() + ship.rest.as_slice().len() + ship.tail.len();
-        if held.arrivals.len() >= shared.limits.held_max || held.bytes + len > shared.limits.held_bytes_max {
+        if held.arrivals.len() >= shared.limits().held_max || held.bytes + len > shared.limits().held_bytes_max {
             return refuse(shared, &ship.dispatcher, id, epoch, AbortReason::Full);
         }
-        let Ok(place) = shared.places.clone().try_acquire_owned() else {
+        let Some(place) = shared.places.take() else {
             return refuse(shared, &ship.dispatcher, id, epoch, AbortReason::Full);
         };
         let mut actions = Vec::new();
@@ -80,7 +80,7 @@ impl Arrivals {
         let held = &mut *held;
         let Some(arrival) = held.arrivals.get_mut(&rest.connection) else { return };
         let (epoch, from_offset, len) = (rest.epoch, rest.from_offset, rest.bytes.len());
-        if held.bytes + len > shared.limits.held_bytes_max {
+        if held.bytes + len > shared.limits().held_bytes_max {
             return refuse(shared, &arrival.about.dispatcher, rest.connection, epoch, AbortReason::Full);
         }
         let mut actions = Vec::new();
@@ -134,7 +134,7 @@ impl Arrivals {
         dispatcher: &NodeName,
         id: ConnectionId,
         committed: &TargetEvent,
-    ) -> Option<(Live, OwnedSemaphorePermit)> {
+    ) -> Option<(Live, Place)> {
         let mut held = self.held();
         let fits = held.arrivals.get_mut(&id).is_some_and(|arrival| arrival.activates(dispatcher, committed));
         let arrival = fits.then(|| held.remove(id)).flatten();
@@ -192,12 +192,7 @@ impl Held {
 }
 
 impl Arrival {
-    fn new(
-        shared: &Shared,
-        ship: &Ship,
-        place: OwnedSemaphorePermit,
-        actions: &mut Vec<TargetAction>,
-    ) -> Result<Self, BadShip> {
+    fn new(shared: &Shared, ship: &Ship, place: Place, actions: &mut Vec<TargetAction>) -> Result<Self, BadShip> {
         let connection = Connection::import(ship.state.as_slice())?;
         let rest = ship.rest.as_slice();
         if connection.side() != Side::Server || (rest.len() as u64) > ship.rx_offset {
@@ -224,7 +219,7 @@ impl Arrival {
             rx_offset: ship.rx_offset,
             tail_offset: ship.tail_offset,
             digest: ship.digest(),
-            expires: Instant::now() + shared.limits.hold_timeout,
+            expires: Instant::now() + shared.limits().hold_timeout,
             place,
         })
     }
@@ -257,7 +252,7 @@ impl Arrival {
         }
     }
 
-    fn into_live(self, leg: TcpStream, surplus: &[u8]) -> (Live, OwnedSemaphorePermit) {
+    fn into_live(self, leg: TcpStream, surplus: &[u8]) -> (Live, Place) {
         let mut unopened = self.unopened;
         let shipped = unopened.len() as u64;
         unopened.extend_from_slice(surplus);

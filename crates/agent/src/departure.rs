@@ -166,9 +166,9 @@ impl<'a> Departure<'a> {
 
     async fn run(mut self, target: NodeName, mut events: mpsc::Receiver<Told>) -> Outcome {
         let mut source = Source::new(self.about.last, REST_LEN_MAX as u64);
-        let mut retry = tokio::time::interval(self.shared.limits.retry_interval);
+        let mut retry = tokio::time::interval(self.shared.limits().retry_interval);
         retry.reset();
-        let expiry = Instant::now() + self.shared.limits.fence_timeout;
+        let expiry = Instant::now() + self.shared.limits().fence_timeout;
         let mut event = SourceEvent::Propose { target, rx_offset: self.rx_offset() };
         let mut actions = Vec::new();
         loop {

@@ -28,15 +28,21 @@ pub(crate) async fn shake_hands(
     preface: &Preface,
     surplus: Vec<u8>,
 ) -> Option<Live> {
-    let Some(tls) = &shared.tls else {
+    let settings = shared.settings.get();
+    let Some(tls) = &settings.tls else {
         tracing::warn!(connection = %preface.connection, "a handshake was asked of an agent without certificates");
         shared.metrics.count_handshake_failed("no_certificates");
         tcp::reset_on_close(&leg);
         return None;
     };
-    let mut driver =
-        Driver { handshake: Handshake::new(tls), received: surplus.len() as u64, input: surplus, sent: 0, leg };
-    let result = tokio::time::timeout(shared.limits.handshake_timeout, driver.run()).await;
+    let mut driver = Driver {
+        handshake: Handshake::new(tls.of(preface.server)),
+        received: surplus.len() as u64,
+        input: surplus,
+        sent: 0,
+        leg,
+    };
+    let result = tokio::time::timeout(shared.limits().handshake_timeout, driver.run()).await;
     let stage = driver.handshake.stage();
     match result.unwrap_or(Err(HandshakeError::TimedOut(stage).into())) {
         Ok(established) => driver.into_live(shared, dispatcher, preface, *established),

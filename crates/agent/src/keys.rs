@@ -65,7 +65,7 @@ impl LegKeys {
             return;
         }
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let key = LegKey { id, key: SecretBytes::new(key), handshakes: shared.tls.is_some() };
+        let key = LegKey { id, key: SecretBytes::new(key), handshakes: shared.settings.get().tls.is_some() };
         self.with_state(|state| state.verifier.rotate(dispatcher, &key));
         shared.tell(dispatcher, &Message::LegKey(key));
     }

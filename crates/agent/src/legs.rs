@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use watari_handoff::TargetEvent;
 use watari_sys::{accept_until, tcp};
@@ -15,6 +14,7 @@ use watari_wire::leg::{Accepted, Kind, LEG_FREE, PREFACE_LEN_MAX, PrefaceError};
 use crate::departure::Outcome;
 use crate::live::Live;
 use crate::metrics::Counted;
+use crate::places::Place;
 use crate::{Shared, departure, handshake, serve};
 
 /// Accepts on `listener` until `shutdown`.
@@ -26,11 +26,11 @@ pub(crate) fn start(
     // A dispatcher stops reading while its client does: no leg is given up for that.
     tcp::prepare_listener(&listener, None)?;
     let shared = shared.clone();
-    accept_until(shutdown, listener, "a leg", move |leg, _| admit(&shared, leg))
+    accept_until(shutdown, listener, "a leg", move |leg, _| admit(&shared, leg)).map(drop)
 }
 
 fn admit(shared: &Arc<Shared>, leg: TcpStream) {
-    let Ok(stranger) = shared.strangers.clone().try_acquire_owned() else {
+    let Some(stranger) = shared.strangers.take() else {
         return refuse(shared, &leg, &Refusal::Full);
     };
     let shared = shared.clone();
@@ -38,7 +38,7 @@ fn admit(shared: &Arc<Shared>, leg: TcpStream) {
 }
 
 /// Takes one connection after the other from a leg, as long as it comes free again.
-async fn attend(shared: &Arc<Shared>, leg: TcpStream, stranger: OwnedSemaphorePermit) {
+async fn attend(shared: &Arc<Shared>, leg: TcpStream, stranger: Place) {
     let mut free = take(shared, leg, Vec::with_capacity(PREFACE_LEN_MAX), stranger).await;
     while let Some(leg) = free {
         let Some((leg, received, idle)) = wait_idle(shared, leg).await else { return };
@@ -48,14 +48,14 @@ async fn attend(shared: &Arc<Shared>, leg: TcpStream, stranger: OwnedSemaphorePe
 
 /// Waits on a leg that a move has left behind for the next connection, and returns the first bytes of its preface. The leg
 /// is closed by FIN if there is none: it carries nothing that could look complete.
-async fn wait_idle(shared: &Shared, mut leg: TcpStream) -> Option<(TcpStream, Vec<u8>, OwnedSemaphorePermit)> {
-    let idle = shared.idle_legs.clone().try_acquire_owned().ok()?;
+async fn wait_idle(shared: &Shared, mut leg: TcpStream) -> Option<(TcpStream, Vec<u8>, Place)> {
+    let idle = shared.idle_legs.take()?;
     let _counted = Counted::one_more(&shared.metrics.legs_idle);
     // Everything that was written on it before was read there: there is room.
     leg.try_write(&[LEG_FREE]).ok().filter(|written| *written == 1)?;
     let mut received = Vec::with_capacity(PREFACE_LEN_MAX);
     let mut limited = (&mut leg).take(PREFACE_LEN_MAX as u64);
-    let first = tokio::time::timeout(shared.limits.idle_leg_timeout, limited.read_buf(&mut received));
+    let first = tokio::time::timeout(shared.limits().idle_leg_timeout, limited.read_buf(&mut received));
     first.await.ok()?.ok().filter(|read| *read > 0)?;
     tcp::reset_on_close(&leg);
     Some((leg, received, idle))
@@ -63,20 +63,15 @@ async fn wait_idle(shared: &Shared, mut leg: TcpStream) -> Option<(TcpStream, Ve
 
 /// Takes a connection from a leg, of whose preface `received` is there, and does what is to be done with it. Returns the leg
 /// if that is free then. It `waits` until the preface is complete.
-async fn take(
-    shared: &Arc<Shared>,
-    mut leg: TcpStream,
-    received: Vec<u8>,
-    waits: OwnedSemaphorePermit,
-) -> Option<TcpStream> {
+async fn take(shared: &Arc<Shared>, mut leg: TcpStream, received: Vec<u8>, waits: Place) -> Option<TcpStream> {
     let preface = read_preface(shared, &mut leg, received);
-    let opened = tokio::time::timeout(shared.limits.preface_timeout, preface).await.unwrap_or(Err(Refusal::Slow));
+    let opened = tokio::time::timeout(shared.limits().preface_timeout, preface).await.unwrap_or(Err(Refusal::Slow));
     let opened = opened.inspect_err(|refusal| refuse(shared, &leg, refusal)).ok()?;
     drop(waits);
     let Opened { accepted: Accepted { preface, dispatcher, .. }, surplus } = opened;
     match preface.kind.clone() {
         Kind::New { bulk } => {
-            let Ok(_place) = shared.places.clone().try_acquire_owned() else {
+            let Some(_place) = shared.places.take() else {
                 refuse(shared, &leg, &Refusal::Full);
                 return None;
             };
@@ -95,7 +90,7 @@ async fn take(
         }
         // That it was read is the answer. Nobody holds the place, so nobody is kept out by checks.
         Kind::Check => {
-            if shared.places.available_permits() > 0 {
+            if shared.places.is_one_free() {
                 tcp::finish(&leg);
             } else {
                 refuse(shared, &leg, &Refusal::Full);

@@ -25,11 +25,14 @@ mod legs;
 mod lent;
 mod live;
 mod metrics;
+mod places;
 mod requests;
 mod serve;
+mod settings;
 mod site;
 mod speak;
 mod stalls;
+mod tls;
 
 use std::io;
 use std::net::TcpListener;
@@ -37,7 +40,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
-use tokio::sync::Semaphore;
+use tokio::sync::Notify;
+use tokio::time::{Instant, Interval, interval, interval_at};
 use tokio_util::sync::CancellationToken;
 use watari_handoff::SourceEvent;
 use watari_mesh::{Event, Mesh, SendError};
@@ -48,24 +52,23 @@ use crate::departure::{Departures, Told};
 use crate::keys::LegKeys;
 use crate::live::LiveTable;
 use crate::metrics::Metrics;
+use crate::places::Places;
+use crate::settings::Current;
+pub use crate::settings::Settings;
 pub use crate::site::Site;
 use crate::stalls::{LOOKS_PER_TIMEOUT, Transfers};
+pub use crate::tls::{Listener, Tls};
 
 /// How an agent works.
 pub struct Config {
     /// This node.
     pub name: NodeName,
-    /// What it offers in handshakes. Without it the agent only takes connections over from others, and holds no private
-    /// key.
-    pub tls: Option<watari_handshake::ServerConfig>,
-    /// What answers requests.
-    pub site: Site,
-    /// What bounds it.
-    pub limits: Limits,
+    /// What it begins with.
+    pub settings: Settings,
 }
 
 /// What bounds an agent; every wait has an end.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at the same time, those in their handshake or held for a decision included; further ones are reset, or
     /// refused to whoever would give them. As many legs may wait for their preface.
@@ -137,25 +140,24 @@ pub struct Agent {
 
 struct Shared {
     name: NodeName,
-    tls: Option<watari_handshake::ServerConfig>,
-    site: Site,
-    limits: Limits,
+    settings: Current,
     mesh: Mesh,
     metrics: Metrics,
     keys: LegKeys,
     /// One for each connection that may be here.
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
     /// One for each request that may be in progress.
-    requests: Arc<Semaphore>,
+    requests: Arc<Places>,
     /// Bodies on their way.
     transfers: Arc<Transfers>,
     /// Legs whose preface is to come.
-    strangers: Arc<Semaphore>,
+    strangers: Arc<Places>,
     /// Legs that a move has left behind.
-    idle_legs: Arc<Semaphore>,
+    idle_legs: Arc<Places>,
     live: LiveTable,
     departures: Departures,
     arrivals: Arrivals,
+    reloaded: Notify,
 }
 
 impl Agent {
@@ -167,22 +169,22 @@ impl Agent {
         registry: &mut Registry,
         shutdown: &CancellationToken,
     ) -> io::Result<Self> {
+        let limits = config.settings.limits;
         let shared = Arc::new(Shared {
             keys: LegKeys::new(config.name.clone()),
             name: config.name,
-            tls: config.tls,
-            site: config.site,
+            settings: Current::new(config.settings),
             arrivals: Arrivals::default(),
-            places: semaphore(config.limits.connections_max),
-            requests: semaphore(config.limits.requests_max),
+            places: Places::new(limits.connections_max),
+            requests: Places::new(limits.requests_max),
             transfers: Arc::default(),
-            strangers: semaphore(config.limits.connections_max),
-            idle_legs: semaphore(config.limits.idle_legs_max),
-            limits: config.limits,
+            strangers: Places::new(limits.connections_max),
+            idle_legs: Places::new(limits.idle_legs_max),
             mesh,
             metrics: Metrics::register(registry),
             live: LiveTable::default(),
             departures: Departures::default(),
+            reloaded: Notify::new(),
         });
         legs::start(&shared, legs, shutdown)?;
         tokio::spawn(keep_in_order(shared.clone(), shutdown.clone()));
@@ -207,7 +209,7 @@ impl Agent {
     /// Returns how many are left.
     pub async fn drain(&self, grace: Duration) -> usize {
         let shared = &self.shared;
-        let mut interval = tokio::time::interval(shared.limits.retry_interval.min(DRAIN_LOOK));
+        let mut interval = tokio::time::interval(shared.limits().retry_interval.min(DRAIN_LOOK));
         let emptied = async {
             while {
                 interval.tick().await;
@@ -220,6 +222,27 @@ impl Agent {
         shared.live.len()
     }
 
+    /// Works by other `settings` from now on: handshakes that begin after this see them.
+    pub fn reload(&self, settings: Settings) {
+        let shared = &self.shared;
+        let (limits, shakes_hands) = (settings.limits, settings.tls.is_some());
+        let before = shared.settings.set(settings);
+        shared.places.set_max(limits.connections_max);
+        shared.strangers.set_max(limits.connections_max);
+        shared.requests.set_max(limits.requests_max);
+        shared.idle_legs.set_max(limits.idle_legs_max);
+        shared.reloaded.notify_one();
+        if shakes_hands != before.tls.is_some() {
+            // Keys say whether the agent does handshakes.
+            shared.keys.rotate(shared);
+        }
+    }
+
+    /// How many connections of `dispatcher` are served here at the moment.
+    pub fn connections_of(&self, dispatcher: &NodeName) -> usize {
+        self.shared.live.of(dispatcher)
+    }
+
     /// The connections served here at the moment.
     pub fn connections(&self) -> Vec<ConnectionStatus> {
         self.shared.live.statuses(&self.shared.name)
@@ -227,6 +250,10 @@ impl Agent {
 }
 
 impl Shared {
+    fn limits(&self) -> Limits {
+        self.settings.get().limits
+    }
+
     fn on_message(&self, from: &NodeName, message: &Message) {
         match message {
             Message::Ship(ship) => self.arrivals.on_ship(self, ship),
@@ -282,15 +309,12 @@ fn note_unsent(to: &NodeName, sent: Result<(), SendError>) -> bool {
     sent.is_ok()
 }
 
-fn semaphore(permits: usize) -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))
-}
-
 /// Drops what was held too long, replaces keys in time, and looks after transfers that stall.
 async fn keep_in_order(shared: Arc<Shared>, shutdown: CancellationToken) {
-    let mut holds = tokio::time::interval(shared.limits.retry_interval);
-    let mut keys = tokio::time::interval(shared.limits.leg_key_lifetime);
-    let mut transfers = tokio::time::interval(shared.limits.transfer_timeout / LOOKS_PER_TIMEOUT);
+    let limits = shared.limits();
+    let mut holds = interval(limits.retry_interval);
+    let mut keys = interval(limits.leg_key_lifetime);
+    let mut transfers = interval(limits.transfer_timeout / LOOKS_PER_TIMEOUT);
     loop {
         tokio::select! {
             _ = holds.tick() => shared.arrivals.expire(&shared),
@@ -298,7 +322,20 @@ async fn keep_in_order(shared: Arc<Shared>, shutdown: CancellationToken) {
             _ = transfers.tick() => {
                 shared.metrics.transfers_stalled.inc_by(shared.transfers.look() as u64);
             }
+            () = shared.reloaded.notified() => {
+                let limits = shared.limits();
+                retime(&mut holds, limits.retry_interval);
+                retime(&mut keys, limits.leg_key_lifetime);
+                retime(&mut transfers, limits.transfer_timeout / LOOKS_PER_TIMEOUT);
+            }
             () = shutdown.cancelled() => return,
         }
+    }
+}
+
+/// An interval that stays as it was goes on, so that reloads put nothing off.
+fn retime(ticks: &mut Interval, period: Duration) {
+    if ticks.period() != period {
+        *ticks = interval_at(Instant::now() + period, period);
     }
 }

@@ -88,6 +88,11 @@ impl LiveTable {
         }
     }
 
+    /// How many are of `dispatcher`.
+    pub(crate) fn of(&self, dispatcher: &NodeName) -> usize {
+        self.entries().values().filter(|known| known.about.dispatcher == *dispatcher).count()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries().len()
     }

@@ -9,11 +9,11 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
-use tokio::sync::OwnedSemaphorePermit;
 use watari_files::{Body, BoxError};
 use watari_proxy::Client;
 
 use crate::Shared;
+use crate::places::Place;
 use crate::stalls::{Exchange, Stalls, Watched};
 
 /// Answers one request, if there is a place for it. The place is kept until the response's body is dropped; `stalls` is
@@ -23,24 +23,23 @@ pub(crate) async fn answer<B>(
     request: Request<B>,
     client: &Client,
     stalls: &Arc<Stalls>,
-) -> Response<Watched<Kept<Body, Place>>>
+) -> Response<Watched<Kept<Body, Option<Place>>>>
 where
     B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
     B::Error: Into<BoxError>,
 {
     shared.metrics.requests.inc();
     let exchange = Exchange::on(stalls);
-    let Ok(place) = shared.requests.clone().try_acquire_owned() else {
+    let Some(place) = shared.requests.take() else {
         tracing::info!(client = %client.address(), "request refused: too many are in progress");
         shared.metrics.requests_refused.inc();
         return too_many_requests().map(|body| shared.transfers.send(Kept { body, _kept: None }, &exchange));
     };
     let request = request.map(|body| shared.transfers.receive(body, &exchange));
-    let response = shared.site.respond(request, client).await;
+    let site = shared.settings.get().site.clone();
+    let response = site.respond(request, client).await;
     response.map(|body| shared.transfers.send(Kept { body, _kept: Some(place) }, &exchange))
 }
-
-type Place = Option<OwnedSemaphorePermit>;
 
 fn too_many_requests() -> Response<Body> {
     let text = Full::new(Bytes::from_static(b"Too many requests are in progress.\n"));

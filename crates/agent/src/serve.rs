@@ -127,7 +127,7 @@ async fn end(shared: &Arc<Shared>, about: &About, mut parts: Parts<TcpStream>, c
         }
     }
     let Parts { mut io, unsent, sent, .. } = parts;
-    let flushed = tokio::time::timeout(shared.limits.end_timeout, io.write_all(&unsent)).await;
+    let flushed = tokio::time::timeout(shared.limits().end_timeout, io.write_all(&unsent)).await;
     if !matches!(flushed, Ok(Ok(()))) {
         // The client does not take the end, or is gone: what it has must not look complete.
         return tcp::reset_on_close(&io);
@@ -157,7 +157,7 @@ pub(crate) async fn announce_end(shared: &Shared, mut leg: TcpStream, ending: &E
     shared.tell(&ending.dispatcher, &message);
     tcp::finish(&leg);
     let repeat = async {
-        let mut interval = tokio::time::interval(shared.limits.retry_interval);
+        let mut interval = tokio::time::interval(shared.limits().retry_interval);
         interval.tick().await;
         loop {
             interval.tick().await;
@@ -167,7 +167,7 @@ pub(crate) async fn announce_end(shared: &Shared, mut leg: TcpStream, ending: &E
     tokio::select! {
         _ = drain(&mut leg) => {}
         () = repeat => {}
-        () = tokio::time::sleep(shared.limits.end_timeout) => {}
+        () = tokio::time::sleep(shared.limits().end_timeout) => {}
     }
 }
 

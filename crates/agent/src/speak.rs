@@ -74,7 +74,7 @@ async fn http1(
         })
     });
     let mut builder = http1::Builder::new();
-    let timeout = shared.limits.keep_alive_timeout;
+    let timeout = shared.limits().keep_alive_timeout;
     builder.timer(TokioTimer::new()).header_read_timeout(timeout).max_buf_size(HEAD_LEN_MAX).half_close(true);
     let mut connection = builder.serve_connection(TokioIo::new(lent), service);
     let mut close_due = pin!(close_due.notified());
@@ -139,7 +139,7 @@ async fn http2(
         }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
-    let timeout = shared.limits.keep_alive_timeout;
+    let timeout = shared.limits().keep_alive_timeout;
     builder.timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).max_header_list_size(HEAD_LEN_MAX as u32);
     builder.keep_alive_interval(timeout).keep_alive_timeout(timeout).max_send_buf_size(SEND_BUFFER_LEN);
     let mut look = tokio::time::interval(timeout);

@@ -4,9 +4,10 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
 use serde::Serialize;
@@ -30,8 +31,17 @@ pub(crate) struct Agents {
     dispatcher: NodeName,
     /// All that the configuration decides, replaced as a whole.
     settings: RwLock<Arc<Settings>>,
+    /// What linked peers have handed out, also those that the configuration does not have as agents: it may be changed.
+    keys: Mutex<BTreeMap<NodeName, Key>>,
     desk: Arc<Desk>,
     pub(crate) drains: Drains,
+}
+
+/// What an agent hands out. The signer is the only one with its key: it counts what it signs.
+#[derive(Clone)]
+pub(crate) struct Key {
+    signer: Arc<LegSigner>,
+    handshakes: bool,
 }
 
 /// Who serves a client. Their places are taken.
@@ -86,6 +96,7 @@ impl Agents {
         Self {
             dispatcher: config.name.clone(),
             settings: RwLock::new(Arc::new(Settings::new(config))),
+            keys: Mutex::default(),
             desk: Arc::default(),
             drains: Drains::default(),
         }
@@ -103,6 +114,11 @@ impl Agents {
         let reloaded = Arc::new(settings.reloaded(config, now));
         *settings = reloaded.clone();
         drop(settings);
+        for (name, key) in &*self.keys() {
+            if let Some(agent) = reloaded.agent(name).filter(|agent| !agent.is_linked()) {
+                agent.set_key(key.clone(), now);
+            }
+        }
         for (name, agent) in reloaded.agents() {
             if agent.is_retired() {
                 self.drains.begin(name, AskedBy::Configuration);
@@ -131,16 +147,18 @@ impl Agents {
 
     /// An agent handed out a key: legs are signed with it from now on.
     pub(crate) fn set_key(&self, agent: &NodeName, key: &LegKey) {
+        let signer = Arc::new(LegSigner::new(self.dispatcher.clone(), agent, key));
+        let key = Key { signer, handshakes: key.handshakes };
+        self.keys().insert(agent.clone(), key.clone());
         if let Some(known) = self.settings().agent(agent) {
-            known.set_key(LegSigner::new(self.dispatcher.clone(), agent, key), key.handshakes, Instant::now());
+            known.set_key(key, Instant::now());
             self.desk.wake();
-        } else {
-            tracing::debug!(peer = %agent, "leg key of an agent that is not in the configuration");
         }
     }
 
     /// The link to an agent is lost: it gets nothing new until it hands out a key again.
     pub(crate) fn link_down(&self, agent: &NodeName) {
+        self.keys().remove(agent);
         if let Some(known) = self.settings().agent(agent) {
             known.link_down();
         }
@@ -247,6 +265,10 @@ impl Agents {
             let all = self.with_room(&settings, state, |_, _| true).ok()?;
             policy.pick(&mut state.turns, client, &all).map(|agent| agent.name.clone())
         })
+    }
+
+    fn keys(&self) -> MutexGuard<'_, BTreeMap<NodeName, Key>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether `agent` is one of the configuration, and whether it can take connections now.

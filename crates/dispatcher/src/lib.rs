@@ -22,6 +22,7 @@ mod early;
 mod flow;
 mod legs;
 mod listen;
+mod listeners;
 mod metrics;
 mod passthrough;
 mod relay;
@@ -29,7 +30,8 @@ mod table;
 mod threads;
 
 use std::io;
-use std::net::TcpListener;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
@@ -48,6 +50,8 @@ pub use crate::config::{
 };
 use crate::drain::AskedBy;
 use crate::legs::IdleLegs;
+use crate::listeners::Accepting;
+pub use crate::listeners::Listeners;
 use crate::metrics::Metrics;
 use crate::table::Table;
 use crate::threads::Threads;
@@ -57,6 +61,7 @@ use crate::threads::Threads;
 pub struct Dispatcher {
     shared: Arc<Shared>,
     threads: Threads,
+    accepting: Arc<Accepting>,
 }
 
 struct Shared {
@@ -69,21 +74,12 @@ struct Shared {
     reloaded: Notify,
 }
 
-/// Where clients are accepted.
-#[derive(Debug)]
-pub enum Listener {
-    /// Clients connect to it.
-    Clients(TcpListener),
-    /// Relays connect to it, and say by the PROXY protocol whose connections they bring.
-    Relays(TcpListener),
-}
-
 impl Dispatcher {
-    /// Starts a thread for each of `listeners`, which accepts clients on all of its own and relays them, until `shutdown`. All
-    /// else happens in the tokio runtime that this is called in.
+    /// Starts `threads` threads, which accept clients and relay them, until `shutdown`. `listeners` has for each address
+    /// a listener for each of them. All else happens in the tokio runtime that this is called in.
     pub fn start(
         config: Config,
-        listeners: Vec<Vec<Listener>>,
+        (threads, listeners): (NonZeroUsize, Listeners),
         mesh: Mesh,
         registry: &mut Registry,
         shutdown: &CancellationToken,
@@ -102,22 +98,35 @@ impl Dispatcher {
         tokio::spawn(drain::run(shared.clone(), shutdown.clone()));
         tokio::spawn(check::run(shared.clone(), shutdown.clone()));
         tokio::spawn(legs::keep_tidy(shared.clone(), shutdown.clone()));
-        let threads = Threads::start(listeners, shutdown, |listener| listen::start(&shared, listener, shutdown))?;
-        Ok(Self { shared, threads })
+        let threads = Threads::start(threads, shutdown)?;
+        let accepting = Arc::new(Accepting::start(&shared, &threads, listeners, shutdown)?);
+        Ok(Self { shared, threads, accepting })
     }
 
-    /// Waits until one of the threads has ended, though it was not asked to: its clients are cut off, and nobody accepts
-    /// those that the system still gives it. Never ends by itself otherwise.
+    /// Waits until one of the threads has ended, though it was not asked to: its clients are cut off, and nobody
+    /// accepts those that the system still gives it. Never ends by itself otherwise.
     pub async fn thread_lost(&self) {
         self.threads.lost().await;
+    }
+
+    /// What of `wanted` no clients are accepted at yet.
+    pub async fn not_listened_at(&self, wanted: &Listeners<SocketAddr>) -> Listeners<SocketAddr> {
+        self.accepting.missing(wanted).await
+    }
+
+    /// Accepts clients at `wanted` and nowhere else, with `added` for what is missing of it, for each address a
+    /// listener for each thread; where that fails, all is as it was. When this returns, nobody listens elsewhere any
+    /// more. Connections stay.
+    pub async fn listen(&self, wanted: &Listeners<SocketAddr>, added: Listeners) -> io::Result<()> {
+        self.accepting.set(&self.shared, wanted, added).await
     }
 
     /// Replaces the configuration, but for the node's name. Clients that come from now on find the new one; live
     /// connections go on under the limits of time that they were accepted under. An agent that is not in it any more is
     /// drained.
-    pub fn reload(&self, config: Config) {
-        self.shared.agents.reload(config);
-        self.shared.reloaded.notify_one();
+    pub async fn reload(&self, config: Config) {
+        self.shared.reload(config);
+        self.accepting.set_user_timeout(self.shared.limits().user_timeout).await;
     }
 
     /// Takes what the mesh reports. What is not for a dispatcher is passed over.
@@ -208,6 +217,18 @@ impl Shared {
     /// The limits that hold for whoever comes now.
     fn limits(&self) -> Limits {
         self.agents.settings().config.limits.clone()
+    }
+
+    fn reload(&self, config: Config) {
+        let before = self.agents.settings();
+        self.agents.reload(config);
+        let settings = self.agents.settings();
+        for (name, agent) in before.agents() {
+            if settings.agent(name).is_none_or(|now| now.is_retired() || now.config.legs != agent.config.legs) {
+                self.idle_legs.forget(name);
+            }
+        }
+        self.reloaded.notify_one();
     }
 
     fn drain(&self, agent: &NodeName, by: AskedBy) {

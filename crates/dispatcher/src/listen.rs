@@ -10,39 +10,46 @@
 //! in both. Only for an agent, where each has as many connections as it may have or none is available, is there a
 //! queue.
 
-use std::net::{IpAddr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use watari_sys::{accept_until, tcp};
+use watari_sys::{Acceptor, accept_until, tcp};
+use watari_wire::NodeName;
 use watari_wire::proxy::Header;
 
+use crate::Shared;
 use crate::agents::Assignment;
 use crate::clients::Presence;
 use crate::config::Limits;
 use crate::desk::{Place, Standing, Stopwatch};
 use crate::early::Early;
 use crate::legs::{Leg, Which};
+use crate::listeners::Who;
 use crate::passthrough::Route;
 use crate::relay::{Client, Relay};
-use crate::{Listener, Shared};
 
 /// How many agents are tried for one client.
 const LEGS_TRIED_MAX: usize = 3;
 
 /// Accepts on `listener` until `shutdown`, in the runtime that this is called in: a connection stays there to its end.
-pub(crate) fn start(shared: &Arc<Shared>, listener: Listener, shutdown: &CancellationToken) -> std::io::Result<()> {
-    let (Listener::Clients(socket) | Listener::Relays(socket)) = &listener;
-    tcp::prepare_listener(socket, Some(shared.limits().user_timeout))?;
+pub(crate) fn start(
+    shared: &Arc<Shared>,
+    listener: TcpListener,
+    who: Who,
+    shutdown: &CancellationToken,
+) -> io::Result<Acceptor> {
+    tcp::prepare_listener(&listener, Some(shared.limits().user_timeout))?;
     let shared = shared.clone();
-    match listener {
-        Listener::Clients(socket) => {
-            accept_until(shutdown, socket, "a client", move |stream, address| admit_client(&shared, stream, address))
+    match who {
+        Who::Clients => {
+            accept_until(shutdown, listener, "a client", move |stream, address| admit_client(&shared, stream, address))
         }
-        Listener::Relays(socket) => {
-            accept_until(shutdown, socket, "a relay", move |stream, relay| admit_relay(&shared, stream, relay))
+        Who::Relays => {
+            accept_until(shutdown, listener, "a relay", move |stream, relay| admit_relay(&shared, stream, relay))
         }
     }
 }
@@ -207,9 +214,11 @@ pub(crate) struct Found {
     pub(crate) stopwatch: Stopwatch,
 }
 
-/// Finds another agent for a connection of `client` whose first one was gone before it answered. Its leg is a new one.
-pub(crate) async fn find_again(shared: &Shared, client: IpAddr) -> Result<Found, &'static str> {
-    let assignment = shared.agents.assign(client, &[], Standing::Again).map_err(|_| "no_leg")?;
+/// Finds another agent for a connection of `client` whose first one, `gone`, was so before it answered. Its leg is a new
+/// one. Only if there is no other agent it may be `gone` again: maybe not the agent has ended, but its leg.
+pub(crate) async fn find_again(shared: &Shared, client: IpAddr, gone: NodeName) -> Result<Found, &'static str> {
+    let assign = |passed_over: &[NodeName]| shared.agents.assign(client, passed_over, Standing::Again);
+    let assignment = assign(&[gone]).or_else(|_| assign(&[])).map_err(|_| "no_leg")?;
     find_leg(shared, client, assignment, Which::New).await
 }
 

@@ -350,8 +350,8 @@ impl Relay {
         tracing::info!(connection = %self.id, agent = %self.arbiter.owner(), "no answer on a leg that was used before");
         self.shared.idle_legs.forget(self.arbiter.owner());
         self.up = Flow::holding(said);
-        let (shared, client) = (self.shared.clone(), self.client_address.ip());
-        self.finding = Some(Box::pin(async move { listen::find_again(&shared, client).await }));
+        let (shared, client, gone) = (self.shared.clone(), self.client_address.ip(), self.arbiter.owner().clone());
+        self.finding = Some(Box::pin(async move { listen::find_again(&shared, client, gone).await }));
     }
 
     fn on_found(&mut self, found: Result<Found, &'static str>) {

@@ -5,12 +5,11 @@
 
 use std::future::pending;
 use std::io;
+use std::num::NonZeroUsize;
 use std::thread;
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::sync::CancellationToken;
-
-use crate::Listener;
 
 /// The running threads. They end at the shutdown they were started with, and reset their clients.
 #[derive(Clone)]
@@ -18,26 +17,30 @@ pub(crate) struct Threads {
     /// Cancelled when a thread ends, however it does.
     one_ended: CancellationToken,
     shutdown: CancellationToken,
+    runtimes: Vec<Handle>,
 }
 
 impl Threads {
-    /// Starts a thread for each of `listeners`. `accept` is called for each listener, in the runtime of its thread.
-    pub(crate) fn start(
-        listeners: Vec<Vec<Listener>>,
-        shutdown: &CancellationToken,
-        accept: impl Fn(Listener) -> io::Result<()>,
-    ) -> io::Result<Self> {
-        let threads = Self { one_ended: CancellationToken::new(), shutdown: shutdown.clone() };
-        for (number, listeners) in listeners.into_iter().enumerate() {
+    /// Starts `count` threads.
+    pub(crate) fn start(count: NonZeroUsize, shutdown: &CancellationToken) -> io::Result<Self> {
+        let mut threads =
+            Self { one_ended: CancellationToken::new(), shutdown: shutdown.clone(), runtimes: Vec::new() };
+        for number in 0..count.get() {
             let runtime = Builder::new_current_thread().enable_all().build()?;
-            {
-                let _entered = runtime.enter();
-                listeners.into_iter().try_for_each(&accept)?;
-            }
+            threads.runtimes.push(runtime.handle().clone());
             let shutdown = shutdown.clone();
             threads.spawn(number, runtime, async move { shutdown.cancelled().await })?;
         }
         Ok(threads)
+    }
+
+    /// Calls `start` with one of `parts` for each thread, in the runtime of that thread.
+    pub(crate) fn start_on_each<P, T>(&self, parts: Vec<P>, start: impl Fn(P) -> io::Result<T>) -> io::Result<Vec<T>> {
+        let each = self.runtimes.iter().zip(parts).map(|(runtime, part)| {
+            let _entered = runtime.enter();
+            start(part)
+        });
+        each.collect()
     }
 
     fn spawn(&self, number: usize, runtime: Runtime, end: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
@@ -69,33 +72,34 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    fn listener() -> Listener {
-        Listener::Clients(std::net::TcpListener::bind("127.0.0.1:0").unwrap())
-    }
-
     #[tokio::test]
-    async fn each_set_of_listeners_has_a_thread_of_its_own() {
+    async fn each_part_is_started_on_a_thread_of_its_own() {
         let shutdown = CancellationToken::new();
         let (said, mut names) = tokio::sync::mpsc::unbounded_channel();
-        let threads = Threads::start(vec![vec![listener(), listener()], vec![listener()]], &shutdown, |_| {
-            let said = said.clone();
-            tokio::spawn(async move { said.send(thread::current().name().unwrap().to_owned()) });
-            Ok(())
-        });
+        let threads = Threads::start(NonZeroUsize::new(2).unwrap(), &shutdown).unwrap();
+        for _ in 0..2 {
+            let say = |part: &str| {
+                let (said, part) = (said.clone(), part.to_owned());
+                tokio::spawn(async move { said.send((part, thread::current().name().unwrap().to_owned())) });
+                Ok(())
+            };
+            assert_eq!(threads.start_on_each(vec!["first", "second"], say).unwrap().len(), 2);
+        }
         let mut heard = Vec::new();
-        for _ in 0..3 {
+        for _ in 0..4 {
             heard.push(timeout(PATIENCE, names.recv()).await.unwrap().unwrap());
         }
         heard.sort();
-        assert_eq!(heard, ["relay-0", "relay-0", "relay-1"]);
+        let (first, second) = (("first".into(), "relay-0".into()), ("second".into(), "relay-1".into()));
+        assert_eq!(heard, [first.clone(), first, second.clone(), second]);
         shutdown.cancel();
-        timeout(PATIENCE, threads.unwrap().one_ended.cancelled()).await.unwrap();
+        timeout(PATIENCE, threads.one_ended.cancelled()).await.unwrap();
     }
 
     #[tokio::test]
     async fn a_thread_that_panics_is_missed_and_one_that_was_asked_to_end_is_not() {
         let shutdown = CancellationToken::new();
-        let threads = Threads::start(vec![vec![], vec![]], &shutdown, |_| Ok(())).unwrap();
+        let threads = Threads::start(NonZeroUsize::new(2).unwrap(), &shutdown).unwrap();
         let runtime = Builder::new_current_thread().build().unwrap();
         threads.spawn(2, runtime, async { panic!("on purpose") }).unwrap();
         timeout(PATIENCE, threads.lost()).await.unwrap();

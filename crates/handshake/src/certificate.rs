@@ -8,6 +8,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, SignatureAlgorithm, SignatureScheme};
+use watari_record::CipherSuite;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
@@ -64,6 +65,17 @@ impl Certificate {
         self.key.key.choose_scheme(schemes).is_some()
     }
 
+    /// Whether the key can sign in handshakes with `suite`.
+    pub(crate) fn fits(&self, suite: CipherSuite) -> bool {
+        let is_rsa = self.key.key.algorithm() == SignatureAlgorithm::RSA;
+        match suite.name() {
+            name if name.contains("_ECDSA_") => !is_rsa,
+            name if name.contains("_RSA_") => is_rsa,
+            // TLS 1.3 chooses signatures apart from suites.
+            _ => true,
+        }
+    }
+
     /// Certificates of one name are offered in this order: a signature costs P-256 a fraction of what it costs RSA.
     pub(crate) fn preference(&self) -> u8 {
         match self.key.key.algorithm() {
@@ -104,6 +116,10 @@ impl ClientRoots {
             store.add(root).map_err(|error| CertificateError::BadCertificate(error.to_string()))?;
         }
         Ok(Self(Arc::new(store)))
+    }
+
+    pub(crate) fn same_as(&self, other: &Self) -> bool {
+        self.0.roots == other.0.roots
     }
 
     pub(crate) fn store(&self) -> &Arc<RootCertStore> {

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{ClientHello, NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
+use watari_record::Version;
 
 use crate::certificate::{Certificate, ClientRoots};
 use crate::error::HandshakeError;
 use crate::extract::TrafficSecrets;
 use crate::names::Names;
+use crate::policy::{BadPolicy, Policy};
 
 /// What a [`ServerConfig`] is made of.
 #[derive(Debug, Clone, Default)]
@@ -20,6 +22,8 @@ pub struct ServerOptions {
     /// Served to clients that ask for no name, or for one that no certificate is issued for. Where there is none, such
     /// clients are refused. May repeat some of `certificates`.
     pub default_certificates: Vec<Certificate>,
+    /// Versions, cipher suites, groups.
+    pub policy: Policy,
     /// Application protocols, the server's preference first (RFC 7301), each of 1 to 255 bytes. A client that
     /// offers only others is refused; one that offers none is not. Empty: ALPN is not spoken.
     pub alpn: Vec<Vec<u8>>,
@@ -41,30 +45,55 @@ pub enum ClientCertificates {
 
 /// What a server offers in its handshakes. Cheap to clone.
 ///
-/// TLS 1.3 and 1.2 with the AEAD suites and forward secrecy; X25519MLKEM768 before X25519 and the NIST curves, as the
-/// client prefers. Sessions are resumed from tickets alone, sealed with keys that this value draws and keeps to itself.
+/// Sessions are resumed from tickets alone, sealed with keys that this value draws, and shares with those that
+/// [succeed](ServerConfig::succeed) it: a ticket of another is none, so that nobody gets by resumption what a full
+/// handshake would not give.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
     rustls: Arc<rustls::ServerConfig>,
     names: Arc<Names>,
+    terms: Arc<Terms>,
+}
+
+/// What a session was established under. It is not resumed under other terms.
+#[derive(Debug)]
+struct Terms {
+    policy: Policy,
+    client_certificates: ClientCertificates,
 }
 
 impl ServerConfig {
     /// Checks `options`.
     pub fn new(options: &ServerOptions) -> Result<Self, ConfigError> {
+        Self::with_tickets(options, aws_lc_rs::Ticketer::new().map_err(ConfigError::Rustls)?)
+    }
+
+    /// What comes after `self`, with other options. Clients resume the sessions that they have from `self`, unless the
+    /// policy has changed, or what is asked of their own certificates.
+    pub fn succeed(&self, options: &ServerOptions) -> Result<Self, ConfigError> {
+        let same_clients = self.terms.client_certificates.same_as(&options.client_certificates);
+        if same_clients && self.terms.policy == options.policy {
+            Self::with_tickets(options, Arc::clone(&self.rustls.ticketer))
+        } else {
+            Self::new(options)
+        }
+    }
+
+    fn with_tickets(options: &ServerOptions, ticketer: Arc<dyn ProducesTickets>) -> Result<Self, ConfigError> {
         options.check()?;
         let names = Arc::new(Names::new(&options.certificates, &options.default_certificates));
-        let provider = Arc::new(aws_lc_rs::default_provider());
+        let provider = options.policy.provider();
         let mut rustls = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(&options.policy.rustls_versions())
             .map_err(ConfigError::Rustls)?
             .with_client_cert_verifier(options.client_certificates.verifier(&provider)?)
             .with_cert_resolver(Arc::clone(&names) as _);
         rustls.alpn_protocols.clone_from(&options.alpn);
         rustls.session_storage = Arc::new(NoServerSessionStorage {});
-        rustls.ticketer = aws_lc_rs::Ticketer::new().map_err(ConfigError::Rustls)?;
+        rustls.ticketer = ticketer;
         rustls.enable_secret_extraction = true;
-        Ok(Self { rustls: Arc::new(rustls), names })
+        let (policy, client_certificates) = (options.policy.clone(), options.client_certificates.clone());
+        Ok(Self { rustls: Arc::new(rustls), names, terms: Arc::new(Terms { policy, client_certificates }) })
     }
 
     /// Whether there is a certificate for the name that `hello` asks for, of a kind the client verifies, and a protocol
@@ -112,11 +141,35 @@ impl ServerOptions {
         if !self.alpn.iter().all(fits) {
             return Err(ConfigError::BadAlpn);
         }
-        Ok(())
+        self.policy.check()?;
+        self.check_signatures()
+    }
+
+    /// Whether each version has a suite that a certificate can sign for.
+    fn check_signatures(&self) -> Result<(), ConfigError> {
+        let certificates = || self.certificates.iter().chain(&self.default_certificates);
+        let signs = |version: Version| {
+            let mut suites = self.policy.usable_suites().filter(|suite| suite.version() == version);
+            suites.any(|suite| certificates().any(|certificate| certificate.fits(suite)))
+        };
+        match self.policy.versions.iter().find(|version| !signs(**version)) {
+            Some(version) => Err(ConfigError::NoKeyForSuites(*version)),
+            None => Ok(()),
+        }
     }
 }
 
 impl ClientCertificates {
+    fn same_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::NotAsked, Self::NotAsked) => true,
+            (Self::Optional(ours), Self::Optional(theirs)) | (Self::Required(ours), Self::Required(theirs)) => {
+                ours.same_as(theirs)
+            }
+            _ => false,
+        }
+    }
+
     fn verifier(&self, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, ConfigError> {
         let builder = |roots: &ClientRoots| {
             WebPkiClientVerifier::builder_with_provider(Arc::clone(roots.store()), Arc::clone(provider))
@@ -145,6 +198,12 @@ pub enum ConfigError {
     /// RFC 7301 gives a name one byte of length, and none of it zero.
     #[error("an ALPN protocol name has 1 to 255 bytes")]
     BadAlpn,
+    /// Every client of a version would be refused.
+    #[error(transparent)]
+    BadPolicy(#[from] BadPolicy),
+    /// TLS 1.2 suites name the kind of key that signs.
+    #[error("{0} is accepted, and no certificate has a key of the kind that its cipher suites sign with")]
+    NoKeyForSuites(Version),
     /// The authorities for client certificates cannot be used.
     #[error("the authorities for client certificates cannot be used: {0}")]
     BadClientRoots(String),

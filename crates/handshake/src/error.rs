@@ -213,7 +213,10 @@ impl From<Error> for HandshakeError {
 impl From<PeerIncompatible> for HandshakeError {
     fn from(how: PeerIncompatible) -> Self {
         match how {
-            PeerIncompatible::Tls12NotOffered | PeerIncompatible::Tls12NotOfferedOrEnabled => Self::NoCommonVersion,
+            PeerIncompatible::Tls12NotOffered
+            | PeerIncompatible::Tls12NotOfferedOrEnabled
+            // A client of TLS 1.2 alone, where that is left out.
+            | PeerIncompatible::SupportedVersionsExtensionRequired => Self::NoCommonVersion,
             PeerIncompatible::NoCipherSuitesInCommon => Self::NoCommonSuite,
             PeerIncompatible::NoKxGroupsInCommon => Self::NoCommonGroup,
             PeerIncompatible::NoSignatureSchemesInCommon => Self::NoCommonSignature,

@@ -7,7 +7,7 @@
 //!                               and the input behind the client's Finished, untouched
 //! ```
 //!
-//! * [`ServerConfig`] says what is served: [`Certificate`]s by name, ALPN, client certificates.
+//! * [`ServerConfig`] says what is served: [`Certificate`]s by name, a [`Policy`], ALPN, client certificates.
 //! * [`Handshake`] is one handshake: bytes in, bytes out. It owns no socket and waits for nothing.
 //! * [`HandshakeError`] says why a handshake came to nothing, and who is at fault.
 //!
@@ -21,9 +21,11 @@ mod error;
 mod extract;
 mod handshake;
 mod names;
+mod policy;
 mod record_cut;
 
 pub use certificate::{Certificate, CertificateError, ClientRoots};
 pub use config::{ClientCertificates, ConfigError, ServerConfig, ServerOptions};
 pub use error::{Failed, HandshakeError, Stage};
 pub use handshake::{Established, Handshake, Info, Progress};
+pub use policy::{BadPolicy, Group, Policy};

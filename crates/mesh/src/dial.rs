@@ -12,7 +12,7 @@ use crate::{LinkError, Shared, link};
 
 pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<PeerEntry>) {
     let mut backoff = Backoff::new(shared.limits.backoff_min, shared.limits.backoff_max);
-    while !shared.shutdown.is_cancelled() {
+    while !peer.end.is_cancelled() {
         match attempt(&shared, &peer).await {
             Ok(established) => backoff.after_link(link::run(&shared, &peer, established).await),
             Err(LinkError::Shutdown) => return,
@@ -20,7 +20,7 @@ pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<PeerEntry>) {
         }
         tokio::select! {
             () = sleep(backoff.pause(random_u32())) => {}
-            () = shared.shutdown.cancelled() => {}
+            () = peer.end.cancelled() => {}
         }
     }
 }
@@ -30,7 +30,7 @@ async fn attempt(shared: &Shared, peer: &PeerEntry) -> Result<Established, LinkE
         outcome = timeout(shared.limits.handshake_max, hello::dial(shared, peer)) => {
             outcome.unwrap_or(Err(LinkError::HandshakeTimeout))
         }
-        () = shared.shutdown.cancelled() => Err(LinkError::Shutdown),
+        () = peer.end.cancelled() => Err(LinkError::Shutdown),
     }
 }
 
@@ -38,9 +38,9 @@ async fn attempt(shared: &Shared, peer: &PeerEntry) -> Result<Established, LinkE
 fn failed(shared: &Shared, peer: &PeerEntry, error: &LinkError) {
     shared.metrics.attempt_failed(error);
     if peer.set_error(error) {
-        warn!(peer = %peer.name, address = %peer.address, reason = error.label(), %error, "no link");
+        warn!(peer = %peer.name, address = %peer.address(), reason = error.label(), %error, "no link");
     } else {
-        debug!(peer = %peer.name, address = %peer.address, reason = error.label(), %error, "still no link");
+        debug!(peer = %peer.name, address = %peer.address(), reason = error.label(), %error, "still no link");
     }
 }
 

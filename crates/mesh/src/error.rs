@@ -71,6 +71,9 @@ pub enum LinkError {
     /// The peer has connected anew.
     #[error("the peer connected anew")]
     Replaced,
+    /// The peer is none of the configured peers any more.
+    #[error("it is none of this node's peers any more")]
+    Removed,
     /// This node ends its links.
     #[error("this node is shutting down")]
     Shutdown,
@@ -99,6 +102,7 @@ impl LinkError {
             Self::Silent => "silent",
             Self::Stalled => "stalled",
             Self::Replaced => "replaced",
+            Self::Removed => "removed",
             Self::Shutdown => "shutdown",
         }
     }

@@ -27,7 +27,7 @@ pub(crate) struct Established {
 
 /// Connects to `peer`, which has to prove that it is.
 pub(crate) async fn dial(shared: &Shared, peer: &PeerEntry) -> Result<Established, LinkError> {
-    let tcp = TcpStream::connect(peer.address).await.map_err(LinkError::Connect)?;
+    let tcp = TcpStream::connect(peer.address()).await.map_err(LinkError::Connect)?;
     tcp.set_nodelay(true)?;
     let name = ServerName::try_from(peer.name.to_string()).expect("node names are server names");
     let connector = TlsConnector::from(Arc::clone(shared.identity.client_config()));
@@ -45,12 +45,12 @@ pub(crate) async fn accept(shared: &Shared, tcp: TcpStream) -> Result<(Arc<PeerE
     let acceptor = TlsAcceptor::from(Arc::clone(shared.identity.server_config()));
     let stream = acceptor.accept(tcp).await?;
     let (found, allowed) = certified(stream.get_ref().1)?;
-    let Some(peer) = shared.peers.get(&found) else { return Err(LinkError::UnknownPeer(found)) };
+    let Some(peer) = shared.peer(&found) else { return Err(LinkError::UnknownPeer(found)) };
     if shared.dials(&found) {
         return Err(LinkError::WrongDirection(found));
     }
     let established = say_hello(shared, TlsStream::from(stream), &found, &allowed).await?;
-    Ok((Arc::clone(peer), established))
+    Ok((peer, established))
 }
 
 /// Who the peer is and what it may do, by the certificate that TLS has verified.

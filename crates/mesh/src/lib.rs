@@ -28,10 +28,12 @@ mod peer;
 mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use watari_pki::Identity;
@@ -114,9 +116,8 @@ impl Mesh {
             // The channel is new, and holds at least one event.
             let _ = events.try_send(Event::Up { peer, roles: config.roles.clone(), incarnation });
         }
-        let others = config.peers.into_iter().filter(|peer| peer.name != hello.node);
         let shared = Arc::new(Shared {
-            peers: others.map(|peer| (peer.name.clone(), Arc::new(PeerEntry::new(peer)))).collect(),
+            peers: RwLock::default(),
             hello,
             identity: config.identity,
             roles: config.roles,
@@ -126,8 +127,8 @@ impl Mesh {
             shutdown,
             tasks: TaskTracker::new(),
         });
-        for peer in shared.peers.values().filter(|peer| shared.dials(&peer.name)) {
-            shared.tasks.spawn(dial::run(Arc::clone(&shared), Arc::clone(peer)));
+        for peer in config.peers {
+            shared.add(peer);
         }
         shared.tasks.spawn(accept::run(Arc::clone(&shared), config.listener));
         shared.tasks.close();
@@ -158,12 +159,28 @@ impl Mesh {
 
     /// Whether there is a link to `peer`, or it is this node itself in another role.
     pub fn is_up(&self, peer: &NodeName) -> bool {
-        self.shared.is_own(peer) || self.shared.peers.get(peer).is_some_and(|peer| peer.link().is_some())
+        self.shared.is_own(peer) || self.shared.peer(peer).is_some_and(|peer| peer.link().is_some())
     }
 
     /// All configured peers, by name.
     pub fn peers(&self) -> Vec<PeerStatus> {
-        self.shared.peers.values().map(|peer| peer.status()).collect()
+        self.shared.peers.read().unwrap_or_else(PoisonError::into_inner).values().map(|peer| peer.status()).collect()
+    }
+
+    /// Makes these the peers: links to others end, and new ones are dialed or accepted. Returns when what had to end
+    /// has, so that a peer that comes back later begins anew. A link that is up stays, though its peer's address be
+    /// another.
+    ///
+    /// Dropping the future ends links all the same.
+    pub async fn set_peers(&self, peers: Vec<Peer>) {
+        let removed = self.shared.set_peers(peers);
+        let ended = async {
+            for peer in removed {
+                peer.ended().await;
+            }
+        };
+        // The peers have to take the last bytes, and may not.
+        let _ = timeout(REMOVAL_MAX, ended).await;
     }
 
     /// Waits until everything has ended after shutdown; what was queued before it has then been sent, or could not be.
@@ -175,12 +192,15 @@ impl Mesh {
 /// How a message gets into the queue of a link.
 type Push = fn(&Outbox, &Message) -> Result<(), SendError>;
 
+/// Longer than a link takes to end that ends in good order.
+const REMOVAL_MAX: Duration = Duration::from_secs(3);
+
 /// What all tasks of a mesh share.
 struct Shared {
     identity: Identity,
     roles: BTreeSet<Role>,
     hello: Hello,
-    peers: BTreeMap<NodeName, Arc<PeerEntry>>,
+    peers: RwLock<BTreeMap<NodeName, Arc<PeerEntry>>>,
     limits: Limits,
     metrics: Metrics,
     events: mpsc::Sender<Event>,
@@ -194,11 +214,48 @@ impl Shared {
         self.hello.node < *peer
     }
 
+    fn peer(&self, name: &NodeName) -> Option<Arc<PeerEntry>> {
+        self.peers.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// Adds a peer, or changes its address. This node's own name is passed over.
+    fn add(self: &Arc<Self>, peer: Peer) {
+        if peer.name == self.hello.node {
+            return;
+        }
+        if let Some(known) = self.peer(&peer.name) {
+            return known.set_address(peer.address);
+        }
+        let entry = Arc::new(PeerEntry::new(peer, &self.shutdown));
+        self.peers.write().unwrap_or_else(PoisonError::into_inner).insert(entry.name.clone(), Arc::clone(&entry));
+        if self.dials(&entry.name) {
+            self.tasks.spawn(dial::run(Arc::clone(self), entry));
+        }
+    }
+
+    /// Makes these the peers, and returns those that are no more.
+    fn set_peers(self: &Arc<Self>, peers: Vec<Peer>) -> Vec<Arc<PeerEntry>> {
+        let names: BTreeSet<_> = peers.iter().map(|peer| peer.name.clone()).collect();
+        let mut removed = Vec::new();
+        self.peers.write().unwrap_or_else(PoisonError::into_inner).retain(|name, peer| {
+            let stays = names.contains(name);
+            if !stays {
+                peer.end.cancel();
+                removed.push(Arc::clone(peer));
+            }
+            stays
+        });
+        for peer in peers {
+            self.add(peer);
+        }
+        removed
+    }
+
     fn send(&self, peer: &NodeName, message: &Message, push: Push) -> Result<(), SendError> {
         if self.is_own(peer) {
             return self.send_to_self(message);
         }
-        let peer = self.peers.get(peer).ok_or(SendError::NoLink)?;
+        let peer = self.peer(peer).ok_or(SendError::NoLink)?;
         let link = peer.link().ok_or(SendError::NoLink)?;
         let kind = message.kind();
         if !rules::allowed(kind, &self.roles, &link.roles) {

@@ -31,10 +31,14 @@ pub(crate) async fn run(shared: &Shared, peer: &PeerEntry, established: Establis
     let (read_half, write_half) = split(stream);
     let reason = tokio::select! {
         reason = Reader { shared, peer, link: &link, inbox }.run(read_half) => reason,
-        reason = write(shared, &link.outbox, write_half) => reason,
+        reason = write(shared, peer, &link.outbox, write_half) => reason,
         () = claim.replaced() => LinkError::Replaced,
     };
-    let reason = if shared.shutdown.is_cancelled() { LinkError::Shutdown } else { reason };
+    let reason = match (shared.shutdown.is_cancelled(), peer.end.is_cancelled()) {
+        (true, _) => LinkError::Shutdown,
+        (false, true) => LinkError::Removed,
+        (false, false) => reason,
+    };
     down(shared, peer, reason).await;
     since.elapsed()
 }
@@ -52,23 +56,23 @@ async fn down(shared: &Shared, peer: &PeerEntry, reason: LinkError) {
     peer.set_error(&reason);
     shared.metrics.links_up.dec();
     shared.metrics.link_ended(&reason);
-    if matches!(reason, LinkError::Shutdown) {
-        info!(peer = %peer.name, "link closed");
+    if matches!(reason, LinkError::Shutdown | LinkError::Removed) {
+        info!(peer = %peer.name, reason = reason.label(), "link closed");
     } else {
         warn!(peer = %peer.name, reason = reason.label(), error = %reason, "link down");
     }
     shared.report(Event::Down { peer: peer.name.clone(), reason }).await;
 }
 
-/// Sends what gathers in the outbox, as one write each time; in a shutdown, what has gathered until then.
-async fn write(shared: &Shared, outbox: &Outbox, mut stream: impl AsyncWrite + Unpin) -> LinkError {
+/// Sends what gathers in the outbox, as one write each time; at the end of the peer, what has gathered until then.
+async fn write(shared: &Shared, peer: &PeerEntry, outbox: &Outbox, mut stream: impl AsyncWrite + Unpin) -> LinkError {
     let mut batch = Batch::default();
     loop {
         tokio::select! {
             () = outbox.wait_until_due() => {}
-            () = shared.shutdown.cancelled() => {}
+            () = peer.end.cancelled() => {}
         }
-        let last = shared.shutdown.is_cancelled();
+        let last = peer.end.is_cancelled();
         if outbox.take(&mut batch)
             && let Err(error) = write_batch(shared, &mut stream, batch.as_slice()).await
         {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, watch};
+use tokio_util::sync::CancellationToken;
 use watari_wire::{NodeName, Role};
 
 use crate::outbox::Outbox;
@@ -36,8 +37,9 @@ pub struct PeerStatus {
 /// One configured peer and its link, if any.
 pub(crate) struct PeerEntry {
     pub(crate) name: NodeName,
-    pub(crate) address: SocketAddr,
     pub(crate) counters: Counters,
+    /// Cancelled when it is a peer no longer, or this node shuts down.
+    pub(crate) end: CancellationToken,
     state: Mutex<State>,
     /// The number of the newest connection that has shown to be this peer.
     newest: watch::Sender<u64>,
@@ -45,8 +47,8 @@ pub(crate) struct PeerEntry {
     turn: AsyncMutex<()>,
 }
 
-#[derive(Default)]
 struct State {
+    address: SocketAddr,
     link: Option<Arc<Link>>,
     last_error: Option<String>,
 }
@@ -73,12 +75,12 @@ pub(crate) struct Claim<'a> {
 }
 
 impl PeerEntry {
-    pub(crate) fn new(peer: Peer) -> Self {
+    pub(crate) fn new(peer: Peer, shutdown: &CancellationToken) -> Self {
         Self {
             name: peer.name,
-            address: peer.address,
             counters: Counters::default(),
-            state: Mutex::default(),
+            end: shutdown.child_token(),
+            state: Mutex::new(State { address: peer.address, link: None, last_error: None }),
             newest: watch::Sender::new(0),
             turn: AsyncMutex::new(()),
         }
@@ -93,6 +95,21 @@ impl PeerEntry {
         });
         let newest = self.newest.subscribe();
         Claim { number, newest, _turn: self.turn.lock().await }
+    }
+
+    /// Waits until no connection is the link.
+    pub(crate) async fn ended(&self) {
+        drop(self.turn.lock().await);
+    }
+
+    /// Where it listens for links, as configured.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.state().address
+    }
+
+    /// Counts from the next attempt to connect.
+    pub(crate) fn set_address(&self, address: SocketAddr) {
+        self.state().address = address;
     }
 
     pub(crate) fn link(&self) -> Option<Arc<Link>> {
@@ -121,7 +138,7 @@ impl PeerEntry {
         let link = state.link.as_ref();
         PeerStatus {
             name: self.name.clone(),
-            address: self.address,
+            address: state.address,
             up_for: link.map(|link| link.since.elapsed()),
             roles: link.map(|link| link.roles.clone()).unwrap_or_default(),
             incarnation: link.map(|link| link.incarnation),

@@ -4,5 +4,5 @@ mod accept;
 mod pipe;
 pub mod tcp;
 
-pub use accept::accept_until;
+pub use accept::{Acceptor, accept_until};
 pub use pipe::{FILES_PER_PIPE, Pipe};

@@ -43,9 +43,13 @@ pub fn prepare(connection: &impl AsFd) -> io::Result<()> {
 /// so it is not for legs, which wait for a client at the other end.
 pub fn prepare_listener(listener: &TcpListener, user_timeout: Option<Duration>) -> io::Result<()> {
     prepare(listener)?;
-    let socket = SockRef::from(listener);
-    socket.set_tcp_user_timeout(user_timeout.map(|timeout| timeout.min(USER_TIMEOUT_MAX)))?;
-    socket.set_linger(Some(Duration::ZERO))
+    set_user_timeout(listener, user_timeout)?;
+    SockRef::from(listener).set_linger(Some(Duration::ZERO))
+}
+
+/// Sets the `user_timeout` of [`prepare_listener`] alone.
+pub fn set_user_timeout(listener: &impl AsFd, user_timeout: Option<Duration>) -> io::Result<()> {
+    SockRef::from(listener).set_tcp_user_timeout(user_timeout.map(|timeout| timeout.min(USER_TIMEOUT_MAX)))
 }
 
 /// Makes closing a reset, also when it is the kernel that closes because this process died.

@@ -12,6 +12,8 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use watari_wire::{ConnectionId, NodeName};
 
+use crate::config::Change;
+
 pub(crate) use client::{AskError, ask};
 pub(crate) use server::{BindError, Server};
 
@@ -38,6 +40,8 @@ pub(crate) enum Topic {
     Drain { node: NodeName },
     /// That a drained agent get connections again: [`Answer::Done`].
     Undrain { node: NodeName },
+    /// The configuration is read again: [`Answer::Reloaded`].
+    Reload,
 }
 
 /// One line to the node.
@@ -55,10 +59,20 @@ pub(crate) enum Answer {
     Status(Status),
     Nodes(Vec<Node>),
     Connections(Vec<Connection>),
+    Reloaded(Reloaded),
     /// What was ordered is done, or has begun.
     Done,
     /// Why there is no answer, or why an order is not followed: one sentence.
     Error(String),
+}
+
+/// What a reload has changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reloaded {
+    /// In the configuration file.
+    pub(crate) changes: Vec<Change>,
+    /// Certificates, keys and authorities that are not what they were when they were read before.
+    pub(crate) files: Vec<String>,
 }
 
 /// How a node is.
@@ -146,6 +160,7 @@ mod tests {
             ),
             (Topic::Drain { node: node.clone() }, json!({"drain": {"node": "a1"}})),
             (Topic::Undrain { node }, json!({"undrain": {"node": "a1"}})),
+            (Topic::Reload, json!("reload")),
         ];
         for (topic, written) in cases {
             let question = Question { version: VERSION, topic: topic.clone() };

@@ -13,7 +13,11 @@
 mod check;
 mod limits;
 mod load;
+mod outline;
 mod raw;
+mod restart;
+mod stamps;
+mod tls;
 mod value;
 
 use std::fs;
@@ -23,11 +27,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tracing_subscriber::filter::Targets;
+use watari_agent::Listener;
+use watari_handshake::Policy;
 use watari_mesh::Peer;
 use watari_proxy::OriginAddress;
 use watari_wire::NodeName;
 
-pub(crate) use load::Loaded;
+pub(crate) use load::{Loaded, LoadedAgent, SiteMetrics};
+pub(crate) use outline::{Change, Outline};
 pub(crate) use raw::LogFormat;
 pub(crate) use value::Span;
 
@@ -45,6 +52,8 @@ pub(crate) struct Config {
     pub(crate) dispatcher: Option<Dispatcher>,
     pub(crate) agent: Option<Agent>,
     pub(crate) log: Log,
+    /// What is in the file, for telling what has changed.
+    pub(crate) outline: Outline,
 }
 
 /// `[node]`
@@ -72,7 +81,21 @@ pub(crate) struct Dispatcher {
     pub(crate) threads: NonZeroUsize,
     /// Where relays connect to, which say by the PROXY protocol whose connection they bring.
     pub(crate) listen_proxy: Vec<SocketAddr>,
+    /// Where clients connect to that speak plain HTTP, and are sent to HTTPS.
+    pub(crate) redirect: Vec<SocketAddr>,
     pub(crate) config: watari_dispatcher::Config,
+}
+
+impl Dispatcher {
+    /// Where clients are accepted, or relays that bring them.
+    pub(crate) fn clients_at(&self) -> watari_dispatcher::Listeners<SocketAddr> {
+        watari_dispatcher::Listeners { clients: self.listen.clone(), relays: self.listen_proxy.clone() }
+    }
+
+    /// The port that clients of plain HTTP are sent to.
+    pub(crate) fn https_port(&self) -> u16 {
+        self.listen.first().map_or(443, SocketAddr::port)
+    }
 }
 
 /// `[agent]`
@@ -90,6 +113,17 @@ pub(crate) struct Agent {
 #[derive(Debug)]
 pub(crate) struct Tls {
     pub(crate) certificates: Vec<CertificateFiles>,
+    pub(crate) terms: Terms,
+    /// `[[agent.tls.listener]]`
+    pub(crate) listeners: Vec<(Listener, Terms)>,
+}
+
+/// What handshakes offer, apart from certificates.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    /// Where the table begins that says so, if one does.
+    pub(crate) line: Option<usize>,
+    pub(crate) policy: Policy,
     pub(crate) alpn: Vec<String>,
     pub(crate) clients: ClientCertificates,
 }
@@ -109,6 +143,16 @@ pub(crate) enum ClientCertificates {
     None,
     Optional(At<PathBuf>),
     Required(At<PathBuf>),
+}
+
+impl ClientCertificates {
+    /// The file with the authorities.
+    fn roots(&self) -> Option<&At<PathBuf>> {
+        match self {
+            Self::None => None,
+            Self::Optional(roots) | Self::Required(roots) => Some(roots),
+        }
+    }
 }
 
 /// `[agent.files]` or `[agent.proxy]`

@@ -16,6 +16,7 @@ mod logging;
 mod metrics_server;
 mod node;
 mod process;
+mod redirect;
 mod table;
 
 use std::process::ExitCode;

@@ -4,6 +4,7 @@ mod drain;
 mod files;
 mod listeners;
 mod readiness;
+mod reload;
 mod view;
 
 use std::io;
@@ -16,19 +17,20 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use watari_agent::{Agent, Site};
-use watari_dispatcher::{Dispatcher, Listener};
-use watari_handshake::ServerConfig;
+use watari_agent::{Agent, Settings};
+use watari_dispatcher::Dispatcher;
 use watari_mesh::{Event, Mesh, StartError};
-use watari_sys::Pipe;
 use watari_wire::{NodeName, Role};
 
 use crate::admin::BindError;
-use crate::config::{self, Config, Loaded};
+use crate::config::{self, Config, Loaded, SiteMetrics};
+use crate::logging::Level;
 use crate::metrics_server;
-use crate::process::{self, EndSignal, EndSignals};
+use crate::process::{self, EndSignal, EndSignals, ReloadSignal};
+use crate::redirect::Redirects;
 use files::TooFewFiles;
 use listeners::Listeners;
+use reload::Reloader;
 use view::View;
 
 /// How long links may take to send what is queued when the node ends.
@@ -58,23 +60,28 @@ struct Roles {
     agent: Option<Agent>,
 }
 
+/// What a node has from the process it runs in.
+pub(crate) struct Outside {
+    pub(crate) registry: Registry,
+    /// In that registry.
+    pub(crate) site: SiteMetrics,
+    pub(crate) level: Level,
+}
+
 /// Runs a node until SIGTERM or SIGINT. Everything is bound before anything starts, and the service manager is told that the
 /// node is ready when it is of use.
 ///
 /// At SIGTERM an agent gives its connections away first, until another signal or for the configuration's time at most. A
 /// dispatcher cannot: its clients' connections are its own, and end with it. Where a node is both, the dispatcher works on
 /// until the agent is drained, for it is the dispatcher that moves connections away.
-pub(crate) async fn run(mut config: Config, loaded: Loaded, registry: Registry) -> Result<(), NodeError> {
+pub(crate) async fn run(mut config: Config, mut loaded: Loaded, outside: Outside) -> Result<(), NodeError> {
     let mut end = EndSignals::listen().map_err(starting("signal handling"))?;
-    let (name, drain_timeout) = (config.node.name.value.clone(), config.node.drain_timeout);
+    let reload = ReloadSignal::listen().map_err(starting("signal handling"))?;
+    let name = config.node.name.value.clone();
     let listeners = Listeners::bind(&config)?;
-    let files = process::raise_file_limit();
-    if let Some(dispatcher) = &config.dispatcher {
-        Pipe::limit(files::pipes_of_a_thread(files, dispatcher.threads));
-    }
-    let dispatcher = config.dispatcher.as_mut().map(|dispatcher| &mut dispatcher.config.limits);
-    files::fit(files, dispatcher, config.agent.as_mut().map(|agent| &mut agent.limits))?;
-    let node = Node::start(config, loaded, registry, listeners)?;
+    files::fit_node(&mut config, loaded.agent.as_mut())?;
+    let node = Node::start(config, loaded, outside, listeners).await?;
+    tokio::spawn(reload_when_asked(node.reloader.clone(), reload));
     let signal = tokio::select! {
         signal = until_asked_to_end(&node, &name, &mut end) => signal,
         () = node.thread_lost() => return Err(NodeError::ThreadLost),
@@ -82,7 +89,7 @@ pub(crate) async fn run(mut config: Config, loaded: Loaded, registry: Registry) 
     tracing::info!(node = %name, %signal, "ending");
     process::notify("STOPPING=1");
     if let (Some(agent), EndSignal::Terminate) = (&node.running.agent, signal) {
-        drain::before_the_end(agent, drain_timeout, &mut end).await;
+        drain::before_the_end(agent, node.reloader.drain_timeout().await, &mut end).await;
     }
     node.stop().await;
     Ok(())
@@ -104,40 +111,65 @@ struct Node {
     mesh: Mesh,
     admin: JoinHandle<()>,
     running: Roles,
+    reloader: Arc<Reloader>,
     shutdown: CancellationToken,
 }
 
 impl Node {
-    fn start(config: Config, loaded: Loaded, mut registry: Registry, listeners: Listeners) -> Result<Self, NodeError> {
+    async fn start(config: Config, loaded: Loaded, outside: Outside, listeners: Listeners) -> Result<Self, NodeError> {
+        let Outside { mut registry, site, level } = outside;
         let shutdown = CancellationToken::new();
         let started = Instant::now();
-        let name = config.node.name.value;
+        let name = config.node.name.value.clone();
         let role_names = loaded.roles.iter().map(Role::to_string).collect();
         let mesh_config = watari_mesh::Config {
             identity: loaded.identity,
             roles: loaded.roles,
             listener: listeners.mesh,
-            peers: config.peers,
+            peers: config.peers.clone(),
             limits: watari_mesh::Limits::default(),
         };
         let (mesh, events) = Mesh::start(mesh_config, &mut registry, shutdown.clone())?;
         let mut start = Start { mesh: &mesh, registry: &mut registry, shutdown: &shutdown };
         let running = Roles {
-            dispatcher: config.dispatcher.map(|config| start.dispatcher(config, listeners.clients)).transpose()?,
-            agent: match (config.agent, loaded.site, listeners.legs) {
-                (Some(config), Some(site), Some(legs)) => Some(start.agent(&name, config, loaded.tls, site, legs)?),
+            dispatcher: match &config.dispatcher {
+                Some(config) => Some(start.dispatcher(config, listeners.clients)?),
+                None => None,
+            },
+            agent: match (&loaded.agent, listeners.legs) {
+                (Some(agent), Some(legs)) => Some(start.agent(&name, agent.settings.clone(), legs)?),
                 _ => None,
             },
         };
+        let redirects_max = files::redirects_max(process::raise_file_limit());
+        let redirects = Redirects::new(redirects_max, &mut registry, shutdown.clone());
+        if let Some(dispatcher) = &config.dispatcher {
+            redirects.set(&dispatcher.redirect, listeners.redirect, dispatcher.https_port()).await;
+        }
         tokio::spawn(distribute(events, running.clone()));
         if let Some(listener) = listeners.metrics {
             metrics_server::serve(listener, Arc::new(registry), shutdown.clone()).map_err(starting("metrics"))?;
         }
         let (name, mesh_address) = (name.to_string(), config.node.mesh);
-        let view =
-            View { name, mesh_address, roles: role_names, started, mesh: mesh.clone(), running: running.clone() };
-        let admin = tokio::spawn(listeners.admin.serve(move |topic| view.answer(topic), shutdown.clone()));
-        Ok(Self { mesh, admin, running, shutdown })
+        let parts = (mesh.clone(), running.clone());
+        let reloader = Arc::new(Reloader::new(config, loaded.agent, parts, redirects, (site, level)));
+        let watcher = reloader.clone();
+        tokio::spawn(shutdown.clone().run_until_cancelled_owned(async move { watcher.watch_certificates().await }));
+        let view = Arc::new(View {
+            name,
+            mesh_address,
+            roles: role_names,
+            started,
+            mesh: mesh.clone(),
+            running: running.clone(),
+            reloader: reloader.clone(),
+        });
+        let answer = move |topic| {
+            let view = view.clone();
+            async move { view.answer(topic).await }
+        };
+        let admin = tokio::spawn(listeners.admin.serve(answer, shutdown.clone()));
+        Ok(Self { mesh, admin, running, reloader, shutdown })
     }
 
     /// Waits until a client could be served. An agent can do that at once; a dispatcher needs an agent.
@@ -175,23 +207,30 @@ struct Start<'a> {
 impl Start<'_> {
     fn dispatcher(
         &mut self,
-        config: config::Dispatcher,
-        listeners: Vec<Vec<Listener>>,
+        config: &config::Dispatcher,
+        listeners: watari_dispatcher::Listeners,
     ) -> Result<Dispatcher, NodeError> {
-        Dispatcher::start(config.config, listeners, self.mesh.clone(), self.registry, self.shutdown)
-            .map_err(starting("the dispatcher"))
+        Dispatcher::start(
+            config.config.clone(),
+            (config.threads, listeners),
+            self.mesh.clone(),
+            self.registry,
+            self.shutdown,
+        )
+        .map_err(starting("the dispatcher"))
     }
 
-    fn agent(
-        &mut self,
-        name: &NodeName,
-        config: config::Agent,
-        tls: Option<ServerConfig>,
-        site: Site,
-        legs: TcpListener,
-    ) -> Result<Agent, NodeError> {
-        let config = watari_agent::Config { name: name.clone(), tls, site, limits: config.limits };
+    fn agent(&mut self, name: &NodeName, settings: Settings, legs: TcpListener) -> Result<Agent, NodeError> {
+        let config = watari_agent::Config { name: name.clone(), settings };
         Agent::start(config, legs, self.mesh.clone(), self.registry, self.shutdown).map_err(starting("the agent"))
+    }
+}
+
+/// Reads the configuration again at each signal. What comes of it is logged.
+async fn reload_when_asked(reloader: Arc<Reloader>, mut signal: ReloadSignal) {
+    loop {
+        signal.next().await;
+        let _ = reloader.reload().await;
     }
 }
 

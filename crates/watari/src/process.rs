@@ -32,6 +32,21 @@ pub(crate) fn raise_file_limit() -> Option<u64> {
     }
 }
 
+/// The signal that asks this process to read its configuration again: SIGHUP.
+pub(crate) struct ReloadSignal(unix::Signal);
+
+impl ReloadSignal {
+    /// From now on, it does not end the process. Must be called in a tokio runtime.
+    pub(crate) fn listen() -> io::Result<Self> {
+        signal(SignalKind::hangup()).map(Self)
+    }
+
+    /// Waits for the next one.
+    pub(crate) async fn next(&mut self) {
+        self.0.recv().await;
+    }
+}
+
 /// The signals that ask this process to end.
 pub(crate) struct EndSignals {
     terminate: unix::Signal,

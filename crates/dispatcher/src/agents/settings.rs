@@ -9,6 +9,7 @@ use watari_balance::{Candidate, Change, Health, Patience};
 use watari_wire::NodeName;
 use watari_wire::leg::LegSigner;
 
+use super::Key;
 use crate::Config;
 use crate::config::AgentConfig;
 use crate::passthrough::Passthrough;
@@ -34,16 +35,15 @@ pub(crate) struct Agent {
 
 /// How an agent is.
 struct Condition {
-    key: Option<Key>,
+    key: Option<Held>,
     health: Health,
     /// When it could last be given connections after it could not.
     appeared: Instant,
 }
 
-/// What an agent that can take connections has handed out.
-struct Key {
-    signer: Arc<LegSigner>,
-    handshakes: bool,
+/// What an agent has handed out.
+struct Held {
+    key: Key,
     /// The link it came over is up. Without, moves that are decided already are still signed with it.
     linked: bool,
 }
@@ -94,7 +94,7 @@ impl Agent {
         Self { config, retired: None, condition: Arc::new(RwLock::new(condition)) }
     }
 
-    pub(super) fn is_retired(&self) -> bool {
+    pub(crate) fn is_retired(&self) -> bool {
         self.retired.is_some()
     }
 
@@ -102,19 +102,19 @@ impl Agent {
         self.retired.is_some_and(|since| now.duration_since(since) >= RETIRED_MIN)
     }
 
-    pub(super) fn set_key(&self, signer: LegSigner, handshakes: bool, now: Instant) {
+    pub(super) fn set_key(&self, key: Key, now: Instant) {
         let mut condition = self.condition_mut();
-        if !condition.key.as_ref().is_some_and(|key| key.linked) {
+        if !condition.key.as_ref().is_some_and(|held| held.linked) {
             condition.appeared = now;
             // Its process has just spoken; and it may be another than the one that did not answer.
             condition.health = Health::default();
         }
-        condition.key = Some(Key { signer: Arc::new(signer), handshakes, linked: true });
+        condition.key = Some(Held { key, linked: true });
     }
 
     pub(super) fn link_down(&self) {
-        if let Some(key) = self.condition_mut().key.as_mut() {
-            key.linked = false;
+        if let Some(held) = self.condition_mut().key.as_mut() {
+            held.linked = false;
         }
     }
 
@@ -133,7 +133,7 @@ impl Agent {
 
     /// Whether there is a link and a key.
     pub(crate) fn is_linked(&self) -> bool {
-        self.condition().key.as_ref().is_some_and(|key| key.linked)
+        self.condition().key.as_ref().is_some_and(|held| held.linked)
     }
 
     pub(crate) fn is_healthy(&self) -> bool {
@@ -145,11 +145,11 @@ impl Agent {
     }
 
     pub(super) fn does_handshakes(&self) -> bool {
-        self.condition().key.as_ref().is_some_and(|key| key.handshakes)
+        self.condition().key.as_ref().is_some_and(|held| held.key.handshakes)
     }
 
     pub(super) fn signer(&self) -> Option<Arc<LegSigner>> {
-        self.condition().key.as_ref().map(|key| key.signer.clone())
+        self.condition().key.as_ref().map(|held| held.key.signer.clone())
     }
 
     pub(super) fn has_room_for_more_than(&self, connections: usize) -> bool {

@@ -361,6 +361,31 @@ fn an_agent_that_returns_to_the_configuration_is_as_it_was() {
     assert_eq!(agents.drains.all(), [name("a3")]);
 }
 
+#[test]
+fn a_peer_that_becomes_an_agent_gets_clients_at_once() {
+    let whole = config(BulkPolicy::Stay);
+    let mut smaller = whole.clone();
+    smaller.agents.remove(1);
+    let agents = start(smaller.clone());
+    assert_eq!(handshakes(&agents, 2), ["a1", "a3"]);
+    agents.reload(whole.clone());
+    assert!(handshakes(&agents, 3).contains(&"a2".to_owned()));
+    let first = agents.settings().agent(&name("a2")).unwrap().signer().unwrap();
+
+    // Also one that was forgotten; and the key goes on where it was, for what it signs is good only once.
+    agents.reload(smaller.clone());
+    assert_eq!(agents.forget_retired(Instant::now() + Duration::from_mins(1)), [name("a2")]);
+    agents.reload(whole.clone());
+    assert!(handshakes(&agents, 3).contains(&"a2".to_owned()));
+    assert!(Arc::ptr_eq(&first, &agents.settings().agent(&name("a2")).unwrap().signer().unwrap()));
+
+    agents.reload(smaller.clone());
+    agents.forget_retired(Instant::now() + Duration::from_mins(1));
+    agents.link_down(&name("a2"));
+    agents.reload(whole);
+    assert!(!handshakes(&agents, 3).contains(&"a2".to_owned()), "its link is down");
+}
+
 fn preface() -> Preface {
     Preface {
         kind: watari_wire::leg::Kind::Check,

@@ -6,6 +6,7 @@ mod established;
 mod fragments;
 mod names;
 mod pki;
+mod policy;
 mod records;
 mod refused;
 mod resumed;

@@ -5,4 +5,5 @@
 mod admission;
 mod hostile;
 mod links;
+mod peers;
 mod support;

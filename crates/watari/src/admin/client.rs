@@ -47,6 +47,7 @@ fn answers(answer: &Answer, topic: &Topic) -> bool {
         (Topic::Status, Answer::Status(_))
             | (Topic::Nodes, Answer::Nodes(_))
             | (Topic::Connections, Answer::Connections(_))
+            | (Topic::Reload, Answer::Reloaded(_))
             | (Topic::Move { .. } | Topic::Drain { .. } | Topic::Undrain { .. }, Answer::Done)
     )
 }

@@ -59,9 +59,10 @@ impl Server {
     }
 
     /// Answers until `shutdown` is cancelled.
-    pub(crate) async fn serve<F>(self, answer: F, shutdown: CancellationToken)
+    pub(crate) async fn serve<F, A>(self, answer: F, shutdown: CancellationToken)
     where
-        F: Fn(Topic) -> Answer + Send + Sync + 'static,
+        F: Fn(Topic) -> A + Send + Sync + 'static,
+        A: Future<Output = Answer> + Send,
     {
         let answer = Arc::new(answer);
         let exchanges = Arc::new(Semaphore::new(EXCHANGES_MAX));
@@ -95,12 +96,15 @@ impl Drop for SocketFile {
     }
 }
 
-async fn exchange(mut stream: UnixStream, answer: &(impl Fn(Topic) -> Answer + Sync)) -> io::Result<()> {
+async fn exchange<A>(mut stream: UnixStream, answer: &(impl Fn(Topic) -> A + Sync)) -> io::Result<()>
+where
+    A: Future<Output = Answer> + Send,
+{
     let (reader, mut writer) = stream.split();
     let mut line = String::new();
     let read = BufReader::new(reader.take(QUESTION_LEN_MAX)).read_line(&mut line).await;
     let answer = match read {
-        Ok(_) => respond(&line, answer),
+        Ok(_) => respond(&line, answer).await,
         Err(error) => Answer::Error(format!("the question cannot be read: {error}")),
     };
     let mut bytes = serde_json::to_vec(&answer)?;
@@ -109,12 +113,12 @@ async fn exchange(mut stream: UnixStream, answer: &(impl Fn(Topic) -> Answer + S
     writer.shutdown().await
 }
 
-fn respond(line: &str, answer: &impl Fn(Topic) -> Answer) -> Answer {
+async fn respond<A: Future<Output = Answer>>(line: &str, answer: &impl Fn(Topic) -> A) -> Answer {
     if !line.ends_with('\n') {
         return Answer::Error(format!("a question is one line of at most {QUESTION_LEN_MAX} bytes"));
     }
     match serde_json::from_str::<Question>(line) {
-        Ok(question) if question.version == VERSION => answer(question.topic),
+        Ok(question) if question.version == VERSION => answer(question.topic).await,
         Ok(question) => {
             Answer::Error(format!("this node speaks version {VERSION} of the admin protocol, not {}", question.version))
         }
@@ -161,7 +165,7 @@ mod tests {
     use super::*;
     use crate::admin::{AskError, ask};
 
-    fn nodes(topic: Topic) -> Answer {
+    async fn nodes(topic: Topic) -> Answer {
         match topic {
             Topic::Nodes => Answer::Nodes(Vec::new()),
             Topic::Drain { node } if node.as_str() == "a1" => Answer::Done,

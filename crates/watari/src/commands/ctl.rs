@@ -34,7 +34,8 @@ Examples:
   watari ctl status
   watari ctl --admin d1.sock nodes
   watari ctl --json connections | jq '.[] | select(.moves > 0)'
-  watari ctl drain a1 --grace 2m";
+  watari ctl drain a1 --grace 2m
+  watari ctl --admin a1.sock reload";
 
 #[derive(Subcommand)]
 enum What {
@@ -74,6 +75,12 @@ enum What {
         #[arg(long, value_name = "TIME", default_value = "30s")]
         grace: Span,
     },
+    /// Read the configuration file again
+    ///
+    /// Prints what has changed. Where anything in the file, or in a file that it names, is wrong, nothing changes: that
+    /// is said, and the exit status is 1. Connections go on; those that begin when this has returned see what is new.
+    #[command(after_help = "Example:\n  watari ctl --admin a1.sock reload")]
+    Reload,
     /// Let a drained agent have connections again
     #[command(after_help = "Example:\n  watari ctl --admin d1.sock undrain a1")]
     Undrain {
@@ -123,6 +130,7 @@ impl Ctl {
             What::Connections => node.show(Topic::Connections).await,
             What::Move { connection, node: target } => moving::run(&node, connection, &target).await,
             What::Drain { node: agent, grace } => drain::run(&node, agent, grace.get()).await,
+            What::Reload => node.show(Topic::Reload).await,
             What::Undrain { node: agent } => node.order(Topic::Undrain { node: agent }).await,
         }
     }

@@ -6,8 +6,9 @@ use clap::Args;
 use prometheus_client::registry::Registry;
 use tokio::runtime::Builder;
 
-use crate::config::Config;
+use crate::config::{Config, SiteMetrics};
 use crate::failure::Failure;
+use crate::node::Outside;
 use crate::{logging, node, process};
 
 /// Run a node
@@ -31,8 +32,8 @@ Examples:
   watari run --config d1.toml --check
 
 SIGTERM ends the node after an agent has given its connections to others, for which it has [node] drain_timeout; SIGINT, or
-a second signal, ends it at once. A line on the standard error says when it is ready, and so does READY=1 on
-$NOTIFY_SOCKET (sd_notify(3)).";
+a second signal, ends it at once. SIGHUP has it read its configuration again, as `watari ctl reload` does. A line on the
+standard error says when it is ready, and so does READY=1 on $NOTIFY_SOCKET (sd_notify(3)).";
 
 impl Run {
     pub(crate) fn execute(self) -> Result<(), Failure> {
@@ -43,16 +44,18 @@ impl Run {
         process::forbid_core_dumps().map_err(Failure::Start)?;
         let config = Config::read(&self.config)?;
         let mut registry = Registry::default();
-        let loaded = config.load(&mut registry)?;
+        // A dispatcher serves nothing.
+        let site = config.agent.as_ref().map(|_| SiteMetrics::register(&mut registry)).unwrap_or_default();
+        let loaded = config.load(&site)?;
         if self.check {
             return Ok(());
         }
-        logging::start(&config.log);
+        let level = logging::start(&config.log);
         // A dispatcher has threads of its own for its clients: messages between nodes are little work, which threads that wake each
         // other would only make more.
         let mut runtime =
             if config.agent.is_some() { Builder::new_multi_thread() } else { Builder::new_current_thread() };
         let runtime = runtime.enable_all().build().map_err(Failure::Start)?;
-        Ok(runtime.block_on(node::run(config, loaded, registry))?)
+        Ok(runtime.block_on(node::run(config, loaded, Outside { registry, site, level }))?)
     }
 }

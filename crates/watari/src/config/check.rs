@@ -15,17 +15,14 @@ use watari_mesh::Peer;
 use watari_wire::NodeName;
 
 use super::raw::{
-    Demand, ProxyProtocol, RawAgent, RawCertificate, RawChecks, RawConfig, RawDispatcher, RawNode, RawPassthrough,
-    RawPeer, RawTls, line_of,
+    ProxyProtocol, RawAgent, RawChecks, RawConfig, RawDispatcher, RawNode, RawPassthrough, RawPeer, line_of,
 };
 use super::value::{Address, HostPattern, Network, Origin, Prefix, Span};
-use super::{Agent, At, CertificateFiles, ClientCertificates, Config, DEFAULT_ADMIN, Dispatcher, Log, Node, Site, Tls};
+use super::{Agent, At, Config, DEFAULT_ADMIN, Dispatcher, Log, Node, Outline, Site};
 
 /// A line and what is wrong there.
-type Wrong = (usize, String);
+pub(super) type Wrong = (usize, String);
 
-/// What an agent can speak above TLS, in the order it prefers.
-const ALPN: [&str; 2] = ["h2", "http/1.1"];
 /// Well within what service managers wait for a service to end (systemd: 90 s).
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Threads of a dispatcher: as many as any machine can use for relaying.
@@ -56,6 +53,7 @@ impl Check<'_> {
             node,
             peers,
             log: Log { format: raw.log.format, level: raw.log.level.0 },
+            outline: Outline::of(self.text),
         })
     }
 
@@ -76,10 +74,11 @@ impl Check<'_> {
         let legs = raw.agent.iter().map(|agent| &agent.get_ref().legs);
         let single = [&node.mesh].into_iter().chain(&node.metrics).chain(legs);
         let mut all: Vec<_> = single.map(|address| (self.line(address), address.get_ref().0)).collect();
-        let clients = |dispatcher: &'_ RawDispatcher| -> Vec<Spanned<String>> {
-            dispatcher.listen.get_ref().iter().chain(&dispatcher.listen_proxy).cloned().collect()
-        };
-        for listen in &raw.dispatcher.iter().flat_map(clients).collect::<Vec<_>>() {
+        let of_clients = raw
+            .dispatcher
+            .iter()
+            .flat_map(|raw| raw.listen.get_ref().iter().chain(&raw.listen_proxy).chain(&raw.redirect));
+        for listen in of_clients {
             all.push((self.line(listen), self.element::<Address>(listen)?.0));
         }
         for (at, (line, address)) in all.iter().enumerate() {
@@ -137,13 +136,11 @@ impl Check<'_> {
             });
         }
         let threads = self.threads(raw.threads)?;
-        let addresses = |listen: &[Spanned<String>]| {
-            listen.iter().map(|listen| Ok(self.element::<Address>(listen)?.0)).collect::<Result<_, Wrong>>()
-        };
         Ok(Dispatcher {
             threads,
-            listen: addresses(raw.listen.get_ref())?,
-            listen_proxy: addresses(&raw.listen_proxy)?,
+            listen: self.addresses(raw.listen.get_ref())?,
+            listen_proxy: self.addresses(&raw.listen_proxy)?,
+            redirect: self.addresses(&raw.redirect)?,
             config: watari_dispatcher::Config {
                 name: node.clone(),
                 agents,
@@ -243,60 +240,8 @@ impl Check<'_> {
         })
     }
 
-    fn tls(&self, certificates: Vec<RawCertificate>, raw: Option<Spanned<RawTls>>) -> Result<Option<Tls>, Wrong> {
-        if certificates.is_empty() {
-            return match raw {
-                Some(raw) => self.wrong(&raw, "[agent.tls] is of no use without a certificate ([[agent.certificate]])"),
-                None => Ok(None),
-            };
-        }
-        let certificates = certificates.into_iter().map(|raw| CertificateFiles {
-            chain: self.path(&raw.chain),
-            key: self.path(&raw.key),
-            default: raw.default,
-        });
-        let raw = raw.map(Spanned::into_inner);
-        let (alpn, ca, demand) =
-            raw.map_or((None, None, None), |raw| (raw.alpn, raw.client_ca, raw.client_certificates));
-        Ok(Some(Tls {
-            certificates: certificates.collect(),
-            alpn: self.alpn(alpn)?,
-            clients: self.client_certificates(ca, demand)?,
-        }))
-    }
-
-    fn alpn(&self, raw: Option<Spanned<Vec<Spanned<String>>>>) -> Result<Vec<String>, Wrong> {
-        let Some(raw) = raw else {
-            return Ok(ALPN.map(String::from).to_vec());
-        };
-        let mut names = BTreeMap::new();
-        for protocol in raw.get_ref() {
-            if !ALPN.contains(&protocol.get_ref().as_str()) {
-                return self.wrong(protocol, format!("\"{}\" is not spoken: h2 and http/1.1 are", protocol.get_ref()));
-            }
-            self.once(&mut names, protocol, "the protocol")?;
-        }
-        Ok(raw.into_inner().into_iter().map(Spanned::into_inner).collect())
-    }
-
-    fn client_certificates(
-        &self,
-        ca: Option<Spanned<PathBuf>>,
-        demand: Option<Spanned<Demand>>,
-    ) -> Result<ClientCertificates, Wrong> {
-        let demanded = demand.as_ref().map_or(Demand::None, |demand| *demand.get_ref());
-        match (demanded, ca, demand) {
-            (Demand::None, None, _) => Ok(ClientCertificates::None),
-            (Demand::None, Some(ca), _) => {
-                self.wrong(&ca, "client_ca is of no use while client_certificates is \"none\"")
-            }
-            (Demand::Optional, Some(ca), _) => Ok(ClientCertificates::Optional(self.path(&ca))),
-            (Demand::Required, Some(ca), _) => Ok(ClientCertificates::Required(self.path(&ca))),
-            (_, None, demand) => {
-                let line = demand.map_or(1, |demand| self.line(&demand));
-                Err((line, "client_ca has to say which authorities client certificates may come from".into()))
-            }
-        }
+    fn addresses(&self, raw: &[Spanned<String>]) -> Result<Vec<SocketAddr>, Wrong> {
+        raw.iter().map(|address| Ok(self.element::<Address>(address)?.0)).collect()
     }
 
     /// Reads an element of an array.
@@ -305,7 +250,7 @@ impl Check<'_> {
     }
 
     /// Refuses a value that was there before.
-    fn once<T: Ord + Clone + std::fmt::Display>(
+    pub(super) fn once<T: Ord + Clone + std::fmt::Display>(
         &self,
         seen: &mut BTreeMap<T, usize>,
         value: &Spanned<T>,
@@ -326,19 +271,19 @@ impl Check<'_> {
         }
     }
 
-    fn wrong<T, V>(&self, what: &Spanned<V>, sentence: impl Into<String>) -> Result<T, Wrong> {
+    pub(super) fn wrong<T, V>(&self, what: &Spanned<V>, sentence: impl Into<String>) -> Result<T, Wrong> {
         Err((self.line(what), sentence.into()))
     }
 
-    fn line<T>(&self, value: &Spanned<T>) -> usize {
+    pub(super) fn line<T>(&self, value: &Spanned<T>) -> usize {
         line_of(self.text, value.span().start)
     }
 
-    fn at<T>(&self, value: Spanned<T>) -> At<T> {
+    pub(super) fn at<T>(&self, value: Spanned<T>) -> At<T> {
         At { line: self.line(&value), value: value.into_inner() }
     }
 
-    fn path(&self, value: &Spanned<PathBuf>) -> At<PathBuf> {
+    pub(super) fn path(&self, value: &Spanned<PathBuf>) -> At<PathBuf> {
         At { line: self.line(value), value: self.resolve(value.get_ref()) }
     }
 

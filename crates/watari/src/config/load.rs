@@ -5,8 +5,10 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
+use watari_agent::Settings;
 use watari_files::Files;
 use watari_handshake::{Certificate, ClientRoots, ServerConfig, ServerOptions};
 use watari_pki::Identity;
@@ -14,7 +16,8 @@ use watari_proxy::Proxy;
 use watari_wire::Role;
 use zeroize::Zeroizing;
 
-use super::{At, CertificateFiles, ClientCertificates, Config, ConfigError, Site, Tls};
+use super::stamps::Stamps;
+use super::{Agent, At, CertificateFiles, ClientCertificates, Config, ConfigError, Site, Terms, Tls};
 
 /// More than any chain of certificates takes; a wrong path may lead to a large file.
 const FILE_LEN_MAX: usize = 1 << 20;
@@ -24,16 +27,35 @@ pub(crate) struct Loaded {
     pub(crate) identity: Identity,
     /// What this process does.
     pub(crate) roles: BTreeSet<Role>,
-    /// For handshakes, where the agent does any.
-    pub(crate) tls: Option<ServerConfig>,
-    /// What the agent serves, if there is one.
-    pub(crate) site: Option<watari_agent::Site>,
+    /// What the agent works by, if there is one.
+    pub(crate) agent: Option<LoadedAgent>,
+}
+
+/// What an agent works by, and how the files were when that was read.
+#[derive(Clone)]
+pub(crate) struct LoadedAgent {
+    pub(crate) settings: Settings,
+    pub(crate) stamps: Stamps,
+}
+
+/// Counters of what is served, whichever kind that is, now or later.
+#[derive(Clone, Default)]
+pub(crate) struct SiteMetrics {
+    files: watari_files::Metrics,
+    proxy: watari_proxy::Metrics,
+}
+
+impl SiteMetrics {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let files = watari_files::Metrics::register(registry);
+        Self { files, proxy: watari_proxy::Metrics::register(registry) }
+    }
 }
 
 impl Config {
     /// Reads every file that the configuration names, and checks that it is of use. What is served counts in
-    /// `registry`.
-    pub(crate) fn load(&self, registry: &mut Registry) -> Result<Loaded, ConfigError> {
+    /// `metrics`.
+    pub(crate) fn load(&self, metrics: &SiteMetrics) -> Result<Loaded, ConfigError> {
         let identity = self.identity()?;
         let roles = self.roles();
         if let Some(role) = roles.difference(identity.roles()).next() {
@@ -41,13 +63,51 @@ impl Config {
             let sentence = format!("the certificate of {} does not allow the role {role}", name.value);
             return Err(self.wrong(name.line, &sentence));
         }
-        let tls = self.agent.as_ref().and_then(|agent| agent.tls.as_ref());
-        Ok(Loaded {
-            identity,
-            roles,
-            tls: tls.map(|tls| self.server_config(tls)).transpose()?,
-            site: self.agent.as_ref().map(|agent| self.site(&agent.site, registry)).transpose()?,
-        })
+        let agent = self.agent.as_ref().map(|agent| self.load_agent(agent, metrics)).transpose()?;
+        Ok(Loaded { identity, roles, agent })
+    }
+
+    /// As [`Config::load`], for an agent that works by `before` of the configuration `old`. What a new value would only
+    /// replace by its like stays: the keys of tickets, connections to origins.
+    pub(crate) fn load_again(
+        &self,
+        old: &Self,
+        before: Option<&LoadedAgent>,
+        metrics: &SiteMetrics,
+    ) -> Result<Option<LoadedAgent>, ConfigError> {
+        let (Some(agent), Some(before), Some(old)) = (&self.agent, before, &old.agent) else { return Ok(None) };
+        let stamps = self.stamps();
+        let tls = self.tls(agent, before.settings.tls.as_ref())?;
+        let site = match (&agent.site, &old.site) {
+            (Site::Proxy(new), Site::Proxy(old)) if new == old => before.settings.site.clone(),
+            (site, _) => self.site(site, metrics)?,
+        };
+        Ok(Some(LoadedAgent { settings: Settings { tls, site, limits: agent.limits }, stamps }))
+    }
+
+    /// As `before`, with certificates, keys and authorities read anew.
+    pub(crate) fn load_certificates(&self, before: &LoadedAgent) -> Result<LoadedAgent, ConfigError> {
+        let stamps = self.stamps();
+        let tls = self.agent.as_ref().map(|agent| self.tls(agent, before.settings.tls.as_ref())).transpose()?;
+        Ok(LoadedAgent { settings: Settings { tls: tls.flatten(), ..before.settings.clone() }, stamps })
+    }
+
+    /// How the files are at the moment that handshakes depend on.
+    pub(crate) fn stamps(&self) -> Stamps {
+        let tls = self.agent.iter().filter_map(|agent| agent.tls.as_ref());
+        let files = tls.flat_map(|tls| {
+            let pairs = tls.certificates.iter().flat_map(|files| [&files.chain, &files.key]);
+            let terms = tls.listeners.iter().map(|(_, terms)| terms).chain([&tls.terms]);
+            pairs.chain(terms.filter_map(|terms| terms.clients.roots()))
+        });
+        Stamps::of(files.map(|file| file.value.clone()))
+    }
+
+    fn load_agent(&self, agent: &Agent, metrics: &SiteMetrics) -> Result<LoadedAgent, ConfigError> {
+        let stamps = self.stamps();
+        let tls = self.tls(agent, None)?;
+        let settings = Settings { tls, site: self.site(&agent.site, metrics)?, limits: agent.limits };
+        Ok(LoadedAgent { settings, stamps })
     }
 
     fn identity(&self) -> Result<Identity, ConfigError> {
@@ -60,12 +120,48 @@ impl Config {
         dispatcher.chain(self.agent.iter().map(|_| Role::Agent)).collect()
     }
 
-    fn server_config(&self, tls: &Tls) -> Result<ServerConfig, ConfigError> {
-        let mut options = ServerOptions {
-            alpn: tls.alpn.iter().map(|protocol| protocol.clone().into_bytes()).collect(),
-            client_certificates: self.client_certificates(&tls.clients)?,
-            ..ServerOptions::default()
+    fn tls(&self, agent: &Agent, before: Option<&watari_agent::Tls>) -> Result<Option<watari_agent::Tls>, ConfigError> {
+        let Some(tls) = &agent.tls else { return Ok(None) };
+        let certificates = self.certificates(tls)?;
+        let listeners = tls.listeners.iter().map(|(listener, terms)| {
+            let mut known = before.into_iter().flat_map(|before| &before.listeners);
+            let known = known.find(|(known, _)| known == listener).map(|(_, known)| known);
+            Ok((*listener, self.server_config(tls, terms, certificates.clone(), known)?))
+        });
+        let listeners = listeners.collect::<Result<_, ConfigError>>()?;
+        let default = self.server_config(tls, &tls.terms, certificates, before.map(|before| &before.default))?;
+        Ok(Some(watari_agent::Tls { default, listeners }))
+    }
+
+    /// What is offered under `terms`, after `before`.
+    fn server_config(
+        &self,
+        tls: &Tls,
+        terms: &Terms,
+        certificates: ServerOptions,
+        before: Option<&ServerConfig>,
+    ) -> Result<ServerConfig, ConfigError> {
+        let options = ServerOptions {
+            policy: terms.policy.clone(),
+            alpn: terms.alpn.iter().map(|protocol| protocol.clone().into_bytes()).collect(),
+            client_certificates: self.client_certificates(&terms.clients)?,
+            ..certificates
         };
+        let config = before.map_or_else(|| ServerConfig::new(&options), |before| before.succeed(&options));
+        config.map_err(|error| {
+            let first = || tls.certificates.first().map_or(1, |files| files.chain.line);
+            let line = match error {
+                watari_handshake::ConfigError::NoKeyForSuites(_) => terms.line.unwrap_or_else(first),
+                watari_handshake::ConfigError::BadClientRoots(_) => terms.clients.roots().map_or(1, |file| file.line),
+                _ => first(),
+            };
+            self.wrong(line, &error)
+        })
+    }
+
+    /// Options with the certificates of `tls`, and no more.
+    fn certificates(&self, tls: &Tls) -> Result<ServerOptions, ConfigError> {
+        let mut options = ServerOptions::default();
         for files in &tls.certificates {
             let certificate = self.certificate(files)?;
             if files.default {
@@ -81,8 +177,7 @@ impl Config {
                 return Err(self.wrong(files.chain.line, &sentence));
             }
         }
-        let line = tls.certificates.first().map_or(1, |files| files.chain.line);
-        ServerConfig::new(&options).map_err(|error| self.wrong(line, &error))
+        Ok(options)
     }
 
     fn certificate(&self, files: &CertificateFiles) -> Result<Certificate, ConfigError> {
@@ -115,19 +210,18 @@ impl Config {
         roots.map_err(|error| self.wrong(file.line, &named(&file.value, &error)))
     }
 
-    fn site(&self, site: &Site, registry: &mut Registry) -> Result<watari_agent::Site, ConfigError> {
-        match site {
+    fn site(&self, site: &Site, metrics: &SiteMetrics) -> Result<Arc<watari_agent::Site>, ConfigError> {
+        Ok(Arc::new(match site {
             Site::Files(root) => {
-                let files = Files::open(&root.value, watari_files::Metrics::register(registry));
+                let files = Files::open(&root.value, metrics.files.clone());
                 let files = files.map_err(|error| self.wrong(root.line, &named(&root.value, &error)))?;
-                Ok(watari_agent::Site::Files(files))
+                watari_agent::Site::Files(files)
             }
             Site::Proxy(origins) => {
-                let metrics = watari_proxy::Metrics::register(registry);
                 let limits = watari_proxy::Limits::default();
-                Ok(watari_agent::Site::Proxy(Proxy::new(origins.iter().cloned(), limits, metrics)))
+                watari_agent::Site::Proxy(Proxy::new(origins.iter().cloned(), limits, metrics.proxy.clone()))
             }
-        }
+        }))
     }
 
     fn read_file(&self, file: &At<PathBuf>) -> Result<Zeroizing<Vec<u8>>, ConfigError> {

@@ -10,7 +10,7 @@ use watari_balance::{BulkPolicy, HandshakePolicy};
 use watari_wire::NodeName;
 
 use super::limits::{AgentLimits, DispatcherLimits};
-use super::value::{Address, Level, Prefix, Span, Weight};
+use super::value::{Address, Level, ListenerAddress, Prefix, Span, Weight};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -50,6 +50,8 @@ pub(super) struct RawDispatcher {
     #[serde(default)]
     pub(super) listen_proxy: Vec<Spanned<String>>,
     pub(super) proxy_from: Option<Spanned<Vec<Spanned<String>>>>,
+    #[serde(default)]
+    pub(super) redirect: Vec<Spanned<String>>,
     pub(super) agents: Spanned<Vec<RawAgentAddress>>,
     pub(super) threads: Option<Spanned<NonZeroUsize>>,
     pub(super) handshake: Option<HandshakePolicy>,
@@ -122,16 +124,62 @@ pub(super) struct RawCertificate {
     pub(super) default: bool,
 }
 
-#[derive(Deserialize)]
+/// A list of names.
+pub(super) type Names = Spanned<Vec<Spanned<String>>>;
+
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawTls {
-    pub(super) alpn: Option<Spanned<Vec<Spanned<String>>>>,
+    versions: Option<Names>,
+    suites: Option<Names>,
+    groups: Option<Names>,
+    alpn: Option<Names>,
+    client_ca: Option<Spanned<PathBuf>>,
+    client_certificates: Option<Spanned<Demand>>,
+    #[serde(default)]
+    listener: Vec<Spanned<RawListener>>,
+}
+
+/// The same keys: serde cannot flatten tables whose values have spans.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawListener {
+    pub(super) address: Spanned<ListenerAddress>,
+    versions: Option<Names>,
+    suites: Option<Names>,
+    groups: Option<Names>,
+    alpn: Option<Names>,
+    client_ca: Option<Spanned<PathBuf>>,
+    client_certificates: Option<Spanned<Demand>>,
+}
+
+/// What both kinds of table say.
+pub(super) struct RawTerms {
+    pub(super) versions: Option<Names>,
+    pub(super) suites: Option<Names>,
+    pub(super) groups: Option<Names>,
+    pub(super) alpn: Option<Names>,
     pub(super) client_ca: Option<Spanned<PathBuf>>,
     pub(super) client_certificates: Option<Spanned<Demand>>,
 }
 
+impl RawTls {
+    /// Splits off the listeners.
+    pub(super) fn parts(self) -> (RawTerms, Vec<Spanned<RawListener>>) {
+        let Self { versions, suites, groups, alpn, client_ca, client_certificates, listener } = self;
+        (RawTerms { versions, suites, groups, alpn, client_ca, client_certificates }, listener)
+    }
+}
+
+impl RawListener {
+    pub(super) fn terms(self) -> RawTerms {
+        let Self { address: _, versions, suites, groups, alpn, client_ca, client_certificates } = self;
+        RawTerms { versions, suites, groups, alpn, client_ca, client_certificates }
+    }
+}
+
 /// Whether clients are asked for a certificate.
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Demand {
     None,

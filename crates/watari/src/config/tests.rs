@@ -4,11 +4,12 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::PermissionsExt;
 
-use prometheus_client::registry::Registry;
 use rcgen::{CertificateParams, KeyPair};
 use watari_balance::{BulkPolicy, ClientPrefix, HandshakePolicy, Patience};
 use watari_dispatcher::{Checks, Policies};
+use watari_handshake::{Group, Policy};
 use watari_pki::Authority;
+use watari_record::{CipherSuite, Version};
 use watari_wire::Role;
 
 use super::*;
@@ -56,8 +57,8 @@ fn an_agent_is_read_and_paths_start_at_the_file() {
     let config = parse(&[NODE, AGENT, CERTIFICATE, "default = true\n", tls, FILES]).unwrap();
     let agent = config.agent.unwrap();
     let tls = agent.tls.unwrap();
-    assert_eq!(tls.alpn, ["http/1.1"]);
-    assert!(matches!(tls.clients, ClientCertificates::Optional(ca) if ca.value == Path::new("/ca.pem")));
+    assert_eq!(tls.terms.alpn, ["http/1.1"]);
+    assert!(matches!(tls.terms.clients, ClientCertificates::Optional(ca) if ca.value == Path::new("/ca.pem")));
     assert_eq!(tls.certificates[0].chain.value, Path::new("etc/c.pem"));
     assert_eq!((tls.certificates[0].chain.line, tls.certificates[0].default), (8, true));
     assert!(matches!(agent.site, Site::Files(root) if root.value == Path::new("etc/www")));
@@ -80,7 +81,10 @@ fn the_example_has_every_key_and_the_defaults() {
     assert!(passthrough.proxy_protocol);
     let agent = config.agent.unwrap();
     assert_eq!(agent.limits, watari_agent::Limits::default());
-    assert_eq!(agent.tls.unwrap().alpn, ["h2", "http/1.1"]);
+    let tls = agent.tls.unwrap();
+    assert_eq!(tls.terms.alpn, ["h2", "http/1.1"]);
+    assert_eq!(tls.terms.policy, Policy::default());
+    assert_eq!(tls.listeners.len(), 1);
     assert_eq!(config.node.admin, Path::new(DEFAULT_ADMIN));
     assert_eq!(config.node.drain_timeout, parse(&[NODE, AGENT, FILES]).unwrap().node.drain_timeout);
     let files = "[agent.files]\nroot = \"www\"";
@@ -346,6 +350,113 @@ fn what_a_dispatcher_cannot_take_in_or_pass_through_is_refused() {
     check(&cases);
 }
 
+#[test]
+fn listeners_have_terms_of_their_own_and_the_rest_from_above() {
+    let tls = "[agent.tls]\nversions = [\"1.3\"]\ngroups = [\"x25519\"]\nclient_ca = \"ca.pem\"\n";
+    let listeners = "[[agent.tls.listener]]\naddress = \"192.0.2.1:8443\"\nclient_certificates = \"required\"\n\
+                     [[agent.tls.listener]]\naddress = \":8444\"\nversions = [\"1.2\"]\nalpn = [\"http/1.1\"]\n\
+                     suites = [\"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256\"]\n";
+    let tls = parse(&[NODE, AGENT, FILES, CERTIFICATE, tls, listeners]).unwrap().agent.unwrap().tls.unwrap();
+    assert_eq!(
+        (&tls.terms.policy.versions[..], &tls.terms.policy.groups[..]),
+        (&[Version::Tls13][..], &[Group::X25519][..])
+    );
+    assert!(matches!(tls.terms.clients, ClientCertificates::None));
+    let [(strict, demanding), (port, old)] = &tls.listeners[..] else { panic!("{:?}", tls.listeners) };
+    assert_eq!((strict.to_string(), port.to_string()), ("192.0.2.1:8443".into(), ":8444".into()));
+    assert_eq!((&demanding.policy, &demanding.alpn), (&tls.terms.policy, &tls.terms.alpn));
+    assert!(matches!(&demanding.clients, ClientCertificates::Required(ca) if ca.value == Path::new("etc/ca.pem")));
+    assert_eq!((&old.policy.versions[..], &old.policy.groups), (&[Version::Tls12][..], &tls.terms.policy.groups));
+    assert_eq!(old.policy.suites, [CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]);
+    assert_eq!(old.alpn, ["http/1.1"]);
+}
+
+#[test]
+fn terms_under_which_nobody_connects_are_refused() {
+    let tls = |lines: &str| format!("[agent.tls]\n{lines}\n");
+    let listener = |lines: &str| format!("[agent.tls]\n[[agent.tls.listener]]\n{lines}\n");
+    let ca = "client_ca = \"ca.pem\"\n";
+    let cases = [
+        (tls("versions = [\"1.1\"]"), "13: \"1.1\" is no version that is spoken: 1.2 and 1.3 are"),
+        (tls("versions = []"), "12: versions is empty: nobody could connect"),
+        (tls("versions = [\"1.3\", \"1.3\"]"), "13: the version 1.3 is there twice, first on line 13"),
+        (
+            tls("suites = [\"TLS_RSA_WITH_AES_128_CBC_SHA\"]"),
+            "13: \"TLS_RSA_WITH_AES_128_CBC_SHA\" is no cipher suite that is spoken: TLS_AES_128_GCM_SHA256 is, and \
+             others with ECDHE and an AEAD, as IANA names them",
+        ),
+        (tls("suites = [\"TLS_AES_128_GCM_SHA256\"]"), "12: none of the suites is of TLS 1.2, which versions has"),
+        (
+            tls("versions = [\"1.2\"]\nsuites = [\"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\",\n \
+                 \"TLS_AES_128_GCM_SHA256\"]"),
+            "15: TLS_AES_128_GCM_SHA256 is of TLS 1.3, which versions leaves out",
+        ),
+        (tls("groups = [\"X25519MLKEM768\"]"), "12: none of the groups is for TLS 1.2, which versions has"),
+        (
+            tls("groups = [\"P-256\"]"),
+            "13: \"P-256\" is none of the groups, which are X25519MLKEM768, SecP256r1MLKEM768, x25519, secp256r1, \
+             secp384r1",
+        ),
+        (listener("versions = [\"1.3\"]"), "13: missing field `address`"),
+        (
+            listener("address = \"8443\""),
+            "14: \"8443\" is no IP address with a port, such as 192.0.2.1:443 or [2001:db8::1]:443",
+        ),
+        (listener("address = \":0\""), "14: \":0\" is no port, such as :8443"),
+        (listener("address = \"0.0.0.0:443\""), "14: no client connects to 0.0.0.0:443: \":443\" means all addresses"),
+        (
+            listener("address = \":1\"\n[[agent.tls.listener]]\naddress = \":1\""),
+            "16: the listener :1 is there twice, first on line 14",
+        ),
+        (
+            listener("address = \":1\"\nclient_certificates = \"required\""),
+            "15: client_ca has to say which authorities client certificates may come from",
+        ),
+        (
+            listener(&format!("address = \":1\"\n{ca}")),
+            "15: client_ca is of no use while client_certificates is \"none\"",
+        ),
+        (
+            tls(&format!("{ca}[[agent.tls.listener]]\naddress = \":1\"\nclient_certificates = \"none\"")),
+            "13: client_ca is of no use while client_certificates is \"none\"",
+        ),
+        (
+            listener("address = \":1\"\nversions = [\"1.2\"]\ngroups = [\"SecP256r1MLKEM768\"]"),
+            "13: none of the groups is for TLS 1.2, which versions has",
+        ),
+    ];
+    for (terms, expected) in cases {
+        check(&[(&[NODE, AGENT, FILES, CERTIFICATE, &terms], expected)]);
+    }
+}
+
+#[test]
+fn what_is_kept_while_a_node_runs_is_named_with_its_line() {
+    let before = parse(&[NODE, PEER, DISPATCHER, AGENT, FILES]).unwrap();
+    let node = |from: &str, to: &str| NODE.replace(from, to);
+    let agent = AGENT.replace(":4", ":5");
+    let cases: [(&[&str], &str); 9] = [
+        (&[&node("n1", "n2"), PEER, DISPATCHER, AGENT, FILES], "2: node.name"),
+        (&[&node("\"pki\"", "\"pki2\""), PEER, DISPATCHER, AGENT, FILES], "3: node.pki"),
+        (&[&node(":1\"", ":9\""), PEER, DISPATCHER, AGENT, FILES], "4: node.mesh"),
+        (&[NODE, "metrics = \"127.0.0.1:8\"\n", PEER, DISPATCHER, AGENT, FILES], "5: node.metrics"),
+        (&[NODE, "admin = \"x.sock\"\n", PEER, DISPATCHER, AGENT, FILES], "5: node.admin"),
+        (&[NODE, PEER, AGENT, FILES], "2: dispatcher"),
+        (&[NODE, PEER, DISPATCHER, "threads = 200\n", AGENT, FILES], "11: dispatcher.threads"),
+        (&[NODE, PEER, DISPATCHER, &agent, FILES], "12: agent.legs"),
+        (&[NODE, PEER, DISPATCHER, AGENT, FILES, "[log]\nformat = \"json\"\n"], "16: log.format"),
+    ];
+    for (parts, expected) in cases {
+        let refused = before.refuse_restart(&parse(parts).unwrap()).unwrap_err().to_string();
+        assert_eq!(refused, format!("etc/node.toml:{expected} cannot change while the node runs: restart it"));
+    }
+    let peer = "[[peer]]\nname = \"a2\"\nmesh = \"127.0.0.1:7\"\n";
+    let limits = "[agent.limits]\nrequests_max = 5\n[log]\nlevel = \"debug\"\n";
+    let other =
+        parse(&[NODE, "drain_timeout = \"1s\"\n", PEER, peer, DISPATCHER, AGENT, PROXY, CERTIFICATE, limits]).unwrap();
+    before.refuse_restart(&other).unwrap();
+}
+
 fn check(cases: &[(&[&str], &str)]) {
     for (parts, expected) in cases {
         let text = parts.concat();
@@ -392,7 +503,7 @@ impl Disk {
     fn load(&self, parts: &[&str]) -> Result<Loaded, String> {
         let config = Config::parse(&self.path("node.toml"), &parts.concat()).unwrap();
         let directory = format!("{}/", self.dir.path().display());
-        config.load(&mut Registry::default()).map_err(|error| error.to_string().replace(&directory, ""))
+        config.load(&SiteMetrics::default()).map_err(|error| error.to_string().replace(&directory, ""))
     }
 }
 
@@ -404,11 +515,13 @@ fn the_files_are_loaded() {
     let tls = "[agent.tls]\nclient_ca = \"pki/ca.pem\"\nclient_certificates = \"required\"\n";
     let loaded = disk.load(&[NODE, AGENT, CERTIFICATE, &unnamed, "default = true\n", tls, FILES]).unwrap();
     assert_eq!(loaded.roles, [Role::Agent].into());
-    assert!(loaded.tls.is_some());
-    assert!(matches!(loaded.site, Some(watari_agent::Site::Files(_))));
+    let settings = loaded.agent.unwrap().settings;
+    assert!(settings.tls.is_some());
+    assert!(matches!(*settings.site, watari_agent::Site::Files(_)));
     let loaded = disk.load(&[NODE, AGENT, PROXY]).unwrap();
-    assert!(loaded.tls.is_none());
-    assert!(matches!(loaded.site, Some(watari_agent::Site::Proxy(_))));
+    let settings = loaded.agent.unwrap().settings;
+    assert!(settings.tls.is_none());
+    assert!(matches!(*settings.site, watari_agent::Site::Proxy(_)));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::Deserialize;
 use tracing_subscriber::filter::Targets;
+use watari_agent::Listener;
 use watari_balance::{ClientPrefix, InvalidPrefix, WEIGHT_MAX};
 use watari_dispatcher::NamePattern;
 use watari_proxy::OriginAddress;
@@ -26,6 +27,11 @@ impl Span {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Address(pub(super) SocketAddr);
+
+/// An address that clients connect to, or a port alone: `IP:PORT`, `:PORT`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct ListenerAddress(pub(super) Listener);
 
 /// `http://HOST:PORT`
 #[derive(Debug)]
@@ -157,6 +163,24 @@ fn whole_ipv4() -> u8 {
 
 fn whole_ipv6() -> u8 {
     128
+}
+
+impl TryFrom<String> for ListenerAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if let Some(port) = text.strip_prefix(':') {
+            return match port.parse() {
+                Ok(0) | Err(_) => Err(format!("\"{text}\" is no port, such as :8443")),
+                Ok(port) => Ok(Self(Listener { ip: None, port })),
+            };
+        }
+        let Address(address) = text.try_into()?;
+        if address.ip().is_unspecified() {
+            return Err(format!("no client connects to {address}: \":{}\" means all addresses", address.port()));
+        }
+        Ok(Self(Listener { ip: Some(address.ip()), port: address.port() }))
+    }
 }
 
 impl TryFrom<String> for Origin {

@@ -200,10 +200,8 @@ impl FreeAddresses {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use prometheus_client::registry::Registry;
-
     use super::*;
-    use crate::config::Config;
+    use crate::config::{Config, SiteMetrics};
 
     #[test]
     fn the_configurations_are_good() {
@@ -213,7 +211,7 @@ mod tests {
             let config = Config::read(&layout.config(node)).unwrap();
             assert_eq!(config.node.name.value.as_str(), *node);
             assert_eq!(config.peers.len(), 3);
-            config.load(&mut Registry::default()).unwrap();
+            config.load(&SiteMetrics::default()).unwrap();
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use watari_dispatcher::Listener;
 
 use super::NodeError;
 use crate::admin::Server;
@@ -16,8 +16,9 @@ const BACKLOG: i32 = 4096;
 /// Every socket that a node listens on, bound and not yet accepted from.
 pub(super) struct Listeners {
     pub(super) mesh: tokio::net::TcpListener,
-    /// For each thread of the dispatcher, one listener for each address.
-    pub(super) clients: Vec<Vec<Listener>>,
+    /// For each address, one listener for each thread of the dispatcher.
+    pub(super) clients: watari_dispatcher::Listeners,
+    pub(super) redirect: Vec<(SocketAddr, tokio::net::TcpListener)>,
     pub(super) legs: Option<TcpListener>,
     pub(super) metrics: Option<TcpListener>,
     pub(super) admin: Server,
@@ -26,9 +27,12 @@ pub(super) struct Listeners {
 impl Listeners {
     /// Binds all, or says which one cannot be had. Must be called in a tokio runtime.
     pub(super) fn bind(config: &Config) -> Result<Self, NodeError> {
+        let redirect = config.dispatcher.iter().flat_map(|dispatcher| &dispatcher.redirect);
+        let clients = |dispatcher: &Dispatcher| clients_at(&dispatcher.clients_at(), dispatcher.threads);
         let mesh_failed = |cause| NodeError::Listen { what: "the mesh", address: config.node.mesh, cause };
         Ok(Self {
-            clients: config.dispatcher.as_ref().map(listen_for_clients).transpose()?.unwrap_or_default(),
+            clients: config.dispatcher.as_ref().map(clients).transpose()?.unwrap_or_default(),
+            redirect: redirects(redirect.copied())?,
             legs: config.agent.as_ref().map(|agent| listen("legs", agent.legs)).transpose()?,
             mesh: tokio::net::TcpListener::from_std(listen("the mesh", config.node.mesh)?).map_err(mesh_failed)?,
             metrics: config.node.metrics.map(|address| listen("metrics", address)).transpose()?,
@@ -37,20 +41,34 @@ impl Listeners {
     }
 }
 
-/// Every thread listens at every address.
-fn listen_for_clients(dispatcher: &Dispatcher) -> Result<Vec<Vec<Listener>>, NodeError> {
-    let mut threads: Vec<Vec<_>> = (0..dispatcher.threads.get()).map(|_| Vec::new()).collect();
-    let mut listen = |what, addresses: &[SocketAddr], listener: fn(TcpListener) -> Listener| {
-        for address in addresses.iter().copied() {
-            let group = bind_group(address, dispatcher.threads.get());
-            let group = group.map_err(|cause| NodeError::Listen { what, address, cause })?;
-            threads.iter_mut().zip(group).for_each(|(thread, socket)| thread.push(listener(socket)));
-        }
-        Ok::<_, NodeError>(())
+/// Listens for clients and for relays of clients, at all of `addresses` or at none: for each, a listener for each thread.
+pub(super) fn clients_at(
+    addresses: &watari_dispatcher::Listeners<SocketAddr>,
+    threads: NonZeroUsize,
+) -> Result<watari_dispatcher::Listeners, NodeError> {
+    let groups = |what, addresses: &[SocketAddr]| {
+        let group = |address: &SocketAddr| {
+            let group = bind_group(*address, threads.get());
+            group.map_err(|cause| NodeError::Listen { what, address: *address, cause })
+        };
+        addresses.iter().map(group).collect::<Result<_, _>>()
     };
-    listen("clients", &dispatcher.listen, Listener::Clients)?;
-    listen("relays of clients", &dispatcher.listen_proxy, Listener::Relays)?;
-    Ok(threads)
+    Ok(watari_dispatcher::Listeners {
+        clients: groups("clients", &addresses.clients)?,
+        relays: groups("relays of clients", &addresses.relays)?,
+    })
+}
+
+/// Listens for clients to redirect, at all of `addresses` or at none. Must be called in a tokio runtime.
+pub(super) fn redirects(
+    addresses: impl IntoIterator<Item = SocketAddr>,
+) -> Result<Vec<(SocketAddr, tokio::net::TcpListener)>, NodeError> {
+    let what = "clients to redirect";
+    let redirect = |address| {
+        let listener = tokio::net::TcpListener::from_std(listen(what, address)?);
+        Ok((address, listener.map_err(|cause| NodeError::Listen { what, address, cause })?))
+    };
+    addresses.into_iter().map(redirect).collect()
 }
 
 fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, NodeError> {

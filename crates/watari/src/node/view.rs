@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use watari_agent::Agent;
@@ -11,6 +12,7 @@ use watari_record::{CipherSuite, Version};
 use watari_wire::{ConnectionStatus, Role, TlsInfo};
 
 use super::Roles;
+use super::reload::Reloader;
 use crate::admin::{Answer, Connection, Node, Status, Topic};
 
 /// Answers an administrator's questions, and follows the orders.
@@ -21,10 +23,11 @@ pub(super) struct View {
     pub(super) started: Instant,
     pub(super) mesh: Mesh,
     pub(super) running: Roles,
+    pub(super) reloader: Arc<Reloader>,
 }
 
 impl View {
-    pub(super) fn answer(&self, topic: Topic) -> Answer {
+    pub(super) async fn answer(&self, topic: Topic) -> Answer {
         match topic {
             Topic::Status => Answer::Status(self.status()),
             Topic::Nodes => Answer::Nodes(self.nodes()),
@@ -32,6 +35,9 @@ impl View {
             Topic::Move { connection, node } => self.order(|dispatcher| dispatcher.move_connection(connection, &node)),
             Topic::Drain { node } => self.order(|dispatcher| dispatcher.drain(&node)),
             Topic::Undrain { node } => self.order(|dispatcher| dispatcher.undrain(&node)),
+            Topic::Reload => {
+                self.reloader.reload().await.map_or_else(|refused| Answer::Error(refused.to_string()), Answer::Reloaded)
+            }
         }
     }
 

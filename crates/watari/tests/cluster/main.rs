@@ -8,6 +8,7 @@ mod clients;
 mod harness;
 
 mod behind_finished;
+mod certificates;
 mod chaos;
 mod client_certificates;
 mod disturbed;
@@ -24,7 +25,10 @@ mod moves;
 mod overload;
 mod passthrough;
 mod queue;
+mod redirects;
 mod relays;
+mod reload;
 mod soak;
 mod splices;
 mod suites;
+mod tls_terms;

@@ -370,3 +370,24 @@ fn a_node_takes_only_as_many_clients_as_there_are_files_for() {
     until("a place is free again", || Tls::to_site(cluster.clients.any(), cluster.service, &Taste::default()).is_ok());
     bystander.download(1000, 3).unwrap();
 }
+
+/// The same for limits that are too high only since the configuration was read again.
+#[test]
+fn a_reload_allows_only_as_many_clients_as_there_are_files_for() {
+    let few = Plan { files_max: Some(400), dispatcher_limits: "connections_max = 10", ..Plan::default() };
+    let cluster = Cluster::start(&few);
+    let dispatcher = cluster.dispatcher();
+    let warned = || dispatcher.log().contains("does not fit into the files that may be open");
+    assert!(!warned());
+    let mut bystander = bystander(&cluster);
+    let reloaded = dispatcher.reconfigure(|text| text.replace("connections_max = 10", "connections_max = 9000"));
+    let change = &reloaded["changes"][0];
+    assert_eq!((&change["old"], &change["new"]), (&"10".into(), &"9000".into()));
+    assert!(warned());
+    let clients: Vec<_> = (0..600).filter_map(|_| dial(cluster.clients.any(), cluster.service).ok()).collect();
+    let refused = || dispatcher.count("watari_dispatcher_connections_refused_total", "full");
+    until("there is no place for all", || refused() > 0);
+    bystander.download(1_000_000, 2).unwrap();
+    assert!(!dispatcher.log().contains("cannot accept"));
+    assert!(clients.len() > 10);
+}

@@ -173,3 +173,37 @@ fn who_does_not_say_or_has_nobody_to_go_to_is_reset() {
     assert!(listen(&mut lost).is_empty());
     until("it is counted", || cluster.dispatcher().count(REFUSED, "no_backend") == 1);
 }
+
+/// Who has been passed through already stays where he is.
+#[test]
+fn rules_change_at_a_reload() {
+    let (backend, other) = (backend(), backend());
+    let cluster = start(&backend);
+    let dispatcher = cluster.dispatcher();
+    let meet = |backend: &TcpListener| {
+        let (_, mut client) = connect(&cluster);
+        client.write_all(&hello("raw.test", 500)).unwrap();
+        let mut served = backend.accept().unwrap().0;
+        served.set_read_timeout(Some(PATIENCE)).unwrap();
+        served.read_exact(&mut [0; 20]).unwrap();
+        (client, served)
+    };
+    let talk = |(client, served): &mut (TcpStream, TcpStream)| {
+        served.write_all(b"still here").unwrap();
+        let mut heard = [0; 10];
+        client.read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"still here");
+    };
+    let mut first = meet(&backend);
+    let [before, after] = [&backend, &other].map(|backend| backend.local_addr().unwrap().to_string());
+    dispatcher.reconfigure(|text| text.replace(&before, &after));
+    let mut second = meet(&other);
+    talk(&mut first);
+
+    dispatcher.reconfigure(|text| text.replace("\"raw.test\", ", ""));
+    let (_, mut third) = connect(&cluster);
+    third.write_all(&hello("raw.test", 500)).unwrap();
+    until("an agent has refused it", || cluster.count_on_agents("watari_agent_handshakes_failed_total", "") == 1);
+    talk(&mut first);
+    talk(&mut second);
+}

@@ -1,5 +1,6 @@
 //! Relays that bring clients, and say by the PROXY protocol whose connections these are.
 
+use std::fs;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 
@@ -9,6 +10,7 @@ use crate::clients::curl::{Curl, Manner};
 use crate::clients::http::Http;
 use crate::clients::raw::listen;
 use crate::clients::tls::{Taste, Tls, dial};
+use crate::harness::ctl;
 use crate::harness::pattern::pattern;
 use crate::harness::site::SITE;
 use crate::harness::wait::until;
@@ -140,4 +142,42 @@ fn who_is_no_relay_or_lies_is_reset() {
 fn check_refused(cluster: &Cluster, stream: &mut TcpStream, reason: &str, count: i64) {
     assert!(listen(stream).is_empty());
     until("it is counted", || cluster.dispatcher().count(REFUSED, reason) == count);
+}
+
+#[test]
+fn listeners_for_relays_come_and_go_at_a_reload() {
+    let cluster = Cluster::start(&Plan::default());
+    let (dispatcher, [service, _]) = (cluster.dispatcher(), cluster.for_relays);
+    let header = header("192.0.2.77:1234", "198.51.100.1:443");
+    let relay = || relayed(cluster.clients.any(), service, &header);
+    let is_closed = || TcpStream::connect(service).unwrap_err().kind() == io::ErrorKind::ConnectionRefused;
+    let usual = fs::read_to_string(dispatcher.config()).unwrap();
+    let proxy = |from: &str| {
+        let lines = format!("[dispatcher]\nlisten_proxy = [\"{service}\"]\nproxy_from = [\"{from}\"]\n");
+        usual.replace("[dispatcher]\n", &lines)
+    };
+    assert!(is_closed());
+    for _ in 0..2 {
+        dispatcher.reconfigure(|_| proxy("127.1.0.0/16"));
+        let mut client = relay().unwrap();
+        client.download(1000, 1).unwrap();
+        dispatcher.reconfigure(|_| proxy("10.0.0.0/8"));
+        assert!(relay().is_err(), "it is none of those that may");
+        dispatcher.reconfigure(|_| usual.clone());
+        assert!(is_closed());
+        client.download(1000, 2).unwrap();
+    }
+
+    // The address of clients cannot be had for relays in the same breath; then all is as it was.
+    let clients = cluster.service;
+    dispatcher.configure(|_| {
+        let moved = usual.replace(&format!("\"{clients}\", "), "");
+        assert_ne!(moved, usual);
+        let lines = format!("[dispatcher]\nlisten_proxy = [\"{clients}\"]\nproxy_from = [\"10.0.0.0/8\"]\n");
+        moved.replace("[dispatcher]\n", &lines)
+    });
+    let refused = ctl::reload(&dispatcher.admin()).unwrap_err();
+    let expected = format!("cannot listen on {clients} for relays of clients: Address already in use");
+    assert!(refused.contains(&expected), "{refused}");
+    Http::new(Tls::to_site(cluster.clients.any(), clients, &Taste::default()).unwrap()).download(1000, 3).unwrap();
 }

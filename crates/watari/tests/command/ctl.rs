@@ -84,6 +84,31 @@ fn orders_are_sent_as_they_are_written_down() {
 }
 
 #[test]
+fn a_reload_tells_what_has_changed() {
+    let changes = json!([
+        {"key": "agent.limits.requests_max", "old": null, "new": "77"},
+        {"key": "peer[a2].mesh", "old": "\"192.0.2.2:1\"", "new": "\"192.0.2.3:1\""},
+        {"key": "log.level", "old": "\"debug\"", "new": null},
+    ]);
+    let reloaded = json!({"changes": changes, "files": ["site.pem"]});
+    let (question, ended) = ctl(&["reload"], &json!({ "reloaded": reloaded }));
+    assert_eq!(question, json!({"version": 1, "topic": "reload"}));
+    let expected = "\
+agent.limits.requests_max: (not set) -> 77
+peer[a2].mesh: \"192.0.2.2:1\" -> \"192.0.2.3:1\"
+log.level: \"debug\" -> (not set)
+site.pem: read anew
+";
+    assert_eq!(ended.done(), expected);
+    let (_, ended) = ctl(&["--json", "reload"], &json!({ "reloaded": reloaded }));
+    assert_eq!(serde_json::from_str::<Value>(&ended.done()).unwrap(), reloaded);
+    let (_, ended) = ctl(&["reload"], &json!({"reloaded": {"changes": [], "files": []}}));
+    assert_eq!(ended.done(), "no change\n");
+    let (_, ended) = ctl(&["reload"], &json!({"error": "a1.toml:3: no"}));
+    assert_eq!(ended.refused(1), "watari: the node refused: a1.toml:3: no");
+}
+
+#[test]
 fn wrong_usage_is_not_sent() {
     let dir = tempfile::tempdir().unwrap();
     let wrong: [&[&str]; 9] = [

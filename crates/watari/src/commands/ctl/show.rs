@@ -1,7 +1,8 @@
 //! Answers, as they are printed.
 
 use super::{print, print_json};
-use crate::admin::{Answer, Connection, Node, Status};
+use crate::admin::{Answer, Connection, Node, Reloaded, Status};
+use crate::config::Change;
 use crate::failure::Failure;
 use crate::table::Table;
 
@@ -15,6 +16,7 @@ fn as_json(answer: &Answer) -> Result<(), Failure> {
         Answer::Status(status) => print_json(status),
         Answer::Nodes(nodes) => print_json(nodes),
         Answer::Connections(connections) => print_json(connections),
+        Answer::Reloaded(reloaded) => print_json(reloaded),
         Answer::Done => Ok(()),
         Answer::Error(sentence) => print_json(sentence),
     }
@@ -25,9 +27,17 @@ fn as_text(answer: &Answer) -> String {
         Answer::Status(status) => status_table(status).to_string(),
         Answer::Nodes(nodes) => node_table(nodes).to_string(),
         Answer::Connections(connections) => connection_table(connections).to_string(),
+        Answer::Reloaded(reloaded) => reloaded_lines(reloaded),
         Answer::Done => String::new(),
         Answer::Error(sentence) => sentence.clone(),
     }
+}
+
+/// A line for each change.
+fn reloaded_lines(Reloaded { changes, files }: &Reloaded) -> String {
+    let changes = changes.iter().map(Change::to_string);
+    let lines: Vec<_> = changes.chain(files.iter().map(|file| format!("{file}: read anew"))).collect();
+    if lines.is_empty() { "no change\n".to_owned() } else { lines.join("\n") + "\n" }
 }
 
 fn status_table(status: &Status) -> Table {

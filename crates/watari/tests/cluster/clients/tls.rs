@@ -159,6 +159,11 @@ impl Tls {
         Self::connect(dial(source, service)?, taste.config(), SITE, behind_finished)
     }
 
+    /// The certificate that the site has shown.
+    pub(crate) fn site_certificate(&self) -> CertificateDer<'static> {
+        self.stream.conn.peer_certificates().unwrap()[0].clone().into_owned()
+    }
+
     pub(crate) fn session(&mut self) -> &mut ClientConnection {
         &mut self.stream.conn
     }

@@ -69,6 +69,16 @@ pub(crate) fn drain(admin: &Path, agent: &str) -> Child {
     command.stdout(Stdio::null()).spawn().unwrap()
 }
 
+/// Has a node read its configuration again: what has changed, or the sentence that refuses it.
+pub(crate) fn reload(admin: &Path) -> Result<Value, String> {
+    let output = Command::new(WATARI).arg("ctl").arg("--admin").arg(admin).args(["--json", "reload"]).output().unwrap();
+    if output.status.success() {
+        return Ok(serde_json::from_slice(&output.stdout).unwrap());
+    }
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]));
+    Err(String::from_utf8(output.stderr).unwrap().trim_end().to_owned())
+}
+
 /// `None` where the node does not answer.
 fn ask<T: DeserializeOwned>(admin: &Path, topic: &str) -> Option<T> {
     let output = Command::new(WATARI).arg("ctl").arg("--admin").arg(admin).args(["--json", topic]).output().unwrap();

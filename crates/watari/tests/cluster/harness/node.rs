@@ -9,10 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use super::metrics::Metrics;
-use super::nursery;
 use super::wait::until;
+use super::{ctl, nursery};
 
 /// The program under test.
 pub(crate) const WATARI: &str = env!("CARGO_BIN_EXE_watari");
@@ -89,6 +90,23 @@ impl Node {
     /// SIGCONT.
     pub(crate) fn go_on(&self) {
         self.signal(Signal::CONT);
+    }
+
+    /// SIGHUP.
+    pub(crate) fn hang_up(&self) {
+        self.signal(Signal::HUP);
+    }
+
+    /// Writes another configuration, which nobody has read yet.
+    pub(crate) fn configure(&self, edit: impl FnOnce(String) -> String) {
+        let text = fs::read_to_string(self.config()).unwrap();
+        fs::write(self.config(), edit(text)).unwrap();
+    }
+
+    /// Has it work by another configuration; what has changed.
+    pub(crate) fn reconfigure(&self, edit: impl FnOnce(String) -> String) -> Value {
+        self.configure(edit);
+        ctl::reload(&self.admin()).unwrap()
     }
 
     pub(crate) fn is_running(&self) -> bool {

@@ -107,12 +107,28 @@ pub(crate) fn write(dir: &Path) {
     }
 }
 
+/// A new certificate for the site.
+pub(crate) struct Renewed {
+    pub(crate) chain_pem: String,
+    pub(crate) key_pem: String,
+    pub(crate) der: CertificateDer<'static>,
+}
+
+/// Issues a certificate for the key that the site has for P-256, or for a new one.
+pub(crate) fn renew(new_key: bool) -> Renewed {
+    let own = new_key.then(|| KeyPair::generate().unwrap());
+    let key = own.as_ref().unwrap_or_else(|| KeyKind::P256.key());
+    let leaf = CertificateParams::new([SITE.to_owned()]).unwrap().signed_by(key, &Authority::of_site().0).unwrap();
+    Renewed { chain_pem: leaf.pem(), key_pem: key.serialize_pem(), der: leaf.der().clone() }
+}
+
 /// The authority that clients of the site trust.
 pub(crate) fn ca_file(dir: &Path) -> PathBuf {
     dir.join("ca.pem")
 }
 
-fn write_key(path: &Path, pem: &str) {
+/// Writes a key that nobody else can read.
+pub(crate) fn write_key(path: &Path, pem: &str) {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
     let mut file = fs::File::options().write(true).create_new(true).mode(0o600).open(path).unwrap();

@@ -1,0 +1,65 @@
+//! How many there may be of something.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A bounded number of places, none of which is waited for. Unlike those of a semaphore they can become fewer while
+/// more than that are taken: then none is free until enough were given back.
+pub(crate) struct Places {
+    taken: AtomicUsize,
+    max: AtomicUsize,
+}
+
+/// A place that is taken, until this is dropped.
+pub(crate) struct Place(Arc<Places>);
+
+impl Places {
+    pub(crate) fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self { taken: AtomicUsize::new(0), max: AtomicUsize::new(max) })
+    }
+
+    /// Takes a place, if one is free.
+    pub(crate) fn take(self: &Arc<Self>) -> Option<Place> {
+        let max = self.max.load(Ordering::Relaxed);
+        let one_more = |taken: usize| (taken < max).then_some(taken + 1);
+        let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        taken.is_ok().then(|| Place(self.clone()))
+    }
+
+    pub(crate) fn is_one_free(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) < self.max.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_max(&self, max: usize) {
+        self.max.store(max, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_as_many_as_was_said_last() {
+        let places = Places::new(2);
+        let mut taken = vec![places.take(), places.take()];
+        assert!(taken.iter().all(Option::is_some) && places.take().is_none());
+        places.set_max(3);
+        taken.push(places.take());
+        assert!(taken[2].is_some() && places.take().is_none() && !places.is_one_free());
+        places.set_max(1);
+        for left in [2, 1] {
+            assert!(places.take().is_none(), "{left} above one are still taken");
+            taken.pop();
+        }
+        assert!(places.take().is_none());
+        taken.pop();
+        assert!(places.is_one_free() && places.take().is_some());
+    }
+}

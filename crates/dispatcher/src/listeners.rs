@@ -1,0 +1,137 @@
+//! The listeners of a dispatcher, which come and go while it runs.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+use watari_sys::Acceptor;
+
+use crate::threads::Threads;
+use crate::{Shared, listen};
+
+/// Where clients are accepted: for each address a listener for each thread, or only the addresses.
+#[derive(Debug)]
+pub struct Listeners<L = Vec<TcpListener>> {
+    /// Clients connect to these.
+    pub clients: Vec<L>,
+    /// Relays connect to these, and say by the PROXY protocol whose connections they bring.
+    pub relays: Vec<L>,
+}
+
+impl<L> Default for Listeners<L> {
+    fn default() -> Self {
+        Self { clients: Vec::new(), relays: Vec::new() }
+    }
+}
+
+impl<L> Listeners<L> {
+    fn each(self) -> impl Iterator<Item = (Who, L)> {
+        let clients = self.clients.into_iter().map(|listener| (Who::Clients, listener));
+        clients.chain(self.relays.into_iter().map(|listener| (Who::Relays, listener)))
+    }
+}
+
+/// Who connects to a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Who {
+    Clients,
+    Relays,
+}
+
+type Place = (Who, SocketAddr);
+
+/// What accepts clients, by each of the threads.
+pub(crate) struct Accepting {
+    threads: Threads,
+    groups: Mutex<BTreeMap<Place, Group>>,
+    shutdown: CancellationToken,
+}
+
+/// What accepts at one address, one of each thread.
+struct Group {
+    end: CancellationToken,
+    acceptors: Vec<Acceptor>,
+}
+
+impl Accepting {
+    /// Accepts on `listeners` until `shutdown`.
+    pub(crate) fn start(
+        shared: &Arc<Shared>,
+        threads: &Threads,
+        listeners: Listeners,
+        shutdown: &CancellationToken,
+    ) -> io::Result<Self> {
+        let groups = start_each(shared, threads, listeners, shutdown)?;
+        Ok(Self { threads: threads.clone(), groups: Mutex::new(groups), shutdown: shutdown.clone() })
+    }
+
+    /// What of `wanted` nobody accepts at yet.
+    pub(crate) async fn missing(&self, wanted: &Listeners<SocketAddr>) -> Listeners<SocketAddr> {
+        let groups = self.groups.lock().await;
+        let missing = |who, addresses: &[SocketAddr]| {
+            addresses.iter().filter(|address| !groups.contains_key(&(who, **address))).copied().collect()
+        };
+        Listeners { clients: missing(Who::Clients, &wanted.clients), relays: missing(Who::Relays, &wanted.relays) }
+    }
+
+    /// Accepts at `wanted` and nowhere else, with `added` for what is missing of it.
+    pub(crate) async fn set(
+        &self,
+        shared: &Arc<Shared>,
+        wanted: &Listeners<SocketAddr>,
+        added: Listeners,
+    ) -> io::Result<()> {
+        let mut groups = self.groups.lock().await;
+        groups.extend(start_each(shared, &self.threads, added, &self.shutdown)?);
+        let is_wanted = |(who, address): &Place| match who {
+            Who::Clients => wanted.clients.contains(address),
+            Who::Relays => wanted.relays.contains(address),
+        };
+        let removed: Vec<_> = groups.keys().filter(|place| !is_wanted(place)).copied().collect();
+        for Group { end, acceptors } in removed.into_iter().filter_map(|place| groups.remove(&place)) {
+            end.cancel();
+            for acceptor in acceptors {
+                acceptor.ended().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Clients that are accepted from now on have so long to take what they are sent.
+    pub(crate) async fn set_user_timeout(&self, timeout: Duration) {
+        for acceptor in self.groups.lock().await.values().flat_map(|group| &group.acceptors) {
+            if let Err(error) = acceptor.set_user_timeout(timeout) {
+                tracing::warn!(%error, "a listener keeps its user_timeout");
+            }
+        }
+    }
+}
+
+/// Accepts on all of `listeners`, or on none.
+fn start_each(
+    shared: &Arc<Shared>,
+    threads: &Threads,
+    listeners: Listeners,
+    shutdown: &CancellationToken,
+) -> io::Result<BTreeMap<Place, Group>> {
+    let mut started: BTreeMap<_, Group> = BTreeMap::new();
+    for (who, group) in listeners.each() {
+        let Some(address) = group.first().map(TcpListener::local_addr).transpose()? else { continue };
+        let end = shutdown.child_token();
+        match threads.start_on_each(group, |listener| listen::start(shared, listener, who, &end)) {
+            Ok(acceptors) => started.insert((who, address), Group { end, acceptors }),
+            Err(error) => {
+                end.cancel();
+                for group in started.values() {
+                    group.end.cancel();
+                }
+                return Err(error);
+            }
+        };
+    }
+    Ok(started)
+}

@@ -1,0 +1,190 @@
+//! Which versions, cipher suites and key exchange groups a server accepts.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::crypto::aws_lc_rs::{self, kx_group};
+use rustls::crypto::{CryptoProvider, SupportedKxGroup};
+use rustls::{SupportedProtocolVersion, version};
+use watari_record::{CipherSuite, Version};
+
+/// Which versions, cipher suites and key exchange groups a server accepts. Of what both accept, the client's preference
+/// decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Protocol versions.
+    pub versions: Vec<Version>,
+    /// Cipher suites; those of versions that are not accepted have no effect.
+    pub suites: Vec<CipherSuite>,
+    /// Key exchange groups.
+    pub groups: Vec<Group>,
+}
+
+/// A key exchange group, named as IANA names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// X25519 and ML-KEM-768 at once; TLS 1.3 only.
+    X25519MlKem768,
+    /// P-256 and ML-KEM-768 at once; TLS 1.3 only.
+    Secp256r1MlKem768,
+    /// RFC 7748.
+    X25519,
+    /// NIST P-256.
+    Secp256r1,
+    /// NIST P-384.
+    Secp384r1,
+}
+
+/// No handshake could come about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadPolicy {
+    /// Every client would be refused.
+    #[error("no version is accepted")]
+    NoVersion,
+    /// Every client of this version would be refused.
+    #[error("{0} is accepted, and none of its cipher suites")]
+    NoSuite(Version),
+    /// Every client of this version would be refused.
+    #[error("{0} is accepted, and no key exchange group that it can use")]
+    NoGroup(Version),
+}
+
+impl Default for Policy {
+    /// Everything but `SecP256r1MLKEM768`: one group with ML-KEM is enough for the clients that have any.
+    fn default() -> Self {
+        Self {
+            versions: vec![Version::Tls12, Version::Tls13],
+            suites: CipherSuite::ALL.to_vec(),
+            groups: vec![Group::X25519MlKem768, Group::X25519, Group::Secp256r1, Group::Secp384r1],
+        }
+    }
+}
+
+impl Policy {
+    /// Whether each version has what it takes.
+    pub fn check(&self) -> Result<(), BadPolicy> {
+        if self.versions.is_empty() {
+            return Err(BadPolicy::NoVersion);
+        }
+        for version in &self.versions {
+            if !self.suites.iter().any(|suite| suite.version() == *version) {
+                return Err(BadPolicy::NoSuite(*version));
+            }
+            if !self.groups.iter().any(|group| group.fits(*version)) {
+                return Err(BadPolicy::NoGroup(*version));
+            }
+        }
+        Ok(())
+    }
+
+    /// The suites that handshakes can agree on.
+    pub(crate) fn usable_suites(&self) -> impl Iterator<Item = CipherSuite> {
+        self.suites.iter().copied().filter(|suite| self.versions.contains(&suite.version()))
+    }
+
+    pub(crate) fn provider(&self) -> Arc<CryptoProvider> {
+        let all = aws_lc_rs::ALL_CIPHER_SUITES.iter().copied();
+        let accepted = |number: u16| self.suites.iter().any(|suite| suite.iana() == number);
+        Arc::new(CryptoProvider {
+            cipher_suites: all.filter(|suite| accepted(suite.suite().into())).collect(),
+            kx_groups: self.groups.iter().map(|group| group.rustls()).collect(),
+            ..aws_lc_rs::default_provider()
+        })
+    }
+
+    pub(crate) fn rustls_versions(&self) -> Vec<&'static SupportedProtocolVersion> {
+        let of = |version: &Version| match version {
+            Version::Tls12 => &version::TLS12,
+            Version::Tls13 => &version::TLS13,
+        };
+        self.versions.iter().map(of).collect()
+    }
+}
+
+impl Group {
+    /// Every group.
+    pub const ALL: [Self; 5] =
+        [Self::X25519MlKem768, Self::Secp256r1MlKem768, Self::X25519, Self::Secp256r1, Self::Secp384r1];
+
+    /// The group with this IANA name, if it is one of these.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|group| group.name() == name)
+    }
+
+    /// The IANA name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::X25519MlKem768 => "X25519MLKEM768",
+            Self::Secp256r1MlKem768 => "SecP256r1MLKEM768",
+            Self::X25519 => "x25519",
+            Self::Secp256r1 => "secp256r1",
+            Self::Secp384r1 => "secp384r1",
+        }
+    }
+
+    /// Key encapsulation needs the key shares of TLS 1.3.
+    fn fits(self, version: Version) -> bool {
+        version == Version::Tls13 || !matches!(self, Self::X25519MlKem768 | Self::Secp256r1MlKem768)
+    }
+
+    fn rustls(self) -> &'static dyn SupportedKxGroup {
+        match self {
+            Self::X25519MlKem768 => kx_group::X25519MLKEM768,
+            Self::Secp256r1MlKem768 => kx_group::SECP256R1MLKEM768,
+            Self::X25519 => kx_group::X25519,
+            Self::Secp256r1 => kx_group::SECP256R1,
+            Self::Secp384r1 => kx_group::SECP384R1,
+        }
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_default_is_what_the_library_has_by_default() {
+        let (ours, theirs) = (Policy::default().provider(), aws_lc_rs::default_provider());
+        let groups =
+            |provider: &CryptoProvider| provider.kx_groups.iter().map(|group| group.name()).collect::<Vec<_>>();
+        assert_eq!(groups(&ours), groups(&theirs));
+        assert_eq!(ours.cipher_suites, theirs.cipher_suites);
+        assert_eq!(Policy::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn names_of_groups_are_those_of_iana() {
+        for group in Group::ALL {
+            assert_eq!(Group::from_name(group.name()), Some(group));
+            assert!(group.rustls().name().as_str().is_none_or(|theirs| theirs.eq_ignore_ascii_case(group.name())));
+        }
+        assert_eq!(Group::from_name("P-256"), None);
+    }
+
+    #[test]
+    fn what_leaves_a_version_without_a_handshake_is_refused() {
+        let (tls12, tls13) = (Version::Tls12, Version::Tls13);
+        let suites13 = vec![CipherSuite::TLS_AES_128_GCM_SHA256];
+        let of = |versions: &[Version]| Policy { versions: versions.to_vec(), ..Policy::default() };
+        let cases = [
+            (of(&[]), Err(BadPolicy::NoVersion)),
+            (Policy { suites: suites13.clone(), ..of(&[tls13]) }, Ok(())),
+            (Policy { suites: suites13.clone(), ..of(&[tls12]) }, Err(BadPolicy::NoSuite(tls12))),
+            (Policy { suites: suites13, ..of(&[tls13, tls12]) }, Err(BadPolicy::NoSuite(tls12))),
+            (Policy { groups: vec![], ..of(&[tls13]) }, Err(BadPolicy::NoGroup(tls13))),
+            (Policy { groups: vec![Group::X25519MlKem768], ..of(&[tls13]) }, Ok(())),
+            (Policy { groups: vec![Group::X25519MlKem768], ..of(&[tls13, tls12]) }, Err(BadPolicy::NoGroup(tls12))),
+        ];
+        for (policy, expected) in cases {
+            assert_eq!(policy.check(), expected, "{policy:?}");
+        }
+    }
+}

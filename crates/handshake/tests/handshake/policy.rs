@@ -1,0 +1,109 @@
+//! Versions, suites and groups that are left out, and sessions across changes of the configuration.
+
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use rustls::crypto::aws_lc_rs::kx_group;
+use rustls::version::{TLS12, TLS13};
+use watari_handshake::{BadPolicy, ClientCertificates, ConfigError, Group, Policy, ServerConfig, ServerOptions};
+use watari_record::{CipherSuite, Version};
+
+use crate::pki::{Authority, KeyKind};
+use crate::support::{Client, NAME, connect, options, server, shake};
+
+fn with(policy: Policy) -> ServerOptions {
+    ServerOptions { policy, ..options(&KeyKind::BOTH) }
+}
+
+fn only(version: Version) -> Policy {
+    Policy { versions: vec![version], ..Policy::default() }
+}
+
+#[test]
+fn a_version_that_is_left_out_is_not_spoken() {
+    let cases = [(Version::Tls12, &TLS12, &TLS13), (Version::Tls13, &TLS13, &TLS12)];
+    for (version, spoken, left_out) in cases {
+        let config = server(&with(only(version)));
+        let done = shake(&config, &mut Client::of_version(spoken).connect(NAME)).unwrap();
+        assert_eq!(done.established.info.version, version);
+        let failed = shake(&config, &mut Client::of_version(left_out).connect(NAME)).unwrap_err();
+        assert_eq!(failed.cause.label(), "no_common_version");
+        // A fatal protocol_version (RFC 8446, section 6.2).
+        assert_eq!(failed.output[5..], [2, 70]);
+        let done = shake(&config, &mut Client::default().connect(NAME)).unwrap();
+        assert_eq!(done.established.info.version, version, "a client of both");
+    }
+}
+
+#[test]
+fn suites_and_groups_that_are_left_out_are_not_used() {
+    let (suites, groups) = (vec![CipherSuite::TLS_AES_256_GCM_SHA384], vec![Group::Secp384r1]);
+    let config = server(&with(Policy { versions: vec![Version::Tls13], suites, groups }));
+    let info = shake(&config, &mut Client::default().connect(NAME)).unwrap().established.info;
+    assert_eq!((info.suite, info.group), (CipherSuite::TLS_AES_256_GCM_SHA384, Some("secp384r1")));
+    let client = Client { groups: vec![kx_group::X25519], ..Client::default() };
+    let failed = shake(&config, &mut client.connect(NAME)).unwrap_err();
+    assert_eq!(failed.cause.label(), "no_common_group");
+    let mut client = Client::default();
+    client.suites.retain(|suite| u16::from(suite.suite()) != CipherSuite::TLS_AES_256_GCM_SHA384.iana());
+    let failed = shake(&config, &mut client.connect(NAME)).unwrap_err();
+    assert_eq!(failed.cause.label(), "no_common_suite");
+}
+
+#[test]
+fn options_under_which_a_version_has_no_handshake_are_refused() {
+    let suites = vec![CipherSuite::TLS_AES_128_GCM_SHA256];
+    let refused = ServerConfig::new(&with(Policy { suites, ..Policy::default() })).unwrap_err();
+    assert!(matches!(refused, ConfigError::BadPolicy(BadPolicy::NoSuite(Version::Tls12))), "{refused}");
+    let suites = vec![CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256];
+    let policy = Policy { suites, ..only(Version::Tls12) };
+    let ecdsa = ServerOptions { policy: policy.clone(), ..options(&[KeyKind::P256]) };
+    let refused = ServerConfig::new(&ecdsa).unwrap_err();
+    assert!(matches!(refused, ConfigError::NoKeyForSuites(Version::Tls12)), "{refused}");
+    assert!(ServerConfig::new(&ServerOptions { policy, ..options(&[KeyKind::Rsa2048]) }).is_ok());
+}
+
+/// A client that may have a certificate, and its sessions.
+fn client(version: &'static rustls::SupportedProtocolVersion) -> Arc<ClientConfig> {
+    Client::of_version(version).config()
+}
+
+fn resumes(config: &ServerConfig, client: &Arc<ClientConfig>) -> bool {
+    shake(config, &mut connect(client, NAME)).unwrap().established.info.resumed
+}
+
+#[test]
+fn sessions_outlast_a_new_certificate() {
+    for version in [&TLS12, &TLS13] {
+        let (old, client) = (server(&options(&[KeyKind::P256])), client(version));
+        assert!(!resumes(&old, &client));
+        let new = old.succeed(&options(&[KeyKind::P256])).unwrap();
+        assert!(resumes(&new, &client));
+        assert!(resumes(&old, &client), "a handshake may still be under way at the old one");
+    }
+}
+
+#[test]
+fn sessions_do_not_outlast_other_terms() {
+    let roots = || Authority::of_clients().client_roots();
+    let asked = |client_certificates| ServerOptions { client_certificates, ..options(&[KeyKind::P256]) };
+    for (number, version) in [(Version::Tls12, &TLS12), (Version::Tls13, &TLS13)] {
+        let changed = [
+            asked(ClientCertificates::Optional(roots())),
+            ServerOptions { policy: only(number), ..options(&[KeyKind::P256]) },
+        ];
+        for options_then in changed {
+            let (old, client) = (server(&options(&[KeyKind::P256])), client(version));
+            assert!(!resumes(&old, &client));
+            let new = old.succeed(&options_then).unwrap();
+            assert!(!resumes(&new, &client));
+            assert!(resumes(&new.succeed(&options_then).unwrap(), &client), "the terms are the same again");
+        }
+        // Who has a session without a certificate does not get in with it where one is demanded.
+        let (old, client) = (server(&options(&[KeyKind::P256])), client(version));
+        assert!(!resumes(&old, &client));
+        let demanding = old.succeed(&asked(ClientCertificates::Required(roots()))).unwrap();
+        let failed = shake(&demanding, &mut connect(&client, NAME)).unwrap_err();
+        assert_eq!(failed.cause.label(), "no_client_certificate");
+    }
+}

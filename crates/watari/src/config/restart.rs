@@ -1,0 +1,37 @@
+//! What cannot change while a node runs.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+
+use super::{Config, ConfigError};
+
+impl Config {
+    /// Refuses `new` if it changes what a node keeps as long as it runs.
+    pub(crate) fn refuse_restart(&self, new: &Self) -> Result<(), ConfigError> {
+        let (old_node, new_node) = (&self.node, &new.node);
+        let kept = [
+            ("node.name", old_node.name.value == new_node.name.value),
+            ("node.pki", old_node.pki.value == new_node.pki.value),
+            ("node.mesh", old_node.mesh == new_node.mesh),
+            ("node.admin", old_node.admin == new_node.admin),
+            ("node.metrics", old_node.metrics == new_node.metrics),
+            ("dispatcher", self.dispatcher.is_some() == new.dispatcher.is_some()),
+            ("dispatcher.threads", self.threads() == new.threads()),
+            ("agent", self.agent.is_some() == new.agent.is_some()),
+            ("agent.legs", self.legs() == new.legs()),
+            ("log.format", self.log.format == new.log.format),
+        ];
+        let Some((key, _)) = kept.into_iter().find(|(_, same)| !same) else { return Ok(()) };
+        // What is not there any more has no line; what it stood beside has.
+        let line = new.outline.line_of(key).or(new.outline.line_of("node")).unwrap_or(1);
+        Err(new.wrong(line, &format!("{key} cannot change while the node runs: restart it")))
+    }
+
+    fn threads(&self) -> Option<NonZeroUsize> {
+        self.dispatcher.as_ref().map(|dispatcher| dispatcher.threads)
+    }
+
+    fn legs(&self) -> Option<SocketAddr> {
+        self.agent.as_ref().map(|agent| agent.legs)
+    }
+}

@@ -1,0 +1,201 @@
+//! `[agent.tls]` and `[[agent.tls.listener]]`: what handshakes offer, and to clients of which address.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use toml::Spanned;
+use watari_agent::Listener;
+use watari_handshake::{BadPolicy, Group, Policy};
+use watari_record::{CipherSuite, Version};
+
+use super::check::{Check, Wrong};
+use super::raw::{Demand, Names, RawCertificate, RawListener, RawTerms, RawTls};
+use super::value::ListenerAddress;
+use super::{At, CertificateFiles, ClientCertificates, Terms, Tls};
+
+/// What an agent can speak above TLS, in the order it prefers.
+const ALPN: [&str; 2] = ["h2", "http/1.1"];
+
+/// The terms of one table, before it is known what clients are asked for.
+struct Set {
+    line: Option<usize>,
+    policy: Policy,
+    alpn: Vec<String>,
+    demand: Option<At<Demand>>,
+    ca: Option<At<PathBuf>>,
+}
+
+impl Check<'_> {
+    pub(super) fn tls(
+        &self,
+        certificates: Vec<RawCertificate>,
+        raw: Option<Spanned<RawTls>>,
+    ) -> Result<Option<Tls>, Wrong> {
+        if certificates.is_empty() {
+            return match raw {
+                Some(raw) => self.wrong(&raw, "[agent.tls] is of no use without a certificate ([[agent.certificate]])"),
+                None => Ok(None),
+            };
+        }
+        let line = raw.as_ref().map(|raw| self.line(raw));
+        let raw = raw.map(Spanned::into_inner).unwrap_or_default();
+        let unset = Set {
+            line: None,
+            policy: Policy::default(),
+            alpn: ALPN.map(String::from).to_vec(),
+            demand: None,
+            ca: None,
+        };
+        let (raw_terms, raw_listeners) = raw.parts();
+        let default = self.set(raw_terms, line, &unset)?;
+        let listeners = self.listener_sets(raw_listeners, &default)?;
+        inherited_ca_is_of_use(&default, &listeners)?;
+        Ok(Some(Tls {
+            certificates: certificates.into_iter().map(|raw| self.certificate_files(&raw)).collect(),
+            terms: terms(default)?,
+            listeners: listeners
+                .into_iter()
+                .map(|(listener, set)| Ok((listener, terms(set)?)))
+                .collect::<Result<_, Wrong>>()?,
+        }))
+    }
+
+    fn certificate_files(&self, raw: &RawCertificate) -> CertificateFiles {
+        CertificateFiles { chain: self.path(&raw.chain), key: self.path(&raw.key), default: raw.default }
+    }
+
+    fn listener_sets(&self, raw: Vec<Spanned<RawListener>>, default: &Set) -> Result<Vec<(Listener, Set)>, Wrong> {
+        let mut seen = BTreeMap::new();
+        let mut sets = Vec::new();
+        for raw in raw {
+            let line = self.line(&raw);
+            let raw = raw.into_inner();
+            let at = self.line(&raw.address);
+            let ListenerAddress(listener) = *raw.address.get_ref();
+            if let Some(first) = seen.insert(listener, at) {
+                return Err((at, format!("the listener {listener} is there twice, first on line {first}")));
+            }
+            let set = self.set(raw.terms(), Some(line), default)?;
+            if let (Some(ca), false) = (&set.ca, asks(&set)) {
+                let own = default.ca.as_ref().is_none_or(|inherited| inherited.line != ca.line);
+                if own {
+                    return Err((ca.line, "client_ca is of no use while client_certificates is \"none\"".into()));
+                }
+            }
+            sets.push((listener, set));
+        }
+        Ok(sets)
+    }
+
+    /// What a table sets; what it does not is as in `above`.
+    fn set(&self, raw: RawTerms, line: Option<usize>, above: &Set) -> Result<Set, Wrong> {
+        let policy = Policy {
+            versions: self.named(raw.versions.as_ref(), &above.policy.versions, "the version", version)?,
+            suites: self.named(raw.suites.as_ref(), &above.policy.suites, "the cipher suite", suite)?,
+            groups: self.named(raw.groups.as_ref(), &above.policy.groups, "the group", group)?,
+        };
+        policy.check().map_err(|error| (line.unwrap_or(1), sentence(error)))?;
+        if let Some(suites) = &raw.suites {
+            self.suites_are_of_use(suites, &policy)?;
+        }
+        Ok(Set {
+            line,
+            policy,
+            alpn: self.named(raw.alpn.as_ref(), &above.alpn, "the protocol", alpn)?,
+            demand: raw.client_certificates.map(|demand| self.at(demand)).or_else(|| above.demand.clone()),
+            ca: raw.client_ca.map(|ca| self.path(&ca)).or_else(|| above.ca.clone()),
+        })
+    }
+
+    fn suites_are_of_use(&self, suites: &Names, policy: &Policy) -> Result<(), Wrong> {
+        for (name, suite) in suites.get_ref().iter().zip(&policy.suites) {
+            if !policy.versions.contains(&suite.version()) {
+                return self.wrong(name, format!("{suite} is of {}, which versions leaves out", suite.version()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a list of names, each of which may be there once.
+    fn named<T: Clone>(
+        &self,
+        raw: Option<&Names>,
+        above: &[T],
+        what: &str,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Vec<T>, Wrong> {
+        let Some(raw) = raw else { return Ok(above.to_vec()) };
+        let mut seen = BTreeMap::new();
+        let mut values = Vec::new();
+        for name in raw.get_ref() {
+            values.push(read(name.get_ref()).map_err(|sentence| (self.line(name), sentence))?);
+            self.once(&mut seen, name, what)?;
+        }
+        Ok(values)
+    }
+}
+
+/// A `client_ca` may be there for listeners alone.
+fn inherited_ca_is_of_use(default: &Set, listeners: &[(Listener, Set)]) -> Result<(), Wrong> {
+    let Some(ca) = &default.ca else { return Ok(()) };
+    let inherits = |set: &Set| asks(set) && set.ca.as_ref().is_some_and(|own| own.line == ca.line);
+    if asks(default) || listeners.iter().any(|(_, set)| inherits(set)) {
+        return Ok(());
+    }
+    Err((ca.line, "client_ca is of no use while client_certificates is \"none\"".into()))
+}
+
+fn asks(set: &Set) -> bool {
+    set.demand.as_ref().is_some_and(|demand| demand.value != Demand::None)
+}
+
+fn terms(set: Set) -> Result<Terms, Wrong> {
+    let Set { line, policy, alpn, demand, ca } = set;
+    let clients = match (demand, ca) {
+        (None | Some(At { value: Demand::None, .. }), _) => ClientCertificates::None,
+        (Some(At { value: Demand::Optional, .. }), Some(ca)) => ClientCertificates::Optional(ca),
+        (Some(At { value: Demand::Required, .. }), Some(ca)) => ClientCertificates::Required(ca),
+        (Some(demand), None) => {
+            let sentence = "client_ca has to say which authorities client certificates may come from";
+            return Err((demand.line, sentence.into()));
+        }
+    };
+    Ok(Terms { line, policy, alpn, clients })
+}
+
+fn sentence(error: BadPolicy) -> String {
+    match error {
+        BadPolicy::NoVersion => "versions is empty: nobody could connect".into(),
+        BadPolicy::NoSuite(version) => format!("none of the suites is of {version}, which versions has"),
+        BadPolicy::NoGroup(version) => format!("none of the groups is for {version}, which versions has"),
+    }
+}
+
+fn version(name: &str) -> Result<Version, String> {
+    match name {
+        "1.2" => Ok(Version::Tls12),
+        "1.3" => Ok(Version::Tls13),
+        _ => Err(format!("\"{name}\" is no version that is spoken: 1.2 and 1.3 are")),
+    }
+}
+
+fn suite(name: &str) -> Result<CipherSuite, String> {
+    CipherSuite::ALL.into_iter().find(|suite| suite.name() == name).ok_or_else(|| {
+        format!(
+            "\"{name}\" is no cipher suite that is spoken: TLS_AES_128_GCM_SHA256 is, and others with ECDHE and an \
+             AEAD, as IANA names them"
+        )
+    })
+}
+
+fn group(name: &str) -> Result<Group, String> {
+    let known = || Group::ALL.map(Group::name).join(", ");
+    Group::from_name(name).ok_or_else(|| format!("\"{name}\" is none of the groups, which are {}", known()))
+}
+
+fn alpn(name: &str) -> Result<String, String> {
+    if ALPN.contains(&name) {
+        return Ok(name.to_owned());
+    }
+    Err(format!("\"{name}\" is not spoken: h2 and http/1.1 are"))
+}

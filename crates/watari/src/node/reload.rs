@@ -1,0 +1,199 @@
+//! The configuration is read again while the node runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::task::{JoinError, spawn_blocking};
+use tokio::time::sleep;
+use watari_dispatcher::Dispatcher;
+use watari_mesh::Mesh;
+use watari_wire::NodeName;
+
+use super::{NodeError, Roles, files, listeners};
+use crate::admin::Reloaded;
+use crate::config::{self, Change, Config, ConfigError, LoadedAgent, SiteMetrics};
+use crate::logging::Level;
+use crate::redirect::Redirects;
+
+/// How often it is looked whether certificates have changed.
+///
+/// Looking again and again is more robust than being told: inotify watches a file or a directory, while those who renew
+/// certificates switch a link anywhere in the path, and it tells nothing on network file systems. It costs a system
+/// call a file and second.
+const CERTIFICATES_LOOK: Duration = Duration::from_secs(1);
+
+/// Has a running node work by what its configuration says now.
+pub(super) struct Reloader {
+    mesh: Mesh,
+    running: Roles,
+    redirects: Redirects,
+    site_metrics: SiteMetrics,
+    level: Level,
+    /// Held through a reload: one follows the other.
+    state: Mutex<Arc<State>>,
+}
+
+/// What the node works by.
+struct State {
+    config: Arc<Config>,
+    agent: Option<LoadedAgent>,
+}
+
+/// Why a reload is refused. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReloadError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    #[error("the peer {peer} cannot go: it has {connections} connections of this node; drain it first")]
+    PeerInUse { peer: NodeName, connections: usize },
+    #[error("the reload failed: {0}")]
+    Panicked(#[from] JoinError),
+}
+
+impl Reloader {
+    pub(super) fn new(
+        config: Config,
+        agent: Option<LoadedAgent>,
+        (mesh, running): (Mesh, Roles),
+        redirects: Redirects,
+        (site_metrics, level): (SiteMetrics, Level),
+    ) -> Self {
+        Self {
+            mesh,
+            running,
+            redirects,
+            site_metrics,
+            level,
+            state: Mutex::new(Arc::new(State { config: Arc::new(config), agent })),
+        }
+    }
+
+    /// How long the connections of an agent that is to end may take.
+    pub(super) async fn drain_timeout(&self) -> Duration {
+        self.state.lock().await.config.node.drain_timeout
+    }
+
+    /// Reads the configuration and all it names again, and works by it. Where anything is wrong, nothing changes.
+    ///
+    /// It goes on where this future is dropped: whoever asked may not wait, and half a reload is none.
+    pub(super) async fn reload(self: &Arc<Self>) -> Result<Reloaded, ReloadError> {
+        let reloader = self.clone();
+        let reload = tokio::spawn(async move {
+            let result = reloader.try_reload().await;
+            match &result {
+                Ok(Reloaded { changes, files }) => {
+                    let changes: Vec<_> = changes.iter().map(Change::to_string).collect();
+                    tracing::info!(changes = %changes.join("; "), files = %files.join(", "), "configuration reloaded");
+                }
+                Err(error) => tracing::error!(%error, "configuration not reloaded"),
+            }
+            result
+        });
+        reload.await?
+    }
+
+    async fn try_reload(&self) -> Result<Reloaded, ReloadError> {
+        let mut state = self.state.lock().await;
+        let (before, metrics) = (state.clone(), self.site_metrics.clone());
+        let new = spawn_blocking(move || State::read_again(&before, &metrics)).await??;
+        self.refuse_loss(&state.config, &new.config)?;
+        if let Some(dispatcher) = &new.config.dispatcher {
+            self.listen(dispatcher).await?;
+        }
+        // From here on nothing fails.
+        self.level.set(&new.config.log.level);
+        if let (Some(running), Some(agent)) = (&self.running.agent, &new.agent) {
+            running.reload(agent.settings.clone());
+        }
+        if let (Some(running), Some(dispatcher)) = (&self.running.dispatcher, &new.config.dispatcher) {
+            // Before links to new agents are up: they hand out keys then.
+            running.reload(dispatcher.config.clone()).await;
+        }
+        self.mesh.set_peers(new.config.peers.clone()).await;
+        let changes = state.config.outline.changes(&new.config.outline);
+        let files = new.agent.iter().zip(&state.agent).flat_map(|(new, old)| new.stamps.changed_since(&old.stamps));
+        let reloaded = Reloaded { changes, files: files.collect() };
+        *state = Arc::new(new);
+        Ok(reloaded)
+    }
+
+    /// Listens for clients where `config` says, and nowhere else. Where not all of it can be had, all is as it was.
+    async fn listen(&self, config: &config::Dispatcher) -> Result<(), NodeError> {
+        let Some(running) = &self.running.dispatcher else { return Ok(()) };
+        let redirects = listeners::redirects(self.redirects.missing(&config.redirect).await)?;
+        let wanted = config.clients_at();
+        let clients = listeners::clients_at(&running.not_listened_at(&wanted).await, config.threads)?;
+        let started = running.listen(&wanted, clients).await;
+        started.map_err(|cause| NodeError::Start { what: "accepting clients", cause })?;
+        self.redirects.set(&config.redirect, redirects, config.https_port()).await;
+        Ok(())
+    }
+
+    /// Without its link, an agent could neither give a connection away nor say how it has ended.
+    fn refuse_loss(&self, old: &Config, new: &Config) -> Result<(), ReloadError> {
+        let stays = |peer: &NodeName| new.peers.iter().any(|other| other.name == *peer);
+        for peer in old.peers.iter().map(|peer| &peer.name).filter(|peer| !stays(peer)) {
+            // An agent that is none of the dispatcher's any more may still have connections.
+            let of_dispatcher = self.running.dispatcher.iter().flat_map(Dispatcher::connections);
+            let on_peer = of_dispatcher.filter(|connection| connection.node == *peer).count();
+            let connections =
+                on_peer + self.running.agent.iter().map(|agent| agent.connections_of(peer)).sum::<usize>();
+            if connections > 0 {
+                return Err(ReloadError::PeerInUse { peer: peer.clone(), connections });
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for changed certificates for ever, and loads them.
+    pub(super) async fn watch_certificates(&self) {
+        let mut refused = None;
+        loop {
+            sleep(CERTIFICATES_LOOK).await;
+            let refusal = self.renew_certificates().await.err().map(|error| error.to_string());
+            // Files that are written one after the other do not fit for a while.
+            if let Some(error) = refusal.as_ref().filter(|error| refused.as_ref() != Some(*error)) {
+                tracing::warn!(%error, "certificates have changed, and are of no use yet: those from before stay");
+            }
+            refused = refusal;
+        }
+    }
+
+    /// Loads certificates, keys and authorities that have changed. Where they are of no use, those from before stay,
+    /// and it is tried again.
+    async fn renew_certificates(&self) -> Result<(), ReloadError> {
+        let mut state = self.state.lock().await;
+        let before = state.clone();
+        let Some(agent) = spawn_blocking(move || before.renewed()).await?? else { return Ok(()) };
+        let changed = state.agent.iter().flat_map(|before| agent.stamps.changed_since(&before.stamps));
+        let files = changed.collect::<Vec<_>>().join(", ");
+        if let Some(running) = &self.running.agent {
+            running.reload(agent.settings.clone());
+        }
+        *state = Arc::new(State { config: state.config.clone(), agent: Some(agent) });
+        tracing::info!(files, "certificates loaded anew");
+        Ok(())
+    }
+}
+
+impl State {
+    /// The same node by what its configuration says now.
+    fn read_again(&self, metrics: &SiteMetrics) -> Result<Self, ReloadError> {
+        let mut config = Config::read(&self.config.file)?;
+        self.config.refuse_restart(&config)?;
+        let mut agent = config.load_again(&self.config, self.agent.as_ref(), metrics)?;
+        files::fit_node(&mut config, agent.as_mut()).map_err(NodeError::from)?;
+        Ok(Self { config: Arc::new(config), agent })
+    }
+
+    /// What the agent works by if its certificates have changed.
+    fn renewed(&self) -> Result<Option<LoadedAgent>, ConfigError> {
+        match &self.agent {
+            Some(agent) if self.config.stamps() != agent.stamps => self.config.load_certificates(agent).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
