@@ -6,6 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
+use socket2::SockRef;
 use watari_wire::proxy::{self, Header};
 
 use crate::clients::http::Http;
@@ -17,8 +18,11 @@ use crate::harness::{Cluster, Plan};
 
 const REFUSED: &str = "watari_dispatcher_connections_refused_total";
 
+/// Where connections are waited for, and not for ever.
 fn backend() -> TcpListener {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()
+    let backend = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    SockRef::from(&backend).set_read_timeout(Some(PATIENCE)).unwrap();
+    backend
 }
 
 fn start(backend: &TcpListener) -> Cluster {
