@@ -41,7 +41,7 @@ use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use tokio::sync::Notify;
-use tokio::time::{Instant, Interval, interval, interval_at};
+use tokio::time::{Instant, Interval, interval, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
 use watari_handoff::SourceEvent;
 use watari_mesh::{Event, Mesh, SendError};
@@ -205,21 +205,29 @@ impl Agent {
         }
     }
 
-    /// Tells dispatchers that this agent is about to end, so that they empty it, until no connection is left here or `grace` is over.
-    /// Returns how many are left.
+    /// Tells dispatchers that this agent is about to end, so that they empty it, until no connection is left here or
+    /// `grace` is over. One that is in its handshake, or on its way here, is waited for like the others: its client
+    /// would be cut off. Returns how many are left.
     pub async fn drain(&self, grace: Duration) -> usize {
         let shared = &self.shared;
-        let mut interval = tokio::time::interval(shared.limits().retry_interval.min(DRAIN_LOOK));
+        let look = shared.limits().retry_interval.min(DRAIN_LOOK);
         let emptied = async {
             while {
-                interval.tick().await;
                 shared.keys.tell_all(shared, &Message::Draining);
-                shared.live.len() > 0
+                // Only then it is looked: until they are told, dispatchers have clients begin here.
+                sleep(look).await;
+                self.occupied() > 0
             } {}
         };
         // What is left is counted, whichever way the waiting ended.
         let _ = tokio::time::timeout(grace, emptied).await;
-        shared.live.len()
+        self.occupied()
+    }
+
+    /// How many connections are here at the moment: those served, those in their handshake, and those held for a
+    /// decision.
+    pub fn occupied(&self) -> usize {
+        self.shared.places.taken()
     }
 
     /// Works by other `settings` from now on: handshakes that begin after this see them.

@@ -93,10 +93,6 @@ impl LiveTable {
         self.entries().values().filter(|known| known.about.dispatcher == *dispatcher).count()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.entries().len()
-    }
-
     /// Whether this node has, or had until now, a say in `epoch` of the connection or in a later one.
     pub(crate) fn knows(&self, id: ConnectionId, epoch: Epoch) -> bool {
         self.entries().get(&id).is_some_and(|known| known.about.last >= epoch)

@@ -27,7 +27,11 @@ impl Places {
     }
 
     pub(crate) fn is_one_free(&self) -> bool {
-        self.taken.load(Ordering::Relaxed) < self.max.load(Ordering::Relaxed)
+        self.taken() < self.max.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_max(&self, max: usize) {

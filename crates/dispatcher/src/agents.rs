@@ -17,11 +17,11 @@ use watari_sys::tcp;
 use watari_wire::leg::{LegSigner, Preface};
 use watari_wire::{LegKey, NodeName};
 
-use crate::Config;
 use crate::desk::{Desk, Place, Standing, State};
 use crate::drain::{AskedBy, Drains};
 use crate::metrics::{Counted, Metrics};
 use crate::table::Table;
+use crate::{Config, UnknownAgent};
 use settings::Agent;
 pub(crate) use settings::Settings;
 
@@ -164,14 +164,17 @@ impl Agents {
         }
     }
 
-    /// Lets `agent` have connections again; whether it was being emptied.
-    pub(crate) fn undrain(&self, agent: &NodeName) -> bool {
+    /// Lets `agent` have connections again; whether it was being emptied. One that has left the configuration is not
+    /// let: what it has must leave it still.
+    pub(crate) fn undrain(&self, agent: &NodeName) -> Result<bool, UnknownAgent> {
+        let settings = self.settings();
+        let known = settings.agent(agent).filter(|agent| !agent.is_retired()).ok_or(UnknownAgent)?;
         let was_draining = self.drains.end(agent);
-        if was_draining && let Some(known) = self.settings().agent(agent) {
+        if was_draining {
             known.appears(Instant::now());
             self.desk.wake();
         }
-        was_draining
+        Ok(was_draining)
     }
 
     /// Takes the outcome of a check.

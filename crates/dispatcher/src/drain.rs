@@ -1,6 +1,6 @@
 //! Emptying an agent: its connections are asked to leave, so many a second, and a bounded number at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// The agents that are being emptied.
 #[derive(Default)]
 pub(crate) struct Drains {
-    agents: Mutex<BTreeMap<NodeName, AskedBy>>,
+    agents: Mutex<BTreeMap<NodeName, BTreeSet<AskedBy>>>,
     begun: Notify,
 }
 
@@ -59,25 +59,31 @@ impl Drains {
     /// Whether this is new.
     pub(crate) fn begin(&self, agent: &NodeName, by: AskedBy) -> bool {
         let mut agents = self.agents();
-        let known = agents.get(agent).copied();
-        agents.insert(agent.clone(), known.map_or(by, |known| known.max(by)));
+        let is_new = !agents.contains_key(agent);
+        agents.entry(agent.clone()).or_default().insert(by);
         self.begun.notify_one();
-        known.is_none()
+        is_new
     }
 
-    /// Whether it was being emptied.
+    /// Ends it, whoever wants it. Whether it was being emptied.
     pub(crate) fn end(&self, agent: &NodeName) -> bool {
         self.agents().remove(agent).is_some()
     }
 
     /// Ends what `by` began, unless somebody else wants the agent to be empty too.
     pub(crate) fn end_if(&self, agent: &NodeName, by: AskedBy) {
-        self.agents().retain(|draining, asked| draining != agent || *asked != by);
+        let mut agents = self.agents();
+        if let Some(asked) = agents.get_mut(agent) {
+            asked.remove(&by);
+            if asked.is_empty() {
+                agents.remove(agent);
+            }
+        }
     }
 
     /// The agent is linked (again). If it is still about to end, it will say so again.
     pub(crate) fn link_up(&self, agent: &NodeName) {
-        self.agents().retain(|draining, by| draining != agent || *by != AskedBy::Itself);
+        self.end_if(agent, AskedBy::Itself);
     }
 
     pub(crate) fn contains(&self, agent: &NodeName) -> bool {
@@ -88,7 +94,7 @@ impl Drains {
         self.agents().keys().cloned().collect()
     }
 
-    fn agents(&self) -> MutexGuard<'_, BTreeMap<NodeName, AskedBy>> {
+    fn agents(&self) -> MutexGuard<'_, BTreeMap<NodeName, BTreeSet<AskedBy>>> {
         self.agents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

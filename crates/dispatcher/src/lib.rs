@@ -173,8 +173,7 @@ impl Dispatcher {
 
     /// Lets `agent` have connections again.
     pub fn undrain(&self, agent: &NodeName) -> Result<(), UnknownAgent> {
-        self.shared.agents.availability(agent).ok_or(UnknownAgent)?;
-        if self.shared.agents.undrain(agent) {
+        if self.shared.agents.undrain(agent)? {
             tracing::info!(%agent, "drain ended");
         }
         Ok(())

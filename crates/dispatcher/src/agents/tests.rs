@@ -295,7 +295,7 @@ async fn an_agent_that_comes_is_given_who_waits() {
     drop(served);
     agents.drains.begin(&name("a1"), AskedBy::Operator);
     let waiting = enqueue(&agents, &metrics, 3).await;
-    assert!(agents.undrain(&name("a1")));
+    assert_eq!(agents.undrain(&name("a1")), Ok(true));
     waiting.await.unwrap().unwrap();
 }
 
@@ -333,7 +333,8 @@ fn an_agent_that_is_removed_is_emptied_and_then_forgotten() {
     let mut smaller = config(BulkPolicy::Stay);
     smaller.agents.remove(1);
     agents.reload(smaller.clone());
-    assert_eq!(agents.drains.all(), [name("a2")]);
+    assert_eq!(agents.undrain(&name("a2")), Err(UnknownAgent));
+    assert_eq!(agents.drains.all(), [name("a2")], "it is emptied whatever is said");
     assert!(!handshakes(&agents, 30).contains(&"a2".to_owned()));
     assert!(agents.sign(&name("a2"), &preface()).is_ok(), "moves that are decided are carried out");
 
@@ -358,6 +359,14 @@ fn an_agent_that_returns_to_the_configuration_is_as_it_was() {
     // An operator's order outlives a reload.
     agents.drains.begin(&name("a3"), AskedBy::Operator);
     agents.reload(config(BulkPolicy::Stay));
+    assert_eq!(agents.drains.all(), [name("a3")]);
+    // Also one after which the agent was away for a while, or came anew.
+    let mut smaller = config(BulkPolicy::Stay);
+    smaller.agents.remove(2);
+    agents.reload(smaller);
+    agents.reload(config(BulkPolicy::Stay));
+    agents.drains.begin(&name("a3"), AskedBy::Itself);
+    agents.drains.link_up(&name("a3"));
     assert_eq!(agents.drains.all(), [name("a3")]);
 }
 

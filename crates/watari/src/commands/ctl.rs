@@ -65,7 +65,7 @@ enum What {
     ///
     /// The node that is asked is a dispatcher; only its own connections are meant, so ask every dispatcher. HTTP/1.1 moves
     /// between requests, HTTP/2 is told to finish, and nothing is cut, not even when the time is over: what remains is
-    /// listed, and the exit status is 1. The agent stays drained until `undrain`, or until it starts anew.
+    /// listed, and the exit status is 1. The agent stays drained until `undrain`, also when it starts anew.
     #[command(after_help = DRAIN_EXAMPLES)]
     Drain {
         /// The agent

@@ -84,6 +84,11 @@ impl Cluster {
         (client, connection)
     }
 
+    /// A new client, that has had an answer to its hello and has not gone on yet.
+    pub(crate) fn greeted_client(&self) -> Client {
+        Client::connect(self.service, &self.tls).greeted()
+    }
+
     /// A client whose connection is on `agent`.
     pub(crate) fn client_on(&self, agent: &str) -> Client {
         // Handshakes go round.
@@ -142,6 +147,14 @@ impl Client {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let connection = ClientConnection::new(tls.clone(), ServerName::try_from(HOST).unwrap()).unwrap();
         Self(BufReader::new(StreamOwned::new(connection, socket)))
+    }
+
+    /// Says hello and waits for the answer, which it does not take yet.
+    fn greeted(mut self) -> Self {
+        let StreamOwned { conn, sock } = self.0.get_mut();
+        conn.write_tls(sock).unwrap();
+        assert_eq!(sock.peek(&mut [0]).unwrap(), 1);
+        self
     }
 
     /// Asks for the page and reads it.

@@ -120,6 +120,24 @@ fn an_agent_that_is_terminated_gives_its_connections_away_first() {
 }
 
 #[test]
+fn an_agent_that_is_terminated_finishes_its_handshakes_first() {
+    let mut cluster = Cluster::start();
+    // Handshakes go round: one of these is with a1.
+    let mut clients = [cluster.greeted_client(), cluster.greeted_client()];
+    cluster.a1.process.signal(Signal::TERM);
+    cluster.a1.says("STOPPING=1");
+    cluster.until("nodes", |nodes| nodes.iter().any(|node| node["draining"] == true));
+    for client in &mut clients {
+        client.page();
+    }
+    assert_eq!(cluster.a1.process.wait().code(), Some(0));
+    for client in &mut clients {
+        client.page();
+        assert_eq!(cluster.connection(client)["node"], "a2");
+    }
+}
+
+#[test]
 fn a_second_signal_ends_an_agent_at_once() {
     for second in [Signal::TERM, Signal::INT] {
         let mut cluster = Cluster::start();
