@@ -1,7 +1,7 @@
 //! What a dispatcher is configured with. All of it but its name can be replaced while it runs
 //! ([`crate::Dispatcher::reload`]).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::time::Duration;
@@ -69,7 +69,9 @@ impl FromStr for NamePattern {
         let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
         let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(allowed);
         let host = text.strip_prefix("*.").unwrap_or(text);
-        if text.len() <= 253 && host.split('.').all(is_label) {
+        // Clients ask for hosts by name, never by an IP address (RFC 6066, section 3).
+        let is_address = host.parse::<IpAddr>().is_ok();
+        if text.len() <= 253 && host.split('.').all(is_label) && !is_address {
             Ok(Self(text.to_ascii_lowercase()))
         } else {
             Err(InvalidNamePattern)

@@ -136,17 +136,19 @@ impl Check<'_> {
             });
         }
         let threads = self.threads(raw.threads)?;
+        let (listen, listen_proxy) = (self.addresses(raw.listen.get_ref())?, self.addresses(&raw.listen_proxy)?);
+        let own: Vec<_> = listen.iter().chain(&listen_proxy).copied().collect();
         Ok(Dispatcher {
             threads,
-            listen: self.addresses(raw.listen.get_ref())?,
-            listen_proxy: self.addresses(&raw.listen_proxy)?,
+            listen,
+            listen_proxy,
             redirect: self.addresses(&raw.redirect)?,
             config: watari_dispatcher::Config {
                 name: node.clone(),
                 agents,
                 policies: policies(raw.handshake, raw.bulk, raw.client_prefix, raw.slow_start),
                 checks: checks(&raw.check),
-                passthrough: self.passthrough(raw.passthrough)?,
+                passthrough: self.passthrough(raw.passthrough, &own)?,
                 proxy_from: self.proxy_from(&raw.listen_proxy, raw.proxy_from)?,
                 limits: raw.limits.into(),
             },
@@ -164,7 +166,8 @@ impl Check<'_> {
         }
     }
 
-    fn passthrough(&self, raw: Vec<RawPassthrough>) -> Result<Vec<PassthroughRule>, Wrong> {
+    /// `own` is where this dispatcher listens: what went there would come back for ever.
+    fn passthrough(&self, raw: Vec<RawPassthrough>, own: &[SocketAddr]) -> Result<Vec<PassthroughRule>, Wrong> {
         let mut seen = BTreeMap::new();
         let mut rules = Vec::new();
         for raw in raw {
@@ -182,10 +185,15 @@ impl Check<'_> {
                 }
                 names.push(name);
             }
-            let backends = raw.backends.get_ref().iter();
+            let backends = self.addresses(raw.backends.get_ref())?;
+            for (text, backend) in raw.backends.get_ref().iter().zip(&backends) {
+                if own.iter().any(|own| leads_to(*backend, *own)) {
+                    return self.wrong(text, format!("{backend} is where this dispatcher itself listens"));
+                }
+            }
             rules.push(PassthroughRule {
                 names,
-                backends: backends.map(|address| Ok(self.element::<Address>(address)?.0)).collect::<Result<_, _>>()?,
+                backends,
                 proxy_protocol: raw.proxy_protocol.is_some_and(|ProxyProtocol::V2| true),
             });
         }
@@ -317,6 +325,11 @@ fn checks(raw: &RawChecks) -> Checks {
             rise: raw.rise.map_or(default.patience.rise, NonZeroU32::get),
         },
     }
+}
+
+/// Whether who connects to `address` surely gets to the listener at `own`. Whose the other addresses are is not known here.
+fn leads_to(address: SocketAddr, own: SocketAddr) -> bool {
+    address == own || own.ip().is_unspecified() && address.ip().is_loopback() && collide(address, own)
 }
 
 /// Whether the system would let only one of the two be listened at. IPv6 listeners take no IPv4 connections here.

@@ -312,7 +312,7 @@ fn what_a_dispatcher_cannot_take_in_or_pass_through_is_refused() {
     let passthrough = |names: &str, backends: &str| {
         format!("[[dispatcher.passthrough]]\nnames = [{names}]\nbackends = [{backends}]\n")
     };
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 11] = [
         (
             &[NODE, PEER, DISPATCHER, "listen_proxy = [\"127.0.0.1:1\"]\n"],
             "11: 127.0.0.1:1 is taken already, by 127.0.0.1:1 of line 4",
@@ -337,6 +337,14 @@ fn what_a_dispatcher_cannot_take_in_or_pass_through_is_refused() {
         (
             &[NODE, PEER, DISPATCHER, &passthrough("\"a.test\", \"A.test\"", "\"127.0.0.1:9\"")],
             "12: the name a.test is there twice, first on line 12",
+        ),
+        (
+            &[NODE, PEER, DISPATCHER, &passthrough("\"a.test\"", "\"127.0.0.1:9\", \"127.0.0.1:443\"")],
+            "13: 127.0.0.1:443 is where this dispatcher itself listens",
+        ),
+        (
+            &[NODE, PEER, DISPATCHER, &passthrough("\"192.0.2.1\"", "\"127.0.0.1:9\"")],
+            "12: \"192.0.2.1\" is no name: a name is a host's, such as db.example.com, or has * in place of its first label",
         ),
         (
             &[NODE, PEER, DISPATCHER, &passthrough("\"a.*.test\"", "\"127.0.0.1:9\"")],

@@ -1,5 +1,5 @@
 //! What the limit on open files means for connections: a node that met it could neither accept nor link, so it takes
-//! only as many connections, and pipes to splice by, as there are files for.
+//! only as many connections, pipes to splice by and idle legs as there are files for.
 
 use std::num::NonZeroUsize;
 
@@ -12,14 +12,22 @@ use crate::process;
 const RESERVE: u64 = 128;
 /// Redirected clients stay for a request each.
 const REDIRECTS_MAX: usize = 1024;
-/// A dispatcher's pipes get this part of all files: without a pipe bytes are copied, without a file a client is refused.
-const PART_OF_PIPES: u64 = 16;
+/// What a node can do without gets this part of all files, each of a dispatcher's pipes, its idle legs, and those of an agent:
+/// without a pipe bytes are copied, and without an idle leg another is opened.
+const PART_OF_EXTRAS: u64 = 32;
 
 /// Fits the limits that a node works by, and the pipes to splice by, into the files that it may open now.
-pub(super) fn fit_node(config: &mut Config, agent: Option<&mut LoadedAgent>) -> Result<(), TooFewFiles> {
+pub(super) fn fit_node(config: &mut Config, mut agent: Option<&mut LoadedAgent>) -> Result<(), TooFewFiles> {
     let files = process::raise_file_limit();
-    if let Some(dispatcher) = &config.dispatcher {
-        Pipe::limit(pipes_of_a_thread(files, dispatcher.threads));
+    let extras = files.map_or(usize::MAX, |files| (files / PART_OF_EXTRAS) as usize);
+    if let Some(dispatcher) = &mut config.dispatcher {
+        Pipe::limit(pipes_of_a_thread(extras, dispatcher.threads));
+        let (agents, limits) = (dispatcher.config.agents.len(), &mut dispatcher.config.limits);
+        limits.idle_legs_max = limits.idle_legs_max.min(idle_legs_to_an_agent(extras, dispatcher.threads, agents));
+    }
+    if let Some(agent) = &mut agent {
+        let limits = &mut agent.settings.limits;
+        limits.idle_legs_max = limits.idle_legs_max.min(extras);
     }
     let redirects = config.dispatcher.iter().any(|dispatcher| !dispatcher.redirect.is_empty());
     let redirects = if redirects { redirects_max(files) as u64 } else { 0 };
@@ -32,10 +40,14 @@ pub(super) fn redirects_max(files: Option<u64>) -> usize {
     files.map_or(REDIRECTS_MAX, |files| REDIRECTS_MAX.min((files / 8) as usize))
 }
 
-/// How many pipes each of a dispatcher's threads may have.
-fn pipes_of_a_thread(files: Option<u64>, threads: NonZeroUsize) -> usize {
-    let pipes = files.map_or(usize::MAX, |files| (files / PART_OF_PIPES) as usize / FILES_PER_PIPE);
-    pipes / threads
+/// How many pipes each of a dispatcher's threads may have, of `files` for all.
+fn pipes_of_a_thread(files: usize, threads: NonZeroUsize) -> usize {
+    files / FILES_PER_PIPE / threads
+}
+
+/// How many idle legs to each agent a thread may keep, of `files` for all.
+fn idle_legs_to_an_agent(files: usize, threads: NonZeroUsize, agents: usize) -> usize {
+    files / threads / agents.max(1)
 }
 
 /// Fits the limits of the roles into `files`, the process's limit, and says so in the log.
@@ -48,8 +60,8 @@ fn fit(
     let Some(files) = files else { return Ok(()) };
     let wanted = dispatcher.as_deref().map_or(0, of_dispatcher);
     let wanted = wanted.saturating_add(agent.as_deref().map_or(0, of_agent));
-    let pipes = if dispatcher.is_some() { files / PART_OF_PIPES } else { 0 };
-    let reserve = RESERVE + redirects + pipes;
+    let extras = 2 * u64::from(dispatcher.is_some()) + u64::from(agent.is_some());
+    let reserve = RESERVE + redirects + extras * (files / PART_OF_EXTRAS);
     let available = files.saturating_sub(reserve);
     if wanted <= available {
         tracing::info!(files, wanted = wanted.saturating_add(reserve), "the limit on open files is high enough");
@@ -132,25 +144,27 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_lowered() {
         let mut one = dispatcher(1_000);
-        // 23 of them are for pipes.
-        assert_eq!(fit(Some(RESERVE + 23 + 225), 0, Some(&mut one), None), Ok(()));
+        // 22 of them are for pipes and idle legs.
+        assert_eq!(fit(Some(RESERVE + 22 + 225), 0, Some(&mut one), None), Ok(()));
         assert_eq!(one, dispatcher(100));
         let mut other = agent(1_000, 500);
-        assert_eq!(fit(Some(RESERVE + 250), 0, None, Some(&mut other)), Ok(()));
+        assert_eq!(fit(Some(RESERVE + 12 + 250), 0, None, Some(&mut other)), Ok(()));
         assert_eq!(other, agent(100, 50));
         let (mut one, mut other) = (dispatcher(1_000), agent(1_000, 500));
-        assert_eq!(fit(Some(RESERVE + 40 + 475), 0, Some(&mut one), Some(&mut other)), Ok(()));
+        assert_eq!(fit(Some(RESERVE + 60 + 475), 0, Some(&mut one), Some(&mut other)), Ok(()));
         assert_eq!((one, other), (dispatcher(100), agent(100, 50)));
     }
 
     #[test]
-    fn the_pipes_of_all_threads_are_within_their_part() {
-        let pipes = |files, threads| pipes_of_a_thread(files, NonZeroUsize::new(threads).unwrap());
-        for (files, threads, expected) in [(3_200, 1, 100), (3_200, 3, 33), (400, 8, 1), (400, 100, 0), (0, 1, 0)] {
-            assert_eq!(pipes(Some(files), threads), expected, "{files} files, {threads} threads");
-            assert!((expected * threads * FILES_PER_PIPE) as u64 <= files / PART_OF_PIPES);
+    fn what_all_threads_do_without_is_within_its_part() {
+        let threads = |threads| NonZeroUsize::new(threads).unwrap();
+        for (files, of, expected) in [(200, 1, 100), (200, 3, 33), (25, 8, 1), (25, 100, 0), (0, 1, 0)] {
+            assert_eq!(pipes_of_a_thread(files, threads(of)), expected, "{files} files, {of} threads");
+            assert!(expected * of * FILES_PER_PIPE <= files);
         }
-        assert_eq!(pipes(None, 1), usize::MAX);
+        for (files, of, agents, expected) in [(600, 2, 3, 100), (600, 7, 1, 85), (10, 2, 10, 0), (9, 1, 0, 9)] {
+            assert_eq!(idle_legs_to_an_agent(files, threads(of), agents), expected, "{files}, {of}, {agents}");
+        }
     }
 
     #[test]
