@@ -1,0 +1,20 @@
+//! `watari bench`: the load generator.
+//!
+//! It carries ANMA (Nakayama 2003, chapters 3 and 4) into the present: every connection is timed at the same points (`connect`, the
+//! request's `write`, `close`), every request ends in one way that has a name, and IPv4, IPv6, plain and TLS are counted apart.
+//!
+//! ```text
+//!   list, sources, schedule        what is asked, from where, when
+//!            |
+//!            v
+//!   load: one runtime a thread, slots or arrivals on it
+//!            |  a client of its own each: sessions, cookies
+//!            v
+//!   client -> connection -> HTTP/1.1 or HTTP/2
+//!            |  RequestSample, ConnectionSample
+//!            v
+//!   tally (one a thread) --merged--> summary --> JSON, page, terminal
+//! ```
+
+pub mod ending;
+pub mod sample;
