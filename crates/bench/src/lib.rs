@@ -18,3 +18,4 @@
 
 pub mod ending;
 pub mod sample;
+pub mod tally;

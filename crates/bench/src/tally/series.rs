@@ -1,0 +1,145 @@
+//! The course of a run: what happened in every second of it.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use super::times::nanoseconds;
+use crate::ending::EndingKind;
+use crate::sample::{ConnectionSample, HandshakeKind, RequestSample};
+
+/// What happened in each interval since the start of the run.
+///
+/// Intervals begin as seconds. Whenever there would be more than 600 of them, neighbours are put together and the interval doubles: a
+/// run of any length takes bounded memory, and series of different threads and machines fit each other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    /// The interval is two to the power of this, in seconds.
+    doublings: u32,
+    points: Vec<Point>,
+}
+
+/// What happened in one interval.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Point {
+    /// Requests begun.
+    pub started: u64,
+    /// Requests ended, by kind, in the order of [`EndingKind::ALL`].
+    pub endings: [u64; EndingKind::ALL.len()],
+    /// Bytes of bodies, of the requests ended.
+    pub body_bytes: u64,
+    /// Connections begun.
+    pub opened: u64,
+    /// Full TLS handshakes done.
+    pub full: u64,
+    /// Abbreviated TLS handshakes done.
+    pub resumed: u64,
+    /// Of the requests that ended NORMAL, in nanoseconds to two significant digits.
+    latency: Option<Box<Histogram<u32>>>,
+}
+
+impl Series {
+    /// How long each interval is.
+    pub fn interval(&self) -> Duration {
+        Duration::from_secs(1 << self.doublings)
+    }
+
+    /// The intervals from the start of the run to the last in which anything happened.
+    pub fn points(&self) -> &[Point] {
+        &self.points
+    }
+
+    pub(super) fn request(&mut self, sample: &RequestSample) {
+        self.at(sample.started).started += 1;
+        let point = self.at(sample.ended);
+        point.endings[sample.ending.kind as usize] += 1;
+        point.body_bytes += sample.body_bytes;
+        if sample.ending.is_normal() {
+            point.record(sample.latency());
+        }
+    }
+
+    pub(super) fn connection(&mut self, sample: &ConnectionSample) {
+        self.at(sample.opened).opened += 1;
+        if let (Some(seen), Some(secured)) = (&sample.tls, sample.secured) {
+            let point = self.at(secured);
+            match seen.kind {
+                HandshakeKind::Full => point.full += 1,
+                HandshakeKind::Resumed => point.resumed += 1,
+            }
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        while self.doublings < other.doublings {
+            self.double();
+        }
+        for (index, theirs) in other.points.iter().enumerate() {
+            self.at(other.interval() * index as u32).merge(theirs);
+        }
+    }
+
+    fn at(&mut self, time: Duration) -> &mut Point {
+        while time.as_secs() >> self.doublings >= POINTS_MAX {
+            self.double();
+        }
+        let index = (time.as_secs() >> self.doublings) as usize;
+        if index >= self.points.len() {
+            self.points.resize_with(index + 1, Point::default);
+        }
+        &mut self.points[index]
+    }
+
+    fn double(&mut self) {
+        self.doublings += 1;
+        self.points = self.points.chunks(2).map(Point::sum).collect();
+    }
+}
+
+impl Point {
+    /// How many requests ended in such a way.
+    pub fn ended(&self, kind: EndingKind) -> u64 {
+        self.endings[kind as usize]
+    }
+
+    /// How many requests ended otherwise than NORMAL.
+    pub fn failed(&self) -> u64 {
+        self.endings.iter().sum::<u64>() - self.ended(EndingKind::Normal)
+    }
+
+    /// The latency that the share `quantile` (0 to 1) of the requests that ended NORMAL do not exceed; `None`: none did.
+    pub fn latency(&self, quantile: f64) -> Option<Duration> {
+        self.latency.as_ref().map(|times| Duration::from_nanos(times.value_at_quantile(quantile)))
+    }
+
+    fn record(&mut self, latency: Duration) {
+        let times = self.latency.get_or_insert_with(|| Box::new(Histogram::new(2).expect("two digits are possible")));
+        times.record(nanoseconds(latency)).expect("it grows up to the longest");
+    }
+
+    fn sum(points: &[Self]) -> Self {
+        let mut sum = Self::default();
+        for point in points {
+            sum.merge(point);
+        }
+        sum
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.started += other.started;
+        for (count, theirs) in self.endings.iter_mut().zip(other.endings) {
+            *count += theirs;
+        }
+        self.body_bytes += other.body_bytes;
+        self.opened += other.opened;
+        self.full += other.full;
+        self.resumed += other.resumed;
+        match (&mut self.latency, &other.latency) {
+            (Some(ours), Some(theirs)) => ours.add(theirs.as_ref()).expect("it grows to hold the other's"),
+            (none, Some(theirs)) => *none = Some(theirs.clone()),
+            (_, None) => {}
+        }
+    }
+}
+
+const POINTS_MAX: u64 = 600;
