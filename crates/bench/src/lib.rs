@@ -18,4 +18,7 @@
 
 pub mod access_log;
 pub mod ending;
+mod excerpt;
+pub mod round;
 pub mod sample;
+pub mod source;
