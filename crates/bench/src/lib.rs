@@ -21,4 +21,5 @@ pub mod ending;
 mod excerpt;
 pub mod round;
 pub mod sample;
+pub mod schedule;
 pub mod source;
