@@ -19,6 +19,7 @@
 pub mod access_log;
 pub mod ending;
 mod excerpt;
+pub mod list;
 pub mod round;
 pub mod sample;
 pub mod schedule;

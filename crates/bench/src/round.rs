@@ -41,6 +41,11 @@ impl Round {
         Ok(Self(Turns::Weighted(interleave(&weights, turns))))
     }
 
+    /// The order of one item.
+    pub fn of_one() -> Self {
+        Self(Turns::Equal(1))
+    }
+
     /// Whose turn it is: the item's index. Turns count from 0.
     pub fn nth(&self, turn: u64) -> usize {
         match &self.0 {
