@@ -16,6 +16,12 @@
 //!   tally (one a thread) --merged--> summary --> JSON, page, terminal
 //! ```
 
+pub mod access_log;
 pub mod ending;
+mod excerpt;
+pub mod list;
+pub mod round;
 pub mod sample;
 pub mod tally;
+pub mod schedule;
+pub mod source;

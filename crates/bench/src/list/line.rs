@@ -1,0 +1,327 @@
+//! One line of an access list, as it is written.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
+
+use super::{Request, fields};
+use crate::excerpt::excerpt;
+
+/// `SOURCE URI TLS [key=value ...]`
+///
+/// SOURCE is an address, or `-` for any; the rest is an [`Ask`]. Fields are separated by spaces and tabs; a `#` where a field would
+/// begin starts a comment. A value with spaces stands in quotes, `header="Accept: text/html"`, with `\"` for a quote and `\\` for a
+/// backslash inside.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// The address to ask from; `None`: any.
+    pub source: Option<IpAddr>,
+    /// What to ask for.
+    pub ask: Ask,
+}
+
+/// `URI TLS [key=value ...]`: what a line asks for.
+///
+/// URI is a path, which belongs to the URL of the command, or begins with `http://` or `https://`. TLS is 0 or 1. The keys are
+/// `method`, `header` (any number of them), `body`, `weight`, `status`, `sha256` and `class`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// The URI.
+    pub uri: Uri,
+    /// Whether over TLS.
+    pub tls: bool,
+    /// `method=POST`; GET by default.
+    pub method: Method,
+    /// `header="Name: value"`.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// `body=FILE`.
+    pub body: Option<String>,
+    /// `weight=3`: how often, compared with others. 1 by default.
+    pub weight: u32,
+    /// `status=200`: the status that the response has to have.
+    pub status: Option<StatusCode>,
+    /// `sha256=HEX`: the SHA-256 that the response's content has to have.
+    pub sha256: Option<[u8; 32]>,
+    /// `class=NAME`: what it is counted among.
+    pub class: Option<String>,
+}
+
+impl Line {
+    /// Reads a line; `None`: it is empty, or a comment.
+    pub fn parse(text: &str) -> Result<Option<Self>, LineError> {
+        let Some((source, ask)) = split(text)? else { return Ok(None) };
+        Ok(Some(Self { source, ask: ask.parse()? }))
+    }
+}
+
+/// Source, and the text of what is asked for.
+pub(super) fn split(line: &str) -> Result<Option<(Option<IpAddr>, &str)>, LineError> {
+    if line.len() > LINE_BYTES_MAX {
+        return Err(LineError::TooLong);
+    }
+    let Some((source, ask)) = fields::next(line) else { return Ok(None) };
+    let any = source == "-";
+    let source = (!any).then(|| source.parse()).transpose().map_err(|_| LineError::Source { text: excerpt(source) })?;
+    Ok(Some((source, ask.trim_ascii())))
+}
+
+impl Ask {
+    /// To GET `uri`, with the defaults for everything else.
+    pub fn get(uri: Uri, tls: bool) -> Self {
+        Self {
+            uri,
+            tls,
+            method: Method::GET,
+            headers: Vec::new(),
+            body: None,
+            weight: 1,
+            status: None,
+            sha256: None,
+            class: None,
+        }
+    }
+
+    /// Reads `URI [key=value ...]`, a line without source and TLS.
+    pub fn parse_without_tls(text: &str, tls: bool) -> Result<Self, LineError> {
+        let (uri, options) = fields::next(text).ok_or(LineError::Missing { what: "URI" })?;
+        Self::get(parse_uri(uri)?, tls).with_options(options)
+    }
+
+    /// The request, with the content of `body` and the index of its class.
+    pub(super) fn into_request(self, body: Bytes, class: usize) -> Request {
+        let Self { uri, tls, method, headers, status, sha256, .. } = self;
+        Request { uri, tls, method, headers, body, status, sha256, class }
+    }
+
+    fn with_options(mut self, mut text: &str) -> Result<Self, LineError> {
+        let mut given = Vec::new();
+        while let Some((field, rest)) = fields::next(text) {
+            let (key, value) = fields::key_and_value(field)?;
+            self.set(key, value)?;
+            if key != "header" && given.contains(&key) {
+                return Err(LineError::Twice { key: key.to_owned() });
+            }
+            given.push(key);
+            text = rest;
+        }
+        Ok(self)
+    }
+
+    fn set(&mut self, key: &str, value: String) -> Result<(), LineError> {
+        let bad = |wanted| LineError::Value { key: key.to_owned(), value: excerpt(&value), wanted };
+        match key {
+            "method" => self.method = method(&value).ok_or_else(|| bad("a method, and not CONNECT"))?,
+            "header" if self.headers.len() == HEADERS_MAX => return Err(bad("one of at most 64")),
+            "header" => self.headers.push(header(&value).ok_or_else(|| bad(HEADER_WANTED))?),
+            "weight" => self.weight = weight(&value).ok_or_else(|| bad("a number from 1 to 1000000"))?,
+            "status" => self.status = Some(status(&value).ok_or_else(|| bad("a status from 200 to 599"))?),
+            "sha256" => self.sha256 = Some(sha256(&value).ok_or_else(|| bad("64 hexadecimal digits"))?),
+            "body" if is_name(&value, usize::MAX) => self.body = Some(value),
+            "body" => return Err(bad("the name of a file")),
+            "class" if is_name(&value, CLASS_CHARS_MAX) => self.class = Some(value),
+            "class" => return Err(bad("a name of at most 32 characters")),
+            _ => return Err(LineError::option(key)),
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Ask {
+    type Err = LineError;
+
+    fn from_str(text: &str) -> Result<Self, LineError> {
+        let (uri, rest) = fields::next(text).ok_or(LineError::Missing { what: "URI" })?;
+        let (tls, options) = fields::next(rest).ok_or(LineError::Missing { what: "TLS column" })?;
+        let (uri, tls) = (parse_uri(uri)?, parse_tls(tls)?);
+        match uri.scheme_str() {
+            Some(scheme) if (scheme == "https") != tls => Err(LineError::Contradiction),
+            _ => Self::get(uri, tls).with_options(options),
+        }
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.source {
+            Some(source) => write!(formatter, "{source} {}", self.ask),
+            None => write!(formatter, "- {}", self.ask),
+        }
+    }
+}
+
+impl fmt::Display for Ask {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}", self.uri, u8::from(self.tls))?;
+        let mut option = |key: &str, value: &str| write!(formatter, " {key}={}", fields::quote(value));
+        if self.method != Method::GET {
+            option("method", self.method.as_str())?;
+        }
+        for (name, value) in &self.headers {
+            option("header", &format!("{name}: {}", value.to_str().unwrap_or_default()))?;
+        }
+        self.body.iter().try_for_each(|body| option("body", body))?;
+        if self.weight != 1 {
+            option("weight", &self.weight.to_string())?;
+        }
+        self.status.iter().try_for_each(|status| option("status", status.as_str()))?;
+        self.sha256.iter().try_for_each(|digest| option("sha256", &hex(digest)))?;
+        self.class.iter().try_for_each(|class| option("class", class))
+    }
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LineError {
+    /// A column that has to be there is not.
+    #[error("no {what}: a line is SOURCE URI TLS [key=value ...]")]
+    Missing {
+        /// Which.
+        what: &'static str,
+    },
+    /// The first column is no address.
+    #[error("{text:?} is no address to ask from; - stands for any")]
+    Source {
+        /// What was written.
+        text: String,
+    },
+    /// The second column is no URI that can be asked for.
+    #[error("{text:?} is no path (/index.html) and no URI of http:// or https://, without user and fragment")]
+    Uri {
+        /// What was written.
+        text: String,
+    },
+    /// The third column is something else.
+    #[error("TLS is 0 or 1, not {text:?}")]
+    Tls {
+        /// What was written.
+        text: String,
+    },
+    /// The URI has a scheme, and the TLS column says otherwise.
+    #[error("the URI's scheme and the TLS column contradict each other")]
+    Contradiction,
+    /// No key that there is.
+    #[error("{text:?} is no option: there are method=, header=, body=, weight=, status=, sha256= and class=")]
+    Option {
+        /// What was written.
+        text: String,
+    },
+    /// Only `header` may come again.
+    #[error("{key}= is there twice")]
+    Twice {
+        /// The key.
+        key: String,
+    },
+    /// A value that its key cannot have.
+    #[error("{key}={value:?} is not {wanted}")]
+    Value {
+        /// The key.
+        key: String,
+        /// What was written.
+        value: String,
+        /// What it has to be.
+        wanted: &'static str,
+    },
+    /// They do not close, or there is something before or behind them.
+    #[error(
+        "the quotes of {text:?} do not fit: it is key=\"value\", with \\\" and \\\\ for a quote and a backslash inside"
+    )]
+    Quotes {
+        /// What was written.
+        text: String,
+    },
+    /// Too many bytes.
+    #[error("longer than {LINE_BYTES_MAX} bytes")]
+    TooLong,
+    /// Bytes that are no text.
+    #[error("not UTF-8")]
+    NotUtf8,
+}
+
+impl LineError {
+    pub(super) fn option(text: &str) -> Self {
+        Self::Option { text: excerpt(text) }
+    }
+
+    pub(super) fn quotes(text: &str) -> Self {
+        Self::Quotes { text: excerpt(text) }
+    }
+}
+
+/// A fragment is the client's own, and the parser would drop it; quotes would have to be quoted.
+fn parse_uri(text: &str) -> Result<Uri, LineError> {
+    let usable = |uri: &Uri| if uri.scheme().is_none() { text.starts_with('/') } else { is_http(uri) };
+    let uri = if text.contains(['#', '"']) { None } else { text.parse().ok() };
+    uri.filter(usable).ok_or_else(|| LineError::Uri { text: excerpt(text) })
+}
+
+/// Whether a URI is of a host and perhaps a port, and of nothing else: the parser lets users and impossible ports pass.
+fn is_http(uri: &Uri) -> bool {
+    let (Some("http" | "https"), Some(authority)) = (uri.scheme_str(), uri.authority()) else { return false };
+    let host = authority.host();
+    let whole = authority.port_u16().map_or(host.to_owned(), |port| format!("{host}:{port}"));
+    !host.is_empty() && authority.as_str() == whole
+}
+
+fn parse_tls(text: &str) -> Result<bool, LineError> {
+    match text {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err(LineError::Tls { text: excerpt(text) }),
+    }
+}
+
+fn method(text: &str) -> Option<Method> {
+    text.parse().ok().filter(|method| *method != Method::CONNECT)
+}
+
+/// Framing and connections are this program's: a list that could say otherwise would measure its own mistakes.
+fn header(text: &str) -> Option<(HeaderName, HeaderValue)> {
+    let (name, value) = text.split_once(':')?;
+    let (name, value): (HeaderName, HeaderValue) = (name.parse().ok()?, value.trim_matches([' ', '\t']).parse().ok()?);
+    (!OURS.contains(&name.as_str())).then_some((name, value))
+}
+
+fn weight(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight))
+}
+
+fn status(text: &str) -> Option<StatusCode> {
+    text.parse().ok().filter(|status: &StatusCode| (200..600).contains(&status.as_u16()))
+}
+
+fn sha256(text: &str) -> Option<[u8; 32]> {
+    let mut digest = [0; 32];
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (at, byte) in digest.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(digest)
+}
+
+fn hex(digest: &[u8]) -> String {
+    digest
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
+}
+
+fn is_name(text: &str, chars_max: usize) -> bool {
+    !text.is_empty() && text.chars().count() <= chars_max && !text.chars().any(char::is_control)
+}
+
+const LINE_BYTES_MAX: usize = 64 * 1024;
+const HEADERS_MAX: usize = 64;
+const WEIGHT_MAX: u32 = 1_000_000;
+const CLASS_CHARS_MAX: usize = 32;
+const OURS: [&str; 5] = ["connection", "content-length", "keep-alive", "transfer-encoding", "upgrade"];
+const HEADER_WANTED: &str =
+    "Name: value, of which none of Connection, Content-Length, Keep-Alive, Transfer-Encoding and Upgrade";
+
+#[cfg(test)]
+mod tests;
