@@ -16,5 +16,6 @@
 //!   tally (one a thread) --merged--> summary --> JSON, page, terminal
 //! ```
 
+pub mod access_log;
 pub mod ending;
 pub mod sample;
