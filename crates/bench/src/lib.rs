@@ -17,5 +17,6 @@
 //! ```
 
 pub mod access_log;
+pub mod capacity;
 pub mod ending;
 pub mod sample;
