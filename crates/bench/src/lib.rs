@@ -19,4 +19,5 @@
 pub mod access_log;
 pub mod capacity;
 pub mod ending;
+pub mod predict;
 pub mod sample;
