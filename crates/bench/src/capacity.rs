@@ -6,4 +6,7 @@
 //! A level is a rate (requests a second, open loop) or a number of connections (closed loop); nothing here needs to know which,
 //! but for what it is called.
 
+pub mod chart;
+pub mod curve;
 pub mod search;
+pub mod svg;
