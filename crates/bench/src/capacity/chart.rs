@@ -1,0 +1,132 @@
+//! The curve in a terminal.
+//!
+//! ```text
+//!    requests/s  answered/s                         p99 ms  (logarithmic)          p50 ms   failed  met
+//! >         400       400.0  ██████████▋             12.60  █████████▎               6.30    0.0 %  2 of 3
+//! ```
+
+use std::fmt;
+
+use super::curve::{Curve, Level};
+
+/// Shows a curve line by line, level by level; `>` marks the one that was found.
+pub struct Chart<'a> {
+    /// What is shown.
+    pub curve: &'a Curve,
+    /// The level that was found.
+    pub found: Option<u64>,
+}
+
+impl fmt::Display for Chart<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, answered) = (self.curve.unit.name(), "answered/s");
+        writeln!(
+            f,
+            "  {unit:>11}  {answered:>10}  {:<BAR_WIDTH$}  {:>9}  {:<BAR_WIDTH$}  {:>9}  {:>7}  met",
+            "", "p99 ms", "(logarithmic)", "p50 ms", "failed"
+        )?;
+        let levels = self.curve.levels();
+        let scale = Scale::new(&levels);
+        levels.iter().try_for_each(|level| self.write_level(f, level, &scale))
+    }
+}
+
+impl Chart<'_> {
+    fn write_level(&self, f: &mut fmt::Formatter<'_>, level: &Level, scale: &Scale) -> fmt::Result {
+        let mark = if self.found == Some(level.level) { '>' } else { ' ' };
+        let ms = |latency: Option<f64>| latency.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}"));
+        writeln!(
+            f,
+            "{mark} {:>11}  {:>10.1}  {:<BAR_WIDTH$}  {:>9}  {:<BAR_WIDTH$}  {:>9}  {:>5.1} %  {} of {}",
+            level.level,
+            level.throughput_per_s,
+            bar(level.throughput_per_s / scale.throughput_max),
+            ms(level.p99_ms),
+            bar(level.p99_ms.map_or(0.0, |ms| scale.of_latency(ms))),
+            ms(level.p50_ms),
+            100.0 * level.failures,
+            level.met,
+            level.runs,
+        )
+    }
+}
+
+/// What the longest bars stand for.
+struct Scale {
+    throughput_max: f64,
+    latency_min_ms: f64,
+    latency_max_ms: f64,
+}
+
+impl Scale {
+    fn new(levels: &[Level]) -> Self {
+        let latencies = || levels.iter().filter_map(|level| level.p99_ms);
+        Self {
+            throughput_max: levels.iter().map(|level| level.throughput_per_s).fold(f64::MIN_POSITIVE, f64::max),
+            latency_min_ms: latencies().fold(f64::INFINITY, f64::min).max(LATENCY_MIN_MS),
+            latency_max_ms: latencies().fold(LATENCY_MIN_MS, f64::max),
+        }
+    }
+
+    /// From 0.1, for the lowest, to 1, for the highest.
+    fn of_latency(&self, ms: f64) -> f64 {
+        let range = (self.latency_max_ms / self.latency_min_ms).ln();
+        let above = (ms.max(LATENCY_MIN_MS) / self.latency_min_ms).ln();
+        if range > 0.0 { 0.1 + 0.9 * above / range } else { 1.0 }
+    }
+}
+
+/// A bar of `share` of the width, to an eighth of a column.
+#[allow(clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "small, and not under 0")]
+fn bar(share: f64) -> String {
+    let eighths = (share.clamp(0.0, 1.0) * 8.0 * BAR_WIDTH as f64).round() as usize;
+    let whole = "█".repeat(eighths / 8);
+    whole + ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8]
+}
+
+const BAR_WIDTH: usize = 18;
+
+/// A latency of 0 has no logarithm.
+const LATENCY_MIN_MS: f64 = 0.001;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capacity::curve::Unit;
+    use crate::capacity::curve::tests::point;
+    use crate::capacity::search::Outcome::{Met, Missed};
+
+    #[test]
+    fn levels_are_shown_from_the_lowest() {
+        let points = vec![
+            point(100, 100.0, Some(1.0), Met),
+            point(400, 200.0, Some(1000.0), Missed),
+            point(200, 200.0, Some(31.7), Met),
+            point(800, 0.0, None, Missed),
+        ];
+        let curve = Curve { unit: Unit::RequestsPerSecond, points };
+        let expected =
+            "   requests/s  answered/s                         p99 ms  (logarithmic)          p50 ms   failed  met
+          100       100.0  █████████                1.00  █▊                       0.50    0.0 %  1 of 1
+>         200       200.0  ██████████████████      31.70  █████████▉              15.85    0.0 %  1 of 1
+          400       200.0  ██████████████████    1000.00  ██████████████████     500.00    0.0 %  0 of 1
+          800         0.0                              -                              -    0.0 %  0 of 1
+";
+        assert_eq!(Chart { curve: &curve, found: Some(200) }.to_string(), expected);
+    }
+
+    #[test]
+    fn bars_have_eighths() {
+        assert_eq!([bar(0.0), bar(1.0 / 144.0), bar(1.0 / 18.0), bar(0.5)], ["", "▏", "█", "█████████"]);
+        assert_eq!(bar(7.0), "█".repeat(18));
+        assert_eq!(bar(f64::NAN), "");
+    }
+
+    #[test]
+    fn what_is_all_the_same_or_nothing_is_shown_too() {
+        let same = Curve { unit: Unit::Connections, points: vec![point(1, 0.0, Some(0.0), Met)] };
+        assert!(Chart { curve: &same, found: None }.to_string().contains("1 of 1"));
+        let none = Curve::new(Unit::Connections);
+        assert_eq!(Chart { curve: &none, found: None }.to_string().lines().count(), 1);
+    }
+}

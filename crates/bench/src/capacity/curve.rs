@@ -1,0 +1,154 @@
+//! What was measured on the way: throughput and latency by level.
+
+use serde::Serialize;
+
+use super::search::Outcome;
+
+/// All measurements of a search, in the order in which they were made.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Curve {
+    /// What a level is.
+    pub unit: Unit,
+    /// The measurements.
+    pub points: Vec<Point>,
+}
+
+/// What a level is a number of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Requests that are due in a second: open loop.
+    RequestsPerSecond,
+    /// Connections in progress: closed loop.
+    Connections,
+}
+
+impl Unit {
+    /// As in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RequestsPerSecond => "requests/s",
+            Self::Connections => "connections",
+        }
+    }
+}
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// The load.
+    pub level: u64,
+    /// Requests that were answered whole and right, a second.
+    pub throughput_per_s: f64,
+    /// The latency that half of them stayed under; `None` if there was none. So for the other.
+    pub p50_ms: Option<f64>,
+    /// The latency that 99 of 100 stayed under.
+    pub p99_ms: Option<f64>,
+    /// What share of the requests ended otherwise.
+    pub failures: f64,
+    /// Whether the conditions were met.
+    pub outcome: Outcome,
+    /// The conditions that were not, each with what was measured; or why the generator could not make the load.
+    pub missed: Vec<String>,
+}
+
+/// All measurements of one level together: the median of each figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Level {
+    /// The load.
+    pub level: u64,
+    /// As in [`Point`].
+    pub throughput_per_s: f64,
+    /// As in [`Point`].
+    pub p50_ms: Option<f64>,
+    /// As in [`Point`].
+    pub p99_ms: Option<f64>,
+    /// As in [`Point`].
+    pub failures: f64,
+    /// How many measurements met the conditions.
+    pub met: usize,
+    /// How many there were.
+    pub runs: usize,
+}
+
+impl Level {
+    /// Whether most measurements met the conditions.
+    pub fn is_met(&self) -> bool {
+        2 * self.met > self.runs
+    }
+}
+
+impl Curve {
+    /// One with no measurement yet.
+    pub fn new(unit: Unit) -> Self {
+        Self { unit, points: Vec::new() }
+    }
+
+    /// Each level that was measured, from the lowest to the highest.
+    pub fn levels(&self) -> Vec<Level> {
+        let mut points: Vec<&Point> = self.points.iter().collect();
+        points.sort_by_key(|point| point.level);
+        points.chunk_by(|a, b| a.level == b.level).map(together).collect()
+    }
+}
+
+/// `points` are of one level; there is at least one.
+fn together(points: &[&Point]) -> Level {
+    let of = |figure: fn(&Point) -> Option<f64>| median(points.iter().filter_map(|point| figure(point)).collect());
+    Level {
+        level: points[0].level,
+        throughput_per_s: of(|point| Some(point.throughput_per_s)).unwrap_or(0.0),
+        p50_ms: of(|point| point.p50_ms),
+        p99_ms: of(|point| point.p99_ms),
+        failures: of(|point| Some(point.failures)).unwrap_or(0.0),
+        met: points.iter().filter(|point| point.outcome == Outcome::Met).count(),
+        runs: points.len(),
+    }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let above = *values.get(values.len() / 2)?;
+    let below = values[(values.len() - 1) / 2];
+    Some(f64::midpoint(below, above))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    #![allow(clippy::float_cmp, reason = "the numbers are halves, and small")]
+
+    use super::*;
+
+    pub(in crate::capacity) fn point(
+        level: u64,
+        throughput_per_s: f64,
+        p99_ms: Option<f64>,
+        outcome: Outcome,
+    ) -> Point {
+        let p50_ms = p99_ms.map(|p99| p99 / 2.0);
+        Point { level, throughput_per_s, p50_ms, p99_ms, failures: 0.0, outcome, missed: Vec::new() }
+    }
+
+    #[test]
+    fn measurements_of_a_level_are_put_together() {
+        let mut curve = Curve::new(Unit::RequestsPerSecond);
+        curve.points = vec![
+            point(200, 190.0, Some(8.0), Outcome::Missed),
+            point(100, 100.0, Some(2.0), Outcome::Met),
+            point(200, 200.0, None, Outcome::Void),
+            point(200, 210.0, Some(4.0), Outcome::Met),
+        ];
+        let levels = curve.levels();
+        assert_eq!(levels.iter().map(|level| level.level).collect::<Vec<_>>(), [100, 200]);
+        let twice = &levels[1];
+        assert_eq!((twice.throughput_per_s, twice.p50_ms, twice.p99_ms), (200.0, Some(3.0), Some(6.0)));
+        assert_eq!((twice.met, twice.runs, twice.is_met(), levels[0].is_met()), (1, 3, false, true));
+    }
+
+    #[test]
+    fn nothing_has_no_median() {
+        assert_eq!(median(Vec::new()), None);
+        assert_eq!(median(vec![3.0]), Some(3.0));
+        assert_eq!(median(vec![9.0, 1.0, 2.0]), Some(2.0));
+    }
+}
