@@ -17,5 +17,8 @@
 //! ```
 
 pub mod ending;
+mod grid;
+pub mod histogram;
 pub mod sample;
+pub mod summary;
 pub mod tally;
