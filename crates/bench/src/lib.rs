@@ -17,6 +17,7 @@
 //! ```
 
 pub mod ending;
+pub mod expect;
 mod grid;
 pub mod histogram;
 pub mod sample;
