@@ -153,4 +153,4 @@ const HANDSHAKES: [Option<HandshakeKind>; 3] = [None, Some(HandshakeKind::Full),
 const PARTS_PER_CLASS: usize = 2 * HANDSHAKES.len();
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -66,9 +66,9 @@ mod tests {
             expected.push((Ending::new(kind, phase, side), count));
         }
         assert_eq!(endings.iter().collect::<Vec<_>>(), expected);
-        assert_eq!(endings.total(), (1..=96).sum());
-        assert_eq!(endings.failed(), (13..=96).sum());
-        assert_eq!(endings.of(EndingKind::Reset), (13..=24).sum());
+        assert_eq!(endings.total(), (1..=96).sum::<u64>());
+        assert_eq!(endings.failed(), (13..=96).sum::<u64>());
+        assert_eq!(endings.of(EndingKind::Reset), (13..=24).sum::<u64>());
     }
 
     fn every() -> impl Iterator<Item = (EndingKind, Phase, Side)> {

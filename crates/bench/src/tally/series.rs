@@ -34,6 +34,8 @@ pub struct Point {
     pub full: u64,
     /// Abbreviated TLS handshakes done.
     pub resumed: u64,
+    /// The longest latency of the requests that ended NORMAL.
+    pub longest: Duration,
     /// Of the requests that ended NORMAL, in nanoseconds to two significant digits.
     latency: Option<Box<Histogram<u32>>>,
 }
@@ -109,10 +111,17 @@ impl Point {
 
     /// The latency that the share `quantile` (0 to 1) of the requests that ended NORMAL do not exceed; `None`: none did.
     pub fn latency(&self, quantile: f64) -> Option<Duration> {
-        self.latency.as_ref().map(|times| Duration::from_nanos(times.value_at_quantile(quantile)))
+        let time = self.latency.as_ref()?.value_at_quantile(quantile);
+        Some(Duration::from_nanos(time).min(self.longest))
+    }
+
+    /// The histogram of these latencies, in nanoseconds; `None`: there is none.
+    pub fn histogram(&self) -> Option<&Histogram<u32>> {
+        self.latency.as_deref()
     }
 
     fn record(&mut self, latency: Duration) {
+        self.longest = self.longest.max(latency);
         let times = self.latency.get_or_insert_with(|| Box::new(Histogram::new(2).expect("two digits are possible")));
         times.record(nanoseconds(latency)).expect("it grows up to the longest");
     }
@@ -134,6 +143,7 @@ impl Point {
         self.opened += other.opened;
         self.full += other.full;
         self.resumed += other.resumed;
+        self.longest = self.longest.max(other.longest);
         match (&mut self.latency, &other.latency) {
             (Some(ours), Some(theirs)) => ours.add(theirs.as_ref()).expect("it grows to hold the other's"),
             (none, Some(theirs)) => *none = Some(theirs.clone()),

@@ -112,6 +112,8 @@ fn tallies_of_other_runs_are_not_merged() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
     #[test]
     fn it_does_not_matter_which_thread_counts_what(samples in prop::collection::vec((any_request(), 0..3_usize), 0..60)) {
         let mut alone = tally();

@@ -4,17 +4,28 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Durations, kept to three significant digits in nanoseconds (an HDR histogram). Takes no memory until there is one.
+/// Durations in nanoseconds: the mean and the ends exactly, the rest to three significant digits (an HDR histogram).
+///
+/// Takes hardly any memory until there is one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Times {
     histogram: Option<Box<Histogram<u64>>>,
+    /// In nanoseconds.
+    sum: u128,
+    min: Duration,
+    max: Duration,
 }
 
 impl Times {
     /// Counts one. What is longer than 104 days counts as that.
     pub fn record(&mut self, time: Duration) {
+        let time = time.min(LONGEST);
+        let fresh = self.histogram.is_none();
         let made = self.histogram.get_or_insert_with(|| Box::new(empty()));
         made.record(nanoseconds(time)).expect("it grows up to the longest");
+        self.sum += time.as_nanos();
+        self.min = if fresh { time } else { self.min.min(time) };
+        self.max = self.max.max(time);
     }
 
     /// Counts one where there is one.
@@ -27,10 +38,11 @@ impl Times {
     /// Adds those of another one.
     pub fn merge(&mut self, other: &Self) {
         let Some(theirs) = &other.histogram else { return };
-        match &mut self.histogram {
-            Some(ours) => ours.add(theirs.as_ref()).expect("it grows to hold the other's"),
-            none => *none = Some(theirs.clone()),
-        }
+        let Some(ours) = &mut self.histogram else { return self.clone_from(other) };
+        ours.add(theirs.as_ref()).expect("it grows to hold the other's");
+        self.sum += other.sum;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
     }
 
     /// How many there are.
@@ -40,22 +52,24 @@ impl Times {
 
     /// The smallest time that the share `quantile` (0 to 1) of all do not exceed; `None`: there is none.
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
-        self.histogram().map(|times| Duration::from_nanos(times.value_at_quantile(quantile)))
+        let time = self.histogram.as_ref()?.value_at_quantile(quantile);
+        Some(Duration::from_nanos(time).clamp(self.min, self.max))
     }
 
     /// The mean; `None`: there is none.
     pub fn mean(&self) -> Option<Duration> {
-        self.histogram().map(|times| Duration::from_secs_f64(times.mean() / 1e9))
+        let mean = self.sum.checked_div(u128::from(self.count()))?;
+        Some(Duration::from_nanos(u64::try_from(mean).expect("none is longer than the longest")))
     }
 
     /// The shortest; `None`: there is none.
     pub fn min(&self) -> Option<Duration> {
-        self.histogram().map(|times| Duration::from_nanos(times.min()))
+        self.histogram.as_ref().map(|_| self.min)
     }
 
     /// The longest; `None`: there is none.
     pub fn max(&self) -> Option<Duration> {
-        self.histogram().map(|times| Duration::from_nanos(times.max()))
+        self.histogram.as_ref().map(|_| self.max)
     }
 
     /// The histogram, in nanoseconds; `None`: there is no time in it.
@@ -64,9 +78,9 @@ impl Times {
     }
 }
 
-/// A time as histograms here take it.
+/// A time as histograms here take it: what is longer than [`LONGEST`] counts as that.
 pub(super) fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(LONGEST_NS).min(LONGEST_NS)
+    u64::try_from(time.min(LONGEST).as_nanos()).expect("so many fit")
 }
 
 fn empty() -> Histogram<u64> {
@@ -74,8 +88,8 @@ fn empty() -> Histogram<u64> {
 }
 
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// Still exact as a floating-point number.
-const LONGEST_NS: u64 = 1 << 53;
+/// 104 days: its nanoseconds are still exact as a floating-point number.
+const LONGEST: Duration = Duration::from_nanos(1 << 53);
 
 #[cfg(test)]
 mod tests {
@@ -96,9 +110,23 @@ mod tests {
         );
     }
 
+    #[test]
+    fn the_mean_and_the_ends_are_exact() {
+        let mut times = Times::default();
+        for nanos in [123_456_789, 400_000_000, 987_654_321] {
+            times.record(Duration::from_nanos(nanos));
+        }
+        let nanos = |time: Option<Duration>| time.unwrap().as_nanos();
+        assert_eq!(
+            (nanos(times.min()), nanos(times.mean()), nanos(times.max())),
+            (123_456_789, 503_703_703, 987_654_321)
+        );
+        assert_eq!(times.quantile(1.0), times.max());
+    }
+
     proptest! {
             #[test]
-            fn quantiles_are_right_to_three_digits(mut nanos in prop::collection::vec(0..=LONGEST_NS, 1..200), permille in 0..=1_000_u32) {
+            fn quantiles_are_right_to_three_digits(mut nanos in prop::collection::vec(0..=1_u64 << 53, 1..200), permille in 0..=1_000_u32) {
                 let mut times = Times::default();
                 for at in &nanos {
      times.record(Duration::from_nanos(*at));
@@ -122,7 +150,7 @@ mod tests {
                 let mut merged = of(&left);
                 merged.merge(&of(&right));
                 let all = of(&[left, right].concat());
-                prop_assert_eq!(merged.histogram(), all.histogram());
+                prop_assert_eq!(merged, all);
             }
         }
 }

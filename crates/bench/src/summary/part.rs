@@ -1,0 +1,267 @@
+//! The figures of a part of a run.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ending::EndingKind;
+use crate::sample::{HandshakeKind, TlsSeen};
+use crate::tally::{Connections, Endings, Part, Times};
+
+/// Requests and connections, and what they took. What is counted into which time is said in [`Part`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PartSummary {
+    /// How many requests ended.
+    pub requests: u64,
+    /// How long the whole run took.
+    pub seconds: f64,
+    /// Requests that ended NORMAL (answered whole, and as expected), per second of the run.
+    pub requests_per_s: f64,
+    /// Bytes of bodies that came, per second of the run.
+    pub bytes_per_s: f64,
+    /// Bytes of bodies that came.
+    pub body_bytes: u64,
+    /// How many requests ended in each way.
+    pub endings: EndingCounts,
+    /// The same, by phase and side.
+    pub endings_at: Vec<EndingCount>,
+    /// The share of requests that ended otherwise than NORMAL, from 0 to 1.
+    pub failures: f64,
+    /// The statuses that came.
+    pub status: BTreeMap<String, u64>,
+    /// From when a request was due to the last byte of its whole response.
+    pub latency_ms: Milliseconds,
+    /// From when a request was due to its end without a whole response.
+    pub failed_ms: Milliseconds,
+    /// From the request written to the response's first byte.
+    pub wait_ms: Milliseconds,
+    /// From the response's first byte to its last.
+    pub transfer_ms: Milliseconds,
+    /// The paper's Tr, of connections.
+    pub tr_ms: Milliseconds,
+    /// The paper's Tc, of connections.
+    pub tc_ms: Milliseconds,
+    /// TLS handshakes.
+    pub tls: TlsSummary,
+    /// Connections.
+    pub connections: ConnectionsSummary,
+}
+
+impl PartSummary {
+    pub(super) fn new(part: &Part, elapsed: Duration) -> Self {
+        let normal = part.endings.of(EndingKind::Normal);
+        Self {
+            requests: part.requests,
+            seconds: elapsed.as_secs_f64(),
+            requests_per_s: per_second(normal, elapsed),
+            bytes_per_s: per_second(part.body_bytes, elapsed),
+            body_bytes: part.body_bytes,
+            endings: EndingCounts::new(&part.endings),
+            endings_at: EndingCount::all(&part.endings),
+            failures: share(part.endings.failed(), part.requests),
+            status: part.statuses.iter().map(|(status, count)| (status.to_string(), *count)).collect(),
+            latency_ms: Milliseconds::new(&part.latency),
+            failed_ms: Milliseconds::new(&part.failed),
+            wait_ms: Milliseconds::new(&part.wait),
+            transfer_ms: Milliseconds::new(&part.transfer),
+            tr_ms: Milliseconds::new(&part.connections.tr),
+            tc_ms: Milliseconds::new(&part.connections.tc),
+            tls: TlsSummary::new(&part.connections),
+            connections: ConnectionsSummary::new(&part.connections),
+        }
+    }
+}
+
+/// Counts of [`EndingKind`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+#[expect(missing_docs, reason = "the fields are the kinds of `EndingKind`, and said there")]
+pub struct EndingCounts {
+    pub normal: u64,
+    pub reset: u64,
+    pub timeout: u64,
+    pub refused: u64,
+    pub handshake: u64,
+    pub protocol: u64,
+    pub mismatch: u64,
+    pub local: u64,
+}
+
+impl EndingCounts {
+    fn new(endings: &Endings) -> Self {
+        Self::by_kind(EndingKind::ALL.map(|kind| endings.of(kind)))
+    }
+
+    /// From counts in the order of [`EndingKind::ALL`].
+    pub(super) fn by_kind(counts: [u64; EndingKind::ALL.len()]) -> Self {
+        let [normal, reset, timeout, refused, handshake, protocol, mismatch, local] = counts;
+        Self { normal, reset, timeout, refused, handshake, protocol, mismatch, local }
+    }
+
+    /// How many ended so.
+    pub fn of(&self, kind: EndingKind) -> u64 {
+        match kind {
+            EndingKind::Normal => self.normal,
+            EndingKind::Reset => self.reset,
+            EndingKind::Timeout => self.timeout,
+            EndingKind::Refused => self.refused,
+            EndingKind::Handshake => self.handshake,
+            EndingKind::Protocol => self.protocol,
+            EndingKind::Mismatch => self.mismatch,
+            EndingKind::Local => self.local,
+        }
+    }
+}
+
+/// How many ended in one way, in one phase, by one side; by the names of [`crate::ending`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are those of `Ending`, and said there")]
+pub struct EndingCount {
+    pub kind: String,
+    pub phase: String,
+    pub side: String,
+    pub count: u64,
+}
+
+impl EndingCount {
+    fn all(endings: &Endings) -> Vec<Self> {
+        let row = |(ending, count): (crate::ending::Ending, u64)| Self {
+            kind: ending.kind.name().to_owned(),
+            phase: ending.phase.name().to_owned(),
+            side: ending.side.name().to_owned(),
+            count,
+        };
+        endings.iter().map(row).collect()
+    }
+}
+
+/// Many times, in milliseconds; all 0 where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Milliseconds {
+    pub count: u64,
+    pub mean: f64,
+    pub min: f64,
+    pub p50: f64,
+    pub p90: f64,
+    pub p99: f64,
+    pub p999: f64,
+    pub max: f64,
+}
+
+impl Milliseconds {
+    /// Of `times`.
+    pub fn new(times: &Times) -> Self {
+        let quantile = |quantile| milliseconds(times.quantile(quantile));
+        Self {
+            count: times.count(),
+            mean: milliseconds(times.mean()),
+            min: milliseconds(times.min()),
+            p50: quantile(0.5),
+            p90: quantile(0.9),
+            p99: quantile(0.99),
+            p999: quantile(0.999),
+            max: milliseconds(times.max()),
+        }
+    }
+}
+
+/// TLS handshakes that were done, and how many of them agreed on what.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlsSummary {
+    /// Full handshakes.
+    pub full: u64,
+    /// Abbreviated ones.
+    pub resumed: u64,
+    /// By protocol version.
+    pub versions: BTreeMap<String, u64>,
+    /// By cipher suite.
+    pub suites: BTreeMap<String, u64>,
+    /// By group of the key exchange; not where there was none.
+    pub groups: BTreeMap<String, u64>,
+    /// By the server's kind of key.
+    pub keys: BTreeMap<String, u64>,
+    /// By protocol agreed on; not where there was none.
+    pub alpn: BTreeMap<String, u64>,
+}
+
+impl TlsSummary {
+    fn new(connections: &Connections) -> Self {
+        let count_by = |name: fn(&TlsSeen) -> Option<&str>| {
+            let mut counts = BTreeMap::new();
+            for (seen, count) in &connections.tls {
+                if let Some(name) = name(seen) {
+                    *counts.entry(name.to_owned()).or_default() += count;
+                }
+            }
+            counts
+        };
+        Self {
+            full: connections.handshakes(HandshakeKind::Full),
+            resumed: connections.handshakes(HandshakeKind::Resumed),
+            versions: count_by(|seen| Some(seen.version)),
+            suites: count_by(|seen| Some(&seen.suite)),
+            groups: count_by(|seen| seen.group.as_deref()),
+            keys: count_by(|seen| seen.key.as_deref()),
+            alpn: count_by(|seen| seen.alpn.as_deref()),
+        }
+    }
+}
+
+/// Connections. What is counted into which time is said in [`Connections`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ConnectionsSummary {
+    /// How many there were, those included that could not be connected.
+    pub opened: u64,
+    /// How many ended in each way.
+    pub endings: EndingCounts,
+    /// The same, by phase and side.
+    pub endings_at: Vec<EndingCount>,
+    /// Bytes of HTTP read, heads included.
+    pub bytes_read: u64,
+    /// Bytes of HTTP written, heads included.
+    pub bytes_written: u64,
+    /// TCP connecting.
+    pub connect_ms: Milliseconds,
+    /// The TLS handshake.
+    pub handshake_ms: Milliseconds,
+    /// From there to the first request written.
+    pub write_ms: Milliseconds,
+    /// From `connect` to the end, of connections that ended otherwise than NORMAL.
+    pub failed_ms: Milliseconds,
+}
+
+impl ConnectionsSummary {
+    fn new(connections: &Connections) -> Self {
+        Self {
+            opened: connections.opened,
+            endings: EndingCounts::new(&connections.endings),
+            endings_at: EndingCount::all(&connections.endings),
+            bytes_read: connections.bytes_read,
+            bytes_written: connections.bytes_written,
+            connect_ms: Milliseconds::new(&connections.connect),
+            handshake_ms: Milliseconds::new(&connections.handshake),
+            write_ms: Milliseconds::new(&connections.write),
+            failed_ms: Milliseconds::new(&connections.failed),
+        }
+    }
+}
+
+/// A time in milliseconds; 0 where there is none.
+pub(super) fn milliseconds(time: Option<Duration>) -> f64 {
+    time.map_or(0.0, |time| float(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)) / 1e6)
+}
+
+fn per_second(count: u64, elapsed: Duration) -> f64 {
+    if elapsed.is_zero() { 0.0 } else { float(count) / elapsed.as_secs_f64() }
+}
+
+fn share(count: u64, of: u64) -> f64 {
+    if of == 0 { 0.0 } else { float(count) / float(of) }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no run counts to 2^53")]
+pub(super) fn float(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,175 @@
+//! A summary for people.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::part::float;
+use super::{EndingCount, EndingCounts, Milliseconds, PartSummary, Summary};
+use crate::ending::EndingKind;
+use crate::grid::Column::{Left, Right};
+use crate::grid::{Grid, shown};
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = &self.total;
+        head(f, total, self.unfinished)?;
+        write!(f, "\n{}", endings(&total.endings, &total.endings_at, total.requests))?;
+        write!(f, "\n{}", times(total, &self.schedule_error_ms))?;
+        write!(f, "\n{}", splits(self))?;
+        writeln!(f)?;
+        line(f, "status", &total.status)?;
+        tls(f, total)?;
+        connections(f, total)
+    }
+}
+
+fn head(f: &mut fmt::Formatter<'_>, total: &PartSummary, unfinished: u64) -> fmt::Result {
+    writeln!(
+        f,
+        "{} requests in {:.2} s: {:.1}/s answered whole and as expected, {}/s of bodies",
+        total.requests,
+        total.seconds,
+        total.requests_per_s,
+        bytes(total.bytes_per_s)
+    )?;
+    if unfinished > 0 {
+        writeln!(f, "{unfinished} more had begun when the run was broken off, and are not counted")?;
+    }
+    Ok(())
+}
+
+/// A row for each kind that occurred, and for NORMAL.
+fn endings(counts: &EndingCounts, at: &[EndingCount], of: u64) -> Grid {
+    let mut grid = Grid::new(vec![Left("ending"), Right("requests"), Right("share"), Left("in phase (by side)")]);
+    for kind in EndingKind::ALL {
+        let count = counts.of(kind);
+        if count > 0 || kind == EndingKind::Normal {
+            grid.row([kind.name().to_owned(), count.to_string(), percent(count, of), phases(kind, at)]);
+        }
+    }
+    grid
+}
+
+/// Where things failed; how a NORMAL one ended says nothing more.
+fn phases(kind: EndingKind, at: &[EndingCount]) -> String {
+    if kind == EndingKind::Normal {
+        return String::new();
+    }
+    let phases = at.iter().filter(|row| row.kind == kind.name());
+    phases.map(|row| format!("{} ({}) {}", row.phase, row.side, row.count)).collect::<Vec<_>>().join(", ")
+}
+
+fn times(total: &PartSummary, schedule_error: &Milliseconds) -> Grid {
+    let connections = &total.connections;
+    let rows = [
+        ("latency", &total.latency_ms),
+        ("  wait for the first byte", &total.wait_ms),
+        ("  transfer", &total.transfer_ms),
+        ("requests that failed", &total.failed_ms),
+        ("connect", &connections.connect_ms),
+        ("TLS handshake", &connections.handshake_ms),
+        ("Tr, connect to request", &total.tr_ms),
+        ("Tc, connect to close", &total.tc_ms),
+        ("connections that failed", &connections.failed_ms),
+        ("begun late by", schedule_error),
+    ];
+    let heads = ["count", "mean", "min", "p50", "p90", "p99", "p99.9", "max"];
+    let mut grid = Grid::new(std::iter::once(Left("times in ms")).chain(heads.map(Right)).collect());
+    for (name, times) in rows.into_iter().filter(|(_, times)| times.count > 0) {
+        let columns = [times.mean, times.min, times.p50, times.p90, times.p99, times.p999, times.max];
+        let columns = columns.map(|time| format!("{time:.3}"));
+        grid.row([name.to_owned(), times.count.to_string()].into_iter().chain(columns));
+    }
+    grid
+}
+
+/// A row for each address family that occurred, and for each handshake and class where there are several.
+fn splits(summary: &Summary) -> Grid {
+    let by_family = [("IPv4", &summary.by_family.ipv4), ("IPv6", &summary.by_family.ipv6)];
+    let by_tls = &summary.by_tls;
+    let by_tls = [("no TLS", &by_tls.none), ("TLS, full", &by_tls.full), ("TLS, resumed", &by_tls.resumed)];
+    let by_class: Vec<_> = summary.by_class.iter().map(|(name, part)| (name.as_str(), part)).collect();
+    let heads = ["requests", "NORMAL", "failed", "NORMAL/s", "latency p50", "p99", "max", "Tr mean", "Tc mean"];
+    let mut grid = Grid::new(std::iter::once(Left("of these")).chain(heads.map(Right)).collect());
+    for (split, always) in [(&by_family[..], true), (&by_tls[..], false), (&by_class[..], false)] {
+        let occurred: Vec<_> = split.iter().filter(|(_, part)| part.requests + part.connections.opened > 0).collect();
+        if always || occurred.len() > 1 {
+            for (name, part) in occurred {
+                grid.row(split_row(name, part));
+            }
+        }
+    }
+    grid
+}
+
+fn split_row(name: &str, part: &PartSummary) -> [String; 10] {
+    let time = |times: &Milliseconds, value: f64| if times.count > 0 { format!("{value:.3}") } else { "-".to_owned() };
+    let (latency, tr, tc) = (&part.latency_ms, &part.tr_ms, &part.tc_ms);
+    [
+        name.to_owned(),
+        part.requests.to_string(),
+        part.endings.normal.to_string(),
+        (part.requests - part.endings.normal).to_string(),
+        format!("{:.1}", part.requests_per_s),
+        time(latency, latency.p50),
+        time(latency, latency.p99),
+        time(latency, latency.max),
+        time(tr, tr.mean),
+        time(tc, tc.mean),
+    ]
+}
+
+fn tls(f: &mut fmt::Formatter<'_>, total: &PartSummary) -> fmt::Result {
+    let tls = &total.tls;
+    if tls.full + tls.resumed == 0 {
+        return Ok(());
+    }
+    writeln!(f, "TLS handshakes: {} full, {} resumed", tls.full, tls.resumed)?;
+    line(f, "  version", &tls.versions)?;
+    line(f, "  suite", &tls.suites)?;
+    line(f, "  group", &tls.groups)?;
+    line(f, "  server's key", &tls.keys)?;
+    line(f, "  ALPN", &tls.alpn)
+}
+
+fn connections(f: &mut fmt::Formatter<'_>, total: &PartSummary) -> fmt::Result {
+    let connections = &total.connections;
+    writeln!(
+        f,
+        "connections: {} opened, {} read, {} written",
+        connections.opened,
+        bytes(float(connections.bytes_read)),
+        bytes(float(connections.bytes_written))
+    )?;
+    for kind in EndingKind::ALL.into_iter().skip(1).filter(|kind| connections.endings.of(*kind) > 0) {
+        let count = connections.endings.of(kind);
+        writeln!(f, "  {} {count}: {}", kind.name(), phases(kind, &connections.endings_at))?;
+    }
+    Ok(())
+}
+
+/// `name: a 3, b 4`; nothing where there is none.
+fn line(f: &mut fmt::Formatter<'_>, name: &str, counts: &BTreeMap<String, u64>) -> fmt::Result {
+    if counts.is_empty() {
+        return Ok(());
+    }
+    let counts: Vec<_> = counts.iter().map(|(what, count)| format!("{} {count}", shown(what))).collect();
+    writeln!(f, "{name}: {}", counts.join(", "))
+}
+
+/// Rounded down, so that one failure among millions does not read as none.
+fn percent(count: u64, of: u64) -> String {
+    let thousandths = u128::from(count) * 100_000 / u128::from(of.max(1));
+    format!("{}.{:03}%", thousandths / 1_000, thousandths % 1_000)
+}
+
+fn bytes(count: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{value:.0} B") } else { format!("{value:.1} {}", units[unit]) }
+}
