@@ -16,5 +16,8 @@
 //!   tally (one a thread) --merged--> summary --> JSON, page, terminal
 //! ```
 
+pub mod duration;
 pub mod ending;
 pub mod sample;
+pub mod shares;
+pub mod users;
