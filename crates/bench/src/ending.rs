@@ -99,8 +99,7 @@ pub enum Phase {
 
 impl Phase {
     /// Every phase, in order.
-    pub const ALL: [Self; 6] =
-        [Self::Connect, Self::Handshake, Self::Request, Self::Wait, Self::Response, Self::Close];
+    pub const ALL: [Self; 6] = [Self::Connect, Self::Handshake, Self::Request, Self::Wait, Self::Response, Self::Close];
 
     /// As in reports: `connect`, `handshake`, ...
     pub fn name(self) -> &'static str {

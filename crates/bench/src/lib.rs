@@ -18,6 +18,7 @@
 
 pub mod duration;
 pub mod ending;
+pub mod flow;
 pub mod sample;
 pub mod shares;
 pub mod users;
