@@ -17,18 +17,21 @@
 //! ```
 
 pub mod access_log;
+pub mod capacity;
+pub mod duration;
 pub mod ending;
 mod excerpt;
-pub mod list;
-pub mod round;
-pub mod capacity;
-pub mod ending;
-pub mod predict;
 pub mod expect;
+pub mod flow;
 mod grid;
 pub mod histogram;
+pub mod list;
+pub mod predict;
+pub mod round;
 pub mod sample;
+pub mod schedule;
+pub mod shares;
+pub mod source;
 pub mod summary;
 pub mod tally;
-pub mod schedule;
-pub mod source;
+pub mod users;

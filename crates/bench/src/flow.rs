@@ -1,0 +1,151 @@
+//! Interactive flows: requests that depend on the answers before them (the open point of anma-enma, section 5).
+//!
+//! ```toml
+//! cookies = true                       # kept by each user; the default
+//!
+//! [values]                             # values from the start on; ${user}, the number of the run, is one of itself
+//! language = "en"
+//!
+//! [[step]]
+//! name = "form"                        # a class of URIs in all reports
+//! uri = "/order?lang=${language}"      # relative to the command's URL
+//! take.token = { regex = 'name="csrf" value="([^"]+)"' }
+//!
+//! [[step]]
+//! name = "confirm"
+//! think = { shares = ["5s", "10s", "30s", "60s"] }
+//! method = "POST"
+//! uri = "/order"
+//! headers = { content-type = "application/x-www-form-urlencoded" }
+//! body = "token=${token|url}"
+//! expect = 303
+//! take.place = { header = "location" }
+//!
+//! [[step]]
+//! name = "done"
+//! uri = "${place}"
+//! ```
+//!
+//! * `method`: `GET`, or `POST` where there is a body. `headers`: fields of the request.
+//! * `body` is text with places for values, `body_file` a file that is sent as it is, relative to the flow's file.
+//! * `expect`: a status, or a list of them; without it every status below 400 is right. Redirects are not followed: a step may
+//!   take `location` and the next ask for it, as above.
+//! * `take.NAME`: a value that later steps use as `${NAME}`: from a `header` or `cookie` of the answer, by a `regex` (its first group) or
+//!   by a `json` pointer (RFC 6901) from the first MiB of its body.
+//! * `think`: the time before the step, counted from the end of the answer before it: fixed, `uniform` between two, from a list in
+//!   exactly equal `shares` of the users, or `exponential` with a mean.
+//! * `repeat`: how often the step is done, thinking before each time. `probability`: that it is done at all.
+//!
+//! Places: `${name}` as it is, `${name|url}` percent-encoded, `${name|json}` for the inside of a JSON string, `$${` for itself. Names are
+//! looked up when the file is read. Values come from a server that may be hostile: one that does not fit into a URI or a field, or that
+//! leads to another site, ends the run of the flow ([`EndingKind::Local`](crate::ending::EndingKind::Local)), as does a value that is
+//! not in the answer.
+//!
+//! [`Flow`] is the file, [`Walk`] one user on the way through it.
+
+mod check;
+mod cookies;
+mod error;
+mod names;
+mod raw;
+mod take;
+mod template;
+mod think;
+mod walk;
+
+use std::fs;
+use std::path::Path;
+
+use bytes::Bytes;
+use http::{HeaderName, Method, StatusCode};
+use url::Url;
+
+use self::take::Source;
+use self::template::Template;
+use self::think::Think;
+
+pub use self::error::{FlowError, Problem};
+pub use self::names::NameError;
+pub use self::take::{Answer, Missing, SourceError};
+pub use self::template::TemplateError;
+pub use self::walk::{Failed, Outgoing, Turn, Unfit, Walk};
+
+/// How much of a body is looked at for values, in bytes: whoever reads the answers of a flow need not keep more.
+pub const BODY_LOOKED_AT: usize = 1 << 20;
+
+/// What users of a site do, one step after the other.
+#[derive(Debug)]
+pub struct Flow {
+    /// What URIs are relative to; no user leaves its site.
+    base: Url,
+    /// Whether each user keeps cookies.
+    cookies: bool,
+    /// The values at the start, by their places; those yet to be taken are empty.
+    values: Vec<String>,
+    steps: Vec<Step>,
+}
+
+#[derive(Debug)]
+struct Step {
+    name: String,
+    method: Method,
+    uri: Template,
+    headers: Vec<(HeaderName, Template)>,
+    body: Body,
+    /// Empty: every status below 400.
+    expect: Vec<StatusCode>,
+    /// Where to put which value.
+    takes: Vec<(usize, Source)>,
+    think: Option<Think>,
+    repeat: u32,
+    probability: f64,
+}
+
+#[derive(Debug)]
+enum Body {
+    Nothing,
+    Text(Template),
+    File(Bytes),
+}
+
+impl Flow {
+    /// Reads `file`, and the files with bodies that it names. URIs in it are relative to `base`; `seed` decides who gets which of the times
+    /// that are shared out.
+    pub fn read(file: &Path, base: &Url, seed: u64) -> Result<Self, FlowError> {
+        let unreadable = |cause| FlowError::Unreadable { file: file.to_owned(), cause };
+        let length = fs::metadata(file).map_err(unreadable)?.len();
+        if length > FILE_BYTES_MAX {
+            return Err(FlowError::TooLong { file: file.to_owned() });
+        }
+        Self::parse(file, &fs::read_to_string(file).map_err(unreadable)?, base, seed)
+    }
+
+    /// Checks `text` as if `file` held it.
+    pub fn parse(file: &Path, text: &str, base: &Url, seed: u64) -> Result<Self, FlowError> {
+        let wrong = |(line, problem)| FlowError::Wrong { file: file.to_owned(), line, problem };
+        let raw = raw::parse(text).map_err(|(line, sentence)| wrong((line, Problem::Toml(sentence))))?;
+        check::Check { file, text, base, seed }.flow(raw).map_err(wrong)
+    }
+
+    /// The names of the steps, in order: the classes of URIs that requests are counted in.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().map(|step| step.name.as_str())
+    }
+
+    /// Whether anything is taken from the body of the step's answers, which then has to be kept.
+    pub fn looks_at_body(&self, step: usize) -> bool {
+        self.steps[step].takes.iter().any(|(_, source)| source.is_in_body())
+    }
+}
+
+impl Step {
+    fn expects(&self, status: StatusCode) -> bool {
+        if self.expect.is_empty() { status.as_u16() < 400 } else { self.expect.contains(&status) }
+    }
+}
+
+/// What people write by hand is far shorter.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! The names of a flow's values.
+
+use super::template::TemplateError;
+
+/// Which values there are at some point of a flow, and which place each has.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    names: Vec<Name>,
+}
+
+#[derive(Clone, Debug)]
+struct Name {
+    name: String,
+    /// Whether it has a value whatever steps were left out.
+    certain: bool,
+}
+
+/// A name that cannot be given.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// Not a name.
+    #[error("\"{0}\" is no name: letters, digits, \"-\" and \"_\" make one, at most {NAME_MAX} of them")]
+    Malformed(String),
+    /// The name of a value that is there of itself.
+    #[error("\"{USER}\" is the number of the run")]
+    Reserved,
+    /// There are too many.
+    #[error("a flow has at most {NAMES_MAX} values")]
+    TooMany,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { names: vec![Name { name: USER.to_owned(), certain: true }] }
+    }
+}
+
+impl Names {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// A name that has a value from here on; returns its place.
+    pub(super) fn certain(&mut self, name: &str) -> Result<usize, NameError> {
+        let place = self.perhaps(name)?;
+        self.names[place].certain = true;
+        Ok(place)
+    }
+
+    /// A name that may have a value from here on; returns its place.
+    pub(super) fn perhaps(&mut self, name: &str) -> Result<usize, NameError> {
+        let place = self.names.iter().position(|known| known.name == name);
+        match place {
+            Some(USER_PLACE) => Err(NameError::Reserved),
+            Some(place) => Ok(place),
+            None => self.add(name),
+        }
+    }
+
+    /// The place of a name that surely has a value.
+    pub(super) fn known(&self, name: &str) -> Result<usize, TemplateError> {
+        let found = self.names.iter().enumerate().find(|(_, known)| known.name == name);
+        match found {
+            Some((place, Name { certain: true, .. })) => Ok(place),
+            Some(_) => Err(TemplateError::Unsure(name.to_owned())),
+            None => Err(TemplateError::Unknown(name.to_owned())),
+        }
+    }
+
+    fn add(&mut self, name: &str) -> Result<usize, NameError> {
+        let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        if !(1..=NAME_MAX).contains(&name.len()) || !name.bytes().all(good) {
+            return Err(NameError::Malformed(name.chars().take(NAME_MAX).collect()));
+        }
+        if self.names.len() == NAMES_MAX {
+            return Err(NameError::TooMany);
+        }
+        self.names.push(Name { name: name.to_owned(), certain: false });
+        Ok(self.names.len() - 1)
+    }
+}
+
+/// What the number of the run is called, and where it is.
+pub(super) const USER: &str = "user";
+pub(super) const USER_PLACE: usize = 0;
+const NAME_MAX: usize = 64;
+/// Bounds what a run of a flow keeps, together with the length of each value.
+const NAMES_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_name_keeps_its_place() {
+        let mut names = Names::default();
+        let place = names.perhaps("token").unwrap();
+        assert_eq!(names.known("token"), Err(TemplateError::Unsure("token".to_owned())));
+        assert_eq!(names.certain("token"), Ok(place));
+        assert_eq!(names.perhaps("token"), Ok(place));
+        assert_eq!(names.known("token"), Ok(place));
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused() {
+        let mut names = Names::default();
+        for name in ["", "a b", "a}", "é", &"x".repeat(65)] {
+            assert!(matches!(names.certain(name), Err(NameError::Malformed(_))), "{name}");
+        }
+        assert_eq!(names.certain("user"), Err(NameError::Reserved));
+        for number in 1..NAMES_MAX {
+            names.certain(&format!("n{number}")).unwrap();
+        }
+        assert_eq!(names.certain("one-more"), Err(NameError::TooMany));
+    }
+}

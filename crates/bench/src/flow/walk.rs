@@ -1,0 +1,169 @@
+//! One user on the way through a flow.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, header};
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+use url::Url;
+
+use super::cookies::Jar;
+use super::names::USER_PLACE;
+use super::take::{Answer, Missing, Reading};
+use super::{Body, Flow, Step};
+
+/// One run of a flow. It is driven like this, until there are no more turns or something fails:
+///
+/// ```text
+///   turn() -> Turn        wait as long as it says, then
+///   request(&turn)        send this, and
+///   answered(turn, ..)    say what came
+/// ```
+#[derive(Debug)]
+pub struct Walk {
+    flow: Arc<Flow>,
+    number: u64,
+    random: Xoshiro256PlusPlus,
+    /// By their places.
+    values: Vec<String>,
+    cookies: Option<Jar>,
+    /// The step to do next, and how often it is still to be done; none: that has not been decided yet.
+    step: usize,
+    left: Option<u32>,
+}
+
+/// A step whose time has come.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Its place among the steps of the flow.
+    pub step: usize,
+    /// How long the user thinks before it.
+    pub think: Duration,
+}
+
+/// A request of a flow.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Its method.
+    pub method: Method,
+    /// Where it goes: to the site of the base URL.
+    pub url: Url,
+    /// Its header fields, but for those which the connection adds (`Host`, `Content-Length`).
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+}
+
+/// A request cannot be made with the values that the server gave.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// No URI.
+    #[error("this is no URI")]
+    Uri,
+    /// A URI, but elsewhere.
+    #[error("this leads to another site")]
+    OtherSite,
+    /// A header field with control characters.
+    #[error("this does not fit into a header field")]
+    Header,
+}
+
+/// A flow cannot go on after an answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failed {
+    /// Not a status that the step expects.
+    #[error("the status is not the one expected")]
+    Status,
+    /// A value is not there.
+    #[error(transparent)]
+    Missing(#[from] Missing),
+}
+
+impl Walk {
+    /// Begins at the first step. `number` tells the runs of a flow apart; with the same `number` and `seed` a run takes the same turns.
+    pub fn new(flow: Arc<Flow>, number: u64, seed: u64) -> Self {
+        let mut values = flow.values.clone();
+        values[USER_PLACE] = number.to_string();
+        let cookies = flow.cookies.then(Jar::default);
+        let random = Xoshiro256PlusPlus::seed_from_u64(seed ^ number.rotate_left(32));
+        Self { flow, number, random, values, cookies, step: 0, left: None }
+    }
+
+    /// The next turn; none when the flow is done.
+    pub fn turn(&mut self) -> Option<Turn> {
+        loop {
+            let step = self.flow.steps.get(self.step)?;
+            let left = match self.left {
+                Some(left) => left,
+                None if self.random.random_bool(step.probability) => step.repeat,
+                None => 0,
+            };
+            if left == 0 {
+                (self.step, self.left) = (self.step + 1, None);
+                continue;
+            }
+            self.left = Some(left - 1);
+            let think = step.think.as_ref().map_or(Duration::ZERO, |think| think.draw(self.number, &mut self.random));
+            return Some(Turn { step: self.step, think });
+        }
+    }
+
+    /// The request of a turn.
+    pub fn request(&self, turn: &Turn) -> Result<Outgoing, Unfit> {
+        let step = &self.flow.steps[turn.step];
+        let url = resolve(&self.flow.base, &step.uri.fill(&self.values))?;
+        Ok(Outgoing { method: step.method.clone(), headers: self.headers(step, &url)?, url, body: self.body(step) })
+    }
+
+    /// Takes from the answer what later steps need.
+    pub fn answered(&mut self, turn: &Turn, url: &Url, answer: Answer<'_>) -> Result<(), Failed> {
+        let step = &self.flow.steps[turn.step];
+        if let Some(jar) = &mut self.cookies {
+            jar.keep(answer.headers, url);
+        }
+        if !step.expects(answer.status) {
+            return Err(Failed::Status);
+        }
+        let reading = Reading::new(answer);
+        for (place, source) in &step.takes {
+            self.values[*place] = reading.take(source)?;
+        }
+        Ok(())
+    }
+
+    fn headers(&self, step: &Step, url: &Url) -> Result<HeaderMap, Unfit> {
+        let mut headers = HeaderMap::with_capacity(step.headers.len() + 1);
+        for (name, value) in &step.headers {
+            let value = HeaderValue::from_str(&value.fill(&self.values)).map_err(|_| Unfit::Header)?;
+            headers.append(name.clone(), value);
+        }
+        if let Some(field) = self.cookies.as_ref().and_then(|jar| jar.field(url)) {
+            headers.append(header::COOKIE, field);
+        }
+        Ok(headers)
+    }
+
+    fn body(&self, step: &Step) -> Bytes {
+        match &step.body {
+            Body::Nothing => Bytes::new(),
+            Body::Text(text) => text.fill(&self.values).into(),
+            Body::File(bytes) => bytes.clone(),
+        }
+    }
+}
+
+/// Where `uri` leads, seen from `base`.
+pub(super) fn resolve(base: &Url, uri: &str) -> Result<Url, Unfit> {
+    // A parser of URLs drops line breaks and tabs (WHATWG), so that nobody would notice them.
+    if uri.chars().any(char::is_control) {
+        return Err(Unfit::Uri);
+    }
+    let mut url = base.join(uri).map_err(|_| Unfit::Uri)?;
+    if url.origin() != base.origin() {
+        return Err(Unfit::OtherSite);
+    }
+    url.set_fragment(None);
+    Ok(url)
+}
