@@ -18,6 +18,8 @@
 
 pub mod access_log;
 pub mod capacity;
+mod client;
+mod connect;
 pub mod duration;
 pub mod ending;
 mod excerpt;
@@ -25,13 +27,25 @@ pub mod expect;
 pub mod flow;
 mod grid;
 pub mod histogram;
+pub mod http1;
 pub mod list;
+pub mod load;
+pub mod plan;
 pub mod predict;
+pub mod request;
+pub mod requests;
 pub mod round;
+mod run;
 pub mod sample;
 pub mod schedule;
 pub mod shares;
+pub mod site;
 pub mod source;
+mod stream;
 pub mod summary;
 pub mod tally;
+pub mod tls;
 pub mod users;
+mod watchdog;
+
+pub use run::ConnectionLog;

@@ -112,6 +112,11 @@ impl AccessList {
         self.round.turns()
     }
 
+    /// In which order the entries come.
+    pub fn round(&self) -> &Round {
+        &self.round
+    }
+
     /// The lines, in their order; at least one.
     pub fn entries(&self) -> &[Entry] {
         &self.entries

@@ -12,6 +12,7 @@ use std::time::Duration;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
+use crate::duration::Span;
 use crate::excerpt::excerpt;
 
 /// The times at which arrivals are due, whatever the server does: counted from the start of the run, never decreasing, for ever
@@ -111,7 +112,7 @@ impl FromStr for Rate {
         let number = |text: &str| text.trim().parse::<f64>().map_err(|_| bad());
         let Some((from, rest)) = text.split_once("..") else { return Self::constant(number(text)?) };
         let (to, over) = rest.split_once('/').ok_or_else(bad)?;
-        let over = humantime::parse_duration(over.trim()).map_err(|_| bad())?;
+        let over = over.trim().parse::<Span>().map_err(|_| bad())?.get();
         if over.is_zero() { Err(RateError::Ramp) } else { Self::ramp(number(from)?, number(to)?, over) }
     }
 }

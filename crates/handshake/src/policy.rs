@@ -82,7 +82,8 @@ impl Policy {
         self.suites.iter().copied().filter(|suite| self.versions.contains(&suite.version()))
     }
 
-    pub(crate) fn provider(&self) -> Arc<CryptoProvider> {
+    /// The cryptography of rustls, cut down to it.
+    pub fn provider(&self) -> Arc<CryptoProvider> {
         let all = aws_lc_rs::ALL_CIPHER_SUITES.iter().copied();
         let accepted = |number: u16| self.suites.iter().any(|suite| suite.iana() == number);
         Arc::new(CryptoProvider {
@@ -92,7 +93,8 @@ impl Policy {
         })
     }
 
-    pub(crate) fn rustls_versions(&self) -> Vec<&'static SupportedProtocolVersion> {
+    /// The versions, as rustls names them.
+    pub fn rustls_versions(&self) -> Vec<&'static SupportedProtocolVersion> {
         let of = |version: &Version| match version {
             Version::Tls12 => &version::TLS12,
             Version::Tls13 => &version::TLS13,
@@ -109,6 +111,11 @@ impl Group {
     /// The group with this IANA name, if it is one of these.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|group| group.name() == name)
+    }
+
+    /// The group that a connection of rustls agreed on, if it is one of these.
+    pub fn agreed(group: &dyn SupportedKxGroup) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.rustls().name() == group.name())
     }
 
     /// The IANA name.

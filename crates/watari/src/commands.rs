@@ -1,5 +1,6 @@
 //! The subcommands, one file each: its arguments, what it does, what it prints.
 
+pub(crate) mod bench;
 pub(crate) mod ctl;
 pub(crate) mod demo;
 pub(crate) mod pki;

@@ -26,6 +26,12 @@ pub(crate) enum Failure {
     Pki(#[from] PkiError),
     #[error(transparent)]
     Demo(#[from] DemoError),
+    #[error("{0}")]
+    Usage(String),
+    #[error("a condition is not met")]
+    Expectation,
+    #[error("no request was answered as it should be")]
+    Unanswered,
     #[error("cannot start: {0}")]
     Start(io::Error),
     #[error("cannot write the output: {0}")]
@@ -44,7 +50,7 @@ impl Failure {
 
     fn code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Pki(PkiError::Request(_)) => 2,
+            Self::Config(_) | Self::Pki(PkiError::Request(_)) | Self::Usage(_) => 2,
             _ => 1,
         }
     }

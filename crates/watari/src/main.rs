@@ -47,6 +47,7 @@ enum Command {
     Ctl(commands::ctl::Ctl),
     Pki(commands::pki::Pki),
     Demo(commands::demo::Demo),
+    Bench(commands::bench::Bench),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Ctl(ctl) => ctl.execute(),
         Command::Pki(pki) => pki.execute(),
         Command::Demo(demo) => demo.execute(),
+        Command::Bench(bench) => bench.execute(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

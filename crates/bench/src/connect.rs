@@ -1,0 +1,109 @@
+//! A connection is opened: TCP from an address, then TLS.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::IpBindAddressNoPort;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+
+use crate::ending::{Ending, EndingKind, Phase, Side};
+use crate::run::Run;
+use crate::sample::{ConnectionSample, Family};
+use crate::site::Site;
+use crate::stream::Stream;
+use crate::tls::{self, TlsClient};
+
+/// Opens a connection to `site`. What it meets on the way stands in `sample`, also when it fails.
+pub(crate) async fn open(
+    run: &Run,
+    tls: &TlsClient,
+    site: &Site,
+    source: Option<IpAddr>,
+    sample: &mut ConnectionSample,
+) -> Result<Stream, Ending> {
+    let attempt = timeout(run.plan.timeouts.connect, attempt(run, tls, site, source, sample)).await;
+    attempt.unwrap_or_else(|_| {
+        let phase = if sample.connected.is_some() { Phase::Handshake } else { Phase::Connect };
+        Err(Ending::new(EndingKind::Timeout, phase, Side::Server))
+    })
+}
+
+/// A sample of a connection that is about to be opened.
+pub(crate) fn begin(run: &Run, class: usize, remote: SocketAddr) -> ConnectionSample {
+    let now = run.now();
+    ConnectionSample {
+        class,
+        family: Family::of(remote),
+        local: None,
+        remote,
+        tls: None,
+        opened: now,
+        connected: None,
+        secured: None,
+        written: None,
+        first_byte: None,
+        last_byte: None,
+        closed: now,
+        requests: 0,
+        bytes_read: 0,
+        bytes_written: 0,
+        ending: Ending::new(EndingKind::Normal, Phase::Close, Side::Client),
+    }
+}
+
+async fn attempt(
+    run: &Run,
+    tls: &TlsClient,
+    site: &Site,
+    source: Option<IpAddr>,
+    sample: &mut ConnectionSample,
+) -> Result<Stream, Ending> {
+    let tcp = connect(sample.remote, source).await.map_err(|error| connect_failed(&error))?;
+    sample.connected = Some(run.now());
+    sample.local = tcp.local_addr().ok();
+    if !site.tls {
+        return Ok(Stream::Plain(tcp));
+    }
+    let connector = tls.connector(run.next_handshake());
+    let connected = connector.connect(site.server_name.clone(), tcp).await;
+    let stream = connected.map_err(|error| handshake_failed(&error))?;
+    sample.secured = Some(run.now());
+    sample.tls = Some(run.observer.observe(stream.get_ref().1));
+    Ok(Stream::Tls(Box::new(stream)))
+}
+
+async fn connect(remote: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(remote), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    socket.set_tcp_nodelay(true)?;
+    if let Some(source) = source {
+        // The port is chosen when the connection is made: then it need only differ from those of connections to the same server.
+        setsockopt(&socket, IpBindAddressNoPort, &true)?;
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+    }
+    TcpSocket::from_std_stream(socket.into()).connect(remote).await
+}
+
+/// What kept TCP from being connected.
+fn connect_failed(error: &io::Error) -> Ending {
+    use io::ErrorKind as Kind;
+    match error.kind() {
+        Kind::ConnectionRefused
+        | Kind::ConnectionReset
+        | Kind::ConnectionAborted
+        | Kind::HostUnreachable
+        | Kind::NetworkUnreachable
+        | Kind::NetworkDown => Ending::new(EndingKind::Refused, Phase::Connect, Side::Server),
+        // The system's own patience is over.
+        Kind::TimedOut => Ending::new(EndingKind::Timeout, Phase::Connect, Side::Server),
+        // No file, no port, no such address, not allowed.
+        _ => Ending::new(EndingKind::Local, Phase::Connect, Side::Client),
+    }
+}
+
+fn handshake_failed(error: &io::Error) -> Ending {
+    let side = if tls::is_refused_here(error) { Side::Client } else { Side::Server };
+    Ending::new(EndingKind::Handshake, Phase::Handshake, side)
+}

@@ -1,0 +1,257 @@
+//! A connection that carries requests of HTTP/1.1, one after the other.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::{Fed, Keep, ProtocolFault, ResponseReader};
+use crate::ending::{Ending, EndingKind, Phase, Side};
+use crate::request::Request;
+use crate::run::Run;
+use crate::sample::ConnectionSample;
+use crate::site::Site;
+use crate::stream::Stream;
+use crate::watchdog::Watchdog;
+
+/// What one read may bring.
+const READ_BYTES: usize = 64 * 1024;
+
+thread_local! {
+    /// Nobody keeps bytes here between two polls, so that one buffer does for all connections of a thread.
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
+}
+
+/// The connection; what is known of it gathers in `sample`.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) sample: ConnectionSample,
+    pub(crate) site: Arc<Site>,
+    pub(crate) source: Option<IpAddr>,
+    stream: Stream,
+    /// What came behind a response: the beginning of the next.
+    ahead: Vec<u8>,
+}
+
+/// A response that came whole.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) body_bytes: u64,
+    pub(crate) first_byte: Duration,
+    pub(crate) ended: Duration,
+    /// Whether the connection may carry another request.
+    pub(crate) persistent: bool,
+    pub(crate) keep: Keep,
+}
+
+/// A response that did not.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    pub(crate) ending: Ending,
+    pub(crate) status: Option<u16>,
+    pub(crate) body_bytes: u64,
+    pub(crate) first_byte: Option<Duration>,
+}
+
+impl Broken {
+    /// Nothing of the response came.
+    pub(crate) fn before_response(ending: Ending) -> Self {
+        Self { ending, status: None, body_bytes: 0, first_byte: None }
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(stream: Stream, sample: ConnectionSample, site: &Arc<Site>, source: Option<IpAddr>) -> Self {
+        Self { sample, site: Arc::clone(site), source, stream, ahead: Vec::new() }
+    }
+
+    /// Writes `data`, and says when that was done.
+    pub(crate) async fn write(&mut self, run: &Run, data: &[u8], watchdog: &mut Watchdog) -> Result<Duration, Ending> {
+        watchdog.set(run.shared.instant(run.now() + run.plan.timeouts.response));
+        let (mut rest, stream) = (data, &mut self.stream);
+        let written = poll_fn(|cx| {
+            let result = poll_write_all(Pin::new(stream), cx, &mut rest);
+            or_expired(result, watchdog, cx)
+        });
+        match written.await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => return Err(cut(&error, Phase::Request)),
+            None => return Err(Ending::new(EndingKind::Timeout, Phase::Request, Side::Server)),
+        }
+        let now = run.now();
+        self.sample.written.get_or_insert(now);
+        self.sample.bytes_written += data.len() as u64;
+        Ok(now)
+    }
+
+    /// Reads the response to `request`, which was written at `written`.
+    pub(crate) async fn read(
+        &mut self,
+        run: &Run,
+        request: &Request,
+        keep: Keep,
+        written: Duration,
+        watchdog: &mut Watchdog,
+    ) -> Result<Response, Broken> {
+        watchdog.set(run.shared.instant(written + run.plan.timeouts.response));
+        let mut reading =
+            Reading { reader: ResponseReader::new(request.method == http::Method::HEAD, keep), first_byte: None };
+        loop {
+            let (stream, sample, ahead) = (&mut self.stream, &mut self.sample, &mut self.ahead);
+            let step = poll_fn(|cx| {
+                let step = reading.poll(run, Pin::new(stream), sample, ahead, cx);
+                or_expired(step, watchdog, cx)
+            });
+            let step =
+                step.await.unwrap_or_else(|| Err(Ending::new(EndingKind::Timeout, reading.phase(), Side::Server)));
+            match step {
+                Ok(false) => {}
+                Ok(true) => return Ok(reading.response(run.now(), &mut self.sample)),
+                Err(ending) => return Err(reading.broken(ending)),
+            }
+        }
+    }
+
+    /// Closes it.
+    pub(crate) fn close(self: Box<Self>) -> ConnectionSample {
+        self.sample
+    }
+
+    /// Whether something came behind the last response.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.ahead.is_empty()
+    }
+
+    /// Reads until the server closes, as the paper's ANMA does, and says how that ended.
+    pub(crate) async fn read_to_end(&mut self, run: &Run, watchdog: &mut Watchdog) -> Ending {
+        watchdog.set(run.shared.instant(run.now() + run.plan.timeouts.response));
+        let stream = &mut self.stream;
+        let read = poll_fn(|cx| or_expired(poll_read(Pin::new(stream), cx, |data| data.len()), watchdog, cx)).await;
+        match read {
+            None => Ending::new(EndingKind::Timeout, Phase::Close, Side::Server),
+            Some(Ok(0)) => Ending::new(EndingKind::Normal, Phase::Close, Side::Server),
+            // Bytes that nobody asked for.
+            Some(Ok(_)) => Ending::new(EndingKind::Protocol, Phase::Close, Side::Server),
+            // Without close_notify: nothing is lost, since the response is complete.
+            Some(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Ending::new(EndingKind::Normal, Phase::Close, Side::Server)
+            }
+            Some(Err(error)) => cut(&error, Phase::Close),
+        }
+    }
+}
+
+/// A response on its way.
+struct Reading {
+    reader: ResponseReader,
+    first_byte: Option<Duration>,
+}
+
+impl Reading {
+    /// Reads once; true when the response is complete.
+    fn poll(
+        &mut self,
+        run: &Run,
+        stream: Pin<&mut Stream>,
+        sample: &mut ConnectionSample,
+        ahead: &mut Vec<u8>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<bool, Ending>> {
+        if !ahead.is_empty() {
+            let before = std::mem::take(ahead);
+            self.first_byte.get_or_insert_with(|| run.now());
+            return Poll::Ready(self.take(&before, ahead));
+        }
+        let read = ready!(poll_read(stream, cx, |data| {
+            if !data.is_empty() {
+                self.first_byte.get_or_insert_with(|| run.now());
+                sample.first_byte = sample.first_byte.or(self.first_byte);
+                sample.bytes_read += data.len() as u64;
+            }
+            self.take(data, ahead)
+        }));
+        Poll::Ready(read.unwrap_or_else(|error| Err(cut(&error, self.phase()))))
+    }
+
+    /// Takes what was read; nothing means that the connection ended.
+    fn take(&mut self, data: &[u8], ahead: &mut Vec<u8>) -> Result<bool, Ending> {
+        let fed = if data.is_empty() { self.reader.end().map(|()| Fed::Done(0)) } else { self.reader.feed(data) };
+        match fed {
+            Ok(Fed::More) => Ok(false),
+            Ok(Fed::Done(taken)) => {
+                ahead.extend_from_slice(&data[taken..]);
+                Ok(true)
+            }
+            Err(ProtocolFault::Truncated) => Err(Ending::new(EndingKind::Reset, self.phase(), Side::Server)),
+            Err(_) => Err(Ending::new(EndingKind::Protocol, Phase::Response, Side::Server)),
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        if self.first_byte.is_some() { Phase::Response } else { Phase::Wait }
+    }
+
+    fn response(self, now: Duration, sample: &mut ConnectionSample) -> Response {
+        sample.last_byte = Some(now);
+        Response {
+            status: self.reader.status(),
+            body_bytes: self.reader.body_bytes(),
+            first_byte: self.first_byte.unwrap_or(now),
+            ended: now,
+            persistent: self.reader.is_persistent(),
+            keep: self.reader.into_keep(),
+        }
+    }
+
+    fn broken(self, ending: Ending) -> Broken {
+        let status = Some(self.reader.status()).filter(|&status| status != 0);
+        Broken { ending, status, body_bytes: self.reader.body_bytes(), first_byte: self.first_byte }
+    }
+}
+
+/// Reads once into the thread's buffer, and shows what came; nothing means the connection's end.
+fn poll_read<T>(stream: Pin<&mut Stream>, cx: &mut Context<'_>, take: impl FnOnce(&[u8]) -> T) -> Poll<io::Result<T>> {
+    SCRATCH.with_borrow_mut(|scratch| {
+        let mut buffer = ReadBuf::new(scratch);
+        ready!(stream.poll_read(cx, &mut buffer))?;
+        Poll::Ready(Ok(take(buffer.filled())))
+    })
+}
+
+fn poll_write_all(mut stream: Pin<&mut Stream>, cx: &mut Context<'_>, rest: &mut &[u8]) -> Poll<io::Result<()>> {
+    while !rest.is_empty() {
+        let written = ready!(stream.as_mut().poll_write(cx, rest))?;
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        *rest = &rest[written..];
+    }
+    stream.poll_flush(cx)
+}
+
+/// What is ready, or none when the watchdog has expired.
+fn or_expired<T>(result: Poll<T>, watchdog: &mut Watchdog, cx: &mut Context<'_>) -> Poll<Option<T>> {
+    match result {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => watchdog.poll_expired(cx).map(|()| None),
+    }
+}
+
+/// How a connection that was established ended, by the error that reading or writing met.
+fn cut(error: &io::Error, phase: Phase) -> Ending {
+    let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let kind = match of_tls {
+        // A server that wants a certificate says so when TLS 1.3 is established already on this side.
+        Some(rustls::Error::AlertReceived(_)) => EndingKind::Handshake,
+        Some(_) => EndingKind::Protocol,
+        None => EndingKind::Reset,
+    };
+    Ending::new(kind, phase, Side::Server)
+}

@@ -1,0 +1,418 @@
+//! One response, read from bytes as they come (RFC 9112, sections 4 to 7).
+
+use aws_lc_rs::digest;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::chunked::Chunked;
+
+/// Header fields of one response.
+const FIELDS_MAX: usize = 128;
+/// Status line and header fields together.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Interim responses (1xx) before the one that counts.
+const INTERIM_MAX: usize = 16;
+
+/// Reads one response. Bytes go in with [`ResponseReader::feed`]; the connection's end, with [`ResponseReader::end`].
+///
+/// ```text
+/// Head --> Body --> Done
+///   ^-(1xx)-'
+/// ```
+#[derive(Debug)]
+pub struct ResponseReader {
+    state: State,
+    to_head: bool,
+    status: u16,
+    persistent: bool,
+    body_bytes: u64,
+    interim: usize,
+    keep: Keep,
+}
+
+/// What of a response is kept besides its status and length.
+#[derive(Default)]
+pub struct Keep {
+    /// The header fields.
+    pub headers: Option<HeaderMap>,
+    /// The body, up to so many bytes.
+    pub body: Option<(Vec<u8>, usize)>,
+    /// The body's digest, as it grows.
+    pub digest: Option<digest::Context>,
+}
+
+impl std::fmt::Debug for Keep {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Keep").field("headers", &self.headers).finish_non_exhaustive()
+    }
+}
+
+impl Keep {
+    /// Takes a piece of the body.
+    pub fn body(&mut self, data: &[u8]) {
+        if let Some((kept, max)) = &mut self.body {
+            let room = max.saturating_sub(kept.len());
+            kept.extend_from_slice(&data[..data.len().min(room)]);
+        }
+        if let Some(digest) = &mut self.digest {
+            digest.update(data);
+        }
+    }
+
+    /// The SHA-256 of the body, if it was kept.
+    pub fn sha256(&self) -> Option<[u8; 32]> {
+        self.digest.clone().and_then(|digest| digest.finish().as_ref().try_into().ok())
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    /// In the status line and the header fields: what came of them in earlier reads.
+    Head(Vec<u8>),
+    Body(Framing),
+    Done,
+}
+
+/// How the end of the body is known (RFC 9112, section 6.3).
+#[derive(Debug)]
+enum Framing {
+    Length(u64),
+    Chunked(Chunked),
+    UntilClose,
+}
+
+/// How far [`ResponseReader::feed`] came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fed {
+    /// It took everything, and wants more.
+    More,
+    /// The response is complete, with so many of the bytes.
+    Done(usize),
+}
+
+/// What came is no response of HTTP/1.1, or breaks its rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProtocolFault {
+    /// No status line, or no header field.
+    #[error("what came is no HTTP/1.1 response")]
+    Head,
+    /// Longer than [`HEAD_BYTES_MAX`] or with more than [`FIELDS_MAX`] fields, or too many interim responses.
+    #[error("the head of the response is too long")]
+    TooLong,
+    /// The length of the body is told in ways that contradict each other.
+    #[error("the length of the body is not clear")]
+    Length,
+    /// The chunked coding is broken.
+    #[error("a chunk of the body is broken")]
+    Chunk,
+    /// The connection ended in the middle.
+    #[error("the connection ended in the middle of the response")]
+    Truncated,
+}
+
+impl ResponseReader {
+    /// Reads the response to a request; the response to HEAD has no body.
+    pub fn new(to_head: bool, keep: Keep) -> Self {
+        Self { state: State::Head(Vec::new()), to_head, status: 0, persistent: true, body_bytes: 0, interim: 0, keep }
+    }
+
+    /// The status, once the head was read; else 0.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Whether the connection may carry another request after this response.
+    pub fn is_persistent(&self) -> bool {
+        self.persistent
+    }
+
+    /// How much of the body has come, in bytes.
+    pub fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
+    /// What was kept.
+    pub fn into_keep(self) -> Keep {
+        self.keep
+    }
+
+    /// Takes bytes.
+    pub fn feed(&mut self, input: &[u8]) -> Result<Fed, ProtocolFault> {
+        let mut at = 0;
+        loop {
+            match &mut self.state {
+                State::Head(_) => match self.head(&input[at..])? {
+                    Some(taken) => at += taken,
+                    None => return Ok(Fed::More),
+                },
+                State::Body(framing) => {
+                    let (keep, body_bytes) = (&mut self.keep, &mut self.body_bytes);
+                    let (taken, done) = framing.feed(&input[at..], &mut |data| {
+                        *body_bytes += data.len() as u64;
+                        keep.body(data);
+                    })?;
+                    at += taken;
+                    if !done {
+                        return Ok(Fed::More);
+                    }
+                    self.state = State::Done;
+                }
+                State::Done => return Ok(Fed::Done(at)),
+            }
+        }
+    }
+
+    /// The connection ended: fine for a body that lasts until then.
+    pub fn end(&mut self) -> Result<(), ProtocolFault> {
+        match self.state {
+            State::Done | State::Body(Framing::UntilClose) => Ok(()),
+            _ => Err(ProtocolFault::Truncated),
+        }
+    }
+
+    /// Takes bytes of the head; says how many, once it is complete.
+    fn head(&mut self, input: &[u8]) -> Result<Option<usize>, ProtocolFault> {
+        let State::Head(before) = &mut self.state else { unreachable!("only called in the head") };
+        let had = before.len();
+        // Most heads come in one piece, and are parsed where they lie.
+        let mut joined = std::mem::take(before);
+        let whole = if had == 0 {
+            input
+        } else {
+            joined.extend_from_slice(&input[..input.len().min(HEAD_BYTES_MAX)]);
+            &joined
+        };
+        let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+        let mut response = httparse::Response::new(&mut fields);
+        match response.parse(whole) {
+            Ok(httparse::Status::Complete(length)) => {
+                self.state = self.after_head(&response)?;
+                Ok(Some(length - had))
+            }
+            Ok(httparse::Status::Partial) if whole.len() >= HEAD_BYTES_MAX => Err(ProtocolFault::TooLong),
+            Ok(httparse::Status::Partial) => {
+                if had == 0 {
+                    joined.extend_from_slice(input);
+                }
+                self.state = State::Head(joined);
+                Ok(None)
+            }
+            Err(httparse::Error::TooManyHeaders) => Err(ProtocolFault::TooLong),
+            Err(_) => Err(ProtocolFault::Head),
+        }
+    }
+
+    /// Reads what the head says about the rest.
+    fn after_head(&mut self, response: &httparse::Response<'_, '_>) -> Result<State, ProtocolFault> {
+        let status = response.code.ok_or(ProtocolFault::Head)?;
+        let fields = Fields::read(response)?;
+        if (100..200).contains(&status) && status != 101 {
+            self.interim += 1;
+            return if self.interim > INTERIM_MAX { Err(ProtocolFault::TooLong) } else { Ok(State::Head(Vec::new())) };
+        }
+        self.status = status;
+        self.persistent = if response.version == Some(1) { !fields.close } else { fields.keep_alive };
+        if let Some(headers) = &mut self.keep.headers {
+            for field in response.headers.iter() {
+                let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| ProtocolFault::Head)?;
+                headers.append(name, HeaderValue::from_bytes(field.value).map_err(|_| ProtocolFault::Head)?);
+            }
+        }
+        if self.to_head || matches!(status, 101 | 204 | 304) {
+            return Ok(State::Done);
+        }
+        let framing = match (fields.chunked, fields.length) {
+            (true, Some(_)) => return Err(ProtocolFault::Length),
+            (true, None) => Framing::Chunked(Chunked::new()),
+            (false, Some(0)) => return Ok(State::Done),
+            (false, Some(length)) => Framing::Length(length),
+            (false, None) => Framing::UntilClose,
+        };
+        self.persistent &= !matches!(framing, Framing::UntilClose);
+        Ok(State::Body(framing))
+    }
+}
+
+impl Framing {
+    /// Takes bytes of the body; says how many, and whether it is complete.
+    fn feed(&mut self, input: &[u8], data: &mut impl FnMut(&[u8])) -> Result<(usize, bool), ProtocolFault> {
+        match self {
+            Self::Length(left) => {
+                let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                data(&input[..taken]);
+                *left -= taken as u64;
+                Ok((taken, *left == 0))
+            }
+            Self::Chunked(chunked) => {
+                let taken = chunked.feed(input, data)?;
+                Ok((taken, chunked.is_done()))
+            }
+            Self::UntilClose => {
+                data(input);
+                Ok((input.len(), false))
+            }
+        }
+    }
+}
+
+/// The header fields that say how long the message and the connection last.
+#[derive(Default)]
+struct Fields {
+    length: Option<u64>,
+    chunked: bool,
+    close: bool,
+    keep_alive: bool,
+}
+
+impl Fields {
+    fn read(response: &httparse::Response<'_, '_>) -> Result<Self, ProtocolFault> {
+        let mut fields = Self::default();
+        for field in response.headers.iter() {
+            // By length first: this is done for every field of every response.
+            match field.name.len() {
+                14 if field.name.eq_ignore_ascii_case("content-length") => {
+                    let length = content_length(field.value).ok_or(ProtocolFault::Length)?;
+                    if fields.length.is_some_and(|before| before != length) {
+                        return Err(ProtocolFault::Length);
+                    }
+                    fields.length = Some(length);
+                }
+                17 if field.name.eq_ignore_ascii_case("transfer-encoding") => {
+                    // Codings other than chunked were not asked for (no TE is sent).
+                    if fields.chunked || !field.value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+                        return Err(ProtocolFault::Length);
+                    }
+                    fields.chunked = true;
+                }
+                10 if field.name.eq_ignore_ascii_case("connection") => {
+                    for option in field.value.split(|&byte| byte == b',') {
+                        fields.close |= option.trim_ascii().eq_ignore_ascii_case(b"close");
+                        fields.keep_alive |= option.trim_ascii().eq_ignore_ascii_case(b"keep-alive");
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(fields)
+    }
+}
+
+/// Digits alone; no sign, as `str::parse` would allow.
+fn content_length(value: &[u8]) -> Option<u64> {
+    let value = value.trim_ascii();
+    if value.is_empty() || value.len() > 18 {
+        return None;
+    }
+    value.iter().try_fold(0, |length, &byte| byte.is_ascii_digit().then(|| length * 10 + u64::from(byte - b'0')))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(input: &[u8]) -> Result<(ResponseReader, Fed), ProtocolFault> {
+        let mut reader = ResponseReader::new(false, Keep { body: Some((Vec::new(), 1 << 20)), ..Keep::default() });
+        let fed = reader.feed(input)?;
+        Ok((reader, fed))
+    }
+
+    fn body(reader: ResponseReader) -> Vec<u8> {
+        reader.into_keep().body.unwrap().0
+    }
+
+    #[test]
+    fn a_length_ends_the_body() {
+        let (reader, fed) = read(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP").unwrap();
+        assert_eq!(fed, Fed::Done(41));
+        assert_eq!((reader.status(), reader.is_persistent(), reader.body_bytes()), (200, true, 3));
+        assert_eq!(body(reader), b"abc");
+    }
+
+    #[test]
+    fn without_a_length_the_connection_ends_the_body() {
+        let (mut reader, fed) = read(b"HTTP/1.1 200 OK\r\n\r\nabc").unwrap();
+        assert_eq!((fed, reader.is_persistent()), (Fed::More, false));
+        reader.end().unwrap();
+        let (mut cut, _) = read(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabc").unwrap();
+        assert_eq!(cut.end(), Err(ProtocolFault::Truncated));
+    }
+
+    #[test]
+    fn interim_responses_are_passed_over() {
+        let interim = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n";
+        let (reader, fed) = read(&[&interim[..], b"HTTP/1.1 204 No Content\r\n\r\n"].concat()).unwrap();
+        assert_eq!((reader.status(), fed), (204, Fed::Done(interim.len() + 27)));
+        assert_eq!(read(&interim.repeat(INTERIM_MAX + 1)).unwrap_err(), ProtocolFault::TooLong);
+    }
+
+    #[test]
+    fn the_response_to_head_has_no_body() {
+        let mut reader = ResponseReader::new(true, Keep::default());
+        let response = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n";
+        assert_eq!(reader.feed(response).unwrap(), Fed::Done(response.len()));
+    }
+
+    #[test]
+    fn connections_last_as_their_version_says() {
+        for (head, persistent) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: foo, Close\r\n\r\n", false),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", false),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n", true),
+        ] {
+            assert_eq!(read(head.as_bytes()).unwrap().0.is_persistent(), persistent, "{head}");
+        }
+    }
+
+    #[test]
+    fn unclear_lengths_are_refused() {
+        for fields in [
+            "Content-Length: 3\r\nContent-Length: 4",
+            "Content-Length: +3",
+            "Content-Length: 3, 3",
+            "Content-Length:",
+            "Content-Length: 99999999999999999999",
+            "Content-Length: 3\r\nTransfer-Encoding: chunked",
+            "Transfer-Encoding: gzip",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        ] {
+            let response = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\nabc");
+            assert_eq!(read(response.as_bytes()).unwrap_err(), ProtocolFault::Length, "{fields}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_response_is_refused() {
+        assert_eq!(read(b"SSH-2.0-OpenSSH_9.2\r\n").unwrap_err(), ProtocolFault::Head);
+        assert_eq!(read(b"HTTP/1.1 200 OK\r\n no-name\r\n\r\n").unwrap_err(), ProtocolFault::Head);
+        let endless = [&b"HTTP/1.1 200 OK\r\nX: "[..], &vec![b'x'; HEAD_BYTES_MAX]].concat();
+        assert_eq!(read(&endless).unwrap_err(), ProtocolFault::TooLong);
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_reads_alike(body_bytes in prop::collection::vec(any::<u8>(), 0..400), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8)) {
+            let mut response = format!("HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: {}\r\n\r\n", body_bytes.len()).into_bytes();
+            response.extend_from_slice(&body_bytes);
+            let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(response.len())).collect();
+            cuts.extend([0, response.len()]);
+            cuts.sort_unstable();
+            let mut reader = ResponseReader::new(false, Keep { body: Some((Vec::new(), 1 << 20)), ..Keep::default() });
+            for pair in cuts.windows(2) {
+                let fed = reader.feed(&response[pair[0]..pair[1]]).unwrap();
+                prop_assert_eq!(fed, if pair[1] == response.len() { Fed::Done(pair[1] - pair[0]) } else { Fed::More });
+                if pair[1] == response.len() {
+                    break;
+                }
+            }
+            prop_assert_eq!(body(reader), body_bytes);
+        }
+
+        #[test]
+        fn nothing_makes_it_panic(input in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = read(&[&b"HTTP/1.1 200 OK\r\n"[..], &input].concat());
+            let _ = read(&input);
+        }
+    }
+}

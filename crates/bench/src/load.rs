@@ -1,0 +1,207 @@
+//! Runs a plan: threads, each with a runtime of its own, and on them clients that send requests one after the other.
+
+mod arrivals;
+mod pacer;
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
+use tokio::task::coop::consume_budget;
+
+use crate::client::Client;
+use crate::load::arrivals::Arrivals;
+use crate::plan::{Pace, Plan, Protocol};
+use crate::request::Request;
+use crate::run::{ConnectionLog, Run, Shared};
+use crate::tally::Tally;
+use crate::tls::{Tls, TlsError};
+
+/// A run that has begun.
+#[derive(Debug)]
+pub struct Load {
+    shared: Arc<Shared>,
+    /// A thread is taken when it is waited for.
+    threads: Vec<(Arc<Run>, Option<JoinHandle<()>>)>,
+}
+
+/// A run that is over.
+#[derive(Debug)]
+pub struct Finished {
+    /// What became of everything.
+    pub tally: Tally,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// A run cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// TLS is not what it should be.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The system gives no thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+}
+
+impl Load {
+    /// Begins. Every connection's sample goes to `log`, too, if there is one.
+    pub fn start(plan: Plan, log: Option<Arc<dyn ConnectionLog>>) -> Result<Self, StartError> {
+        let tls = Tls::prepare(&plan.tls, plan.protocol.alpn())?;
+        let plan = Arc::new(plan);
+        let shared = Arc::new(Shared::new(&plan, tls));
+        let mut load = Self { shared, threads: Vec::new() };
+        for index in 0..threads(&plan) {
+            let run = Arc::new(Run::new(&plan, &load.shared, log.clone()));
+            let on_thread = Arc::clone(&run);
+            let name = format!("load-{index}");
+            let thread = thread::Builder::new().name(name).spawn(move || drive(&on_thread, index));
+            load.threads.push((run, Some(thread.map_err(StartError::Thread)?)));
+        }
+        Ok(load)
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.shared.now()
+    }
+
+    /// What has become of what has ended so far.
+    pub fn tally(&self) -> Tally {
+        let (first, rest) = self.threads.split_first().expect("there is always a thread");
+        let mut tally = first.0.tally().clone();
+        for (run, _) in rest {
+            tally.merge(&run.tally());
+        }
+        tally
+    }
+
+    /// Whether nothing is in progress any more.
+    pub fn is_finished(&self) -> bool {
+        self.threads.iter().all(|(_, thread)| thread.as_ref().is_none_or(JoinHandle::is_finished))
+    }
+
+    /// Drops what is in progress.
+    pub fn cut(&self) {
+        self.shared.cut.cancel();
+    }
+
+    /// Waits for the end.
+    pub fn finish(mut self) -> Finished {
+        for (_, thread) in &mut self.threads {
+            // A panic was reported by the thread itself; what it had in progress counts as unfinished.
+            let _ = thread.take().map(JoinHandle::join);
+        }
+        let (elapsed, mut tally) = (self.elapsed(), self.tally());
+        tally.unfinished(self.shared.tickets.taken().saturating_sub(tally.total().requests));
+        Finished { tally, elapsed }
+    }
+}
+
+/// No more threads than there are connections.
+fn threads(plan: &Plan) -> usize {
+    let connections = match plan.pace {
+        Pace::Closed { connections } => connections,
+        Pace::Open { connections_max, .. } => connections_max,
+    };
+    plan.threads.clamp(1, connections.max(1))
+}
+
+/// The share of a thread.
+fn share(all: usize, index: usize, of: usize) -> usize {
+    all / of + usize::from(index < all % of)
+}
+
+/// What one thread does.
+fn drive(run: &Arc<Run>, index: usize) {
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime needs a few files");
+    let of = threads(&run.plan);
+    runtime.block_on(async {
+        let work = async {
+            match &run.plan.pace {
+                Pace::Closed { connections } => closed(run, share(*connections, index, of)).await,
+                Pace::Open { schedule, connections_max } => {
+                    open(
+                        run,
+                        schedule.clone().share(index as u64, of as u64).times(),
+                        share(*connections_max, index, of),
+                    )
+                    .await;
+                }
+            }
+        };
+        tokio::select! {
+            () = work => {}
+            () = run.shared.cut.cancelled() => {}
+        }
+    });
+}
+
+/// A closed loop: each slot sends its next request when the one before has ended.
+async fn closed(run: &Arc<Run>, connections: usize) {
+    let mut slots = JoinSet::new();
+    for _ in 0..connections {
+        let run = Arc::clone(run);
+        slots.spawn(async move {
+            let mut client = Client::new(&run);
+            while send_next(&run, &mut client).await {}
+            client.close();
+        });
+    }
+    while slots.join_next().await.is_some() {}
+}
+
+/// Sends the next request, or as many as are pipelined; false when there is none any more.
+async fn send_next(run: &Run, client: &mut Client) -> bool {
+    let now = run.now();
+    let Some((first, source)) = next_request(run, now) else { return false };
+    let pipeline = match run.plan.protocol {
+        Protocol::Http1 { pipeline, .. } => pipeline,
+        Protocol::Http2 { .. } => 1,
+    };
+    if pipeline == 1 {
+        client.send(first, source, now).await;
+    } else {
+        let mut batch = vec![first];
+        batch.extend(std::iter::from_fn(|| next_request(run, now)).take(pipeline - 1).map(|(request, _)| request));
+        client.send_pipelined(&batch, now).await;
+    }
+    true
+}
+
+fn next_request(run: &Run, now: Duration) -> Option<(&Request, Option<IpAddr>)> {
+    Some(run.plan.requests.nth(run.shared.tickets.take(now)?))
+}
+
+/// An open loop: requests are due when they are due; clients that are free take them, and there are more as they are needed.
+async fn open(run: &Arc<Run>, schedule: impl Iterator<Item = Duration>, connections_max: usize) {
+    let arrivals = Arc::new(Arrivals::default());
+    let mut slots = JoinSet::new();
+    let pacer = pacer::Pacer::new(&run.shared);
+    for due in schedule {
+        pacer.wait(due).await;
+        // Where the schedule is behind, nothing above ever waits.
+        consume_budget().await;
+        let Some(number) = run.shared.tickets.take(due) else { break };
+        run.tally().lag(run.now().saturating_sub(due));
+        if arrivals.push(due, number) && slots.len() < connections_max {
+            slots.spawn(take_arrivals(Arc::clone(run), Arc::clone(&arrivals)));
+        }
+    }
+    arrivals.close();
+    while slots.join_next().await.is_some() {}
+}
+
+async fn take_arrivals(run: Arc<Run>, arrivals: Arc<Arrivals>) {
+    let mut client = Client::new(&run);
+    while let Some((due, number)) = arrivals.next().await {
+        let (request, source) = run.plan.requests.nth(number);
+        client.send(request, source, due).await;
+    }
+    client.close();
+}

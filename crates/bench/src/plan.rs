@@ -1,0 +1,99 @@
+//! What a run is to do, checked and ready.
+
+use std::time::Duration;
+
+use crate::requests::Requests;
+use crate::schedule::Schedule;
+use crate::source::Sources;
+use crate::tls::TlsOptions;
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What is asked for.
+    pub requests: Requests,
+    /// From which addresses connections are made where the list does not say, round and round; none: what the system chooses.
+    pub sources: Option<Sources>,
+    /// When requests are sent.
+    pub pace: Pace,
+    /// When it ends.
+    pub stop: Stop,
+    /// How HTTP is spoken.
+    pub protocol: Protocol,
+    /// How TLS is spoken.
+    pub tls: TlsOptions,
+    /// How long to wait.
+    pub timeouts: Timeouts,
+    /// How many threads do it.
+    pub threads: usize,
+}
+
+/// When requests are sent.
+#[derive(Clone, Debug)]
+pub enum Pace {
+    /// So many at any time: the next begins when one has ended (the paper's rate control).
+    Closed {
+        /// Connections in progress.
+        connections: usize,
+    },
+    /// When they are due, whether those before have ended or not.
+    Open {
+        /// When they are due.
+        schedule: Schedule,
+        /// So many connections at most; requests that find none free wait, and their wait counts.
+        connections_max: usize,
+    },
+}
+
+/// When a run ends: no request begins any more, and those in progress end as they will.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stop {
+    /// After so many requests.
+    pub requests: Option<u64>,
+    /// After so long.
+    pub after: Option<Duration>,
+}
+
+/// How HTTP is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http1 {
+        /// So many requests on one connection; none: as many as the server allows. After the last the client reads until the
+        /// server closes.
+        requests_per_connection: Option<u64>,
+        /// So many requests are sent before the first is answered.
+        pipeline: usize,
+    },
+    /// HTTP/2.
+    Http2 {
+        /// So many requests at once on each connection.
+        streams: usize,
+    },
+}
+
+impl Protocol {
+    /// What is offered by ALPN.
+    pub(crate) fn alpn(self) -> &'static [&'static [u8]] {
+        match self {
+            Self::Http1 { .. } => &[b"http/1.1"],
+            Self::Http2 { .. } => &[b"h2"],
+        }
+    }
+}
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// For TCP, and TLS, to be established.
+    pub connect: Duration,
+    /// For the whole response, once the request is written; also for the server to close, where that is waited for.
+    pub response: Duration,
+}
+
+impl Default for Timeouts {
+    /// Five seconds, as the paper has it.
+    fn default() -> Self {
+        Self { connect: Duration::from_secs(5), response: Duration::from_secs(5) }
+    }
+}

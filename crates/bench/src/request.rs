@@ -1,0 +1,155 @@
+//! A request, made ready to be sent many times.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Uri, header};
+
+use crate::site::Site;
+
+/// A request, and what is expected of the response.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The class of its URI: an index into the plan's classes.
+    pub class: usize,
+    /// To which server.
+    pub site: Arc<Site>,
+    /// What is expected.
+    pub expected: Expected,
+    /// Its method.
+    pub method: Method,
+    /// As a library wants it (HTTP/2).
+    pub(crate) parts: http::Request<()>,
+    /// Its body.
+    pub body: Bytes,
+    /// As it is written in HTTP/1.1, on a connection that goes on.
+    pub(crate) persistent: Bytes,
+    /// The same with `Connection: close`.
+    pub(crate) last: Bytes,
+}
+
+/// What a response has to be; anything else is a MISMATCH.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// This status.
+    pub status: Option<u16>,
+    /// A body with this SHA-256.
+    pub sha256: Option<[u8; 32]>,
+}
+
+/// What a request is made of.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// Its method.
+    pub method: Method,
+    /// Path and query.
+    pub path: String,
+    /// Header fields besides `Host`, `Content-Length` and `Connection`, which are made here unless they are given.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+}
+
+/// It cannot be sent as it is.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// The path is none.
+    #[error("{0:?} is no path: {1}")]
+    Path(String, http::Error),
+}
+
+impl Parts {
+    /// GET without anything else.
+    pub fn get(path: &str) -> Self {
+        Self { method: Method::GET, path: path.to_owned(), headers: HeaderMap::new(), body: Bytes::new() }
+    }
+}
+
+impl Request {
+    /// Makes a request ready.
+    pub fn new(site: Arc<Site>, parts: Parts) -> Result<Self, RequestError> {
+        let Parts { method, path, mut headers, body } = parts;
+        let scheme = if site.tls { "https" } else { "http" };
+        let uri = Uri::builder().scheme(scheme).authority(site.authority.as_str()).path_and_query(path.as_str());
+        let uri = uri.build().map_err(|error| RequestError::Path(path, error))?;
+        headers.entry(header::USER_AGENT).or_insert(const { header::HeaderValue::from_static(USER_AGENT) });
+        headers.entry(header::ACCEPT).or_insert(const { header::HeaderValue::from_static("*/*") });
+        if !body.is_empty() || matches!(method, Method::POST | Method::PUT | Method::PATCH) {
+            headers.entry(header::CONTENT_LENGTH).or_insert_with(|| body.len().into());
+        }
+        let mut library = http::Request::new(());
+        *library.method_mut() = method.clone();
+        *library.uri_mut() = uri;
+        *library.headers_mut() = headers;
+        Ok(Self {
+            class: 0,
+            expected: Expected::default(),
+            persistent: written(&library, &body, false),
+            last: written(&library, &body, true),
+            site,
+            method,
+            parts: library,
+            body,
+        })
+    }
+
+    /// Whether it may be sent again when a connection ended before any answer (RFC 9110, section 9.2.2).
+    pub(crate) fn is_idempotent(&self) -> bool {
+        self.method.is_idempotent()
+    }
+}
+
+const USER_AGENT: &str = concat!("watari-bench/", env!("CARGO_PKG_VERSION"));
+
+/// The bytes of a request in HTTP/1.1 (RFC 9112, section 3).
+fn written(request: &http::Request<()>, body: &[u8], last: bool) -> Bytes {
+    let uri = request.uri();
+    let target = uri.path_and_query().map_or("/", |path| path.as_str());
+    let mut out = format!("{} {target} HTTP/1.1\r\n", request.method()).into_bytes();
+    let mut field = |name: &str, value: &[u8]| {
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value);
+        out.extend_from_slice(b"\r\n");
+    };
+    if !request.headers().contains_key(header::HOST) {
+        field("Host", uri.authority().map_or("", |authority| authority.as_str()).as_bytes());
+    }
+    for (name, value) in request.headers() {
+        field(name.as_str(), value.as_bytes());
+    }
+    if last && !request.headers().contains_key(header::CONNECTION) {
+        field("Connection", b"close");
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(body);
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn request(parts: Parts) -> Request {
+        let (site, _) = Site::resolve("http://127.0.0.1:8080/").unwrap();
+        Request::new(Arc::new(site), parts).unwrap()
+    }
+
+    #[test]
+    fn a_request_is_written_as_http_1_1() {
+        let request = request(Parts::get("/a?b"));
+        let text = std::str::from_utf8(&request.persistent).unwrap();
+        assert!(text.starts_with("GET /a?b HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n"), "{text}");
+        assert!(text.ends_with("\r\n\r\n") && !text.contains("Connection"), "{text}");
+        assert!(std::str::from_utf8(&request.last).unwrap().ends_with("\r\nConnection: close\r\n\r\n"));
+    }
+
+    #[test]
+    fn a_body_has_a_length() {
+        let request = request(Parts { method: Method::POST, body: Bytes::from_static(b"watari"), ..Parts::get("/") });
+        let text = std::str::from_utf8(&request.persistent).unwrap();
+        assert!(text.contains("content-length: 6\r\n") && text.ends_with("\r\n\r\nwatari"), "{text}");
+        assert!(!request.is_idempotent());
+    }
+}

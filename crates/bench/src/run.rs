@@ -1,0 +1,138 @@
+//! What all parts of a run share, and what those on one thread do.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::plan::{Plan, Stop};
+use crate::sample::{ConnectionSample, RequestSample};
+use crate::tally::Tally;
+use crate::tls::{Observer, Tls};
+
+/// A run, as one of its threads sees it.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) observer: Observer,
+    /// Locked by this thread for each sample, and seldom by whoever shows how the run goes.
+    tally: Mutex<Tally>,
+    log: Option<Arc<dyn ConnectionLog>>,
+}
+
+/// Takes the sample of each connection, from all threads.
+pub trait ConnectionLog: Send + Sync + fmt::Debug {
+    /// Takes one; may block, and delays the load then.
+    fn ended(&self, sample: &ConnectionSample);
+}
+
+/// What the threads of a run share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) tls: Tls,
+    pub(crate) tickets: Tickets,
+    /// Set when everything is to be dropped.
+    pub(crate) cut: CancellationToken,
+    start: Instant,
+    handshakes: AtomicU64,
+    connections: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(plan: &Plan, tls: Tls) -> Self {
+        Self {
+            tls,
+            tickets: Tickets::new(plan.stop),
+            cut: CancellationToken::new(),
+            start: Instant::now(),
+            handshakes: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
+        }
+    }
+
+    /// Time since the run's start.
+    pub(crate) fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// The same point of time on tokio's clock.
+    pub(crate) fn instant(&self, at: Duration) -> tokio::time::Instant {
+        (self.start + at).into()
+    }
+}
+
+impl Run {
+    pub(crate) fn new(plan: &Arc<Plan>, shared: &Arc<Shared>, log: Option<Arc<dyn ConnectionLog>>) -> Self {
+        Self {
+            plan: Arc::clone(plan),
+            shared: Arc::clone(shared),
+            observer: Observer::default(),
+            tally: Mutex::new(Tally::new(Arc::clone(plan.requests.classes()))),
+            log,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.shared.now()
+    }
+
+    /// The number of the next TLS handshake of the run.
+    pub(crate) fn next_handshake(&self) -> u64 {
+        self.shared.handshakes.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The number of the next connection of the run.
+    pub(crate) fn next_connection(&self) -> u64 {
+        self.shared.connections.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn request_ended(&self, sample: &RequestSample) {
+        self.tally().request(sample);
+    }
+
+    pub(crate) fn connection_ended(&self, sample: &ConnectionSample) {
+        self.tally().connection(sample);
+        if let Some(log) = &self.log {
+            log.ended(sample);
+        }
+    }
+
+    pub(crate) fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who may send another request: each gets a number, and that decides which request it is.
+#[derive(Debug)]
+pub(crate) struct Tickets {
+    next: AtomicU64,
+    limit: u64,
+    until: Duration,
+}
+
+impl Tickets {
+    fn new(stop: Stop) -> Self {
+        Self {
+            next: AtomicU64::new(0),
+            limit: stop.requests.unwrap_or(u64::MAX),
+            until: stop.after.unwrap_or(Duration::MAX),
+        }
+    }
+
+    /// The next number; none when the run is over.
+    pub(crate) fn take(&self, now: Duration) -> Option<u64> {
+        if now >= self.until {
+            return None;
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        (number < self.limit).then_some(number)
+    }
+
+    /// How many were given out.
+    pub(crate) fn taken(&self) -> u64 {
+        self.next.load(Ordering::Relaxed).min(self.limit)
+    }
+}

@@ -1,0 +1,133 @@
+//! Where requests go: what a URL names, and the addresses that its host has.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use url::{Host, Url};
+
+use crate::sample::Family;
+
+/// A server, as a URL names it: scheme, host and port.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// Whether it is spoken to by TLS.
+    pub tls: bool,
+    /// What `Host` and `:authority` say: the host, and the port where it is not the scheme's own.
+    pub authority: String,
+    /// The name in the `ClientHello`, and for which certificates are checked.
+    pub server_name: ServerName<'static>,
+    /// The first IPv4 address of the host.
+    pub ipv4: Option<SocketAddr>,
+    /// The first IPv6 address of the host.
+    pub ipv6: Option<SocketAddr>,
+    /// Which of the two is taken where the source does not say: the one the resolver named first.
+    pub preferred: Family,
+}
+
+/// What is wrong with a URL.
+#[derive(Debug, thiserror::Error)]
+pub enum SiteError {
+    /// It is none.
+    #[error("{0:?} is no URL: {1}")]
+    Url(String, url::ParseError),
+    /// Neither http nor https, or without a host.
+    #[error("{0:?} names no http or https server")]
+    Scheme(String),
+    /// Its host has no address.
+    #[error("the host {0:?} cannot be resolved: {1}")]
+    Resolve(String, io::Error),
+}
+
+impl Site {
+    /// Reads a URL, and resolves its host; also returns the path with the query. Blocks for the resolver.
+    pub fn resolve(url: &str) -> Result<(Self, String), SiteError> {
+        let parsed = Url::parse(url).map_err(|error| SiteError::Url(url.to_owned(), error))?;
+        let tls = match parsed.scheme() {
+            "http" => false,
+            "https" => true,
+            _ => return Err(SiteError::Scheme(url.to_owned())),
+        };
+        let (Some(host), Some(port)) = (parsed.host(), parsed.port_or_known_default()) else {
+            return Err(SiteError::Scheme(url.to_owned()));
+        };
+        let (addresses, server_name) = match host {
+            Host::Ipv4(ip) => (vec![SocketAddr::from((ip, port))], ServerName::IpAddress(IpAddr::V4(ip).into())),
+            Host::Ipv6(ip) => (vec![SocketAddr::from((ip, port))], ServerName::IpAddress(IpAddr::V6(ip).into())),
+            Host::Domain(name) => {
+                let resolved = (name, port).to_socket_addrs();
+                let addresses = resolved.map_err(|error| SiteError::Resolve(name.to_owned(), error))?.collect();
+                let server_name = ServerName::try_from(name.to_owned());
+                (addresses, server_name.map_err(|_| SiteError::Scheme(url.to_owned()))?)
+            }
+        };
+        let first = addresses.first().ok_or_else(|| {
+            SiteError::Resolve(host.to_string(), io::Error::new(io::ErrorKind::NotFound, "it has no address"))
+        })?;
+        let authority = match parsed.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_string(),
+        };
+        let mut path = parsed.path().to_owned();
+        if let Some(query) = parsed.query() {
+            path.push('?');
+            path.push_str(query);
+        }
+        let of = |family| addresses.iter().copied().find(|&address| Family::of(address) == family);
+        let site = Self {
+            tls,
+            authority,
+            server_name,
+            ipv4: of(Family::Ipv4),
+            ipv6: of(Family::Ipv6),
+            preferred: Family::of(*first),
+        };
+        Ok((site, path))
+    }
+
+    /// The same server, spoken to with or without TLS; for lists, whose lines say which.
+    pub fn with_tls(self: &Arc<Self>, tls: bool) -> Arc<Self> {
+        if self.tls == tls { Arc::clone(self) } else { Arc::new(Self { tls, ..Self::clone(self) }) }
+    }
+
+    /// The address to connect to from `source`, whose family decides; none, if the host has none of that family.
+    pub fn address_for(&self, source: Option<IpAddr>) -> Option<SocketAddr> {
+        let family = source.map_or(self.preferred, |ip| Family::of(SocketAddr::new(ip, 0)));
+        match family {
+            Family::Ipv4 => self.ipv4,
+            Family::Ipv6 => self.ipv6,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_url_names_scheme_authority_and_path() {
+        let (site, path) = Site::resolve("https://127.0.0.1:8443/a/b?c=d#e").unwrap();
+        assert!(site.tls);
+        assert_eq!((site.authority.as_str(), path.as_str()), ("127.0.0.1:8443", "/a/b?c=d"));
+        assert_eq!(site.address_for(None), Some("127.0.0.1:8443".parse().unwrap()));
+        let (site, path) = Site::resolve("http://[::1]").unwrap();
+        assert_eq!((site.authority.as_str(), path.as_str()), ("[::1]", "/"));
+        assert_eq!(site.address_for(None), Some("[::1]:80".parse().unwrap()));
+    }
+
+    #[test]
+    fn the_family_of_the_source_decides() {
+        let (site, _) = Site::resolve("http://127.0.0.1/").unwrap();
+        assert_eq!(site.address_for(Some("::1".parse().unwrap())), None);
+        assert!(site.address_for(Some("127.0.0.9".parse().unwrap())).is_some());
+    }
+
+    #[test]
+    fn what_is_no_url_of_a_server_is_refused() {
+        assert!(matches!(Site::resolve("localhost/"), Err(SiteError::Url(..))));
+        assert!(matches!(Site::resolve("ftp://127.0.0.1/"), Err(SiteError::Scheme(_))));
+        assert!(matches!(Site::resolve("http://nowhere.invalid/"), Err(SiteError::Resolve(..))));
+    }
+}

@@ -1,0 +1,198 @@
+//! TLS as clients do it: what is offered, whether sessions are resumed, whom to trust; and what came of it.
+
+mod seen;
+mod sessions;
+mod verify;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use rustls::client::{ClientSessionMemoryCache, Resumption, Tls12Resumption};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsConnector;
+use watari_handshake::Policy;
+
+pub(crate) use seen::Observer;
+
+use crate::tls::sessions::StoredOnly;
+use crate::tls::verify::{Remembering, trusting};
+
+/// What connections over TLS offer, and how they resume sessions.
+#[derive(Clone, Debug, Default)]
+pub struct TlsOptions {
+    /// Versions, cipher suites, groups.
+    pub policy: Policy,
+    /// Who has to have signed the server's certificate.
+    pub roots: Roots,
+    /// How many handshakes try to resume a session.
+    pub resume: Resume,
+    /// TLS 1.2: only by session ids, no tickets.
+    pub session_ids_only: bool,
+    /// A certificate chain and its key, both PEM, for servers that ask for one.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+}
+
+/// Who has to have signed the server's certificate. That the server has the certificate's key is checked in any case.
+#[derive(Clone, Debug, Default)]
+pub enum Roots {
+    /// Anybody: the load is what counts, as with other load generators.
+    #[default]
+    Unchecked,
+    /// One that this system trusts.
+    System,
+    /// One of those in this PEM file.
+    File(PathBuf),
+}
+
+/// How many handshakes try to resume a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resume {
+    /// None: every handshake is full.
+    #[default]
+    Full,
+    /// All but the first of each client.
+    Reuse,
+    /// So many of a hundred.
+    Mixed(u8),
+}
+
+/// TLS cannot be prepared as it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read.
+    #[error("cannot read {path}: {1}", path = .0.display())]
+    File(PathBuf, rustls::pki_types::pem::Error),
+    /// Nothing in it.
+    #[error("there is no certificate in {path}", path = .0.display())]
+    Empty(PathBuf),
+    /// The system's certificates cannot be used.
+    #[error("the system's certificates cannot be used: {0}")]
+    System(String),
+    /// Anything that rustls refuses.
+    #[error("TLS cannot be prepared: {0}")]
+    Rustls(#[from] rustls::Error),
+    /// The server's certificate cannot be checked against these roots.
+    #[error("these roots cannot be used: {0}")]
+    Roots(#[from] rustls::client::VerifierBuilderError),
+}
+
+/// What all clients have in common.
+#[derive(Debug)]
+pub struct Tls {
+    full: Arc<ClientConfig>,
+    resume: Resume,
+    session_ids_only: bool,
+}
+
+impl Tls {
+    /// Reads what the options name. `alpn` is offered as it is.
+    pub fn prepare(options: &TlsOptions, alpn: &[&[u8]]) -> Result<Self, TlsError> {
+        let provider = options.policy.provider();
+        let verifier = match &options.roots {
+            Roots::Unchecked => trusting(&provider),
+            Roots::System => Remembering::new(system_roots()?, &provider)?,
+            Roots::File(path) => Remembering::new(roots_of(path)?, &provider)?,
+        };
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&options.policy.rustls_versions())?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
+        let mut config = match &options.certificate {
+            Some((chain, key)) => builder.with_client_auth_cert(certificates(chain)?, private_key(key)?)?,
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        config.resumption = Resumption::disabled();
+        Ok(Self { full: Arc::new(config), resume: options.resume, session_ids_only: options.session_ids_only })
+    }
+
+    /// A client that has no sessions yet.
+    pub fn client(&self) -> TlsClient {
+        if self.resume == Resume::Full {
+            return TlsClient {
+                resuming: Arc::clone(&self.full),
+                storing: Arc::clone(&self.full),
+                resume: self.resume,
+            };
+        }
+        let sessions = Arc::new(ClientSessionMemoryCache::new(SESSIONS));
+        let with = |store| {
+            let mut config = ClientConfig::clone(&self.full);
+            let by = if self.session_ids_only {
+                Tls12Resumption::SessionIdOnly
+            } else {
+                Tls12Resumption::SessionIdOrTickets
+            };
+            config.resumption = Resumption::store(store).tls12_resumption(by);
+            Arc::new(config)
+        };
+        let storing: Arc<StoredOnly> = Arc::new(StoredOnly(Arc::clone(&sessions)));
+        TlsClient { resuming: with(sessions), storing: with(storing), resume: self.resume }
+    }
+}
+
+/// Servers whose sessions a client keeps.
+const SESSIONS: usize = 32;
+
+/// One client's side of TLS: its sessions are its own.
+#[derive(Clone, Debug)]
+pub struct TlsClient {
+    resuming: Arc<ClientConfig>,
+    /// Keeps sessions, and offers none.
+    storing: Arc<ClientConfig>,
+    resume: Resume,
+}
+
+impl TlsClient {
+    /// For the connection with this number, counted from 0 over the whole run.
+    pub(crate) fn connector(&self, number: u64) -> TlsConnector {
+        let tries = match self.resume {
+            Resume::Full => false,
+            Resume::Reuse => true,
+            // Spread evenly: with 25, every fourth.
+            Resume::Mixed(percent) => {
+                let share = |number: u64| number.wrapping_mul(u64::from(percent)) / 100;
+                share(number.wrapping_add(1)) != share(number)
+            }
+        };
+        TlsConnector::from(Arc::clone(if tries { &self.resuming } else { &self.storing }))
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let file = |error| TlsError::File(path.to_owned(), error);
+    let found: Vec<_> = CertificateDer::pem_file_iter(path).map_err(file)?.collect::<Result<_, _>>().map_err(file)?;
+    if found.is_empty() { Err(TlsError::Empty(path.to_owned())) } else { Ok(found) }
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| TlsError::File(path.to_owned(), error))
+}
+
+fn roots_of(path: &Path) -> Result<rustls::RootCertStore, TlsError> {
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate)?;
+    }
+    Ok(roots)
+}
+
+/// Certificates of the system that cannot be parsed are passed over, as elsewhere: old ones lie in every such directory.
+fn system_roots() -> Result<rustls::RootCertStore, TlsError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = rustls::RootCertStore::empty();
+    if roots.add_parsable_certificates(found.certs).0 == 0 {
+        let why = found.errors.first().map_or_else(|| "there are none".to_owned(), ToString::to_string);
+        return Err(TlsError::System(why));
+    }
+    Ok(roots)
+}
+
+/// Who is at fault when a handshake fails: a server that sends an alert or goes away, or this side, which refuses.
+pub(crate) fn is_refused_here(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(inner, Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoApplicationProtocol))
+}

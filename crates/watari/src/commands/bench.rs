@@ -1,0 +1,28 @@
+//! `watari bench`: the load generator.
+
+mod http;
+mod options;
+
+use clap::{Args, Subcommand};
+
+use crate::failure::Failure;
+
+/// Measure HTTP servers from the side of their clients
+#[derive(Args)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Http(Box<http::Http>),
+}
+
+impl Bench {
+    pub(crate) fn execute(self) -> Result<(), Failure> {
+        match self.command {
+            Command::Http(http) => http.execute(),
+        }
+    }
+}

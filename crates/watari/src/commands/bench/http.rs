@@ -1,0 +1,58 @@
+//! `watari bench http`: a load of HTTP requests.
+
+use clap::Args;
+
+use super::options::{Load, Report, Target, Tls};
+use crate::failure::Failure;
+use watari_bench::plan::{Plan, Protocol};
+
+/// Send requests, and say what became of them
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Http {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    load: Load,
+    #[command(flatten)]
+    tls: Tls,
+    /// Requests on one connection; after the last, what the server sends is read until it closes. As many as it allows, if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    requests_per_connection: Option<u64>,
+    /// Requests that are sent before the first of them is answered
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pipeline: u16,
+    #[command(flatten)]
+    report: Report,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  watari bench http http://127.0.0.1:8080/ -n 10000 -c 100          a closed loop over connections that are kept
+  watari bench http http://10.0.0.1/ -d 1m --requests-per-connection 1 --source 10.0.1.0/24,2001:db8::/120
+  watari bench http https://www.example/ -d 30s -r 500 --resume reuse --json
+  watari bench http https://www.example/ -d 1m -r 100..2000/60s --expect 'p99<50ms' --expect endings.RESET=0
+
+With --rate, latency counts from when a request was due. Exit status: 0 done, 1 nothing was answered, or a condition is
+not met, 2 wrong usage.";
+
+impl Http {
+    pub(crate) fn execute(self) -> Result<(), Failure> {
+        let requests = self.target.requests()?;
+        let protocol = Protocol::Http1 {
+            requests_per_connection: self.requests_per_connection,
+            pipeline: usize::from(self.pipeline),
+        };
+        let plan = Plan {
+            requests,
+            sources: self.target.sources(),
+            pace: self.load.pace(),
+            stop: self.load.stop(),
+            protocol,
+            tls: self.tls.options()?,
+            timeouts: self.load.timeouts(),
+            threads: self.load.threads(),
+        };
+        self.report.run(plan)
+    }
+}

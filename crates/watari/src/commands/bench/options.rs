@@ -1,0 +1,11 @@
+//! Options that several kinds of load have in common.
+
+mod load;
+mod report;
+mod target;
+mod tls;
+
+pub(super) use load::Load;
+pub(super) use report::Report;
+pub(super) use target::Target;
+pub(super) use tls::Tls;

@@ -1,0 +1,92 @@
+//! What is asked for, and from where.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use http::{HeaderName, HeaderValue, Method, Uri};
+use watari_bench::list::{self, AccessList};
+use watari_bench::requests::{Requests, Sites};
+use watari_bench::site::Site;
+use watari_bench::source::Sources;
+
+use crate::failure::Failure;
+
+/// What is asked for, and from where
+#[derive(Args)]
+#[command(next_help_heading = "Requests")]
+pub(crate) struct Target {
+    /// What to ask for; with a list: the server that its paths belong to, one for http and one for https where it has both
+    #[arg(value_name = "URL", required = true, num_args = 1..=2)]
+    urls: Vec<String>,
+    /// What to ask for, and from where: lines of SOURCE URI TLS [KEY=VALUE ...]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "headers", "body"])]
+    list: Option<PathBuf>,
+    /// Addresses of this machine to connect from, round and round: 10.0.1.1, 10.0.1.0/24, 10.0.1.1-10.0.1.9, 2001:db8::/120
+    #[arg(long, value_name = "ADDRESSES")]
+    source: Option<Sources>,
+    /// The method of requests
+    #[arg(short = 'X', long, default_value = "GET")]
+    method: Method,
+    /// A header field, as often as one likes: 'Name: value'
+    #[arg(short = 'H', long = "header", value_name = "FIELD", value_parser = header)]
+    headers: Vec<(HeaderName, HeaderValue)>,
+    /// A file with the body of requests
+    #[arg(long, value_name = "FILE")]
+    body: Option<PathBuf>,
+}
+
+impl Target {
+    /// The requests, made ready.
+    pub(crate) fn requests(&self) -> Result<Requests, Failure> {
+        let mut sites = Sites::default();
+        let mut path = String::new();
+        for url in &self.urls {
+            let (site, of_url) = Site::resolve(url).map_err(|error| Failure::Usage(error.to_string()))?;
+            let place = if site.tls { &mut sites.tls } else { &mut sites.plain };
+            if place.is_some() {
+                return Err(Failure::Usage("of two URLs, one is http and the other https".to_owned()));
+            }
+            *place = Some(Arc::new(site));
+            path = of_url;
+        }
+        let list = match &self.list {
+            Some(file) => AccessList::read(file).map_err(|error| Failure::Usage(error.to_string()))?,
+            None if self.urls.len() > 1 => {
+                return Err(Failure::Usage("two URLs are for a list (--list) that has both kinds".to_owned()));
+            }
+            None => AccessList::of_one(self.request(&path, sites.tls.is_some())?),
+        };
+        Requests::prepare(&list, &sites).map_err(|error| Failure::Usage(error.to_string()))
+    }
+
+    pub(crate) fn sources(&self) -> Option<Sources> {
+        self.source.clone()
+    }
+
+    fn request(&self, path: &str, tls: bool) -> Result<list::Request, Failure> {
+        let body = match &self.body {
+            Some(file) => std::fs::read(file)
+                .map_err(|error| Failure::Usage(format!("cannot read {}: {error}", file.display())))?
+                .into(),
+            None => bytes::Bytes::new(),
+        };
+        Ok(list::Request {
+            uri: path.parse::<Uri>().map_err(|error| Failure::Usage(format!("{path:?} is no path: {error}")))?,
+            tls,
+            method: self.method.clone(),
+            headers: self.headers.clone(),
+            body,
+            status: None,
+            sha256: None,
+            class: 0,
+        })
+    }
+}
+
+fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let (name, value) = text.split_once(':').ok_or("a header field is 'Name: value'")?;
+    let name = name.trim().parse().map_err(|_| format!("{name:?} is no name of a header field"))?;
+    let value = value.trim().parse().map_err(|_| format!("{value:?} is no value of a header field"))?;
+    Ok((name, value))
+}

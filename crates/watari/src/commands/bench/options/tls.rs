@@ -1,0 +1,109 @@
+//! How TLS is spoken.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use watari_bench::tls::{Resume, Roots, TlsOptions};
+use watari_handshake::{Group, Policy};
+use watari_record::{CipherSuite, Version};
+
+use crate::failure::Failure;
+
+/// How TLS is spoken
+#[derive(Args)]
+#[command(next_help_heading = "TLS")]
+pub(crate) struct Tls {
+    /// Which handshakes try to resume a session: none (full), all but the first of each client (reuse), or N of a hundred (mixed:N)
+    #[arg(long, value_name = "full|reuse|mixed:N", value_parser = resume, default_value = "full")]
+    resume: Resume,
+    /// TLS 1.2: resume by session ids only, and take no tickets
+    #[arg(long)]
+    session_ids: bool,
+    /// The only version to offer
+    #[arg(long, value_enum)]
+    tls: Option<VersionName>,
+    /// Cipher suites to offer, by their IANA names; as often as one likes
+    #[arg(long, value_name = "SUITE", value_parser = suite)]
+    suite: Vec<CipherSuite>,
+    /// Groups to offer, preferred first: X25519MLKEM768, x25519, secp256r1, secp384r1
+    #[arg(long, value_name = "GROUP", value_parser = group)]
+    group: Vec<Group>,
+    /// The server's certificate has to be signed by one that this system trusts; otherwise it is not checked
+    #[arg(long, conflicts_with = "cacert")]
+    verify: bool,
+    /// The server's certificate has to be signed by one of this PEM file
+    #[arg(long, value_name = "FILE")]
+    cacert: Option<PathBuf>,
+    /// A certificate to show to servers that ask for one
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// Its private key
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum VersionName {
+    #[value(name = "1.2")]
+    Tls12,
+    #[value(name = "1.3")]
+    Tls13,
+}
+
+impl Tls {
+    pub(crate) fn options(&self) -> Result<TlsOptions, Failure> {
+        let mut policy = Policy::default();
+        if let Some(version) = self.tls {
+            policy.versions = vec![match version {
+                VersionName::Tls12 => Version::Tls12,
+                VersionName::Tls13 => Version::Tls13,
+            }];
+        }
+        if !self.suite.is_empty() {
+            policy.suites.clone_from(&self.suite);
+            if self.tls.is_none() {
+                policy.versions.retain(|version| self.suite.iter().any(|suite| suite.version() == *version));
+            }
+        }
+        if !self.group.is_empty() {
+            policy.groups.clone_from(&self.group);
+        }
+        policy.check().map_err(|error| Failure::Usage(format!("no handshake could come about: {error}")))?;
+        Ok(TlsOptions {
+            policy,
+            roots: match &self.cacert {
+                Some(file) => Roots::File(file.clone()),
+                None if self.verify => Roots::System,
+                None => Roots::Unchecked,
+            },
+            resume: self.resume,
+            session_ids_only: self.session_ids,
+            certificate: self.cert.clone().zip(self.key.clone()),
+        })
+    }
+}
+
+fn resume(text: &str) -> Result<Resume, &'static str> {
+    match text {
+        "full" => Ok(Resume::Full),
+        "reuse" => Ok(Resume::Reuse),
+        _ => {
+            let percent = text.strip_prefix("mixed:").and_then(|percent| percent.parse().ok());
+            let percent = percent.filter(|percent| *percent <= 100);
+            percent.map(Resume::Mixed).ok_or("it is full, reuse, or mixed:N with N from 0 to 100")
+        }
+    }
+}
+
+fn suite(text: &str) -> Result<CipherSuite, String> {
+    let named = CipherSuite::ALL.into_iter().find(|suite| suite.name() == text);
+    named.ok_or_else(|| format!("it is one of {}", names(CipherSuite::ALL.map(CipherSuite::name))))
+}
+
+fn group(text: &str) -> Result<Group, String> {
+    Group::from_name(text).ok_or_else(|| format!("it is one of {}", names(Group::ALL.map(Group::name))))
+}
+
+fn names<const N: usize>(names: [&str; N]) -> String {
+    names.join(", ")
+}
