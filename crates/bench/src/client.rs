@@ -4,9 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_lc_rs::digest;
 use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
 
 use crate::connect;
 use crate::ending::{Ending, EndingKind, Phase, Side};
@@ -55,7 +53,7 @@ impl Client {
 
     /// Sends a request, and keeps the response's header fields and up to `body_bytes_max` bytes of its body.
     pub(crate) async fn ask(&mut self, request: &Request, due: Duration, body_bytes_max: usize) -> Answer {
-        let keep = Keep { headers: Some(HeaderMap::new()), body: Some((Vec::new(), body_bytes_max)), digest: None };
+        let keep = Keep::answer(body_bytes_max);
         self.exchange(Exchange::new(&[request], None, due, keep)).await
     }
 
@@ -103,7 +101,7 @@ impl Client {
         exchange.written = Some(written);
         loop {
             let request = exchange.batch[exchange.answered];
-            let keep = exchange.keep_for(request);
+            let keep = exchange.keep_next(request);
             let response = connection.read(&self.run, request, keep, written, &mut self.watchdog).await?;
             connection.sample.requests += 1;
             let ending = exchange.answer(&self.run, request, &response);
@@ -202,11 +200,11 @@ impl<'a> Exchange<'a> {
         data.freeze()
     }
 
-    fn keep_for(&mut self, request: &Request) -> Keep {
-        let mut keep =
-            if self.answered + 1 == self.batch.len() { std::mem::take(&mut self.keep) } else { Keep::default() };
-        keep.digest = request.expected.sha256.map(|_| digest::Context::new(&digest::SHA256));
-        keep
+    /// What to keep of the next response.
+    fn keep_next(&mut self, request: &Request) -> Keep {
+        let last = self.answered + 1 == self.batch.len();
+        let keep = if last { std::mem::take(&mut self.keep) } else { Keep::default() };
+        if request.expected.sha256.is_some() { keep.and_digest() } else { keep }
     }
 
     /// A response came whole.

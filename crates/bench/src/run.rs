@@ -100,6 +100,11 @@ impl Run {
         }
     }
 
+    /// Whether each connection is told of.
+    pub(crate) fn is_logged(&self) -> bool {
+        self.log.is_some()
+    }
+
     pub(crate) fn tally(&self) -> MutexGuard<'_, Tally> {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }

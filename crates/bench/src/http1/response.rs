@@ -1,5 +1,8 @@
 //! One response, read from bytes as they come (RFC 9112, sections 4 to 7).
 
+use std::fmt;
+use std::mem::MaybeUninit;
+
 use aws_lc_rs::digest;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -29,38 +32,59 @@ pub struct ResponseReader {
     keep: Keep,
 }
 
-/// What of a response is kept besides its status and length.
+/// What of a response is kept besides its status and length; mostly nothing, which costs nothing.
+#[derive(Debug, Default)]
+pub struct Keep(Option<Box<Kept>>);
+
 #[derive(Default)]
-pub struct Keep {
-    /// The header fields.
-    pub headers: Option<HeaderMap>,
-    /// The body, up to so many bytes.
-    pub body: Option<(Vec<u8>, usize)>,
-    /// The body's digest, as it grows.
-    pub digest: Option<digest::Context>,
+struct Kept {
+    headers: Option<HeaderMap>,
+    body: Vec<u8>,
+    body_bytes_max: usize,
+    digest: Option<digest::Context>,
 }
 
-impl std::fmt::Debug for Keep {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Keep").field("headers", &self.headers).finish_non_exhaustive()
+impl fmt::Debug for Kept {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Kept").field("headers", &self.headers).finish_non_exhaustive()
     }
 }
 
 impl Keep {
+    /// The header fields, and so many bytes of the body.
+    pub fn answer(body_bytes_max: usize) -> Self {
+        Self(Some(Box::new(Kept { headers: Some(HeaderMap::new()), body_bytes_max, ..Kept::default() })))
+    }
+
+    /// The digest of the body as well.
+    pub fn and_digest(mut self) -> Self {
+        self.0.get_or_insert_default().digest = Some(digest::Context::new(&digest::SHA256));
+        self
+    }
+
     /// Takes a piece of the body.
     pub fn body(&mut self, data: &[u8]) {
-        if let Some((kept, max)) = &mut self.body {
-            let room = max.saturating_sub(kept.len());
-            kept.extend_from_slice(&data[..data.len().min(room)]);
-        }
-        if let Some(digest) = &mut self.digest {
+        let Some(kept) = &mut self.0 else { return };
+        let room = kept.body_bytes_max - kept.body.len();
+        kept.body.extend_from_slice(&data[..data.len().min(room)]);
+        if let Some(digest) = &mut kept.digest {
             digest.update(data);
         }
     }
 
     /// The SHA-256 of the body, if it was kept.
     pub fn sha256(&self) -> Option<[u8; 32]> {
-        self.digest.clone().and_then(|digest| digest.finish().as_ref().try_into().ok())
+        self.0.as_ref()?.digest.clone().and_then(|digest| digest.finish().as_ref().try_into().ok())
+    }
+
+    /// The header fields and the beginning of the body; both empty, if they were not kept.
+    pub fn into_answer(self) -> (HeaderMap, Vec<u8>) {
+        self.0.map(|kept| (kept.headers.unwrap_or_default(), kept.body)).unwrap_or_default()
+    }
+
+    /// Where header fields are put that are to be kept.
+    pub(crate) fn headers(&mut self) -> Option<&mut HeaderMap> {
+        self.0.as_mut()?.headers.as_mut()
     }
 }
 
@@ -181,9 +205,10 @@ impl ResponseReader {
             joined.extend_from_slice(&input[..input.len().min(HEAD_BYTES_MAX)]);
             &joined
         };
-        let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
-        let mut response = httparse::Response::new(&mut fields);
-        match response.parse(whole) {
+        // Not filled beforehand: that would cost as much as parsing.
+        let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+        let mut response = httparse::Response::new(&mut []);
+        match httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, whole, &mut fields) {
             Ok(httparse::Status::Complete(length)) => {
                 self.state = self.after_head(&response)?;
                 Ok(Some(length - had))
@@ -211,7 +236,7 @@ impl ResponseReader {
         }
         self.status = status;
         self.persistent = if response.version == Some(1) { !fields.close } else { fields.keep_alive };
-        if let Some(headers) = &mut self.keep.headers {
+        if let Some(headers) = self.keep.headers() {
             for field in response.headers.iter() {
                 let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| ProtocolFault::Head)?;
                 headers.append(name, HeaderValue::from_bytes(field.value).map_err(|_| ProtocolFault::Head)?);
@@ -313,13 +338,13 @@ mod tests {
     use super::*;
 
     fn read(input: &[u8]) -> Result<(ResponseReader, Fed), ProtocolFault> {
-        let mut reader = ResponseReader::new(false, Keep { body: Some((Vec::new(), 1 << 20)), ..Keep::default() });
+        let mut reader = ResponseReader::new(false, Keep::answer(1 << 20));
         let fed = reader.feed(input)?;
         Ok((reader, fed))
     }
 
     fn body(reader: ResponseReader) -> Vec<u8> {
-        reader.into_keep().body.unwrap().0
+        reader.into_keep().into_answer().1
     }
 
     #[test]
@@ -398,7 +423,7 @@ mod tests {
             let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(response.len())).collect();
             cuts.extend([0, response.len()]);
             cuts.sort_unstable();
-            let mut reader = ResponseReader::new(false, Keep { body: Some((Vec::new(), 1 << 20)), ..Keep::default() });
+            let mut reader = ResponseReader::new(false, Keep::answer(1 << 20));
             for pair in cuts.windows(2) {
                 let fed = reader.feed(&response[pair[0]..pair[1]]).unwrap();
                 prop_assert_eq!(fed, if pair[1] == response.len() { Fed::Done(pair[1] - pair[0]) } else { Fed::More });
