@@ -11,8 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// Children are those of the main thread: of nginx, the workers.
 pub(crate) fn of_tree(pid: u32) -> io::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let ticks = ticks(&stat).ok_or(io::ErrorKind::InvalidData)?;
-    let mut used = Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64);
+    let mut used = of_ticks(ticks_at(&stat, OWN).ok_or(io::ErrorKind::InvalidData)?);
     for child in children(pid)? {
         used += of_tree(child)?;
     }
@@ -26,19 +25,34 @@ pub(crate) fn children(pid: u32) -> io::Result<Vec<u32>> {
     children.split_whitespace().map(parse).collect()
 }
 
+/// What the children of this process have used that have ended and were waited for, in steps of a clock tick (10 ms).
+pub(crate) fn of_ended_children() -> io::Result<Duration> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    let ticks = ticks_at(&stat, CHILDREN).ok_or(io::ErrorKind::InvalidData)?;
+    Ok(of_ticks(ticks))
+}
+
 /// What this thread has used.
 pub(crate) fn of_this_thread() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_nanos(time.tv_nsec.unsigned_abs())
 }
 
-/// utime and stime of `/proc/PID/stat` (proc(5): fields 14 and 15). The second field, a name in parentheses, may hold
-/// anything.
-fn ticks(stat: &str) -> Option<u64> {
+/// Where `/proc/PID/stat` has utime and stime (proc(5): fields 14 and 15), counted from behind the name.
+const OWN: usize = 11;
+/// Where it has those of children that were waited for (fields 16 and 17).
+const CHILDREN: usize = 13;
+
+/// User and system time together, which stand side by side. The second field, a name in parentheses, may hold anything.
+fn ticks_at(stat: &str, at: usize) -> Option<u64> {
     let (_, behind_name) = stat.rsplit_once(')')?;
-    let mut fields = behind_name.split_whitespace().skip(11);
+    let mut fields = behind_name.split_whitespace().skip(at);
     let mut next = || fields.next()?.parse::<u64>().ok();
     Some(next()? + next()?)
+}
+
+fn of_ticks(ticks: u64) -> Duration {
+    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
 #[cfg(test)]
@@ -48,7 +62,7 @@ mod tests {
     #[test]
     fn user_and_system_time_are_found_behind_any_name() {
         let stat = "42 (a) b (c) S 1 42 42 0 -1 4194560 2411 0 3 0 700 31 9 9 20 0 3 0 100 0 0";
-        assert_eq!(ticks(stat), Some(731));
-        assert_eq!(ticks("42 (cut) S 1 42"), None);
+        assert_eq!((ticks_at(stat, OWN), ticks_at(stat, CHILDREN)), (Some(731), Some(18)));
+        assert_eq!(ticks_at("42 (cut) S 1 42", OWN), None);
     }
 }

@@ -17,6 +17,9 @@ pub(crate) enum Failure {
     /// Connections did not go where they were to go: what was measured is something else.
     #[error("{moved} connections were moved where it should have been {expected}")]
     Moves { moved: u64, expected: u64 },
+    /// A load generator did not do what it was to do.
+    #[error("{name} did not get all it asked for: {said}")]
+    Generator { name: &'static str, said: String },
     /// TLS in this process: certificates, configurations, connections in memory.
     #[error("TLS, {what}: {cause}")]
     Tls { what: &'static str, cause: String },

@@ -20,6 +20,10 @@ pub(crate) fn describe() -> Vec<(&'static str, String)> {
         ("nginx", matching_line("nginx", "-V", "nginx version: nginx/")),
         ("nginx's TLS", matching_line("nginx", "-V", "built with ")),
         ("HAProxy", matching_line("haproxy", "-v", "HAProxy version ")),
+        ("wrk", matching_line("wrk", "-v", "wrk ")),
+        ("ab", matching_line("ab", "-V", "This is ApacheBench, Version ")),
+        ("h2load", matching_line("h2load", "--version", "h2load nghttp2/")),
+        ("oha", matching_line("oha", "--version", "oha ")),
     ]
 }
 

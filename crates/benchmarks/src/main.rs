@@ -5,6 +5,7 @@
 //! https   load --> server(s), interleaved --> CPU -- agent, dispatcher | nginx, HAProxy, nginx stream
 //! moves   load --> one cluster, other client addresses -- moved | stayed
 //! drains  idle connections, and a server that is replaced -- an agent | HAProxy, nginx
+//! generators  requests to one nginx -- CPU of `watari bench` | wrk, ab, h2load, oha
 //! ```
 //!
 //! * `servers` are the processes that are measured, on loopback, with configurations of their own;
@@ -19,6 +20,7 @@ mod client;
 mod cpu;
 mod drains;
 mod failure;
+mod generators;
 mod https;
 mod load;
 mod machine;
@@ -71,6 +73,8 @@ enum Part {
     Moves,
     /// Servers with many idle connections that are replaced
     Drains,
+    /// Load generators
+    Generators,
 }
 
 /// How much is done for one sample, and how many samples are taken.
@@ -86,6 +90,8 @@ struct Scale {
     pauses: usize,
     /// Connections that are idle when their server is replaced.
     idle: usize,
+    /// How long each load generator works for a sample, about, in seconds.
+    generator_s: u64,
 }
 
 impl Scale {
@@ -97,6 +103,7 @@ impl Scale {
         requests: 100_000,
         pauses: 1_000,
         idle: 8_000,
+        generator_s: 4,
     };
     const QUICK: Self = Self {
         rounds: 2,
@@ -106,6 +113,7 @@ impl Scale {
         requests: 1_600,
         pauses: 50,
         idle: 200,
+        generator_s: 1,
     };
 }
 
@@ -135,6 +143,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if wanted(Part::Drains) {
         drains::measure(&site, &scale, &mut report)?;
+    }
+    if wanted(Part::Generators) {
+        generators::measure(&site, &scale, &mut report)?;
     }
     println!("{report}");
     if let Some(out) = &arguments.out {

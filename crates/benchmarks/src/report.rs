@@ -207,11 +207,15 @@ status and length of every answer, offer TLS 1.3 with TLS_AES_128_GCM_SHA256 and
 * *Memory* is what a process has taken, apart from its files, for each connection that has had one answer and is idle.
 * A *drain*: a server whose connections are all idle but for four at a time, on which there is a request every 5 ms, is told to end and
   replaced: an agent by two others, `HAProxy` and nginx by a new process. Afterwards there is a request on every connection.
+* *Load generators* ask one nginx for the file of 1 KiB, with one thread each and 50 connections (new TLS connections: h2load opens all at once).
+  Here it is the CPU time of the generator that counts, for each request. A *schedule error* is how much later than due a request of the
+  open loop begins, at half of the rate that the closed loop reached before.
 ";
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scale { rounds, bulk_bytes, connections, requests, pauses, record_bytes, idle: _ } = self.scale;
+        let Scale { rounds, bulk_bytes, connections, requests, pauses, record_bytes, idle: _, generator_s: _ } =
+            self.scale;
         writeln!(f, "{HEAD}")?;
         writeln!(
             f,

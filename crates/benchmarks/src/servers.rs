@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 pub(crate) use haproxy::{haproxy, haproxy_of_tls};
-pub(crate) use nginx::{nginx, nginx_stream};
+pub(crate) use nginx::{Asked, nginx, nginx_for_generators, nginx_stream};
 pub(crate) use watari::{MOVED_FROM, MOVED_TO, Watari};
 
 use rustix::process::Signal;

@@ -22,6 +22,29 @@ pub(crate) fn nginx(site: &Site, client: &Client) -> Result<Server, Failure> {
     start(site, "nginx", service, "", &http)?.ready(client)
 }
 
+/// What load generators ask: each kind of service at an address of its own, because not all of them send a server name.
+pub(crate) struct Asked {
+    pub(crate) server: Server,
+    pub(crate) plain: SocketAddr,
+    pub(crate) rsa: SocketAddr,
+    pub(crate) p256: SocketAddr,
+}
+
+/// Serves the files over HTTP and, with each key, over HTTPS; HTTP/1.1 and HTTP/2.
+pub(crate) fn nginx_for_generators(site: &Site, client: &Client) -> Result<Asked, Failure> {
+    let (plain, rsa, p256) = (site.address()?, site.address()?, site.address()?);
+    let of_tls = |service, key| host(site, service, key).replace(" ssl;", " ssl http2;");
+    let http = format!(
+        "http {{\n  access_log off;\n  keepalive_requests 1000000000;\n  keepalive_timeout 10m;\n  ssl_protocols TLSv1.3;\n  \
+         server {{ listen {plain}; root {}; }}\n{}{}}}\n",
+        site.root().display(),
+        of_tls(rsa, Key::Rsa2048),
+        of_tls(p256, Key::P256),
+    );
+    let server = start(site, "nginx-asked", p256, "", &http)?.ready(client)?;
+    Ok(Asked { server, plain, rsa, p256 })
+}
+
 /// Relays TCP to `backend`.
 pub(crate) fn nginx_stream(site: &Site, client: &Client, backend: SocketAddr) -> Result<Server, Failure> {
     let service = site.address()?;

@@ -1,0 +1,148 @@
+//! How each generator is told what to do, and tells what it did.
+
+use std::env;
+use std::io;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::{CONNECTIONS, Kind};
+
+/// A load generator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Generator {
+    Watari,
+    Wrk,
+    Ab,
+    H2load,
+    Oha,
+}
+
+impl Generator {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Watari => "watari bench",
+            Self::Wrk => "wrk",
+            Self::Ab => "ab",
+            Self::H2load => "h2load",
+            Self::Oha => "oha",
+        }
+    }
+
+    /// The `watari` that was built with this program lies beside it.
+    pub(super) fn program(self) -> io::Result<PathBuf> {
+        match self {
+            Self::Watari => Ok(env::current_exe()?.with_file_name("watari")),
+            peer => Ok(peer.name().into()),
+        }
+    }
+
+    /// Its arguments for work of about so many seconds; where a generator takes only a number of requests, it is one that some
+    /// machine of today does in that time.
+    pub(super) fn arguments(self, kind: Kind, url: &str, seconds: u64) -> Vec<String> {
+        let requests = seconds * requests_per_s(kind);
+        let text = match self {
+            Self::Watari => format!("bench http {url} -n {requests} --json {}", ours(kind)),
+            Self::Wrk => format!("-t1 -c{CONNECTIONS} -d{seconds}s {url}"),
+            Self::Ab => {
+                format!("-q -n {requests} -c {CONNECTIONS} {} {url}", if kind == Kind::KeepAlive { "-k" } else { "" })
+            }
+            Self::H2load => format!("-t1 -n {requests} {} {url}", h2load(kind, requests)),
+            Self::Oha => {
+                let close = if kind == Kind::PerConnection { "--disable-keepalive" } else { "" };
+                format!("--no-tui --insecure --output-format json -n {requests} -c {CONNECTIONS} {close} {url}")
+            }
+        };
+        let mut arguments: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
+        if self == Self::Wrk && kind == Kind::PerConnection {
+            arguments.extend(["-H".to_owned(), "Connection: close".to_owned()]);
+        }
+        arguments
+    }
+
+    /// How many requests it says were answered; none, if it says that some were not.
+    pub(super) fn requests(self, said: &str) -> Option<u64> {
+        match self {
+            Self::Watari => {
+                let json: Value = serde_json::from_str(said).ok()?;
+                let normal = json["endings"]["NORMAL"].as_u64()?;
+                (json["requests"].as_u64()? == normal).then_some(normal)
+            }
+            Self::Wrk if said.contains("Socket errors") || said.contains("Non-2xx") => None,
+            Self::Wrk => number_before(said, " requests in "),
+            Self::Ab if number_behind(said, "Failed requests:") != Some(0) => None,
+            Self::Ab => number_behind(said, "Complete requests:"),
+            Self::H2load if number_before(said, " failed,") != Some(0) => None,
+            Self::H2load => number_before(said, " succeeded,"),
+            Self::Oha => {
+                let json: Value = serde_json::from_str(said).ok()?;
+                json["statusCodeDistribution"]["200"]
+                    .as_u64()
+                    .filter(|_| json["errorDistribution"] == Value::Object(Default::default()))
+            }
+        }
+    }
+}
+
+/// About what a core does in a second.
+fn requests_per_s(kind: Kind) -> u64 {
+    match kind {
+        Kind::KeepAlive => 30_000,
+        Kind::PerConnection => 8_000,
+        Kind::Handshake => 1_000,
+        Kind::Streams => 30_000,
+    }
+}
+
+fn ours(kind: Kind) -> String {
+    match kind {
+        Kind::KeepAlive => format!("-c {CONNECTIONS}"),
+        Kind::PerConnection => format!("-c {CONNECTIONS} --requests-per-connection 1"),
+        // The groups that h2load's OpenSSL offers first.
+        Kind::Handshake => format!("-c {CONNECTIONS} --requests-per-connection 1 --group x25519 --group secp256r1"),
+        Kind::Streams => "-c 10 --http2 --streams 10".to_owned(),
+    }
+}
+
+fn h2load(kind: Kind, requests: u64) -> String {
+    match kind {
+        Kind::Handshake => format!("--h1 -m 1 -c {requests}"),
+        Kind::Streams => "-c 10 -m 10".to_owned(),
+        Kind::KeepAlive | Kind::PerConnection => format!("--h1 -m 1 -c {CONNECTIONS}"),
+    }
+}
+
+fn number_before(said: &str, what: &str) -> Option<u64> {
+    said.split_once(what)?.0.rsplit(|other: char| !other.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn number_behind(said: &str, what: &str) -> Option<u64> {
+    said.split_once(what)?.1.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answered_requests_are_counted() {
+        let wrk = "  2 threads\n  85034 requests in 2.03s, 100MB read\n";
+        assert_eq!(Generator::Wrk.requests(wrk), Some(85_034));
+        assert_eq!(Generator::Wrk.requests(&format!("{wrk}  Socket errors: connect 0, read 1\n")), None);
+        let ab = "Complete requests:      400\nFailed requests:        0\n";
+        assert_eq!(Generator::Ab.requests(ab), Some(400));
+        assert_eq!(Generator::Ab.requests(&ab.replace("        0", "        1")), None);
+        let h2load = "requests: 40 total, 40 started, 40 done, 40 succeeded, 0 failed, 0 errored, 0 timeout\n";
+        assert_eq!(Generator::H2load.requests(h2load), Some(40));
+        assert_eq!(Generator::H2load.requests(&h2load.replace("0 failed", "1 failed")), None);
+        let oha = r#"{"statusCodeDistribution": {"200": 30}, "errorDistribution": {}}"#;
+        assert_eq!(Generator::Oha.requests(oha), Some(30));
+        assert_eq!(
+            Generator::Oha.requests(r#"{"statusCodeDistribution": {"200": 30}, "errorDistribution": {"x": 1}}"#),
+            None
+        );
+        let watari = r#"{"requests": 30, "endings": {"NORMAL": 30}}"#;
+        assert_eq!(Generator::Watari.requests(watari), Some(30));
+        assert_eq!(Generator::Watari.requests(r#"{"requests": 31, "endings": {"NORMAL": 30}}"#), None);
+    }
+}
