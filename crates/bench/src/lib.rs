@@ -28,6 +28,7 @@ pub mod flow;
 mod grid;
 pub mod histogram;
 pub mod http1;
+pub mod limits;
 pub mod list;
 pub mod load;
 pub mod plan;
