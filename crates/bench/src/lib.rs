@@ -31,6 +31,7 @@ pub mod http1;
 pub mod limits;
 pub mod list;
 pub mod load;
+pub mod make_list;
 pub mod plan;
 pub mod predict;
 pub mod request;
