@@ -3,6 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
+use watari_bench::make_list::MakeError;
 use watari_pki::PkiError;
 
 use crate::admin::AskError;
@@ -26,6 +27,8 @@ pub(crate) enum Failure {
     Pki(#[from] PkiError),
     #[error(transparent)]
     Demo(#[from] DemoError),
+    #[error(transparent)]
+    MakeList(MakeError),
     #[error("{0}")]
     Usage(String),
     #[error("a condition is not met")]
@@ -36,6 +39,15 @@ pub(crate) enum Failure {
     Start(io::Error),
     #[error("cannot write the output: {0}")]
     Output(io::Error),
+}
+
+impl From<MakeError> for Failure {
+    fn from(error: MakeError) -> Self {
+        match error {
+            MakeError::Write(error) => Self::Output(error),
+            error => Self::MakeList(error),
+        }
+    }
 }
 
 impl Failure {
@@ -50,7 +62,7 @@ impl Failure {
 
     fn code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Pki(PkiError::Request(_)) | Self::Usage(_) => 2,
+            Self::Config(_) | Self::Pki(PkiError::Request(_)) | Self::MakeList(_) | Self::Usage(_) => 2,
             _ => 1,
         }
     }

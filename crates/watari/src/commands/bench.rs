@@ -1,6 +1,7 @@
 //! `watari bench`: the load generator.
 
 mod http;
+mod make_list;
 mod options;
 
 use clap::{Args, Subcommand};

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::make_list::MakeList;
 use super::options::{Load, Report, Target, Tls};
 use crate::failure::Failure;
 use watari_bench::plan::{Plan, Protocol};
@@ -9,6 +10,7 @@ use watari_bench::plan::{Plan, Protocol};
 /// Send requests, and say what became of them
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
+#[command(mut_arg("urls", |urls| urls.required(false).required_unless_present("MakeList").conflicts_with("MakeList")))]
 pub(crate) struct Http {
     #[command(flatten)]
     target: Target,
@@ -24,6 +26,8 @@ pub(crate) struct Http {
     pipeline: u16,
     #[command(flatten)]
     report: Report,
+    #[command(flatten)]
+    make_list: Option<MakeList>,
 }
 
 const EXAMPLES: &str = "\
@@ -32,12 +36,17 @@ Examples:
   watari bench http http://10.0.0.1/ -d 1m --requests-per-connection 1 --source 10.0.1.0/24,2001:db8::/120
   watari bench http https://www.example/ -d 30s -r 500 --resume reuse --json
   watari bench http https://www.example/ -d 1m -r 100..2000/60s --expect 'p99<50ms' --expect endings.RESET=0
+  watari bench http --make-list --from 10.0.0.0/24=8 --from 2001:db8::/64=2 --uri '/a.html weight=3' --uri /b.cgi
+  watari bench http --make-list --from-log access.log --from-anywhere --tls-share 1
 
 With --rate, latency counts from when a request was due. Exit status: 0 done, 1 nothing was answered, or a condition is
 not met, 2 wrong usage.";
 
 impl Http {
     pub(crate) fn execute(self) -> Result<(), Failure> {
+        if let Some(make_list) = self.make_list {
+            return make_list.execute();
+        }
         let requests = self.target.requests()?;
         let protocol = Protocol::Http1 {
             requests_per_connection: self.requests_per_connection,

@@ -1,0 +1,115 @@
+//! `watari bench http --make-list`: an access list on the standard output.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use watari_bench::access_log::LogCount;
+use watari_bench::list::Ask;
+use watari_bench::make_list::{Clients, FromLog, MakeError, Recipe, TlsShare, WeightedRange, parse_ask, write};
+
+use crate::failure::Failure;
+
+/// The options of `--make-list`. A command takes them as `Option<MakeList>`, which is none where none of them is given.
+#[derive(Args)]
+#[command(next_help_heading = "Making an access list")]
+pub(crate) struct MakeList {
+    /// Print an access list, and send nothing
+    #[arg(long, requires = "what")]
+    make_list: bool,
+    /// What it asks for, a path and options as in a list; weight= is its share
+    #[arg(long = "uri", group = "what", value_name = "URI [KEY=VALUE ...]", value_parser = parse_ask)]
+    #[arg(requires = "make_list")]
+    asks: Vec<Ask>,
+    /// Make it of a server's access log, in the common or the combined format
+    #[arg(long, group = "what", value_name = "FILE", requires = "make_list")]
+    from_log: Option<PathBuf>,
+    /// Where it asks from, with a share: 10.0.0.0/24=8. From anywhere, if not given
+    #[arg(long, value_name = "ADDRESSES=SHARE", requires = "asks", conflicts_with = "from_log")]
+    from: Vec<WeightedRange>,
+    /// How many lines
+    #[arg(long, value_name = "N", requires = "asks", conflicts_with = "from_log", default_value_t = 1000)]
+    lines: u32,
+    /// Draw other addresses
+    #[arg(long, value_name = "N", requires = "asks", conflicts_with = "from_log", default_value_t = 1)]
+    from_seed: u64,
+    /// Ask from anywhere, not from the addresses in the log
+    #[arg(long, requires = "from_log")]
+    from_anywhere: bool,
+    /// How much is asked for over TLS: 0.3, or 30%
+    #[arg(long, value_name = "SHARE", requires = "make_list", default_value = "0")]
+    tls_share: TlsShare,
+}
+
+impl MakeList {
+    /// Prints the list.
+    pub(crate) fn execute(self) -> Result<(), Failure> {
+        let mut out = BufWriter::new(io::stdout().lock());
+        match &self.from_log {
+            Some(path) => self.of_log(path, &mut out)?,
+            None => write(self.recipe().lines()?, &mut out).map_err(Failure::Output)?,
+        }
+        out.flush().map_err(Failure::Output)
+    }
+
+    fn of_log(&self, path: &Path, out: &mut impl Write) -> Result<(), Failure> {
+        let name = path.display().to_string();
+        let log = File::open(path).map_err(|error| MakeError::Log { file: name.clone(), error })?;
+        let clients = if self.from_anywhere { Clients::Any } else { Clients::AsLogged };
+        let count = FromLog { clients, tls: self.tls_share }.write(&name, BufReader::new(log), out)?;
+        tell(&name, &count);
+        Ok(())
+    }
+
+    fn recipe(self) -> Recipe {
+        Recipe { from: self.from, asks: self.asks, tls: self.tls_share, lines: self.lines, seed: self.from_seed }
+    }
+}
+
+/// What of the log was passed over.
+fn tell(name: &str, count: &LogCount) {
+    for bad in &count.first_bad {
+        eprintln!("watari: passed over {bad}");
+    }
+    if count.bad > count.first_bad.len() as u64 {
+        eprintln!("watari: passed over {} of {} lines of {name}", count.bad, count.good + count.bad);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        make_list: Option<MakeList>,
+    }
+
+    fn parse(words: &[&str]) -> Result<Option<MakeList>, ErrorKind> {
+        let command = Command::try_parse_from([&["command"], words].concat());
+        command.map(|command| command.make_list).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn there_is_nothing_to_make_unless_asked_for() {
+        assert!(matches!(parse(&[]), Ok(None)));
+        assert!(matches!(parse(&["--make-list", "--uri", "/"]), Ok(Some(_))));
+        assert!(matches!(parse(&["--make-list", "--from-log", "a.log", "--from-anywhere"]), Ok(Some(_))));
+    }
+
+    #[test]
+    fn options_that_do_not_fit_are_refused() {
+        for words in [&["--make-list"][..], &["--uri", "/"], &["--make-list", "--uri", "/", "--from-anywhere"]] {
+            assert_eq!(parse(words).err(), Some(ErrorKind::MissingRequiredArgument), "{words:?}");
+        }
+        for option in ["--uri=/", "--from=::1", "--lines=1", "--from-seed=1"] {
+            let words = ["--make-list", "--from-log", "a.log", option];
+            assert_eq!(parse(&words).err(), Some(ErrorKind::ArgumentConflict), "{option}");
+        }
+    }
+}
