@@ -21,6 +21,7 @@ pub mod capacity;
 mod client;
 mod connect;
 pub mod duration;
+pub mod compare;
 pub mod connection_csv;
 pub mod ending;
 mod excerpt;

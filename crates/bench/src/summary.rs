@@ -12,6 +12,7 @@ mod part;
 mod series;
 mod text;
 
+pub(crate) use part::float;
 pub use part::{ConnectionsSummary, EndingCount, EndingCounts, Milliseconds, PartSummary, TlsSummary};
 pub use series::{PointSummary, SeriesSummary};
 
