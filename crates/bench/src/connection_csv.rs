@@ -4,18 +4,26 @@
 //! the threads of the load wait: no line is lost, no memory fills, and in an open loop the delay shows as schedule error.
 
 use std::io::Write;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::ConnectionLog;
 use crate::sample::{ConnectionSample, Family, HandshakeKind};
 
-/// A file that gets a line for each connection.
+/// A file that gets a line for each connection. All threads of a load share it.
 #[derive(Debug)]
 pub struct ConnectionCsv {
+    /// `None` once finished.
+    open: Mutex<Option<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    batch: Batch,
     batches: SyncSender<Batch>,
     writer: JoinHandle<Result<u64, csv::Error>>,
 }
@@ -25,46 +33,38 @@ impl ConnectionCsv {
     pub fn new(out: impl Write + Send + 'static, classes: Arc<[String]>) -> Self {
         let (batches, received) = sync_channel(BATCHES_MAX);
         let writer = thread::spawn(move || write(csv::Writer::from_writer(out), &classes, &received));
-        Self { batches, writer }
+        Self { open: Mutex::new(Some(Open { batch: Vec::new(), batches, writer })) }
     }
 
-    /// A place for the connections of one thread.
-    pub fn rows(&self) -> Rows {
-        Rows { batch: Vec::new(), batches: self.batches.clone() }
+    /// Waits until all is written, and says how many lines that was. To be called once.
+    pub fn finish(&self) -> Result<u64, CsvError> {
+        let Some(mut open) = self.lock().take() else { return Ok(0) };
+        open.send();
+        drop(open.batches);
+        Ok(open.writer.join().expect("writing does not panic")?)
     }
 
-    /// Waits until all is written, and says how many lines that was. All [`Rows`] must have been dropped before.
-    pub fn finish(self) -> Result<u64, CsvError> {
-        drop(self.batches);
-        Ok(self.writer.join().expect("writing does not panic")?)
+    fn lock(&self) -> MutexGuard<'_, Option<Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Connections of one thread, on their way to the file. Dropping it sends what it holds.
-#[derive(Debug)]
-pub struct Rows {
-    batch: Batch,
-    batches: SyncSender<Batch>,
-}
-
-impl Rows {
-    /// Adds a line.
-    pub fn add(&mut self, sample: ConnectionSample) {
-        self.batch.push(sample);
-        if self.batch.len() >= BATCH_ROWS {
-            self.send();
+impl ConnectionLog for ConnectionCsv {
+    /// Adds a line; waits where the disk does not keep up. Once finished, nothing is added any more.
+    fn ended(&self, sample: &ConnectionSample) {
+        if let Some(open) = &mut *self.lock() {
+            open.batch.push(sample.clone());
+            if open.batch.len() >= BATCH_ROWS {
+                open.send();
+            }
         }
     }
+}
 
+impl Open {
     fn send(&mut self) {
         // Nobody takes it once writing has failed; `finish` says why.
         let _ = self.batches.send(std::mem::take(&mut self.batch));
-    }
-}
-
-impl Drop for Rows {
-    fn drop(&mut self) {
-        self.send();
     }
 }
 
@@ -185,11 +185,8 @@ mod tests {
     fn every_connection_of_every_thread_has_a_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("connections.csv");
-        let csv = ConnectionCsv::new(File::create(&path).unwrap(), classes());
-        let threads: Vec<_> = [1_000_u16, 20_000].map(|count| spawn(csv.rows(), count)).into();
-        for thread in threads {
-            thread.join().unwrap();
-        }
+        let csv = &ConnectionCsv::new(File::create(&path).unwrap(), classes());
+        thread::scope(|scope| [1_000, 20_000].map(|count| scope.spawn(move || add(csv, count))).map(drop));
         assert_eq!(csv.finish().unwrap(), 21_000);
         assert_eq!(fs::read_to_string(path).unwrap().lines().count(), 21_001);
     }
@@ -199,10 +196,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("connections.csv");
         let csv = ConnectionCsv::new(File::create(&path).unwrap(), classes());
-        let mut rows = csv.rows();
-        rows.add(connection(Some(HandshakeKind::Resumed), EndingKind::Reset));
-        rows.add(ConnectionSample { written: None, ..connection(None, EndingKind::Normal) });
-        drop(rows);
+        csv.ended(&connection(Some(HandshakeKind::Resumed), EndingKind::Reset));
+        csv.ended(&ConnectionSample { written: None, ..connection(None, EndingKind::Normal) });
         csv.finish().unwrap();
         let expected = "\
 class,family,local,remote,opened_s,connected_s,secured_s,written_s,first_byte_s,last_byte_s,closed_s,tr_s,tc_s,requests,bytes_read,\
@@ -218,7 +213,7 @@ server,,,,,,
     #[test]
     fn a_full_disk_is_reported_and_stops_no_run() {
         let csv = ConnectionCsv::new(Full, classes());
-        spawn(csv.rows(), 40_000).join().unwrap();
+        add(&csv, 40_000);
         assert!(csv.finish().unwrap_err().to_string().starts_with("cannot write the connections' CSV: "));
     }
 
@@ -234,8 +229,9 @@ server,,,,,,
         }
     }
 
-    fn spawn(mut rows: Rows, count: u16) -> JoinHandle<()> {
-        thread::spawn(move || (0..count).for_each(|_| rows.add(connection(None, EndingKind::Normal))))
+    fn add(csv: &ConnectionCsv, count: u16) {
+        let sample = connection(None, EndingKind::Normal);
+        (0..count).for_each(|_| csv.ended(&sample));
     }
 
     fn classes() -> Arc<[String]> {

@@ -19,10 +19,10 @@
 pub mod access_log;
 pub mod capacity;
 mod client;
-mod connect;
-pub mod duration;
 pub mod compare;
+mod connect;
 pub mod connection_csv;
+pub mod duration;
 pub mod ending;
 mod excerpt;
 pub mod expect;
