@@ -22,11 +22,6 @@ impl Encoded {
         Self(BASE64_STANDARD.encode(bytes))
     }
 
-    /// The text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// Reads the histogram. What it says of its own size is not believed: it may have at most three significant digits, and needs no
     /// more memory than one of those does.
     pub fn decode<T: Counter>(&self) -> Result<Histogram<T>, DecodeError> {
@@ -40,6 +35,13 @@ impl Encoded {
             Deserializer::new().deserialize(&mut plain.as_slice()).map_err(|_| DecodeError::Histogram)?;
         histogram.auto(true);
         Ok(histogram)
+    }
+}
+
+/// Takes a text from elsewhere; whether it is a histogram, [`Encoded::decode`] says.
+impl From<String> for Encoded {
+    fn from(text: String) -> Self {
+        Self(text)
     }
 }
 

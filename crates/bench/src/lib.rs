@@ -19,13 +19,16 @@
 pub mod access_log;
 pub mod capacity;
 mod client;
+pub mod compare;
 mod connect;
+pub mod connection_csv;
 pub mod duration;
 pub mod ending;
 mod excerpt;
 pub mod expect;
 pub mod flow;
 mod grid;
+pub mod hdr_log;
 pub mod histogram;
 pub mod http1;
 pub mod limits;

@@ -12,10 +12,12 @@ mod part;
 mod series;
 mod text;
 
+pub(crate) use part::float;
 pub use part::{ConnectionsSummary, EndingCount, EndingCounts, Milliseconds, PartSummary, TlsSummary};
 pub use series::{PointSummary, SeriesSummary};
 
 use std::collections::BTreeMap;
+use std::io::{self, Read};
 use std::num::NonZero;
 use std::time::{Duration, SystemTime};
 
@@ -80,13 +82,18 @@ impl Summary {
         }
     }
 
-    /// Reads a summary from JSON, and refuses one of another form.
-    pub fn from_json(json: &[u8]) -> Result<Self, ReadError> {
-        let Format { format } = serde_json::from_slice(json).map_err(ReadError::Json)?;
+    /// Reads a summary from JSON, and refuses one of another form, or one that is larger than any.
+    pub fn read(input: impl Read) -> Result<Self, ReadError> {
+        let mut json = Vec::new();
+        input.take(JSON_BYTES_MAX + 1).read_to_end(&mut json).map_err(ReadError::Input)?;
+        if json.len() as u64 > JSON_BYTES_MAX {
+            return Err(ReadError::TooLarge);
+        }
+        let Format { format } = serde_json::from_slice(&json).map_err(ReadError::Json)?;
         if format != FORMAT {
             return Err(ReadError::Format(format));
         }
-        serde_json::from_slice(json).map_err(ReadError::Json)
+        serde_json::from_slice(&json).map_err(ReadError::Json)
     }
 }
 
@@ -175,11 +182,17 @@ impl Histograms {
 /// A file is no summary.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
+    /// It could not be read.
+    #[error("cannot be read: {0}")]
+    Input(io::Error),
+    /// It is larger than [`JSON_BYTES_MAX`].
+    #[error("is larger than any summary")]
+    TooLarge,
     /// It is not JSON, or lacks something.
-    #[error("not a summary written by `watari bench --json`: {0}")]
+    #[error("is no summary written by `watari bench --json`: {0}")]
     Json(serde_json::Error),
     /// It was written by a version of Watari that writes another form.
-    #[error("a summary of form {0}, while this version of Watari reads form {FORMAT}")]
+    #[error("is a summary of form {0}, while this version of Watari reads form {FORMAT}")]
     Format(u32),
 }
 
@@ -197,6 +210,9 @@ fn machine() -> String {
 
 /// The form of [`Summary`]. It counts up when a field goes away or changes its meaning; further fields do not change it.
 pub const FORMAT: u32 = 1;
+
+/// No summary is larger: 600 intervals with a histogram each are some megabytes at most.
+pub const JSON_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 #[cfg(test)]
 pub(crate) mod tests;

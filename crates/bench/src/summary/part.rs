@@ -262,6 +262,6 @@ fn share(count: u64, of: u64) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "no run counts to 2^53")]
-pub(super) fn float(count: u64) -> f64 {
+pub(crate) fn float(count: u64) -> f64 {
     count as f64
 }

@@ -37,7 +37,7 @@ pub struct PointSummary {
     pub full: u64,
     /// Abbreviated TLS handshakes done.
     pub resumed: u64,
-    /// Median latency of the requests ended NORMAL; 0: there was none.
+    /// Median latency of the requests with a whole response; 0: there was none.
     pub p50_ms: f64,
     /// Their 99th percentile; 0: there was none.
     pub p99_ms: f64,

@@ -48,7 +48,7 @@ fn the_figures_are_those_of_the_run() {
 fn it_reads_what_it_writes() {
     let summary = summary();
     let json = serde_json::to_vec_pretty(&summary).unwrap();
-    assert_eq!(Summary::from_json(&json).unwrap(), summary);
+    assert_eq!(Summary::read(json.as_slice()).unwrap(), summary);
     let histogram = summary.histograms.latency.unwrap().decode::<u64>().unwrap();
     assert_eq!(histogram.len(), summary.total.latency_ms.count);
 }
@@ -57,9 +57,14 @@ fn it_reads_what_it_writes() {
 fn another_form_is_refused() {
     let mut json = serde_json::to_value(summary()).unwrap();
     json["format"] = Value::from(FORMAT + 1);
-    let error = Summary::from_json(json.to_string().as_bytes()).unwrap_err();
-    assert_eq!(error.to_string(), "a summary of form 2, while this version of Watari reads form 1");
-    assert!(Summary::from_json(b"{}").unwrap_err().to_string().starts_with("not a summary"));
+    let error = Summary::read(json.to_string().as_bytes()).unwrap_err();
+    assert_eq!(error.to_string(), "is a summary of form 2, while this version of Watari reads form 1");
+    assert!(Summary::read(&b"{}"[..]).unwrap_err().to_string().starts_with("is no summary"));
+}
+
+#[test]
+fn an_endless_file_is_refused() {
+    assert!(matches!(Summary::read(std::io::repeat(b' ')), Err(ReadError::TooLarge)));
 }
 
 #[test]

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::part::float;
-use super::{EndingCount, EndingCounts, Milliseconds, PartSummary, Summary};
+use super::{EndingCount, EndingCounts, Milliseconds, PartSummary, Summary, float};
 use crate::ending::EndingKind;
 use crate::grid::Column::{Left, Right};
 use crate::grid::{Grid, shown};
@@ -92,7 +91,8 @@ fn splits(summary: &Summary) -> Grid {
     let heads = ["requests", "NORMAL", "failed", "NORMAL/s", "latency p50", "p99", "max", "Tr mean", "Tc mean"];
     let mut grid = Grid::new(std::iter::once(Left("of these")).chain(heads.map(Right)).collect());
     for (split, always) in [(&by_family[..], true), (&by_tls[..], false), (&by_class[..], false)] {
-        let occurred: Vec<_> = split.iter().filter(|(_, part)| part.requests + part.connections.opened > 0).collect();
+        let occurred: Vec<_> =
+            split.iter().filter(|(_, part)| part.requests > 0 || part.connections.opened > 0).collect();
         if always || occurred.len() > 1 {
             for (name, part) in occurred {
                 grid.row(split_row(name, part));
@@ -109,7 +109,7 @@ fn split_row(name: &str, part: &PartSummary) -> [String; 10] {
         name.to_owned(),
         part.requests.to_string(),
         part.endings.normal.to_string(),
-        (part.requests - part.endings.normal).to_string(),
+        part.requests.saturating_sub(part.endings.normal).to_string(),
         format!("{:.1}", part.requests_per_s),
         time(latency, latency.p50),
         time(latency, latency.p99),
@@ -121,7 +121,7 @@ fn split_row(name: &str, part: &PartSummary) -> [String; 10] {
 
 fn tls(f: &mut fmt::Formatter<'_>, total: &PartSummary) -> fmt::Result {
     let tls = &total.tls;
-    if tls.full + tls.resumed == 0 {
+    if tls.full == 0 && tls.resumed == 0 {
         return Ok(());
     }
     writeln!(f, "TLS handshakes: {} full, {} resumed", tls.full, tls.resumed)?;

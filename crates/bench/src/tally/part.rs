@@ -135,7 +135,8 @@ impl Connections {
     }
 }
 
-fn is_whole(sample: &RequestSample) -> bool {
+/// Whether a whole response came: only then its time counts as latency.
+pub(super) fn is_whole(sample: &RequestSample) -> bool {
     matches!(sample.ending.kind, EndingKind::Normal | EndingKind::Mismatch)
 }
 

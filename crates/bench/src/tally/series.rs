@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use super::part::is_whole;
 use super::times::nanoseconds;
 use crate::ending::EndingKind;
 use crate::sample::{ConnectionSample, HandshakeKind, RequestSample};
@@ -34,9 +35,9 @@ pub struct Point {
     pub full: u64,
     /// Abbreviated TLS handshakes done.
     pub resumed: u64,
-    /// The longest latency of the requests that ended NORMAL.
+    /// The longest latency of the requests with a whole response.
     pub longest: Duration,
-    /// Of the requests that ended NORMAL, in nanoseconds to two significant digits.
+    /// Of the requests with a whole response, in nanoseconds to two significant digits.
     latency: Option<Box<Histogram<u32>>>,
 }
 
@@ -56,7 +57,7 @@ impl Series {
         let point = self.at(sample.ended);
         point.endings[sample.ending.kind as usize] += 1;
         point.body_bytes += sample.body_bytes;
-        if sample.ending.is_normal() {
+        if is_whole(sample) {
             point.record(sample.latency());
         }
     }
@@ -109,7 +110,7 @@ impl Point {
         self.endings.iter().sum::<u64>() - self.ended(EndingKind::Normal)
     }
 
-    /// The latency that the share `quantile` (0 to 1) of the requests that ended NORMAL do not exceed; `None`: none did.
+    /// The latency that the share `quantile` (0 to 1) of the requests with a whole response do not exceed; `None`: none did.
     pub fn latency(&self, quantile: f64) -> Option<Duration> {
         let time = self.latency.as_ref()?.value_at_quantile(quantile);
         Some(Duration::from_nanos(time).min(self.longest))

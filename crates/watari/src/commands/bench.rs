@@ -1,5 +1,6 @@
 //! `watari bench`: the load generator.
 
+mod compare;
 mod http;
 mod make_list;
 mod options;
@@ -18,12 +19,14 @@ pub(crate) struct Bench {
 #[derive(Subcommand)]
 enum Command {
     Http(Box<http::Http>),
+    Compare(compare::Compare),
 }
 
 impl Bench {
     pub(crate) fn execute(self) -> Result<(), Failure> {
         match self.command {
             Command::Http(http) => http.execute(),
+            Command::Compare(compare) => compare.execute(),
         }
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cluster;
+mod compare;
 mod ctl;
 mod demo;
 mod drain;

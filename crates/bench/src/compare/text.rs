@@ -1,0 +1,85 @@
+//! A comparison for people.
+
+use std::fmt;
+
+use super::{Compared, Comparison, Drawn, Verdict};
+use crate::grid::Column::{Left, Right};
+use crate::grid::Grid;
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut grid = Grid::new(vec![
+            Left("figure"),
+            Right("A"),
+            Right("B"),
+            Right("B - A"),
+            Right("change"),
+            Right("from"),
+            Right("to"),
+            Left("B is"),
+        ]);
+        for compared in &self.figures {
+            grid.row(row(compared));
+        }
+        write!(f, "{grid}\n{}", self.method())?;
+        self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
+    }
+}
+
+impl Comparison {
+    fn method(&self) -> String {
+        let drawn = match self.drawn {
+            Drawn::Runs => "runs",
+            Drawn::Seconds => "blocks of seconds",
+        };
+        format!(
+            "A: {} runs, B: {} runs, medians; `from` and `to`: the change, {}% sure for all figures together\n\
+             ({} replicates of {drawn}, seed {}); changes under {}% are not called better or worse\n",
+            self.runs_a,
+            self.runs_b,
+            rounded(self.confidence * 100.0),
+            self.replicates,
+            self.seed,
+            rounded(self.min_effect * 100.0)
+        )
+    }
+}
+
+fn row(compared: &Compared) -> [String; 8] {
+    let change = |difference: f64| {
+        if compared.a == 0.0 { "-".to_owned() } else { format!("{:+.2}%", difference / compared.a * 100.0) }
+    };
+    let (low, high) =
+        compared.interval.map_or(("-".to_owned(), "-".to_owned()), |at| (change(at.low), change(at.high)));
+    let verdict = match compared.verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::None => "no different, as far as can be seen",
+        Verdict::Unknown => "?",
+    };
+    [
+        compared.figure.to_owned(),
+        number(compared.a),
+        number(compared.b),
+        number(compared.difference),
+        change(compared.difference),
+        low,
+        high,
+        verdict.to_owned(),
+    ]
+}
+
+/// Four digits or more that say something.
+fn number(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        1_000.0.. => format!("{value:.1}"),
+        1.0.. => format!("{value:.3}"),
+        _ => format!("{value:.5}"),
+    }
+}
+
+/// Without the tail that binary fractions leave.
+fn rounded(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
+}

@@ -1,0 +1,97 @@
+//! `watari bench compare`: which differences between two sides are real.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use watari_bench::compare::{Comparison, Options, compare};
+use watari_bench::summary::{ReadError, Summary};
+
+use crate::commands::{print, print_json};
+use crate::failure::Failure;
+
+/// Say which differences between two sides are real
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Compare {
+    /// Side A: a file that --json wrote, or one for each of several runs, separated by commas
+    #[arg(required = true, num_args = 1, value_delimiter = ',', value_name = "A[,A2...]")]
+    a: Vec<PathBuf>,
+    /// Side B, likewise
+    #[arg(required = true, num_args = 1, value_delimiter = ',', value_name = "B[,B2...]")]
+    b: Vec<PathBuf>,
+    /// How sure to be that all intervals hold, between 0 and 1
+    #[arg(long, value_name = "SHARE", default_value_t = Options::default().confidence, value_parser = confidence)]
+    confidence: f64,
+    /// Call no smaller difference better or worse; a share of A's figure
+    #[arg(long, value_name = "SHARE", default_value_t = Options::default().min_effect, value_parser = min_effect)]
+    min_effect: f64,
+    /// How often to draw
+    #[arg(long, value_name = "N", default_value_t = Options::default().replicates,
+        value_parser = clap::value_parser!(u32).range(1_000..=1_000_000))]
+    replicates: u32,
+    /// Of the draws: the same seed gives the same answer
+    #[arg(long, value_name = "N", default_value_t = Options::default().seed)]
+    seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  watari bench http URL -d 30s --json > a.json          before a change
+  watari bench http URL -d 30s --json > b.json          after it
+  watari bench compare a.json b.json
+  watari bench compare a1.json,a2.json,a3.json,a4.json b1.json,b2.json,b3.json,b4.json --min-effect 0.05
+
+Four runs or more on each side, by turns, tell most: one run cannot know what differs from run to run.";
+
+/// A comparison, as `--json` prints it.
+#[derive(Serialize)]
+struct Shown<'a> {
+    files_a: &'a [PathBuf],
+    files_b: &'a [PathBuf],
+    #[serde(flatten)]
+    comparison: Comparison,
+}
+
+impl Compare {
+    pub(crate) fn execute(self) -> Result<(), Failure> {
+        let (a, b) = (read_all(&self.a)?, read_all(&self.b)?);
+        let comparison = compare(&a, &b, &self.options()).map_err(|error| Failure::Usage(error.to_string()))?;
+        if self.json {
+            return print_json(&Shown { files_a: &self.a, files_b: &self.b, comparison });
+        }
+        print(comparison)
+    }
+
+    fn options(&self) -> Options {
+        let Self { confidence, min_effect, replicates, seed, .. } = *self;
+        Options { confidence, min_effect, replicates, seed }
+    }
+}
+
+fn read_all(paths: &[PathBuf]) -> Result<Vec<Summary>, Failure> {
+    paths.iter().map(|path| read(path)).collect()
+}
+
+fn read(path: &Path) -> Result<Summary, Failure> {
+    let read = File::open(path).map_err(ReadError::Input).and_then(Summary::read);
+    read.map_err(|error| Failure::Usage(format!("{} {error}", path.display())))
+}
+
+fn confidence(text: &str) -> Result<f64, String> {
+    share(text)
+        .filter(|share| (0.5..1.0).contains(share))
+        .ok_or_else(|| "expected a number from 0.5 to below 1, such as 0.95".to_owned())
+}
+
+fn min_effect(text: &str) -> Result<f64, String> {
+    share(text).filter(|share| *share >= 0.0).ok_or_else(|| "expected a number of 0 or more, such as 0.02".to_owned())
+}
+
+fn share(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|share: &f64| share.is_finite())
+}
