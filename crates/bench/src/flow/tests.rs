@@ -75,6 +75,12 @@ fn a_flow_goes_from_answer_to_request() {
 }
 
 #[test]
+fn the_example_is_a_flow() {
+    let flow = parse(include_str!("../../../../examples/flow.toml")).unwrap();
+    assert_eq!(flow.names().collect::<Vec<_>>(), ["form", "pictures", "search", "order", "done"]);
+}
+
+#[test]
 fn a_flow_ends_where_the_answer_is_not_as_it_must_be() {
     assert_eq!(exchange(&mut walk(EXAMPLE), 404, &[], "").unwrap_err(), Failed::Status);
     assert_eq!(exchange(&mut walk(EXAMPLE), 200, &[], "<p>").unwrap_err(), Failed::Missing(Missing::Absent));
