@@ -28,7 +28,11 @@ fn main() {
     write("client_hello", &client_hellos());
     write("passed_name", &client_hellos().iter().map(|seed| seed[1..].to_vec()).collect::<Vec<_>>());
     write("files", &paths());
+    write("flow_answers", &[ANSWER.to_vec()]);
 }
+
+/// What every step of the target's flow takes something from.
+const ANSWER: &[u8] = b"location: /next?a=b#c\nset-cookie: c=1; Path=/; Max-Age=60\n\n{\"v\": [\"v=one two\"]}";
 
 fn write(target: &str, seeds: &[Vec<u8>]) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);

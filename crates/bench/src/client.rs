@@ -26,12 +26,11 @@ pub(crate) struct Client {
     watchdog: Watchdog,
 }
 
-/// What a client may look at of a response.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) ending: Ending,
-    pub(crate) status: Option<u16>,
-    pub(crate) keep: Keep,
+/// Looks at a response that came whole, and says how its request ended.
+pub(crate) struct Inspection<'a> {
+    /// How much of the body is kept for it.
+    pub(crate) body_bytes_max: usize,
+    pub(crate) judge: Box<dyn FnMut(&Response) -> Ending + Send + Sync + 'a>,
 }
 
 impl Client {
@@ -43,18 +42,18 @@ impl Client {
 
     /// Sends a request that was due at `due`, from `source` if that matters, and reads the response.
     pub(crate) async fn send(&mut self, request: &Request, source: Option<IpAddr>, due: Duration) {
-        self.exchange(Exchange::new(&[request], source, due, Keep::default())).await;
+        self.exchange(Exchange::new(&[request], source, due)).await;
     }
 
     /// Sends requests to one site without waiting for responses between them, and reads the responses.
     pub(crate) async fn send_pipelined(&mut self, batch: &[&Request], due: Duration) {
-        self.exchange(Exchange::new(batch, None, due, Keep::default())).await;
+        self.exchange(Exchange::new(batch, None, due)).await;
     }
 
-    /// Sends a request, and keeps the response's header fields and up to `body_bytes_max` bytes of its body.
-    pub(crate) async fn ask(&mut self, request: &Request, due: Duration, body_bytes_max: usize) -> Answer {
-        let keep = Keep::answer(body_bytes_max);
-        self.exchange(Exchange::new(&[request], None, due, keep)).await
+    /// Sends a request, and has its response looked at, header fields and body; says how it ended.
+    pub(crate) async fn ask(&mut self, request: &Request, due: Duration, inspection: Inspection<'_>) -> Ending {
+        let inspection = Some(inspection);
+        self.exchange(Exchange { inspection, ..Exchange::new(&[request], None, due) }).await
     }
 
     /// Closes the connection, if there is one.
@@ -63,17 +62,18 @@ impl Client {
     }
 
     /// Sends what the batch has; once more, if that met a connection which the server had closed in the meantime.
-    async fn exchange(&mut self, mut exchange: Exchange<'_>) -> Answer {
+    /// Says how the last request ended.
+    async fn exchange(&mut self, mut exchange: Exchange<'_>) -> Ending {
         loop {
             let reused = self.fits(&exchange);
             exchange.started = self.run.now();
             match self.attempt(&mut exchange).await {
-                Ok(answer) => return answer,
+                Ok(ending) => return ending,
                 Err(broken) if reused && exchange.met_stale_connection(&broken) => self.give_up(CLOSED_BEFORE),
                 Err(broken) => {
                     self.give_up(broken.ending);
                     exchange.fail(&self.run, &broken);
-                    return Answer::without_response(&broken);
+                    return broken.ending;
                 }
             }
         }
@@ -87,7 +87,7 @@ impl Client {
         })
     }
 
-    async fn attempt(&mut self, exchange: &mut Exchange<'_>) -> Result<Answer, Broken> {
+    async fn attempt(&mut self, exchange: &mut Exchange<'_>) -> Result<Ending, Broken> {
         if !self.fits(exchange) {
             self.close();
             self.connection = Some(self.open(exchange).await.map_err(Broken::before_response)?);
@@ -101,15 +101,14 @@ impl Client {
         exchange.written = Some(written);
         loop {
             let request = exchange.batch[exchange.answered];
-            let keep = exchange.keep_next(request);
+            let keep = exchange.keep_for(request);
             let response = connection.read(&self.run, request, keep, written, &mut self.watchdog).await?;
             connection.sample.requests += 1;
             let ending = exchange.answer(&self.run, request, &response);
             if exchange.answered == exchange.batch.len() {
                 let persistent = response.persistent && !last;
-                let answer = Answer { ending, status: Some(response.status), keep: response.keep };
                 self.after(persistent).await;
-                return Ok(answer);
+                return Ok(ending);
             }
             if !response.persistent {
                 // Whoever closes does not answer the rest.
@@ -167,13 +166,11 @@ const UNASKED: Ending = Ending { kind: EndingKind::Protocol, phase: Phase::Close
 const NO_SUCH_FAMILY: Ending = Ending { kind: EndingKind::Local, phase: Phase::Connect, side: Side::Client };
 
 /// Requests on their way, and how far they have come.
-#[derive(Debug)]
 struct Exchange<'a> {
     batch: &'a [&'a Request],
     source: Option<IpAddr>,
     due: Duration,
-    /// What is wanted of the last response.
-    keep: Keep,
+    inspection: Option<Inspection<'a>>,
     answered: usize,
     started: Duration,
     written: Option<Duration>,
@@ -182,9 +179,9 @@ struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    fn new(batch: &'a [&'a Request], source: Option<IpAddr>, due: Duration, keep: Keep) -> Self {
+    fn new(batch: &'a [&'a Request], source: Option<IpAddr>, due: Duration) -> Self {
         let family = batch[0].site.address_for(source).map_or(Family::Ipv4, Family::of);
-        Self { batch, source, due, keep, answered: 0, started: due, written: None, family, handshake: None }
+        Self { batch, source, due, inspection: None, answered: 0, started: due, written: None, family, handshake: None }
     }
 
     /// The batch as it is written; `last` says that the connection carries nothing after it.
@@ -200,17 +197,20 @@ impl<'a> Exchange<'a> {
         data.freeze()
     }
 
-    /// What to keep of the next response.
-    fn keep_next(&mut self, request: &Request) -> Keep {
-        let last = self.answered + 1 == self.batch.len();
-        let keep = if last { std::mem::take(&mut self.keep) } else { Keep::default() };
+    /// What to keep of the response to `request`.
+    fn keep_for(&self, request: &Request) -> Keep {
+        let keep =
+            self.inspection.as_ref().map_or_else(Keep::default, |inspection| Keep::answer(inspection.body_bytes_max));
         if request.expected.sha256.is_some() { keep.and_digest() } else { keep }
     }
 
     /// A response came whole.
     fn answer(&mut self, run: &Run, request: &Request, response: &Response) -> Ending {
         self.answered += 1;
-        let ending = judge(request.expected, response);
+        let ending = match &mut self.inspection {
+            Some(inspection) => (inspection.judge)(response),
+            None => judge(request.expected, response),
+        };
         run.request_ended(&RequestSample {
             class: request.class,
             family: self.family,
@@ -253,12 +253,6 @@ impl<'a> Exchange<'a> {
             && broken.first_byte.is_none()
             && self.answered == 0
             && self.batch.iter().all(|request| request.is_idempotent())
-    }
-}
-
-impl Answer {
-    fn without_response(broken: &Broken) -> Self {
-        Self { ending: broken.ending, status: broken.status, keep: Keep::default() }
     }
 }
 

@@ -55,9 +55,10 @@ mod walk;
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderName, Method, StatusCode};
+use http::{HeaderName, Method};
 use url::Url;
 
 use self::take::Source;
@@ -70,7 +71,7 @@ pub use self::take::{Answer, Missing, SourceError};
 pub use self::template::TemplateError;
 pub use self::walk::{Failed, Outgoing, Turn, Unfit, Walk};
 
-/// How much of a body is looked at for values, in bytes: whoever reads the answers of a flow need not keep more.
+/// How much of a body is looked at for values, in bytes.
 pub const BODY_LOOKED_AT: usize = 1 << 20;
 
 /// What users of a site do, one step after the other.
@@ -93,12 +94,20 @@ struct Step {
     headers: Vec<(HeaderName, Template)>,
     body: Body,
     /// Empty: every status below 400.
-    expect: Vec<StatusCode>,
-    /// Where to put which value.
-    takes: Vec<(usize, Source)>,
+    expect: Vec<u16>,
+    takes: Vec<Take>,
     think: Option<Think>,
     repeat: u32,
     probability: f64,
+}
+
+/// A value out of the answer.
+#[derive(Debug)]
+struct Take {
+    name: String,
+    /// Where the value goes.
+    place: usize,
+    source: Source,
 }
 
 #[derive(Debug)]
@@ -128,19 +137,24 @@ impl Flow {
     }
 
     /// The names of the steps, in order: the classes of URIs that requests are counted in.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.steps.iter().map(|step| step.name.as_str())
+    pub fn names(&self) -> Arc<[String]> {
+        self.steps.iter().map(|step| step.name.clone()).collect()
     }
 
-    /// Whether anything is taken from the body of the step's answers, which then has to be kept.
-    pub fn looks_at_body(&self, step: usize) -> bool {
-        self.steps[step].takes.iter().any(|(_, source)| source.is_in_body())
+    /// The name of a step.
+    pub fn name(&self, step: usize) -> &str {
+        &self.steps[step].name
+    }
+
+    /// How much of the body of the step's answers is looked at, in bytes.
+    pub fn body_looked_at(&self, step: usize) -> usize {
+        if self.steps[step].takes.iter().any(|take| take.source.is_in_body()) { BODY_LOOKED_AT } else { 0 }
     }
 }
 
 impl Step {
-    fn expects(&self, status: StatusCode) -> bool {
-        if self.expect.is_empty() { status.as_u16() < 400 } else { self.expect.contains(&status) }
+    fn expects(&self, status: u16) -> bool {
+        if self.expect.is_empty() { status < 400 } else { self.expect.contains(&status) }
     }
 }
 

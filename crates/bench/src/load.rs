@@ -1,25 +1,28 @@
 //! Runs a plan: threads, each with a runtime of its own, and on them clients that send requests one after the other.
 
 mod arrivals;
+mod flows;
 mod pacer;
+mod visits;
 
-use std::io;
-use std::net::IpAddr;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use std::{io, iter};
 
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::task::coop::consume_budget;
 
 use crate::client::Client;
+use crate::flow::Walk;
 use crate::load::arrivals::Arrivals;
-use crate::plan::{Pace, Plan, Protocol};
-use crate::request::Request;
+use crate::plan::{Pace, Plan, Protocol, Work};
 use crate::run::{ConnectionLog, Run, Shared};
 use crate::tally::Tally;
 use crate::tls::{Tls, TlsError};
+use crate::users::Users;
 
 /// A run that has begun.
 #[derive(Debug)]
@@ -36,6 +39,8 @@ pub struct Finished {
     pub tally: Tally,
     /// How long it took.
     pub elapsed: Duration,
+    /// Why flows could not go on, in sentences, and how often.
+    pub notes: BTreeMap<String, u64>,
 }
 
 /// A run cannot begin.
@@ -98,8 +103,9 @@ impl Load {
             let _ = thread.take().map(JoinHandle::join);
         }
         let (elapsed, mut tally) = (self.elapsed(), self.tally());
-        tally.unfinished(self.shared.tickets.taken().saturating_sub(tally.total().requests));
-        Finished { tally, elapsed }
+        let begun = self.threads.first().map_or(0, |(run, _)| self.shared.requests_begun(&run.plan.work));
+        tally.unfinished(begun.saturating_sub(tally.total().requests));
+        Finished { tally, elapsed, notes: self.shared.notes.take() }
     }
 }
 
@@ -107,7 +113,7 @@ impl Load {
 fn threads(plan: &Plan) -> usize {
     let connections = match plan.pace {
         Pace::Closed { connections } => connections,
-        Pace::Open { connections_max, .. } => connections_max,
+        Pace::Open { connections_max, .. } | Pace::Users { connections_max, .. } => connections_max,
     };
     plan.threads.clamp(1, connections.max(1))
 }
@@ -133,6 +139,10 @@ fn drive(run: &Arc<Run>, index: usize) {
                     )
                     .await;
                 }
+                Pace::Users { settings, connections_max } => {
+                    let users = Users::share(settings.clone(), index as u64, of as u64);
+                    visits::visits(run, users, share(*connections_max, index, of)).await;
+                }
             }
         };
         tokio::select! {
@@ -149,33 +159,49 @@ async fn closed(run: &Arc<Run>, connections: usize) {
         let run = Arc::clone(run);
         slots.spawn(async move {
             let mut client = Client::new(&run);
-            while send_next(&run, &mut client).await {}
+            while do_next(&run, &mut client).await {}
             client.close();
         });
     }
     while slots.join_next().await.is_some() {}
 }
 
-/// Sends the next request, or as many as are pipelined; false when there is none any more.
-async fn send_next(run: &Run, client: &mut Client) -> bool {
+/// Does what is next; false when there is nothing any more.
+async fn do_next(run: &Arc<Run>, client: &mut Client) -> bool {
     let now = run.now();
-    let Some((first, source)) = next_request(run, now) else { return false };
-    let pipeline = match run.plan.protocol {
-        Protocol::Http1 { pipeline, .. } => pipeline,
-        Protocol::Http2 { .. } => 1,
-    };
-    if pipeline == 1 {
-        client.send(first, source, now).await;
-    } else {
-        let mut batch = vec![first];
-        batch.extend(std::iter::from_fn(|| next_request(run, now)).take(pipeline - 1).map(|(request, _)| request));
-        client.send_pipelined(&batch, now).await;
+    let Some(number) = run.shared.tickets.take(now) else { return false };
+    match (&run.plan.work, run.plan.protocol) {
+        (Work::Requests(requests), Protocol::Http1 { pipeline: pipeline @ 2.., .. }) => {
+            let more = iter::from_fn(|| run.shared.tickets.take(now)).take(pipeline - 1);
+            let batch: Vec<_> = iter::once(number).chain(more).map(|number| requests.nth(number).0).collect();
+            client.send_pipelined(&batch, now).await;
+        }
+        _ => perform_anew(run, client, number, now).await,
     }
     true
 }
 
-fn next_request(run: &Run, now: Duration) -> Option<(&Request, Option<IpAddr>)> {
-    Some(run.plan.requests.nth(run.shared.tickets.take(now)?))
+/// Does once what is to be done; a flow as a user whom the server does not know.
+async fn perform_anew(run: &Arc<Run>, client: &mut Client, number: u64, due: Duration) {
+    if let Work::Flow { .. } = run.plan.work {
+        client.close();
+        *client = Client::new(run);
+    }
+    perform(run, client, number, due).await;
+}
+
+/// Does once what is to be done.
+async fn perform(run: &Run, client: &mut Client, number: u64, due: Duration) {
+    match &run.plan.work {
+        Work::Requests(requests) => {
+            let (request, source) = requests.nth(number);
+            client.send(request, source, due).await;
+        }
+        Work::Flow { flow, site, seed } => {
+            let walk = Walk::new(Arc::clone(flow), number, *seed);
+            flows::perform(run, client, flow, site, walk, due).await;
+        }
+    }
 }
 
 /// An open loop: requests are due when they are due; clients that are free take them, and there are more as they are needed.
@@ -200,8 +226,7 @@ async fn open(run: &Arc<Run>, schedule: impl Iterator<Item = Duration>, connecti
 async fn take_arrivals(run: Arc<Run>, arrivals: Arc<Arrivals>) {
     let mut client = Client::new(&run);
     while let Some((due, number)) = arrivals.next().await {
-        let (request, source) = run.plan.requests.nth(number);
-        client.send(request, source, due).await;
+        perform_anew(&run, &mut client, number, due).await;
     }
     client.close();
 }

@@ -1,20 +1,24 @@
 //! What a run is to do, checked and ready.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::flow::Flow;
 use crate::requests::Requests;
 use crate::schedule::Schedule;
+use crate::site::Site;
 use crate::source::Sources;
 use crate::tls::TlsOptions;
+use crate::users;
 
 /// A run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What is asked for.
-    pub requests: Requests,
+    /// What is done.
+    pub work: Work,
     /// From which addresses connections are made where the list does not say, round and round; none: what the system chooses.
     pub sources: Option<Sources>,
-    /// When requests are sent.
+    /// When it is done.
     pub pace: Pace,
     /// When it ends.
     pub stop: Stop,
@@ -28,7 +32,39 @@ pub struct Plan {
     pub threads: usize,
 }
 
-/// When requests are sent.
+/// What is done, as often as the pace says.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// Requests that have nothing to do with each other.
+    Requests(Requests),
+    /// Flows, each gone through by a user of its own.
+    Flow {
+        /// What users do; its steps are the classes that requests belong to.
+        flow: Arc<Flow>,
+        /// The site of the URL that the flow's are relative to.
+        site: Arc<Site>,
+        /// Decides what the flow leaves to chance.
+        seed: u64,
+    },
+}
+
+impl Work {
+    /// The names of the classes that requests belong to.
+    pub fn classes(&self) -> Arc<[String]> {
+        match self {
+            Self::Requests(requests) => Arc::clone(requests.classes()),
+            Self::Flow { flow, .. } => flow.names(),
+        }
+    }
+}
+
+impl From<Requests> for Work {
+    fn from(requests: Requests) -> Self {
+        Self::Requests(requests)
+    }
+}
+
+/// When requests are sent, or flows begun.
 #[derive(Clone, Debug)]
 pub enum Pace {
     /// So many at any time: the next begins when one has ended (the paper's rate control).
@@ -40,7 +76,14 @@ pub enum Pace {
     Open {
         /// When they are due.
         schedule: Schedule,
-        /// So many connections at most; requests that find none free wait, and their wait counts.
+        /// So many connections at most; what finds none free waits, and its wait counts.
+        connections_max: usize,
+    },
+    /// When users come, and come back, each with his own sessions.
+    Users {
+        /// When they do.
+        settings: users::Settings,
+        /// So many connections at most; users who find none free wait, and their wait counts.
         connections_max: usize,
     },
 }

@@ -1,5 +1,6 @@
 //! What all parts of a run share, and what those on one thread do.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::plan::{Plan, Stop};
+use crate::plan::{Plan, Stop, Work};
 use crate::sample::{ConnectionSample, RequestSample};
 use crate::tally::Tally;
 use crate::tls::{Observer, Tls};
@@ -36,9 +37,11 @@ pub(crate) struct Shared {
     pub(crate) tickets: Tickets,
     /// Set when everything is to be dropped.
     pub(crate) cut: CancellationToken,
+    pub(crate) notes: Notes,
     start: Instant,
     handshakes: AtomicU64,
     connections: AtomicU64,
+    requests_of_flows: AtomicU64,
 }
 
 impl Shared {
@@ -47,9 +50,24 @@ impl Shared {
             tls,
             tickets: Tickets::new(plan.stop),
             cut: CancellationToken::new(),
+            notes: Notes::default(),
             start: Instant::now(),
             handshakes: AtomicU64::new(0),
             connections: AtomicU64::new(0),
+            requests_of_flows: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts a request that a flow begins: how many there will be, tickets do not say.
+    pub(crate) fn flow_asks(&self) {
+        self.requests_of_flows.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many requests have begun.
+    pub(crate) fn requests_begun(&self, work: &Work) -> u64 {
+        match work {
+            Work::Requests(_) => self.tickets.taken(),
+            Work::Flow { .. } => self.requests_of_flows.load(Ordering::Relaxed),
         }
     }
 
@@ -70,7 +88,7 @@ impl Run {
             plan: Arc::clone(plan),
             shared: Arc::clone(shared),
             observer: Observer::default(),
-            tally: Mutex::new(Tally::new(Arc::clone(plan.requests.classes()))),
+            tally: Mutex::new(Tally::new(plan.work.classes())),
             log,
         }
     }
@@ -110,6 +128,29 @@ impl Run {
     }
 }
 
+/// Why things failed, in sentences: how often each, for as many as people want to read.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    counts: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Notes {
+    /// Takes one.
+    pub(crate) fn add(&self, note: String) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if counts.len() < NOTES_MAX || counts.contains_key(&note) {
+            *counts.entry(note).or_default() += 1;
+        }
+    }
+
+    /// All of them, and how often each was taken.
+    pub(crate) fn take(&self) -> BTreeMap<String, u64> {
+        std::mem::take(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+const NOTES_MAX: usize = 20;
+
 /// Who may send another request: each gets a number, and that decides which request it is.
 #[derive(Debug)]
 pub(crate) struct Tickets {
@@ -129,11 +170,16 @@ impl Tickets {
 
     /// The next number; none when the run is over.
     pub(crate) fn take(&self, now: Duration) -> Option<u64> {
-        if now >= self.until {
+        if self.are_over(now) {
             return None;
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         (number < self.limit).then_some(number)
+    }
+
+    /// Whether no request begins any more.
+    pub(crate) fn are_over(&self, now: Duration) -> bool {
+        now >= self.until
     }
 
     /// How many were given out.

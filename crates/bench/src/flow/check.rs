@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use http::{HeaderName, Method, StatusCode, header};
+use http::{HeaderName, Method, header};
 use toml::Spanned;
 use url::Url;
 
@@ -17,7 +17,7 @@ use super::take::Source;
 use super::template::Template;
 use super::think::Think;
 use super::walk::resolve;
-use super::{Body, Flow, Step};
+use super::{Body, Flow, Step, Take};
 use crate::shares::Shares;
 
 /// A line and what is wrong there.
@@ -139,11 +139,15 @@ impl Check<'_> {
         }
     }
 
-    fn expect(&self, raw: Option<Spanned<RawExpect>>) -> Result<Vec<StatusCode>, Wrong> {
-        let Some(raw) = raw else { return Ok(Vec::new()) };
-        let status = |code: &u16| (200..600).contains(code).then(|| StatusCode::from_u16(*code).ok()).flatten();
-        let statuses: Option<Vec<_>> = raw.get_ref().0.iter().map(status).collect();
-        self.at(&raw, statuses.filter(|statuses| !statuses.is_empty()).ok_or(Problem::Status))
+    fn expect(&self, raw: Option<Spanned<RawExpect>>) -> Result<Vec<u16>, Wrong> {
+        match raw {
+            None => Ok(Vec::new()),
+            Some(raw) if raw.get_ref().0.is_empty() => self.wrong(&raw, Problem::Status),
+            Some(raw) if !raw.get_ref().0.iter().all(|status| (200..600).contains(status)) => {
+                self.wrong(&raw, Problem::Status)
+            }
+            Some(raw) => Ok(raw.into_inner().0),
+        }
     }
 
     fn takes(
@@ -151,12 +155,13 @@ impl Check<'_> {
         raw: &BTreeMap<Spanned<String>, Spanned<RawTake>>,
         may_be_left_out: bool,
         names: &mut Names,
-    ) -> Result<Vec<(usize, Source)>, Wrong> {
+    ) -> Result<Vec<Take>, Wrong> {
         let mut takes = Vec::new();
         for (name, take) in raw {
             let text = name.get_ref();
             let place = if may_be_left_out { names.perhaps(text) } else { names.certain(text) };
-            takes.push((self.at(name, place)?, self.at(take, source(take.get_ref()))?));
+            let (place, source) = (self.at(name, place)?, self.at(take, source(take.get_ref()))?);
+            takes.push(Take { name: text.clone(), place, source });
         }
         Ok(takes)
     }

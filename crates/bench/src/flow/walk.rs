@@ -12,7 +12,7 @@ use url::Url;
 use super::cookies::Jar;
 use super::names::USER_PLACE;
 use super::take::{Answer, Missing, Reading};
-use super::{Body, Flow, Step};
+use super::{Body, Flow, Step, Take};
 
 /// One run of a flow. It is driven like this, until there are no more turns or something fails:
 ///
@@ -74,11 +74,16 @@ pub enum Unfit {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failed {
     /// Not a status that the step expects.
-    #[error("the status is not the one expected")]
-    Status,
+    #[error("status {0} is not expected")]
+    Status(u16),
     /// A value is not there.
-    #[error(transparent)]
-    Missing(#[from] Missing),
+    #[error("no value for \"{name}\": {missing}")]
+    Missing {
+        /// What it is called.
+        name: String,
+        /// Why.
+        missing: Missing,
+    },
 }
 
 impl Walk {
@@ -124,11 +129,12 @@ impl Walk {
             jar.keep(answer.headers, url);
         }
         if !step.expects(answer.status) {
-            return Err(Failed::Status);
+            return Err(Failed::Status(answer.status));
         }
         let reading = Reading::new(answer);
-        for (place, source) in &step.takes {
-            self.values[*place] = reading.take(source)?;
+        for Take { name, place, source } in &step.takes {
+            let missing = |missing| Failed::Missing { name: name.clone(), missing };
+            self.values[*place] = reading.take(source).map_err(missing)?;
         }
         Ok(())
     }

@@ -77,9 +77,10 @@ impl Keep {
         self.0.as_ref()?.digest.clone().and_then(|digest| digest.finish().as_ref().try_into().ok())
     }
 
-    /// The header fields and the beginning of the body; both empty, if they were not kept.
-    pub fn into_answer(self) -> (HeaderMap, Vec<u8>) {
-        self.0.map(|kept| (kept.headers.unwrap_or_default(), kept.body)).unwrap_or_default()
+    /// The header fields and the beginning of the body, if they were kept.
+    pub fn kept(&self) -> Option<(&HeaderMap, &[u8])> {
+        let kept = self.0.as_ref()?;
+        Some((kept.headers.as_ref()?, &kept.body))
     }
 
     /// Where header fields are put that are to be kept.
@@ -344,7 +345,7 @@ mod tests {
     }
 
     fn body(reader: ResponseReader) -> Vec<u8> {
-        reader.into_keep().into_answer().1
+        reader.into_keep().kept().unwrap().1.to_vec()
     }
 
     #[test]

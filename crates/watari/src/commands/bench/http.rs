@@ -53,7 +53,7 @@ impl Http {
             pipeline: usize::from(self.pipeline),
         };
         let plan = Plan {
-            requests,
+            work: requests.into(),
             sources: self.target.sources(),
             pace: self.load.pace(),
             stop: self.load.stop(),

@@ -1,0 +1,122 @@
+//! Flows: users whose requests depend on the answers before them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+use tokio::time::sleep_until;
+
+use crate::client::{Client, Inspection};
+use crate::ending::{Ending, EndingKind, Phase, Side};
+use crate::flow::{Answer, Failed, Flow, Outgoing, Turn, Walk};
+use crate::http1::Response;
+use crate::request::{Parts, Request};
+use crate::run::Run;
+use crate::sample::{Family, RequestSample};
+use crate::site::Site;
+
+/// Goes through a flow whose first request was due at `due`, up to its end, the first request that fails, or the end of the run.
+pub(super) async fn perform(
+    run: &Run,
+    client: &mut Client,
+    flow: &Flow,
+    site: &Arc<Site>,
+    mut walk: Walk,
+    mut due: Duration,
+) {
+    while let Some(turn) = walk.turn() {
+        if run.shared.tickets.are_over(run.now() + turn.think) {
+            return;
+        }
+        if !turn.think.is_zero() {
+            sleep_until(run.shared.instant(run.now() + turn.think)).await;
+            // How late the timer is, which counts milliseconds, is none of the server's business.
+            due = run.now();
+        }
+        run.shared.flow_asks();
+        let ending = Step { run, flow, turn, due }.ask(client, site, &mut walk).await;
+        if !ending.is_normal() {
+            return;
+        }
+        due = run.now();
+    }
+}
+
+/// One request of a flow.
+struct Step<'a> {
+    run: &'a Run,
+    flow: &'a Flow,
+    turn: Turn,
+    due: Duration,
+}
+
+impl Step<'_> {
+    async fn ask(&self, client: &mut Client, site: &Arc<Site>, walk: &mut Walk) -> Ending {
+        let outgoing = match walk.request(&self.turn) {
+            Ok(outgoing) => outgoing,
+            Err(unfit) => return self.cannot_ask(site, &unfit),
+        };
+        let url = outgoing.url.clone();
+        let request = match request(site, outgoing) {
+            Ok(request) => Request { class: self.turn.step, ..request },
+            Err(error) => return self.cannot_ask(site, &error),
+        };
+        let judge = Box::new(|response: &Response| {
+            let verdict = verdict(walk, &self.turn, &url, response);
+            if let Err(failed) = &verdict {
+                self.note(failed);
+            }
+            ending(&verdict)
+        });
+        let body_bytes_max = self.flow.body_looked_at(self.turn.step);
+        client.ask(&request, self.due, Inspection { body_bytes_max, judge }).await
+    }
+
+    /// Counts a request that the values of earlier answers do not allow.
+    fn cannot_ask(&self, site: &Site, why: &dyn std::error::Error) -> Ending {
+        self.note(why);
+        let (now, ending) = (self.run.now(), Ending::new(EndingKind::Local, Phase::Request, Side::Client));
+        self.run.request_ended(&RequestSample {
+            class: self.turn.step,
+            family: site.address_for(None).map_or(site.preferred, Family::of),
+            handshake: None,
+            due: self.due,
+            started: now,
+            written: None,
+            first_byte: None,
+            ended: now,
+            status: None,
+            body_bytes: 0,
+            ending,
+        });
+        ending
+    }
+
+    fn note(&self, why: &dyn std::error::Error) {
+        self.run.shared.notes.add(format!("step {}: {why}", self.flow.name(self.turn.step)));
+    }
+}
+
+fn request(site: &Arc<Site>, outgoing: Outgoing) -> Result<Request, crate::request::RequestError> {
+    let Outgoing { method, url, headers, body } = outgoing;
+    let path = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    };
+    Request::new(Arc::clone(site), Parts { method, path, headers, body })
+}
+
+fn verdict(walk: &mut Walk, turn: &Turn, url: &url::Url, response: &Response) -> Result<(), Failed> {
+    let nothing = HeaderMap::new();
+    let (headers, body) = response.keep.kept().unwrap_or((&nothing, &[]));
+    walk.answered(turn, url, Answer { status: response.status, headers, body })
+}
+
+/// An answer without what the flow needs is as it should be, for all that HTTP says; it is the flow that cannot go on.
+fn ending(verdict: &Result<(), Failed>) -> Ending {
+    match verdict {
+        Ok(()) => Ending::new(EndingKind::Normal, Phase::Response, Side::Server),
+        Err(Failed::Status(_)) => Ending::new(EndingKind::Mismatch, Phase::Response, Side::Server),
+        Err(Failed::Missing { .. }) => Ending::new(EndingKind::Local, Phase::Response, Side::Client),
+    }
+}

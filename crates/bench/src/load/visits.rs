@@ -1,0 +1,85 @@
+//! Users who come, and come back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::task::coop::consume_budget;
+
+use super::pacer::Pacer;
+use super::perform;
+use crate::client::Client;
+use crate::run::Run;
+use crate::users::{Next, Users, Visit};
+
+/// Drives the users of one thread, with at most `connections_max` requests in progress.
+pub(super) async fn visits(run: &Arc<Run>, users: Users, connections_max: usize) {
+    let mut visits = Visits { run, users, away: HashMap::new(), visiting: JoinSet::new() };
+    let pacer = Pacer::new(&run.shared);
+    loop {
+        if visits.visiting.len() >= connections_max {
+            visits.answer().await;
+        }
+        match visits.users.next(run.now()) {
+            Next::Ask(visit) => {
+                if !visits.begin(visit) {
+                    break;
+                }
+                // Where the schedule is behind, nothing else ever waits.
+                consume_budget().await;
+            }
+            Next::Wait(due) => tokio::select! {
+                () = pacer.wait(due) => {}
+                true = visits.answer() => {}
+            },
+            Next::WaitForAnswers if visits.answer().await => {}
+            Next::WaitForAnswers | Next::Done => break,
+        }
+    }
+    while visits.answer().await {}
+}
+
+struct Visits<'a> {
+    run: &'a Arc<Run>,
+    users: Users,
+    /// The users who wait, with their sessions, by number.
+    away: HashMap<u64, Client>,
+    visiting: JoinSet<Visited>,
+}
+
+/// A visit that was answered, or failed.
+struct Visited {
+    visit: Visit,
+    client: Client,
+    ended: Duration,
+}
+
+impl Visits<'_> {
+    /// Begins a visit; false if the run is over.
+    fn begin(&mut self, visit: Visit) -> bool {
+        let Some(number) = self.run.shared.tickets.take(visit.due) else { return false };
+        self.run.tally().lag(self.run.now().saturating_sub(visit.due));
+        let client = self.away.remove(&visit.user).unwrap_or_else(|| Client::new(self.run));
+        self.visiting.spawn(go(Arc::clone(self.run), client, visit, number));
+        true
+    }
+
+    /// Waits for a visit to end, and has its user wait, if he comes again; false if there is none.
+    async fn answer(&mut self) -> bool {
+        let Some(visited) = self.visiting.join_next().await else { return false };
+        // A panic was reported by the runtime; its user does not come again.
+        if let Ok(Visited { visit, client, ended }) = visited
+            && self.users.answered(visit, ended)
+        {
+            self.away.insert(visit.user, client);
+        }
+        true
+    }
+}
+
+async fn go(run: Arc<Run>, mut client: Client, visit: Visit, number: u64) -> Visited {
+    perform(&run, &mut client, number, visit.due).await;
+    client.close();
+    Visited { visit, client, ended: run.now() }
+}
