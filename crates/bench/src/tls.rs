@@ -71,6 +71,9 @@ pub enum TlsError {
     /// The system's certificates cannot be used.
     #[error("the system's certificates cannot be used: {0}")]
     System(String),
+    /// The system has no entropy.
+    #[error("no random numbers are to be had")]
+    Random,
     /// Anything that rustls refuses.
     #[error("TLS cannot be prepared: {0}")]
     Rustls(#[from] rustls::Error),
@@ -91,6 +94,8 @@ impl Tls {
     /// Reads what the options name. `alpn` is offered as it is.
     pub fn prepare(options: &TlsOptions, alpn: &[&[u8]]) -> Result<Self, TlsError> {
         let provider = options.policy.provider();
+        // The first random number of a process takes a tenth of a second: entropy is gathered. No connection shall be timed with that.
+        aws_lc_rs::rand::fill(&mut [0; 32]).map_err(|_| TlsError::Random)?;
         let verifier = match &options.roots {
             Roots::Unchecked => trusting(&provider),
             Roots::System => Remembering::new(system_roots()?, &provider)?,

@@ -1,0 +1,8 @@
+//! Loads against servers that do what they are told: every ending, counted once, with its phase and its side.
+
+#![allow(clippy::unwrap_used)]
+
+mod endings;
+mod harness;
+mod loops;
+mod tls;
