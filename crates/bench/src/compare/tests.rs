@@ -86,7 +86,7 @@ fn people_see_what_is_better() {
     assert!(lines.next().unwrap().ends_with("change     from       to  B is"), "{text}");
     assert!(lines.next().unwrap().starts_with("requests_per_s  ") && text.contains("  better\n"), "{text}");
     assert!(
-        text.contains("A: 5 runs, B: 5 runs, medians; `from` and `to`: the change, 95% sure for all figures together"),
+        text.contains("medians of runs (A: 5, B: 5); `from` and `to`: the change, 95% sure for all figures together"),
         "{text}"
     );
 }

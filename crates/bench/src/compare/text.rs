@@ -33,8 +33,8 @@ impl Comparison {
             Drawn::Seconds => "blocks of seconds",
         };
         format!(
-            "A: {} runs, B: {} runs, medians; `from` and `to`: the change, {}% sure for all figures together\n\
-             ({} replicates of {drawn}, seed {}); changes under {}% are not called better or worse\n",
+            "medians of runs (A: {}, B: {}); `from` and `to`: the change, {}% sure for all figures together\n\
+             ({} replicates of {drawn}, seed {}); changes under {}% count as none\n",
             self.runs_a,
             self.runs_b,
             rounded(self.confidence * 100.0),

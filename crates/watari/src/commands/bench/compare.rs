@@ -44,9 +44,9 @@ Examples:
   watari bench http URL -d 30s --json > a.json          before a change
   watari bench http URL -d 30s --json > b.json          after it
   watari bench compare a.json b.json
-  watari bench compare a1.json,a2.json,a3.json,a4.json b1.json,b2.json,b3.json,b4.json --min-effect 0.05
+  watari bench compare a1.json,a2.json,a3.json,a4.json,a5.json b1.json,b2.json,b3.json,b4.json,b5.json
 
-Four runs or more on each side, by turns, tell most: one run cannot know what differs from run to run.";
+Five runs or more on each side, by turns, tell most: one run cannot know what differs from run to run.";
 
 /// A comparison, as `--json` prints it.
 #[derive(Serialize)]
