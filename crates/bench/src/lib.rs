@@ -47,6 +47,7 @@ pub mod shares;
 pub mod site;
 pub mod source;
 mod stream;
+pub mod suites;
 pub mod summary;
 pub mod tally;
 pub mod tls;

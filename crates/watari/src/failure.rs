@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use watari_bench::make_list::MakeError;
+use watari_bench::suites::SuitesError;
 use watari_pki::PkiError;
 
 use crate::admin::AskError;
@@ -35,6 +36,8 @@ pub(crate) enum Failure {
     Expectation,
     #[error("no request was answered as it should be")]
     Unanswered,
+    #[error(transparent)]
+    Suites(#[from] SuitesError),
     #[error("cannot start: {0}")]
     Start(io::Error),
     #[error("cannot write the output: {0}")]

@@ -27,7 +27,7 @@ impl Table {
 
     fn is_number(&self, column: usize) -> bool {
         let mut cells = self.rows.iter().filter_map(|row| row.get(column)).filter(|cell| *cell != "-").peekable();
-        cells.peek().is_some() && cells.all(|cell| cell.bytes().all(|byte| byte.is_ascii_digit()))
+        cells.peek().is_some() && cells.all(|cell| is_number(cell))
     }
 }
 
@@ -43,6 +43,11 @@ impl fmt::Display for Table {
         }
         Ok(())
     }
+}
+
+/// With a point, or without.
+fn is_number(cell: &str) -> bool {
+    cell.starts_with(|first: char| first.is_ascii_digit()) && cell.parse::<f64>().is_ok()
 }
 
 #[cfg(test)]

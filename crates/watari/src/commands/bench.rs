@@ -4,6 +4,7 @@ mod compare;
 mod http;
 mod make_list;
 mod options;
+mod suites;
 
 use clap::{Args, Subcommand};
 
@@ -20,6 +21,7 @@ pub(crate) struct Bench {
 enum Command {
     Http(Box<http::Http>),
     Compare(compare::Compare),
+    Suites(suites::Suites),
 }
 
 impl Bench {
@@ -27,6 +29,7 @@ impl Bench {
         match self.command {
             Command::Http(http) => http.execute(),
             Command::Compare(compare) => compare.execute(),
+            Command::Suites(suites) => suites.execute(),
         }
     }
 }

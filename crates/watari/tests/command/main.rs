@@ -10,4 +10,5 @@ mod drain;
 mod example;
 mod pki;
 mod run;
+mod suites;
 mod support;

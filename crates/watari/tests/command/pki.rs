@@ -62,7 +62,7 @@ fn wrong_usage_is_told_from_failure() {
 #[test]
 fn help_has_examples() {
     let dir = tempfile::tempdir().unwrap();
-    let commands: [&[&str]; 14] = [
+    let commands: [&[&str]; 15] = [
         &[],
         &["run"],
         &["ctl"],
@@ -72,6 +72,7 @@ fn help_has_examples() {
         &["ctl", "move"],
         &["ctl", "drain"],
         &["ctl", "undrain"],
+        &["bench", "suites"],
         &["demo"],
         &["demo", "origin"],
         &["pki", "init"],

@@ -1,0 +1,183 @@
+//! The JDK's own TLS, JSSE: the engine of the paper, and the only one that still has all its suites.
+//!
+//! `Jsse.java` runs in a JVM of its own, from its source. There the algorithms that the JDK has disabled are enabled again; nothing
+//! else on the machine is.
+
+mod jvm;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use super::{Engine, MeasureError, Offer};
+use crate::suites::Work;
+use crate::suites::certificates::Certificates;
+use crate::suites::key::Key;
+use crate::suites::loopback::LoopbackError;
+use crate::suites::paper;
+use crate::suites::row::{Cost, Measured};
+use jvm::Jvm;
+pub(crate) use jvm::JvmError;
+
+/// The engine.
+pub(crate) struct Jsse {
+    /// None after it has failed: the next suite gets a new one.
+    jvm: Option<Jvm>,
+    hello: Hello,
+    /// The program, the keys, and what the JVM complains of.
+    directory: TempDir,
+}
+
+impl Jsse {
+    /// Starts a JVM.
+    pub(super) fn start(certificates: &Certificates) -> Result<Self, JvmError> {
+        let directory = tempfile::tempdir().map_err(JvmError::Files)?;
+        write_files(directory.path(), certificates).map_err(JvmError::Files)?;
+        let (jvm, hello) = Jvm::start(directory.path())?;
+        Ok(Self { jvm: Some(jvm), hello, directory })
+    }
+
+    fn ask(&mut self, offer: &Offer, work: Work) -> Result<Answer, JvmError> {
+        let mut jvm = match self.jvm.take() {
+            Some(jvm) => jvm,
+            None => Jvm::start(self.directory.path())?.0,
+        };
+        let key = file_stem(offer.key);
+        let task = format!("{} {key} {} {}", offer.own_name, work.bulk_bytes, work.connections);
+        let answer = jvm.ask(&task, jvm::patience(work))?;
+        self.jvm = Some(jvm);
+        Ok(answer)
+    }
+}
+
+impl Engine for Jsse {
+    fn version(&self) -> String {
+        format!("JDK {}", self.hello.version)
+    }
+
+    fn offers(&self) -> Vec<Offer> {
+        self.hello.suites.iter().filter_map(|name| Offer::new(paper::iana(name), name)).collect()
+    }
+
+    fn measure(&mut self, offer: &Offer, work: Work) -> Result<Measured, MeasureError> {
+        match self.ask(offer, work)? {
+            Answer::Failed { error } => Err(JvmError::Suite(error).into()),
+            Answer::Done(done) if done.not_new > 0 => Err(LoopbackError::NotNew(done.not_new).into()),
+            Answer::Done(done) => Ok(done.into()),
+        }
+    }
+}
+
+/// What the program says first.
+#[derive(Deserialize)]
+struct Hello {
+    version: String,
+    suites: Vec<String>,
+}
+
+/// What it says of a suite.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Answer {
+    Failed { error: String },
+    Done(Done),
+}
+
+#[derive(Deserialize)]
+struct Done {
+    version: String,
+    bulk: Spent,
+    new: Spent,
+    reuse: Spent,
+    /// New connections that did resume a session.
+    not_new: u32,
+    reused: u32,
+}
+
+/// Nanoseconds.
+#[derive(Deserialize)]
+struct Spent {
+    wall: u64,
+    client_cpu: u64,
+    server_cpu: u64,
+}
+
+impl From<Done> for Measured {
+    fn from(done: Done) -> Self {
+        Self {
+            version: done.version,
+            bulk: done.bulk.into(),
+            new: done.new.into(),
+            reuse: done.reuse.into(),
+            reused: done.reused,
+        }
+    }
+}
+
+impl From<Spent> for Cost {
+    fn from(spent: Spent) -> Self {
+        Self {
+            wall: Duration::from_nanos(spent.wall),
+            client_cpu: Duration::from_nanos(spent.client_cpu),
+            server_cpu: Duration::from_nanos(spent.server_cpu),
+        }
+    }
+}
+
+fn write_files(directory: &Path, certificates: &Certificates) -> io::Result<()> {
+    fs::write(directory.join(jvm::PROGRAM), include_str!("../Jsse.java"))?;
+    fs::write(directory.join(jvm::SECURITY), ALL_ALGORITHMS)?;
+    for key in [Key::Rsa, Key::Ec, Key::EcByRsa] {
+        let Some(identity) = certificates.identity(key) else { continue };
+        let write = |part: &str, der: &[u8]| fs::write(directory.join(format!("{}.{part}", file_stem(key))), der);
+        write("authority", &identity.authority)?;
+        write("certificate", &identity.certificate)?;
+        write("key", identity.key().secret_der())?;
+    }
+    Ok(())
+}
+
+fn file_stem(key: Key) -> &'static str {
+    match key {
+        Key::Rsa => "rsa",
+        Key::Ec => "ec",
+        Key::EcByRsa => "ec_by_rsa",
+        Key::None => "none",
+    }
+}
+
+/// Takes the place of what the JDK's `java.security` says under these names.
+const ALL_ALGORITHMS: &str = "\
+jdk.tls.disabledAlgorithms=
+jdk.tls.legacyAlgorithms=
+jdk.certpath.disabledAlgorithms=
+";
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn offer(name: &str) -> Offer {
+        Offer { suite: name.to_owned(), own_name: name.to_owned(), key: Key::Rsa }
+    }
+
+    #[test]
+    fn a_suite_that_fails_says_why_and_the_next_is_measured() {
+        let certificates = Certificates::generate().unwrap();
+        let mut jsse = Jsse::start(&certificates).unwrap();
+        let work = Work { bulk_bytes: 1, connections: 2 };
+        let unknown = jsse.measure(&offer("TLS_UNKNOWN"), work).unwrap_err().to_string();
+        assert!(unknown.contains("TLS_UNKNOWN"), "{unknown}");
+        assert_eq!(jsse.measure(&offer("TLS_AES_128_GCM_SHA256"), work).unwrap().reused, 2);
+        jsse.jvm.as_mut().unwrap().child.kill().unwrap();
+        let ended = jsse.measure(&offer("TLS_AES_128_GCM_SHA256"), work).unwrap_err().to_string();
+        assert_eq!(ended, "java ended: signal: 9 (SIGKILL)");
+        assert_eq!(jsse.measure(&offer("TLS_AES_128_GCM_SHA256"), work).unwrap().reused, 2);
+    }
+}

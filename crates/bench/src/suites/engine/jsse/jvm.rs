@@ -1,0 +1,174 @@
+//! A JVM that runs the program, and answers it in time or is ended.
+
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use super::Hello;
+use crate::suites::Work;
+
+/// The program's file.
+pub(super) const PROGRAM: &str = "Jsse.java";
+
+/// The file that says which algorithms are disabled.
+pub(super) const SECURITY: &str = "java.security";
+
+/// What went wrong with the JVM.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JvmError {
+    /// The files of the program could not be written.
+    #[error("cannot write the program for the JVM: {0}")]
+    Files(io::Error),
+    /// There is no JVM.
+    #[error("no java is found, neither in JAVA_HOME nor in PATH")]
+    Missing,
+    /// It could not be started, or spoken to.
+    #[error("cannot run {command}: {error}", command = command.display())]
+    Run {
+        /// The JVM.
+        command: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// It ended, for instance because it has no compiler.
+    #[error("java ended: {0}")]
+    Ended(String),
+    /// It did not answer in time.
+    #[error("java gave no answer within {} s", .0.as_secs())]
+    Silent(Duration),
+    /// It answered something else.
+    #[error("java gave an answer that is none: {0}")]
+    Garbled(serde_json::Error),
+    /// The suite failed in the JVM.
+    #[error("{0}")]
+    Suite(String),
+}
+
+/// A running JVM; it ends with this value.
+pub(super) struct Jvm {
+    pub(super) child: Child,
+    command: PathBuf,
+    tasks: ChildStdin,
+    answers: Receiver<String>,
+    complaints: PathBuf,
+}
+
+impl Jvm {
+    /// Starts the program in `directory`, and waits for what it says first.
+    pub(super) fn start(directory: &Path) -> Result<(Self, Hello), JvmError> {
+        let command = java();
+        let complaints = directory.join("complaints");
+        let failed = |error: io::Error| match error.kind() {
+            ErrorKind::NotFound => JvmError::Missing,
+            _ => JvmError::Run { command: command.clone(), error },
+        };
+        let mut child = arguments(&command, directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&complaints).map_err(JvmError::Files)?)
+            .spawn()
+            .map_err(failed)?;
+        let (Some(tasks), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(failed(ErrorKind::BrokenPipe.into()));
+        };
+        let (sender, answers) = mpsc::channel();
+        thread::spawn(move || forward(output, &sender));
+        let mut jvm = Self { child, command, tasks, answers, complaints };
+        let hello = jvm.answer(PATIENCE)?;
+        Ok((jvm, hello))
+    }
+
+    /// Gives a task, and waits for the answer.
+    pub(super) fn ask<T: DeserializeOwned>(&mut self, task: &str, patience: Duration) -> Result<T, JvmError> {
+        match writeln!(self.tasks, "{task}") {
+            Ok(()) => self.answer(patience),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(self.ended()),
+            Err(error) => Err(JvmError::Run { command: self.command.clone(), error }),
+        }
+    }
+
+    fn answer<T: DeserializeOwned>(&mut self, patience: Duration) -> Result<T, JvmError> {
+        let line = self.answers.recv_timeout(patience).map_err(|error| match error {
+            mpsc::RecvTimeoutError::Timeout => JvmError::Silent(patience),
+            mpsc::RecvTimeoutError::Disconnected => self.ended(),
+        })?;
+        serde_json::from_str(&line).map_err(JvmError::Garbled)
+    }
+
+    /// Why, by the first line that it complained of, or by its exit status.
+    fn ended(&mut self) -> JvmError {
+        let mut text = Vec::new();
+        let read = File::open(&self.complaints).and_then(|file| file.take(LINE_MAX).read_to_end(&mut text));
+        let text = String::from_utf8_lossy(&text);
+        match (read, text.lines().find(|line| !line.trim().is_empty())) {
+            (Ok(_), Some(line)) => JvmError::Ended(line.trim().to_owned()),
+            _ => JvmError::Ended(self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string())),
+        }
+    }
+}
+
+impl Drop for Jvm {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How long a task may take: far longer than the slowest suite of 2009 did.
+pub(super) fn patience(work: Work) -> Duration {
+    PATIENCE + Duration::from_millis(work.bulk_bytes / 1000) + Duration::from_millis(100) * work.connections
+}
+
+fn java() -> PathBuf {
+    let home = env::var_os("JAVA_HOME").map(|home| Path::new(&home).join("bin/java"));
+    home.filter(|java| fs::exists(java).unwrap_or(false)).unwrap_or_else(|| "java".into())
+}
+
+/// All the terms that the engines share are set here; options that the environment holds for other programs are not taken.
+fn arguments(java: &Path, directory: &Path) -> Command {
+    let mut command = Command::new(java);
+    command
+        .env_remove("JAVA_TOOL_OPTIONS")
+        .env_remove("JDK_JAVA_OPTIONS")
+        .env_remove("_JAVA_OPTIONS")
+        .arg(format!("-Djava.security.properties={}", directory.join(SECURITY).display()))
+        .args(TERMS)
+        .arg(directory.join(PROGRAM))
+        .arg(directory);
+    command
+}
+
+/// Passes lines on until the JVM ends, or says a line that is too long.
+fn forward(output: ChildStdout, answers: &Sender<String>) {
+    let mut output = BufReader::new(output);
+    loop {
+        let mut line = String::new();
+        let read = output.by_ref().take(LINE_MAX).read_line(&mut line);
+        if !matches!(read, Ok(1..)) || !line.ends_with('\n') || answers.send(line).is_err() {
+            return;
+        }
+    }
+}
+
+/// Groups in the order of preference; the second is also the curve of keys. Sessions that the server remembers, up to TLS 1.2 by
+/// their ids.
+const TERMS: [&str; 4] = [
+    "-Djdk.tls.namedGroups=x25519,secp256r1,ffdhe2048",
+    "-Djdk.tls.ephemeralDHKeySize=2048",
+    "-Djdk.tls.server.enableSessionTicketExtension=false",
+    "-Djdk.tls.client.enableSessionTicketExtension=false",
+];
+
+/// Far longer than a JVM takes to start and to compile.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The longest line that is read, in bytes.
+const LINE_MAX: u64 = 65_536;

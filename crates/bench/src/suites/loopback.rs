@@ -1,0 +1,230 @@
+//! A client and a server on loopback, each on a thread of its own, one connection at a time.
+//!
+//! The client connects, tells the server by a channel that somebody waits, and both shake hands. So the server never waits for a
+//! connection that does not come: when the client has finished or failed, the channel closes, and the server is done.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::Work;
+use super::row::{Cost, Measured};
+
+/// A server's side of TLS, set up for one suite.
+pub(super) trait Server: Send {
+    /// Takes a connection through its handshake.
+    fn accept(&mut self, tcp: TcpStream) -> io::Result<Box<dyn Channel>>;
+}
+
+/// A client's side of TLS, set up for one suite.
+pub(super) trait Client: Send {
+    /// Takes a connection through its handshake.
+    fn connect(&mut self, tcp: TcpStream, session: Session) -> io::Result<Connected>;
+}
+
+/// A TLS connection after its handshake.
+pub(super) trait Channel: Read + Write {
+    /// Tells the peer that nothing follows (`close_notify`); it may still be read from.
+    fn finish(&mut self) -> io::Result<()>;
+}
+
+/// Which session a client offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Session {
+    /// None, and it keeps none: a full handshake.
+    New,
+    /// One that it kept from an earlier connection, if it has one.
+    Kept,
+}
+
+/// A client's connection after its handshake, and what that showed.
+pub(super) struct Connected {
+    /// The connection.
+    pub(super) channel: Box<dyn Channel>,
+    /// Whether a session was resumed.
+    pub(super) resumed: bool,
+    /// The version that was agreed on.
+    pub(super) version: &'static str,
+}
+
+/// What went wrong between client and server.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LoopbackError {
+    /// The system gave no listener.
+    #[error("cannot listen on loopback: {0}")]
+    Listen(io::Error),
+    /// Only the client met an error.
+    #[error("client: {0}")]
+    Client(io::Error),
+    /// Only the server met an error.
+    #[error("server: {0}")]
+    Server(io::Error),
+    /// Each met an error, one of which is the other's consequence.
+    #[error("client: {client}; server: {server}")]
+    Both {
+        /// What the client met.
+        client: io::Error,
+        /// What the server met.
+        server: io::Error,
+    },
+    /// What should have been full handshakes were not, so that their time would say nothing.
+    #[error("{0} of the new connections resumed a session")]
+    NotNew(u32),
+}
+
+/// Does a suite's work. Before the connections that reuse a session one is made, apart, whose session they offer.
+pub(super) fn measure(server: &mut dyn Server, client: &mut dyn Client, work: Work) -> Result<Measured, LoopbackError> {
+    let mut run = |connections, bytes, session| visit(server, client, Visits { connections, bytes, session });
+    let bulk = run(1, work.bulk_bytes, Session::New)?;
+    let new = run(work.connections, 1, Session::New)?;
+    if new.resumed > 0 {
+        return Err(LoopbackError::NotNew(new.resumed));
+    }
+    run(1, 1, Session::Kept)?;
+    let reuse = run(work.connections, 1, Session::Kept)?;
+    Ok(Measured {
+        version: bulk.version.to_owned(),
+        bulk: bulk.cost,
+        new: new.cost,
+        reuse: reuse.cost,
+        reused: reuse.resumed,
+    })
+}
+
+/// Connections, one after the other.
+#[derive(Clone, Copy)]
+struct Visits {
+    connections: u32,
+    /// What the server sends on each, in bytes.
+    bytes: u64,
+    session: Session,
+}
+
+/// What they came to.
+struct Visited {
+    cost: Cost,
+    resumed: u32,
+    version: &'static str,
+}
+
+fn visit(server: &mut dyn Server, client: &mut dyn Client, visits: Visits) -> Result<Visited, LoopbackError> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(LoopbackError::Listen)?;
+    let address = listener.local_addr().map_err(LoopbackError::Listen)?;
+    let (announce, announced) = mpsc::channel();
+    let began = Instant::now();
+    let (calling, serving) = thread::scope(|scope| {
+        let serving = scope.spawn(move || timed(|| serve(server, &listener, &announced, visits.bytes)));
+        let calling = scope.spawn(move || timed(|| call(client, address, &announce, visits)));
+        (joined(calling.join()), joined(serving.join()))
+    });
+    let wall = began.elapsed();
+    let (((resumed, version), client_cpu), ((), server_cpu)) = both(calling, serving)?;
+    Ok(Visited { cost: Cost { wall, client_cpu, server_cpu }, resumed, version })
+}
+
+fn both<C, S>(client: io::Result<C>, server: io::Result<S>) -> Result<(C, S), LoopbackError> {
+    match (client, server) {
+        (Ok(client), Ok(server)) => Ok((client, server)),
+        (Err(client), Err(server)) => Err(LoopbackError::Both { client, server }),
+        (Err(client), Ok(_)) => Err(LoopbackError::Client(client)),
+        (Ok(_), Err(server)) => Err(LoopbackError::Server(server)),
+    }
+}
+
+/// A panic of a side is that side's error here, not the end of the run.
+fn joined<T>(result: thread::Result<io::Result<T>>) -> io::Result<T> {
+    result.unwrap_or_else(|_| Err(io::Error::other("panicked")))
+}
+
+/// The client's connections: how many resumed a session, and the version of the last.
+fn call(
+    client: &mut dyn Client,
+    address: SocketAddr,
+    announce: &Sender<()>,
+    visits: Visits,
+) -> io::Result<(u32, &'static str)> {
+    let mut seen = (0, "");
+    for _ in 0..visits.connections {
+        let tcp = prepared(TcpStream::connect(address)?)?;
+        announce.send(()).map_err(|_| io::Error::other("the server has given up"))?;
+        let mut connected = client.connect(tcp, visits.session)?;
+        receive(connected.channel.as_mut(), visits.bytes)?;
+        end_of(connected.channel.as_mut())?;
+        connected.channel.finish()?;
+        seen = (seen.0 + u32::from(connected.resumed), connected.version);
+    }
+    Ok(seen)
+}
+
+/// The server's side of them. Either side says `close_notify`, and waits for the other's: OpenSSL forgets sessions that end without.
+fn serve(server: &mut dyn Server, listener: &TcpListener, announced: &Receiver<()>, bytes: u64) -> io::Result<()> {
+    while announced.recv().is_ok() {
+        let tcp = prepared(listener.accept()?.0)?;
+        let mut channel = server.accept(tcp)?;
+        send(channel.as_mut(), bytes)?;
+        channel.finish()?;
+        end_of(channel.as_mut())?;
+    }
+    Ok(())
+}
+
+fn send(channel: &mut dyn Channel, bytes: u64) -> io::Result<()> {
+    let mut rest = bytes;
+    while rest > 0 {
+        let len = rest.min(RECORD.len() as u64) as usize;
+        channel.write_all(&RECORD[..len])?;
+        rest -= len as u64;
+    }
+    channel.flush()
+}
+
+fn receive(channel: &mut dyn Channel, bytes: u64) -> io::Result<()> {
+    let mut buffer = [0; RECORD.len()];
+    let mut rest = bytes;
+    while rest > 0 {
+        let room = rest.min(buffer.len() as u64) as usize;
+        match channel.read(&mut buffer[..room])? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            len => rest -= len as u64,
+        }
+    }
+    Ok(())
+}
+
+/// Nothing more comes.
+fn end_of(channel: &mut dyn Channel) -> io::Result<()> {
+    match channel.read(&mut [0; 1])? {
+        0 => Ok(()),
+        _ => Err(io::Error::other("the peer sent more than it should")),
+    }
+}
+
+/// No wait for small segments to become larger, and none for a peer that has gone astray.
+fn prepared(tcp: TcpStream) -> io::Result<TcpStream> {
+    tcp.set_nodelay(true)?;
+    tcp.set_read_timeout(Some(PATIENCE))?;
+    tcp.set_write_timeout(Some(PATIENCE))?;
+    Ok(tcp)
+}
+
+/// Does something, and says how much of the CPU this thread used for it.
+fn timed<T>(action: impl FnOnce() -> io::Result<T>) -> io::Result<(T, Duration)> {
+    let before = thread_cpu();
+    let done = action()?;
+    Ok((done, thread_cpu().saturating_sub(before)))
+}
+
+fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+/// Far longer than any step takes.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// What is sent: as much as fits into one record of TLS.
+static RECORD: [u8; 16_384] = [b'w'; 16_384];

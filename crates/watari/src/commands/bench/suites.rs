@@ -1,0 +1,72 @@
+//! `watari bench suites`: what cipher suites and reused sessions cost.
+
+mod text;
+
+use std::io::{self, IsTerminal};
+
+use bytesize::ByteSize;
+use clap::Args;
+use watari_bench::suites::{EngineName, Plan, Report, Row, Work, measure};
+
+use crate::commands::{print, print_json};
+use crate::failure::Failure;
+
+/// Measure what cipher suites cost, and what the reuse of sessions saves
+///
+/// For each suite, over loopback: one connection with much data, new connections with a full handshake and one byte of data
+/// each, and as many that reuse a session. The CPU time of client and server is measured apart. The suites of "Maniac Java
+/// Programming 10" (2009) are shown beside that paper's times.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Suites {
+    /// Only this engine: rustls, openssl or jsse (a JDK); may be given repeatedly [default: all that are present]
+    #[arg(long = "engine", value_name = "ENGINE", value_delimiter = ',')]
+    engines: Vec<EngineName>,
+    /// Only suites whose name contains this; may be given repeatedly
+    #[arg(long = "suite", value_name = "PART", value_delimiter = ',')]
+    only: Vec<String>,
+    /// What the bulk transfer carries
+    #[arg(long, value_name = "SIZE", default_value_t = ByteSize::b(Work::PAPER.bulk_bytes))]
+    bulk: ByteSize,
+    /// How many new connections, and how many that reuse a session
+    #[arg(long, value_name = "N", default_value_t = Work::PAPER.connections, value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX))]
+    connections: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  watari bench suites                                        every suite of every engine; takes some minutes
+  watari bench suites --suite SSL_RSA_WITH_RC4_128_MD5       one, by the paper's name or IANA's
+  watari bench suites --engine rustls --engine openssl --bulk 1GB --connections 5000 --json";
+
+/// More do not make a result any better.
+const CONNECTIONS_MAX: i64 = 1_000_000;
+
+impl Suites {
+    pub(crate) fn execute(self) -> Result<(), Failure> {
+        let work = Work { bulk_bytes: self.bulk.as_u64(), connections: self.connections };
+        let plan = Plan { engines: self.engines, only: self.only, work };
+        let report = measure(&plan, &mut progress)?;
+        if self.json {
+            tell_absent(&report);
+            return print_json(&report.rows);
+        }
+        print(text::Text { plan: &plan, report: &report })
+    }
+}
+
+/// For who watches: a run takes minutes.
+fn progress(row: &Row) {
+    if io::stderr().is_terminal() {
+        eprintln!("{} {}{}", row.engine, row.suite, if row.measured.is_ok() { "" } else { ": failed" });
+    }
+}
+
+fn tell_absent(report: &Report) {
+    for (engine, why) in &report.absent {
+        eprintln!("watari: without {engine}: {why}");
+    }
+}
