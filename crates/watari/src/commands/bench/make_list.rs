@@ -16,8 +16,8 @@ use crate::failure::Failure;
 #[command(next_help_heading = "Making an access list")]
 pub(crate) struct MakeList {
     /// Print an access list, and send nothing
-    #[arg(long, requires = "what")]
-    make_list: bool,
+    #[arg(id = "make_list", long = "make-list", requires = "what")]
+    wanted: bool,
     /// What it asks for, a path and options as in a list; weight= is its share
     #[arg(long = "uri", group = "what", value_name = "URI [KEY=VALUE ...]", value_parser = parse_ask)]
     #[arg(requires = "make_list")]
@@ -35,7 +35,7 @@ pub(crate) struct MakeList {
     #[arg(long, value_name = "N", requires = "asks", conflicts_with = "from_log", default_value_t = 1)]
     from_seed: u64,
     /// Ask from anywhere, not from the addresses in the log
-    #[arg(long, requires = "from_log")]
+    #[arg(long, requires = "from_log", conflicts_with = "asks")]
     from_anywhere: bool,
     /// How much is asked for over TLS: 0.3, or 30%
     #[arg(long, value_name = "SHARE", requires = "make_list", default_value = "0")]
@@ -104,9 +104,11 @@ mod tests {
 
     #[test]
     fn options_that_do_not_fit_are_refused() {
-        for words in [&["--make-list"][..], &["--uri", "/"], &["--make-list", "--uri", "/", "--from-anywhere"]] {
+        for words in [&["--make-list"][..], &["--uri", "/"], &["--make-list", "--from-anywhere"]] {
             assert_eq!(parse(words).err(), Some(ErrorKind::MissingRequiredArgument), "{words:?}");
         }
+        // What another option forbids is no longer required, so each of these is forbidden by itself.
+        assert_eq!(parse(&["--make-list", "--uri=/", "--from-anywhere"]).err(), Some(ErrorKind::ArgumentConflict));
         for option in ["--uri=/", "--from=::1", "--lines=1", "--from-seed=1"] {
             let words = ["--make-list", "--from-log", "a.log", option];
             assert_eq!(parse(&words).err(), Some(ErrorKind::ArgumentConflict), "{option}");
