@@ -30,6 +30,14 @@ pub struct Sites {
     pub tls: Option<Arc<Site>>,
 }
 
+impl Sites {
+    /// Puts a server where its kind belongs; gives back the one that was there.
+    pub fn add(&mut self, site: Arc<Site>) -> Option<Arc<Site>> {
+        let place = if site.tls { &mut self.tls } else { &mut self.plain };
+        place.replace(site)
+    }
+}
+
 /// A list cannot be made into requests.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestsError {
@@ -142,8 +150,7 @@ mod tests {
         let list = AccessList::parse("list", list, |_| unreachable!("no line names a file")).unwrap();
         let mut sites = Sites::default();
         for url in urls {
-            let site = Arc::new(Site::resolve(url).unwrap().0);
-            *(if site.tls { &mut sites.tls } else { &mut sites.plain }) = Some(site);
+            sites.add(Arc::new(Site::resolve(url).unwrap().0));
         }
         Requests::prepare(&list, &sites)
     }

@@ -126,8 +126,7 @@ pub(crate) fn of_list(list: &str, urls: &[&str], requests: u64, connections: usi
     let list = AccessList::parse("list", list, |_| unreachable!("no line names a file")).unwrap();
     let mut sites = Sites::default();
     for url in urls {
-        let site = Arc::new(Site::resolve(url).unwrap().0);
-        *(if site.tls { &mut sites.tls } else { &mut sites.plain }) = Some(site);
+        sites.add(Arc::new(Site::resolve(url).unwrap().0));
     }
     Plan {
         work: Requests::prepare(&list, &sites).unwrap().into(),

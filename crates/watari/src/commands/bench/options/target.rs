@@ -43,11 +43,9 @@ impl Target {
         let mut path = String::new();
         for url in &self.urls {
             let (site, of_url) = Site::resolve(url).map_err(|error| Failure::Usage(error.to_string()))?;
-            let place = if site.tls { &mut sites.tls } else { &mut sites.plain };
-            if place.is_some() {
+            if sites.add(Arc::new(site)).is_some() {
                 return Err(Failure::Usage("of two URLs, one is http and the other https".to_owned()));
             }
-            *place = Some(Arc::new(site));
             path = of_url;
         }
         let list = match &self.list {
