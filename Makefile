@@ -12,6 +12,7 @@ demo-up: deps
 
 # The documentation's examples go first: the last lines are the summary of the tests.
 test: deps lint fuzz-briefly
+	@scripts/deps test
 	cargo test --workspace --locked --doc --quiet
 	cargo test --workspace --locked --no-fail-fast --lib --bins --tests --examples
 

@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod bench_http;
+mod bench_truth;
 mod cluster;
 mod compare;
 mod ctl;
 mod demo;
 mod drain;
 mod example;
+mod nginx;
 mod pki;
 mod run;
 mod suites;
