@@ -1,12 +1,15 @@
 //! What a run is to do, checked and ready.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::flow::Flow;
+use url::Url;
+
+use crate::flow::{Flow, FlowError};
 use crate::requests::Requests;
 use crate::schedule::Schedule;
-use crate::site::Site;
+use crate::site::{Site, SiteError};
 use crate::source::Sources;
 use crate::tls::TlsOptions;
 use crate::users;
@@ -48,7 +51,26 @@ pub enum Work {
     },
 }
 
+/// A flow cannot be gone through.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkError {
+    /// Its URL names no server.
+    #[error(transparent)]
+    Site(#[from] SiteError),
+    /// Its file is no flow.
+    #[error(transparent)]
+    Flow(#[from] FlowError),
+}
+
 impl Work {
+    /// The flow of a file, at the site of a URL. Blocks for the resolver.
+    pub fn flow(file: &Path, url: &str, seed: u64) -> Result<Self, WorkError> {
+        let (site, _) = Site::resolve(url)?;
+        let base = Url::parse(url).map_err(|error| SiteError::Url(url.to_owned(), error))?;
+        let flow = Flow::read(file, &base, seed)?;
+        Ok(Self::Flow { flow: Arc::new(flow), site: Arc::new(site), seed })
+    }
+
     /// The names of the classes that requests belong to.
     pub fn classes(&self) -> Arc<[String]> {
         match self {

@@ -8,6 +8,7 @@
 //!
 //! Every time is in milliseconds, every rate per second, and where nothing was measured a number is 0 and the `count` beside it too.
 
+mod course;
 mod part;
 mod series;
 mod text;

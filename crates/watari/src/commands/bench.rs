@@ -5,6 +5,7 @@ mod http;
 mod make_list;
 mod options;
 mod suites;
+mod users;
 
 use clap::{Args, Subcommand};
 
@@ -22,6 +23,7 @@ enum Command {
     Http(Box<http::Http>),
     Compare(compare::Compare),
     Suites(suites::Suites),
+    Users(Box<users::Users>),
 }
 
 impl Bench {
@@ -30,6 +32,7 @@ impl Bench {
             Command::Http(http) => http.execute(),
             Command::Compare(compare) => compare.execute(),
             Command::Suites(suites) => suites.execute(),
+            Command::Users(users) => users.execute(),
         }
     }
 }

@@ -15,3 +15,4 @@ mod pki;
 mod run;
 mod suites;
 mod support;
+mod users;

@@ -3,9 +3,10 @@
 use clap::Args;
 
 use super::make_list::MakeList;
-use super::options::{Load, Report, Target, Tls};
+use super::options::{Flow, Load, Report, Target, Tls};
 use crate::failure::Failure;
 use watari_bench::plan::{Plan, Protocol};
+use watari_bench::tls::Resume;
 
 /// Send requests, and say what became of them
 #[derive(Args)]
@@ -14,6 +15,8 @@ use watari_bench::plan::{Plan, Protocol};
 pub(crate) struct Http {
     #[command(flatten)]
     target: Target,
+    #[command(flatten)]
+    flow: Flow,
     #[command(flatten)]
     load: Load,
     #[command(flatten)]
@@ -38,6 +41,7 @@ Examples:
   watari bench http https://www.example/ -d 1m -r 100..2000/60s --expect 'p99<50ms' --expect endings.RESET=0
   watari bench http --make-list --from 10.0.0.0/24=8 --from 2001:db8::/64=2 --uri '/a.html weight=3' --uri /b.cgi
   watari bench http --make-list --from-log access.log --from-anywhere --tls-share 1
+  watari bench http https://www.example/ -n 1000 -c 50 --flow flow.toml
 
 With --rate, latency counts from when a request was due. Exit status: 0 done, 1 nothing was answered, or a condition is
 not met, 2 wrong usage.";
@@ -47,18 +51,18 @@ impl Http {
         if let Some(make_list) = self.make_list {
             return make_list.execute();
         }
-        let requests = self.target.requests()?;
+        let work = self.flow.work(&self.target)?;
         let protocol = Protocol::Http1 {
             requests_per_connection: self.requests_per_connection,
             pipeline: usize::from(self.pipeline),
         };
         let plan = Plan {
-            work: requests.into(),
+            work,
             sources: self.target.sources(),
             pace: self.load.pace(),
             stop: self.load.stop(),
             protocol,
-            tls: self.tls.options()?,
+            tls: self.tls.options(Resume::Full)?,
             timeouts: self.load.timeouts(),
             threads: self.load.threads(),
         };

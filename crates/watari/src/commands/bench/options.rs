@@ -1,11 +1,13 @@
 //! Options that several kinds of load have in common.
 
+mod flow;
 mod load;
 mod report;
 mod target;
 mod tls;
 
-pub(super) use load::Load;
+pub(super) use flow::Flow;
+pub(super) use load::{Load, Patience};
 pub(super) use report::Report;
 pub(super) use target::Target;
 pub(super) use tls::Tls;

@@ -9,7 +9,7 @@ use watari_bench::schedule::{Rate, Schedule, Spacing};
 #[derive(Args)]
 #[command(next_help_heading = "Load")]
 pub(crate) struct Load {
-    /// End after so many requests
+    /// End after so many requests, or flows
     #[arg(short = 'n', long, value_name = "REQUESTS", value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
     /// Send no request after so long; 10s, if no number of requests is given
@@ -18,7 +18,7 @@ pub(crate) struct Load {
     /// Connections in progress; with --rate, at most [default: 10; with --rate 1000]
     #[arg(short = 'c', long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: Option<u32>,
-    /// Requests a second that are due, whether those before have ended or not: 800, or 100..2000/60s
+    /// Requests, or flows, a second that are due, whether those before have ended or not: 800, or 100..2000/60s
     #[arg(short = 'r', long)]
     rate: Option<Rate>,
     /// With --rate: random intervals (a Poisson process), the same again for the same seed
@@ -27,12 +27,25 @@ pub(crate) struct Load {
     /// Threads
     #[arg(short = 't', long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+/// How long to wait
+#[derive(Args)]
+pub(crate) struct Patience {
     /// For a whole response after its request, and for the server to close where that is waited for
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     timeout: Span,
     /// For TCP and TLS to be established
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     connect_timeout: Span,
+}
+
+impl Patience {
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        Timeouts { connect: self.connect_timeout.get(), response: self.timeout.get() }
+    }
 }
 
 impl Load {
@@ -54,7 +67,7 @@ impl Load {
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {
-        Timeouts { connect: self.connect_timeout.get(), response: self.timeout.get() }
+        self.patience.timeouts()
     }
 
     pub(crate) fn threads(&self) -> usize {

@@ -29,6 +29,11 @@ pub(crate) struct Report {
 impl Report {
     /// Runs the plan, and tells what came of it.
     pub(crate) fn run(self, plan: Plan) -> Result<(), Failure> {
+        self.run_and_show(plan, |_| String::new())
+    }
+
+    /// The same; people are shown more above the summary.
+    pub(crate) fn run_and_show(self, plan: Plan, more: impl FnOnce(&Summary) -> String) -> Result<(), Failure> {
         let run = Run::of_this_process(std::env::args().collect(), SystemTime::now());
         let load = Load::start(plan, None).map_err(|error| Failure::Usage(error.to_string()))?;
         watch(&load)?;
@@ -37,7 +42,10 @@ impl Report {
         if self.json {
             print_json(&summary)?;
         } else {
-            print(&summary)?;
+            print(format_args!("{}{summary}", more(&summary)))?;
+        }
+        for (note, count) in &finished.notes {
+            eprintln!("{count} x {note}");
         }
         self.verdict(&summary)
     }

@@ -58,6 +58,14 @@ impl Target {
         Requests::prepare(&list, &sites).map_err(|error| Failure::Usage(error.to_string()))
     }
 
+    /// The only URL.
+    pub(crate) fn url(&self) -> Result<&str, Failure> {
+        match self.urls.as_slice() {
+            [url] => Ok(url),
+            _ => Err(Failure::Usage("a flow has one URL".to_owned())),
+        }
+    }
+
     pub(crate) fn sources(&self) -> Option<Sources> {
         self.source.clone()
     }

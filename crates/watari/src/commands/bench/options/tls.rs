@@ -13,9 +13,9 @@ use crate::failure::Failure;
 #[derive(Args)]
 #[command(next_help_heading = "TLS")]
 pub(crate) struct Tls {
-    /// Which handshakes try to resume a session: none (full), all but the first of each client (reuse), or N of a hundred (mixed:N)
-    #[arg(long, value_name = "full|reuse|mixed:N", value_parser = resume, default_value = "full")]
-    resume: Resume,
+    /// Which handshakes try to resume a session: none (full), all but the first of each client (reuse), or N of a hundred (mixed:N) [default: full; of users: reuse]
+    #[arg(long, value_name = "full|reuse|mixed:N", value_parser = resume)]
+    resume: Option<Resume>,
     /// TLS 1.2: resume by session ids only, and take no tickets
     #[arg(long)]
     session_ids: bool,
@@ -51,7 +51,8 @@ enum VersionName {
 }
 
 impl Tls {
-    pub(crate) fn options(&self) -> Result<TlsOptions, Failure> {
+    /// With what is resumed where nothing is said.
+    pub(crate) fn options(&self, resume: Resume) -> Result<TlsOptions, Failure> {
         let mut policy = Policy::default();
         if let Some(version) = self.tls {
             policy.versions = vec![match version {
@@ -76,7 +77,7 @@ impl Tls {
                 None if self.verify => Roots::System,
                 None => Roots::Unchecked,
             },
-            resume: self.resume,
+            resume: self.resume.unwrap_or(resume),
             session_ids_only: self.session_ids,
             certificate: self.cert.clone().zip(self.key.clone()),
         })

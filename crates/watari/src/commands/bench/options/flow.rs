@@ -1,0 +1,29 @@
+//! What users do who ask more than once.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use watari_bench::plan::Work;
+
+use super::Target;
+use crate::failure::Failure;
+
+/// What users do who ask more than once
+#[derive(Args)]
+#[command(next_help_heading = "Flows")]
+pub(crate) struct Flow {
+    /// What users do, step after step, with what answers gave them: a file such as examples/flow.toml; its URIs are relative to the URL
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "method", "headers", "body", "pipeline"])]
+    flow: Option<PathBuf>,
+    /// Decides what a flow leaves to chance
+    #[arg(long, value_name = "SEED", requires = "flow", default_value_t = 1)]
+    seed: u64,
+}
+
+impl Flow {
+    /// The flow, if there is one, or the requests.
+    pub(crate) fn work(&self, target: &Target) -> Result<Work, Failure> {
+        let Some(file) = &self.flow else { return target.requests().map(Work::from) };
+        Work::flow(file, target.url()?, self.seed).map_err(|error| Failure::Usage(error.to_string()))
+    }
+}

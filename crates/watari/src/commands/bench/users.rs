@@ -1,0 +1,103 @@
+//! `watari bench users`: users who come back.
+
+use clap::{Args, ValueEnum};
+use watari_bench::duration::Span;
+use watari_bench::plan::{Pace, Plan, Protocol, Stop};
+use watari_bench::shares::Shares;
+use watari_bench::tls::Resume;
+use watari_bench::users::{Count, Settings};
+
+use super::options::{Patience, Report, Target, Tls};
+use crate::failure::Failure;
+
+/// Have users come, wait, and come back with the sessions they have
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Users {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    coming: Coming,
+    #[command(flatten)]
+    tls: Tls,
+    #[command(flatten)]
+    report: Report,
+}
+
+/// When they come
+#[derive(Args)]
+#[command(next_help_heading = "Users")]
+struct Coming {
+    /// So many a second
+    #[arg(short = 'r', long, default_value_t = 800.0)]
+    rate: f64,
+    /// What the rate counts: all requests, so that new users come only for what returning ones leave of it; or new users
+    #[arg(long, value_enum, default_value = "requests")]
+    count: Counted,
+    /// New users come for so long; after that, only those whose wait ends
+    #[arg(short = 'd', long, value_name = "DURATION", default_value = "90s")]
+    duration: Span,
+    /// Requests of each user, every one over a connection of its own
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    requests: u32,
+    /// How long users wait between their requests, in equal shares of the users
+    #[arg(long, value_name = "DURATIONS", value_delimiter = ',', default_value = "5s,10s,30s,60s")]
+    waits: Vec<Span>,
+    /// Decides in which order the waits are dealt out
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Connections in progress at most; users that find none free are late, and that counts
+    #[arg(short = 'c', long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    connections: u32,
+    /// Threads
+    #[arg(short = 't', long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Counted {
+    Requests,
+    Users,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  watari bench users https://www.example/50k                  800 requests/s for 90 s, then only those of who returns
+  watari bench users https://www.example/ --resume full       the same, without resuming sessions
+  watari bench users https://www.example/ -r 50 --count users -d 10s --waits 1s,2s --expect tls.resumed>0
+
+Users return also when they were not answered, so that the load does not depend on how well the server bears it. Above
+the summary there is a row for each second. Exit status: 0 done, 1 nothing was answered, or a condition is not met,
+2 wrong usage.";
+
+impl Users {
+    pub(crate) fn execute(self) -> Result<(), Failure> {
+        let plan = Plan {
+            work: self.target.requests()?.into(),
+            sources: self.target.sources(),
+            pace: self.coming.pace()?,
+            stop: Stop::default(),
+            protocol: Protocol::Http1 { requests_per_connection: Some(1), pipeline: 1 },
+            tls: self.tls.options(Resume::Reuse)?,
+            timeouts: self.coming.patience.timeouts(),
+            threads: usize::from(self.coming.threads),
+        };
+        self.report.run_and_show(plan, |summary| format!("{}\n", summary.series))
+    }
+}
+
+impl Coming {
+    fn pace(&self) -> Result<Pace, Failure> {
+        let count = match self.count {
+            Counted::Requests => Count::Requests,
+            Counted::Users => Count::Users,
+        };
+        let waits = Shares::new(self.waits.iter().map(|wait| wait.get()).collect(), self.seed)
+            .map_err(|error| Failure::Usage(error.to_string()))?;
+        let settings = Settings::new(self.rate, count, self.duration.get(), self.requests, waits)
+            .map_err(|error| Failure::Usage(error.to_string()))?;
+        Ok(Pace::Users { settings, connections_max: self.connections as usize })
+    }
+}

@@ -1,0 +1,67 @@
+//! `watari bench users`, and `watari bench http --flow`
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::support::watari;
+
+/// Answers everything with a token, until the test's process ends.
+fn server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || answer(&stream));
+        }
+    });
+    address
+}
+
+fn answer(mut stream: &TcpStream) {
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    while lines.by_ref().take_while(|line| !line.is_empty()).count() > 0 {
+        if stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 7\r\n\r\ntoken=1").is_err() {
+            return;
+        }
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+    }
+}
+
+#[test]
+fn users_come_as_often_as_they_should() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("http://{}/", server());
+    let users = |more: &[&str]| {
+        let few = ["bench", "users", &url, "-r", "100", "--count", "users", "-d", "100ms", "--waits", "10ms,30ms"];
+        watari(dir.path(), &[&few, more].concat())
+    };
+    let json: Value = serde_json::from_str(&users(&["--json"]).done()).unwrap();
+    assert_eq!((&json["requests"], &json["endings"]["NORMAL"]), (&30.into(), &30.into()));
+    let text = users(&["--requests", "2"]).done();
+    assert!(text.starts_with("second  begun  NORMAL  failed  full  resumed"), "{text}");
+    assert!(text.contains("\n20 requests in "), "{text}");
+    assert_eq!(users(&["--requests", "0"]).refused(2), "watari: a user makes 1 to 10000 requests");
+    assert_eq!(users(&["--expect", "requests=30"]).status, Some(0));
+    assert_eq!(users(&["--expect", "requests=31"]).status, Some(1));
+}
+
+#[test]
+fn flows_are_gone_through() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("http://{}/", server());
+    let flow =
+        "[[step]]\nname = 'a'\nuri = '/'\ntake.t = { regex = 'token=(.)' }\n[[step]]\nname = 'b'\nuri = '/${t}'\n";
+    fs::write(dir.path().join("good.toml"), flow).unwrap();
+    fs::write(dir.path().join("bad.toml"), flow.replace("${t}", "${x}")).unwrap();
+    let http = |more: &[&str]| watari(dir.path(), &[&["bench", "http", &url, "-n", "5", "-c", "2"], more].concat());
+    let json: Value = serde_json::from_str(&http(&["--flow", "good.toml", "--json"]).done()).unwrap();
+    assert_eq!((&json["requests"], &json["endings"]["NORMAL"]), (&10.into(), &10.into()));
+    assert_eq!(json["by_class"]["b"]["requests"], 5);
+    let refused = http(&["--flow", "bad.toml"]).refused(2);
+    assert!(refused.starts_with("watari: bad.toml:7: nothing gives \"x\" a value"), "{refused}");
+    assert_eq!(http(&["--flow", "good.toml", "--pipeline", "2"]).status, Some(2));
+}
