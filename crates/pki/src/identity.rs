@@ -1,10 +1,13 @@
 //! What a node shows its peers, and what it demands of them.
 
+mod any_node;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::Resumption;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -22,6 +25,7 @@ pub struct Identity {
     node: NodeName,
     roles: BTreeSet<Role>,
     client: Arc<ClientConfig>,
+    any: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
 }
 
@@ -47,12 +51,15 @@ impl Identity {
         if found != *node {
             return Err(PkiError::OtherNode { path, found });
         }
+        let any = any_node::verifier(Arc::clone(&roots), &provider).map_err(files::content(&ca_path))?;
         let client = client_config(&provider, roots, certificate.clone(), key.clone_key());
+        let client = client.map_err(files::content(&key_path))?;
         let server = server_config(&provider, verifier, certificate, key);
         Ok(Self {
             node: found,
             roles,
-            client: Arc::new(client.map_err(files::content(&key_path))?),
+            any: Arc::new(trusting(client.clone(), any)),
+            client: Arc::new(client),
             server: Arc::new(server.map_err(files::content(&key_path))?),
         })
     }
@@ -71,6 +78,12 @@ impl Identity {
     /// that is dialed (a node's name is its server name).
     pub fn client_config(&self) -> &Arc<ClientConfig> {
         &self.client
+    }
+
+    /// For dialing an address without knowing which node is there: as [`Identity::client_config`], but for whatever name. The
+    /// caller has to look at the certificate ([`peer_identity`]) before it believes the peer anything.
+    pub fn client_config_for_any(&self) -> &Arc<ClientConfig> {
+        &self.any
     }
 
     /// For accepting: TLS 1.3 only, shows the node's certificate, demands one of the cluster's authority.
@@ -100,6 +113,11 @@ fn client_config(
     let mut config = builder.with_root_certificates(roots).with_client_auth_cert(vec![certificate], key)?;
     config.resumption = Resumption::disabled();
     Ok(config)
+}
+
+fn trusting(mut config: ClientConfig, verifier: Arc<dyn ServerCertVerifier>) -> ClientConfig {
+    config.dangerous().set_certificate_verifier(verifier);
+    config
 }
 
 fn server_config(

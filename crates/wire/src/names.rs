@@ -72,17 +72,20 @@ pub enum Role {
     Dispatcher,
     /// Terminates TLS; may hold the state of connections.
     Agent,
+    /// Makes load, or has others make it (`watari bench`). Says nothing on the links between nodes.
+    Bench,
 }
 
 impl Role {
     /// Every role there is.
-    pub const ALL: [Self; 2] = [Self::Dispatcher, Self::Agent];
+    pub const ALL: [Self; 3] = [Self::Dispatcher, Self::Agent, Self::Bench];
 
     /// The role as certificates, configuration and links spell it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Dispatcher => "dispatcher",
             Self::Agent => "agent",
+            Self::Bench => "bench",
         }
     }
 }
@@ -103,7 +106,7 @@ impl FromStr for Role {
 
 /// A string names no [`Role`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a role is `dispatcher` or `agent`")]
+#[error("a role is `dispatcher`, `agent` or `bench`")]
 pub struct UnknownRole;
 
 /// A client's TCP connection, named by the dispatcher that accepted it.

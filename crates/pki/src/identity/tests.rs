@@ -29,8 +29,12 @@ fn identity(dir: &tempfile::TempDir, name: &str) -> Identity {
 
 /// Shakes hands in memory: what the client and the server make of each other.
 fn shake(client: &Identity, server: &Identity, name: &str) -> (Result<(), Error>, Result<Vec<u8>, Error>) {
+    shake_as(client.client_config(), server, name)
+}
+
+fn shake_as(client: &Arc<ClientConfig>, server: &Identity, name: &str) -> (Result<(), Error>, Result<Vec<u8>, Error>) {
     let name = ServerName::try_from(name.to_owned()).unwrap();
-    let mut client: Connection = ClientConnection::new(Arc::clone(client.client_config()), name).unwrap().into();
+    let mut client: Connection = ClientConnection::new(Arc::clone(client), name).unwrap().into();
     let mut server: Connection = ServerConnection::new(Arc::clone(server.server_config())).unwrap().into();
     let (mut to_client, mut to_server) = (Ok(()), Ok(()));
     while client.wants_write() || server.wants_write() {
@@ -89,6 +93,17 @@ fn another_nodes_certificate_is_refused() {
         ))
     );
     assert!(refused, "{client:?}");
+}
+
+#[test]
+fn whichever_node_of_the_cluster_is_there_can_be_dialed() {
+    let (ours, theirs) = (cluster(&["a", "b"]), cluster(&["a", "b"]));
+    let dial = |server: &Identity| shake_as(identity(&ours, "a").client_config_for_any(), server, "somewhere.example");
+    let (client, server) = dial(&identity(&ours, "b"));
+    client.unwrap();
+    server.unwrap();
+    let (client, _) = dial(&identity(&theirs, "b"));
+    assert!(matches!(client, Err(Error::InvalidCertificate(_))), "{client:?}");
 }
 
 #[test]

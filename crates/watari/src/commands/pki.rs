@@ -34,6 +34,7 @@ enum Command {
 Examples:
   watari pki issue d1 --role dispatcher
   watari pki issue a1 --role agent --days 90
+  watari pki issue w1 --role bench        a load generator
 
 A node needs ca.pem, NODE.pem and NODE.key of the directory. ca.key stays where certificates are issued.")]
     Issue {
