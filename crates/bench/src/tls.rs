@@ -1,20 +1,20 @@
 //! TLS as clients do it: what is offered, whether sessions are resumed, whom to trust; and what came of it.
 
+mod pem;
 mod seen;
 mod sessions;
 mod verify;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::ClientConfig;
 use rustls::client::{ClientSessionMemoryCache, Resumption, Tls12Resumption};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsConnector;
 use watari_handshake::Policy;
 
+pub use pem::Pem;
 pub(crate) use seen::Observer;
 
 use crate::tls::sessions::StoredOnly;
@@ -32,7 +32,7 @@ pub struct TlsOptions {
     /// TLS 1.2: only by session ids, no tickets.
     pub session_ids_only: bool,
     /// A certificate chain and its key, both PEM, for servers that ask for one.
-    pub certificate: Option<(PathBuf, PathBuf)>,
+    pub certificate: Option<(Pem, Pem)>,
 }
 
 /// Who has to have signed the server's certificate. That the server has the certificate's key is checked in any case.
@@ -44,7 +44,7 @@ pub enum Roots {
     /// One that this system trusts.
     System,
     /// One of those in this PEM file.
-    File(PathBuf),
+    File(Pem),
 }
 
 /// How many handshakes try to resume a session.
@@ -63,6 +63,9 @@ pub enum Resume {
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
+    #[error("cannot read {path}: {1}", path = .0.display())]
+    Read(PathBuf, io::Error),
+    /// A file is no PEM of the right kind.
     #[error("cannot read {path}: {1}", path = .0.display())]
     File(PathBuf, rustls::pki_types::pem::Error),
     /// Nothing in it.
@@ -99,14 +102,14 @@ impl Tls {
         let verifier = match &options.roots {
             Roots::Unchecked => trusting(&provider),
             Roots::System => Remembering::new(system_roots()?, &provider)?,
-            Roots::File(path) => Remembering::new(roots_of(path)?, &provider)?,
+            Roots::File(file) => Remembering::new(roots_of(file)?, &provider)?,
         };
         let builder = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&options.policy.rustls_versions())?
             .dangerous()
             .with_custom_certificate_verifier(verifier);
         let mut config = match &options.certificate {
-            Some((chain, key)) => builder.with_client_auth_cert(certificates(chain)?, private_key(key)?)?,
+            Some((chain, key)) => builder.with_client_auth_cert(chain.certificates()?, key.private_key()?)?,
             None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
@@ -167,19 +170,9 @@ impl TlsClient {
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let file = |error| TlsError::File(path.to_owned(), error);
-    let found: Vec<_> = CertificateDer::pem_file_iter(path).map_err(file)?.collect::<Result<_, _>>().map_err(file)?;
-    if found.is_empty() { Err(TlsError::Empty(path.to_owned())) } else { Ok(found) }
-}
-
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| TlsError::File(path.to_owned(), error))
-}
-
-fn roots_of(path: &Path) -> Result<rustls::RootCertStore, TlsError> {
+fn roots_of(file: &Pem) -> Result<rustls::RootCertStore, TlsError> {
     let mut roots = rustls::RootCertStore::empty();
-    for certificate in certificates(path)? {
+    for certificate in file.certificates()? {
         roots.add(certificate)?;
     }
     Ok(roots)

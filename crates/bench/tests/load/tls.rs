@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -16,7 +15,7 @@ use watari_bench::ending::{EndingKind, Phase};
 use watari_bench::load::Finished;
 use watari_bench::plan::Plan;
 use watari_bench::sample;
-use watari_bench::tls::{Resume, Roots, TlsOptions};
+use watari_bench::tls::{Pem, Resume, Roots, TlsOptions};
 use watari_handshake::Policy;
 use watari_record::Version;
 
@@ -74,8 +73,8 @@ impl Server {
         format!("https://{}/", self.address)
     }
 
-    fn root(&self) -> PathBuf {
-        self.directory.path().join("ca.pem")
+    fn root(&self) -> Pem {
+        Pem::read(&self.directory.path().join("ca.pem")).unwrap()
     }
 
     /// Full and resumed handshakes, as the server saw them.
@@ -156,8 +155,10 @@ fn options_that_cannot_be_used_are_refused() {
     let with = |roots| Plan { tls: TlsOptions { roots, ..TlsOptions::default() }, ..plan(&server.url(), 1, 1) };
     let start = |roots| watari_bench::load::Load::start(with(roots), None).unwrap_err().to_string();
     let missing = server.directory.path().join("missing.pem");
-    assert!(start(Roots::File(missing.clone())).starts_with(&format!("cannot read {}: ", missing.display())));
+    let unreadable = Pem::read(&missing).unwrap_err().to_string();
+    assert!(unreadable.starts_with(&format!("cannot read {}: ", missing.display())), "{unreadable}");
     let empty = server.directory.path().join("empty.pem");
     std::fs::write(&empty, "").unwrap();
-    assert_eq!(start(Roots::File(empty.clone())), format!("there is no certificate in {}", empty.display()));
+    let roots = Roots::File(Pem::read(&empty).unwrap());
+    assert_eq!(start(roots), format!("there is no certificate in {}", empty.display()));
 }

@@ -1,9 +1,9 @@
 //! How TLS is spoken.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use watari_bench::tls::{Resume, Roots, TlsOptions};
+use watari_bench::tls::{Pem, Resume, Roots, TlsOptions};
 use watari_handshake::{Group, Policy};
 use watari_record::{CipherSuite, Version};
 
@@ -73,15 +73,22 @@ impl Tls {
         Ok(TlsOptions {
             policy,
             roots: match &self.cacert {
-                Some(file) => Roots::File(file.clone()),
+                Some(file) => Roots::File(pem(file)?),
                 None if self.verify => Roots::System,
                 None => Roots::Unchecked,
             },
             resume: self.resume.unwrap_or(resume),
             session_ids_only: self.session_ids,
-            certificate: self.cert.clone().zip(self.key.clone()),
+            certificate: match (&self.cert, &self.key) {
+                (Some(chain), Some(key)) => Some((pem(chain)?, pem(key)?)),
+                _ => None,
+            },
         })
     }
+}
+
+fn pem(file: &Path) -> Result<Pem, Failure> {
+    Pem::read(file).map_err(|error| Failure::Usage(error.to_string()))
 }
 
 fn resume(text: &str) -> Result<Resume, &'static str> {
