@@ -36,6 +36,7 @@ pub mod list;
 pub mod load;
 pub mod make_list;
 pub mod plan;
+pub mod portion;
 pub mod predict;
 pub mod request;
 pub mod requests;

@@ -8,21 +8,23 @@ mod visits;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{io, iter};
 
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::task::coop::consume_budget;
+use tokio::time::sleep_until;
 
 use crate::client::Client;
 use crate::flow::Walk;
 use crate::load::arrivals::Arrivals;
 use crate::plan::{Pace, Plan, Protocol, Work};
+use crate::portion::Portion;
 use crate::run::{ConnectionLog, Run, Shared};
 use crate::tally::Tally;
 use crate::tls::{Tls, TlsError};
-use crate::users::Users;
+use crate::users::{self, Users};
 
 /// A run that has begun.
 #[derive(Debug)]
@@ -30,6 +32,26 @@ pub struct Load {
     shared: Arc<Shared>,
     /// A thread is taken when it is waited for.
     threads: Vec<(Arc<Run>, Option<JoinHandle<()>>)>,
+}
+
+/// A part of a run that can begin.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    plan: Plan,
+    portion: Portion,
+    tls: Tls,
+}
+
+impl Prepared {
+    /// Begins. `start` is the zero of all times; the first request begins `after` that.
+    pub(crate) fn start(
+        self,
+        start: Instant,
+        after: Duration,
+        log: Option<Arc<dyn ConnectionLog>>,
+    ) -> Result<Load, StartError> {
+        Load::run(self, start, after, log)
+    }
 }
 
 /// A run that is over.
@@ -57,15 +79,30 @@ pub enum StartError {
 impl Load {
     /// Begins. Every connection's sample goes to `log`, too, if there is one.
     pub fn start(plan: Plan, log: Option<Arc<dyn ConnectionLog>>) -> Result<Self, StartError> {
+        Self::prepare(plan, Portion::WHOLE)?.start(Instant::now(), Duration::ZERO, log)
+    }
+
+    /// Makes a part of a run ready to begin.
+    pub(crate) fn prepare(plan: Plan, portion: Portion) -> Result<Prepared, StartError> {
         let tls = Tls::prepare(&plan.tls, plan.protocol.alpn())?;
+        Ok(Prepared { plan: portion.of_plan(plan), portion, tls })
+    }
+
+    fn run(
+        prepared: Prepared,
+        start: Instant,
+        after: Duration,
+        log: Option<Arc<dyn ConnectionLog>>,
+    ) -> Result<Self, StartError> {
+        let Prepared { plan, portion, tls } = prepared;
         let plan = Arc::new(plan);
-        let shared = Arc::new(Shared::new(&plan, tls));
+        let shared = Arc::new(Shared::new(&plan, portion, tls, start));
         let mut load = Self { shared, threads: Vec::new() };
         for index in 0..threads(&plan) {
             let run = Arc::new(Run::new(&plan, &load.shared, log.clone()));
             let on_thread = Arc::clone(&run);
             let name = format!("load-{index}");
-            let thread = thread::Builder::new().name(name).spawn(move || drive(&on_thread, index));
+            let thread = thread::Builder::new().name(name).spawn(move || drive(&on_thread, index, after));
             load.threads.push((run, Some(thread.map_err(StartError::Thread)?)));
         }
         Ok(load)
@@ -109,13 +146,16 @@ impl Load {
     }
 }
 
+impl Drop for Load {
+    /// Nobody could ask what becomes of what is in progress.
+    fn drop(&mut self) {
+        self.cut();
+    }
+}
+
 /// No more threads than there are connections.
 fn threads(plan: &Plan) -> usize {
-    let connections = match plan.pace {
-        Pace::Closed { connections } => connections,
-        Pace::Open { connections_max, .. } | Pace::Users { connections_max, .. } => connections_max,
-    };
-    plan.threads.clamp(1, connections.max(1))
+    plan.threads.clamp(1, plan.connections().max(1))
 }
 
 /// The share of a thread.
@@ -124,23 +164,24 @@ fn share(all: usize, index: usize, of: usize) -> usize {
 }
 
 /// What one thread does.
-fn drive(run: &Arc<Run>, index: usize) {
+fn drive(run: &Arc<Run>, index: usize, after: Duration) {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime needs a few files");
     let of = threads(&run.plan);
     runtime.block_on(async {
         let work = async {
+            begin(run, after).await;
             match &run.plan.pace {
                 Pace::Closed { connections } => closed(run, share(*connections, index, of)).await,
                 Pace::Open { schedule, connections_max } => {
                     open(
                         run,
-                        schedule.clone().share(index as u64, of as u64).times(),
+                        schedule.share(index as u64, of as u64).times().skip_while(|due| *due < after),
                         share(*connections_max, index, of),
                     )
                     .await;
                 }
                 Pace::Users { settings, connections_max } => {
-                    let users = Users::share(settings.clone(), index as u64, of as u64);
+                    let users = users(run, settings.clone(), index as u64, of as u64);
                     visits::visits(run, users, share(*connections_max, index, of)).await;
                 }
             }
@@ -150,6 +191,20 @@ fn drive(run: &Arc<Run>, index: usize) {
             () = run.shared.cut.cancelled() => {}
         }
     });
+}
+
+/// The users of one thread, of those that are this process's part of the run.
+fn users(run: &Run, settings: users::Settings, index: u64, of: u64) -> Users {
+    let (process, processes) = run.shared.portion.get();
+    Users::share(settings, process + processes * index, processes * of)
+}
+
+/// Waits until it is time to begin. The runtime's timers count milliseconds: a run that begins at once does not wait for one.
+async fn begin(run: &Run, after: Duration) {
+    let begin = run.shared.instant(after);
+    if begin > tokio::time::Instant::now() {
+        sleep_until(begin).await;
+    }
 }
 
 /// A closed loop: each slot sends its next request when the one before has ended.

@@ -35,6 +35,16 @@ pub struct Plan {
     pub threads: usize,
 }
 
+impl Plan {
+    /// Connections in progress, at most.
+    pub fn connections(&self) -> usize {
+        match self.pace {
+            Pace::Closed { connections } => connections,
+            Pace::Open { connections_max, .. } | Pace::Users { connections_max, .. } => connections_max,
+        }
+    }
+}
+
 /// What is done, as often as the pace says.
 #[derive(Clone, Debug)]
 pub enum Work {

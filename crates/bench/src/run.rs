@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::plan::{Plan, Stop, Work};
+use crate::portion::Portion;
 use crate::sample::{ConnectionSample, RequestSample};
 use crate::tally::Tally;
 use crate::tls::{Observer, Tls};
@@ -38,6 +39,8 @@ pub(crate) struct Shared {
     /// Set when everything is to be dropped.
     pub(crate) cut: CancellationToken,
     pub(crate) notes: Notes,
+    pub(crate) portion: Portion,
+    /// The zero of all times.
     start: Instant,
     handshakes: AtomicU64,
     connections: AtomicU64,
@@ -45,13 +48,14 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(plan: &Plan, tls: Tls) -> Self {
+    pub(crate) fn new(plan: &Plan, portion: Portion, tls: Tls, start: Instant) -> Self {
         Self {
             tls,
-            tickets: Tickets::new(plan.stop),
+            tickets: Tickets::new(plan.stop, portion),
             cut: CancellationToken::new(),
             notes: Notes::default(),
-            start: Instant::now(),
+            portion,
+            start,
             handshakes: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             requests_of_flows: AtomicU64::new(0),
@@ -99,12 +103,12 @@ impl Run {
 
     /// The number of the next TLS handshake of the run.
     pub(crate) fn next_handshake(&self) -> u64 {
-        self.shared.handshakes.fetch_add(1, Ordering::Relaxed)
+        self.shared.portion.number(self.shared.handshakes.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The number of the next connection of the run.
     pub(crate) fn next_connection(&self) -> u64 {
-        self.shared.connections.fetch_add(1, Ordering::Relaxed)
+        self.shared.portion.number(self.shared.connections.fetch_add(1, Ordering::Relaxed))
     }
 
     pub(crate) fn request_ended(&self, sample: &RequestSample) {
@@ -157,11 +161,13 @@ pub(crate) struct Tickets {
     next: AtomicU64,
     limit: u64,
     until: Duration,
+    portion: Portion,
 }
 
 impl Tickets {
-    fn new(stop: Stop) -> Self {
+    fn new(stop: Stop, portion: Portion) -> Self {
         Self {
+            portion,
             next: AtomicU64::new(0),
             limit: stop.requests.unwrap_or(u64::MAX),
             until: stop.after.unwrap_or(Duration::MAX),
@@ -174,7 +180,7 @@ impl Tickets {
             return None;
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        (number < self.limit).then_some(number)
+        (number < self.limit).then(|| self.portion.number(number))
     }
 
     /// Whether no request begins any more.
