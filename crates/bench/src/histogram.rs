@@ -17,9 +17,7 @@ pub struct Encoded(String);
 impl Encoded {
     /// Writes a histogram as text.
     pub fn of<T: Counter>(histogram: &Histogram<T>) -> Self {
-        let mut bytes = Vec::new();
-        V2DeflateSerializer::new().serialize(histogram, &mut bytes).expect("writing into memory does not fail");
-        Self(BASE64_STANDARD.encode(bytes))
+        Self(BASE64_STANDARD.encode(to_bytes(histogram)))
     }
 
     /// Reads the histogram. What it says of its own size is not believed: it may have at most three significant digits, and needs no
@@ -28,13 +26,7 @@ impl Encoded {
         if self.0.len() > TEXT_BYTES_MAX {
             return Err(DecodeError::TooLarge);
         }
-        let bytes = BASE64_STANDARD.decode(&self.0).map_err(|_| DecodeError::Base64)?;
-        let plain = inflate(&bytes)?;
-        check_header(&plain)?;
-        let mut histogram =
-            Deserializer::new().deserialize(&mut plain.as_slice()).map_err(|_| DecodeError::Histogram)?;
-        histogram.auto(true);
-        Ok(histogram)
+        from_bytes(&BASE64_STANDARD.decode(&self.0).map_err(|_| DecodeError::Base64)?)
     }
 }
 
@@ -43,6 +35,22 @@ impl From<String> for Encoded {
     fn from(text: String) -> Self {
         Self(text)
     }
+}
+
+/// The bytes behind the text.
+pub(crate) fn to_bytes<T: Counter>(histogram: &Histogram<T>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new().serialize(histogram, &mut bytes).expect("writing into memory does not fail");
+    bytes
+}
+
+/// Reads such bytes; as wary as [`Encoded::decode`].
+pub(crate) fn from_bytes<T: Counter>(bytes: &[u8]) -> Result<Histogram<T>, DecodeError> {
+    let plain = inflate(bytes)?;
+    check_header(&plain)?;
+    let mut histogram = Deserializer::new().deserialize(&mut plain.as_slice()).map_err(|_| DecodeError::Histogram)?;
+    histogram.auto(true);
+    Ok(histogram)
 }
 
 /// A text is no histogram that this program could have written.

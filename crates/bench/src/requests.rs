@@ -1,5 +1,7 @@
 //! The requests of a run, made ready from an access list.
 
+mod wire;
+
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,6 +12,7 @@ use crate::list::{self, AccessList};
 use crate::request::{Expected, Parts, Request, RequestError};
 use crate::round::Round;
 use crate::site::{Site, SiteError};
+pub(crate) use wire::{BadRequests, WireRequests};
 
 /// Requests, in the order of a list.
 #[derive(Clone, Debug)]

@@ -54,6 +54,21 @@ impl Round {
         }
     }
 
+    /// The items in the order of their turns; `None`: one after the other.
+    pub(crate) fn order(&self) -> Option<&[u32]> {
+        match &self.0 {
+            Turns::Equal(_) => None,
+            Turns::Weighted(order) => Some(order),
+        }
+    }
+
+    /// Puts such an order of `items` together again; `None` if it is none.
+    pub(crate) fn of_order(items: usize, order: Option<Vec<u32>>) -> Option<Self> {
+        let Some(order) = order else { return (items > 0).then_some(Self(Turns::Equal(items))) };
+        let possible = !order.is_empty() && order.iter().all(|item| (*item as usize) < items);
+        possible.then(|| Self(Turns::Weighted(order.into())))
+    }
+
     /// After how many turns it begins again.
     pub fn turns(&self) -> u64 {
         match &self.0 {

@@ -43,6 +43,21 @@ impl Schedule {
         Self { first: self.first + index * self.every, every: self.every * of, ..self }
     }
 
+    /// How many arrivals a second there are, of all whose part this is.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// How they are spaced.
+    pub fn spacing(&self) -> Spacing {
+        self.spacing
+    }
+
+    /// Which part of all this is, as [`Schedule::share`] takes it.
+    pub(crate) fn part(&self) -> (u64, u64) {
+        (self.first, self.every)
+    }
+
     /// The times, from the first on.
     pub fn times(&self) -> DueTimes {
         let random = match self.spacing {
@@ -80,6 +95,11 @@ impl Rate {
         }
         let needed = if over.is_zero() { rate.to } else { rate.from.max(rate.to) };
         if needed < RATE_MIN { Err(RateError::Range) } else { Ok(rate) }
+    }
+
+    /// As [`Rate::ramp`] takes it.
+    pub(crate) fn as_ramp(&self) -> (f64, f64, Duration) {
+        (per_second(self.from), per_second(self.to), self.over)
     }
 
     /// Arrivals a second at a time after the start.

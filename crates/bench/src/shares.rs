@@ -30,6 +30,11 @@ impl Shares {
         &self.times
     }
 
+    /// What decides their order.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// The time of the user with this number.
     pub fn of(&self, user: u64) -> Duration {
         let row_length = self.times.len() as u64;

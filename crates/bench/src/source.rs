@@ -31,6 +31,11 @@ impl Sources {
         &self.addresses
     }
 
+    /// These, in this order; `None` if there is none.
+    pub(crate) fn of(addresses: Vec<IpAddr>) -> Option<Self> {
+        (!addresses.is_empty()).then_some(Self { addresses })
+    }
+
     fn new(ranges: &[AddressRange]) -> Result<Self, SourceError> {
         let counts: Vec<_> = ranges.iter().map(|range| (range.beyond.min(RANGE_USED_MAX - 1) + 1) as u32).collect();
         let total: u64 = counts.iter().map(|count| u64::from(*count)).sum();

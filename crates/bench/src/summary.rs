@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::fleet::Worked;
 use crate::histogram::Encoded;
 use crate::sample::{Family, HandshakeKind};
 use crate::tally::{Part, Tally, Times};
@@ -109,9 +110,45 @@ pub struct Run {
     pub started: String,
     /// The operating system, and how many processors it gave this process.
     pub machine: String,
+    /// Who made it, if others than this process did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<WorkerSummary>,
+}
+
+/// What one of several processes did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerSummary {
+    /// Its name, and its address if it has one.
+    pub name: String,
+    /// How many of its requests ended.
+    pub requests: u64,
+    /// How long after the first it was to begin.
+    pub begun_after_ms: u64,
+    /// By how much earlier or later it may have begun, in microseconds.
+    pub start_error_us: u64,
+    /// Why it was lost before its end, if it was.
+    pub lost: Option<String>,
+}
+
+impl WorkerSummary {
+    fn new(worked: &Worked) -> Self {
+        Self {
+            name: worked.name.clone(),
+            requests: worked.requests,
+            begun_after_ms: worked.after.as_millis() as u64,
+            start_error_us: worked.start_error.as_micros() as u64,
+            lost: worked.lost.clone(),
+        }
+    }
 }
 
 impl Run {
+    /// The same run, made by these.
+    #[must_use]
+    pub fn by(self, workers: &[Worked]) -> Self {
+        Self { workers: workers.iter().map(WorkerSummary::new).collect(), ..self }
+    }
+
     /// Of this process, which began at `started`.
     pub fn of_this_process(command: Vec<String>, started: SystemTime) -> Self {
         let started = OffsetDateTime::from(started);
@@ -121,6 +158,7 @@ impl Run {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started: started.format(&Rfc3339).unwrap_or_default(),
             machine: machine(),
+            workers: Vec::new(),
         }
     }
 }

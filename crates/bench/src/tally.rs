@@ -12,11 +12,13 @@ mod endings;
 mod part;
 mod series;
 mod times;
+mod wire;
 
 pub use endings::Endings;
 pub use part::{Connections, Part};
 pub use series::{Point, Series};
 pub use times::Times;
+pub(crate) use wire::{BadTally, WireTally};
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{EndingCount, EndingCounts, Milliseconds, PartSummary, Summary, float};
+use super::{EndingCount, EndingCounts, Milliseconds, PartSummary, Summary, WorkerSummary, float};
 use crate::ending::EndingKind;
 use crate::grid::Column::{Left, Right};
 use crate::grid::{Grid, shown};
@@ -12,6 +12,7 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = &self.total;
         head(f, total, self.unfinished)?;
+        workers(f, &self.run.workers)?;
         write!(f, "\n{}", endings(&total.endings, &total.endings_at, total.requests))?;
         write!(f, "\n{}", times(total, &self.schedule_error_ms))?;
         write!(f, "\n{}", splits(self))?;
@@ -33,6 +34,19 @@ fn head(f: &mut fmt::Formatter<'_>, total: &PartSummary, unfinished: u64) -> fmt
     )?;
     if unfinished > 0 {
         writeln!(f, "{unfinished} more had begun when the run was broken off, and are not counted")?;
+    }
+    Ok(())
+}
+
+/// A line for each process, if there were several.
+fn workers(f: &mut fmt::Formatter<'_>, workers: &[WorkerSummary]) -> fmt::Result {
+    for worker in workers {
+        let WorkerSummary { name, requests, begun_after_ms, start_error_us, lost } = worker;
+        write!(f, "{name}: {requests} requests, begun after {begun_after_ms} ms (give or take {start_error_us} us)")?;
+        match lost {
+            Some(why) => writeln!(f, ", LOST: {why}")?,
+            None => writeln!(f)?,
+        }
     }
     Ok(())
 }

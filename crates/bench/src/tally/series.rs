@@ -82,6 +82,15 @@ impl Series {
         }
     }
 
+    /// Puts a series together again; `None` if it has too many points, or too long ones.
+    pub(super) fn from_raw(doublings: u32, points: Vec<Point>) -> Option<Self> {
+        (doublings <= DOUBLINGS_MAX && points.len() as u64 <= POINTS_MAX).then_some(Self { doublings, points })
+    }
+
+    pub(super) fn doublings(&self) -> u32 {
+        self.doublings
+    }
+
     fn at(&mut self, time: Duration) -> &mut Point {
         while time.as_secs() >> self.doublings >= POINTS_MAX {
             self.double();
@@ -121,9 +130,19 @@ impl Point {
         self.latency.as_deref()
     }
 
+    /// Puts a histogram of latencies back; false if it can be none of these.
+    pub(super) fn set_histogram(&mut self, latency: Histogram<u32>) -> bool {
+        let longest = latency.highest_equivalent(nanoseconds(self.longest));
+        let possible = latency.sigfig() == SIGNIFICANT_DIGITS && latency.max() <= longest;
+        self.latency = Some(Box::new(latency));
+        possible
+    }
+
     fn record(&mut self, latency: Duration) {
         self.longest = self.longest.max(latency);
-        let times = self.latency.get_or_insert_with(|| Box::new(Histogram::new(2).expect("two digits are possible")));
+        let times = self
+            .latency
+            .get_or_insert_with(|| Box::new(Histogram::new(SIGNIFICANT_DIGITS).expect("two digits are possible")));
         times.record(nanoseconds(latency)).expect("it grows up to the longest");
     }
 
@@ -153,4 +172,7 @@ impl Point {
     }
 }
 
+const SIGNIFICANT_DIGITS: u8 = 2;
 const POINTS_MAX: u64 = 600;
+/// Points of 12 days are enough.
+const DOUBLINGS_MAX: u32 = 20;

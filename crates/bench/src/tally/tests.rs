@@ -193,7 +193,7 @@ fn seen(kind: HandshakeKind) -> TlsSeen {
     }
 }
 
-fn any_request() -> impl Strategy<Value = RequestSample> {
+pub(crate) fn any_request() -> impl Strategy<Value = RequestSample> {
     let handshake = prop::sample::select(&HANDSHAKES[..]);
     let (family, kind) =
         (prop::sample::select(&[Family::Ipv4, Family::Ipv6][..]), prop::sample::select(&EndingKind::ALL[..]));

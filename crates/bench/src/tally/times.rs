@@ -72,10 +72,38 @@ impl Times {
         self.histogram.as_ref().map(|_| self.max)
     }
 
+    /// What these times are made of; `None`: there is none.
+    pub(super) fn to_raw(&self) -> Option<Raw> {
+        let histogram = Histogram::clone(self.histogram.as_deref()?);
+        Some(Raw { histogram, sum: self.sum, min: self.min, max: self.max })
+    }
+
+    /// Puts times together again; `None` if these cannot be of any times.
+    pub(super) fn from_raw(raw: Raw) -> Option<Self> {
+        let Raw { histogram, sum, min, max } = raw;
+        let count = histogram.len();
+        let possible = (1..=COUNT_MAX).contains(&count)
+            && histogram.sigfig() == SIGNIFICANT_DIGITS
+            && (min <= max && max <= LONGEST)
+            && histogram.max() <= histogram.highest_equivalent(nanoseconds(LONGEST))
+            && (min.as_nanos() * u128::from(count)..=max.as_nanos() * u128::from(count)).contains(&sum);
+        possible.then(|| Self { histogram: Some(Box::new(histogram)), sum, min, max })
+    }
+
     /// The histogram, in nanoseconds; `None`: there is no time in it.
     pub fn histogram(&self) -> Option<&Histogram<u64>> {
         self.histogram.as_deref()
     }
+}
+
+/// What a [`Times`] is made of.
+#[derive(Clone, Debug)]
+pub(super) struct Raw {
+    pub(super) histogram: Histogram<u64>,
+    /// In nanoseconds.
+    pub(super) sum: u128,
+    pub(super) min: Duration,
+    pub(super) max: Duration,
 }
 
 /// A time as histograms here take it: what is longer than [`LONGEST`] counts as that.
@@ -88,6 +116,8 @@ fn empty() -> Histogram<u64> {
 }
 
 const SIGNIFICANT_DIGITS: u8 = 3;
+/// More than can be, and few enough that thousands of such counts can be added.
+pub(super) const COUNT_MAX: u64 = 1 << 50;
 /// 104 days: its nanoseconds are still exact as a floating-point number.
 const LONGEST: Duration = Duration::from_nanos(1 << 53);
 

@@ -1,0 +1,171 @@
+//! How requests go to other processes that send them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use rustls::pki_types::ServerName;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+use super::Requests;
+use crate::list::CLASSES_MAX;
+use crate::request::{Expected, Parts, Request};
+use crate::round::Round;
+use crate::sample::Family;
+use crate::site::Site;
+
+/// Requests as they are sent: bodies by content, hosts by their addresses, so that all processes ask the same servers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WireRequests {
+    sites: Vec<WireSite>,
+    ready: Vec<WireRequest>,
+    /// Of each line: from where, and which of `ready`.
+    lines: Vec<(Option<IpAddr>, u32)>,
+    /// The lines in the order of their turns; none: one after the other.
+    turns: Option<Vec<u32>>,
+    classes: Vec<String>,
+}
+
+/// What came are no requests.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("requests that cannot be sent: {0}")]
+pub(crate) struct BadRequests(&'static str);
+
+impl WireRequests {
+    pub(crate) fn of(requests: &Requests) -> Self {
+        let mut sites: Vec<Arc<Site>> = Vec::new();
+        let mut ready = Vec::new();
+        for request in &requests.ready {
+            let known = sites.iter().position(|site| Arc::ptr_eq(site, &request.site));
+            let at = known.unwrap_or_else(|| {
+                sites.push(Arc::clone(&request.site));
+                sites.len() - 1
+            });
+            ready.push(WireRequest::of(request, at as u32));
+        }
+        Self {
+            sites: sites.iter().map(|site| WireSite::of(site)).collect(),
+            ready,
+            lines: requests.lines.iter().map(|(source, at)| (*source, *at as u32)).collect(),
+            turns: requests.round.order().map(<[u32]>::to_vec),
+            classes: requests.classes.to_vec(),
+        }
+    }
+
+    pub(crate) fn into_requests(self) -> Result<Requests, BadRequests> {
+        let sites: Vec<_> = self.sites.into_iter().map(WireSite::into_site).collect::<Result<_, _>>()?;
+        if self.classes.len() > CLASSES_MAX + 1 {
+            return Err(BadRequests("there are too many classes"));
+        }
+        let classes = self.classes.len();
+        let ready = self.ready.into_iter().map(|request| request.into_request(&sites, classes));
+        let ready: Vec<_> = ready.collect::<Result<_, _>>()?;
+        let lines: Vec<_> = self.lines.into_iter().map(|(source, at)| (source, at as usize)).collect();
+        if lines.iter().any(|(_, at)| *at >= ready.len()) {
+            return Err(BadRequests("a line has no request"));
+        }
+        let round = Round::of_order(lines.len(), self.turns).ok_or(BadRequests("the lines have no order"))?;
+        Ok(Requests { ready, lines, round, classes: self.classes.into() })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct WireSite {
+    tls: bool,
+    authority: String,
+    server_name: String,
+    ipv4: Option<SocketAddr>,
+    ipv6: Option<SocketAddr>,
+    prefers_ipv6: bool,
+}
+
+impl WireSite {
+    fn of(site: &Site) -> Self {
+        Self {
+            tls: site.tls,
+            authority: site.authority.clone(),
+            server_name: site.server_name.to_str().into_owned(),
+            ipv4: site.ipv4,
+            ipv6: site.ipv6,
+            prefers_ipv6: site.preferred == Family::Ipv6,
+        }
+    }
+
+    fn into_site(self) -> Result<Arc<Site>, BadRequests> {
+        let preferred = if self.prefers_ipv6 { Family::Ipv6 } else { Family::Ipv4 };
+        let fits = |address: Option<SocketAddr>, family| address.is_none_or(|address| Family::of(address) == family);
+        let preferred_is_there = if self.prefers_ipv6 { self.ipv6 } else { self.ipv4 }.is_some();
+        if !fits(self.ipv4, Family::Ipv4) || !fits(self.ipv6, Family::Ipv6) || !preferred_is_there {
+            return Err(BadRequests("a site has no addresses that fit"));
+        }
+        let server_name = ServerName::try_from(self.server_name).map_err(|_| BadRequests("a site has no name"))?;
+        Ok(Arc::new(Site {
+            tls: self.tls,
+            authority: self.authority,
+            server_name,
+            ipv4: self.ipv4,
+            ipv6: self.ipv6,
+            preferred,
+        }))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct WireRequest {
+    site: u32,
+    class: u32,
+    method: String,
+    path: String,
+    headers: Vec<(String, ByteBuf)>,
+    body: ByteBuf,
+    status: Option<u16>,
+    sha256: Option<[u8; 32]>,
+}
+
+impl WireRequest {
+    fn of(request: &Request, site: u32) -> Self {
+        let uri = request.parts.uri();
+        let headers = request.parts.headers().iter();
+        Self {
+            site,
+            class: request.class as u32,
+            method: request.method.to_string(),
+            path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
+            headers: headers
+                .map(|(name, value)| (name.to_string(), ByteBuf::from(value.as_bytes().to_vec())))
+                .collect(),
+            body: ByteBuf::from(request.body.to_vec()),
+            status: request.expected.status,
+            sha256: request.expected.sha256,
+        }
+    }
+
+    fn into_request(self, sites: &[Arc<Site>], classes: usize) -> Result<Request, BadRequests> {
+        let site = sites.get(self.site as usize).ok_or(BadRequests("a request has no site"))?;
+        let class = self.class as usize;
+        if class >= classes {
+            return Err(BadRequests("a request belongs to no class"));
+        }
+        let parts = Parts {
+            method: Method::from_bytes(self.method.as_bytes()).map_err(|_| BadRequests("a method is none"))?,
+            path: self.path,
+            headers: headers(self.headers).ok_or(BadRequests("a header field is none"))?,
+            body: Bytes::from(self.body.into_vec()),
+        };
+        let mut request = Request::new(Arc::clone(site), parts).map_err(|_| BadRequests("a path is none"))?;
+        request.class = class;
+        request.expected = Expected { status: self.status, sha256: self.sha256 };
+        Ok(request)
+    }
+}
+
+fn headers(fields: Vec<(String, ByteBuf)>) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in fields {
+        let name = name.parse::<HeaderName>().ok()?;
+        headers.try_append(name, HeaderValue::from_bytes(&value).ok()?).ok()?;
+    }
+    Some(headers)
+}

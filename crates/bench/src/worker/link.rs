@@ -1,0 +1,158 @@
+//! A controller's end of the way to one worker.
+
+use std::io;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use watari_pki::{Identity, peer_identity};
+use watari_wire::Role;
+
+use super::wire::{self, Job, Order, Report, SILENCE_MAX, TalkError};
+
+/// A worker that has been greeted.
+pub(crate) struct Link {
+    /// What it is called in reports.
+    pub(crate) name: String,
+    from: Box<dyn AsyncRead + Send + Unpin>,
+    to: Box<dyn AsyncWrite + Send + Unpin>,
+    /// A process of this machine, which ends with its link.
+    child: Option<Child>,
+}
+
+/// There is no talking to a worker.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinkError {
+    /// It cannot be reached.
+    #[error("cannot connect: {0}")]
+    Connect(io::Error),
+    /// TLS fails: a certificate of another authority, here or there.
+    #[error("TLS: {0}")]
+    Tls(io::Error),
+    /// What is there is a node of the cluster, and no load generator.
+    #[error("its certificate does not allow the role {role}", role = Role::Bench)]
+    Role,
+    /// A process cannot be started.
+    #[error("cannot start it: {0}")]
+    Spawn(io::Error),
+    /// It took too long.
+    #[error("no answer within {} s", SILENCE_MAX.as_secs())]
+    Slow,
+    /// It does not want to.
+    #[error("{0}")]
+    Refused(String),
+    /// The conversation failed.
+    #[error(transparent)]
+    Talk(#[from] TalkError),
+}
+
+impl Link {
+    /// Connects to a worker of whatever name at `address`.
+    pub(crate) async fn connect(address: &str, identity: &Identity) -> Result<Self, LinkError> {
+        let tcp = in_time(async { TcpStream::connect(address).await.map_err(LinkError::Connect) }).await?;
+        tcp.set_nodelay(true).map_err(LinkError::Connect)?;
+        let connector = TlsConnector::from(Arc::clone(identity.client_config_for_any()));
+        // The worker's certificate names a node, not the place where it runs; no name is checked, and none is sent.
+        let nowhere = ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into());
+        let stream = in_time(async { connector.connect(nowhere, tcp).await.map_err(LinkError::Tls) }).await?;
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let (node, roles) = shown.and_then(|shown| peer_identity(shown).ok()).ok_or(LinkError::Role)?;
+        if !roles.contains(&Role::Bench) {
+            return Err(LinkError::Role);
+        }
+        let (from, to) = tokio::io::split(stream);
+        let name = format!("{node} ({address})");
+        Self { name, from: Box::new(from), to: Box::new(to), child: None }.greeted().await
+    }
+
+    /// Starts a worker process of this machine: `program` with the arguments that make it one.
+    pub(crate) async fn spawn(program: &Path, number: usize) -> Result<Self, LinkError> {
+        let mut child = Command::new(program)
+            .args(["bench", "worker", "--with-parent"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // What Ctrl-C means is decided here, and told by a message.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(LinkError::Spawn)?;
+        let (from, to) = (child.stdout.take(), child.stdin.take());
+        let (from, to) = from.zip(to).ok_or_else(|| LinkError::Spawn(io::ErrorKind::BrokenPipe.into()))?;
+        let name = format!("process {number}");
+        Self { name, from: Box::new(from), to: Box::new(to), child: Some(child) }.greeted().await
+    }
+
+    async fn greeted(mut self) -> Result<Self, LinkError> {
+        in_time(async { Ok(wire::greet(&mut self.from, &mut self.to).await?) }).await?;
+        Ok(self)
+    }
+
+    /// Gives it its job, and waits until it is ready.
+    pub(crate) async fn give(&mut self, job: Job) -> Result<(), LinkError> {
+        in_time(async {
+            wire::send(&mut self.to, &Order::Job(Box::new(job))).await?;
+            match wire::receive(&mut self.from).await? {
+                Report::Ready => Ok(()),
+                Report::Refused { why } => Err(LinkError::Refused(why)),
+                other => Err(other.out_of_turn().into()),
+            }
+        })
+        .await
+    }
+
+    /// How long a message takes to it and back, at best.
+    pub(crate) async fn round_trip(&mut self) -> Result<Duration, LinkError> {
+        let mut shortest = SILENCE_MAX;
+        for _ in 0..PINGS {
+            let sent = Instant::now();
+            let answer = in_time(async {
+                wire::send(&mut self.to, &Order::Ping).await?;
+                Ok(wire::receive(&mut self.from).await?)
+            });
+            match answer.await? {
+                Report::Pong => shortest = shortest.min(sent.elapsed()),
+                other => return Err(other.out_of_turn().into()),
+            }
+        }
+        Ok(shortest)
+    }
+
+    /// Has it begin `after` it hears this.
+    pub(crate) async fn start(&mut self, after: Duration) -> Result<(), LinkError> {
+        let after_ns = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
+        in_time(async { Ok(wire::send(&mut self.to, &Order::Start { after_ns }).await?) }).await
+    }
+
+    /// The two directions, and what to hold on to until both are done.
+    pub(crate) fn split(self) -> (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>, Hold) {
+        (self.from, self.to, Hold(self.child))
+    }
+}
+
+/// A process of this machine, if the worker is one.
+pub(crate) struct Hold(Option<Child>);
+
+impl Hold {
+    /// Waits until the process has ended, so that nothing is left behind.
+    pub(crate) async fn end(self) {
+        if let Some(mut child) = self.0
+            && timeout(SILENCE_MAX, child.wait()).await.is_err()
+        {
+            let _ = child.kill().await;
+        }
+    }
+}
+
+async fn in_time<T>(doing: impl Future<Output = Result<T, LinkError>>) -> Result<T, LinkError> {
+    timeout(SILENCE_MAX, doing).await.unwrap_or(Err(LinkError::Slow))
+}
+
+/// The shortest of so many is taken.
+const PINGS: usize = 5;

@@ -1,0 +1,160 @@
+//! A worker that listens for controllers.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tracing::{info, warn};
+use watari_pki::{Identity, peer_identity};
+use watari_wire::{NodeName, Role};
+
+use super::serve::{refuse, serve};
+use super::wire::TalkError;
+use crate::source::Sources;
+
+/// A worker that listens; it serves one controller at a time.
+#[derive(Debug)]
+pub struct Listening {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+/// A worker cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The certificate is not that of a load generator.
+    #[error("the certificate of {0} does not allow the role {role}", role = Role::Bench)]
+    Role(NodeName),
+    /// The address cannot be used.
+    #[error("cannot listen on {0}: {1}")]
+    Address(SocketAddr, io::Error),
+}
+
+struct Shared {
+    identity: Identity,
+    own: Option<Sources>,
+    /// Of the one job.
+    free: Semaphore,
+    /// Connections that have not shown yet who they are.
+    strangers: Arc<Semaphore>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("node", self.identity.node()).finish_non_exhaustive()
+    }
+}
+
+impl Listening {
+    /// Listens on `address`. `own` are this machine's addresses to connect from, instead of those of jobs.
+    pub async fn on(address: SocketAddr, identity: Identity, own: Option<Sources>) -> Result<Self, ListenError> {
+        if !identity.roles().contains(&Role::Bench) {
+            return Err(ListenError::Role(identity.node().clone()));
+        }
+        let listener = TcpListener::bind(address).await.map_err(|error| ListenError::Address(address, error))?;
+        let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+        let shared = Shared { identity, own, free: Semaphore::new(1), strangers };
+        Ok(Self { listener, shared: Arc::new(shared) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves controllers, until it is dropped; loads end with it.
+    pub async fn run(self) {
+        let mut served = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept() => match accepted {
+                    Ok((tcp, address)) => {
+                        if let Ok(permit) = Arc::clone(&self.shared.strangers).try_acquire_owned() {
+                            let shared = Arc::clone(&self.shared);
+                            served.spawn(async move {
+                                let met = shared.meet(tcp).await;
+                                drop(permit);
+                                shared.serve(met, address).await;
+                            });
+                        }
+                    }
+                    Err(error) => {
+                        warn!(%error, "cannot accept a controller");
+                        sleep(PAUSE_AFTER_ERROR).await;
+                    }
+                },
+                Some(_) = served.join_next() => {}
+            }
+        }
+    }
+}
+
+/// A peer with a certificate of the cluster.
+struct Met {
+    stream: TlsStream<TcpStream>,
+    node: NodeName,
+    may: bool,
+}
+
+/// A peer is nobody to talk to.
+#[derive(Debug, thiserror::Error)]
+enum Stranger {
+    #[error("TLS: {0}")]
+    Tls(io::Error),
+    #[error("it shows no certificate of a node")]
+    Certificate,
+    #[error("it did not finish its handshake in time")]
+    Slow,
+}
+
+impl Shared {
+    async fn meet(&self, tcp: TcpStream) -> Result<Met, Stranger> {
+        let acceptor = TlsAcceptor::from(Arc::clone(self.identity.server_config()));
+        let accepted = timeout(HANDSHAKE_MAX, acceptor.accept(tcp)).await.map_err(|_| Stranger::Slow)?;
+        let stream = accepted.map_err(Stranger::Tls)?;
+        let _ = stream.get_ref().0.set_nodelay(true);
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let certificate = shown.and_then(|certificate| peer_identity(certificate).ok());
+        let (node, roles) = certificate.ok_or(Stranger::Certificate)?;
+        Ok(Met { stream, node, may: roles.contains(&Role::Bench) })
+    }
+
+    async fn serve(&self, met: Result<Met, Stranger>, address: SocketAddr) {
+        match met {
+            Ok(met) => {
+                let node = met.node.clone();
+                match self.talk(met).await {
+                    Ok(()) => info!(%address, %node, "served"),
+                    Err(error) => warn!(%address, %node, %error, "controller left"),
+                }
+            }
+            Err(error) => warn!(%address, %error, "connection refused"),
+        }
+    }
+
+    async fn talk(&self, met: Met) -> Result<(), TalkError> {
+        let Met { stream, node, may } = met;
+        let (from, to) = tokio::io::split(stream);
+        if !may {
+            let why = format!("the certificate of {node} does not allow the role {}", Role::Bench);
+            return refuse(from, to, why).await;
+        }
+        let Ok(_permit) = self.free.try_acquire() else {
+            return refuse(from, to, "it is busy with the load of another controller".to_owned()).await;
+        };
+        info!(%node, "serving");
+        serve(from, to, self.own.as_ref()).await
+    }
+}
+
+const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+const STRANGERS_MAX: usize = 16;
+/// Where the system has no descriptor left, it has none a moment later either.
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);

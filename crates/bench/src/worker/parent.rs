@@ -1,0 +1,21 @@
+//! A worker process that the controller started itself.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use tokio::net::unix::pipe;
+
+use super::serve::serve;
+use super::wire::TalkError;
+
+/// Serves the process that started this one, over the pipes that are its standard input and output; returns when that has had its
+/// load, or is gone. Must be called in a tokio runtime.
+pub async fn serve_parent() -> io::Result<()> {
+    let from = pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
+    let to = pipe::Sender::from_owned_fd(io::stdout().as_fd().try_clone_to_owned()?)?;
+    match serve(from, to, None).await {
+        // Nobody is left to tell.
+        Ok(()) | Err(TalkError::Closed) => Ok(()),
+        Err(error) => Err(io::Error::other(error)),
+    }
+}

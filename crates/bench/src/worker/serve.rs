@@ -1,0 +1,153 @@
+//! One controller is served: one job, from the greeting to the last tally.
+
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task;
+use tokio::time::{sleep, timeout};
+
+use super::inbox::Inbox;
+use super::wire::{self, HEARTBEAT, Order, Report, SILENCE_MAX, TalkError, WireDone};
+use crate::limits::Limits;
+use crate::load::{Load, Prepared};
+use crate::needs;
+use crate::source::Sources;
+use crate::tally::WireTally;
+
+/// Serves a controller. `own` are this machine's addresses to connect from, where those of the job are not its.
+///
+/// Whatever ends this early, the load ends with it.
+pub(super) async fn serve<R, W>(mut from: R, to: W, own: Option<&Sources>) -> Result<(), TalkError>
+where
+    R: AsyncRead + Unpin + Send + 'static,
+    W: AsyncWrite + Unpin,
+{
+    let mut controller = Controller { orders: None, to };
+    timeout(SILENCE_MAX, wire::greet(&mut from, &mut controller.to)).await.map_err(|_| TalkError::Silent)??;
+    controller.orders = Some(Inbox::read(from));
+    let job = match controller.next().await? {
+        Order::Job(job) => job,
+        other => return Err(other.out_of_turn()),
+    };
+    let (prepared, after) = match prepare(*job, own) {
+        Ok(prepared) => prepared,
+        Err(why) => return controller.say(&Report::Refused { why }).await,
+    };
+    controller.say(&Report::Ready).await?;
+    let Some(start) = controller.start().await? else { return Ok(()) };
+    match prepared.start(start, after, None) {
+        Ok(load) => controller.attend(load).await,
+        Err(error) => controller.say(&Report::Refused { why: error.to_string() }).await,
+    }
+}
+
+/// Refuses a controller, with a reason that it will read.
+pub(super) async fn refuse<R, W>(mut from: R, mut to: W, why: String) -> Result<(), TalkError>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let refused = async {
+        wire::greet(&mut from, &mut to).await?;
+        // It is read first, so that closing does not reset what says why.
+        wire::receive::<Order>(&mut from).await?;
+        wire::send(&mut to, &Report::Refused { why }).await
+    };
+    timeout(SILENCE_MAX, refused).await.map_err(|_| TalkError::Silent)?
+}
+
+/// Makes a job ready; refuses in a sentence.
+fn prepare(job: wire::Job, own: Option<&Sources>) -> Result<(Prepared, Duration), String> {
+    let (mut plan, portion, after) = job.into_plan().map_err(|error| error.to_string())?;
+    if let Some(own) = own {
+        plan.sources = Some(own.clone());
+    }
+    let limits = Limits::of_this_process().map_err(|error| error.to_string())?;
+    let connections = portion.share(plan.connections() as u64);
+    needs::check(&limits, &plan, connections, 1).map_err(|shortage| shortage.to_string())?;
+    let prepared = Load::prepare(plan, portion).map_err(|error| error.to_string())?;
+    Ok((prepared, after))
+}
+
+struct Controller<W> {
+    /// From the greeting on.
+    orders: Option<Inbox<Order>>,
+    to: W,
+}
+
+impl<W: AsyncWrite + Unpin> Controller<W> {
+    async fn next(&mut self) -> Result<Order, TalkError> {
+        match &mut self.orders {
+            Some(orders) => orders.next().await,
+            None => Err(TalkError::Closed),
+        }
+    }
+
+    /// A controller that takes nothing is gone, too.
+    async fn say(&mut self, report: &Report) -> Result<(), TalkError> {
+        timeout(SILENCE_MAX, wire::send(&mut self.to, report)).await.map_err(|_| TalkError::Silent)?
+    }
+
+    /// Waits for the start; `None`: there will be none.
+    async fn start(&mut self) -> Result<Option<Instant>, TalkError> {
+        loop {
+            match self.next().await? {
+                Order::Ping => self.say(&Report::Pong).await?,
+                Order::Start { after_ns } => {
+                    let after = Duration::from_nanos(after_ns).min(SILENCE_MAX);
+                    return Ok(Some(Instant::now() + after));
+                }
+                Order::Cut => return Ok(None),
+                other => return Err(other.out_of_turn()),
+            }
+        }
+    }
+
+    /// Tells how the load goes, until it is over.
+    async fn attend(&mut self, load: Load) -> Result<(), TalkError> {
+        let mut telling = Telling { next: Instant::now() + HEARTBEAT };
+        while !load.is_finished() {
+            tokio::select! {
+                order = self.next() => match order? {
+                    Order::Ping => {}
+                    Order::Cut => load.cut(),
+                    other => return Err(other.out_of_turn()),
+                },
+                () = sleep(LOOK) => if telling.is_due() {
+                    let report = telling.make(|| Report::Progress(Box::new(WireTally::of(&load.tally()))));
+                    self.say(&report).await?;
+                },
+            }
+        }
+        let finished = task::spawn_blocking(|| load.finish()).await.map_err(|_| TalkError::Closed)?;
+        let done = WireDone {
+            tally: WireTally::of(&finished.tally),
+            elapsed_ns: u64::try_from(finished.elapsed.as_nanos()).unwrap_or(u64::MAX),
+            notes: finished.notes.clone(),
+        };
+        self.say(&Report::Done(Box::new(done))).await
+    }
+}
+
+/// When the next tally is told: so seldom that making them takes little of the machine.
+struct Telling {
+    next: Instant,
+}
+
+impl Telling {
+    fn is_due(&self) -> bool {
+        Instant::now() >= self.next
+    }
+
+    fn make(&mut self, make: impl FnOnce() -> Report) -> Report {
+        let begun = Instant::now();
+        let report = make();
+        self.next = Instant::now() + HEARTBEAT.max(begun.elapsed() * COST_MIN).min(SILENCE_MAX / 2);
+        report
+    }
+}
+
+/// How often is looked whether a load is over.
+const LOOK: Duration = Duration::from_millis(10);
+/// Making a tally takes at most one of so many parts of a thread's time.
+const COST_MIN: u32 = 50;

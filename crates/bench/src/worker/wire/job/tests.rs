@@ -1,0 +1,126 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::list::AccessList;
+use crate::requests::{Requests, Sites};
+use crate::site::Site;
+
+const LIST: &str = "\
+127.0.0.9 /a.html 0 weight=3
+- /form.cgi 1 method=POST header=\"X-Colour: green\" body=form status=303 class=forms
+::1 http://[::1]:8081/c?d=e 0 sha256=0000000000000000000000000000000000000000000000000000000000000001
+";
+
+fn plan() -> Plan {
+    let list = AccessList::parse("list", LIST, |_| Ok("a=b".into())).unwrap();
+    let site = |url: &str| Some(Arc::new(Site::resolve(url).unwrap().0));
+    let sites = Sites { plain: site("http://127.0.0.1:8080/"), tls: site("https://127.0.0.1:8443/") };
+    let file = |name: &str| Pem::of(PathBuf::from(name), name.as_bytes().to_vec());
+    let mut tls = TlsOptions { resume: Resume::Mixed(25), session_ids_only: true, ..TlsOptions::default() };
+    tls.policy.versions = vec![Version::Tls12];
+    tls.roots = Roots::File(file("roots.pem"));
+    tls.certificate = Some((file("chain.pem"), file("key.pem")));
+    Plan {
+        work: Requests::prepare(&list, &sites).unwrap().into(),
+        sources: Some("127.0.1.1-127.0.1.3".parse().unwrap()),
+        pace: Pace::Closed { connections: 100 },
+        stop: Stop { requests: Some(10_000), after: Some(Duration::from_secs(60)) },
+        protocol: Protocol::Http1 { requests_per_connection: Some(3), pipeline: 2 },
+        tls,
+        timeouts: Timeouts { connect: Duration::from_secs(1), response: Duration::from_secs(2) },
+        threads: 2,
+    }
+}
+
+fn part() -> Portion {
+    Portion::new(1, 3).unwrap()
+}
+
+fn job(plan: &Plan) -> Job {
+    Job::of(plan, part(), Duration::from_secs(5)).unwrap()
+}
+
+/// There, and there again.
+fn sent_on(job: &Job) -> Job {
+    let bytes = postcard::to_allocvec(job).unwrap();
+    let (plan, portion, after) = postcard::from_bytes::<Job>(&bytes).unwrap().into_plan().unwrap();
+    Job::of(&plan, portion, after).unwrap()
+}
+
+fn refused(spoil: impl FnOnce(&mut Job)) -> String {
+    let mut job = job(&plan());
+    spoil(&mut job);
+    job.into_plan().unwrap_err().to_string()
+}
+
+#[test]
+fn a_plan_arrives_as_it_was() {
+    let (plan, job) = (plan(), job(&plan()));
+    assert_eq!(sent_on(&job), job);
+    let (arrived, portion, after) = job.into_plan().unwrap();
+    assert_eq!((portion, after), (part(), Duration::from_secs(5)));
+    let (Work::Requests(before), Work::Requests(requests)) = (&plan.work, &arrived.work) else { unreachable!() };
+    assert_eq!(requests.classes(), before.classes());
+    for number in 0..20 {
+        let ((sent, from), (meant, source)) = (requests.nth(number), before.nth(number));
+        assert_eq!((from, sent.class, sent.expected), (source, meant.class, meant.expected));
+        assert_eq!((&sent.persistent, &sent.last), (&meant.persistent, &meant.last));
+        assert_eq!((&sent.site.server_name, sent.site.tls), (&meant.site.server_name, meant.site.tls));
+        assert_eq!(sent.site.address_for(source), meant.site.address_for(source));
+    }
+    assert_eq!(arrived.tls.certificate.unwrap().1.content(), b"key.pem");
+}
+
+#[test]
+fn other_paces_and_protocols_arrive_too() {
+    let schedule = |spacing| Schedule::new("100..2000/60s".parse().unwrap(), spacing).share(1, 2);
+    let waits = Shares::new(vec![Duration::from_secs(5)], 7).unwrap();
+    let settings = Settings::new(800.0, Count::Requests, Duration::from_secs(90), 3, waits).unwrap();
+    let paces = [
+        Pace::Open { schedule: schedule(Spacing::Even), connections_max: 10 },
+        Pace::Open { schedule: schedule(Spacing::Poisson { seed: 7 }), connections_max: 10 },
+        Pace::Users { settings, connections_max: 10 },
+    ];
+    for pace in paces {
+        let job = job(&Plan { pace, protocol: Protocol::Http2 { streams: 10 }, ..plan() });
+        assert_eq!(sent_on(&job), job);
+    }
+}
+
+#[test]
+fn what_no_plan_can_be_is_refused() {
+    assert_eq!(refused(|job| job.portion = (3, 3)), "a plan that cannot be: its part");
+    assert_eq!(refused(|job| job.threads = 0), "a plan that cannot be: threads");
+    assert_eq!(refused(|job| job.response_timeout = Duration::MAX), "a plan that cannot be: a time");
+    assert_eq!(refused(|job| job.sources = Some(Vec::new())), "a plan that cannot be: source addresses");
+    assert_eq!(refused(|job| job.tls.suites.push(0)), "a plan that cannot be: a version, suite or group is unknown");
+    assert_eq!(refused(|job| job.tls.suites.clear()), "a plan that cannot be: no handshake could come about");
+    let pace = WirePace::Closed { connections: u32::MAX };
+    assert_eq!(refused(|job| job.pace = pace), "a plan that cannot be: connections");
+    let endless =
+        WirePace::Open { rate: (f64::NAN, 1.0, Duration::ZERO), poisson: None, part: (0, 1), connections_max: 1 };
+    assert_eq!(refused(|job| job.pace = endless), "a plan that cannot be: rate");
+}
+
+#[test]
+fn keys_are_not_shown() {
+    assert!(!format!("{:?}", job(&plan())).contains(&format!("{:?}", b"key.pem")));
+}
+
+proptest! {
+    #[test]
+    fn hostile_bytes_do_no_harm(at: prop::sample::Index, with: u8) {
+        let mut bytes = postcard::to_allocvec(&job(&plan())).unwrap();
+        let at = at.index(bytes.len());
+        bytes[at] = with;
+        if let Ok(Ok((plan, portion, _))) = postcard::from_bytes::<Job>(&bytes).map(Job::into_plan) {
+            let plan = portion.of_plan(plan);
+            let Work::Requests(requests) = &plan.work else { unreachable!() };
+            (0..10).for_each(|number| drop(requests.nth(number).0.persistent.clone()));
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Loads that several workers make together, over mutual TLS on loopback, against a server that counts.
+
+#![allow(clippy::unwrap_used)]
+
+mod refusals;
+mod runs;
+mod server;
+mod support;
