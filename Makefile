@@ -1,6 +1,6 @@
 # What there is to do. `make demo` and `make test` install what they miss (Debian, with a Rust toolchain).
 
-.PHONY: demo demo-up test lint fmt model chaos soak fuzz fuzz-briefly bench deny deps clean
+.PHONY: demo demo-up test lint fmt model chaos soak fuzz fuzz-briefly bench crowd deny deps clean
 
 # A whole cluster on loopback goes through 400 connections, and prints what became of them.
 demo: deps
@@ -54,6 +54,13 @@ bench:
 	@scripts/deps bench
 	cargo build --release --locked --package watari --package watari-benchmarks
 	scripts/bench --out docs/benchmarks.md
+
+# 60,000 connections in progress to nginx on this machine, for CROWD_S seconds, within 4 GiB.
+CROWD_S ?= 60
+crowd:
+	@scripts/deps bench
+	cargo build --release --locked --package watari
+	CROWD_S=$(CROWD_S) scripts/crowd
 
 # Licences, sources, duplicates, and known vulnerabilities; the last needs the network. `cargo install cargo-deny` first.
 deny:

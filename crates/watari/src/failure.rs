@@ -3,8 +3,10 @@
 use std::io;
 use std::process::ExitCode;
 
+use watari_bench::fleet;
 use watari_bench::make_list::MakeError;
 use watari_bench::suites::SuitesError;
+use watari_bench::worker::ListenError;
 use watari_pki::PkiError;
 
 use crate::admin::AskError;
@@ -38,6 +40,12 @@ pub(crate) enum Failure {
     Unanswered,
     #[error(transparent)]
     Suites(#[from] SuitesError),
+    #[error(transparent)]
+    Fleet(#[from] fleet::StartError),
+    #[error("{0} of the workers were lost, and the figures lack what they did last")]
+    Lost(usize),
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     #[error("cannot start: {0}")]
     Start(io::Error),
     #[error("cannot write the output: {0}")]
@@ -66,6 +74,7 @@ impl Failure {
     fn code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Pki(PkiError::Request(_)) | Self::MakeList(_) | Self::Usage(_) => 2,
+            Self::Fleet(error) if !matches!(error, fleet::StartError::Worker { .. }) => 2,
             _ => 1,
         }
     }

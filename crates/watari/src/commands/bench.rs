@@ -6,6 +6,7 @@ mod make_list;
 mod options;
 mod suites;
 mod users;
+mod worker;
 
 use clap::{Args, Subcommand};
 
@@ -24,6 +25,7 @@ enum Command {
     Compare(compare::Compare),
     Suites(suites::Suites),
     Users(Box<users::Users>),
+    Worker(worker::Worker),
 }
 
 impl Bench {
@@ -33,6 +35,7 @@ impl Bench {
             Command::Compare(compare) => compare.execute(),
             Command::Suites(suites) => suites.execute(),
             Command::Users(users) => users.execute(),
+            Command::Worker(worker) => worker.execute(),
         }
     }
 }

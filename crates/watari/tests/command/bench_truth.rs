@@ -24,11 +24,15 @@ fn totals_are_those_of_the_servers_log() {
     fs::write(dir.path().join("a.html"), vec![b'a'; 1000]).unwrap();
     fs::write(dir.path().join("b.bin"), vec![b'b'; 20_000]).unwrap();
     let nginx = Nginx::start(dir.path(), "");
-    let list = "127.0.0.2 /a.html 0 weight=5\n127.0.0.3 /b.bin 1 weight=2\n127.0.0.4 /missing.png 0 weight=3 status=404\n";
+    let list =
+        "127.0.0.2 /a.html 0 weight=5\n127.0.0.3 /b.bin 1 weight=2\n127.0.0.4 /missing.png 0 weight=3 status=404\n";
     fs::write(dir.path().join("list"), list).unwrap();
     let run = bench(
         dir.path(),
-        &format!("http://{} https://{} --list list -n 1000 -c 20 -t 2 --requests-per-connection 1", nginx.plain, nginx.tls),
+        &format!(
+            "http://{} https://{} --list list -n 1000 -c 20 -t 2 --requests-per-connection 1",
+            nginx.plain, nginx.tls
+        ),
     );
     let logged = nginx.requests();
     assert_eq!((run["requests"].as_u64(), logged.len()), (Some(1000), 1000));

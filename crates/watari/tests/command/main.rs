@@ -16,3 +16,4 @@ mod run;
 mod suites;
 mod support;
 mod users;
+mod workers;

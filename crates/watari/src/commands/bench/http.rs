@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::make_list::MakeList;
-use super::options::{Flow, Load, Report, Target, Tls};
+use super::options::{FleetOptions, Flow, Load, Report, Target, Tls};
 use crate::failure::Failure;
 use watari_bench::plan::{Plan, Protocol};
 use watari_bench::tls::Resume;
@@ -28,6 +28,8 @@ pub(crate) struct Http {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pipeline: u16,
     #[command(flatten)]
+    fleet: FleetOptions,
+    #[command(flatten)]
     report: Report,
     #[command(flatten)]
     make_list: Option<MakeList>,
@@ -39,12 +41,14 @@ Examples:
   watari bench http http://10.0.0.1/ -d 1m --requests-per-connection 1 --source 10.0.1.0/24,2001:db8::/120
   watari bench http https://www.example/ -d 30s -r 500 --resume reuse --json
   watari bench http https://www.example/ -d 1m -r 100..2000/60s --expect 'p99<50ms' --expect endings.RESET=0
+  watari bench http http://10.0.0.1/ -c 60000 -d 10m --source 10.0.1.1-10.0.1.4 --processes 4
+  watari bench http http://10.0.0.1/ -c 9000 -d 1m --workers a:7000,b:7000,c:7000 --pki pki --node lead --stagger 10s
   watari bench http --make-list --from 10.0.0.0/24=8 --from 2001:db8::/64=2 --uri '/a.html weight=3' --uri /b.cgi
   watari bench http --make-list --from-log access.log --from-anywhere --tls-share 1
   watari bench http https://www.example/ -n 1000 -c 50 --flow flow.toml
 
-With --rate, latency counts from when a request was due. Exit status: 0 done, 1 nothing was answered, or a condition is
-not met, 2 wrong usage.";
+With --rate, latency counts from when a request was due. Exit status: 0 done, 1 nothing was answered, a condition is not
+met, or a worker was lost, 2 wrong usage.";
 
 impl Http {
     pub(crate) fn execute(self) -> Result<(), Failure> {
@@ -66,6 +70,7 @@ impl Http {
             timeouts: self.load.timeouts(),
             threads: self.load.threads(),
         };
-        self.report.run(plan)
+        let fleet = self.fleet.fleet(&plan)?;
+        self.report.run(plan, &fleet)
     }
 }

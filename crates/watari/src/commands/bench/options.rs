@@ -1,11 +1,13 @@
 //! Options that several kinds of load have in common.
 
+mod fleet;
 mod flow;
 mod load;
 mod report;
 mod target;
 mod tls;
 
+pub(super) use fleet::FleetOptions;
 pub(super) use flow::Flow;
 pub(super) use load::{Load, Patience};
 pub(super) use report::Report;

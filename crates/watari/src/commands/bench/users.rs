@@ -7,7 +7,7 @@ use watari_bench::shares::Shares;
 use watari_bench::tls::Resume;
 use watari_bench::users::{Count, Settings};
 
-use super::options::{Patience, Report, Target, Tls};
+use super::options::{FleetOptions, Patience, Report, Target, Tls};
 use crate::failure::Failure;
 
 /// Have users come, wait, and come back with the sessions they have
@@ -20,6 +20,8 @@ pub(crate) struct Users {
     coming: Coming,
     #[command(flatten)]
     tls: Tls,
+    #[command(flatten)]
+    fleet: FleetOptions,
     #[command(flatten)]
     report: Report,
 }
@@ -84,7 +86,8 @@ impl Users {
             timeouts: self.coming.patience.timeouts(),
             threads: usize::from(self.coming.threads),
         };
-        self.report.run_and_show(plan, |summary| format!("{}\n", summary.series))
+        let fleet = self.fleet.fleet(&plan)?;
+        self.report.run_and_show(plan, &fleet, |summary| format!("{}\n", summary.series))
     }
 }
 

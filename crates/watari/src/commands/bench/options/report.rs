@@ -7,7 +7,7 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 use watari_bench::expect::{self, Condition};
-use watari_bench::load::Load;
+use watari_bench::fleet::{Fleet, Running};
 use watari_bench::plan::Plan;
 use watari_bench::summary::{Run, Summary};
 
@@ -28,17 +28,22 @@ pub(crate) struct Report {
 
 impl Report {
     /// Runs the plan, and tells what came of it.
-    pub(crate) fn run(self, plan: Plan) -> Result<(), Failure> {
-        self.run_and_show(plan, |_| String::new())
+    pub(crate) fn run(self, plan: Plan, fleet: &Fleet) -> Result<(), Failure> {
+        self.run_and_show(plan, fleet, |_| String::new())
     }
 
     /// The same; people are shown more above the summary.
-    pub(crate) fn run_and_show(self, plan: Plan, more: impl FnOnce(&Summary) -> String) -> Result<(), Failure> {
+    pub(crate) fn run_and_show(
+        self,
+        plan: Plan,
+        fleet: &Fleet,
+        more: impl FnOnce(&Summary) -> String,
+    ) -> Result<(), Failure> {
         let run = Run::of_this_process(std::env::args().collect(), SystemTime::now());
-        let load = Load::start(plan, None).map_err(|error| Failure::Usage(error.to_string()))?;
+        let load = fleet.start(plan, None)?;
         watch(&load)?;
         let finished = load.finish();
-        let summary = Summary::new(run, finished.elapsed, &finished.tally);
+        let summary = Summary::new(run.by(&finished.workers), finished.elapsed, &finished.tally);
         if self.json {
             print_json(&summary)?;
         } else {
@@ -47,7 +52,10 @@ impl Report {
         for (note, count) in &finished.notes {
             eprintln!("{count} x {note}");
         }
-        self.verdict(&summary)
+        match finished.workers.iter().filter(|worker| worker.lost.is_some()).count() {
+            0 => self.verdict(&summary),
+            lost => Err(Failure::Lost(lost)),
+        }
     }
 
     fn verdict(&self, summary: &Summary) -> Result<(), Failure> {
@@ -63,7 +71,7 @@ impl Report {
 }
 
 /// Waits until the load is over; Ctrl-C cuts it off, and what was measured until then is told all the same.
-fn watch(load: &Load) -> Result<(), Failure> {
+fn watch(load: &Running) -> Result<(), Failure> {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::Start)?;

@@ -1,0 +1,185 @@
+//! `watari bench http` with `--workers` and `--processes`, and `watari bench worker`
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{PATIENCE, Running, command, watari};
+
+/// Answers every request, and counts them.
+struct Server {
+    url: String,
+    requests: Arc<AtomicU64>,
+    /// Connections that are open.
+    connections: Arc<AtomicU64>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let server = Self { url, requests: Arc::default(), connections: Arc::default() };
+        let (requests, connections) = (Arc::clone(&server.requests), Arc::clone(&server.connections));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (requests, connections) = (Arc::clone(&requests), Arc::clone(&connections));
+                thread::spawn(move || {
+                    connections.fetch_add(1, Ordering::Relaxed);
+                    serve(&stream, &requests);
+                    connections.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+        });
+        server
+    }
+
+    fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+}
+
+/// Until the client closes, or resets.
+fn serve(mut stream: &TcpStream, requests: &AtomicU64) {
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    while lines.any(|line| line.is_empty()) {
+        requests.fetch_add(1, Ordering::Relaxed);
+        if stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").is_err() {
+            return;
+        }
+    }
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Certificates of a controller and of two workers.
+fn cluster() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    watari(dir.path(), &["pki", "init"]).done();
+    for node in ["lead", "w1", "w2"] {
+        watari(dir.path(), &["pki", "issue", node, "--role", "bench"]).done();
+    }
+    dir
+}
+
+/// A worker, and where it listens.
+fn worker(dir: &Path, node: &str) -> (Running, SocketAddr) {
+    let mut child = command(dir, &["bench", "worker", "--listen", "127.0.0.1:0", "--node", node])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("listening on ").unwrap().parse().unwrap();
+    (Running(child), address)
+}
+
+/// `watari bench http` with these workers.
+fn controller(dir: &Path, server: &Server, workers: &[SocketAddr], arguments: &[&str]) -> Command {
+    let workers: Vec<_> = workers.iter().map(ToString::to_string).collect();
+    let http = ["bench", "http", &server.url, "--json", "--node", "lead", "--workers", &workers.join(",")];
+    command(dir, &[&http, arguments].concat())
+}
+
+#[test]
+fn workers_make_the_load_of_a_controller() {
+    let (dir, server) = (cluster(), Server::start());
+    let ((_first, one), (_second, two)) = (worker(dir.path(), "w1"), worker(dir.path(), "w2"));
+    let output = controller(dir.path(), &server, &[one, two], &["-n", "1001", "-c", "10"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((summary["requests"].as_u64(), server.requests()), (Some(1001), 1001));
+    assert_eq!(summary["endings"]["NORMAL"], 1001);
+    let workers = summary["run"]["workers"].as_array().unwrap();
+    assert_eq!(workers.iter().map(|worker| worker["requests"].as_u64().unwrap()).collect::<Vec<_>>(), [501, 500]);
+    assert_eq!(workers[0]["name"], format!("w1 ({one})"));
+}
+
+#[test]
+fn a_worker_that_is_killed_is_told_and_the_rest_counts() {
+    let (dir, server) = (cluster(), Server::start());
+    let ((_first, one), (second, two)) = (worker(dir.path(), "w1"), worker(dir.path(), "w2"));
+    let mut running = controller(dir.path(), &server, &[one, two], &["-d", "1h", "-c", "4"]);
+    let mut running = Running(running.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    wait_until("not both are at work", || server.connections.load(Ordering::Relaxed) == 4);
+    drop(second);
+    wait_until("its connections are closed", || server.connections.load(Ordering::Relaxed) == 2);
+    let before = server.requests();
+    wait_until("the other goes on", || server.requests() > before + 100);
+    running.signal(Signal::INT);
+    let (out, error) = told(&mut running.0);
+    assert_eq!(running.wait().code(), Some(1));
+    assert_eq!(error, "watari: 1 of the workers were lost, and the figures lack what they did last\n");
+    let summary: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(summary["run"]["workers"][0]["lost"], Value::Null);
+    assert_eq!(summary["run"]["workers"][1]["lost"], "the connection was closed");
+    assert!(summary["requests"].as_u64().unwrap() >= 100);
+}
+
+#[test]
+fn a_load_ends_with_its_controller() {
+    let (dir, server) = (cluster(), Server::start());
+    let (_worker, address) = worker(dir.path(), "w1");
+    let there = || server.connections.load(Ordering::Relaxed);
+    let running = controller(dir.path(), &server, &[address], &["-d", "1h", "-c", "4"]);
+    let running = Running({ running }.stdout(Stdio::null()).spawn().unwrap());
+    wait_until("nobody is at work", || there() == 4);
+    // Killed: it cannot say goodbye.
+    drop(running);
+    wait_until("its load goes on", || there() == 0);
+
+    let processes = ["bench", "http", &server.url, "-d", "1h", "-c", "4", "--processes", "2"];
+    let running = Running(command(dir.path(), &processes).stdout(Stdio::null()).spawn().unwrap());
+    wait_until("nobody is at work", || there() == 4);
+    drop(running);
+    wait_until("its processes go on", || there() == 0);
+}
+
+#[test]
+fn processes_share_a_load() {
+    let (dir, server) = (tempfile::tempdir().unwrap(), Server::start());
+    let out = ["bench", "http", &server.url, "-n", "3000", "-c", "300", "--processes", "3", "--json"];
+    let summary: Value = serde_json::from_str(&watari(dir.path(), &out).done()).unwrap();
+    assert_eq!((summary["endings"]["NORMAL"].as_u64(), server.requests()), (Some(3000), 3000));
+    assert_eq!(summary["connections"]["opened"], 300);
+    let workers = summary["run"]["workers"].as_array().unwrap();
+    assert!(workers.iter().all(|worker| worker["requests"] == 1000), "{workers:?}");
+}
+
+#[test]
+fn what_cannot_be_is_told_at_the_start() {
+    let (dir, server) = (cluster(), Server::start());
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let ended = watari(dir.path(), &["bench", "http", &server.url, "--node", "lead", "--workers", &nobody.to_string()]);
+    assert!(ended.refused(1).starts_with(&format!("watari: {nobody}: cannot connect: ")));
+    let without_role = ["bench", "worker", "--listen", "127.0.0.1:0", "--node", "a1"];
+    watari(dir.path(), &["pki", "issue", "a1", "--role", "agent"]).done();
+    let refused = watari(dir.path(), &without_role).refused(1);
+    assert_eq!(refused, "watari: the certificate of a1 does not allow the role bench");
+    let too_few = ["bench", "http", &server.url, "-c", "2", "--processes", "3"];
+    let refused = watari(dir.path(), &too_few).refused(2);
+    assert_eq!(refused, "watari: 2 connections cannot be shared out among 3 workers or processes");
+    assert_eq!(server.requests(), 0);
+}
+
+/// All that a process says until it ends.
+fn told(child: &mut Child) -> (String, String) {
+    let (mut out, mut error) = (String::new(), String::new());
+    child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+    (out, error)
+}
