@@ -50,7 +50,7 @@ impl Prepared {
         after: Duration,
         log: Option<Arc<dyn ConnectionLog>>,
     ) -> Result<Load, StartError> {
-        Load::run(self, start, after, log)
+        Load::run(self, start, after, log.as_ref())
     }
 }
 
@@ -92,14 +92,14 @@ impl Load {
         prepared: Prepared,
         start: Instant,
         after: Duration,
-        log: Option<Arc<dyn ConnectionLog>>,
+        log: Option<&Arc<dyn ConnectionLog>>,
     ) -> Result<Self, StartError> {
         let Prepared { plan, portion, tls } = prepared;
         let plan = Arc::new(plan);
         let shared = Arc::new(Shared::new(&plan, portion, tls, start));
         let mut load = Self { shared, threads: Vec::new() };
         for index in 0..threads(&plan) {
-            let run = Arc::new(Run::new(&plan, &load.shared, log.clone()));
+            let run = Arc::new(Run::new(&plan, &load.shared, log.cloned()));
             let on_thread = Arc::clone(&run);
             let name = format!("load-{index}");
             let thread = thread::Builder::new().name(name).spawn(move || drive(&on_thread, index, after));

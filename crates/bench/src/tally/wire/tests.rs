@@ -73,7 +73,9 @@ proptest! {
     #[test]
     fn hostile_bytes_do_no_harm(samples in prop::collection::vec(any_request(), 1..5), at: prop::sample::Index, with: u8) {
         let mut tally = tally();
-        samples.iter().for_each(|sample| tally.request(sample));
+        for sample in samples {
+            tally.request(sample);
+        }
         let mut bytes = postcard::to_allocvec(&WireTally::of(&tally)).unwrap();
         let at = at.index(bytes.len());
         bytes[at] = with;
