@@ -133,7 +133,7 @@ impl Connection {
     pub(crate) async fn read_to_end(&mut self, run: &Run, watchdog: &mut Watchdog) -> Ending {
         watchdog.set(run.shared.instant(run.now() + run.plan.timeouts.response));
         let stream = &mut self.stream;
-        let read = poll_fn(|cx| or_expired(poll_read(Pin::new(stream), cx, |data| data.len()), watchdog, cx)).await;
+        let read = poll_fn(|cx| or_expired(poll_read(Pin::new(stream), cx, <[u8]>::len), watchdog, cx)).await;
         match read {
             None => Ending::new(EndingKind::Timeout, Phase::Close, Side::Server),
             Some(Ok(0)) => Ending::new(EndingKind::Normal, Phase::Close, Side::Server),

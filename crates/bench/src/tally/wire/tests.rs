@@ -57,7 +57,7 @@ proptest! {
         let mut machines = [tally(), tally(), tally()];
         for (sample, machine) in &samples {
             for tally in [&mut alone, &mut machines[*machine]] {
-                tally.request(sample);
+                tally.request(&sample);
                 tally.lag(sample.started);
                 tally.connection(&connection(Some(kind), sample.ending.kind));
                 tally.unfinished(1);
@@ -74,7 +74,7 @@ proptest! {
     fn hostile_bytes_do_no_harm(samples in prop::collection::vec(any_request(), 1..5), at: prop::sample::Index, with: u8) {
         let mut tally = tally();
         for sample in samples {
-            tally.request(sample);
+            tally.request(&sample);
         }
         let mut bytes = postcard::to_allocvec(&WireTally::of(&tally)).unwrap();
         let at = at.index(bytes.len());
