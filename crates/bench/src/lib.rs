@@ -25,6 +25,7 @@ pub mod connection_csv;
 pub mod duration;
 pub mod ending;
 mod excerpt;
+mod exchange;
 pub mod expect;
 pub mod fleet;
 pub mod flow;

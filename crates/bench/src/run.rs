@@ -101,6 +101,11 @@ impl Run {
         self.shared.now()
     }
 
+    /// When a response is overdue that is waited for from now on.
+    pub(crate) fn response_deadline(&self) -> tokio::time::Instant {
+        self.shared.instant(self.now() + self.plan.timeouts.response)
+    }
+
     /// The number of the next TLS handshake of the run.
     pub(crate) fn next_handshake(&self) -> u64 {
         self.shared.portion.number(self.shared.handshakes.fetch_add(1, Ordering::Relaxed))
