@@ -1,27 +1,51 @@
 //! A client: its TLS sessions, and the connection it has.
 
+use std::iter;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ending::Ending;
 use crate::exchange::{Exchange, Inspection};
-use crate::http1;
+use crate::plan::{Protocol, Work};
 use crate::request::Request;
 use crate::run::Run;
+use crate::{http1, http2};
 
 /// Sends requests one after the other, over one connection as long as that lasts and fits; every request and every connection
 /// leaves its sample with the run.
 #[derive(Debug)]
 pub(crate) struct Client {
     run: Arc<Run>,
-    sender: http1::Sender,
+    sender: Sender,
+}
+
+#[derive(Debug)]
+enum Sender {
+    Http1(http1::Sender),
+    Http2(http2::Sender),
 }
 
 impl Client {
     /// A client without connection or sessions.
     pub(crate) fn new(run: &Arc<Run>) -> Self {
-        Self { run: Arc::clone(run), sender: http1::Sender::new(run) }
+        let sender = match run.plan.protocol {
+            Protocol::Http1 { .. } => Sender::Http1(http1::Sender::new(run)),
+            Protocol::Http2 { .. } => Sender::Http2(http2::Sender::new(run)),
+        };
+        Self { run: Arc::clone(run), sender }
+    }
+
+    /// As many clients as one connection serves at once: those of HTTP/2 share it, and their sessions. Users of flows share nothing.
+    pub(crate) fn of_one_connection(run: &Arc<Run>) -> impl Iterator<Item = Self> + use<> {
+        let first = Self::new(run);
+        let others = match (&first.sender, &run.plan.work) {
+            (Sender::Http2(sender), Work::Requests(_)) => Some(sender.others(run)),
+            _ => None,
+        };
+        let run = Arc::clone(run);
+        let others = others.into_iter().flatten();
+        iter::once(first).chain(others.map(move |other| Self { run: Arc::clone(&run), sender: Sender::Http2(other) }))
     }
 
     /// Sends a request that was due at `due`, from `source` if that matters, and reads the response.
@@ -39,9 +63,12 @@ impl Client {
         self.exchange(Exchange::new(&[request], None, due).inspected(inspection)).await
     }
 
-    /// Closes the connection, if there is one.
+    /// Closes the connection, if there is one that nobody shares.
     pub(crate) fn close(&mut self) {
-        self.sender.close(&self.run);
+        match &mut self.sender {
+            Sender::Http1(sender) => sender.close(&self.run),
+            Sender::Http2(sender) => sender.close(),
+        }
     }
 
     /// Sends what the exchange has; once more, if the server cannot have done anything with it. Says how the last request ended.
@@ -49,7 +76,11 @@ impl Client {
         let mut repeated = false;
         loop {
             exchange.start(self.run.now());
-            match self.sender.attempt(&self.run, &mut exchange).await {
+            let attempt = match &mut self.sender {
+                Sender::Http1(sender) => sender.attempt(&self.run, &mut exchange).await,
+                Sender::Http2(sender) => sender.attempt(&self.run, &mut exchange).await,
+            };
+            match attempt {
                 Ok(ending) => return ending,
                 Err(failed) if failed.unprocessed && !repeated => repeated = true,
                 Err(failed) => return exchange.fail(&self.run, &failed.broken),

@@ -11,6 +11,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use crate::ending::{Ending, EndingKind, Phase, Side};
+use crate::plan;
 use crate::request::Request;
 use crate::run::Run;
 use crate::sample::{ConnectionSample, Family};
@@ -116,7 +117,11 @@ async fn attempt(
     let connected = connector.connect(site.server_name.clone(), tcp).await;
     let stream = connected.map_err(|error| handshake_failed(&error))?;
     sample.secured = Some(run.now());
-    sample.tls = Some(run.observer.observe(stream.get_ref().1));
+    let agreed = stream.get_ref().1;
+    sample.tls = Some(run.observer.observe(agreed));
+    if matches!(run.plan.protocol, plan::Protocol::Http2 { .. }) && agreed.alpn_protocol() != Some(b"h2") {
+        return Err(NO_HTTP2);
+    }
     Ok(Stream::Tls(Box::new(stream)))
 }
 
@@ -155,3 +160,6 @@ fn handshake_failed(error: &io::Error) -> Ending {
 
 /// The host has no address of the family of the source that the request is to come from.
 const NO_SUCH_FAMILY: Ending = Ending { kind: EndingKind::Local, phase: Phase::Connect, side: Side::Client };
+
+/// Server and client agreed on TLS, and not on HTTP/2 over it (RFC 9113, section 3.2).
+const NO_HTTP2: Ending = Ending { kind: EndingKind::Handshake, phase: Phase::Handshake, side: Side::Server };

@@ -157,6 +157,13 @@ impl Broken {
     }
 }
 
+impl Failed {
+    /// Nothing was sent, nor will be.
+    pub(crate) fn before_request(ending: Ending) -> Self {
+        Self { broken: Broken::before_response(ending), unprocessed: false }
+    }
+}
+
 /// Whether the response is what was expected.
 fn judge(expected: Expected, response: &Response) -> Ending {
     let status = expected.status.is_none_or(|status| status == response.status);

@@ -33,6 +33,7 @@ mod grid;
 pub mod hdr_log;
 pub mod histogram;
 pub mod http1;
+mod http2;
 pub mod limits;
 pub mod list;
 pub mod load;

@@ -67,12 +67,13 @@ impl Requests {
         let (mut ready, mut lines) = (Vec::new(), Vec::with_capacity(list.entries().len()));
         let mut known = HashMap::new();
         for entry in list.entries() {
-            let at = if let Some(&at) = known.get(&Arc::as_ptr(&entry.request)) {
-                at
-            } else {
-                ready.push(preparing.request(&entry.request)?);
-                known.insert(Arc::as_ptr(&entry.request), ready.len() - 1);
-                ready.len() - 1
+            let at = match known.get(&Arc::as_ptr(&entry.request)) {
+                Some(&at) => at,
+                None => {
+                    ready.push(preparing.request(&entry.request)?);
+                    known.insert(Arc::as_ptr(&entry.request), ready.len() - 1);
+                    ready.len() - 1
+                }
             };
             lines.push((entry.source, at));
         }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::plan::{Plan, Stop, Work};
 use crate::portion::Portion;
@@ -20,6 +21,8 @@ pub(crate) struct Run {
     pub(crate) plan: Arc<Plan>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) observer: Observer,
+    /// Connections with a task of their own; they end soon after their clients.
+    pub(crate) connections: TaskTracker,
     /// Locked by this thread for each sample, and seldom by whoever shows how the run goes.
     tally: Mutex<Tally>,
     log: Option<Arc<dyn ConnectionLog>>,
@@ -92,6 +95,7 @@ impl Run {
             plan: Arc::clone(plan),
             shared: Arc::clone(shared),
             observer: Observer::default(),
+            connections: TaskTracker::new(),
             tally: Mutex::new(Tally::new(plan.work.classes())),
             log,
         }

@@ -18,7 +18,7 @@ pub use pem::Pem;
 pub(crate) use seen::Observer;
 
 use crate::tls::sessions::StoredOnly;
-use crate::tls::verify::{checking, trusting};
+use crate::tls::verify::{Remembering, trusting};
 
 /// What connections over TLS offer, and how they resume sessions.
 #[derive(Clone, Debug, Default)]
@@ -101,8 +101,8 @@ impl Tls {
         aws_lc_rs::rand::fill(&mut [0; 32]).map_err(|_| TlsError::Random)?;
         let verifier = match &options.roots {
             Roots::Unchecked => trusting(&provider),
-            Roots::System => checking(system_roots()?, &provider)?,
-            Roots::File(file) => checking(roots_of(file)?, &provider)?,
+            Roots::System => Remembering::new(system_roots()?, &provider)?,
+            Roots::File(file) => Remembering::new(roots_of(file)?, &provider)?,
         };
         let builder = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&options.policy.rustls_versions())?

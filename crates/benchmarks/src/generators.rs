@@ -120,10 +120,10 @@ fn cpu_per_request(generator: Generator, work: &Work, seconds: u64) -> Result<f6
     let arguments = generator.arguments(work.kind, &work.url, seconds);
     let before = cpu::of_ended_children().map_err(doing("reading the CPU time of children"))?;
     let output = run(generator, &arguments)?;
-    let after = cpu::of_ended_children().map_err(doing("reading the CPU time of children"))?;
+    let used = cpu::of_ended_children().map_err(doing("reading the CPU time of children"))? - before;
     let requests = generator.requests(&output).filter(|&requests| requests > 0);
     let requests = requests.ok_or_else(|| Failure::Generator { name: generator.name(), said: excerpt(&output) })?;
-    Ok(after.saturating_sub(before).as_secs_f64() / requests as f64)
+    Ok(used.as_secs_f64() / requests as f64)
 }
 
 /// Runs a generator to its end, and returns what it said.

@@ -57,7 +57,6 @@ impl Keep {
     }
 
     /// The digest of the body as well.
-    #[must_use]
     pub fn and_digest(mut self) -> Self {
         self.0.get_or_insert_default().digest = Some(digest::Context::new(&digest::SHA256));
         self
@@ -121,7 +120,7 @@ pub enum ProtocolFault {
     /// No status line, or no header field.
     #[error("what came is no HTTP/1.1 response")]
     Head,
-    /// Longer than 64 KiB or with more than 128 fields, or behind too many interim responses.
+    /// Longer than [`HEAD_BYTES_MAX`] or with more than [`FIELDS_MAX`] fields, or too many interim responses.
     #[error("the head of the response is too long")]
     TooLong,
     /// The length of the body is told in ways that contradict each other.

@@ -53,7 +53,7 @@ impl ServerCertVerifier for Trusting {
 
 /// Checks a chain once, and remembers that it was good: a load generator sees the same chain thousands of times a second.
 #[derive(Debug)]
-struct Remembering {
+pub(super) struct Remembering {
     inner: Arc<WebPkiServerVerifier>,
     good: Mutex<Option<Chain>>,
 }
@@ -65,13 +65,14 @@ struct Chain {
     certificates: Vec<CertificateDer<'static>>,
 }
 
-/// A chain has to lead to one of `roots`.
-pub(super) fn checking(
-    roots: RootCertStore,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ServerCertVerifier>, VerifierBuilderError> {
-    let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build()?;
-    Ok(Arc::new(Remembering { inner, good: Mutex::new(None) }))
+impl Remembering {
+    pub(super) fn new(
+        roots: RootCertStore,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Arc<dyn ServerCertVerifier>, VerifierBuilderError> {
+        let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build()?;
+        Ok(Arc::new(Self { inner, good: Mutex::new(None) }))
+    }
 }
 
 impl ServerCertVerifier for Remembering {

@@ -98,7 +98,7 @@ impl<W: AsyncWrite + Unpin> Controller<W> {
                     return Ok(Some(Instant::now() + after));
                 }
                 Order::Cut => return Ok(None),
-                job @ Order::Job(_) => return Err(job.out_of_turn()),
+                other => return Err(other.out_of_turn()),
             }
         }
     }

@@ -57,8 +57,8 @@ impl Server {
                 thread::spawn(move || {
                     let mut request = [0; 4096];
                     if std::io::Read::read(&mut stream, &mut request).is_ok() {
-                        let again = stream.conn.handshake_kind() == Some(HandshakeKind::Resumed);
-                        if again { &resumed } else { &full }.fetch_add(1, Ordering::SeqCst);
+                        let resumes = stream.conn.handshake_kind() == Some(HandshakeKind::Resumed);
+                        if resumes { &resumed } else { &full }.fetch_add(1, Ordering::SeqCst);
                         let _ = stream.write_all(OK);
                         stream.conn.send_close_notify();
                         let _ = stream.flush();

@@ -4,7 +4,7 @@ use std::env;
 use std::io;
 use std::path::PathBuf;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{CONNECTIONS, Kind};
 
@@ -78,7 +78,7 @@ impl Generator {
                 let json: Value = serde_json::from_str(said).ok()?;
                 json["statusCodeDistribution"]["200"]
                     .as_u64()
-                    .filter(|_| json["errorDistribution"] == Value::Object(Map::default()))
+                    .filter(|_| json["errorDistribution"] == Value::Object(Default::default()))
             }
         }
     }
@@ -87,9 +87,10 @@ impl Generator {
 /// About what a core does in a second.
 fn requests_per_s(kind: Kind) -> u64 {
     match kind {
+        Kind::KeepAlive => 30_000,
         Kind::PerConnection => 8_000,
         Kind::Handshake => 1_000,
-        Kind::KeepAlive | Kind::Streams => 30_000,
+        Kind::Streams => 30_000,
     }
 }
 

@@ -73,9 +73,7 @@ proptest! {
     #[test]
     fn hostile_bytes_do_no_harm(samples in prop::collection::vec(any_request(), 1..5), at: prop::sample::Index, with: u8) {
         let mut tally = tally();
-        for sample in samples {
-            tally.request(sample);
-        }
+        samples.iter().for_each(|sample| tally.request(sample));
         let mut bytes = postcard::to_allocvec(&WireTally::of(&tally)).unwrap();
         let at = at.index(bytes.len());
         bytes[at] = with;
