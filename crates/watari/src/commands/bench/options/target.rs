@@ -22,7 +22,7 @@ pub(crate) struct Target {
     /// What to ask for, and from where: lines of SOURCE URI TLS [KEY=VALUE ...]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "headers", "body"])]
     list: Option<PathBuf>,
-    /// Addresses of this machine to connect from, round and round: 10.0.1.1, 10.0.1.0/24, 10.0.1.1-10.0.1.9
+    /// Addresses of this machine to connect from, round and round: 10.0.1.1, 10.0.1.0/24, 10.0.1.1-10.0.1.9, 2001:db8::/120
     #[arg(long, value_name = "ADDRESSES")]
     source: Option<Sources>,
     /// The method of requests

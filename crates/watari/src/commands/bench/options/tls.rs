@@ -20,8 +20,8 @@ pub(crate) struct Tls {
     #[arg(long)]
     session_ids: bool,
     /// The only version to offer
-    #[arg(long = "tls", value_enum)]
-    version: Option<VersionName>,
+    #[arg(long, value_enum)]
+    tls: Option<VersionName>,
     /// Cipher suites to offer, by their IANA names; as often as one likes
     #[arg(long, value_name = "SUITE", value_parser = suite)]
     suite: Vec<CipherSuite>,
@@ -54,7 +54,7 @@ impl Tls {
     /// With what is resumed where nothing is said.
     pub(crate) fn options(&self, resume: Resume) -> Result<TlsOptions, Failure> {
         let mut policy = Policy::default();
-        if let Some(version) = self.version {
+        if let Some(version) = self.tls {
             policy.versions = vec![match version {
                 VersionName::Tls12 => Version::Tls12,
                 VersionName::Tls13 => Version::Tls13,
@@ -62,7 +62,7 @@ impl Tls {
         }
         if !self.suite.is_empty() {
             policy.suites.clone_from(&self.suite);
-            if self.version.is_none() {
+            if self.tls.is_none() {
                 policy.versions.retain(|version| self.suite.iter().any(|suite| suite.version() == *version));
             }
         }
