@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::IpBindAddressNoPort;
@@ -10,14 +11,58 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use crate::ending::{Ending, EndingKind, Phase, Side};
+use crate::plan;
+use crate::request::Request;
 use crate::run::Run;
 use crate::sample::{ConnectionSample, Family};
 use crate::site::Site;
 use crate::stream::Stream;
 use crate::tls::{self, TlsClient};
 
-/// Opens a connection to `site`. What it meets on the way stands in `sample`, also when it fails.
+/// A connection that is open.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) stream: Stream,
+    pub(crate) sample: ConnectionSample,
+    pub(crate) route: Route,
+}
+
+/// Where a connection leads, and from where.
+#[derive(Clone, Debug)]
+pub(crate) struct Route {
+    pub(crate) site: Arc<Site>,
+    pub(crate) source: Option<IpAddr>,
+}
+
+impl Route {
+    /// Whether this is the way to `site`, and from `source` if that matters.
+    pub(crate) fn fits(&self, site: &Arc<Site>, source: Option<IpAddr>) -> bool {
+        Arc::ptr_eq(&self.site, site) && (source.is_none() || source == self.source)
+    }
+}
+
+/// Opens a connection for `request`, from `source` if that matters. One that cannot be opened leaves its sample with the run.
 pub(crate) async fn open(
+    run: &Run,
+    tls: &TlsClient,
+    request: &Request,
+    source: Option<IpAddr>,
+) -> Result<Opened, Ending> {
+    let number = run.next_connection();
+    let source = source.or_else(|| run.plan.sources.as_ref().map(|sources| sources.nth(number)));
+    let remote = request.site.address_for(source).ok_or(NO_SUCH_FAMILY)?;
+    let mut sample = begin(run, request.class, remote);
+    match within_timeout(run, tls, &request.site, source, &mut sample).await {
+        Ok(stream) => Ok(Opened { stream, sample, route: Route { site: Arc::clone(&request.site), source } }),
+        Err(ending) => {
+            run.connection_ended(&ConnectionSample { closed: run.now(), ending, ..sample });
+            Err(ending)
+        }
+    }
+}
+
+/// What it meets on the way stands in `sample`, also when it fails.
+async fn within_timeout(
     run: &Run,
     tls: &TlsClient,
     site: &Site,
@@ -32,7 +77,7 @@ pub(crate) async fn open(
 }
 
 /// A sample of a connection that is about to be opened.
-pub(crate) fn begin(run: &Run, class: usize, remote: SocketAddr) -> ConnectionSample {
+fn begin(run: &Run, class: usize, remote: SocketAddr) -> ConnectionSample {
     let now = run.now();
     ConnectionSample {
         class,
@@ -72,7 +117,11 @@ async fn attempt(
     let connected = connector.connect(site.server_name.clone(), tcp).await;
     let stream = connected.map_err(|error| handshake_failed(&error))?;
     sample.secured = Some(run.now());
-    sample.tls = Some(run.observer.observe(stream.get_ref().1));
+    let agreed = stream.get_ref().1;
+    sample.tls = Some(run.observer.observe(agreed));
+    if matches!(run.plan.protocol, plan::Protocol::Http2 { .. }) && agreed.alpn_protocol() != Some(b"h2") {
+        return Err(NO_HTTP2);
+    }
     Ok(Stream::Tls(Box::new(stream)))
 }
 
@@ -108,3 +157,9 @@ fn handshake_failed(error: &io::Error) -> Ending {
     let side = if tls::is_refused_here(error) { Side::Client } else { Side::Server };
     Ending::new(EndingKind::Handshake, Phase::Handshake, side)
 }
+
+/// The host has no address of the family of the source that the request is to come from.
+const NO_SUCH_FAMILY: Ending = Ending { kind: EndingKind::Local, phase: Phase::Connect, side: Side::Client };
+
+/// Server and client agreed on TLS, and not on HTTP/2 over it (RFC 9113, section 3.2).
+const NO_HTTP2: Ending = Ending { kind: EndingKind::Handshake, phase: Phase::Handshake, side: Side::Server };

@@ -3,6 +3,8 @@
 mod chunked;
 mod connection;
 mod response;
+mod sender;
 
-pub(crate) use connection::{Broken, Connection, Response};
+use connection::Connection;
 pub use response::{Fed, Keep, ProtocolFault, ResponseReader};
+pub(crate) use sender::Sender;

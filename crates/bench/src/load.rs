@@ -96,10 +96,10 @@ impl Load {
     ) -> Result<Self, StartError> {
         let Prepared { plan, portion, tls } = prepared;
         let plan = Arc::new(plan);
-        let shared = Arc::new(Shared::new(&plan, portion, tls, start));
+        let shared = Arc::new(Shared::new(&plan, portion, tls, start, log));
         let mut load = Self { shared, threads: Vec::new() };
         for index in 0..threads(&plan) {
-            let run = Arc::new(Run::new(&plan, &load.shared, log.cloned()));
+            let run = Arc::new(Run::new(&plan, &load.shared));
             let on_thread = Arc::clone(&run);
             let name = format!("load-{index}");
             let thread = thread::Builder::new().name(name).spawn(move || drive(&on_thread, index, after));
@@ -185,6 +185,8 @@ fn drive(run: &Arc<Run>, index: usize, after: Duration) {
                     visits::visits(run, users, share(*connections_max, index, of)).await;
                 }
             }
+            run.connections.close();
+            run.connections.wait().await;
         };
         tokio::select! {
             () = work => {}
@@ -210,15 +212,20 @@ async fn begin(run: &Run, after: Duration) {
 /// A closed loop: each slot sends its next request when the one before has ended.
 async fn closed(run: &Arc<Run>, connections: usize) {
     let mut slots = JoinSet::new();
-    for _ in 0..connections {
+    for mut client in clients(run, connections) {
         let run = Arc::clone(run);
         slots.spawn(async move {
-            let mut client = Client::new(&run);
             while do_next(&run, &mut client).await {}
             client.close();
         });
     }
     while slots.join_next().await.is_some() {}
+}
+
+/// As many clients as so many connections serve, made when they are asked for.
+fn clients(run: &Arc<Run>, connections: usize) -> impl Iterator<Item = Client> + use<> {
+    let run = Arc::clone(run);
+    (0..connections).flat_map(move |_| Client::of_one_connection(&run))
 }
 
 /// Does what is next; false when there is nothing any more.
@@ -263,6 +270,7 @@ async fn perform(run: &Run, client: &mut Client, number: u64, due: Duration) {
 async fn open(run: &Arc<Run>, schedule: impl Iterator<Item = Duration>, connections_max: usize) {
     let arrivals = Arc::new(Arrivals::default());
     let mut slots = JoinSet::new();
+    let mut clients = clients(run, connections_max);
     let pacer = pacer::Pacer::new(&run.shared);
     for due in schedule {
         pacer.wait(due).await;
@@ -270,16 +278,19 @@ async fn open(run: &Arc<Run>, schedule: impl Iterator<Item = Duration>, connecti
         consume_budget().await;
         let Some(number) = run.shared.tickets.take(due) else { break };
         run.tally().lag(run.now().saturating_sub(due));
-        if arrivals.push(due, number) && slots.len() < connections_max {
-            slots.spawn(take_arrivals(Arc::clone(run), Arc::clone(&arrivals)));
+        if arrivals.push(due, number)
+            && let Some(client) = clients.next()
+        {
+            slots.spawn(take_arrivals(client, Arc::clone(run), Arc::clone(&arrivals)));
         }
     }
     arrivals.close();
+    // A connection lasts as long as somebody may come to share it.
+    drop(clients);
     while slots.join_next().await.is_some() {}
 }
 
-async fn take_arrivals(run: Arc<Run>, arrivals: Arc<Arrivals>) {
-    let mut client = Client::new(&run);
+async fn take_arrivals(mut client: Client, run: Arc<Run>, arrivals: Arc<Arrivals>) {
     while let Some((due, number)) = arrivals.next().await {
         perform_anew(&run, &mut client, number, due).await;
     }

@@ -140,10 +140,13 @@ pub enum Protocol {
         /// So many requests are sent before the first is answered.
         pipeline: usize,
     },
-    /// HTTP/2.
+    /// HTTP/2: over TLS by ALPN, without TLS by prior knowledge (RFC 9113, section 3).
     Http2 {
-        /// So many requests at once on each connection.
+        /// So many requests at once on each connection. Where the server allows fewer (`SETTINGS_MAX_CONCURRENT_STREAMS`), the
+        /// others wait for their turn, and their wait counts.
         streams: usize,
+        /// So many requests on one connection; none: as many as the server allows. After the last the client closes.
+        requests_per_connection: Option<u64>,
     },
 }
 

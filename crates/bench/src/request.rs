@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::uri::Authority;
 use http::{HeaderMap, Method, Uri, header};
 
 use crate::site::Site;
@@ -18,7 +19,7 @@ pub struct Request {
     pub expected: Expected,
     /// Its method.
     pub method: Method,
-    /// As a library wants it (HTTP/2).
+    /// As it is sent in HTTP/2.
     pub(crate) parts: http::Request<()>,
     /// Its body.
     pub body: Bytes,
@@ -88,7 +89,7 @@ impl Request {
             last: written(&library, &body, true),
             site,
             method,
-            parts: library,
+            parts: of_http2(library),
             body,
         })
     }
@@ -126,6 +127,22 @@ fn written(request: &http::Request<()>, body: &[u8], last: bool) -> Bytes {
     out.into()
 }
 
+/// The same for HTTP/2: `Host` becomes `:authority`, and fields that belong to a connection of HTTP/1.1 go (RFC 9113, sections 8.2.2
+/// and 8.3.1).
+fn of_http2(mut request: http::Request<()>) -> http::Request<()> {
+    let host = request.headers_mut().remove(header::HOST);
+    for name in ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"] {
+        request.headers_mut().remove(name);
+    }
+    let mut parts = request.uri().clone().into_parts();
+    // What is no authority stays out: the server's own name is the next best.
+    if let Some(Ok(authority)) = host.map(|host| Authority::try_from(host.as_bytes())) {
+        parts.authority = Some(authority);
+    }
+    *request.uri_mut() = Uri::from_parts(parts).expect("another authority leaves a URI what it is");
+    request
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -143,6 +160,27 @@ mod tests {
         assert!(text.starts_with("GET /a?b HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n"), "{text}");
         assert!(text.ends_with("\r\n\r\n") && !text.contains("Connection"), "{text}");
         assert!(std::str::from_utf8(&request.last).unwrap().ends_with("\r\nConnection: close\r\n\r\n"));
+    }
+
+    #[test]
+    fn http_2_has_no_fields_of_the_connection() {
+        let mut parts = Parts::get("/a");
+        for (name, value) in [("host", "www.example"), ("connection", "close"), ("te", "gzip"), ("x-kept", "yes")] {
+            parts.headers.insert(name, value.parse().unwrap());
+        }
+        let request = request(parts);
+        assert_eq!(request.parts.uri(), "http://www.example/a");
+        assert!(["host", "connection", "te"].iter().all(|name| !request.parts.headers().contains_key(*name)));
+        assert!(request.parts.headers().contains_key("x-kept"));
+        let text = std::str::from_utf8(&request.persistent).unwrap();
+        assert!(text.contains("host: www.example\r\n") && text.contains("connection: close\r\n"), "{text}");
+    }
+
+    #[test]
+    fn a_host_that_is_none_is_not_sent_as_authority() {
+        let mut parts = Parts::get("/");
+        parts.headers.insert("host", "a b".parse().unwrap());
+        assert_eq!(request(parts).parts.uri(), "http://127.0.0.1:8080/");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::plan::{Plan, Stop, Work};
 use crate::portion::Portion;
@@ -20,9 +21,10 @@ pub(crate) struct Run {
     pub(crate) plan: Arc<Plan>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) observer: Observer,
+    /// Connections with a task of their own; they end soon after their clients.
+    pub(crate) connections: TaskTracker,
     /// Locked by this thread for each sample, and seldom by whoever shows how the run goes.
     tally: Mutex<Tally>,
-    log: Option<Arc<dyn ConnectionLog>>,
 }
 
 /// Takes the sample of each connection, from all threads.
@@ -40,6 +42,7 @@ pub(crate) struct Shared {
     pub(crate) cut: CancellationToken,
     pub(crate) notes: Notes,
     pub(crate) portion: Portion,
+    log: Option<Arc<dyn ConnectionLog>>,
     /// The zero of all times.
     start: Instant,
     handshakes: AtomicU64,
@@ -48,9 +51,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(plan: &Plan, portion: Portion, tls: Tls, start: Instant) -> Self {
+    pub(crate) fn new(
+        plan: &Plan,
+        portion: Portion,
+        tls: Tls,
+        start: Instant,
+        log: Option<Arc<dyn ConnectionLog>>,
+    ) -> Self {
         Self {
             tls,
+            log,
             tickets: Tickets::new(plan.stop, portion),
             cut: CancellationToken::new(),
             notes: Notes::default(),
@@ -87,18 +97,23 @@ impl Shared {
 }
 
 impl Run {
-    pub(crate) fn new(plan: &Arc<Plan>, shared: &Arc<Shared>, log: Option<Arc<dyn ConnectionLog>>) -> Self {
+    pub(crate) fn new(plan: &Arc<Plan>, shared: &Arc<Shared>) -> Self {
         Self {
             plan: Arc::clone(plan),
             shared: Arc::clone(shared),
             observer: Observer::default(),
+            connections: TaskTracker::new(),
             tally: Mutex::new(Tally::new(plan.work.classes())),
-            log,
         }
     }
 
     pub(crate) fn now(&self) -> Duration {
         self.shared.now()
+    }
+
+    /// When a response is overdue that is waited for from now on.
+    pub(crate) fn response_deadline(&self) -> tokio::time::Instant {
+        self.shared.instant(self.now() + self.plan.timeouts.response)
     }
 
     /// The number of the next TLS handshake of the run.
@@ -117,14 +132,14 @@ impl Run {
 
     pub(crate) fn connection_ended(&self, sample: &ConnectionSample) {
         self.tally().connection(sample);
-        if let Some(log) = &self.log {
+        if let Some(log) = &self.shared.log {
             log.ended(sample);
         }
     }
 
     /// Whether each connection is told of.
     pub(crate) fn is_logged(&self) -> bool {
-        self.log.is_some()
+        self.shared.log.is_some()
     }
 
     pub(crate) fn tally(&self) -> MutexGuard<'_, Tally> {

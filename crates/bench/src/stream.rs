@@ -8,6 +8,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use crate::ending::{Ending, EndingKind, Phase, Side};
+
 /// TCP, or TLS over it.
 #[derive(Debug)]
 pub(crate) enum Stream {
@@ -45,4 +47,16 @@ impl AsyncWrite for Stream {
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
+}
+
+/// How a connection that was established ended, by the error that reading or writing met.
+pub(crate) fn cut(error: &io::Error, phase: Phase) -> Ending {
+    let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let kind = match of_tls {
+        // A server that wants a certificate says so when TLS 1.3 is established already on this side.
+        Some(rustls::Error::AlertReceived(_)) => EndingKind::Handshake,
+        Some(_) => EndingKind::Protocol,
+        None => EndingKind::Reset,
+    };
+    Ending::new(kind, phase, Side::Server)
 }

@@ -34,6 +34,14 @@ impl Watchdog {
             self.sleep.as_mut().reset(self.deadline);
         }
     }
+
+    /// What is ready, or none when the deadline is over.
+    pub(crate) fn or_expired<T>(&mut self, result: Poll<T>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        match result {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending => self.poll_expired(cx).map(|()| None),
+        }
+    }
 }
 
 #[cfg(test)]

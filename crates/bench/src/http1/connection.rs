@@ -3,21 +3,20 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{Fed, Keep, ProtocolFault, ResponseReader};
+use crate::connect::{Opened, Route};
 use crate::ending::{Ending, EndingKind, Phase, Side};
+use crate::exchange::{Broken, Response};
 use crate::request::Request;
 use crate::run::Run;
 use crate::sample::ConnectionSample;
-use crate::site::Site;
-use crate::stream::Stream;
+use crate::stream::{self, Stream};
 use crate::watchdog::Watchdog;
 
 /// What one read may bring.
@@ -32,44 +31,17 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) sample: ConnectionSample,
-    pub(crate) site: Arc<Site>,
-    pub(crate) source: Option<IpAddr>,
+    pub(crate) route: Route,
     stream: Stream,
     /// What came behind a response: the beginning of the next.
     ahead: Vec<u8>,
-}
-
-/// A response that came whole.
-#[derive(Debug)]
-pub(crate) struct Response {
-    pub(crate) status: u16,
-    pub(crate) body_bytes: u64,
-    pub(crate) first_byte: Duration,
-    pub(crate) ended: Duration,
-    /// Whether the connection may carry another request.
-    pub(crate) persistent: bool,
-    pub(crate) keep: Keep,
-}
-
-/// A response that did not.
-#[derive(Debug)]
-pub(crate) struct Broken {
-    pub(crate) ending: Ending,
-    pub(crate) status: Option<u16>,
-    pub(crate) body_bytes: u64,
-    pub(crate) first_byte: Option<Duration>,
-}
-
-impl Broken {
-    /// Nothing of the response came.
-    pub(crate) fn before_response(ending: Ending) -> Self {
-        Self { ending, status: None, body_bytes: 0, first_byte: None }
-    }
+    persistent: bool,
 }
 
 impl Connection {
-    pub(crate) fn new(stream: Stream, sample: ConnectionSample, site: &Arc<Site>, source: Option<IpAddr>) -> Self {
-        Self { sample, site: Arc::clone(site), source, stream, ahead: Vec::new() }
+    pub(crate) fn new(opened: Opened) -> Self {
+        let Opened { stream, sample, route } = opened;
+        Self { sample, route, stream, ahead: Vec::new(), persistent: true }
     }
 
     /// Writes `data`, and says when that was done.
@@ -78,11 +50,11 @@ impl Connection {
         let (mut rest, stream) = (data, &mut self.stream);
         let written = poll_fn(|cx| {
             let result = poll_write_all(Pin::new(stream), cx, &mut rest);
-            or_expired(result, watchdog, cx)
+            watchdog.or_expired(result, cx)
         });
         match written.await {
             Some(Ok(())) => {}
-            Some(Err(error)) => return Err(cut(&error, Phase::Request)),
+            Some(Err(error)) => return Err(stream::cut(&error, Phase::Request)),
             None => return Err(Ending::new(EndingKind::Timeout, Phase::Request, Side::Server)),
         }
         let now = run.now();
@@ -107,13 +79,16 @@ impl Connection {
             let (stream, sample, ahead) = (&mut self.stream, &mut self.sample, &mut self.ahead);
             let step = poll_fn(|cx| {
                 let step = reading.poll(run, Pin::new(stream), sample, ahead, cx);
-                or_expired(step, watchdog, cx)
+                watchdog.or_expired(step, cx)
             });
             let step =
                 step.await.unwrap_or_else(|| Err(Ending::new(EndingKind::Timeout, reading.phase(), Side::Server)));
             match step {
                 Ok(false) => {}
-                Ok(true) => return Ok(reading.response(run.now(), &mut self.sample)),
+                Ok(true) => {
+                    self.persistent = reading.reader.is_persistent();
+                    return Ok(reading.response(run.now(), &mut self.sample));
+                }
                 Err(ending) => return Err(reading.broken(ending)),
             }
         }
@@ -122,6 +97,11 @@ impl Connection {
     /// Closes it.
     pub(crate) fn close(self: Box<Self>) -> ConnectionSample {
         self.sample
+    }
+
+    /// Whether it may carry another request after the last response.
+    pub(crate) fn is_persistent(&self) -> bool {
+        self.persistent
     }
 
     /// Whether something came behind the last response.
@@ -133,7 +113,7 @@ impl Connection {
     pub(crate) async fn read_to_end(&mut self, run: &Run, watchdog: &mut Watchdog) -> Ending {
         watchdog.set(run.shared.instant(run.now() + run.plan.timeouts.response));
         let stream = &mut self.stream;
-        let read = poll_fn(|cx| or_expired(poll_read(Pin::new(stream), cx, <[u8]>::len), watchdog, cx)).await;
+        let read = poll_fn(|cx| watchdog.or_expired(poll_read(Pin::new(stream), cx, <[u8]>::len), cx)).await;
         match read {
             None => Ending::new(EndingKind::Timeout, Phase::Close, Side::Server),
             Some(Ok(0)) => Ending::new(EndingKind::Normal, Phase::Close, Side::Server),
@@ -143,7 +123,7 @@ impl Connection {
             Some(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Ending::new(EndingKind::Normal, Phase::Close, Side::Server)
             }
-            Some(Err(error)) => cut(&error, Phase::Close),
+            Some(Err(error)) => stream::cut(&error, Phase::Close),
         }
     }
 }
@@ -177,7 +157,7 @@ impl Reading {
             }
             self.take(data, ahead)
         }));
-        Poll::Ready(read.unwrap_or_else(|error| Err(cut(&error, self.phase()))))
+        Poll::Ready(read.unwrap_or_else(|error| Err(stream::cut(&error, self.phase()))))
     }
 
     /// Takes what was read; nothing means that the connection ended.
@@ -205,7 +185,6 @@ impl Reading {
             body_bytes: self.reader.body_bytes(),
             first_byte: self.first_byte.unwrap_or(now),
             ended: now,
-            persistent: self.reader.is_persistent(),
             keep: self.reader.into_keep(),
         }
     }
@@ -234,24 +213,4 @@ fn poll_write_all(mut stream: Pin<&mut Stream>, cx: &mut Context<'_>, rest: &mut
         *rest = &rest[written..];
     }
     stream.poll_flush(cx)
-}
-
-/// What is ready, or none when the watchdog has expired.
-fn or_expired<T>(result: Poll<T>, watchdog: &mut Watchdog, cx: &mut Context<'_>) -> Poll<Option<T>> {
-    match result {
-        Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending => watchdog.poll_expired(cx).map(|()| None),
-    }
-}
-
-/// How a connection that was established ended, by the error that reading or writing met.
-fn cut(error: &io::Error, phase: Phase) -> Ending {
-    let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let kind = match of_tls {
-        // A server that wants a certificate says so when TLS 1.3 is established already on this side.
-        Some(rustls::Error::AlertReceived(_)) => EndingKind::Handshake,
-        Some(_) => EndingKind::Protocol,
-        None => EndingKind::Reset,
-    };
-    Ending::new(kind, phase, Side::Server)
 }

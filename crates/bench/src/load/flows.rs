@@ -6,10 +6,10 @@ use std::time::Duration;
 use http::HeaderMap;
 use tokio::time::sleep_until;
 
-use crate::client::{Client, Inspection};
+use crate::client::Client;
 use crate::ending::{Ending, EndingKind, Phase, Side};
+use crate::exchange::{Inspection, Response};
 use crate::flow::{Answer, Failed, Flow, Outgoing, Turn, Walk};
-use crate::http1::Response;
 use crate::request::{Parts, Request};
 use crate::run::Run;
 use crate::sample::{Family, RequestSample};

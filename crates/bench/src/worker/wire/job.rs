@@ -164,7 +164,7 @@ impl WireUsers {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum WireProtocol {
     Http1 { requests_per_connection: Option<u64>, pipeline: u32 },
-    Http2 { streams: u32 },
+    Http2 { streams: u32, requests_per_connection: Option<u64> },
 }
 
 impl WireProtocol {
@@ -173,17 +173,22 @@ impl WireProtocol {
             Protocol::Http1 { requests_per_connection, pipeline } => {
                 Self::Http1 { requests_per_connection, pipeline: pipeline as u32 }
             }
-            Protocol::Http2 { streams } => Self::Http2 { streams: streams as u32 },
+            Protocol::Http2 { streams, requests_per_connection } => {
+                Self::Http2 { streams: streams as u32, requests_per_connection }
+            }
         }
     }
 
     fn into_protocol(self) -> Result<Protocol, BadJob> {
         match self {
-            Self::Http1 { requests_per_connection: Some(0), .. } => Err(BadJob::Field("requests per connection")),
+            Self::Http1 { requests_per_connection: Some(0), .. }
+            | Self::Http2 { requests_per_connection: Some(0), .. } => Err(BadJob::Field("requests per connection")),
             Self::Http1 { requests_per_connection, pipeline } => {
                 Ok(Protocol::Http1 { requests_per_connection, pipeline: within(pipeline, AT_ONCE_MAX, "pipeline")? })
             }
-            Self::Http2 { streams } => Ok(Protocol::Http2 { streams: within(streams, AT_ONCE_MAX, "streams")? }),
+            Self::Http2 { streams, requests_per_connection } => {
+                Ok(Protocol::Http2 { streams: within(streams, AT_ONCE_MAX, "streams")?, requests_per_connection })
+            }
         }
     }
 }

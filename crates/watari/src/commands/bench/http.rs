@@ -3,9 +3,9 @@
 use clap::Args;
 
 use super::make_list::MakeList;
-use super::options::{FleetOptions, Flow, Load, Report, Target, Tls};
+use super::options::{FleetOptions, Flow, Load, Protocol, Report, Target, Tls};
 use crate::failure::Failure;
-use watari_bench::plan::{Plan, Protocol};
+use watari_bench::plan::Plan;
 use watari_bench::tls::Resume;
 
 /// Send requests, and say what became of them
@@ -21,12 +21,8 @@ pub(crate) struct Http {
     load: Load,
     #[command(flatten)]
     tls: Tls,
-    /// Requests on one connection; after the last, what the server sends is read until it closes. As many as it allows, if not given
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    requests_per_connection: Option<u64>,
-    /// Requests that are sent before the first of them is answered
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pipeline: u16,
+    #[command(flatten)]
+    protocol: Protocol,
     #[command(flatten)]
     fleet: FleetOptions,
     #[command(flatten)]
@@ -43,6 +39,7 @@ Examples:
   watari bench http https://www.example/ -d 1m -r 100..2000/60s --expect 'p99<50ms' --expect endings.RESET=0
   watari bench http http://10.0.0.1/ -c 60000 -d 10m --source 10.0.1.1-10.0.1.4 --processes 4
   watari bench http http://10.0.0.1/ -c 9000 -d 1m --workers a:7000,b:7000,c:7000 --pki pki --node lead --stagger 10s
+  watari bench http https://www.example/ -d 30s -c 10 --http2 --streams 100
   watari bench http --make-list --from 10.0.0.0/24=8 --from 2001:db8::/64=2 --uri '/a.html weight=3' --uri /b.cgi
   watari bench http --make-list --from-log access.log --from-anywhere --tls-share 1
   watari bench http https://www.example/ -n 1000 -c 50 --flow flow.toml
@@ -56,16 +53,12 @@ impl Http {
             return make_list.execute();
         }
         let work = self.flow.work(&self.target)?;
-        let protocol = Protocol::Http1 {
-            requests_per_connection: self.requests_per_connection,
-            pipeline: usize::from(self.pipeline),
-        };
         let plan = Plan {
             work,
             sources: self.target.sources(),
             pace: self.load.pace(),
             stop: self.load.stop(),
-            protocol,
+            protocol: self.protocol.plan(),
             tls: self.tls.options(Resume::Full)?,
             timeouts: self.load.timeouts(),
             threads: self.load.threads(),

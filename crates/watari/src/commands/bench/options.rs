@@ -3,6 +3,7 @@
 mod fleet;
 mod flow;
 mod load;
+mod protocol;
 mod report;
 mod target;
 mod tls;
@@ -10,6 +11,7 @@ mod tls;
 pub(super) use fleet::FleetOptions;
 pub(super) use flow::Flow;
 pub(super) use load::{Load, Patience};
+pub(super) use protocol::Protocol;
 pub(super) use report::Report;
 pub(super) use target::Target;
 pub(super) use tls::Tls;

@@ -86,7 +86,8 @@ fn other_paces_and_protocols_arrive_too() {
         Pace::Users { settings, connections_max: 10 },
     ];
     for pace in paces {
-        let job = job(&Plan { pace, protocol: Protocol::Http2 { streams: 10 }, ..plan() });
+        let protocol = Protocol::Http2 { streams: 10, requests_per_connection: Some(100) };
+        let job = job(&Plan { pace, protocol, ..plan() });
         assert_eq!(sent_on(&job), job);
     }
 }

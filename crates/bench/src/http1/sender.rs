@@ -1,0 +1,132 @@
+//! One client's connection of HTTP/1.1.
+
+use bytes::{Bytes, BytesMut};
+
+use super::Connection;
+use crate::connect;
+use crate::ending::{Ending, EndingKind, Phase, Side};
+use crate::exchange::{Broken, Exchange, Failed};
+use crate::plan::Protocol;
+use crate::run::Run;
+use crate::sample::ConnectionSample;
+use crate::tls::TlsClient;
+use crate::watchdog::Watchdog;
+
+/// Sends requests over a connection that is its own.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    tls: TlsClient,
+    connection: Option<Box<Connection>>,
+    watchdog: Watchdog,
+}
+
+impl Sender {
+    pub(crate) fn new(run: &Run) -> Self {
+        Self { tls: run.shared.tls.client(), connection: None, watchdog: Watchdog::new(run.response_deadline()) }
+    }
+
+    /// Sends the requests and reads the responses; gives up the connection if that fails.
+    pub(crate) async fn attempt(&mut self, run: &Run, exchange: &mut Exchange<'_>) -> Result<Ending, Failed> {
+        let reused = self.fits(exchange);
+        let result = self.carry(run, exchange).await;
+        result.map_err(|broken| {
+            let unprocessed = reused && met_stale_connection(exchange, &broken);
+            self.give_up(run, if unprocessed { CLOSED_BEFORE } else { broken.ending });
+            Failed { broken, unprocessed }
+        })
+    }
+
+    /// Closes the connection, if there is one.
+    pub(crate) fn close(&mut self, run: &Run) {
+        self.give_up(run, Ending::new(EndingKind::Normal, Phase::Close, Side::Client));
+    }
+
+    /// Whether the connection, if there is one, may carry this.
+    fn fits(&self, exchange: &Exchange<'_>) -> bool {
+        let connection = self.connection.as_ref();
+        connection.is_some_and(|connection| connection.route.fits(&exchange.batch[0].site, exchange.source))
+    }
+
+    async fn carry(&mut self, run: &Run, exchange: &mut Exchange<'_>) -> Result<Ending, Broken> {
+        if !self.fits(exchange) {
+            self.close(run);
+            let opened = connect::open(run, &self.tls, exchange.batch[0], exchange.source).await;
+            self.connection = Some(Box::new(Connection::new(opened.map_err(Broken::before_response)?)));
+        }
+        let connection = self.connection.as_mut().expect("it fits, or was just opened");
+        exchange.goes_over(&connection.sample);
+        let last = is_last(run.plan.protocol, connection.sample.requests + exchange.batch.len() as u64);
+        let written = connection.write(run, &bytes(exchange, last), &mut self.watchdog).await;
+        let written = written.map_err(Broken::before_response)?;
+        exchange.written = Some(written);
+        loop {
+            let keep = exchange.keep_next();
+            let response = connection.read(run, exchange.next(), keep, written, &mut self.watchdog).await?;
+            connection.sample.requests += 1;
+            let ending = exchange.answer(run, &response);
+            if exchange.is_answered() {
+                self.after(run, last).await;
+                return Ok(ending);
+            }
+            if !connection.is_persistent() {
+                // Whoever closes does not answer the rest.
+                return Err(Broken::before_response(Ending::new(EndingKind::Reset, Phase::Wait, Side::Server)));
+            }
+        }
+    }
+
+    /// Leaves the connection for the next request, or ends it.
+    async fn after(&mut self, run: &Run, last: bool) {
+        let Some(connection) = &mut self.connection else { return };
+        if connection.has_more() {
+            self.give_up(run, UNASKED);
+        } else if last || !connection.is_persistent() {
+            let ending = connection.read_to_end(run, &mut self.watchdog).await;
+            self.give_up(run, ending);
+        }
+    }
+
+    /// Closes the connection, if there is one, and says how it ended.
+    fn give_up(&mut self, run: &Run, ending: Ending) {
+        if let Some(connection) = self.connection.take() {
+            let closed = run.now();
+            let sample = connection.close();
+            run.connection_ended(&ConnectionSample { closed, ending, ..sample });
+        }
+    }
+}
+
+/// The server closed while nothing was on its way; the request that came too late goes over another connection.
+const CLOSED_BEFORE: Ending = Ending { kind: EndingKind::Normal, phase: Phase::Close, side: Side::Server };
+
+/// Behind the last response came what nobody asked for.
+const UNASKED: Ending = Ending { kind: EndingKind::Protocol, phase: Phase::Close, side: Side::Server };
+
+/// The batch as it is written; `last` says that the connection carries nothing after it.
+fn bytes(exchange: &Exchange<'_>, last: bool) -> Bytes {
+    if let [request] = exchange.batch {
+        return if last { request.last.clone() } else { request.persistent.clone() };
+    }
+    let mut data = BytesMut::new();
+    for (index, request) in exchange.batch.iter().enumerate() {
+        let last = last && index + 1 == exchange.batch.len();
+        data.extend_from_slice(if last { &request.last } else { &request.persistent });
+    }
+    data.freeze()
+}
+
+/// Whether a connection that was used before ended before it could have carried any of this (RFC 9112, section 9.3.1).
+fn met_stale_connection(exchange: &Exchange<'_>, broken: &Broken) -> bool {
+    broken.ending.kind == EndingKind::Reset
+        && broken.first_byte.is_none()
+        && exchange.answered == 0
+        && exchange.batch.iter().all(|request| request.is_idempotent())
+}
+
+/// Whether nothing follows once a connection has carried so many requests.
+fn is_last(protocol: Protocol, requests: u64) -> bool {
+    match protocol {
+        Protocol::Http1 { requests_per_connection: Some(max), .. } => requests >= max,
+        _ => false,
+    }
+}

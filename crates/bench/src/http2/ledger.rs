@@ -1,0 +1,170 @@
+//! What is known of a connection, and of the requests on their way over it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use super::fault;
+use super::frames::{Frame, Frames};
+use crate::ending::{Ending, EndingKind, Phase, Side};
+use crate::sample::ConnectionSample;
+use crate::stream;
+
+/// Kept by all who have to do with a connection: the bytes that pass say when things happened, clients say what is on its way.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    pub(super) sample: ConnectionSample,
+    /// Requests on their way, by the numbers of their streams.
+    streams: BTreeMap<u32, Times>,
+    begun: u64,
+    incoming: Frames,
+    outgoing: Frames,
+    /// Streams whose requests were handed to the system, or are about to be.
+    unflushed: Vec<u32>,
+    read_at: Duration,
+    /// What reading or writing met.
+    cut: Option<EndingKind>,
+}
+
+/// When what happened to one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Times {
+    /// When all of the request was written.
+    pub(super) written: Option<Duration>,
+    /// When the first frame of the response had come.
+    pub(super) first_byte: Option<Duration>,
+    /// When the last frame of the response had come.
+    pub(super) last_byte: Option<Duration>,
+    /// Whether the server has taken the stream back, or leaves it alone.
+    given_up: bool,
+}
+
+impl Ledger {
+    /// Of a connection over which nothing has passed.
+    pub(super) fn new(sample: ConnectionSample) -> Self {
+        Self {
+            read_at: sample.opened,
+            sample,
+            streams: BTreeMap::new(),
+            begun: 0,
+            incoming: Frames::behind(0),
+            outgoing: Frames::behind(PREFACE_BYTES),
+            unflushed: Vec::new(),
+            cut: None,
+        }
+    }
+
+    /// A request is on its way; says how many have been.
+    pub(super) fn begin(&mut self, stream: u32) -> u64 {
+        self.streams.insert(stream, Times::default());
+        self.begun += 1;
+        self.begun
+    }
+
+    /// How far the request on this stream has come.
+    pub(super) fn times(&self, stream: u32) -> Times {
+        self.streams.get(&stream).copied().unwrap_or_default()
+    }
+
+    /// The request on this stream is not on its way any more.
+    pub(super) fn end(&mut self, stream: u32, answered: bool) -> Times {
+        self.sample.requests += u64::from(answered);
+        self.streams.remove(&stream).unwrap_or_default()
+    }
+
+    /// These bytes were read.
+    pub(super) fn read(&mut self, data: &[u8], now: Duration) {
+        let (sample, streams) = (&mut self.sample, &mut self.streams);
+        if data.is_empty() {
+            return;
+        }
+        sample.bytes_read += data.len() as u64;
+        self.read_at = now;
+        self.incoming.follow(data, |frame| {
+            if let Some(last) = frame.last_stream {
+                streams.range_mut(last.saturating_add(1)..).for_each(|(_, times)| times.given_up = true);
+            }
+            if let Some(times) = streams.get_mut(&frame.stream) {
+                times.came(frame, now);
+                sample.first_byte = sample.first_byte.or(times.first_byte);
+                sample.last_byte = times.last_byte.or(sample.last_byte);
+            }
+        });
+    }
+
+    /// These bytes were written, and may lie in a buffer.
+    pub(super) fn wrote(&mut self, data: &[u8]) {
+        self.sample.bytes_written += data.len() as u64;
+        self.outgoing.follow(data, |frame| self.unflushed.extend(frame.ends_stream().then_some(frame.stream)));
+    }
+
+    /// Everything written has left this program.
+    pub(super) fn flushed(&mut self, now: Duration) {
+        for stream in self.unflushed.drain(..) {
+            self.sample.written.get_or_insert(now);
+            if let Some(times) = self.streams.get_mut(&stream) {
+                times.written = Some(now);
+            }
+        }
+    }
+
+    /// Reading or writing failed.
+    pub(super) fn broke(&mut self, error: &io::Error) {
+        self.cut.get_or_insert(stream::cut(error, Phase::Close).kind);
+    }
+
+    /// Whether nothing was read since then.
+    pub(super) fn is_silent_since(&self, then: Duration) -> bool {
+        self.read_at < then
+    }
+
+    /// How a request ended that `error` hit.
+    pub(super) fn ending_of_request(&self, error: &h2::Error, times: Times) -> Ending {
+        let kind = if error.is_io() { self.cut.unwrap_or(EndingKind::Reset) } else { fault::kind(error) };
+        Ending::new(kind, times.phase(), Side::Server)
+    }
+
+    /// How the connection ended that the server ended, or broke.
+    pub(super) fn ending(&self, result: &Result<(), h2::Error>) -> Ending {
+        let mut lost = self.streams.values().filter(|times| !times.is_over()).map(|times| times.phase()).peekable();
+        let in_use = lost.peek().is_some();
+        let kind = match result {
+            Err(error) if !error.is_io() => fault::kind(error),
+            _ => self.cut.filter(|&kind| in_use || kind != EndingKind::Reset).unwrap_or(if in_use {
+                EndingKind::Reset
+            } else {
+                EndingKind::Normal
+            }),
+        };
+        Ending::new(kind, lost.max().unwrap_or(Phase::Close), Side::Server)
+    }
+}
+
+impl Times {
+    /// How far it has come.
+    pub(super) fn phase(self) -> Phase {
+        match (self.written, self.first_byte) {
+            (_, Some(_)) => Phase::Response,
+            (Some(_), None) => Phase::Wait,
+            (None, None) => Phase::Request,
+        }
+    }
+
+    fn came(&mut self, frame: Frame, now: Duration) {
+        if frame.is_of_message() {
+            self.first_byte.get_or_insert(now);
+        }
+        if frame.ends_stream() {
+            self.last_byte = Some(now);
+        }
+        self.given_up |= frame.is_reset();
+    }
+
+    /// Whether nothing more will come.
+    fn is_over(self) -> bool {
+        self.given_up || self.last_byte.is_some()
+    }
+}
+
+/// What a client sends before its first frame (RFC 9113, section 3.4).
+const PREFACE_BYTES: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
