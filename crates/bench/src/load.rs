@@ -50,7 +50,7 @@ impl Prepared {
         after: Duration,
         log: Option<Arc<dyn ConnectionLog>>,
     ) -> Result<Load, StartError> {
-        Load::run(self, start, after, log.as_ref())
+        Load::run(self, start, after, log)
     }
 }
 
@@ -92,7 +92,7 @@ impl Load {
         prepared: Prepared,
         start: Instant,
         after: Duration,
-        log: Option<&Arc<dyn ConnectionLog>>,
+        log: Option<Arc<dyn ConnectionLog>>,
     ) -> Result<Self, StartError> {
         let Prepared { plan, portion, tls } = prepared;
         let plan = Arc::new(plan);

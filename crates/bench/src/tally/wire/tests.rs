@@ -57,7 +57,7 @@ proptest! {
         let mut machines = [tally(), tally(), tally()];
         for (sample, machine) in &samples {
             for tally in [&mut alone, &mut machines[*machine]] {
-                tally.request(&sample);
+                tally.request(sample);
                 tally.lag(sample.started);
                 tally.connection(&connection(Some(kind), sample.ending.kind));
                 tally.unfinished(1);

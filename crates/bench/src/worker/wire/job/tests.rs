@@ -28,7 +28,7 @@ fn plan() -> Plan {
         work: Requests::prepare(&list, &sites).unwrap().into(),
         sources: Some("127.0.1.1-127.0.1.3".parse().unwrap()),
         pace: Pace::Closed { connections: 100 },
-        stop: Stop { requests: Some(10_000), after: Some(Duration::from_secs(60)) },
+        stop: Stop { requests: Some(10_000), after: Some(Duration::from_mins(1)) },
         protocol: Protocol::Http1 { requests_per_connection: Some(3), pipeline: 2 },
         tls,
         timeouts: Timeouts { connect: Duration::from_secs(1), response: Duration::from_secs(2) },
