@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -42,7 +42,7 @@ struct Shared {
     own: Option<Sources>,
     /// Of the one job.
     free: Semaphore,
-    /// Connections that have not shown yet who they are.
+    /// Of connections that are not served: not yet, or never.
     strangers: Arc<Semaphore>,
 }
 
@@ -75,16 +75,7 @@ impl Listening {
         loop {
             tokio::select! {
                 accepted = self.listener.accept() => match accepted {
-                    Ok((tcp, address)) => {
-                        if let Ok(permit) = Arc::clone(&self.shared.strangers).try_acquire_owned() {
-                            let shared = Arc::clone(&self.shared);
-                            served.spawn(async move {
-                                let met = shared.meet(tcp).await;
-                                drop(permit);
-                                shared.serve(met, address).await;
-                            });
-                        }
-                    }
+                    Ok((tcp, address)) => self.welcome(&mut served, tcp, address),
                     Err(error) => {
                         warn!(%error, "cannot accept a controller");
                         sleep(PAUSE_AFTER_ERROR).await;
@@ -92,6 +83,13 @@ impl Listening {
                 },
                 Some(_) = served.join_next() => {}
             }
+        }
+    }
+
+    fn welcome(&self, served: &mut JoinSet<()>, tcp: TcpStream, address: SocketAddr) {
+        if let Ok(permit) = Arc::clone(&self.shared.strangers).try_acquire_owned() {
+            let shared = Arc::clone(&self.shared);
+            served.spawn(async move { shared.serve(tcp, address, permit).await });
         }
     }
 }
@@ -126,11 +124,11 @@ impl Shared {
         Ok(Met { stream, node, may: roles.contains(&Role::Bench) })
     }
 
-    async fn serve(&self, met: Result<Met, Stranger>, address: SocketAddr) {
-        match met {
+    async fn serve(&self, tcp: TcpStream, address: SocketAddr, stranger: OwnedSemaphorePermit) {
+        match self.meet(tcp).await {
             Ok(met) => {
                 let node = met.node.clone();
-                match self.talk(met).await {
+                match self.talk(met, stranger).await {
                     Ok(()) => info!(%address, %node, "served"),
                     Err(error) => warn!(%address, %node, %error, "controller left"),
                 }
@@ -139,16 +137,17 @@ impl Shared {
         }
     }
 
-    async fn talk(&self, met: Met) -> Result<(), TalkError> {
+    async fn talk(&self, met: Met, stranger: OwnedSemaphorePermit) -> Result<(), TalkError> {
         let Met { stream, node, may } = met;
         let (from, to) = tokio::io::split(stream);
         if !may {
             let why = format!("the certificate of {node} does not allow the role {}", Role::Bench);
             return refuse(from, to, why).await;
         }
-        let Ok(_permit) = self.free.try_acquire() else {
+        let Ok(_job) = self.free.try_acquire() else {
             return refuse(from, to, "it is busy with the load of another controller".to_owned()).await;
         };
+        drop(stranger);
         info!(%node, "serving");
         serve(from, to, self.own.as_ref()).await
     }

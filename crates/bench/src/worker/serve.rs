@@ -17,15 +17,14 @@ use crate::tally::WireTally;
 /// Serves a controller. `own` are this machine's addresses to connect from, where those of the job are not its.
 ///
 /// Whatever ends this early, the load ends with it.
-pub(super) async fn serve<R, W>(mut from: R, to: W, own: Option<&Sources>) -> Result<(), TalkError>
+pub(super) async fn serve<R, W>(mut from: R, mut to: W, own: Option<&Sources>) -> Result<(), TalkError>
 where
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin,
 {
-    let mut controller = Controller { orders: None, to };
-    timeout(SILENCE_MAX, wire::greet(&mut from, &mut controller.to)).await.map_err(|_| TalkError::Silent)??;
-    controller.orders = Some(Inbox::read(from));
-    let job = match controller.next().await? {
+    timeout(SILENCE_MAX, wire::greet(&mut from, &mut to)).await.map_err(|_| TalkError::Silent)??;
+    let mut controller = Controller { orders: Inbox::read(from), to };
+    let job = match controller.orders.next().await? {
         Order::Job(job) => job,
         other => return Err(other.out_of_turn()),
     };
@@ -50,7 +49,7 @@ where
     let refused = async {
         wire::greet(&mut from, &mut to).await?;
         // It is read first, so that closing does not reset what says why.
-        wire::receive::<Order>(&mut from).await?;
+        wire::skip(&mut from).await?;
         wire::send(&mut to, &Report::Refused { why }).await
     };
     timeout(SILENCE_MAX, refused).await.map_err(|_| TalkError::Silent)?
@@ -70,19 +69,11 @@ fn prepare(job: wire::Job, own: Option<&Sources>) -> Result<(Prepared, Duration)
 }
 
 struct Controller<W> {
-    /// From the greeting on.
-    orders: Option<Inbox<Order>>,
+    orders: Inbox<Order>,
     to: W,
 }
 
 impl<W: AsyncWrite + Unpin> Controller<W> {
-    async fn next(&mut self) -> Result<Order, TalkError> {
-        match &mut self.orders {
-            Some(orders) => orders.next().await,
-            None => Err(TalkError::Closed),
-        }
-    }
-
     /// A controller that takes nothing is gone, too.
     async fn say(&mut self, report: &Report) -> Result<(), TalkError> {
         timeout(SILENCE_MAX, wire::send(&mut self.to, report)).await.map_err(|_| TalkError::Silent)?
@@ -91,7 +82,7 @@ impl<W: AsyncWrite + Unpin> Controller<W> {
     /// Waits for the start; `None`: there will be none.
     async fn start(&mut self) -> Result<Option<Instant>, TalkError> {
         loop {
-            match self.next().await? {
+            match self.orders.next().await? {
                 Order::Ping => self.say(&Report::Pong).await?,
                 Order::Start { after_ns } => {
                     let after = Duration::from_nanos(after_ns).min(SILENCE_MAX);
@@ -108,7 +99,7 @@ impl<W: AsyncWrite + Unpin> Controller<W> {
         let mut telling = Telling { next: Instant::now() + HEARTBEAT };
         while !load.is_finished() {
             tokio::select! {
-                order = self.next() => match order? {
+                order = self.orders.next() => match order? {
                     Order::Ping => {}
                     Order::Cut => load.cut(),
                     other => return Err(other.out_of_turn()),
@@ -123,7 +114,7 @@ impl<W: AsyncWrite + Unpin> Controller<W> {
         let done = WireDone {
             tally: WireTally::of(&finished.tally),
             elapsed_ns: u64::try_from(finished.elapsed.as_nanos()).unwrap_or(u64::MAX),
-            notes: finished.notes.clone(),
+            notes: finished.notes,
         };
         self.say(&Report::Done(Box::new(done))).await
     }

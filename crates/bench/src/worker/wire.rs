@@ -181,16 +181,25 @@ pub(crate) async fn send(to: &mut (impl AsyncWrite + Unpin), message: &impl Seri
 
 /// Receives a message. Memory is taken as bytes come, not as they are announced.
 pub(crate) async fn receive<T: DeserializeOwned>(from: &mut (impl AsyncRead + Unpin)) -> Result<T, TalkError> {
-    let len = from.read_u32().await? as usize;
-    if len > LEN_MAX {
-        return Err(TalkError::TooLong(len));
-    }
+    let len = length(from).await?;
     let mut bytes = Vec::new();
     if from.take(len as u64).read_to_end(&mut bytes).await? < len {
         return Err(TalkError::Closed);
     }
     let (message, rest) = postcard::take_from_bytes(&bytes).map_err(TalkError::Unreadable)?;
     if rest.is_empty() { Ok(message) } else { Err(TalkError::Trailing(rest.len())) }
+}
+
+/// Passes a message over, whatever it is.
+pub(crate) async fn skip(from: &mut (impl AsyncRead + Unpin)) -> Result<(), TalkError> {
+    let len = length(from).await? as u64;
+    let skipped = tokio::io::copy(&mut from.take(len), &mut tokio::io::sink()).await?;
+    if skipped < len { Err(TalkError::Closed) } else { Ok(()) }
+}
+
+async fn length(from: &mut (impl AsyncRead + Unpin)) -> Result<usize, TalkError> {
+    let len = from.read_u32().await? as usize;
+    if len > LEN_MAX { Err(TalkError::TooLong(len)) } else { Ok(len) }
 }
 
 /// Of what follows the greeting.
