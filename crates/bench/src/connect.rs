@@ -118,7 +118,9 @@ async fn attempt(
     let stream = connected.map_err(|error| handshake_failed(&error))?;
     sample.secured = Some(run.now());
     let agreed = stream.get_ref().1;
-    sample.tls = Some(run.observer.observe(agreed));
+    let seen = run.observer.observe(agreed);
+    run.secured(seen.kind);
+    sample.tls = Some(seen);
     if matches!(run.plan.protocol, plan::Protocol::Http2 { .. }) && agreed.alpn_protocol() != Some(b"h2") {
         return Err(NO_HTTP2);
     }

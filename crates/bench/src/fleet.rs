@@ -11,6 +11,7 @@ use watari_pki::Identity;
 
 use crate::load::{self, Load};
 use crate::plan::{Pace, Plan};
+use crate::progress::Progress;
 use crate::run::ConnectionLog;
 use crate::tally::Tally;
 use away::Away;
@@ -174,6 +175,14 @@ impl Running {
         match &self.0 {
             Made::Here(load) => load.tally(),
             Made::Away(load) => load.tally(),
+        }
+    }
+
+    /// Brings `progress` up to date, without disturbing the load.
+    pub fn follow(&self, progress: &mut Progress) {
+        match &self.0 {
+            Made::Here(load) => load.follow(progress),
+            Made::Away(load) => load.follow(progress),
         }
     }
 

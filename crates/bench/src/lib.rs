@@ -17,6 +17,7 @@
 //! ```
 
 pub mod access_log;
+mod axis;
 pub mod capacity;
 mod client;
 pub mod compare;
@@ -39,9 +40,11 @@ pub mod list;
 pub mod load;
 pub mod make_list;
 pub mod needs;
+pub mod page;
 pub mod plan;
 pub mod portion;
 pub mod predict;
+pub mod progress;
 pub mod request;
 pub mod requests;
 pub mod round;
@@ -57,6 +60,7 @@ pub mod summary;
 pub mod tally;
 pub mod tls;
 pub mod users;
+pub mod view;
 mod watchdog;
 pub mod worker;
 

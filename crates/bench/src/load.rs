@@ -21,8 +21,9 @@ use crate::flow::Walk;
 use crate::load::arrivals::Arrivals;
 use crate::plan::{Pace, Plan, Protocol, Work};
 use crate::portion::Portion;
+use crate::progress::{Look, Progress};
 use crate::run::{ConnectionLog, Run, Shared};
-use crate::tally::Tally;
+use crate::tally::{Series, Tally};
 use crate::tls::{Tls, TlsError};
 use crate::users::{self, Users};
 
@@ -121,6 +122,18 @@ impl Load {
             tally.merge(&run.tally());
         }
         tally
+    }
+
+    /// Brings `progress` up to date. Costs each thread about as much as a few requests, however long the run is.
+    pub fn follow(&self, progress: &mut Progress) {
+        let (elapsed, counts) = (self.elapsed(), Some(self.shared.counts()));
+        progress.update(Look { elapsed, counts, behind: Duration::ZERO }, |from| {
+            let mut course = Series::default();
+            for (run, _) in &self.threads {
+                course.merge_since(run.tally().series(), from);
+            }
+            course
+        });
     }
 
     /// Whether nothing is in progress any more.

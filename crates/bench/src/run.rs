@@ -11,7 +11,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::plan::{Plan, Stop, Work};
 use crate::portion::Portion;
-use crate::sample::{ConnectionSample, RequestSample};
+use crate::progress::Counts;
+use crate::sample::{ConnectionSample, HandshakeKind, RequestSample};
 use crate::tally::Tally;
 use crate::tls::{Observer, Tls};
 
@@ -48,6 +49,9 @@ pub(crate) struct Shared {
     handshakes: AtomicU64,
     connections: AtomicU64,
     requests_of_flows: AtomicU64,
+    closed: AtomicU64,
+    full: AtomicU64,
+    resumed: AtomicU64,
 }
 
 impl Shared {
@@ -68,6 +72,9 @@ impl Shared {
             start,
             handshakes: AtomicU64::new(0),
             connections: AtomicU64::new(0),
+            closed: AtomicU64::new(0),
+            full: AtomicU64::new(0),
+            resumed: AtomicU64::new(0),
             requests_of_flows: AtomicU64::new(0),
         }
     }
@@ -88,6 +95,17 @@ impl Shared {
     /// Time since the run's start.
     pub(crate) fn now(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    /// How many connections and handshakes there have been: their samples come when they end, which may be with the run.
+    pub(crate) fn counts(&self) -> Counts {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            opened: count(&self.connections),
+            closed: count(&self.closed),
+            full: count(&self.full),
+            resumed: count(&self.resumed),
+        }
     }
 
     /// The same point of time on tokio's clock.
@@ -130,7 +148,17 @@ impl Run {
         self.tally().request(sample);
     }
 
+    /// A TLS handshake was done.
+    pub(crate) fn secured(&self, kind: HandshakeKind) {
+        let counter = match kind {
+            HandshakeKind::Full => &self.shared.full,
+            HandshakeKind::Resumed => &self.shared.resumed,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn connection_ended(&self, sample: &ConnectionSample) {
+        self.shared.closed.fetch_add(1, Ordering::Relaxed);
         self.tally().connection(sample);
         if let Some(log) = &self.shared.log {
             log.ended(sample);

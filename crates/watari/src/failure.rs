@@ -1,8 +1,10 @@
 //! How commands fail.
 
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use watari_bench::connection_csv::CsvError;
 use watari_bench::fleet;
 use watari_bench::make_list::MakeError;
 use watari_bench::suites::SuitesError;
@@ -32,6 +34,8 @@ pub(crate) enum Failure {
     Demo(#[from] DemoError),
     #[error(transparent)]
     MakeList(MakeError),
+    #[error(transparent)]
+    Csv(#[from] CsvError),
     #[error("{0}")]
     Usage(String),
     #[error("a condition is not met")]
@@ -50,6 +54,8 @@ pub(crate) enum Failure {
     Start(io::Error),
     #[error("cannot write the output: {0}")]
     Output(io::Error),
+    #[error("cannot write {path}: {1}", path = .0.display())]
+    File(PathBuf, io::Error),
 }
 
 impl From<MakeError> for Failure {

@@ -6,6 +6,7 @@
 use std::fmt::{self, Write};
 
 use super::curve::{Curve, Level};
+use crate::axis::{Decades, Linear};
 
 /// An `svg` element: throughput (left axis) and latency (right axis, logarithmic) over the level. A circle is a level that was
 /// met, a cross one that was missed, and a vertical line the one that was found.
@@ -158,61 +159,15 @@ impl Scales {
     }
 
     fn x(&self, level: f64) -> f64 {
-        LEFT + (RIGHT - LEFT) * level / self.level.end
+        LEFT + (RIGHT - LEFT) * self.level.share(level)
     }
 
     fn y_of_throughput(&self, per_s: f64) -> f64 {
-        BOTTOM - (BOTTOM - TOP) * per_s / self.throughput.end
+        BOTTOM - (BOTTOM - TOP) * self.throughput.share(per_s)
     }
 
     fn y_of_latency(&self, ms: f64) -> f64 {
-        let Decades { from, to } = self.latency;
-        let share = (ms.log10() - f64::from(from)) / f64::from(to - from);
-        BOTTOM - (BOTTOM - TOP) * share.clamp(0.0, 1.0)
-    }
-}
-
-/// From 0 to a round number, by steps of 1, 2 or 5 times a power of ten.
-struct Linear {
-    step: f64,
-    end: f64,
-}
-
-impl Linear {
-    fn up_to(highest: f64) -> Self {
-        let rough = highest / 5.0;
-        let power = 10_f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].map(|round| round * power).into_iter().find(|step| *step >= rough);
-        let step = step.unwrap_or(rough);
-        Self { step, end: (highest / step).ceil() * step }
-    }
-
-    fn ticks(&self) -> impl Iterator<Item = f64> {
-        (0..=TICKS_MAX).map(|tick| f64::from(tick) * self.step).take_while(|tick| *tick <= self.end * 1.001)
-    }
-}
-
-/// From a power of ten to another.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Decades {
-    from: i32,
-    to: i32,
-}
-
-impl Decades {
-    fn around(latencies: impl Iterator<Item = f64>) -> Self {
-        let range = latencies.filter(|ms| *ms > 0.0).map(f64::log10);
-        let (from, to) =
-            range.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), log| (low.min(log), high.max(log)));
-        if from > to {
-            return Self { from: 0, to: 1 };
-        }
-        let from = from.floor() as i32;
-        Self { from, to: (to.ceil() as i32).max(from + 1) }
-    }
-
-    fn ticks(self) -> impl Iterator<Item = f64> {
-        (self.from..=self.to).map(|power| 10_f64.powi(power))
+        BOTTOM - (BOTTOM - TOP) * self.latency.share(ms)
     }
 }
 
@@ -227,12 +182,9 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 660.0;
 const TOP: f64 = 36.0;
 const BOTTOM: f64 = 300.0;
-const TICKS_MAX: u32 = 10;
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::float_cmp, reason = "the numbers are as written")]
-
     use super::*;
     use crate::capacity::curve::Unit;
     use crate::capacity::curve::tests::point;
@@ -246,23 +198,6 @@ mod tests {
             point(800, 0.0, None, Missed),
         ];
         Curve { unit: Unit::RequestsPerSecond, points }
-    }
-
-    fn linear(highest: f64) -> (f64, f64) {
-        let Linear { step, end } = Linear::up_to(highest);
-        (step, end)
-    }
-
-    #[test]
-    fn axes_are_round() {
-        assert_eq!(linear(1.0), (0.2, 1.0));
-        assert_eq!(linear(100.0), (20.0, 100.0));
-        assert_eq!(linear(101.0), (50.0, 150.0));
-        assert_eq!(Linear::up_to(800.0).ticks().collect::<Vec<_>>(), [0.0, 200.0, 400.0, 600.0, 800.0]);
-        let decades = |latencies: &[f64]| Decades::around(latencies.iter().copied());
-        assert_eq!(decades(&[0.5, 900.0, 0.0]), Decades { from: -1, to: 3 });
-        assert_eq!(decades(&[10.0]), Decades { from: 1, to: 2 });
-        assert_eq!(decades(&[]), Decades { from: 0, to: 1 });
     }
 
     #[test]

@@ -17,7 +17,8 @@ use super::{Finished, Fleet, StartError, Worked};
 use crate::load;
 use crate::plan::Plan;
 use crate::portion::Portion;
-use crate::tally::Tally;
+use crate::progress::{Look, Progress};
+use crate::tally::{Series, Tally};
 use crate::worker::{self, HEARTBEAT, Inbox, Job, Link, LinkError, Order, Report, SILENCE_MAX, TalkError};
 
 /// A run that others make.
@@ -75,6 +76,16 @@ impl Away {
             tally.merge(&member.tally);
         }
         tally
+    }
+
+    pub(super) fn follow(&self, progress: &mut Progress) {
+        progress.update(Look { elapsed: self.elapsed(), behind: 2 * HEARTBEAT, counts: None }, |from| {
+            let mut course = Series::default();
+            for member in self.shared.crew().iter() {
+                course.merge_since(member.tally.series(), from);
+            }
+            course
+        });
     }
 
     pub(super) fn is_finished(&self) -> bool {

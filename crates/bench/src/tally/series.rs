@@ -74,10 +74,15 @@ impl Series {
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
+        self.merge_since(other, Duration::ZERO);
+    }
+
+    /// Adds those intervals of another one that end after `from`.
+    pub(crate) fn merge_since(&mut self, other: &Self, from: Duration) {
         while self.doublings < other.doublings {
             self.double();
         }
-        for (index, theirs) in other.points.iter().enumerate() {
+        for (index, theirs) in other.points.iter().enumerate().skip(other.index(from)) {
             self.at(other.interval() * index as u32).merge(theirs);
         }
     }
@@ -91,15 +96,32 @@ impl Series {
         self.doublings
     }
 
+    /// Puts neighbours together until an interval is as long as that.
+    pub(crate) fn coarsen(&mut self, interval: Duration) {
+        while self.interval() < interval {
+            self.double();
+        }
+    }
+
+    /// Puts `newer`, which has the intervals that end after `from`, in place of those that are here. Its intervals are no longer.
+    pub(crate) fn replace_since(&mut self, newer: &Self, from: Duration) {
+        self.points.truncate(self.index(from));
+        self.merge_since(newer, from);
+    }
+
     fn at(&mut self, time: Duration) -> &mut Point {
         while time.as_secs() >> self.doublings >= POINTS_MAX {
             self.double();
         }
-        let index = (time.as_secs() >> self.doublings) as usize;
+        let index = self.index(time);
         if index >= self.points.len() {
             self.points.resize_with(index + 1, Point::default);
         }
         &mut self.points[index]
+    }
+
+    fn index(&self, time: Duration) -> usize {
+        (time.as_secs() >> self.doublings) as usize
     }
 
     fn double(&mut self) {
@@ -154,7 +176,7 @@ impl Point {
         sum
     }
 
-    fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         self.started += other.started;
         for (count, theirs) in self.endings.iter_mut().zip(other.endings) {
             *count += theirs;

@@ -155,32 +155,40 @@ mod tests {
     }
 
     proptest! {
-            #[test]
-            fn quantiles_are_right_to_three_digits(mut nanos in prop::collection::vec(0..=1_u64 << 53, 1..200), permille in 0..=1_000_u32) {
-                let mut times = Times::default();
-                for at in &nanos {
-     times.record(Duration::from_nanos(*at));
-    }
-                nanos.sort_unstable();
-                let rank = (permille as usize * nanos.len()).div_ceil(1_000).max(1);
-                let found = times.quantile(f64::from(permille) / 1_000.0).unwrap();
+        #[test]
+        fn quantiles_are_right_to_three_digits(
+            mut nanos in prop::collection::vec(0..=1_u64 << 53, 1..200),
+            permille in 0..=1_000_u32,
+        ) {
+            let times = of(nanos.iter().map(|nanos| Duration::from_nanos(*nanos)));
+            nanos.sort_unstable();
+            let at = permille as usize * nanos.len();
+            let rank = at.div_ceil(1_000).max(1);
+            let found = times.quantile(f64::from(permille) / 1_000.0).unwrap();
+            let is = |rank: usize| {
                 let exact = Duration::from_nanos(nanos[rank - 1]);
-                prop_assert!(found.abs_diff(exact) <= exact / 1_000 + Duration::from_nanos(1), "{found:?} {exact:?}");
-            }
-
-            #[test]
-            fn merging_is_recording_all(left in prop::collection::vec(any::<Duration>(), 0..20), right in prop::collection::vec(any::<Duration>(), 0..20)) {
-                let of = |all: &[Duration]| {
-                    let mut times = Times::default();
-                    for time in all {
-     times.record(*time);
-    }
-                    times
-                };
-                let mut merged = of(&left);
-                merged.merge(&of(&right));
-                let all = of(&[left, right].concat());
-                prop_assert_eq!(merged, all);
-            }
+                found.abs_diff(exact) <= exact / 1_000 + Duration::from_nanos(1)
+            };
+            // A share that falls between two exactly may be either, as floating-point numbers have it.
+            prop_assert!(is(rank) || at.is_multiple_of(1_000) && is((rank + 1).min(nanos.len())), "{found:?}");
         }
+
+        #[test]
+        fn merging_is_recording_all(
+            left in prop::collection::vec(any::<Duration>(), 0..20),
+            right in prop::collection::vec(any::<Duration>(), 0..20),
+        ) {
+            let mut merged = of(left.iter().copied());
+            merged.merge(&of(right.iter().copied()));
+            prop_assert_eq!(merged, of(left.into_iter().chain(right)));
+        }
+    }
+
+    fn of(all: impl Iterator<Item = Duration>) -> Times {
+        let mut times = Times::default();
+        for time in all {
+            times.record(time);
+        }
+        times
+    }
 }

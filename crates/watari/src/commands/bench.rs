@@ -6,6 +6,7 @@ mod make_list;
 mod options;
 mod suites;
 mod users;
+mod watch;
 mod worker;
 
 use clap::{Args, Subcommand};

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bench_http;
+mod bench_report;
 mod bench_truth;
 mod cluster;
 mod compare;
@@ -15,5 +16,6 @@ mod pki;
 mod run;
 mod suites;
 mod support;
+mod terminal;
 mod users;
 mod workers;

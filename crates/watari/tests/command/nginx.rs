@@ -68,7 +68,7 @@ pub(crate) fn configure(directory: &Path, plain: SocketAddr, tls: SocketAddr, mo
          events {{ worker_connections 1000; }}\n\
          http {{\n\
          log_format told '$remote_addr $request_uri $status $body_bytes_sent $ssl_protocol=$ssl_session_reused $connection';\n\
-         access_log {root}/access.log told; root {root};\n\
+         access_log {root}/access.log told; root {root}; ssl_protocols TLSv1.2 TLSv1.3;\n\
          client_body_temp_path {root}/a; proxy_temp_path {root}/b; fastcgi_temp_path {root}/c;\n\
          uwsgi_temp_path {root}/d; scgi_temp_path {root}/e;\n\
          server {{ listen {plain}; }}\n\

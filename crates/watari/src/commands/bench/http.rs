@@ -36,6 +36,7 @@ Examples:
   watari bench http http://127.0.0.1:8080/ -n 10000 -c 100          a closed loop over connections that are kept
   watari bench http http://10.0.0.1/ -d 1m --requests-per-connection 1 --source 10.0.1.0/24,2001:db8::/120
   watari bench http https://www.example/ -d 30s -r 500 --resume reuse --json
+  watari bench http https://www.example/ -d 1m --html run.html      charts and tables, in one file
   watari bench http https://www.example/ -d 1m -r 100..2000/60s --expect 'p99<50ms' --expect endings.RESET=0
   watari bench http http://10.0.0.1/ -c 60000 -d 10m --source 10.0.1.1-10.0.1.4 --processes 4
   watari bench http http://10.0.0.1/ -c 9000 -d 1m --workers a:7000,b:7000,c:7000 --pki pki --node lead --stagger 10s
@@ -44,7 +45,8 @@ Examples:
   watari bench http --make-list --from-log access.log --from-anywhere --tls-share 1
   watari bench http https://www.example/ -n 1000 -c 50 --flow flow.toml
 
-With --rate, latency counts from when a request was due. Exit status: 0 done, 1 nothing was answered, a condition is not
+With --rate, latency counts from when a request was due. On a terminal the run is shown while it goes on; Ctrl-C, or q
+there, ends it, and what was measured until then is told. Exit status: 0 done, 1 nothing was answered, a condition is not
 met, or a worker was lost, 2 wrong usage.";
 
 impl Http {

@@ -1,5 +1,6 @@
 //! Options that several kinds of load have in common.
 
+mod files;
 mod fleet;
 mod flow;
 mod load;

@@ -1,16 +1,15 @@
 //! What is told of a run.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use clap::Args;
-use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::sleep;
 use watari_bench::expect::{self, Condition};
-use watari_bench::fleet::{Fleet, Running};
+use watari_bench::fleet::Fleet;
 use watari_bench::plan::Plan;
 use watari_bench::summary::{Run, Summary};
 
+use super::files::Files;
+use crate::commands::bench::watch::Watch;
 use crate::commands::{print, print_json};
 use crate::failure::Failure;
 
@@ -24,6 +23,8 @@ pub(crate) struct Report {
     /// A condition that has to be met, as often as one likes: p99<50ms, endings.RESET=0, failures<0.1%
     #[arg(long, value_name = "CONDITION")]
     expect: Vec<Condition>,
+    #[command(flatten)]
+    files: Files,
 }
 
 impl Report {
@@ -39,9 +40,12 @@ impl Report {
         fleet: &Fleet,
         more: impl FnOnce(&Summary) -> String,
     ) -> Result<(), Failure> {
-        let run = Run::of_this_process(std::env::args().collect(), SystemTime::now());
-        let load = fleet.start(plan, None)?;
-        watch(&load)?;
+        let files = self.files.open(plan.work.classes())?;
+        let started = SystemTime::now();
+        let run = Run::of_this_process(std::env::args().collect(), started);
+        let watch = Watch::new(&run.command, plan.stop, self.json);
+        let load = fleet.start(plan, files.log())?;
+        watch.wait(&load)?;
         let finished = load.finish();
         let summary = Summary::new(run.by(&finished.workers), finished.elapsed, &finished.tally);
         if self.json {
@@ -49,6 +53,7 @@ impl Report {
         } else {
             print(format_args!("{}{summary}", more(&summary)))?;
         }
+        files.write(started, &finished, &summary)?;
         for (note, count) in &finished.notes {
             eprintln!("{count} x {note}");
         }
@@ -69,21 +74,3 @@ impl Report {
         if summary.total.endings.normal == 0 { Err(Failure::Unanswered) } else { Ok(()) }
     }
 }
-
-/// Waits until the load is over; Ctrl-C cuts it off, and what was measured until then is told all the same.
-fn watch(load: &Running) -> Result<(), Failure> {
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
-    runtime.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::Start)?;
-        while !load.is_finished() {
-            tokio::select! {
-                _ = interrupt.recv() => load.cut(),
-                () = sleep(LOOK) => {}
-            }
-        }
-        Ok(())
-    })
-}
-
-/// How often is looked whether a load is over.
-const LOOK: Duration = Duration::from_millis(10);

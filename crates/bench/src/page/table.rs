@@ -1,0 +1,151 @@
+//! The figures, in tables.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use askama::filters::HtmlSafe;
+
+use crate::ending::EndingKind;
+use crate::grid::shown;
+use crate::summary::{EndingCount, Milliseconds, PartSummary, SeriesSummary, Summary, WorkerSummary, float};
+
+/// A table whose first columns are words, and all others numbers.
+#[derive(Template)]
+#[template(path = "table.html")]
+pub(super) struct Table {
+    caption: &'static str,
+    heads: &'static [&'static str],
+    words: usize,
+    rows: Vec<Vec<String>>,
+}
+
+/// Its template escapes.
+impl HtmlSafe for Table {}
+
+/// All tables that have rows, but for the course.
+pub(super) fn of_run(summary: &Summary) -> Vec<Table> {
+    let total = &summary.total;
+    let tables = [
+        endings("How requests ended", &total.endings_at),
+        times(summary),
+        splits(summary),
+        endings("How connections ended", &total.connections.endings_at),
+        tls(total),
+        statuses(total),
+        workers(&summary.run.workers),
+    ];
+    tables.into_iter().filter(|table| !table.rows.is_empty()).collect()
+}
+
+/// The course; `None`: nothing ever happened.
+pub(super) fn of_course(series: &SeriesSummary) -> Option<Table> {
+    let rows = series.points.iter().enumerate().map(|(index, point)| {
+        let counts = EndingKind::ALL.map(|kind| point.endings.of(kind));
+        let failed = counts[1..].iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
+        let start = (index as u64).saturating_mul(series.interval_s);
+        let counts = [start, counts[0], failed, point.opened, point.full, point.resumed].map(|count| count.to_string());
+        let times = [point.p50_ms, point.p99_ms, point.max_ms].map(|ms| format!("{ms:.3}"));
+        counts.into_iter().chain(times).collect()
+    });
+    let heads = &["from, s", "NORMAL", "failed", "connections", "full", "resumed", "p50, ms", "p99, ms", "longest, ms"];
+    let table = Table { caption: "Intervals of the run", heads, words: 1, rows: rows.collect() };
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn endings(caption: &'static str, at: &[EndingCount]) -> Table {
+    let all: f64 = at.iter().map(|row| float(row.count)).sum();
+    let row = |row: &EndingCount| {
+        let share = format!("{:.4}%", 100.0 * float(row.count) / all.max(1.0));
+        vec![shown(&row.kind), shown(&row.phase), shown(&row.side), row.count.to_string(), share]
+    };
+    let heads = &["ending", "in phase", "by", "count", "share"];
+    Table { caption, heads, words: 3, rows: at.iter().map(row).collect() }
+}
+
+fn times(summary: &Summary) -> Table {
+    let (total, connections) = (&summary.total, &summary.total.connections);
+    let rows = [
+        ("latency", &total.latency_ms),
+        ("wait for the first byte", &total.wait_ms),
+        ("transfer", &total.transfer_ms),
+        ("requests that failed", &total.failed_ms),
+        ("connect", &connections.connect_ms),
+        ("TLS handshake", &connections.handshake_ms),
+        ("Tr, connect to request", &total.tr_ms),
+        ("Tc, connect to close", &total.tc_ms),
+        ("connections that failed", &connections.failed_ms),
+        ("begun late by", &summary.schedule_error_ms),
+    ];
+    let row = |(name, times): (&str, &Milliseconds)| {
+        let columns = [times.mean, times.min, times.p50, times.p90, times.p99, times.p999, times.max];
+        let columns = columns.map(|ms| format!("{ms:.3}"));
+        [name.to_owned(), times.count.to_string()].into_iter().chain(columns).collect()
+    };
+    let measured = rows.into_iter().filter(|(_, times)| times.count > 0);
+    let heads = &["time, ms", "count", "mean", "min", "p50", "p90", "p99", "p99.9", "max"];
+    Table { caption: "Times", heads, words: 1, rows: measured.map(row).collect() }
+}
+
+fn splits(summary: &Summary) -> Table {
+    let (family, tls) = (&summary.by_family, &summary.by_tls);
+    let fixed = [
+        ("IPv4", &family.ipv4),
+        ("IPv6", &family.ipv6),
+        ("no TLS", &tls.none),
+        ("TLS, full handshake", &tls.full),
+        ("TLS, resumed", &tls.resumed),
+    ];
+    let fixed = fixed.into_iter().map(|(name, part)| (name.to_owned(), part));
+    let classes = summary.by_class.iter().map(|(name, part)| (format!("class {}", shown(name)), part));
+    let occurred = fixed.chain(classes).filter(|(_, part)| part.requests > 0 || part.connections.opened > 0);
+    let heads = &["part", "requests", "failed", "answered/s", "p50, ms", "p99, ms", "max, ms", "Tr, ms", "Tc, ms"];
+    Table { caption: "Of these", heads, words: 1, rows: occurred.map(split).collect() }
+}
+
+fn split((name, part): (String, &PartSummary)) -> Vec<String> {
+    let time = |times: &Milliseconds, ms: f64| if times.count > 0 { format!("{ms:.3}") } else { "-".to_owned() };
+    let latency = &part.latency_ms;
+    vec![
+        name,
+        part.requests.to_string(),
+        part.requests.saturating_sub(part.endings.normal).to_string(),
+        format!("{:.1}", part.requests_per_s),
+        time(latency, latency.p50),
+        time(latency, latency.p99),
+        time(latency, latency.max),
+        time(&part.tr_ms, part.tr_ms.mean),
+        time(&part.tc_ms, part.tc_ms.mean),
+    ]
+}
+
+fn tls(total: &PartSummary) -> Table {
+    let tls = &total.tls;
+    let groups = [
+        ("version", &tls.versions),
+        ("cipher suite", &tls.suites),
+        ("group", &tls.groups),
+        ("server's key", &tls.keys),
+        ("ALPN", &tls.alpn),
+    ];
+    let rows = groups.into_iter().flat_map(|(what, counts)| counted(what, counts)).collect();
+    Table { caption: "What TLS handshakes agreed on", heads: &["what", "agreed", "handshakes"], words: 2, rows }
+}
+
+fn statuses(total: &PartSummary) -> Table {
+    let rows = total.status.iter().map(|(status, count)| vec![shown(status), count.to_string()]);
+    Table { caption: "Statuses", heads: &["status", "responses"], words: 1, rows: rows.collect() }
+}
+
+fn workers(workers: &[WorkerSummary]) -> Table {
+    let row = |worker: &WorkerSummary| {
+        let lost = worker.lost.as_deref().map_or_else(|| "done".to_owned(), |why| shown(&format!("lost: {why}")));
+        let figures = [worker.requests, worker.begun_after_ms, worker.start_error_us].map(|figure| figure.to_string());
+        [shown(&worker.name), lost].into_iter().chain(figures).collect()
+    };
+    let heads = &["worker", "state", "requests", "begun after, ms", "within, us"];
+    Table { caption: "Who made the load", heads, words: 2, rows: workers.iter().map(row).collect() }
+}
+
+fn counted(what: &str, counts: &BTreeMap<String, u64>) -> impl Iterator<Item = Vec<String>> {
+    counts.iter().map(move |(name, count)| vec![what.to_owned(), shown(name), count.to_string()])
+}

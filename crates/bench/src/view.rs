@@ -1,0 +1,197 @@
+//! The live view of a run in a terminal.
+//!
+//! ```text
+//!  watari bench http http://127.0.0.1:8080/ -d 60s -c 100                    q: end
+//!  12.3 s of 60 s ━━━━━━━━━━━━━━━━──────────────────────────────────────────────────
+//!
+//!  answered/s            48211  latency p99, ms          8.20
+//!  ▂▃▅▆▇█▇▇▆▇▇▇                 ▁▁▁▂▁▁▁▁▁▁▁▁
+//!
+//!  latency, ms       p50       p90       p99     p99.9       max
+//!  last second     1.203     ...
+//!  so far          1.188     ...
+//!
+//!  endings      NORMAL 482110  RESET 3
+//!  connections  100 open, 100 opened
+//!  handshakes   100 full, 0 resumed
+//! ```
+//!
+//! [`View`] draws what is in [`Progress`] into cells; [`Screen`] is the terminal that they are shown on.
+
+mod chart;
+mod screen;
+
+pub use screen::{Screen, ScreenError};
+
+use std::time::Duration;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Style, Stylize};
+use ratatui::symbols::line;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Cell, LineGauge, Row, Table, Widget};
+
+use crate::ending::EndingKind;
+use crate::grid::shown;
+use crate::plan::Stop;
+use crate::progress::{Counts, Progress};
+use crate::summary::float;
+use crate::tally::Point;
+use crate::view::chart::Chart;
+
+/// How a run goes, as a widget.
+#[derive(Debug)]
+pub struct View<'a> {
+    title: &'a str,
+    stop: Stop,
+    progress: &'a Progress,
+    last: Option<Point>,
+    so_far: Point,
+}
+
+impl<'a> View<'a> {
+    /// Of a run that is called `title` and ends by `stop`.
+    pub fn new(title: &'a str, stop: Stop, progress: &'a mut Progress) -> Self {
+        let so_far = progress.so_far();
+        Self { title, stop, last: progress.last(), so_far, progress }
+    }
+
+    /// The share of the run that is over, from 0 to 1; of two limits, the one that is nearer counts.
+    fn share(&self) -> f64 {
+        let requests = self.stop.requests.map(|all| float(self.so_far.endings.iter().sum()) / float(all.max(1)));
+        let time = self.stop.after.map(|all| self.progress.elapsed.as_secs_f64() / all.as_secs_f64().max(f64::EPSILON));
+        requests.into_iter().chain(time).fold(0.0, f64::max).clamp(0.0, 1.0)
+    }
+
+    fn head(&self) -> Line<'static> {
+        Line::from(shown(self.title)).bold()
+    }
+
+    fn gauge(&self) -> LineGauge<'static> {
+        let elapsed = format!("{:.1} s", self.progress.elapsed.as_secs_f64());
+        let of_time = self.stop.after.map(|all| format!(" of {} s", all.as_secs_f64()));
+        let of_requests =
+            self.stop.requests.map(|all| format!(", {} of {all}", self.so_far.endings.iter().sum::<u64>()));
+        let label = [Some(elapsed), of_time, of_requests].into_iter().flatten().collect::<String>();
+        LineGauge::default()
+            .ratio(self.share())
+            .label(label)
+            .filled_symbol(line::THICK_HORIZONTAL)
+            .unfilled_symbol(line::HORIZONTAL)
+            .filled_style(Style::new().cyan())
+            .unfilled_style(Style::new().dim())
+    }
+
+    /// Answers and latencies, beside each other where there is room for both.
+    fn charts(&self, area: Rect, buffer: &mut Buffer) {
+        let rate = Chart {
+            name: "answered/s",
+            figure: self.last.as_ref().map(|last| format!("{:.0}", self.per_second(last))),
+            value: |point| point.ended(EndingKind::Normal),
+        };
+        let latency = Chart {
+            name: "latency p99, ms",
+            figure: self.last.as_ref().map(|last| milliseconds(last.latency(0.99))),
+            value: |point| point.latency(0.99).map_or(0, |time| time.as_micros() as u64),
+        };
+        if area.width < WIDTH_OF_TWO {
+            return rate.render(self.progress, area, buffer);
+        }
+        let [left, _, right] =
+            Layout::horizontal([Constraint::Fill(1), Constraint::Length(2), Constraint::Fill(1)]).areas(area);
+        rate.render(self.progress, left, buffer);
+        latency.render(self.progress, right, buffer);
+    }
+
+    fn per_second(&self, point: &Point) -> f64 {
+        float(point.ended(EndingKind::Normal)) / self.progress.course().interval().as_secs_f64()
+    }
+
+    /// Of the last interval, and of all.
+    fn times(&self, width: u16) -> Table<'static> {
+        let interval = self.progress.course().interval().as_secs();
+        let last = if interval == 1 { "last second".to_owned() } else { format!("last {interval} s") };
+        let columns = if width < WIDTH_OF_TWO { &FEW_QUANTILES[..] } else { &QUANTILES };
+        let heads = columns.iter().map(|(name, _)| right(*name));
+        let heads = Row::new(std::iter::once(Cell::from("latency, ms")).chain(heads)).dim();
+        let row = |name: String, of: Option<&Point>| {
+            let quantile = |(_, quantile): &(_, f64)| {
+                right(of.map_or_else(|| "-".to_owned(), |of| milliseconds(of.latency(*quantile))))
+            };
+            Row::new(std::iter::once(Cell::from(name).dim()).chain(columns.iter().map(quantile)))
+        };
+        let rows = [heads, row(last, self.last.as_ref()), row("so far".to_owned(), Some(&self.so_far))];
+        let widths = std::iter::once(Constraint::Length(13)).chain(columns.iter().map(|_| Constraint::Length(8)));
+        Table::new(rows, widths).column_spacing(1)
+    }
+
+    fn endings(&self) -> Line<'static> {
+        let kinds = EndingKind::ALL.into_iter().map(|kind| (kind, self.so_far.ended(kind)));
+        let occurred = kinds.filter(|(kind, count)| *count > 0 || *kind == EndingKind::Normal);
+        let spans = occurred.map(|(kind, count)| {
+            let span = Span::from(format!("{} {count}  ", kind.name()));
+            if kind == EndingKind::Normal { span.green() } else { span.red().bold() }
+        });
+        std::iter::once(Span::from("endings      ").dim()).chain(spans).collect()
+    }
+}
+
+impl Widget for &View<'_> {
+    fn render(self, area: Rect, buffer: &mut Buffer) {
+        let rows = [1, 1, 1].map(Constraint::Length).into_iter();
+        let rows = rows.chain([Constraint::Fill(1)]).chain([1, 3, 1, 1, 1, 1].map(Constraint::Length));
+        let [head, gauge, _, charts, _, times, _, endings, connections, handshakes] =
+            Layout::vertical(rows).areas(area);
+        let [title, hint] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(HINT_WIDTH)]).areas(head);
+        self.head().render(title, buffer);
+        Line::from(HINT).right_aligned().dim().render(hint, buffer);
+        self.gauge().render(gauge, buffer);
+        self.charts(charts, buffer);
+        Widget::render(self.times(times.width), times, buffer);
+        self.endings().render(endings, buffer);
+        if let Some(counts) = self.progress.counts {
+            connections_of(counts).render(connections, buffer);
+            handshakes_of(counts).render(handshakes, buffer);
+        }
+    }
+}
+
+fn connections_of(Counts { opened, closed, .. }: Counts) -> Line<'static> {
+    Line::from_iter(["connections  ".dim(), format!("{} open, {opened} opened", opened.saturating_sub(closed)).into()])
+}
+
+/// Nothing without TLS.
+fn handshakes_of(Counts { full, resumed, .. }: Counts) -> Line<'static> {
+    if full + resumed == 0 {
+        return Line::default();
+    }
+    Line::from_iter(["handshakes   ".dim(), format!("{full} full, {resumed} resumed").into()])
+}
+
+fn right(text: impl Into<String>) -> Cell<'static> {
+    Cell::from(Line::from(text.into()).right_aligned())
+}
+
+/// To four digits or more, so that it fits its column.
+fn milliseconds(time: Option<Duration>) -> String {
+    let Some(ms) = time.map(|time| time.as_secs_f64() * 1e3) else { return "-".to_owned() };
+    match ms {
+        1000.0.. => format!("{ms:.0}"),
+        100.0.. => format!("{ms:.1}"),
+        10.0.. => format!("{ms:.2}"),
+        _ => format!("{ms:.3}"),
+    }
+}
+
+/// How many rows the view has where there are so many.
+pub const HEIGHT: u16 = 16;
+const QUANTILES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
+const FEW_QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("max", 1.0)];
+const HINT: &str = " q: end";
+const HINT_WIDTH: u16 = HINT.len() as u16;
+/// So many columns have room for two charts, and for all quantiles.
+const WIDTH_OF_TWO: u16 = 60;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,40 @@
+//! A figure of each interval as bars, the newest at the right end once they do not all fit.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Style, Stylize};
+use ratatui::text::Line;
+use ratatui::widgets::{Sparkline, SparklineBar, Widget};
+
+use crate::progress::Progress;
+use crate::tally::Point;
+
+pub(super) struct Chart {
+    pub(super) name: &'static str,
+    /// Of the last interval.
+    pub(super) figure: Option<String>,
+    pub(super) value: fn(&Point) -> u64,
+}
+
+impl Chart {
+    pub(super) fn render(&self, progress: &Progress, area: Rect, buffer: &mut Buffer) {
+        let [head, bars] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+        Line::from(self.name).dim().render(head, buffer);
+        Line::from(self.figure.clone().unwrap_or_default()).bold().right_aligned().render(head, buffer);
+        Sparkline::default().data(self.bars(progress, bars.width.into())).render(bars, buffer);
+    }
+
+    /// Of the last `width` intervals that are over: the current one would always seem to drop.
+    fn bars(&self, progress: &Progress, width: usize) -> Vec<SparklineBar> {
+        let nothing = Point::default();
+        let points = progress.course().points();
+        let shown = progress.over().saturating_sub(width)..progress.over();
+        shown.map(|index| self.bar(points.get(index).unwrap_or(&nothing))).collect()
+    }
+
+    /// Red where requests failed.
+    fn bar(&self, point: &Point) -> SparklineBar {
+        let style = if point.failed() > 0 { Style::new().red() } else { Style::new().green() };
+        SparklineBar::from((self.value)(point)).style(style)
+    }
+}

@@ -1,0 +1,77 @@
+//! What `watari bench http` tells of a run: on a terminal, into files, and otherwise.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+
+use tempfile::tempdir;
+
+use super::support::watari;
+use super::terminal::Terminal;
+
+#[test]
+fn a_terminal_shows_a_run_until_a_key_ends_it() {
+    let dir = tempdir().unwrap();
+    let url = server();
+    for key in ["q", "\x03"] {
+        let mut terminal = Terminal::run(dir.path(), &["bench", "http", &url, "-d", "1h", "-c", "2"]);
+        terminal.wait_for("connections  2 open");
+        terminal.press(key);
+        let left = terminal.left();
+        assert_eq!(left.status.code(), Some(0), "{}", left.output);
+        let (view, summary) = left.output.rsplit_once("\x1b[J").unwrap();
+        assert!(view.contains("latency p99, ms") && view.contains("NORMAL"), "{view}");
+        assert!(summary.contains("requests in ") && summary.contains("\r\nIPv4 "), "{summary}");
+        assert!(summary.starts_with("\x1b[?25h") && left.restored, "{summary}");
+    }
+}
+
+#[test]
+fn what_is_no_terminal_gets_the_summary_alone() {
+    let dir = tempdir().unwrap();
+    let summary = watari(dir.path(), &["bench", "http", &server(), "-n", "10"]).done();
+    assert!(summary.starts_with("10 requests in ") && !summary.contains('\x1b'), "{summary}");
+}
+
+#[test]
+fn a_run_is_written_to_files() {
+    let dir = tempdir().unwrap();
+    let files = ["--html", "run.html", "--csv", "run.csv", "--hdr", "run.hdr"];
+    watari(dir.path(), &[&["bench", "http", &server(), "-n", "10", "-c", "2"], &files[..]].concat()).done();
+    let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+    assert!(read("run.html").starts_with("<!DOCTYPE html>"));
+    assert_eq!(read("run.csv").lines().count(), 3, "a head, and two connections");
+    assert!(read("run.hdr").contains("Tag=latency"));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_costs_no_run() {
+    let dir = tempdir().unwrap();
+    for option in ["--html", "--csv", "--hdr"] {
+        let refused = watari(dir.path(), &["bench", "http", &server(), "-d", "1h", option, "none/run"]).refused(1);
+        assert_eq!(refused, "watari: cannot write none/run: No such file or directory (os error 2)");
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// Answers everything, until the test's process ends.
+fn server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address: SocketAddr = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || answer(&stream));
+        }
+    });
+    format!("http://{address}/")
+}
+
+fn answer(mut stream: &TcpStream) {
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    while lines.by_ref().take_while(|line| !line.is_empty()).count() > 0 {
+        if stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! A terminal, as a program meets it: a pseudo-terminal, and behind it what a terminal answers.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+use crate::support::{PATIENCE, Running};
+
+/// A command in the foreground of a terminal of its own, of 80 columns and 24 rows.
+pub(crate) struct Terminal {
+    process: Running,
+    keyboard: File,
+    /// Kept open: what is set of a terminal is gone with its last user.
+    device: File,
+    output: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
+}
+
+/// What is left when the command has ended.
+pub(crate) struct Left {
+    pub(crate) status: ExitStatus,
+    pub(crate) output: String,
+    /// Whether lines are put together and keys shown, as they were before.
+    pub(crate) restored: bool,
+}
+
+impl Terminal {
+    pub(crate) fn run(dir: &Path, arguments: &[&str]) -> Self {
+        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&keyboard).unwrap();
+        unlockpt(&keyboard).unwrap();
+        let name = ptsname(&keyboard, Vec::new()).unwrap().into_string().unwrap();
+        let device = OpenOptions::new().read(true).write(true).open(name).unwrap();
+        tcsetwinsize(&device, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        let end = || Stdio::from(device.try_clone().unwrap());
+        // Of util-linux: gives the command a session whose terminal is its standard input.
+        let mut command = Command::new("setsid");
+        command.arg("--ctty").arg(env!("CARGO_BIN_EXE_watari")).args(arguments);
+        command.current_dir(dir).env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end());
+        let process = Running(command.spawn().unwrap());
+        let keyboard = File::from(keyboard);
+        let output = Arc::new(Mutex::new(String::new()));
+        let (screen, into) = (keyboard.try_clone().unwrap(), Arc::clone(&output));
+        let reader = thread::spawn(move || answer(screen, &into));
+        Self { process, keyboard, device, output, reader }
+    }
+
+    /// Waits until the command has written this.
+    pub(crate) fn wait_for(&self, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.output.lock().unwrap().contains(text) {
+            assert!(Instant::now() < deadline, "no {text:?} in {}", self.output.lock().unwrap());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub(crate) fn press(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until the command has ended.
+    pub(crate) fn left(self) -> Left {
+        let Self { mut process, device, output, reader, .. } = self;
+        let status = process.wait();
+        let restored = tcgetattr(device.as_fd()).unwrap().local_modes.contains(LocalModes::ICANON | LocalModes::ECHO);
+        // Its last user: then there is nothing more to read.
+        drop(device);
+        reader.join().unwrap();
+        let output = output.lock().unwrap().clone();
+        Left { status, output, restored }
+    }
+}
+
+/// Reads to the end, and says where the cursor is whenever that is asked: in the first row.
+fn answer(mut screen: File, output: &Mutex<String>) {
+    let mut buffer = [0; 4096];
+    while let Ok(length @ 1..) = screen.read(&mut buffer) {
+        let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+        for _ in text.matches("\x1b[6n") {
+            screen.write_all(b"\x1b[1;1R").unwrap();
+        }
+        output.lock().unwrap().push_str(&text);
+    }
+}
