@@ -168,3 +168,88 @@ impl Times {
 
 /// What a client sends before its first frame (RFC 9113, section 3.4).
 const PREFACE_BYTES: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Family;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn ledger() -> Ledger {
+        let remote = ([127, 0, 0, 1], 443).into();
+        Ledger::new(ConnectionSample {
+            class: 0,
+            family: Family::of(remote),
+            local: None,
+            remote,
+            tls: None,
+            opened: Duration::ZERO,
+            connected: None,
+            secured: None,
+            written: None,
+            first_byte: None,
+            last_byte: None,
+            closed: Duration::ZERO,
+            requests: 0,
+            bytes_read: 0,
+            bytes_written: 0,
+            ending: Ending::new(EndingKind::Normal, Phase::Close, Side::Client),
+        })
+    }
+
+    /// A frame without payload.
+    fn frame(kind: u8, flags: u8, stream: u8) -> [u8; 9] {
+        [0, 0, 0, kind, flags, 0, 0, 0, stream]
+    }
+
+    const HEADERS: u8 = 1;
+    const END_HEADERS: u8 = 4;
+    const ENDS: u8 = 5;
+
+    #[test]
+    fn times_are_those_of_the_bytes() {
+        let mut ledger = ledger();
+        assert_eq!((ledger.begin(1), ledger.begin(3)), (1, 2));
+        ledger.wrote(&[0; PREFACE_BYTES]);
+        ledger.wrote(&frame(HEADERS, ENDS, 1));
+        assert_eq!(ledger.times(1).phase(), Phase::Request);
+        ledger.flushed(MS);
+        assert_eq!((ledger.times(1).written, ledger.times(3).written), (Some(MS), None));
+        ledger.read(&frame(HEADERS, END_HEADERS, 1), 2 * MS);
+        ledger.read(&frame(0, 1, 1), 3 * MS);
+        let times = ledger.end(1, true);
+        assert_eq!((times.first_byte, times.last_byte), (Some(2 * MS), Some(3 * MS)));
+        let sample = &ledger.sample;
+        assert_eq!((sample.written, sample.first_byte, sample.last_byte), (Some(MS), Some(2 * MS), Some(3 * MS)));
+        assert_eq!((sample.requests, sample.bytes_written, sample.bytes_read), (1, PREFACE_BYTES as u64 + 9, 18));
+        assert!(!ledger.is_silent_since(3 * MS) && ledger.is_silent_since(4 * MS));
+    }
+
+    #[test]
+    fn an_end_is_normal_when_nothing_is_lost() {
+        let normal = Ending::new(EndingKind::Normal, Phase::Close, Side::Server);
+        let mut ledger = ledger();
+        assert_eq!(ledger.ending(&Ok(())), normal);
+        ledger.begin(1);
+        ledger.begin(3);
+        assert_eq!(ledger.ending(&Ok(())), Ending::new(EndingKind::Reset, Phase::Request, Side::Server));
+        // A reset while nothing is on its way takes nothing along.
+        ledger.read(&frame(HEADERS, ENDS, 1), MS);
+        ledger.read(&frame(3, 0, 3), MS);
+        ledger.broke(&io::ErrorKind::ConnectionReset.into());
+        assert_eq!(ledger.ending(&Ok(())), normal);
+    }
+
+    #[test]
+    fn what_goaway_leaves_out_is_not_lost() {
+        let mut ledger = ledger();
+        ledger.begin(1);
+        ledger.begin(3);
+        // The last stream is 1.
+        ledger.read(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0], MS);
+        assert_eq!(ledger.ending(&Ok(())).kind, EndingKind::Reset);
+        ledger.read(&frame(HEADERS, ENDS, 1), MS);
+        assert_eq!(ledger.ending(&Ok(())).kind, EndingKind::Normal);
+    }
+}
