@@ -33,6 +33,8 @@ pub struct Load {
     shared: Arc<Shared>,
     /// A thread is taken when it is waited for.
     threads: Vec<(Arc<Run>, Option<JoinHandle<()>>)>,
+    /// Requests whose end was taken out of the tallies.
+    taken: u64,
 }
 
 /// A part of a run that can begin.
@@ -98,7 +100,7 @@ impl Load {
         let Prepared { plan, portion, tls } = prepared;
         let plan = Arc::new(plan);
         let shared = Arc::new(Shared::new(&plan, portion, tls, start, log));
-        let mut load = Self { shared, threads: Vec::new() };
+        let mut load = Self { shared, threads: Vec::new(), taken: 0 };
         for index in 0..threads(&plan) {
             let run = Arc::new(Run::new(&plan, &load.shared));
             let on_thread = Arc::clone(&run);
@@ -136,6 +138,17 @@ impl Load {
         });
     }
 
+    /// What has become of what has ended since the start, or since this was last asked; counting begins anew.
+    pub fn take(&mut self) -> Tally {
+        let (first, rest) = self.threads.split_first().expect("there is always a thread");
+        let mut tally = first.0.take_tally();
+        for (run, _) in rest {
+            tally.merge(&run.take_tally());
+        }
+        self.taken += tally.total().requests;
+        tally
+    }
+
     /// Whether nothing is in progress any more.
     pub fn is_finished(&self) -> bool {
         self.threads.iter().all(|(_, thread)| thread.as_ref().is_none_or(JoinHandle::is_finished))
@@ -154,7 +167,7 @@ impl Load {
         }
         let (elapsed, mut tally) = (self.elapsed(), self.tally());
         let begun = self.threads.first().map_or(0, |(run, _)| self.shared.requests_begun(&run.plan.work));
-        tally.unfinished(begun.saturating_sub(tally.total().requests));
+        tally.unfinished(begun.saturating_sub(self.taken + tally.total().requests));
         Finished { tally, elapsed, notes: self.shared.notes.take() }
     }
 }

@@ -202,7 +202,8 @@ impl Prediction {
 }
 
 impl Sizing {
-    fn check(&self) -> Result<(), SizingError> {
+    /// Whether anything follows of it.
+    pub fn check(&self) -> Result<(), SizingError> {
         let is_positive = |value: f64| value > 0.0 && value.is_finite();
         let Self { capacity, growth, headroom, .. } = self;
         if !is_positive(capacity.value) {

@@ -170,6 +170,11 @@ impl Run {
         self.shared.log.is_some()
     }
 
+    /// The tally so far; an empty one takes its place.
+    pub(crate) fn take_tally(&self) -> Tally {
+        std::mem::replace(&mut self.tally(), Tally::new(self.plan.work.classes()))
+    }
+
     pub(crate) fn tally(&self) -> MutexGuard<'_, Tally> {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -27,6 +27,7 @@
 //! outside the two is asked for.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -135,9 +136,14 @@ pub enum Ended {
     HighestMet,
     /// The lowest level there is was missed.
     LowestMissed,
-    /// As many measurements were made as are allowed.
-    RunsUsed,
+    /// There was more to measure: as many measurements were made as are allowed, or the search was broken off.
+    Unfinished,
 }
+
+/// A step as text, which is neither `x1.5` nor `+100`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a step is a factor over 1, such as x1.5, or an increment, such as +100")]
+pub struct NoStep;
 
 /// A plan that cannot be followed, which whoever made it is to blame for.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -165,15 +171,31 @@ pub enum PlanError {
 /// The highest level a plan may have.
 pub const LEVEL_MAX: u64 = 1_000_000_000;
 
+impl FromStr for Step {
+    type Err = NoStep;
+
+    /// `x1.5`, `+100`
+    fn from_str(text: &str) -> Result<Self, NoStep> {
+        let factor = text.strip_prefix('x').and_then(|factor| factor.parse().ok()).map(Self::Factor);
+        let increment = || text.strip_prefix('+').and_then(|increment| increment.parse().ok()).map(Self::Increment);
+        factor.or_else(increment).filter(|step| step.rises()).ok_or(NoStep)
+    }
+}
+
+impl Step {
+    fn rises(self) -> bool {
+        match self {
+            Self::Factor(factor) => factor > 1.0 && factor.is_finite(),
+            Self::Increment(increment) => increment >= 1,
+        }
+    }
+}
+
 impl Plan {
     fn check(&self) -> Result<(), PlanError> {
-        let step_rises = match self.step {
-            Step::Factor(factor) => factor > 1.0 && factor.is_finite(),
-            Step::Increment(increment) => increment >= 1,
-        };
         match self {
             Self { from, to, .. } if *from < 1 || to < from || *to > LEVEL_MAX => Err(PlanError::Levels(*from, *to)),
-            _ if !step_rises => Err(PlanError::Step),
+            _ if !self.step.rises() => Err(PlanError::Step),
             Self { resolution, .. } if !(*resolution > 0.0 && *resolution < 1.0) => {
                 Err(PlanError::Resolution(*resolution))
             }
@@ -278,7 +300,8 @@ impl Search {
         Probe { level, warmup: self.plan.warmup, duration: self.plan.duration, run: self.runs + 1 }
     }
 
-    fn finding(&self) -> Finding {
+    /// What is known so far.
+    pub fn finding(&self) -> Finding {
         let (level, missed) = self.bounds();
         Finding {
             level,
@@ -293,7 +316,7 @@ impl Search {
     fn ended(&self, level: Option<u64>, missed: Option<u64>) -> Ended {
         let by_generator = missed.and_then(|missed| self.levels.get(&missed)).is_some_and(Votes::by_generator);
         match (level, missed) {
-            _ if self.next_level().is_some() => Ended::RunsUsed,
+            _ if self.next_level().is_some() => Ended::Unfinished,
             _ if by_generator => Ended::GeneratorLimit,
             (None, _) => Ended::LowestMissed,
             (Some(_), None) => Ended::HighestMet,

@@ -29,6 +29,20 @@ fn requests_are_as_many_as_asked_for_on_any_number_of_threads() {
 }
 
 #[test]
+fn what_was_taken_is_not_counted_again() {
+    let server = server();
+    let mut load = Load::start(plan(&server.url(), 1000, 7), None).unwrap();
+    let mut taken = 0;
+    while !load.is_finished() {
+        taken += load.take().total().requests;
+    }
+    taken += load.take().total().requests;
+    let finished = load.finish();
+    assert_eq!((taken, finished.tally.total().requests), (1000, 0));
+    assert_eq!((finished.tally.given_up(), server.requests()), (0, 1000));
+}
+
+#[test]
 fn connections_carry_as_many_requests_as_they_are_to() {
     let server = server();
     let protocol = Protocol::Http1 { requests_per_connection: Some(4), pipeline: 1 };

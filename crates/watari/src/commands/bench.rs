@@ -1,5 +1,6 @@
 //! `watari bench`: the load generator.
 
+mod capacity;
 mod compare;
 mod http;
 mod make_list;
@@ -23,6 +24,7 @@ pub(crate) struct Bench {
 #[derive(Subcommand)]
 enum Command {
     Http(Box<http::Http>),
+    Capacity(Box<capacity::Capacity>),
     Compare(compare::Compare),
     Suites(suites::Suites),
     Users(Box<users::Users>),
@@ -33,6 +35,7 @@ impl Bench {
     pub(crate) fn execute(self) -> Result<(), Failure> {
         match self.command {
             Command::Http(http) => http.execute(),
+            Command::Capacity(capacity) => capacity.execute(),
             Command::Compare(compare) => compare.execute(),
             Command::Suites(suites) => suites.execute(),
             Command::Users(users) => users.execute(),

@@ -5,6 +5,7 @@
 mod bench_http;
 mod bench_report;
 mod bench_truth;
+mod capacity;
 mod cluster;
 mod compare;
 mod ctl;

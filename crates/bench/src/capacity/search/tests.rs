@@ -71,7 +71,7 @@ fn every_arrow_of_the_picture() {
 
     // Nothing more to measure than was allowed.
     let script = [(100, Met), (200, Missed)];
-    let expected = finding(Some(100), Some(200), 2, Ended::RunsUsed);
+    let expected = finding(Some(100), Some(200), 2, Ended::Unfinished);
     assert_eq!(follow(Plan { runs_max: 2, ..plan(100, 5000) }, &script), expected);
 }
 
@@ -117,7 +117,7 @@ fn the_answer_is_confirmed() {
     assert_eq!(follow(plan.clone(), &script), expected);
 
     let unconfirmed = follow(Plan { runs_max: 4, ..plan }, &script[..4]);
-    assert_eq!((unconfirmed.level, unconfirmed.confirmed, unconfirmed.ended), (Some(150), false, Ended::RunsUsed));
+    assert_eq!((unconfirmed.level, unconfirmed.confirmed, unconfirmed.ended), (Some(150), false, Ended::Unfinished));
 }
 
 #[test]
@@ -159,6 +159,15 @@ fn reports_that_nobody_asked_for_change_nothing() {
     search.report(Met);
     search.report(Missed);
     assert!(matches!(search.poll(), Next::Probe(probe) if probe.level == 200 && probe.run == 2));
+}
+
+#[test]
+fn steps_are_read() {
+    assert_eq!("x1.5".parse(), Ok(Step::Factor(1.5)));
+    assert_eq!("+100".parse(), Ok(Step::Increment(100)));
+    for text in ["", "2", "x1", "x0.5", "xnan", "xinf", "+0", "+-1", "+1.5", "-1"] {
+        assert_eq!(text.parse::<Step>(), Err(NoStep), "{text}");
+    }
 }
 
 #[test]
@@ -252,6 +261,6 @@ proptest! {
         if let (Some(level), Some(missed)) = (found.level, found.missed) {
             prop_assert!(level < missed);
         }
-        prop_assert!(found.confirmed || found.level.is_none() || found.ended == Ended::RunsUsed);
+        prop_assert!(found.confirmed || found.level.is_none() || found.ended == Ended::Unfinished);
     }
 }

@@ -1,0 +1,218 @@
+//! The search: its options, its course, what it found.
+
+use std::fmt;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use tokio::runtime::Builder;
+use watari_bench::capacity::chart::Chart;
+use watari_bench::capacity::curve::{Curve, Point, Unit};
+use watari_bench::capacity::judge::{Arrivals, judge};
+use watari_bench::capacity::search::{Finding, Next, Outcome, Plan, Search, Step};
+use watari_bench::capacity::sentence::sentence;
+use watari_bench::duration::Span;
+use watari_bench::expect::Condition;
+use watari_bench::limits::Limits;
+use watari_bench::needs;
+use watari_bench::plan::{self, Pace};
+use watari_bench::schedule::{Rate, Schedule, Spacing};
+
+use super::probe::Prober;
+use crate::commands::print;
+use crate::failure::Failure;
+
+/// What is searched, and how thoroughly
+#[derive(Args)]
+#[command(next_help_heading = "Search")]
+pub(super) struct SearchOptions {
+    /// A condition that the load has to meet, as often as one likes: p99<50ms, failures<0.1%
+    #[arg(long, value_name = "CONDITION")]
+    pub(super) expect: Vec<Condition>,
+    /// What is raised: requests a second that are due (an open loop), or connections in progress (a closed one)
+    #[arg(long, value_enum, default_value = "rate")]
+    by: By,
+    /// The level to begin with [default: 100; by connections 8]
+    #[arg(long, value_name = "LEVEL")]
+    from: Option<u64>,
+    /// The highest level to try [default: 1000000; by connections 10000]
+    #[arg(long, value_name = "LEVEL")]
+    to: Option<u64>,
+    /// How the level rises until one misses a condition: x1.5, +100
+    #[arg(long, default_value = "x2")]
+    step: Step,
+    /// How close the answer shall be to a level that misses a condition, as a share of it
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
+    resolution: f64,
+    /// Of so many measurements of a level most decide; an odd number
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    repeats: u32,
+    /// So many measurements in all, at most
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    runs: u32,
+    /// How long each level is held before it is measured
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    warmup: Span,
+    /// How long each level is measured
+    #[arg(short = 'd', long, value_name = "DURATION", default_value = "10s")]
+    duration: Span,
+    /// By rate: connections in progress, at most
+    #[arg(short = 'c', long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    connections: u32,
+    /// By rate: random intervals (a Poisson process), the same again for the same seed
+    #[arg(long, value_name = "SEED")]
+    poisson: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum By {
+    Rate,
+    Connections,
+}
+
+/// What a search has found, and measured on the way.
+#[derive(Serialize)]
+pub(super) struct Found {
+    /// What each measurement had to meet.
+    expect: Vec<String>,
+    pub(super) finding: Finding,
+    /// Requests answered a second at the level that was found.
+    pub(super) throughput_per_s: Option<f64>,
+    #[serde(flatten)]
+    pub(super) curve: Curve,
+}
+
+impl SearchOptions {
+    /// Searches with loads like `base`, but for their pace. People are told of each measurement.
+    pub(super) fn run(&self, base: plan::Plan, tell: bool) -> Result<Found, Failure> {
+        let plan = self.plan();
+        check_limits(&plan::Plan { pace: self.pace(plan.to)?, ..base.clone() })?;
+        let mut search = Search::new(plan).map_err(|error| Failure::Usage(error.to_string()))?;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
+        let curve = runtime.block_on(self.measure(&mut search, base, tell))?;
+        Ok(Found::new(&self.expect, search.finding(), curve))
+    }
+
+    /// Measures what the search asks for, until it has its answer, or until Ctrl-C.
+    async fn measure(&self, search: &mut Search, mut base: plan::Plan, tell: bool) -> Result<Curve, Failure> {
+        let mut prober = Prober::new()?;
+        let mut curve = Curve::new(self.unit());
+        while let Next::Probe(probe) = search.poll() {
+            base.pace = self.pace(probe.level)?;
+            let Some(summary) = prober.probe(base.clone(), &probe).await? else { break };
+            if curve.points.is_empty() && summary.total.endings.normal == 0 {
+                return Err(Failure::Unanswered);
+            }
+            let point = judge(probe.level, &summary, &self.expect, self.arrivals());
+            if tell {
+                print(Line { run: probe.run, unit: self.unit(), point: &point })?;
+            }
+            search.report(point.outcome);
+            curve.points.push(point);
+        }
+        Ok(curve)
+    }
+
+    fn plan(&self) -> Plan {
+        Plan {
+            from: self.from(),
+            to: self.to.unwrap_or(match self.by {
+                By::Rate => 1_000_000,
+                By::Connections => 10_000,
+            }),
+            step: self.step,
+            resolution: self.resolution,
+            repeats: self.repeats,
+            runs_max: self.runs,
+            warmup: self.warmup.get(),
+            duration: self.duration.get(),
+        }
+    }
+
+    pub(super) fn from(&self) -> u64 {
+        self.from.unwrap_or(match self.by {
+            By::Rate => 100,
+            By::Connections => 8,
+        })
+    }
+
+    /// That of a level.
+    #[allow(clippy::cast_precision_loss, reason = "levels are under 2^53")]
+    pub(super) fn pace(&self, level: u64) -> Result<Pace, Failure> {
+        if self.by == By::Connections {
+            return Ok(Pace::Closed { connections: level as usize });
+        }
+        let rate = Rate::constant(level as f64).map_err(|error| Failure::Usage(error.to_string()))?;
+        let spacing = self.poisson.map_or(Spacing::Even, |seed| Spacing::Poisson { seed });
+        Ok(Pace::Open { schedule: Schedule::new(rate, spacing), connections_max: self.connections as usize })
+    }
+
+    fn unit(&self) -> Unit {
+        match self.by {
+            By::Rate => Unit::RequestsPerSecond,
+            By::Connections => Unit::Connections,
+        }
+    }
+
+    fn arrivals(&self) -> Option<Arrivals> {
+        let of_rate = if self.poisson.is_some() { Arrivals::Random } else { Arrivals::Even };
+        (self.by == By::Rate).then_some(of_rate)
+    }
+}
+
+impl Found {
+    #[allow(clippy::cast_precision_loss, reason = "levels are under 2^53")]
+    fn new(conditions: &[Condition], finding: Finding, curve: Curve) -> Self {
+        let at = |level| curve.levels().into_iter().find(|measured| measured.level == level);
+        let throughput_per_s = finding.level.and_then(at).map(|level| match curve.unit {
+            // What piled up in the warm-up may have been answered on top of what is due; it is not borne for long.
+            Unit::RequestsPerSecond => level.throughput_per_s.min(level.level as f64),
+            Unit::Connections => level.throughput_per_s,
+        });
+        Self { expect: conditions.iter().map(ToString::to_string).collect(), finding, throughput_per_s, curve }
+    }
+
+    /// In a sentence.
+    pub(super) fn sentence(&self) -> String {
+        sentence(&self.finding, self.curve.unit)
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}\n{}", Chart { curve: &self.curve, found: self.finding.level }, self.sentence())
+    }
+}
+
+/// Refuses a plan whose connections this process, or this machine, does not allow.
+fn check_limits(plan: &plan::Plan) -> Result<(), Failure> {
+    let limits = Limits::of_this_process().map_err(|error| Failure::Usage(error.to_string()))?;
+    let checked = needs::check(&limits, plan, plan.connections() as u64, 1);
+    checked.map_err(|shortage| Failure::Usage(shortage.to_string()))
+}
+
+/// A measurement, in a line.
+struct Line<'a> {
+    run: u32,
+    unit: Unit,
+    point: &'a Point,
+}
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Point { level, throughput_per_s, p99_ms, failures, outcome, missed, .. } = self.point;
+        let p99 = p99_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2} ms"));
+        let outcome = match outcome {
+            Outcome::Met => "met",
+            Outcome::Missed => "missed",
+            Outcome::Void => "void",
+        };
+        let (unit, failed) = (self.unit.name(), 100.0 * failures);
+        write!(
+            f,
+            "{:>3}. {level} {unit}: {throughput_per_s:.1} answered/s, p99 {p99}, {failed:.2} % failed",
+            self.run
+        )?;
+        writeln!(f, ": {outcome}")?;
+        missed.iter().try_for_each(|missed| writeln!(f, "     {missed}"))
+    }
+}

@@ -1,0 +1,183 @@
+//! `watari bench capacity`.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::tempdir;
+
+use super::support::{Ended, Running, command, watari};
+
+/// A server that answers over six connections at a time, and closes others as they come. Its thread ends with the process.
+fn server_for_six() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let connections = Arc::new(AtomicUsize::new(0));
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let connections = Arc::clone(&connections);
+            thread::spawn(move || {
+                if connections.fetch_add(1, Ordering::SeqCst) < 6 {
+                    // It ends with an error, or with the client.
+                    let _ = answer(&stream);
+                }
+                connections.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+    });
+    address
+}
+
+fn answer(mut stream: &TcpStream) -> io::Result<()> {
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    while lines.by_ref().take_while(|line| !line.is_empty()).count() > 0 {
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")?;
+        // Clients in a closed loop would take all of a processor otherwise.
+        thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+fn capacity(dir: &Path, arguments: &[&str]) -> Ended {
+    watari(dir, &[&["bench", "capacity"], arguments].concat())
+}
+
+fn json(dir: &Path, arguments: &[&str]) -> Value {
+    serde_json::from_str(&capacity(dir, &[arguments, &["--json"]].concat()).done()).unwrap()
+}
+
+const LOG: &str = "\
+::1 - - [22/Nov/2026:14:00:00 +0900] \"GET / HTTP/1.1\" 200 600\n\
+::1 - - [22/Nov/2026:14:00:00 +0900] \"GET / HTTP/1.1\" 200 600\n\
+::1 - - [22/Nov/2026:14:00:09 +0900] \"GET / HTTP/1.1\" 200 600\n";
+
+#[test]
+fn the_load_that_a_server_bears_is_found() {
+    let dir = tempdir().unwrap();
+    fs::write(dir.path().join("access.log"), LOG).unwrap();
+    let url = format!("http://{}/", server_for_six());
+    let by_connections = [
+        "--by",
+        "connections",
+        "--from",
+        "2",
+        "--to",
+        "16",
+        "--warmup",
+        "300ms",
+        "-d",
+        "200ms",
+        "--expect",
+        "failures=0",
+    ];
+    let files = ["--html", "curve.html", "--log", "access.log"];
+    let told = json(dir.path(), &[&[url.as_str()], &by_connections[..], &files].concat());
+
+    let search = &told["search"];
+    assert_eq!((&search["unit"], &search["expect"][0]), (&"connections".into(), &"failures=0".into()));
+    let finding = &search["finding"];
+    assert_eq!((&finding["level"], &finding["missed"]), (&6.into(), &7.into()), "{search}");
+    assert_eq!((&finding["ended"], &finding["confirmed"]), (&"found".into(), &true.into()));
+    let point = search["points"].as_array().unwrap().iter().find(|point| point["outcome"] == "missed").unwrap();
+    assert!(point["missed"][0].as_str().unwrap().starts_with("not met: failures=0 ("), "{point}");
+    let throughput_per_s = search["throughput_per_s"].as_f64().unwrap();
+    assert!(throughput_per_s > 0.0);
+
+    // Seven tenths of what it takes are used.
+    let usable_per_s = told["prediction"]["usable_per_s"].as_f64().unwrap();
+    assert!((usable_per_s - 0.7 * throughput_per_s).abs() < 1e-6, "{told}");
+    assert_eq!(told["prediction"]["peak_per_s"], 2.0);
+    let page = fs::read_to_string(dir.path().join("curve.html")).unwrap();
+    assert!(page.contains("<p>6 connections meet the conditions; 7 do not.") && page.contains("</svg>"), "{page}");
+}
+
+#[test]
+fn servers_are_counted_without_a_search() {
+    let dir = tempdir().unwrap();
+    fs::write(dir.path().join("access.log"), LOG.to_owned() + "bad\n").unwrap();
+    let of_log = |more: &[&str]| capacity(dir.path(), &[&["--capacity", "1", "--log", "access.log"], more].concat());
+    let ended = of_log(&["--growth", "3", "--headroom", "0.5", "--redundancy", "2"]);
+    assert_eq!(ended.status, Some(0), "{}", ended.error);
+    // Two in the busiest second, times three, at a half each.
+    assert!(ended.out.contains("\nServers: 14\n  12 for 6.0 requests/s at 0.5 each, 2 spare\n"), "{}", ended.out);
+    assert!(ended.out.contains("3, and 1 bad lines left out"), "{}", ended.out);
+    assert!(ended.error.starts_with("left out: access.log:4: "), "{}", ended.error);
+
+    let hours = format!("requests_per_hour = [{}36_000_000]\n", "0, ".repeat(23));
+    fs::write(dir.path().join("day.toml"), hours).unwrap();
+    let told =
+        json(dir.path(), &["--capacity", "100", "--profile", "day.toml", "--peak", "hour", "--handshake-share", "0.1"]);
+    // 10,000 a second on average, and hardly more by chance: 142.9 servers at 70 each.
+    assert_eq!((&told["search"], &told["prediction"]["serving"]), (&Value::Null, &143.into()), "{told}");
+    let handshakes_per_s = told["prediction"]["handshakes_per_s"].as_f64().unwrap();
+    assert!((handshakes_per_s - 1000.0).abs() < 1.0, "{told}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_it_takes_long() {
+    let dir = tempdir().unwrap();
+    fs::write(dir.path().join("bad.log"), "x\n").unwrap();
+    fs::write(dir.path().join("bad.toml"), "requests_per_hour = [1]\n").unwrap();
+    let refused = |arguments: &[&str]| capacity(dir.path(), arguments).refused(2);
+    let searched = |more: &[&str]| refused(&[&["http://127.0.0.1:9/", "--expect", "p99<1s"], more].concat());
+    assert_eq!(
+        refused(&["http://127.0.0.1:9/"]),
+        "watari: --expect is needed: it says what a load is that the server bears"
+    );
+    assert_eq!(
+        searched(&["--repeats", "2"]),
+        "watari: the number of repeats is odd, so that most of them say the same; 2 is not"
+    );
+    assert_eq!(searched(&["--to", "100000000"]), "watari: a rate is from 0.001 to 10000000 a second");
+    assert_eq!(searched(&["--headroom", "1"]), "watari: headroom is a share from 0 to under 1, such as 0.3, not 1");
+    assert!(searched(&["--log", "bad.log"]).starts_with("watari: no line can be used: bad.log:1: "));
+    assert!(searched(&["--html", "none/x"]).starts_with("watari: cannot write none/x: "));
+    let given = |more: &[&str]| refused(&[&["--capacity", "1"], more].concat());
+    assert_eq!(given(&[]), "watari: --capacity needs a --log or a --profile to predict from");
+    assert!(given(&["--profile", "bad.toml"]).starts_with("watari: bad.toml:1: 24 numbers are needed"));
+    assert!(given(&["--log", "none"]).starts_with("watari: cannot read none: "));
+}
+
+#[test]
+fn a_server_that_bears_nothing_is_told() {
+    let dir = tempdir().unwrap();
+    let url = format!("http://{}/", server_for_six());
+    let brief =
+        ["--from", "1", "--to", "2", "--repeats", "1", "--warmup", "10ms", "-d", "100ms", "--by", "connections"];
+    let ended = capacity(dir.path(), &[&[url.as_str()], &brief[..], &["--expect", "p99<1us"]].concat());
+    assert_eq!((ended.status, ended.error.as_str()), (Some(1), "watari: a condition is not met\n"), "{}", ended.out);
+    assert!(ended.out.ends_with("\nNot even 1 connections meet the conditions.\n"), "{}", ended.out);
+    // Nobody listens there any more.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{closed}/");
+    let unanswered = capacity(dir.path(), &[&[url.as_str()], &brief[..], &["--expect", "p99<1s"]].concat());
+    assert_eq!(unanswered.refused(1), "watari: no request was answered as it should be");
+}
+
+#[test]
+fn a_search_that_is_broken_off_tells_what_it_has() {
+    let dir = tempdir().unwrap();
+    let url = format!("http://{}/", server_for_six());
+    // The first measurement is short enough, and the search long enough.
+    let arguments = ["bench", "capacity", &url, "--by", "connections", "--from", "1", "--to", "6", "--step", "+1"];
+    let times = ["--repeats", "3", "--warmup", "10ms", "-d", "1s", "--expect", "requests_per_s>0"];
+    let mut child = command(dir.path(), &[&arguments[..], &times].concat()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut running = Running(child);
+    let mut first = String::new();
+    output.read_line(&mut first).unwrap();
+    assert!(first.starts_with("  1. 1 connections: "), "{first}");
+    running.signal(Signal::INT);
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    assert!(running.wait().success(), "{rest}");
+    assert!(rest.contains("The search ended before it was done."), "{rest}");
+}
