@@ -1,6 +1,6 @@
 //! The connections of the moment, by number.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,12 @@ pub(crate) struct Table {
     boot: u64,
     next: AtomicU64,
     entries: Mutex<HashMap<u64, Entry>>,
+    /// Connections that ended before an agent had said that their handshake was done, and who did it; the last so many.
+    ended_early: Mutex<VecDeque<(u64, NodeName)>>,
 }
+
+/// How many connections that ended early are remembered: what is said of them comes within milliseconds, if it does.
+const ENDED_EARLY_MAX: usize = 1024;
 
 struct Entry {
     inbox: mpsc::Sender<Input>,
@@ -47,7 +52,12 @@ impl Table {
     pub(crate) fn new() -> io::Result<Self> {
         let mut boot = [0; 8];
         aws_lc_rs::rand::fill(&mut boot).map_err(|_| io::Error::other("no randomness"))?;
-        Ok(Self { boot: u64::from_ne_bytes(boot), next: AtomicU64::new(1), entries: Mutex::default() })
+        Ok(Self {
+            boot: u64::from_ne_bytes(boot),
+            next: AtomicU64::new(1),
+            entries: Mutex::default(),
+            ended_early: Mutex::default(),
+        })
     }
 
     /// Enters a new connection, which has a `place` at its first agent and perhaps one `reserved` at its next.
@@ -75,7 +85,14 @@ impl Table {
     }
 
     pub(crate) fn remove(&self, id: ConnectionId) {
-        self.entries().remove(&id.number);
+        let Some(entry) = self.entries().remove(&id.number) else { return };
+        if !entry.is_established() {
+            let mut early = self.ended_early();
+            if early.len() == ENDED_EARLY_MAX {
+                early.pop_front();
+            }
+            early.push_back((id.number, entry.status.handshake_node));
+        }
     }
 
     /// Passes `event` to the connection's relay; `false` if there is no such connection. What does not fit is dropped, as
@@ -104,6 +121,9 @@ impl Table {
     /// Notes what a handshake agreed on, once, from the agent that did it or the one that has the connection now.
     pub(crate) fn establish(&self, from: &NodeName, established: &Established) -> bool {
         let id = established.connection;
+        if id.boot == self.boot && self.establish_early(from, id.number) {
+            return true;
+        }
         let mut entries = self.entries();
         let entry = entries.get_mut(&id.number).filter(|_| id.boot == self.boot);
         match entry.map(|entry| &mut entry.status) {
@@ -113,6 +133,13 @@ impl Table {
             }
             _ => false,
         }
+    }
+
+    /// The same for a connection that is over already: agents say it when they have something else to say.
+    fn establish_early(&self, from: &NodeName, number: u64) -> bool {
+        let mut early = self.ended_early();
+        let at = early.iter().position(|(ended, agent)| *ended == number && agent == from);
+        at.and_then(|at| early.remove(at)).is_some()
     }
 
     /// Notes that another agent does the handshake.
@@ -207,6 +234,10 @@ impl Table {
             *owned.entry(entry.status.node.clone()).or_default() += 1;
         }
         owned
+    }
+
+    fn ended_early(&self) -> MutexGuard<'_, VecDeque<(u64, NodeName)>> {
+        self.ended_early.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
