@@ -1,7 +1,7 @@
 //! How much a server can take: the highest level of load at which it still meets conditions.
 //!
 //! ```text
-//!   search --Probe--> a load, held, warmed up, measured --Summary--> judge --Point--> curve --> chart, svg
+//!   search --Probe--> a load, held, warmed up, measured --Summary--> judge --Point--> curve --> chart, svg, page
 //!     ^                                                                |
 //!     +----------------------------- Outcome --------------------------+
 //! ```
@@ -12,6 +12,7 @@
 pub mod chart;
 pub mod curve;
 pub mod judge;
+pub mod page;
 pub mod search;
 pub mod sentence;
 pub mod svg;

@@ -1,6 +1,5 @@
 //! `watari bench capacity`: what a server takes, and how many of it a site needs.
 
-mod page;
 mod prediction;
 mod probe;
 mod search;
@@ -12,6 +11,7 @@ use std::time::SystemTime;
 
 use clap::Args;
 use serde::Serialize;
+use watari_bench::capacity::page::page;
 use watari_bench::plan::{Plan, Protocol, Stop};
 use watari_bench::predict::Prediction;
 use watari_bench::summary::Run;
@@ -80,7 +80,7 @@ impl Capacity {
         self.check()?;
         // Whatever cannot be read, or written, is told before a search that takes long.
         let demand = self.predict.demand()?;
-        let page = self.html.as_ref().map(create).transpose()?;
+        let file = self.html.as_ref().map(create).transpose()?;
         let run = Run::of_this_process(std::env::args().collect(), SystemTime::now());
         let found = if self.predict.capacity.is_some() { None } else { Some(self.search()?) };
         let capacity = self.predict.capacity(found.as_ref());
@@ -89,8 +89,9 @@ impl Capacity {
             _ => None,
         };
         let told = Told { run: &run, search: found.as_ref(), prediction: prediction.as_ref() };
-        if let Some(mut page) = page {
-            page.write_all(page::page(&told).as_bytes()).map_err(Failure::Output)?;
+        if let (Some(mut file), Some(found)) = (file, &found) {
+            let page = page(&run, &found.curve, &found.finding, &told.to_string());
+            file.write_all(page.as_bytes()).map_err(Failure::Output)?;
         }
         if self.json {
             print_json(&told)?;

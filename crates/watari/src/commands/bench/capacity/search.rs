@@ -170,16 +170,16 @@ impl Found {
         });
         Self { expect: conditions.iter().map(ToString::to_string).collect(), finding, throughput_per_s, curve }
     }
-
-    /// In a sentence.
-    pub(super) fn sentence(&self) -> String {
-        sentence(&self.finding, self.curve.unit)
-    }
 }
 
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}\n{}", Chart { curve: &self.curve, found: self.finding.level }, self.sentence())
+        writeln!(
+            f,
+            "{}\n{}",
+            Chart { curve: &self.curve, found: self.finding.level },
+            sentence(&self.finding, self.curve.unit)
+        )
     }
 }
 
