@@ -12,14 +12,14 @@ use std::time::SystemTime;
 use clap::Args;
 use serde::Serialize;
 use watari_bench::capacity::page::page;
-use watari_bench::plan::{Plan, Protocol, Stop};
+use watari_bench::plan::{Plan, Stop};
 use watari_bench::predict::Prediction;
 use watari_bench::summary::Run;
 use watari_bench::tls::Resume;
 
 use self::prediction::Predict;
 use self::search::{Found, SearchOptions};
-use super::options::{Patience, Target, Tls};
+use super::options::{Patience, Protocol, Target, Tls};
 use crate::commands::{print, print_json};
 use crate::failure::Failure;
 
@@ -37,9 +37,8 @@ pub(crate) struct Capacity {
     /// Threads
     #[arg(short = 't', long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
-    /// Requests on one connection; as many as the server allows, if not given
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    requests_per_connection: Option<u64>,
+    #[command(flatten)]
+    protocol: Protocol,
     #[command(flatten)]
     patience: Patience,
     #[command(flatten)]
@@ -122,7 +121,7 @@ impl Capacity {
             sources: self.target.sources(),
             pace: self.search.pace(self.search.from())?,
             stop: Stop::default(),
-            protocol: Protocol::Http1 { requests_per_connection: self.requests_per_connection, pipeline: 1 },
+            protocol: self.protocol.plan(),
             tls: self.tls.options(Resume::Full)?,
             timeouts: self.patience.timeouts(),
             threads: usize::from(self.threads),
