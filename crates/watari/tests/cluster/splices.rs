@@ -101,8 +101,10 @@ fn what_waits_for_the_client_outlasts_the_move() {
     let to_clients = || cluster.dispatcher().count("watari_dispatcher_bytes_to_clients_total", "");
     let requests = || cluster.count_on_agents("watari_agent_requests_total", "");
     let mut random = Random::new(1);
-    // Where the buffers of the system are full is found by trying: in steps shorter than what the dispatcher holds.
-    let has_waited = (100_000..3_000_000).step_by(48 << 10).any(|len| {
+    // Where the buffers of the system are full is found by trying: in steps shorter than what the dispatcher holds, and again,
+    // because they grow meanwhile.
+    let lengths = (0..10).flat_map(|pass| (100_000 + pass * 4_801..3_000_000).step_by(48 << 10));
+    let has_waited = { lengths }.any(|len| {
         let (moves, asked, written) = (cluster.connection_of(client).moves, requests(), to_clients());
         http.send(&get_bytes(len, len)).unwrap();
         until("an agent has the request", || requests() > asked);
