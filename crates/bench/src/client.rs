@@ -53,9 +53,18 @@ impl Client {
         self.exchange(Exchange::new(&[request], source, due)).await;
     }
 
-    /// Sends requests to one site without waiting for responses between them (HTTP/1.1), and reads the responses.
-    pub(crate) async fn send_pipelined(&mut self, batch: &[&Request], due: Duration) {
-        self.exchange(Exchange::new(batch, None, due)).await;
+    /// Sends requests to one site, from `source` if that matters, without waiting for responses between them (HTTP/1.1), and reads
+    /// the responses. There are no more of them than there is [room](Self::room) for.
+    pub(crate) async fn send_pipelined(&mut self, batch: &[&Request], source: Option<IpAddr>, due: Duration) {
+        self.exchange(Exchange::new(batch, source, due)).await;
+    }
+
+    /// How many requests its connection carries yet, or the one that would take its place.
+    pub(crate) fn room(&self) -> usize {
+        match &self.sender {
+            Sender::Http1(sender) => sender.room(self.run.plan.protocol),
+            Sender::Http2(_) => 1,
+        }
     }
 
     /// Sends a request, and has its response looked at, header fields and body; says how it ended.

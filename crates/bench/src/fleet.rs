@@ -2,7 +2,6 @@
 
 mod away;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,12 +51,8 @@ enum Made {
 /// A run that is over.
 #[derive(Debug)]
 pub struct Finished {
-    /// What became of everything.
-    pub tally: Tally,
-    /// How long it took.
-    pub elapsed: Duration,
-    /// Why flows could not go on, in sentences, and how often.
-    pub notes: BTreeMap<String, u64>,
+    /// What came of it.
+    pub load: load::Finished,
     /// Who made it, if others did.
     pub workers: Vec<Worked>,
 }
@@ -205,10 +200,7 @@ impl Running {
     /// Waits for the end.
     pub fn finish(self) -> Finished {
         match self.0 {
-            Made::Here(load) => {
-                let load::Finished { tally, elapsed, notes } = load.finish();
-                Finished { tally, elapsed, notes, workers: Vec::new() }
-            }
+            Made::Here(load) => Finished { load: load.finish(), workers: Vec::new() },
             Made::Away(load) => load.finish(),
         }
     }

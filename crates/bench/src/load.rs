@@ -31,8 +31,8 @@ use crate::users::{self, Users};
 #[derive(Debug)]
 pub struct Load {
     shared: Arc<Shared>,
-    /// A thread is taken when it is waited for.
-    threads: Vec<(Arc<Run>, Option<JoinHandle<()>>)>,
+    /// A thread is taken when it is waited for; it says when it was done.
+    threads: Vec<(Arc<Run>, Option<JoinHandle<Duration>>)>,
     /// Requests whose end was taken out of the tallies.
     taken: u64,
 }
@@ -53,7 +53,17 @@ impl Prepared {
         after: Duration,
         log: Option<Arc<dyn ConnectionLog>>,
     ) -> Result<Load, StartError> {
-        Load::run(self, start, after, log)
+        let plan = Arc::new(self.plan);
+        let shared = Arc::new(Shared::new(&plan, self.portion, self.tls, start, log));
+        let mut load = Load { shared, threads: Vec::new(), taken: 0 };
+        for index in 0..threads(&plan) {
+            let run = Arc::new(Run::new(&plan, &load.shared));
+            let on_thread = Arc::clone(&run);
+            let name = format!("load-{index}");
+            let thread = thread::Builder::new().name(name).spawn(move || drive(&on_thread, index, after));
+            load.threads.push((run, Some(thread.map_err(StartError::Thread)?)));
+        }
+        Ok(load)
     }
 }
 
@@ -89,26 +99,6 @@ impl Load {
     pub(crate) fn prepare(plan: Plan, portion: Portion) -> Result<Prepared, StartError> {
         let tls = Tls::prepare(&plan.tls, plan.protocol.alpn())?;
         Ok(Prepared { plan: portion.of_plan(plan), portion, tls })
-    }
-
-    fn run(
-        prepared: Prepared,
-        start: Instant,
-        after: Duration,
-        log: Option<Arc<dyn ConnectionLog>>,
-    ) -> Result<Self, StartError> {
-        let Prepared { plan, portion, tls } = prepared;
-        let plan = Arc::new(plan);
-        let shared = Arc::new(Shared::new(&plan, portion, tls, start, log));
-        let mut load = Self { shared, threads: Vec::new(), taken: 0 };
-        for index in 0..threads(&plan) {
-            let run = Arc::new(Run::new(&plan, &load.shared));
-            let on_thread = Arc::clone(&run);
-            let name = format!("load-{index}");
-            let thread = thread::Builder::new().name(name).spawn(move || drive(&on_thread, index, after));
-            load.threads.push((run, Some(thread.map_err(StartError::Thread)?)));
-        }
-        Ok(load)
     }
 
     /// Time since the start.
@@ -161,11 +151,13 @@ impl Load {
 
     /// Waits for the end.
     pub fn finish(mut self) -> Finished {
+        let mut elapsed = Duration::ZERO;
         for (_, thread) in &mut self.threads {
             // A panic was reported by the thread itself; what it had in progress counts as unfinished.
-            let _ = thread.take().map(JoinHandle::join);
+            let ended = thread.take().map(JoinHandle::join).and_then(Result::ok);
+            elapsed = elapsed.max(ended.unwrap_or_else(|| self.shared.now()));
         }
-        let (elapsed, mut tally) = (self.elapsed(), self.tally());
+        let mut tally = self.tally();
         let begun = self.threads.first().map_or(0, |(run, _)| self.shared.requests_begun(&run.plan.work));
         tally.unfinished(begun.saturating_sub(self.taken + tally.total().requests));
         Finished { tally, elapsed, notes: self.shared.notes.take() }
@@ -189,8 +181,8 @@ fn share(all: usize, index: usize, of: usize) -> usize {
     all / of + usize::from(index < all % of)
 }
 
-/// What one thread does.
-fn drive(run: &Arc<Run>, index: usize, after: Duration) {
+/// What one thread does, until the time that is returned.
+fn drive(run: &Arc<Run>, index: usize, after: Duration) -> Duration {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime needs a few files");
     let of = threads(&run.plan);
     runtime.block_on(async {
@@ -219,6 +211,7 @@ fn drive(run: &Arc<Run>, index: usize, after: Duration) {
             () = run.shared.cut.cancelled() => {}
         }
     });
+    run.now()
 }
 
 /// The users of one thread, of those that are this process's part of the run.
@@ -260,9 +253,13 @@ async fn do_next(run: &Arc<Run>, client: &mut Client) -> bool {
     let Some(number) = run.shared.tickets.take(now) else { return false };
     match (&run.plan.work, run.plan.protocol) {
         (Work::Requests(requests), Protocol::Http1 { pipeline: pipeline @ 2.., .. }) => {
-            let more = iter::from_fn(|| run.shared.tickets.take(now)).take(pipeline - 1);
-            let batch: Vec<_> = iter::once(number).chain(more).map(|number| requests.nth(number).0).collect();
-            client.send_pipelined(&batch, now).await;
+            let more = iter::from_fn(|| run.shared.tickets.take(now)).take(pipeline.min(client.room()) - 1);
+            let batch: Vec<_> = iter::once(number).chain(more).map(|number| requests.nth(number)).collect();
+            // Only what goes the same way goes over one connection.
+            for batch in batch.chunk_by(|(a, from_a), (b, from_b)| Arc::ptr_eq(&a.site, &b.site) && from_a == from_b) {
+                let (requests, source): (Vec<_>, _) = (batch.iter().map(|(request, _)| *request).collect(), batch[0].1);
+                client.send_pipelined(&requests, source, run.now()).await;
+            }
         }
         _ => perform_anew(run, client, number, now).await,
     }

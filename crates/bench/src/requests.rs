@@ -95,12 +95,6 @@ impl Requests {
         self.lines.iter().filter_map(|(source, _)| *source)
     }
 
-    /// Whether all go to one server, from whatever address.
-    pub fn are_of_one_site(&self) -> bool {
-        let first = &self.ready[0].site;
-        self.sources().next().is_none() && self.ready.iter().all(|request| Arc::ptr_eq(&request.site, first))
-    }
-
     /// The servers, each once or oftener.
     pub fn sites(&self) -> impl Iterator<Item = &Site> {
         self.ready.iter().map(|request| &*request.site)

@@ -105,9 +105,9 @@ impl Away {
         for (note, count) in crew.iter().flat_map(|member| &member.notes) {
             *notes.entry(note.clone()).or_default() += count;
         }
-        let elapsed = crew.iter().map(|member| member.elapsed).max().flatten();
+        let elapsed = crew.iter().map(|member| member.elapsed).max().flatten().unwrap_or_else(|| self.start.elapsed());
         let workers = crew.iter().map(Member::worked).collect();
-        Finished { tally, elapsed: elapsed.unwrap_or_else(|| self.start.elapsed()), notes, workers }
+        Finished { load: load::Finished { tally, elapsed, notes }, workers }
     }
 }
 

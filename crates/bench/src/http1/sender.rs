@@ -36,6 +36,13 @@ impl Sender {
         })
     }
 
+    /// How many requests the connection carries yet; if there is none, how many one does.
+    pub(crate) fn room(&self, protocol: Protocol) -> usize {
+        let Protocol::Http1 { requests_per_connection: Some(max), .. } = protocol else { return usize::MAX };
+        let carried = self.connection.as_ref().map_or(0, |connection| connection.sample.requests);
+        max.saturating_sub(carried).try_into().unwrap_or(usize::MAX)
+    }
+
     /// Closes the connection, if there is one.
     pub(crate) fn close(&mut self, run: &Run) {
         self.give_up(run, Ending::new(EndingKind::Normal, Phase::Close, Side::Client));
@@ -53,9 +60,9 @@ impl Sender {
             let opened = connect::open(run, &self.tls, exchange.batch[0], exchange.source).await;
             self.connection = Some(Box::new(Connection::new(opened.map_err(Broken::before_response)?)));
         }
+        let last = self.room(run.plan.protocol) <= exchange.batch.len();
         let connection = self.connection.as_mut().expect("it fits, or was just opened");
         exchange.goes_over(&connection.sample);
-        let last = is_last(run.plan.protocol, connection.sample.requests + exchange.batch.len() as u64);
         let written = connection.write(run, &bytes(exchange, last), &mut self.watchdog).await;
         let written = written.map_err(Broken::before_response)?;
         exchange.written = Some(written);
@@ -121,12 +128,4 @@ fn met_stale_connection(exchange: &Exchange<'_>, broken: &Broken) -> bool {
         && broken.first_byte.is_none()
         && exchange.answered == 0
         && exchange.batch.iter().all(|request| request.is_idempotent())
-}
-
-/// Whether nothing follows once a connection has carried so many requests.
-fn is_last(protocol: Protocol, requests: u64) -> bool {
-    match protocol {
-        Protocol::Http1 { requests_per_connection: Some(max), .. } => requests >= max,
-        _ => false,
-    }
 }

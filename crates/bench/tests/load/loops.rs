@@ -62,6 +62,31 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
+fn a_pipeline_goes_no_further_than_its_connection() {
+    let server = server();
+    let protocol = Protocol::Http1 { requests_per_connection: Some(5), pipeline: 3 };
+    let finished = run(impatient(Plan { protocol, ..plan(&server.url(), 20, 1) }));
+    assert_eq!((endings(&finished), server.requests()), (vec![(ANSWERED, 20)], 20));
+    assert_eq!(server.clients.lock().unwrap().len(), 4);
+}
+
+#[test]
+fn pipelined_requests_go_to_the_sites_and_from_the_addresses_of_their_lines() {
+    let servers = [server(), server()];
+    let line = |source: &str, server: &Server| format!("{source} {} 0\n", server.url()).repeat(2);
+    let list = line("127.0.0.5", &servers[0]) + &line("127.0.0.6", &servers[0]) + &line("-", &servers[1]);
+    let protocol = Protocol::Http1 { requests_per_connection: None, pipeline: 4 };
+    let finished = run(Plan { protocol, ..of_list(&list, &[], 60, 1) });
+    assert_eq!(endings(&finished), [(ANSWERED, 60)]);
+    assert_eq!((servers[0].requests(), servers[1].requests()), (40, 20));
+    let came_from = |server: &Server, ip: &str| {
+        server.clients.lock().unwrap().iter().filter(|client| client.ip().to_string() == ip).count()
+    };
+    assert!(came_from(&servers[0], "127.0.0.5") > 0 && came_from(&servers[0], "127.0.0.6") > 0);
+    assert_eq!(came_from(&servers[0], "127.0.0.1"), 0);
+}
+
+#[test]
 fn a_server_that_closes_in_the_middle_of_a_pipeline_leaves_the_rest_unanswered() {
     let server = Server::start(&[
         Request,

@@ -76,7 +76,7 @@ async fn a_worker_survives_what_strangers_say() {
         assert_eq!(hear(&workers[0], controller, said).await, b"wbench\x00\x01", "{said:?}");
     }
     let finished = run(&fleet(dir.path(), "lead", &workers), some(&server)).await;
-    assert_eq!(finished.tally.total().requests, 4);
+    assert_eq!(finished.load.tally.total().requests, 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

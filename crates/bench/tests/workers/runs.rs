@@ -24,10 +24,10 @@ async fn all_together_ask_for_what_the_list_says() {
         // Of any beginning of the list, each line has its share to within one; 1,003 requests are 250 rounds and three.
         let asked = server.requests();
         assert_eq!((asked["/a"] + asked["/b"], asked["/b"].abs_diff(251)), (1003, 0), "{asked:?}");
-        let total = finished.tally.total();
+        let total = finished.load.tally.total();
         assert_eq!((total.requests, total.endings.of(EndingKind::Normal)), (1003, 1003));
         assert_eq!((total.latency.count(), total.connections.opened), (1003, 7));
-        assert_eq!(finished.tally.given_up(), 0);
+        assert_eq!(finished.load.tally.given_up(), 0);
         let each: Vec<_> = finished.workers.iter().map(|worker| worker.requests).collect();
         assert_eq!((each.len(), each.iter().sum::<u64>()), (count, 1003));
         assert!(each.iter().all(|requests| (1003 / count as u64..=1003 / count as u64 + 1).contains(requests)));
@@ -44,9 +44,9 @@ async fn an_open_loop_is_shared_out_and_remains_one_schedule() {
     let pace = Pace::Open { schedule, connections_max: 30 };
     let finished =
         run(&fleet(dir.path(), "lead", &workers), Plan { pace, ..plan(&server, LIST, 1, requests(500)) }).await;
-    assert_eq!((server.total(), finished.tally.total().requests), (500, 500));
-    assert_eq!(finished.tally.lags().count(), 500);
-    assert!(finished.elapsed >= due[499]);
+    assert_eq!((server.total(), finished.load.tally.total().requests), (500, 500));
+    assert_eq!(finished.load.tally.lags().count(), 500);
+    assert!(finished.load.elapsed >= due[499]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -57,12 +57,12 @@ async fn staggered_workers_begin_one_after_the_other() {
     let fleet = Fleet::Workers { addresses, identity, stagger: Duration::from_secs(1) };
     let stop = Stop { requests: None, after: Some(Duration::from_millis(1200)) };
     let finished = run(&fleet, plan(&server, LIST, 4, stop)).await;
-    let points = finished.tally.series().points();
+    let points = finished.load.tally.series().points();
     // Nobody of the second worker connects in the first second.
     assert!(points[0].opened <= 2, "{}", points[0].opened);
     assert_eq!(points.iter().map(|point| point.opened).sum::<u64>(), 4);
     assert_eq!(finished.workers.iter().map(|worker| worker.after.as_secs()).collect::<Vec<_>>(), [0, 1]);
-    assert_eq!(server.total(), finished.tally.total().requests);
+    assert_eq!(server.total(), finished.load.tally.total().requests);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -75,8 +75,8 @@ async fn a_run_that_is_cut_is_told() {
     running.cut();
     let finished = finish(running).await;
     assert!(finished.workers.iter().all(|worker| worker.lost.is_none()), "{:?}", finished.workers);
-    let told = finished.tally.total().requests;
-    assert!(told <= server.total() && server.total() <= told + finished.tally.given_up(), "{told}");
+    let told = finished.load.tally.total().requests;
+    assert!(told <= server.total() && server.total() <= told + finished.load.tally.given_up(), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -110,5 +110,5 @@ async fn a_worker_drops_the_load_of_a_controller_that_goes_away() {
         free = start(&fleet, plan(&server, "- /c 0\n", 1, requests(10))).await.ok();
     }
     let finished = finish(free.unwrap()).await;
-    assert_eq!((finished.tally.total().requests, server.requests()["/c"]), (10, 10));
+    assert_eq!((finished.load.tally.total().requests, server.requests()["/c"]), (10, 10));
 }

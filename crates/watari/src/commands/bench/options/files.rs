@@ -9,8 +9,8 @@ use std::time::SystemTime;
 use clap::Args;
 use watari_bench::ConnectionLog;
 use watari_bench::connection_csv::ConnectionCsv;
-use watari_bench::fleet::Finished;
 use watari_bench::hdr_log;
+use watari_bench::load::Finished;
 use watari_bench::page::page;
 use watari_bench::summary::Summary;
 

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use clap::Args;
 use watari_bench::expect::{self, Condition};
-use watari_bench::fleet::Fleet;
+use watari_bench::fleet::{Finished, Fleet};
 use watari_bench::plan::Plan;
 use watari_bench::summary::{Run, Summary};
 
@@ -46,8 +46,8 @@ impl Report {
         let watch = Watch::new(&run.command, plan.stop, self.json);
         let load = fleet.start(plan, files.log())?;
         watch.wait(&load)?;
-        let finished = load.finish();
-        let summary = Summary::new(run.by(&finished.workers), finished.elapsed, &finished.tally);
+        let Finished { load: finished, workers } = load.finish();
+        let summary = Summary::new(run.by(&workers), finished.elapsed, &finished.tally);
         if self.json {
             print_json(&summary)?;
         } else {
@@ -57,7 +57,7 @@ impl Report {
         for (note, count) in &finished.notes {
             eprintln!("{count} x {note}");
         }
-        match finished.workers.iter().filter(|worker| worker.lost.is_some()).count() {
+        match workers.iter().filter(|worker| worker.lost.is_some()).count() {
             0 => self.verdict(&summary),
             lost => Err(Failure::Lost(lost)),
         }
