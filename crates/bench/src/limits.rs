@@ -2,13 +2,10 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::hash::Hash;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-use crate::sample::Family;
 
 /// What is allowed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +29,8 @@ impl Limits {
 
     /// Whether they are enough for a load; says what is not, and what to do.
     pub fn check(&self, load: &Load<'_>) -> Result<(), Shortage> {
-        load.check_families()?;
         self.check_files(load)?;
-        if load.sources.is_empty() { self.check_destinations(load) } else { self.check_sources(load) }
+        self.check_ports(load)
     }
 
     fn check_files(&self, load: &Load<'_>) -> Result<(), Shortage> {
@@ -53,29 +49,18 @@ impl Limits {
         }
     }
 
-    /// A socket that is bound to an address has a port of it to itself, whichever the destination: the system does not know that yet
-    /// when it chooses the port.
-    fn check_sources(&self, load: &Load<'_>) -> Result<(), Shortage> {
-        let needed = busiest(load.connections, load.sources);
+    /// A port is used again for another destination, by sockets that are bound to an address before they connect, too
+    /// (`IP_BIND_ADDRESS_NO_PORT`).
+    fn check_ports(&self, load: &Load<'_>) -> Result<(), Shortage> {
+        let all: u128 = load.ways.values().map(|weight| u128::from(*weight)).sum();
+        let most = load.ways.values().copied().max().unwrap_or(0);
+        let share = (u128::from(load.connections) * u128::from(most)).div_ceil(all.max(1));
+        let (connections, needed) = (load.connections, u64::try_from(share).unwrap_or(u64::MAX));
         if needed <= self.ports {
             return Ok(());
         }
-        let (connections, ports) = (load.connections, self.ports);
-        Err(Shortage::PortsOfSources { connections, needed, ports, enough: self.addresses_for(connections) })
-    }
-
-    /// The system gives sockets that are not bound the same port again, as long as their destinations differ.
-    fn check_destinations(&self, load: &Load<'_>) -> Result<(), Shortage> {
-        let needed = busiest(load.connections, load.destinations);
-        if needed <= self.ports {
-            return Ok(());
-        }
-        let (connections, ports) = (load.connections, self.ports);
-        Err(Shortage::PortsToDestinations { connections, needed, ports, enough: self.addresses_for(connections) })
-    }
-
-    fn addresses_for(&self, connections: u64) -> u64 {
-        connections.div_ceil(self.ports.max(1))
+        let enough = connections.div_ceil(self.ports.max(1));
+        Err(Shortage::Ports { connections, needed, ports: self.ports, enough })
     }
 }
 
@@ -86,21 +71,17 @@ pub struct Load<'a> {
     pub connections: u64,
     /// How many processes share them.
     pub processes: u64,
-    /// The addresses that they are bound to in turn; empty: the system chooses.
-    pub sources: &'a [IpAddr],
-    /// Where they go to, in turn; of each family, if sources are given.
-    pub destinations: &'a [SocketAddr],
+    /// The ways that they go, each by its share of them.
+    pub ways: &'a HashMap<Way, u64>,
 }
 
-impl Load<'_> {
-    fn check_families(&self) -> Result<(), Shortage> {
-        let family = |source: &IpAddr| Family::of(SocketAddr::new(*source, 0));
-        let reachable = |source: &&IpAddr| self.destinations.iter().any(|to| Family::of(*to) == family(source));
-        match self.sources.iter().find(|source| !reachable(source)) {
-            Some(source) => Err(Shortage::NoDestination { address: *source }),
-            None => Ok(()),
-        }
-    }
+/// From where to where a connection goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Way {
+    /// The address that it is bound to; `None`: the system chooses one.
+    pub source: Option<IpAddr>,
+    /// The server.
+    pub destination: SocketAddr,
 }
 
 /// What a load needs and there is not.
@@ -135,30 +116,15 @@ pub enum Shortage {
         /// Files that a process may have.
         allowed: u64,
     },
-    /// Ports of the addresses that connections are bound to.
+    /// Ports between two addresses.
     #[error(
-        "{connections} connections need {needed} ports of one source address, and it has {ports} \
-        (net.ipv4.ip_local_port_range): use {enough} different addresses (--source), or widen the range"
+        "{connections} connections need {needed} ports between one address here and one of the server, and there are \
+        {ports} (net.ipv4.ip_local_port_range): let them come from {enough} addresses (--source), or widen the range"
     )]
-    PortsOfSources {
+    Ports {
         /// Connections in all.
         connections: u64,
-        /// Ports needed of the busiest address.
-        needed: u64,
-        /// Ports that an address has.
-        ports: u64,
-        /// How many addresses would be enough.
-        enough: u64,
-    },
-    /// Ports towards one destination.
-    #[error(
-        "{connections} connections need {needed} ports towards one address of the server, and there are {ports} \
-        (net.ipv4.ip_local_port_range): let them come from {enough} addresses (--source), or widen the range"
-    )]
-    PortsToDestinations {
-        /// Connections in all.
-        connections: u64,
-        /// Ports needed towards the busiest.
+        /// Ports needed of the busiest pair of addresses.
         needed: u64,
         /// Ports that there are.
         ports: u64,
@@ -173,17 +139,6 @@ pub enum Shortage {
 pub struct LimitsError {
     path: &'static str,
     error: io::Error,
-}
-
-/// How many of `connections`, which are dealt in turn, the most frequent of `items` gets.
-fn busiest<T: Eq + Hash>(connections: u64, items: &[T]) -> u64 {
-    let mut counts = HashMap::new();
-    for item in items {
-        *counts.entry(item).or_insert(0_u64) += 1;
-    }
-    let most = counts.into_values().max().unwrap_or(0);
-    let share = u128::from(connections) * u128::from(most);
-    u64::try_from(share.div_ceil(items.len().max(1) as u128)).unwrap_or(u64::MAX)
 }
 
 fn raise_files() -> Option<u64> {
@@ -224,32 +179,33 @@ mod tests {
 
     const LIMITS: Limits = Limits { files: Some(20_000), ports: 28_232 };
 
-    fn sources(count: u8) -> Vec<IpAddr> {
-        (1..=count).map(|last| [127, 0, 0, last].into()).collect()
+    fn way(source: Option<u8>, destination: &str) -> Way {
+        let source = source.map(|last| [127, 0, 0, last].into());
+        Way { source, destination: destination.parse().unwrap() }
     }
 
-    fn check(connections: u64, processes: u64, sources: &[IpAddr], destinations: &[&str]) -> Result<(), String> {
-        let destinations: Vec<_> = destinations.iter().map(|text| text.parse().unwrap()).collect();
-        let load = Load { connections, processes, sources, destinations: &destinations };
+    fn check(connections: u64, processes: u64, ways: &[(Way, u64)]) -> Result<(), String> {
+        let load = Load { connections, processes, ways: &ways.iter().copied().collect() };
         LIMITS.check(&load).map_err(|shortage| shortage.to_string())
     }
 
     #[test]
     fn files_are_those_of_one_process() {
-        assert_eq!(check(19_872, 1, &[], &["127.0.0.1:80"]), Ok(()));
+        let one = [(way(None, "127.0.0.1:80"), 1)];
+        assert_eq!(check(19_872, 1, &one), Ok(()));
         assert_eq!(
-            check(19_873, 1, &[], &["127.0.0.1:80"]).unwrap_err(),
+            check(19_873, 1, &one).unwrap_err(),
             "19873 connections in one process need 20001 open files, and 20000 are allowed: \
              raise the limit (ulimit -n), or share the load among processes (--processes 2)"
         );
-        assert!(check(60_000, 3, &sources(3), &["127.0.0.1:80"]).unwrap_err().contains("(--processes 4)"));
-        assert_eq!(check(60_000, 4, &sources(3), &["127.0.0.1:80"]), Ok(()));
+        let three = [1, 2, 3].map(|source| (way(Some(source), "127.0.0.1:80"), 1));
+        assert!(check(60_000, 3, &three).unwrap_err().contains("(--processes 4)"));
+        assert_eq!(check(60_000, 4, &three), Ok(()));
     }
 
     #[test]
     fn with_hardly_any_files_there_is_no_load() {
-        let load =
-            Load { connections: 1, processes: 1, sources: &[], destinations: &["127.0.0.1:80".parse().unwrap()] };
+        let load = Load { connections: 1, processes: 1, ways: &HashMap::from([(way(None, "127.0.0.1:80"), 1)]) };
         for allowed in [FILES_RESERVE, 3] {
             let limits = Limits { files: Some(allowed), ..LIMITS };
             assert_eq!(limits.check(&load), Err(Shortage::HardlyAnyFiles { allowed }));
@@ -258,33 +214,22 @@ mod tests {
     }
 
     #[test]
-    fn ports_of_source_addresses_are_counted() {
-        assert_eq!(check(56_464, 4, &sources(2), &["127.0.0.1:80"]), Ok(()));
-        let shortage = "60000 connections need 30000 ports of one source address, and it has 28232 \
-             (net.ipv4.ip_local_port_range): use 3 different addresses (--source), or widen the range";
-        assert_eq!(check(60_000, 4, &sources(2), &["127.0.0.1:80"]).unwrap_err(), shortage);
-        // More destinations do not help, nor does the same address again.
-        assert_eq!(check(60_000, 4, &sources(2), &["127.0.0.1:80", "127.0.0.1:81"]).unwrap_err(), shortage);
-        let again = [sources(2), sources(1)].concat();
-        assert!(check(60_000, 4, &again, &["127.0.0.1:80"]).unwrap_err().contains("need 40000 ports"));
-    }
-
-    #[test]
-    fn without_source_addresses_ports_are_counted_by_destination() {
-        assert_eq!(check(56_464, 4, &[], &["127.0.0.1:80", "[::1]:80"]), Ok(()));
+    fn ports_are_those_between_two_addresses() {
+        let two = [1, 2].map(|source| (way(Some(source), "127.0.0.1:80"), 1));
+        assert_eq!(check(56_464, 4, &two), Ok(()));
         assert_eq!(
-            check(60_000, 4, &[], &["127.0.0.1:80"]).unwrap_err(),
-            "60000 connections need 60000 ports towards one address of the server, and there are 28232 \
+            check(60_000, 4, &two).unwrap_err(),
+            "60000 connections need 30000 ports between one address here and one of the server, and there are 28232 \
              (net.ipv4.ip_local_port_range): let them come from 3 addresses (--source), or widen the range"
         );
-    }
-
-    #[test]
-    fn a_source_without_a_destination_of_its_family_is_told() {
-        assert_eq!(
-            check(1, 1, &["::1".parse().unwrap()], &["127.0.0.1:80"]).unwrap_err(),
-            "::1 cannot reach the server, which has no address of its family: take it from --source, or name another server"
-        );
+        // Another destination helps, and so does a source, as far as connections go that way.
+        let four = [way(Some(1), "127.0.0.1:81"), way(Some(2), "127.0.0.1:81")].map(|way| (way, 1));
+        assert_eq!(check(60_000, 4, &[two, four].concat()), Ok(()));
+        let uneven = [(two[0].0, 2), (two[1].0, 1)];
+        assert!(check(60_000, 4, &uneven).unwrap_err().contains("need 40000 ports"));
+        let families = [way(None, "127.0.0.1:80"), way(None, "[::1]:80")].map(|way| (way, 1));
+        assert_eq!(check(56_464, 4, &families), Ok(()));
+        assert!(check(60_000, 4, &families).unwrap_err().contains("need 30000 ports"));
     }
 
     #[test]
@@ -308,16 +253,16 @@ mod tests {
         #[test]
         fn what_is_advised_is_enough(connections in 1_u64..10_000_000, ports in 100_u64..60_000, files in 129_u64..60_000) {
             let limits = Limits { files: Some(files), ports };
-            let to = ["127.0.0.1:80".parse().unwrap()];
-            let mut load = Load { connections, processes: 1, sources: &[], destinations: &to };
+            let mut load = Load { connections, processes: 1, ways: &HashMap::from([(way(None, "127.0.0.1:80"), 1)]) };
             if let Err(Shortage::Files { processes, .. }) = limits.check(&load) {
                 load.processes = processes;
             }
-            let mut from = Vec::new();
-            if let Err(Shortage::PortsToDestinations { enough, .. }) = limits.check(&load) {
-                from = (0..enough as u32).map(|i| IpAddr::V4((0x7f00_0001 + i).into())).collect();
-            }
-            prop_assert_eq!(limits.check(&Load { sources: &from, ..load }), Ok(()));
+            let from = match limits.check(&load) {
+                Err(Shortage::Ports { enough, .. }) => 1..=enough as u32,
+                _ => 1..=1,
+            };
+            let ways = from.map(|source| (Way { source: Some(IpAddr::V4(source.into())), ..way(None, "127.0.0.1:80") }, 1));
+            prop_assert_eq!(limits.check(&Load { ways: &ways.collect(), ..load }), Ok(()));
         }
     }
 }

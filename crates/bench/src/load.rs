@@ -17,9 +17,11 @@ use tokio::task::coop::consume_budget;
 use tokio::time::sleep_until;
 
 use crate::client::Client;
+use crate::ending::{Ending, EndingKind, Phase, Side};
+use crate::exchange::{Broken, Exchange};
 use crate::flow::Walk;
 use crate::load::arrivals::Arrivals;
-use crate::plan::{Pace, Plan, Protocol, Work};
+use crate::plan::{Pace, Plan, PlanError, Protocol, Work};
 use crate::portion::Portion;
 use crate::progress::{Look, Progress};
 use crate::run::{ConnectionLog, Run, Shared};
@@ -81,6 +83,9 @@ pub struct Finished {
 /// A run cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// Nobody could follow the plan.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// TLS is not what it should be.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -97,6 +102,7 @@ impl Load {
 
     /// Makes a part of a run ready to begin.
     pub(crate) fn prepare(plan: Plan, portion: Portion) -> Result<Prepared, StartError> {
+        plan.check()?;
         let tls = Tls::prepare(&plan.tls, plan.protocol.alpn())?;
         Ok(Prepared { plan: portion.of_plan(plan), portion, tls })
     }
@@ -306,6 +312,9 @@ async fn open(run: &Arc<Run>, schedule: impl Iterator<Item = Duration>, connecti
         {
             slots.spawn(take_arrivals(client, Arc::clone(run), Arc::clone(&arrivals)));
         }
+        for (due, number) in arrivals.due_before(run.now().saturating_sub(run.plan.timeouts.connect)) {
+            give_up(run, number, due);
+        }
     }
     arrivals.close();
     // A connection lasts as long as somebody may come to share it.
@@ -315,7 +324,25 @@ async fn open(run: &Arc<Run>, schedule: impl Iterator<Item = Duration>, connecti
 
 async fn take_arrivals(mut client: Client, run: Arc<Run>, arrivals: Arc<Arrivals>) {
     while let Some((due, number)) = arrivals.next().await {
-        perform_anew(&run, &mut client, number, due).await;
+        if run.now().saturating_sub(due) > run.plan.timeouts.connect {
+            give_up(&run, number, due);
+        } else {
+            perform_anew(&run, &mut client, number, due).await;
+        }
     }
     client.close();
 }
+
+/// Counts what found no connection free for as long as one may take to be established: its user has gone. Without this, what
+/// waits for a server that cannot keep up would fill the memory, and the run would not end.
+fn give_up(run: &Run, number: u64, due: Duration) {
+    match &run.plan.work {
+        Work::Requests(requests) => {
+            let (request, source) = requests.nth(number);
+            Exchange::new(&[request], source, due).fail(run, &Broken::before_response(NO_CONNECTION_FREE));
+        }
+        Work::Flow { site, .. } => flows::not_begun(run, site, due, NO_CONNECTION_FREE),
+    }
+}
+
+const NO_CONNECTION_FREE: Ending = Ending { kind: EndingKind::Timeout, phase: Phase::Connect, side: Side::Client };

@@ -43,6 +43,23 @@ impl Plan {
             Pace::Open { connections_max, .. } | Pace::Users { connections_max, .. } => connections_max,
         }
     }
+
+    /// Whether one thing goes with the other.
+    pub(crate) fn check(&self) -> Result<(), PlanError> {
+        let one_by_one = !matches!((&self.pace, &self.work), (Pace::Closed { .. }, Work::Requests(_)));
+        match self.protocol {
+            Protocol::Http1 { pipeline: 2.., .. } if one_by_one => Err(PlanError::Pipeline),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A plan contradicts itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// What is sent when it is due, or when an answer allows it, waits for nothing that could be sent with it.
+    #[error("only the requests of a closed loop can be pipelined, not those that come at a rate, or in flows")]
+    Pipeline,
 }
 
 /// What is done, as often as the pace says.
@@ -163,7 +180,7 @@ impl Protocol {
 /// How long to wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// For TCP, and TLS, to be established.
+    /// For TCP, and TLS, to be established; in an open loop also for a connection that is free.
     pub connect: Duration,
     /// For the whole response, once the request is written; also for the server to close, where that is waited for.
     pub response: Duration,

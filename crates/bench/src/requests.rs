@@ -90,14 +90,9 @@ impl Requests {
         &self.classes
     }
 
-    /// The addresses that lines name.
-    pub fn sources(&self) -> impl Iterator<Item = IpAddr> {
-        self.lines.iter().filter_map(|(source, _)| *source)
-    }
-
-    /// The servers, each once or oftener.
-    pub fn sites(&self) -> impl Iterator<Item = &Site> {
-        self.ready.iter().map(|request| &*request.site)
+    /// All of them once, as often as their weights say, and the addresses to ask from.
+    pub fn round(&self) -> impl Iterator<Item = (&Request, Option<IpAddr>)> {
+        (0..self.round.turns()).map(|turn| self.nth(turn))
     }
 }
 

@@ -10,7 +10,7 @@ use url::{Host, Url};
 use crate::sample::Family;
 
 /// A server, as a URL names it: scheme, host and port.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Site {
     /// Whether it is spoken to by TLS.
     pub tls: bool,

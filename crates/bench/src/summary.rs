@@ -10,11 +10,13 @@
 
 mod course;
 mod part;
+mod rows;
 mod series;
 mod text;
 
 pub(crate) use part::float;
 pub use part::{ConnectionsSummary, EndingCount, EndingCounts, Milliseconds, PartSummary, TlsSummary};
+pub(crate) use rows::{PARTS_HEADS, TIMES_HEADS};
 pub use series::{PointSummary, SeriesSummary};
 
 use std::collections::BTreeMap;

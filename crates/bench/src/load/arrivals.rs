@@ -1,6 +1,7 @@
 //! Requests that are due, and wait for a client that is free.
 
 use std::collections::VecDeque;
+use std::iter;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +28,12 @@ impl Arrivals {
         queue.waiting.push_back((due, number));
         self.changed.notify_one();
         queue.waiting.len() > queue.idle
+    }
+
+    /// Takes out what was due before this.
+    pub(super) fn due_before(&self, time: Duration) -> Vec<(Duration, u64)> {
+        let waiting = &mut self.lock().waiting;
+        iter::from_fn(|| waiting.pop_front_if(|(due, _)| *due < time)).collect()
     }
 
     /// Nothing will be added.

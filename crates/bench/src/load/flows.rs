@@ -75,26 +75,38 @@ impl Step<'_> {
     /// Counts a request that the values of earlier answers do not allow.
     fn cannot_ask(&self, site: &Site, why: &dyn std::error::Error) -> Ending {
         self.note(why);
-        let (now, ending) = (self.run.now(), Ending::new(EndingKind::Local, Phase::Request, Side::Client));
-        self.run.request_ended(&RequestSample {
-            class: self.turn.step,
-            family: site.address_for(None).map_or(site.preferred, Family::of),
-            handshake: None,
-            due: self.due,
-            started: now,
-            written: None,
-            first_byte: None,
-            ended: now,
-            status: None,
-            body_bytes: 0,
-            ending,
-        });
+        let ending = Ending::new(EndingKind::Local, Phase::Request, Side::Client);
+        not_asked(self.run, site, self.turn.step, self.due, ending);
         ending
     }
 
     fn note(&self, why: &dyn std::error::Error) {
         self.run.shared.notes.add(format!("step {}: {why}", self.flow.name(self.turn.step)));
     }
+}
+
+/// Counts the first request of a flow that was not begun.
+pub(super) fn not_begun(run: &Run, site: &Site, due: Duration, ending: Ending) {
+    run.shared.flow_asks();
+    not_asked(run, site, 0, due, ending);
+}
+
+/// Counts a request of a step that was never sent.
+fn not_asked(run: &Run, site: &Site, step: usize, due: Duration, ending: Ending) {
+    let now = run.now();
+    run.request_ended(&RequestSample {
+        class: step,
+        family: site.address_for(None).map_or(site.preferred, Family::of),
+        handshake: None,
+        due,
+        started: now,
+        written: None,
+        first_byte: None,
+        ended: now,
+        status: None,
+        body_bytes: 0,
+        ending,
+    });
 }
 
 fn request(site: &Arc<Site>, outgoing: Outgoing) -> Result<Request, crate::request::RequestError> {

@@ -7,7 +7,9 @@ use askama::filters::HtmlSafe;
 
 use crate::ending::EndingKind;
 use crate::grid::shown;
-use crate::summary::{EndingCount, Milliseconds, PartSummary, SeriesSummary, Summary, WorkerSummary, float};
+use crate::summary::{
+    EndingCount, PARTS_HEADS, PartSummary, SeriesSummary, Summary, TIMES_HEADS, WorkerSummary, float,
+};
 
 /// A table whose first columns are words, and all others numbers.
 #[derive(Template)]
@@ -27,8 +29,8 @@ pub(super) fn of_run(summary: &Summary) -> Vec<Table> {
     let total = &summary.total;
     let tables = [
         endings("How requests ended", &total.endings_at),
-        times(summary),
-        splits(summary),
+        figures("Times", &TIMES_HEADS, summary.times()),
+        figures("Of these", &PARTS_HEADS, summary.parts()),
         endings("How connections ended", &total.connections.endings_at),
         tls(total),
         statuses(total),
@@ -62,60 +64,9 @@ fn endings(caption: &'static str, at: &[EndingCount]) -> Table {
     Table { caption, heads, words: 3, rows: at.iter().map(row).collect() }
 }
 
-fn times(summary: &Summary) -> Table {
-    let (total, connections) = (&summary.total, &summary.total.connections);
-    let rows = [
-        ("latency", &total.latency_ms),
-        ("wait for the first byte", &total.wait_ms),
-        ("transfer", &total.transfer_ms),
-        ("requests that failed", &total.failed_ms),
-        ("connect", &connections.connect_ms),
-        ("TLS handshake", &connections.handshake_ms),
-        ("Tr, connect to request", &total.tr_ms),
-        ("Tc, connect to close", &total.tc_ms),
-        ("connections that failed", &connections.failed_ms),
-        ("begun late by", &summary.schedule_error_ms),
-    ];
-    let row = |(name, times): (&str, &Milliseconds)| {
-        let columns = [times.mean, times.min, times.p50, times.p90, times.p99, times.p999, times.max];
-        let columns = columns.map(|ms| format!("{ms:.3}"));
-        [name.to_owned(), times.count.to_string()].into_iter().chain(columns).collect()
-    };
-    let measured = rows.into_iter().filter(|(_, times)| times.count > 0);
-    let heads = &["time, ms", "count", "mean", "min", "p50", "p90", "p99", "p99.9", "max"];
-    Table { caption: "Times", heads, words: 1, rows: measured.map(row).collect() }
-}
-
-fn splits(summary: &Summary) -> Table {
-    let (family, tls) = (&summary.by_family, &summary.by_tls);
-    let fixed = [
-        ("IPv4", &family.ipv4),
-        ("IPv6", &family.ipv6),
-        ("no TLS", &tls.none),
-        ("TLS, full handshake", &tls.full),
-        ("TLS, resumed", &tls.resumed),
-    ];
-    let fixed = fixed.into_iter().map(|(name, part)| (name.to_owned(), part));
-    let classes = summary.by_class.iter().map(|(name, part)| (format!("class {}", shown(name)), part));
-    let occurred = fixed.chain(classes).filter(|(_, part)| part.requests > 0 || part.connections.opened > 0);
-    let heads = &["part", "requests", "failed", "answered/s", "p50, ms", "p99, ms", "max, ms", "Tr, ms", "Tc, ms"];
-    Table { caption: "Of these", heads, words: 1, rows: occurred.map(split).collect() }
-}
-
-fn split((name, part): (String, &PartSummary)) -> Vec<String> {
-    let time = |times: &Milliseconds, ms: f64| if times.count > 0 { format!("{ms:.3}") } else { "-".to_owned() };
-    let latency = &part.latency_ms;
-    vec![
-        name,
-        part.requests.to_string(),
-        part.requests.saturating_sub(part.endings.normal).to_string(),
-        format!("{:.1}", part.requests_per_s),
-        time(latency, latency.p50),
-        time(latency, latency.p99),
-        time(latency, latency.max),
-        time(&part.tr_ms, part.tr_ms.mean),
-        time(&part.tc_ms, part.tc_ms.mean),
-    ]
+fn figures<const N: usize>(caption: &'static str, heads: &'static [&'static str; N], rows: Vec<[String; N]>) -> Table {
+    let row = |row: [String; N]| row.iter().map(|cell| shown(cell.trim_start())).collect();
+    Table { caption, heads, words: 1, rows: rows.into_iter().map(row).collect() }
 }
 
 fn tls(total: &PartSummary) -> Table {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{EndingCount, EndingCounts, Milliseconds, PartSummary, Summary, WorkerSummary, float};
+use super::{EndingCount, EndingCounts, PARTS_HEADS, PartSummary, Summary, TIMES_HEADS, WorkerSummary, float};
 use crate::ending::EndingKind;
 use crate::grid::Column::{Left, Right};
 use crate::grid::{Grid, shown};
@@ -14,8 +14,8 @@ impl fmt::Display for Summary {
         head(f, total, self.unfinished)?;
         workers(f, &self.run.workers)?;
         write!(f, "\n{}", endings(&total.endings, &total.endings_at, total.requests))?;
-        write!(f, "\n{}", times(total, &self.schedule_error_ms))?;
-        write!(f, "\n{}", splits(self))?;
+        write!(f, "\n{}", table(TIMES_HEADS, self.times()))?;
+        write!(f, "\n{}", table(PARTS_HEADS, self.parts()))?;
         writeln!(f)?;
         line(f, "status", &total.status)?;
         tls(f, total)?;
@@ -72,65 +72,14 @@ fn phases(kind: EndingKind, at: &[EndingCount]) -> String {
     phases.map(|row| format!("{} ({}) {}", row.phase, row.side, row.count)).collect::<Vec<_>>().join(", ")
 }
 
-fn times(total: &PartSummary, schedule_error: &Milliseconds) -> Grid {
-    let connections = &total.connections;
-    let rows = [
-        ("latency", &total.latency_ms),
-        ("  wait for the first byte", &total.wait_ms),
-        ("  transfer", &total.transfer_ms),
-        ("requests that failed", &total.failed_ms),
-        ("connect", &connections.connect_ms),
-        ("TLS handshake", &connections.handshake_ms),
-        ("Tr, connect to request", &total.tr_ms),
-        ("Tc, connect to close", &total.tc_ms),
-        ("connections that failed", &connections.failed_ms),
-        ("begun late by", schedule_error),
-    ];
-    let heads = ["count", "mean", "min", "p50", "p90", "p99", "p99.9", "max"];
-    let mut grid = Grid::new(std::iter::once(Left("times in ms")).chain(heads.map(Right)).collect());
-    for (name, times) in rows.into_iter().filter(|(_, times)| times.count > 0) {
-        let columns = [times.mean, times.min, times.p50, times.p90, times.p99, times.p999, times.max];
-        let columns = columns.map(|time| format!("{time:.3}"));
-        grid.row([name.to_owned(), times.count.to_string()].into_iter().chain(columns));
+/// Named things, and their figures.
+fn table<const N: usize>(heads: [&'static str; N], rows: Vec<[String; N]>) -> Grid {
+    let columns = heads.into_iter().enumerate().map(|(at, head)| if at == 0 { Left(head) } else { Right(head) });
+    let mut grid = Grid::new(columns.collect());
+    for row in rows {
+        grid.row(row);
     }
     grid
-}
-
-/// A row for each address family that occurred, and for each handshake and class where there are several.
-fn splits(summary: &Summary) -> Grid {
-    let by_family = [("IPv4", &summary.by_family.ipv4), ("IPv6", &summary.by_family.ipv6)];
-    let by_tls = &summary.by_tls;
-    let by_tls = [("no TLS", &by_tls.none), ("TLS, full", &by_tls.full), ("TLS, resumed", &by_tls.resumed)];
-    let by_class: Vec<_> = summary.by_class.iter().map(|(name, part)| (name.as_str(), part)).collect();
-    let heads = ["requests", "NORMAL", "failed", "NORMAL/s", "latency p50", "p99", "max", "Tr mean", "Tc mean"];
-    let mut grid = Grid::new(std::iter::once(Left("of these")).chain(heads.map(Right)).collect());
-    for (split, always) in [(&by_family[..], true), (&by_tls[..], false), (&by_class[..], false)] {
-        let occurred: Vec<_> =
-            split.iter().filter(|(_, part)| part.requests > 0 || part.connections.opened > 0).collect();
-        if always || occurred.len() > 1 {
-            for (name, part) in occurred {
-                grid.row(split_row(name, part));
-            }
-        }
-    }
-    grid
-}
-
-fn split_row(name: &str, part: &PartSummary) -> [String; 10] {
-    let time = |times: &Milliseconds, value: f64| if times.count > 0 { format!("{value:.3}") } else { "-".to_owned() };
-    let (latency, tr, tc) = (&part.latency_ms, &part.tr_ms, &part.tc_ms);
-    [
-        name.to_owned(),
-        part.requests.to_string(),
-        part.endings.normal.to_string(),
-        part.requests.saturating_sub(part.endings.normal).to_string(),
-        format!("{:.1}", part.requests_per_s),
-        time(latency, latency.p50),
-        time(latency, latency.p99),
-        time(latency, latency.max),
-        time(tr, tr.mean),
-        time(tc, tc.mean),
-    ]
 }
 
 fn tls(f: &mut fmt::Formatter<'_>, total: &PartSummary) -> fmt::Result {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use watari_bench::load::Load;
-use watari_bench::plan::{Pace, Plan, Protocol, Stop};
+use watari_bench::ending::{Ending, EndingKind, Phase, Side};
+use watari_bench::load::{Load, StartError};
+use watari_bench::plan::{Pace, Plan, PlanError, Protocol, Stop};
 use watari_bench::sample::Family;
 use watari_bench::schedule::{Rate, Schedule, Spacing};
 
@@ -147,6 +148,13 @@ fn an_open_loop_sends_what_is_due() {
     assert!(finished.elapsed >= Duration::from_millis(199), "{:?}", finished.elapsed);
 }
 
+#[test]
+fn what_comes_at_a_rate_is_not_pipelined() {
+    let protocol = Protocol::Http1 { requests_per_connection: None, pipeline: 2 };
+    let started = Load::start(Plan { protocol, ..open("http://127.0.0.1/", 1.0, 1, 1) }, None);
+    assert!(matches!(started, Err(StartError::Plan(PlanError::Pipeline))), "{started:?}");
+}
+
 /// Coordinated omission: a server that stalls does not keep requests from being due, and their wait counts.
 #[test]
 fn a_stalled_server_shows_in_the_latency_of_all_that_were_due() {
@@ -155,7 +163,10 @@ fn a_stalled_server_shows_in_the_latency_of_all_that_were_due() {
     let total = finished.tally.total();
     assert_eq!(total.requests, 100);
     assert_eq!(total.endings.failed(), 100);
-    // One connection at a time, 200 ms each: those that were due within the first 100 ms waited, or were given up.
+    // One connection at a time, 200 ms each: one that was due within the first 100 ms was sent after that, the others given up.
+    let given_up = Ending::new(EndingKind::Timeout, Phase::Connect, Side::Client);
+    let count = endings(&finished).into_iter().find(|(ending, _)| *ending == given_up).map_or(0, |(_, count)| count);
+    assert!(count >= 98, "{:?}", endings(&finished));
     assert!(total.failed.quantile(0.5).unwrap() >= Duration::from_millis(190), "{:?}", total.failed.quantile(0.5));
 }
 

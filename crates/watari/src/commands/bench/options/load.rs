@@ -37,7 +37,7 @@ pub(crate) struct Patience {
     /// For a whole response after its request, and for the server to close where that is waited for
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     timeout: Span,
-    /// For TCP and TLS to be established
+    /// For TCP and TLS to be established; at a rate, also for a connection that is free
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     connect_timeout: Span,
 }
