@@ -29,7 +29,26 @@ fn main() {
     write("passed_name", &client_hellos().iter().map(|seed| seed[1..].to_vec()).collect::<Vec<_>>());
     write("files", &paths());
     write("flow_answers", &[ANSWER.to_vec()]);
+    write("http1_response", &RESPONSES.map(|response| [&[0, 30], response].concat()));
+    write("lists", &[LIST.to_vec()]);
 }
+
+/// One with each way to tell the end of a body.
+const RESPONSES: [&[u8]; 4] = [
+    b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4;a=b\r\nbody\r\n0\r\nTrailer: x\r\n\r\n",
+    b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close\r\n\r\nbody",
+    b"HTTP/1.0 304 Not Modified\r\nConnection: keep-alive\r\n\r\n",
+];
+
+/// Lines of a list, with every option, and of a log.
+const LIST: &[u8] = br#"# source URI TLS
+192.0.2.1 /index.html 0
+2001:db8::7 https://www.example.com:8443/a?b 1 weight=3 class=large
+- /form 1 method=POST header="Content-Type: text/plain" body=form.txt status=303
+- /b 0 sha256=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
+192.0.2.7 - - [22/Nov/2026:14:05:59 +0900] "GET /index.html HTTP/1.1" 200 4096 "-" "curl"
+"#;
 
 /// What every step of the target's flow takes something from.
 const ANSWER: &[u8] = b"location: /next?a=b#c\nset-cookie: c=1; Path=/; Max-Age=60\n\n{\"v\": [\"v=one two\"]}";

@@ -5,20 +5,23 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
+use rustix::process::Signal;
 use tempfile::tempdir;
 
 use super::support::watari;
 use super::terminal::Terminal;
 
 #[test]
-fn a_terminal_shows_a_run_until_a_key_ends_it() {
+fn a_terminal_shows_a_run_until_somebody_ends_it() {
     let dir = tempdir().unwrap();
     let url = server();
-    for key in ["q", "\x03"] {
+    let ends: [fn(&mut Terminal); 3] =
+        [|terminal| terminal.press("q"), |terminal| terminal.press("\x03"), |terminal| terminal.signal(Signal::TERM)];
+    for end in ends {
         let mut terminal = Terminal::run(dir.path(), &["bench", "http", &url, "-d", "1h", "-c", "2"]);
         // Words alone: over cells that are blank already, the cursor just moves.
         terminal.wait_for("opened");
-        terminal.press(key);
+        end(&mut terminal);
         let left = terminal.left();
         assert_eq!(left.status.code(), Some(0), "{}", left.output);
         let (view, summary) = left.output.rsplit_once("\x1b[J").unwrap();

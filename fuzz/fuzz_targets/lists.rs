@@ -1,0 +1,25 @@
+//! Access lists and access logs of anybody: what is understood is written back so that it means the same.
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use watari_bench::access_log::LogLine;
+use watari_bench::list::{AccessList, Line};
+
+fuzz_target!(|text: &str| {
+    for text in text.lines() {
+        if let Ok(Some(line)) = Line::parse(text) {
+            assert_eq!(Line::parse(&line.to_string()).expect("it was understood before"), Some(line));
+        }
+        if let Ok(logged) = LogLine::parse(text) {
+            assert!(text.contains(logged.client) && text.contains(logged.request));
+            logged.method_and_target();
+        }
+    }
+    if let Ok(list) = AccessList::parse("list", text, |_| Ok(Bytes::from_static(b"body"))) {
+        let lines = text.lines().count() as u64;
+        for turn in 0..lines.min(100) {
+            assert!(list.nth(turn).request.class < list.classes().len());
+        }
+    }
+});
