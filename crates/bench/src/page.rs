@@ -51,7 +51,7 @@ impl Page {
             command: shown(&run.command.join(" ")),
             run: shown(&format!("Watari {}, {}, {}", run.version, run.started, run.machine)),
             keys: keys(summary),
-            notes: notes(summary),
+            notes: summary.notes(),
             plots: plots(summary),
             tables: table::of_run(summary),
             course: table::of_course(&summary.series),
@@ -78,13 +78,6 @@ fn keys(summary: &Summary) -> Vec<Key> {
         key("Bodies", format!("{:.2}", total.bytes_per_s / f64::from(1 << 20)), "MiB/s"),
         key("Duration", format!("{:.2}", total.seconds), "s"),
     ]
-}
-
-/// What one has to know to read the figures.
-fn notes(summary: &Summary) -> Vec<String> {
-    let unfinished = summary.unfinished;
-    let cut = format!("{unfinished} more requests had begun when the run was broken off. They are in no count.");
-    (unfinished > 0).then_some(cut).into_iter().collect()
 }
 
 fn plots(summary: &Summary) -> Vec<Plot> {

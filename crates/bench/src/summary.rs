@@ -31,7 +31,7 @@ use time::format_description::well_known::Rfc3339;
 use crate::fleet::Worked;
 use crate::histogram::Encoded;
 use crate::sample::{Family, HandshakeKind};
-use crate::tally::{Part, Tally, Times};
+use crate::tally::{Flows, Part, Tally, Times};
 
 /// What a run comes to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,6 +45,9 @@ pub struct Summary {
     pub total: PartSummary,
     /// Requests that had begun, and were given up because the run was broken off. They are in no other count.
     pub unfinished: u64,
+    /// Flows, where flows were gone through.
+    #[serde(default)]
+    pub flows: FlowsSummary,
     /// Open loop: by how much arrivals were begun later than they were due.
     pub schedule_error_ms: Milliseconds,
     /// Split by address family.
@@ -70,6 +73,7 @@ impl Summary {
             run,
             total: summary(&total),
             unfinished: tally.given_up(),
+            flows: FlowsSummary::new(tally.flows()),
             schedule_error_ms: Milliseconds::new(tally.lags()),
             by_family: ByFamily {
                 ipv4: summary(&tally.by_family(Family::Ipv4)),
@@ -162,6 +166,23 @@ impl Run {
             machine: machine(),
             workers: Vec::new(),
         }
+    }
+}
+
+/// Flows that ended before the run did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowsSummary {
+    /// How many came to their end.
+    pub done: u64,
+    /// How many ended before, with a request that failed.
+    pub failed: u64,
+    /// From when a flow was due to its last answer, thinking included, of those that came to their end.
+    pub duration_ms: Milliseconds,
+}
+
+impl FlowsSummary {
+    fn new(flows: &Flows) -> Self {
+        Self { done: flows.done.count(), failed: flows.failed, duration_ms: Milliseconds::new(&flows.done) }
     }
 }
 

@@ -32,15 +32,26 @@ pub struct Tally {
     /// At `class * PARTS_PER_CLASS + family * HANDSHAKES.len() + handshake`; `None` where nothing has come yet.
     parts: Vec<Option<Box<Part>>>,
     series: Series,
+    flows: Flows,
     lag: Times,
     unfinished: u64,
+}
+
+/// Flows that ended. One that the end of the run broke off is in none of the counts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Flows {
+    /// From when a flow was due to its last answer, thinking included, of those that came to their end.
+    pub done: Times,
+    /// How many ended before, with a request that failed.
+    pub failed: u64,
 }
 
 impl Tally {
     /// Nothing yet. `classes` are the names that [`RequestSample::class`] and [`ConnectionSample::class`] are indices into.
     pub fn new(classes: Arc<[String]>) -> Self {
         let parts = vec![None; classes.len() * PARTS_PER_CLASS];
-        Self { classes, parts, series: Series::default(), lag: Times::default(), unfinished: 0 }
+        let (series, flows, lag) = (Series::default(), Flows::default(), Times::default());
+        Self { classes, parts, series, flows, lag, unfinished: 0 }
     }
 
     /// Counts a request that has ended. Panics if its class has no name.
@@ -54,6 +65,14 @@ impl Tally {
         let handshake = sample.tls.as_ref().map(|seen| seen.kind);
         self.part_mut(sample.class, sample.family, handshake).connections.add(sample);
         self.series.connection(sample);
+    }
+
+    /// Counts a flow that came to its end after so long; `None`: one whose request failed.
+    pub fn flow(&mut self, took: Option<Duration>) {
+        match took {
+            Some(took) => self.flows.done.record(took),
+            None => self.flows.failed += 1,
+        }
     }
 
     /// Open loop: by how much an arrival was begun later than it was due, which is the error of this program's schedule.
@@ -75,6 +94,8 @@ impl Tally {
             }
         }
         self.series.merge(&other.series);
+        self.flows.done.merge(&other.flows.done);
+        self.flows.failed += other.flows.failed;
         self.lag.merge(&other.lag);
         self.unfinished += other.unfinished;
     }
@@ -108,6 +129,11 @@ impl Tally {
     /// The course of the run.
     pub fn series(&self) -> &Series {
         &self.series
+    }
+
+    /// The flows, where flows were gone through.
+    pub fn flows(&self) -> &Flows {
+        &self.flows
     }
 
     /// How late arrivals were begun. Empty in a closed loop.

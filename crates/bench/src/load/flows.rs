@@ -24,6 +24,7 @@ pub(super) async fn perform(
     mut walk: Walk,
     mut due: Duration,
 ) {
+    let begun = due;
     while let Some(turn) = walk.turn() {
         if run.shared.tickets.are_over(run.now() + turn.think) {
             return;
@@ -36,10 +37,12 @@ pub(super) async fn perform(
         run.shared.flow_asks();
         let ending = Step { run, flow, turn, due }.ask(client, site, &mut walk).await;
         if !ending.is_normal() {
+            run.tally().flow(None);
             return;
         }
         due = run.now();
     }
+    run.tally().flow(Some(due.saturating_sub(begun)));
 }
 
 /// One request of a flow.
@@ -85,10 +88,11 @@ impl Step<'_> {
     }
 }
 
-/// Counts the first request of a flow that was not begun.
+/// Counts a flow that was not begun, and its first request.
 pub(super) fn not_begun(run: &Run, site: &Site, due: Duration, ending: Ending) {
     run.shared.flow_asks();
     not_asked(run, site, 0, due, ending);
+    run.tally().flow(None);
 }
 
 /// Counts a request of a step that was never sent.

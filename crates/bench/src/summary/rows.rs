@@ -1,6 +1,6 @@
-//! The rows of the tables that text and pages have in common.
+//! What text and pages have in common: sentences, and the rows of tables.
 
-use super::{Milliseconds, PartSummary, Summary};
+use super::{FlowsSummary, Milliseconds, PartSummary, Summary};
 
 /// The columns of [`Summary::times`].
 pub(crate) const TIMES_HEADS: [&str; 9] = ["times in ms", "count", "mean", "min", "p50", "p90", "p99", "p99.9", "max"];
@@ -10,6 +10,15 @@ pub(crate) const PARTS_HEADS: [&str; 10] =
     ["of these", "requests", "NORMAL", "failed", "NORMAL/s", "latency p50", "p99", "max", "Tr mean", "Tc mean"];
 
 impl Summary {
+    /// What there is to say beside the total, in sentences.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let FlowsSummary { done, failed, .. } = self.flows;
+        let unfinished = self.unfinished;
+        let flows = format!("{done} flows came to their end, and {failed} failed");
+        let cut = format!("{unfinished} more requests had begun when the run was broken off, and are not counted");
+        [(done > 0 || failed > 0).then_some(flows), (unfinished > 0).then_some(cut)].into_iter().flatten().collect()
+    }
+
     /// A row for each time that was measured. What is a part of the time above it is indented.
     pub(crate) fn times(&self) -> Vec<[String; TIMES_HEADS.len()]> {
         let (total, connections) = (&self.total, &self.total.connections);
@@ -23,6 +32,7 @@ impl Summary {
             ("Tr, connect to request", &total.tr_ms),
             ("Tc, connect to close", &total.tc_ms),
             ("connections that failed", &connections.failed_ms),
+            ("whole flow", &self.flows.duration_ms),
             ("begun late by", &self.schedule_error_ms),
         ];
         rows.into_iter().filter(|(_, times)| times.count > 0).map(|(name, times)| time(name, times)).collect()

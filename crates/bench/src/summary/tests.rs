@@ -34,6 +34,8 @@ fn the_figures_are_those_of_the_run() {
     assert_eq!(json["bytes_per_s"], 2_500.0);
     assert_eq!(json["failures"], 0.4);
     assert_eq!(json["unfinished"], 2);
+    assert_eq!((&json["flows"]["done"], &json["flows"]["failed"]), (&json!(1), &json!(1)));
+    assert_eq!(json["flows"]["duration_ms"]["mean"], 300.0);
     assert_eq!(json["status"], json!({"200": 5}));
     assert_eq!(json["by_family"]["ipv6"]["requests"], 1);
     assert_eq!(json["by_class"]["image"]["requests"], 2);
@@ -71,7 +73,8 @@ fn an_endless_file_is_refused() {
 fn people_read_it_in_columns() {
     let expected = "\
 5 requests in 2.00 s: 1.5/s answered whole and as expected, 2.4 KiB/s of bodies
-2 more had begun when the run was broken off, and are not counted
+1 flows came to their end, and 1 failed
+2 more requests had begun when the run was broken off, and are not counted
 
 ending   requests    share  in phase (by side)
 NORMAL          3  60.000%
@@ -88,6 +91,7 @@ TLS handshake                  2   20.000   20.000   20.000   20.000   20.000   
 Tr, connect to request         2   35.000   35.000   35.000   35.000   35.000   35.000   35.000
 Tc, connect to close           1   90.000   90.000   90.000   90.000   90.000   90.000   90.000
 connections that failed        1   90.000   90.000   90.000   90.000   90.000   90.000   90.000
+whole flow                     1  300.000  300.000  300.000  300.000  300.000  300.000  300.000
 begun late by                  1    0.050    0.050    0.050    0.050    0.050    0.050    0.050
 
 of these      requests  NORMAL  failed  NORMAL/s  latency p50      p99      max  Tr mean  Tc mean
@@ -130,6 +134,8 @@ pub(crate) fn summary() -> Summary {
     tally.connection(&connection(full, EndingKind::Normal));
     tally.connection(&connection(Some(HandshakeKind::Resumed), EndingKind::Reset));
     tally.unfinished(2);
+    tally.flow(Some(Duration::from_millis(300)));
+    tally.flow(None);
     tally.lag(Duration::from_micros(50));
     let run = Run { command: vec!["watari".into(), "bench".into()], ..Run::default() };
     Summary::new(run, Duration::from_secs(2), &tally)

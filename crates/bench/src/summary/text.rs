@@ -11,7 +11,10 @@ use crate::grid::{Grid, shown};
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = &self.total;
-        head(f, total, self.unfinished)?;
+        head(f, total)?;
+        for note in self.notes() {
+            writeln!(f, "{note}")?;
+        }
         workers(f, &self.run.workers)?;
         write!(f, "\n{}", endings(&total.endings, &total.endings_at, total.requests))?;
         write!(f, "\n{}", table(TIMES_HEADS, self.times()))?;
@@ -23,7 +26,7 @@ impl fmt::Display for Summary {
     }
 }
 
-fn head(f: &mut fmt::Formatter<'_>, total: &PartSummary, unfinished: u64) -> fmt::Result {
+fn head(f: &mut fmt::Formatter<'_>, total: &PartSummary) -> fmt::Result {
     writeln!(
         f,
         "{} requests in {:.2} s: {:.1}/s answered whole and as expected, {}/s of bodies",
@@ -31,11 +34,7 @@ fn head(f: &mut fmt::Formatter<'_>, total: &PartSummary, unfinished: u64) -> fmt
         total.seconds,
         total.requests_per_s,
         bytes(total.bytes_per_s)
-    )?;
-    if unfinished > 0 {
-        writeln!(f, "{unfinished} more had begun when the run was broken off, and are not counted")?;
-    }
-    Ok(())
+    )
 }
 
 /// A line for each process, if there were several.

@@ -121,8 +121,10 @@ proptest! {
         for (sample, thread) in &samples {
             alone.request(sample);
             threads[*thread].request(sample);
-            threads[*thread].lag(sample.started);
-            alone.lag(sample.started);
+            for tally in [&mut threads[*thread], &mut alone] {
+                tally.lag(sample.started);
+                tally.flow(sample.written);
+            }
         }
         let mut merged = tally();
         for thread in &threads {

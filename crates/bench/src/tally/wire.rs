@@ -7,7 +7,7 @@ use hdrhistogram::{Counter, Histogram};
 use serde::{Deserialize, Serialize};
 
 use super::times::{COUNT_MAX, Raw};
-use super::{Connections, Endings, Part, Point, Series, Tally, Times};
+use super::{Connections, Endings, Flows, Part, Point, Series, Tally, Times};
 use crate::ending::{Ending, EndingKind, Phase, Side};
 use crate::histogram;
 use crate::sample::{HandshakeKind, TlsSeen};
@@ -19,6 +19,8 @@ pub(crate) struct WireTally {
     parts: Vec<(u32, WirePart)>,
     doublings: u32,
     points: Vec<WirePoint>,
+    flows_done: WireTimes,
+    flows_failed: u64,
     lag: WireTimes,
     unfinished: u64,
 }
@@ -35,6 +37,8 @@ impl WireTally {
             parts: parts.filter_map(|(at, part)| Some((at as u32, WirePart::of(part.as_deref()?)))).collect(),
             doublings: tally.series.doublings(),
             points: tally.series.points().iter().map(WirePoint::of).collect(),
+            flows_done: WireTimes::of(&tally.flows.done),
+            flows_failed: tally.flows.failed,
             lag: WireTimes::of(&tally.lag),
             unfinished: tally.unfinished,
         }
@@ -52,6 +56,7 @@ impl WireTally {
         }
         let points = self.points.into_iter().map(WirePoint::into_point).collect::<Result<_, _>>()?;
         tally.series = Series::from_raw(self.doublings, points).ok_or(BadTally("its series is too long"))?;
+        tally.flows = Flows { done: self.flows_done.into_times()?, failed: count(self.flows_failed)? };
         tally.lag = self.lag.into_times()?;
         tally.unfinished = count(self.unfinished)?;
         Ok(tally)

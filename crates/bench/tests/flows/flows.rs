@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use watari_bench::ending::EndingKind;
 use watari_bench::flow::Flow;
@@ -78,6 +79,12 @@ fn ended(finished: &Finished, kind: EndingKind) -> Vec<(u64, u64)> {
     parts.map(|part| (part.requests, part.endings.of(kind))).collect()
 }
 
+/// Flows that came to their end, and that failed.
+fn flows(finished: &Finished) -> (u64, u64) {
+    let flows = finished.tally.flows();
+    (flows.done.count(), flows.failed)
+}
+
 #[test]
 fn users_go_through_their_flow_each_with_what_is_his() {
     let server = shop();
@@ -85,6 +92,7 @@ fn users_go_through_their_flow_each_with_what_is_his() {
     assert_eq!(ended(&finished, EndingKind::Normal), [(50, 50), (50, 50), (50, 50)]);
     assert_eq!(finished.tally.total().connections.opened, 50, "a connection for each user");
     assert_eq!((finished.tally.given_up(), finished.notes.len()), (0, 0));
+    assert_eq!(flows(&finished), (50, 0));
     let lines: HashSet<_> = server.asked().into_iter().map(|asked| asked.line).collect();
     assert!((0..50).all(|user| lines.contains(&format!("GET /form?user={user} HTTP/1.1"))));
     assert_eq!(server.asked().len(), 150);
@@ -105,7 +113,7 @@ fn a_flow_ends_at_the_answer_that_lacks_something() {
     let finished = run(&server, &FLOW.replace("token=(", "ticket=("), Pace::Closed { connections: 2 }, 10);
     assert_eq!(ended(&finished, EndingKind::Local), [(10, 10), (0, 0), (0, 0)]);
     let note = "step form: no value for \"token\": the answer does not have it".to_owned();
-    assert_eq!(finished.notes, BTreeMap::from([(note, 10)]));
+    assert_eq!((finished.notes.clone(), flows(&finished)), (BTreeMap::from([(note, 10)]), (0, 10)));
     assert_eq!(server.asked().len(), 10);
 }
 
@@ -147,6 +155,8 @@ fn a_flow_goes_on_over_another_connection() {
     let finished = run(&server, &flow, Pace::Closed { connections: 2 }, 10);
     assert_eq!(ended(&finished, EndingKind::Normal), [(10, 10), (10, 10), (10, 10)]);
     assert_eq!(finished.tally.total().connections.opened, 30);
+    let took = &finished.tally.flows().done;
+    assert!(took.count() == 10 && took.min() >= Some(Duration::from_millis(15)), "{took:?}");
     let lines = server.asked().into_iter().map(|asked| asked.line);
     assert_eq!(lines.filter(|line| line == "GET /a/a/x HTTP/1.1").count(), 10);
 }

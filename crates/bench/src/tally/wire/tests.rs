@@ -15,6 +15,8 @@ fn refused(spoil: impl FnOnce(&mut WireTally)) -> &'static str {
     let mut tally = tally();
     tally.connection(&connection(Some(HandshakeKind::Full), EndingKind::Normal));
     tally.lag(Duration::from_millis(3));
+    tally.flow(Some(Duration::from_secs(2)));
+    tally.flow(None);
     let mut wire = WireTally::of(&tally);
     spoil(&mut wire);
     wire.into_tally(Arc::clone(tally.classes())).unwrap_err().0
