@@ -32,7 +32,7 @@ impl Sources {
     }
 
     /// These, in this order; `None` if there is none.
-    pub(crate) fn of(addresses: Vec<IpAddr>) -> Option<Self> {
+    pub fn of(addresses: Vec<IpAddr>) -> Option<Self> {
         (!addresses.is_empty()).then_some(Self { addresses })
     }
 

@@ -4,6 +4,8 @@
 //! Watari's agent is told to end, and gives its connections to two others. `HAProxy` and nginx are replaced the way their manuals say,
 //! by a new process for the same address: they close what is idle, and their clients have to connect again.
 
+mod idle;
+
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,13 +13,13 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use crate::Scale;
-use crate::client::{Client, Connection};
+use crate::clients::Clients;
 use crate::failure::Failure;
-use crate::load::at_once;
 use crate::measure::{Samples, interleaved};
 use crate::report::{Report, Row, Unit};
 use crate::servers::{Replaced, Server, Watari, haproxy_of_tls, nginx};
-use crate::site::{Key, SMALL, Site};
+use crate::site::Site;
+use idle::{Connection, Opener};
 
 /// The most that a drain should take, in seconds.
 const DRAIN_TARGET: f64 = 5.0;
@@ -57,11 +59,11 @@ struct Outcome {
 /// Measures replacements of everybody.
 pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     let addresses = (1..=ADDRESSES).map(|last| IpAddr::from(Ipv4Addr::new(127, 202, 0, last)));
-    let client = Client::of_many(addresses.collect(), site)?;
+    let (clients, opener) = (Clients::new(site)?, Opener::coming_from(addresses.collect(), site)?);
     eprintln!("drains ..");
     let candidates = [Candidate::Watari, Candidate::Haproxy, Candidate::Nginx];
     let outcomes = interleaved(scale.rounds, &candidates, |candidate| {
-        let outcome = candidate.replace(site, &client, scale.idle)?;
+        let outcome = candidate.replace(site, &clients, &opener, scale.idle)?;
         let pauses = Samples::new(outcome.pauses.iter().map(Duration::as_secs_f64).collect());
         let mut figures = vec![outcome.took.as_secs_f64(), outcome.lost as f64, pauses.quantile(0.99)];
         figures.extend(outcome.memory);
@@ -96,22 +98,22 @@ fn report_memory(outcomes: &[Vec<Vec<f64>>], report: &mut Report) {
 }
 
 impl Candidate {
-    fn replace(self, site: &Site, client: &Client, idle: usize) -> Result<Outcome, Failure> {
+    fn replace(self, site: &Site, clients: &Clients, opener: &Opener, idle: usize) -> Result<Outcome, Failure> {
         match self {
             Self::Watari => {
-                let watari = Watari::emptying(site, client)?;
-                let (mut connections, memory) = connect(client, &watari.server, idle)?;
+                let watari = Watari::emptying(site, clients)?;
+                let (mut connections, memory) = connect(opener, &watari.server, idle)?;
                 watari.open_others()?;
                 during(&mut connections, memory, || watari.end_first_agent())
             }
             Self::Haproxy => {
-                let mut haproxy = haproxy_of_tls(site, client)?;
-                let (mut connections, memory) = connect(client, &haproxy.server, idle)?;
+                let mut haproxy = haproxy_of_tls(site, clients)?;
+                let (mut connections, memory) = connect(opener, &haproxy.server, idle)?;
                 during(&mut connections, memory, || haproxy.replace())
             }
             Self::Nginx => {
-                let nginx = nginx(site, client)?;
-                let (mut connections, memory) = connect(client, &nginx, idle)?;
+                let nginx = nginx(site, clients)?;
+                let (mut connections, memory) = connect(opener, &nginx, idle)?;
                 during(&mut connections, memory, || Replaced::workers(&nginx.processes[0]))
             }
         }
@@ -119,23 +121,24 @@ impl Candidate {
 }
 
 /// Connections that have served one request each, and are idle; and what one takes of the memory of each process.
-fn connect(client: &Client, server: &Server, count: usize) -> Result<(Vec<Connection>, Vec<f64>), Failure> {
+fn connect(opener: &Opener, server: &Server, count: usize) -> Result<(Vec<Connection>, Vec<f64>), Failure> {
     let before = server.memory()?;
-    let mut connections: Vec<Vec<Connection>> = (0..THREADS).map(|_| Vec::new()).collect();
-    at_once(connections.iter_mut().map(|part| {
-        || {
-            for _ in 0..count.div_ceil(THREADS) {
-                let mut connection = client.connect(server.service, Key::P256)?;
-                connection.get(SMALL)?;
-                part.push(connection);
-            }
-            Ok(())
-        }
-    }))?;
-    let connections: Vec<_> = connections.into_iter().flatten().collect();
+    let part = || (0..count.div_ceil(THREADS)).map(|_| used_once(opener, server)).collect::<Result<Vec<_>, _>>();
+    let parts = scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(part)).collect();
+        let parts = threads.into_iter().map(|thread| thread.join().expect("a client does not panic"));
+        parts.collect::<Result<Vec<_>, Failure>>()
+    })?;
+    let connections: Vec<_> = parts.into_iter().flatten().collect();
     let grown = server.memory()?.into_iter().zip(before).map(|(after, before)| after.saturating_sub(before));
     let memory = grown.map(|bytes| bytes as f64 / connections.len() as f64).collect();
     Ok((connections, memory))
+}
+
+fn used_once(opener: &Opener, server: &Server) -> Result<Connection, Failure> {
+    let mut connection = opener.open(server.service)?;
+    connection.get()?;
+    Ok(connection)
 }
 
 /// Has the server replaced while a few of the connections are in use; then uses all of them.
@@ -192,7 +195,7 @@ impl<'a> Use<'a> {
         if self.broken[at] {
             return None;
         }
-        let answered = self.connections[at].get(SMALL);
+        let answered = self.connections[at].get();
         self.broken[at] = answered.is_err();
         answered.ok()
     }

@@ -1,6 +1,8 @@
 //! Why there are no figures.
 
+use std::error::Error;
 use std::io;
+use std::net::SocketAddr;
 
 /// A run cannot go on. Half a comparison is none: the first failure ends it.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +15,13 @@ pub(crate) enum Failure {
     NotReady { name: String, why: String, last_words: String },
     /// What a server sent is not what was asked for.
     #[error("{service} gave a wrong answer: {what}")]
-    Answer { service: String, what: String },
+    Answer { service: SocketAddr, what: String },
+    /// Some of a load did not come about, or otherwise than asked for.
+    #[error("{service} did not do the work it was asked for: {what}")]
+    Load { service: SocketAddr, what: String },
+    /// A load cannot begin.
+    #[error("a load cannot begin: {0}")]
+    Plan(Box<dyn Error + Send + Sync>),
     /// Connections did not go where they were to go: what was measured is something else.
     #[error("{moved} connections were moved where it should have been {expected}")]
     Moves { moved: u64, expected: u64 },
@@ -32,6 +40,11 @@ pub(crate) enum Failure {
 pub(crate) fn doing(what: impl Into<String>) -> impl FnOnce(io::Error) -> Failure {
     let what = what.into();
     |cause| Failure::System { what, cause }
+}
+
+/// For `map_err`: no load came of it.
+pub(crate) fn planning(cause: impl Error + Send + Sync + 'static) -> Failure {
+    Failure::Plan(Box::new(cause))
 }
 
 /// For `map_err`: says what TLS was asked for.

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::Scale;
-use crate::client::Client;
+use crate::clients::Clients;
 use crate::cpu;
 use crate::failure::{Failure, doing};
 use crate::measure::{Samples, interleaved};
@@ -44,7 +44,7 @@ struct Work {
 
 /// Measures every kind of work with every generator that can do it.
 pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
-    let asked = nginx_for_generators(site, &Client::new(site)?)?;
+    let asked = nginx_for_generators(site, &Clients::new(site)?)?;
     for work in works(&asked) {
         eprintln!("{} ..", work.what);
         let generators: Vec<_> = [Generator::Watari].into_iter().chain(work.peers.iter().map(|peer| peer.0)).collect();

@@ -4,7 +4,7 @@
 //! its own process's: the server behind it is counted where it is alone.
 
 use crate::Scale;
-use crate::client::Client;
+use crate::clients::Clients;
 use crate::failure::Failure;
 use crate::load;
 use crate::measure::{Samples, interleaved};
@@ -26,13 +26,13 @@ struct Work<'a> {
 
 /// Measures every kind of work with every server.
 pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
-    let client = Client::new(site)?;
-    let nginx = nginx(site, &client)?;
-    let watari = Watari::single(site, &client)?.server;
+    let clients = Clients::new(site)?;
+    let nginx = nginx(site, &clients)?;
+    let watari = Watari::single(site, &clients)?.server;
     let relays = [
-        haproxy(site, &client, nginx.service, false)?,
-        haproxy(site, &client, nginx.service, true)?,
-        nginx_stream(site, &client, nginx.service)?,
+        haproxy(site, &clients, nginx.service, false)?,
+        haproxy(site, &clients, nginx.service, true)?,
+        nginx_stream(site, &clients, nginx.service)?,
     ];
     let [haproxy, haproxy_splice, nginx_stream] = &relays;
     let servers = [&nginx, &watari, haproxy, haproxy_splice, nginx_stream];
@@ -42,28 +42,28 @@ pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
             unit: Unit::SecondsPerGib,
             agent_target: 0.6,
             relay_targets: [Some(0.55), Some(0.9), None],
-            cost: &|server| load::download(&client, server, scale.bulk_bytes),
+            cost: &|server| load::download(&clients, server, scale.bulk_bytes),
         },
         Work {
             what: "connection, RSA-2048",
             unit: Unit::Microseconds,
             agent_target: 0.95,
             relay_targets: [None; 3],
-            cost: &|server| load::visit(&client, server, Key::Rsa2048, scale.connections),
+            cost: &|server| load::visit(&clients, server, Key::Rsa2048, scale.connections),
         },
         Work {
             what: "connection, P-256",
             unit: Unit::Microseconds,
             agent_target: 0.85,
             relay_targets: [Some(0.95), None, None],
-            cost: &|server| load::visit(&client, server, Key::P256, scale.connections),
+            cost: &|server| load::visit(&clients, server, Key::P256, scale.connections),
         },
         Work {
             what: "keep-alive request",
             unit: Unit::Microseconds,
             agent_target: 1.3,
             relay_targets: [None; 3],
-            cost: &|server| load::request(&client, server, scale.requests),
+            cost: &|server| load::request(&clients, server, scale.requests),
         },
     ];
     works.iter().try_for_each(|work| compare(work, &servers, scale.rounds, report))

@@ -1,11 +1,13 @@
-//! What the servers get to do: exact amounts of work, by a few threads.
+//! What the servers get to do.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
 
-use crate::client::{Client, Connection};
-use crate::failure::Failure;
+use watari_bench::plan::Pace;
+use watari_bench::schedule::{Rate, Schedule, Spacing};
+
+use crate::clients::{Clients, Work};
+use crate::failure::{Failure, planning};
+use crate::measure::Samples;
 use crate::servers::Server;
 use crate::site::{Item, Key, LARGE, SMALL};
 
@@ -17,93 +19,55 @@ const REGULARS: usize = 16;
 const VISITS_AT_RATE: usize = 64;
 
 /// CPU seconds per GiB of body, downloaded over a few connections.
-pub(crate) fn download(client: &Client, server: &Server, bytes: u64) -> Result<Vec<f64>, Failure> {
-    let gets = (bytes / LARGE.len) as usize;
-    let gib = (gets as u64 * LARGE.len) as f64 / (1_u64 << 30) as f64;
-    over_open_connections(client, server, LARGE, DOWNLOADS, gets, gib)
+pub(crate) fn download(clients: &Clients, server: &Server, bytes: u64) -> Result<Vec<f64>, Failure> {
+    let gets = bytes / LARGE.len;
+    let gib = (gets * LARGE.len) as f64 / (1_u64 << 30) as f64;
+    over_kept_connections(clients, server, LARGE, DOWNLOADS, gets, gib)
 }
 
-/// CPU seconds per request of 1 KiB on a connection that was there before.
-pub(crate) fn request(client: &Client, server: &Server, requests: usize) -> Result<Vec<f64>, Failure> {
-    over_open_connections(client, server, SMALL, REGULARS, requests, requests as f64)
+/// CPU seconds per request of 1 KiB on a connection that stays.
+pub(crate) fn request(clients: &Clients, server: &Server, requests: u64) -> Result<Vec<f64>, Failure> {
+    over_kept_connections(clients, server, SMALL, REGULARS, requests, requests as f64)
 }
 
 /// CPU seconds per connection: a full handshake, one request of 1 KiB, and the end.
-pub(crate) fn visit(client: &Client, server: &Server, key: Key, visits: usize) -> Result<Vec<f64>, Failure> {
-    let begun = AtomicUsize::new(0);
-    let visit = || -> Result<(), Failure> {
-        while begun.fetch_add(1, Ordering::Relaxed) < visits {
-            let mut connection = client.connect(server.service, key)?;
-            connection.get(SMALL)?;
-            connection.finish();
-        }
-        Ok(())
-    };
-    server.cost(visits as f64, || at_once((0..VISITS).map(|_| visit)))
+pub(crate) fn visit(clients: &Clients, server: &Server, key: Key, visits: u64) -> Result<Vec<f64>, Failure> {
+    let work = Work::of_visitors(key, Pace::Closed { connections: VISITS }, visits);
+    server.cost(visits as f64, || clients.ask(server.service, &work).map(drop))
+}
+
+/// Visits one after the other. Returns how long each visitor waited from its request to the first byte, in seconds.
+pub(crate) fn visit_singly(clients: &Clients, service: SocketAddr, key: Key, visits: u64) -> Result<Samples, Failure> {
+    let work = Work::of_visitors(key, Pace::Closed { connections: 1 }, visits);
+    Ok(clients.ask_timed(service, &work)?.1)
 }
 
 /// Visits that begin at a fixed rate, `per_s`. Returns at which rate they really came, and how long each visitor waited from its
-/// request to the first byte.
+/// request to the first byte, in seconds.
 pub(crate) fn visit_at(
-    client: &Client,
-    server: &Server,
+    clients: &Clients,
+    service: SocketAddr,
     key: Key,
     per_s: f64,
-    visits: usize,
-) -> Result<(f64, Vec<Duration>), Failure> {
-    let (begun, start) = (AtomicUsize::new(0), Instant::now());
-    let mut waited: Vec<Vec<Duration>> = (0..VISITS_AT_RATE).map(|_| Vec::new()).collect();
-    at_once(waited.iter_mut().map(|waited| {
-        || {
-            loop {
-                let number = begun.fetch_add(1, Ordering::Relaxed);
-                if number >= visits {
-                    return Ok(());
-                }
-                let due = start + Duration::from_secs_f64(number as f64 / per_s);
-                thread::sleep(due.saturating_duration_since(Instant::now()));
-                let mut connection = client.connect(server.service, key)?;
-                waited.push(connection.get(SMALL)?);
-                connection.finish();
-            }
-        }
-    }))?;
-    Ok((visits as f64 / start.elapsed().as_secs_f64(), waited.into_iter().flatten().collect()))
+    visits: u64,
+) -> Result<(f64, Samples), Failure> {
+    let schedule = Schedule::new(Rate::constant(per_s).map_err(planning)?, Spacing::Even);
+    let work = Work::of_visitors(key, Pace::Open { schedule, connections_max: VISITS_AT_RATE }, visits);
+    let (finished, waits) = clients.ask_timed(service, &work)?;
+    Ok((visits as f64 / finished.elapsed.as_secs_f64(), waits))
 }
 
-fn over_open_connections(
-    client: &Client,
+fn over_kept_connections(
+    clients: &Clients,
     server: &Server,
     item: Item,
     connections: usize,
-    gets: usize,
+    gets: u64,
     units: f64,
 ) -> Result<Vec<f64>, Failure> {
-    let open = |_| client.connect(server.service, Key::P256);
-    let mut connections = (0..connections).map(open).collect::<Result<Vec<Connection>, Failure>>()?;
-    // Whatever is done once for a connection or a file is done.
-    connections.iter_mut().try_for_each(|connection| connection.get(item).map(drop))?;
-    let begun = AtomicUsize::new(0);
-    let costs = server.cost(units, || {
-        at_once(connections.iter_mut().map(|connection| {
-            || {
-                while begun.fetch_add(1, Ordering::Relaxed) < gets {
-                    connection.get(item)?;
-                }
-                Ok(())
-            }
-        }))
-    });
-    connections.into_iter().for_each(Connection::finish);
-    costs
-}
-
-/// Runs each of `tasks` in a thread of its own.
-pub(crate) fn at_once<T: FnOnce() -> Result<(), Failure> + Send>(
-    tasks: impl Iterator<Item = T>,
-) -> Result<(), Failure> {
-    thread::scope(|scope| {
-        let threads: Vec<_> = tasks.map(|task| scope.spawn(task)).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().expect("a client does not panic"))
-    })
+    // Whatever is done once for a file is done. What is done once for a connection is not: the handshakes of so few take less than
+    // the 10 ms that CPU time is counted in.
+    clients.ask(server.service, &Work::of_regulars(item, connections, connections as u64))?;
+    let work = Work::of_regulars(item, connections, gets);
+    server.cost(units, || clients.ask(server.service, &work).map(drop))
 }

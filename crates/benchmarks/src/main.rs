@@ -9,14 +9,14 @@
 //! ```
 //!
 //! * `servers` are the processes that are measured, on loopback, with configurations of their own;
-//! * `load` is what they get to do, by the client in `client`, which checks every answer;
+//! * `load` is what they get to do, by `clients`: loads of `watari_bench`, the load generator, in which every answer is checked;
 //! * `measure` interleaves the candidates and takes medians;
 //! * `report` makes the table, with what falls short of its target.
 
 // Amounts of work and their times, far below 2^52, become the ratios that are shown.
 #![allow(clippy::cast_precision_loss)]
 
-mod client;
+mod clients;
 mod cpu;
 mod drains;
 mod failure;
@@ -27,6 +27,7 @@ mod machine;
 mod measure;
 mod memory;
 mod moves;
+mod offer;
 mod process;
 mod record;
 mod report;
@@ -84,10 +85,10 @@ struct Scale {
     /// Per suite, length of records and direction.
     record_bytes: u64,
     bulk_bytes: u64,
-    connections: usize,
-    requests: usize,
-    /// Connections that are timed one after the other, moved and not moved.
-    pauses: usize,
+    connections: u64,
+    requests: u64,
+    /// Connections that are timed one after the other.
+    pauses: u64,
     /// Connections that are idle when their server is replaced.
     idle: usize,
     /// How long each load generator works for a sample, about, in seconds.
@@ -101,7 +102,7 @@ impl Scale {
         bulk_bytes: 2 << 30,
         connections: 4_000,
         requests: 100_000,
-        pauses: 1_000,
+        pauses: 200,
         idle: 8_000,
         generator_s: 4,
     };
@@ -111,7 +112,7 @@ impl Scale {
         bulk_bytes: 128 << 20,
         connections: 100,
         requests: 1_600,
-        pauses: 50,
+        pauses: 25,
         idle: 200,
         generator_s: 1,
     };

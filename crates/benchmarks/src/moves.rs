@@ -4,19 +4,17 @@
 //! an agent without a private key: the same processes, the same work, and the move is the difference.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
-
 use watari_balance::{Candidate, by_client_address};
 use watari_wire::NodeName;
 
 use crate::Scale;
-use crate::client::Client;
+use crate::clients::Clients;
 use crate::failure::{Failure, tls};
 use crate::load;
 use crate::measure::{Samples, interleaved};
 use crate::report::{Report, Row, Unit};
 use crate::servers::{MOVED_FROM, MOVED_TO, Watari};
-use crate::site::{Key, SMALL, Site};
+use crate::site::{Key, Site};
 
 /// The most of a whole connection's CPU that a move should take.
 const COST_TARGET: f64 = 0.2;
@@ -25,19 +23,19 @@ const PAUSE_TARGET: f64 = 0.000_6;
 /// How many connections come in a second where their rate is fixed.
 const RATE_PER_S: f64 = 1_000.0;
 
-/// A client whose connections all stay, or are all moved.
+/// Clients whose connections all stay, or are all moved.
 struct Visitor {
-    client: Client,
+    clients: Clients,
     moved: bool,
 }
 
 /// Measures what a move costs, and how long it takes.
 pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
-    let client = Client::new(site)?;
-    let watari = Watari::moving(site, &client)?;
+    let clients = Clients::new(site)?;
+    let watari = Watari::moving(site, &clients)?;
     let visitor = |moved| -> Result<Visitor, Failure> {
         let sources = addresses_selecting(if moved { MOVED_TO } else { MOVED_FROM })?;
-        Ok(Visitor { client: Client::coming_from(sources, site)?, moved })
+        Ok(Visitor { clients: Clients::coming_from(sources, site)?, moved })
     };
     let visitors = [visitor(false)?, visitor(true)?];
     cost(&watari, &visitors, scale, report)?;
@@ -49,7 +47,7 @@ fn cost(watari: &Watari, visitors: &[Visitor; 2], scale: &Scale, report: &mut Re
     eprintln!("moves ..");
     let costs = interleaved(scale.rounds, visitors, |visitor| {
         checked(watari, visitor, scale.connections, || {
-            load::visit(&visitor.client, &watari.server, Key::Rsa2048, scale.connections)
+            load::visit(&visitor.clients, &watari.server, Key::Rsa2048, scale.connections)
         })
     })?;
     let total = |rounds: &[Vec<f64>]| -> Vec<f64> { rounds.iter().map(|costs| costs.iter().sum()).collect() };
@@ -71,16 +69,14 @@ fn cost(watari: &Watari, visitors: &[Visitor; 2], scale: &Scale, report: &mut Re
 /// One connection after the other, so that nothing waits for anything but the move.
 fn pause(watari: &Watari, visitors: &[Visitor; 2], scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     eprintln!("pauses ..");
-    let times = interleaved(scale.pauses, visitors, |visitor| {
-        checked(watari, visitor, 1, || {
-            let mut connection = visitor.client.connect(watari.server.service, Key::P256)?;
-            let first_byte = connection.get(SMALL)?;
-            connection.finish();
-            Ok(vec![first_byte.as_secs_f64()])
+    let medians = interleaved(scale.rounds, visitors, |visitor| {
+        checked(watari, visitor, scale.pauses, || {
+            let pauses = load::visit_singly(&visitor.clients, watari.server.service, Key::P256, scale.pauses)?;
+            Ok(vec![pauses.median()])
         })
     })?;
-    let first_byte = |rounds: &[Vec<f64>]| Samples::of(rounds, |times| times[0]);
-    let (stayed, moved) = (first_byte(&times[0]), first_byte(&times[1]));
+    let median = |rounds: &[Vec<f64>]| Samples::of(rounds, |medians| medians[0]);
+    let (stayed, moved) = (median(&medians[0]), median(&medians[1]));
     report.add(Row::limited(
         "pause of a move: request to first byte".to_owned(),
         Unit::Microseconds,
@@ -97,9 +93,8 @@ fn pause_at_rate(watari: &Watari, visitors: &[Visitor; 2], scale: &Scale, report
     eprintln!("pauses at a rate ..");
     let figures = interleaved(scale.rounds, visitors, |visitor| {
         checked(watari, visitor, scale.connections, || {
-            let (rate, pauses) =
-                load::visit_at(&visitor.client, &watari.server, Key::P256, RATE_PER_S, scale.connections)?;
-            let pauses = Samples::new(pauses.iter().map(Duration::as_secs_f64).collect());
+            let service = watari.server.service;
+            let (rate, pauses) = load::visit_at(&visitor.clients, service, Key::P256, RATE_PER_S, scale.connections)?;
             Ok(vec![rate, pauses.median(), pauses.quantile(0.99)])
         })
     })?;
@@ -117,13 +112,13 @@ fn pause_at_rate(watari: &Watari, visitors: &[Visitor; 2], scale: &Scale, report
 fn checked(
     watari: &Watari,
     visitor: &Visitor,
-    connections: usize,
+    connections: u64,
     work: impl FnOnce() -> Result<Vec<f64>, Failure>,
 ) -> Result<Vec<f64>, Failure> {
     let before = watari.moves()?;
     let costs = work()?;
     let moved = watari.moves()? - before;
-    let expected = if visitor.moved { connections as u64 } else { 0 };
+    let expected = if visitor.moved { connections } else { 0 };
     if moved == expected { Ok(costs) } else { Err(Failure::Moves { moved, expected }) }
 }
 

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{CipherSuite, ClientConnection, ServerConnection};
+use rustls::{ClientConnection, ServerConnection};
 use watari_handshake::{Certificate, Handshake, ServerOptions};
-use watari_record::{Connection, FRAGMENT_LEN_MAX, Opened};
+use watari_record::{CipherSuite, Connection, FRAGMENT_LEN_MAX, Opened};
 
 use crate::Scale;
-use crate::client::config;
 use crate::cpu::of_this_thread;
 use crate::failure::{Failure, doing, tls};
 use crate::measure::{Samples, interleaved};
+use crate::offer;
 use crate::report::{Report, Row, Unit};
 use crate::site::{Key, Site};
 
@@ -29,8 +29,8 @@ const SEAL_TARGET: f64 = 0.95;
 const OPEN_TARGET: f64 = 0.65;
 
 const SUITES: [(CipherSuite, &str); 2] = [
-    (CipherSuite::TLS13_AES_128_GCM_SHA256, "AES-128-GCM"),
-    (CipherSuite::TLS13_CHACHA20_POLY1305_SHA256, "ChaCha20-Poly1305"),
+    (CipherSuite::TLS_AES_128_GCM_SHA256, "AES-128-GCM"),
+    (CipherSuite::TLS_CHACHA20_POLY1305_SHA256, "ChaCha20-Poly1305"),
 ];
 
 #[derive(Clone, Copy)]
@@ -234,8 +234,8 @@ impl End for Rustls {
 
 fn client(site: &Site, offered: CipherSuite) -> Result<ClientConnection, Failure> {
     let name = ServerName::try_from(Key::P256.host()).map_err(tls("naming a server"))?;
-    let mut client =
-        ClientConnection::new(Arc::new(config(site, offered)?), name).map_err(tls("beginning a handshake"))?;
+    let config = Arc::new(offer::config(site, offered)?);
+    let mut client = ClientConnection::new(config, name).map_err(tls("beginning a handshake"))?;
     client.set_buffer_limit(None);
     Ok(client)
 }

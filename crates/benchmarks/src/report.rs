@@ -195,15 +195,18 @@ const HEAD: &str = "\
 
 Everything runs on one machine, in a network namespace of its own, the clients too. A figure is the CPU time, user and
 system, of the processes named, for one unit of work: their medians over interleaved rounds (A B C A B C ..), with the least and the most
-in parentheses. A ratio is of medians; a target is the most it should be. What the clients use is not counted. They check
-status and length of every answer, offer TLS 1.3 with TLS_AES_128_GCM_SHA256 and X25519 alone, and never resume a session.
+in parentheses. A ratio is of medians; a target is the most it should be. What the clients use is not counted. They are loads of
+`watari bench`, and for connections that are idle a client that can wait. They offer TLS 1.3 with TLS_AES_128_GCM_SHA256 and X25519 alone,
+never resume a session, and check certificate, status and length of every answer, and the content of small ones: a request or a connection
+that ends otherwise than NORMAL ends the benchmark.
 
-* A *connection* is a full handshake, one GET of 1 KiB, and the end. A *keep-alive request* is a GET of 1 KiB.
+* A *connection* is a full handshake, one GET of 1 KiB, and the end, which comes from the server. A *keep-alive request* is a GET of 1 KiB.
 * *agent*, *dispatcher*: the process alone, where both do the work together; *both*: their sum, beside nginx alone and `HAProxy` in
   front of it. The relays in front of nginx carry the same TLS bytes as the dispatcher.
 * Every server has the number of workers that it chooses by itself; all send with the same congestion control.
-* A *move* comes right after the handshake, to an agent without a private key. Moves *at a rate* begin when their time has come, however
-  long those before them take; medians and percentiles are taken of each round, and their medians over the rounds.
+* A *move* comes right after the handshake, to an agent without a private key. Its *pause* is from the request to the first byte of the
+  answer: of connections one after the other, or *at a rate*, begun when their time has come, however long those before them take.
+  Medians and percentiles are taken of each round, and their medians over the rounds.
 * *Memory* is what a process has taken, apart from its files, for each connection that has had one answer and is idle.
 * A *drain*: a server whose connections are all idle but for four at a time, on which there is a request every 5 ms, is told to end and
   replaced: an agent by two others, `HAProxy` and nginx by a new process. Afterwards there is a request on every connection.
@@ -219,7 +222,7 @@ impl fmt::Display for Report {
         writeln!(f, "{HEAD}")?;
         writeln!(
             f,
-            "{rounds} rounds, each of {} MiB of files, {connections} connections, {requests} requests, {} MiB of records; {pauses} pauses.\n",
+            "{rounds} rounds, each of {} MiB of files, {connections} connections, {requests} requests, {pauses} pauses, {} MiB of records.\n",
             bulk_bytes >> 20,
             record_bytes >> 20
         )?;

@@ -17,11 +17,12 @@ pub(crate) use watari::{MOVED_FROM, MOVED_TO, Watari};
 
 use rustix::process::Signal;
 
-use crate::client::Client;
+use crate::clients::Clients;
 use crate::cpu;
 use crate::failure::{Failure, doing};
+use crate::load;
 use crate::process::Process;
-use crate::site::{Key, SMALL};
+use crate::site::Key;
 
 /// How long the last connections are given to be closed on the server's side, so that their end is counted too.
 const SETTLING: Duration = Duration::from_millis(50);
@@ -49,9 +50,8 @@ impl Replaced {
 
 impl Server {
     /// Waits until the site's files can be had.
-    fn ready(mut self, client: &Client) -> Result<Self, Failure> {
-        let try_once = || client.connect(self.service, Key::P256)?.get(SMALL);
-        self.processes[0].wait_until(try_once)?;
+    fn ready(mut self, clients: &Clients) -> Result<Self, Failure> {
+        self.processes[0].wait_until(|| load::visit_singly(clients, self.service, Key::P256, 1))?;
         Ok(self)
     }
 

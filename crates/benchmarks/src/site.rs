@@ -28,6 +28,13 @@ pub(crate) struct Item {
     pub(crate) len: u64,
 }
 
+impl Item {
+    /// What is in it.
+    pub(crate) fn content(self) -> Vec<u8> {
+        (0..self.len).map(|at| (at % 251) as u8).collect()
+    }
+}
+
 /// The kind of a server's key. Each has a name of its own, so that the client picks it by the name it asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
@@ -50,8 +57,6 @@ impl Key {
 /// The directory, and addresses nobody listens at.
 pub(crate) struct Site {
     dir: TempDir,
-    /// The certificate, in DER, that the servers' certificates are verified with.
-    pub(crate) authority: Vec<u8>,
     addresses: Cell<u8>,
 }
 
@@ -59,12 +64,12 @@ impl Site {
     pub(crate) fn create() -> Result<Self, Failure> {
         let dir = tempfile::Builder::new().prefix("watari-benchmarks-").tempdir();
         let dir = dir.map_err(doing("making a temporary directory"))?;
-        let authority = certify(dir.path())?;
-        let site = Self { dir, authority, addresses: Cell::new(0) };
+        let site = Self { dir, addresses: Cell::new(0) };
+        site.certify()?;
         fs::create_dir(site.root()).map_err(doing("making the root of the site"))?;
         for item in [SMALL, LARGE] {
-            let bytes: Vec<u8> = (0..item.len).map(|at| (at % 251) as u8).collect();
-            fs::write(site.root().join(&item.path[1..]), bytes).map_err(doing(format!("writing {}", item.path)))?;
+            let path = site.root().join(&item.path[1..]);
+            fs::write(path, item.content()).map_err(doing(format!("writing {}", item.path)))?;
         }
         Ok(site)
     }
@@ -76,6 +81,11 @@ impl Site {
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
+    }
+
+    /// The certificate, in PEM, that the servers' certificates are verified with.
+    pub(crate) fn authority(&self) -> PathBuf {
+        self.path("authority.pem")
     }
 
     /// The chain and the key of a certificate, in PEM.
@@ -98,20 +108,18 @@ impl Site {
         let free = TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr());
         free.map_err(doing("looking for a free port"))
     }
-}
 
-/// Makes an authority and what it issues in `dir`; gives the authority's certificate.
-fn certify(dir: &Path) -> Result<Vec<u8>, Failure> {
-    let key = KeyPair::generate().map_err(tls("making a key"))?;
-    let mut params = named("Watari benchmarks");
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    let authority = params.self_signed(&key).map_err(tls("making an authority"))?;
-    let issuer = Issuer::new(params, key);
-    for kind in Key::ALL {
-        issue(dir, kind, &issuer)?;
+    /// Makes an authority and what it issues.
+    fn certify(&self) -> Result<(), Failure> {
+        let key = KeyPair::generate().map_err(tls("making a key"))?;
+        let mut params = named("Watari benchmarks");
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let authority = params.self_signed(&key).map_err(tls("making an authority"))?;
+        fs::write(self.authority(), authority.pem()).map_err(doing("writing the authority's certificate"))?;
+        let issuer = Issuer::new(params, key);
+        Key::ALL.into_iter().try_for_each(|kind| issue(self.dir.path(), kind, &issuer))
     }
-    Ok(authority.der().to_vec())
 }
 
 fn issue(dir: &Path, kind: Key, issuer: &Issuer<'_, KeyPair>) -> Result<(), Failure> {

@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::{Replaced, Server};
-use crate::client::Client;
+use crate::clients::Clients;
 use crate::failure::{Failure, doing};
 use crate::process::Process;
 use crate::site::{Key, SMALL, Site};
 
 /// Relays TCP to `backend`, with splice(2) or by way of its own memory. `option splice-auto` would not do: TLS
 /// records come in pieces that are too short for it, and it never splices.
-pub(crate) fn haproxy(site: &Site, client: &Client, backend: SocketAddr, splice: bool) -> Result<Server, Failure> {
+pub(crate) fn haproxy(site: &Site, clients: &Clients, backend: SocketAddr, splice: bool) -> Result<Server, Failure> {
     let service = site.address()?;
     let (name, option) =
         if splice { ("haproxy-splice", "option splice-request\n  option splice-response") } else { ("haproxy", "") };
@@ -23,7 +23,7 @@ pub(crate) fn haproxy(site: &Site, client: &Client, backend: SocketAddr, splice:
     );
     let config = site.write(&format!("{name}.cfg"), &text)?;
     let process = Process::start(name, "haproxy", &["-db", "-f", &config], site.path(&format!("{name}.log")))?;
-    Server { service, processes: vec![process] }.ready(client)
+    Server { service, processes: vec![process] }.ready(clients)
 }
 
 /// `HAProxy` as end of TLS, and what it was started with.
@@ -34,7 +34,7 @@ pub(crate) struct Haproxy {
 }
 
 /// Serves the small file over HTTPS, from memory.
-pub(crate) fn haproxy_of_tls(site: &Site, client: &Client) -> Result<Haproxy, Failure> {
+pub(crate) fn haproxy_of_tls(site: &Site, clients: &Clients) -> Result<Haproxy, Failure> {
     let service = site.address()?;
     let mut certificates = String::new();
     for key in Key::ALL {
@@ -52,7 +52,7 @@ pub(crate) fn haproxy_of_tls(site: &Site, client: &Client) -> Result<Haproxy, Fa
     let config = site.write("haproxy-tls.cfg", &text)?;
     let log = site.path("haproxy-tls.log");
     let process = Process::start("haproxy-tls", "haproxy", &["-db", "-f", &config], log.clone())?;
-    Ok(Haproxy { server: Server { service, processes: vec![process] }.ready(client)?, config, log })
+    Ok(Haproxy { server: Server { service, processes: vec![process] }.ready(clients)?, config, log })
 }
 
 impl Haproxy {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::Server;
-use crate::client::Client;
+use crate::clients::Clients;
 use crate::failure::Failure;
 use crate::process::Process;
 use crate::site::{Key, Site};
@@ -12,14 +12,14 @@ use crate::site::{Key, Site};
 const STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 
 /// Serves the files over HTTPS.
-pub(crate) fn nginx(site: &Site, client: &Client) -> Result<Server, Failure> {
+pub(crate) fn nginx(site: &Site, clients: &Clients) -> Result<Server, Failure> {
     let service = site.address()?;
     let hosts: String = Key::ALL.map(|key| host(site, service, key)).concat();
     let http = format!(
         "http {{\n  access_log off;\n  sendfile on;\n  keepalive_requests 1000000000;\n  keepalive_timeout 10m;\n  \
          ssl_protocols TLSv1.3;\n{hosts}}}\n"
     );
-    start(site, "nginx", service, "", &http)?.ready(client)
+    start(site, "nginx", service, "", &http)?.ready(clients)
 }
 
 /// What load generators ask: each kind of service at an address of its own, because not all of them send a server name.
@@ -31,7 +31,7 @@ pub(crate) struct Asked {
 }
 
 /// Serves the files over HTTP and, with each key, over HTTPS; HTTP/1.1 and HTTP/2.
-pub(crate) fn nginx_for_generators(site: &Site, client: &Client) -> Result<Asked, Failure> {
+pub(crate) fn nginx_for_generators(site: &Site, clients: &Clients) -> Result<Asked, Failure> {
     let (plain, rsa, p256) = (site.address()?, site.address()?, site.address()?);
     let of_tls = |service, key| host(site, service, key).replace(" ssl;", " ssl http2;");
     let http = format!(
@@ -41,16 +41,16 @@ pub(crate) fn nginx_for_generators(site: &Site, client: &Client) -> Result<Asked
         of_tls(rsa, Key::Rsa2048),
         of_tls(p256, Key::P256),
     );
-    let server = start(site, "nginx-asked", p256, "", &http)?.ready(client)?;
+    let server = start(site, "nginx-asked", p256, "", &http)?.ready(clients)?;
     Ok(Asked { server, plain, rsa, p256 })
 }
 
 /// Relays TCP to `backend`.
-pub(crate) fn nginx_stream(site: &Site, client: &Client, backend: SocketAddr) -> Result<Server, Failure> {
+pub(crate) fn nginx_stream(site: &Site, clients: &Clients, backend: SocketAddr) -> Result<Server, Failure> {
     let service = site.address()?;
     let module = format!("load_module {STREAM_MODULE};\n");
     let stream = format!("stream {{ server {{ listen {service}; proxy_pass {backend}; }} }}\n");
-    start(site, "nginx-stream", service, &module, &stream)?.ready(client)
+    start(site, "nginx-stream", service, &module, &stream)?.ready(clients)
 }
 
 fn host(site: &Site, service: SocketAddr, key: Key) -> String {

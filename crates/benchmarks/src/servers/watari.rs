@@ -11,7 +11,7 @@ use watari_pki::Authority;
 use watari_wire::{NodeName, Role};
 
 use super::{Replaced, Server};
-use crate::client::Client;
+use crate::clients::Clients;
 use crate::failure::{Failure, doing, tls};
 use crate::process::Process;
 use crate::site::{Key, Site};
@@ -45,19 +45,19 @@ struct Node {
 
 impl Watari {
     /// A dispatcher and an agent, which does everything.
-    pub(crate) fn single(site: &Site, client: &Client) -> Result<Self, Failure> {
-        Self::start(site, client, "single", &[MOVED_FROM])
+    pub(crate) fn single(site: &Site, clients: &Clients) -> Result<Self, Failure> {
+        Self::start(site, clients, "single", &[MOVED_FROM])
     }
 
     /// A dispatcher and two agents: one does all handshakes, and keeps the clients whose addresses select it; the others'
     /// connections are moved.
-    pub(crate) fn moving(site: &Site, client: &Client) -> Result<Self, Failure> {
-        Self::start(site, client, "moving", &[MOVED_FROM, MOVED_TO])
+    pub(crate) fn moving(site: &Site, clients: &Clients) -> Result<Self, Failure> {
+        Self::start(site, clients, "moving", &[MOVED_FROM, MOVED_TO])
     }
 
     /// A dispatcher and three agents, of which the first gets all connections until the others are opened.
-    pub(crate) fn emptying(site: &Site, client: &Client) -> Result<Self, Failure> {
-        let watari = Self::start(site, client, "emptying", &[EMPTIED, "a2", "a3"])?;
+    pub(crate) fn emptying(site: &Site, clients: &Clients) -> Result<Self, Failure> {
+        let watari = Self::start(site, clients, "emptying", &[EMPTIED, "a2", "a3"])?;
         watari.order_others("drain")?;
         Ok(watari)
     }
@@ -99,7 +99,7 @@ impl Watari {
         count.ok_or_else(|| doing("reading the dispatcher's metrics")(std::io::ErrorKind::InvalidData.into()))
     }
 
-    fn start(site: &Site, client: &Client, name: &str, agents: &[&'static str]) -> Result<Self, Failure> {
+    fn start(site: &Site, clients: &Clients, name: &str, agents: &[&'static str]) -> Result<Self, Failure> {
         let node = |name| -> Result<Node, Failure> {
             Ok(Node { name, mesh: site.address()?, metrics: site.address()?, legs: site.address()? })
         };
@@ -116,7 +116,7 @@ impl Watari {
             process.wait_until(|| cluster.linked(&program, node))?;
         }
         let (metrics, admin) = (cluster.nodes[0].metrics, cluster.admin(&cluster.nodes[0]));
-        Ok(Self { server: server.ready(client)?, metrics, program, admin })
+        Ok(Self { server: server.ready(clients)?, metrics, program, admin })
     }
 }
 

@@ -1,0 +1,175 @@
+//! An exact amount of work, and whether it was done.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use rustls::pki_types::ServerName;
+use watari_bench::ending::EndingKind;
+use watari_bench::list::AccessList;
+use watari_bench::plan::Pace;
+use watari_bench::requests::{Requests, Sites};
+use watari_bench::sample::{Family, HandshakeKind};
+use watari_bench::site;
+use watari_bench::tally::{Endings, Part};
+
+use crate::failure::{Failure, planning, tls};
+use crate::site::{Item, Key, SMALL};
+
+/// Requests for one file.
+pub(crate) struct Work {
+    key: Key,
+    item: Item,
+    pub(super) requests: u64,
+    /// So many on a connection, which the server closes then; none: as many as come.
+    pub(super) requests_per_connection: Option<u64>,
+    pub(super) pace: Pace,
+}
+
+impl Work {
+    /// `requests` for `item`, over `connections` that stay.
+    pub(crate) fn of_regulars(item: Item, connections: usize, requests: u64) -> Self {
+        let pace = Pace::Closed { connections };
+        Self { key: Key::P256, item, requests, requests_per_connection: None, pace }
+    }
+
+    /// `visits`, each with a connection of its own, for the small file.
+    pub(crate) fn of_visitors(key: Key, pace: Pace, visits: u64) -> Self {
+        Self { key, item: SMALL, requests: visits, requests_per_connection: Some(1), pace }
+    }
+
+    /// The key of the server is that of the name it is asked by.
+    pub(super) fn requests_to(&self, service: SocketAddr) -> Result<Requests, Failure> {
+        let host = self.key.host();
+        let target = site::Site {
+            tls: true,
+            authority: host.to_owned(),
+            server_name: ServerName::try_from(host).map_err(tls("naming a server"))?,
+            ipv4: Some(service),
+            ipv6: None,
+            preferred: Family::Ipv4,
+        };
+        let list = AccessList::parse("work", &self.line(), |_| unreachable!("the line names no file"));
+        Requests::prepare(&list.map_err(planning)?, &Sites { plain: None, tls: Some(Arc::new(target)) })
+            .map_err(planning)
+    }
+
+    fn line(&self) -> String {
+        let Item { path, len } = self.item;
+        // What it takes to digest what is large, the servers would have to do without.
+        let content = if len > DIGESTED_LEN_MAX { String::new() } else { format!(" sha256={}", sha256(self.item)) };
+        format!("- {path} 1 status=200{content}")
+    }
+
+    /// Whether everything came as it should, over no more connections than it should, with full handshakes.
+    pub(super) fn check(&self, done: &Part) -> Result<(), String> {
+        let connections = &done.connections;
+        let came = done.endings.of(EndingKind::Normal) == self.requests
+            && done.body_bytes == self.requests * self.item.len
+            && connections.endings.failed() == 0
+            && connections.handshakes(HandshakeKind::Full) == connections.opened
+            && connections.opened <= self.connections_max();
+        if came { Ok(()) } else { Err(self.describe(done)) }
+    }
+
+    fn connections_max(&self) -> u64 {
+        match self.pace {
+            Pace::Closed { connections } if self.requests_per_connection.is_none() => connections as u64,
+            _ => self.requests,
+        }
+    }
+
+    fn describe(&self, done: &Part) -> String {
+        let connections = &done.connections;
+        format!(
+            "{} of {} bytes; {} requests: {}; at most {} connections: {}; full handshakes: {}",
+            done.body_bytes,
+            self.requests * self.item.len,
+            self.requests,
+            listed(&done.endings),
+            self.connections_max(),
+            listed(&connections.endings),
+            connections.handshakes(HandshakeKind::Full)
+        )
+    }
+}
+
+fn listed(endings: &Endings) -> String {
+    endings.iter().map(|(ending, count)| format!("{count} {ending}")).collect::<Vec<_>>().join(", ")
+}
+
+/// In hexadecimal.
+fn sha256(item: Item) -> String {
+    digest(&SHA256, &item.content()).as_ref().iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+}
+
+/// Of what is larger, the content is not checked, in bytes.
+const DIGESTED_LEN_MAX: u64 = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use watari_bench::ending::{Ending, Phase, Side};
+    use watari_bench::sample::TlsSeen;
+    use watari_bench::tally::Connections;
+
+    use super::*;
+    use crate::site::LARGE;
+
+    #[test]
+    fn only_all_of_the_work_will_do() {
+        let regulars = Work::of_regulars(SMALL, 2, 3);
+        assert_eq!(regulars.check(&done(&[(EndingKind::Normal, 3)], 3 * SMALL.len, 2)), Ok(()));
+        assert_eq!(regulars.check(&done(&[(EndingKind::Normal, 3)], 3 * SMALL.len, 1)), Ok(()));
+        assert!(regulars.check(&done(&[(EndingKind::Normal, 3)], 3 * SMALL.len, 3)).is_err());
+        assert!(regulars.check(&done(&[(EndingKind::Normal, 3)], 3 * SMALL.len - 1, 2)).is_err());
+        assert!(regulars.check(&done(&[(EndingKind::Normal, 2)], 2 * SMALL.len, 2)).is_err());
+        let mismatch = [(EndingKind::Normal, 2), (EndingKind::Mismatch, 1)];
+        let wrong = regulars.check(&done(&mismatch, 3 * SMALL.len, 2));
+        assert!(wrong.is_err_and(|what| what.contains("1 MISMATCH (response, server)")));
+    }
+
+    #[test]
+    fn visitors_have_a_connection_each() {
+        let visitors = Work::of_visitors(Key::P256, Pace::Closed { connections: 2 }, 3);
+        let mut done = done(&[(EndingKind::Normal, 3)], 3 * SMALL.len, 3);
+        assert_eq!(visitors.check(&done), Ok(()));
+        done.connections.endings.add(Ending::new(EndingKind::Reset, Phase::Close, Side::Server));
+        assert!(visitors.check(&done).is_err());
+    }
+
+    #[test]
+    fn handshakes_are_full() {
+        let mut done = done(&[(EndingKind::Normal, 3)], 3 * SMALL.len, 2);
+        done.connections.tls =
+            [(Arc::new(seen(HandshakeKind::Full)), 1), (Arc::new(seen(HandshakeKind::Resumed)), 1)].into();
+        assert!(Work::of_regulars(SMALL, 2, 3).check(&done).is_err());
+    }
+
+    #[test]
+    fn what_is_small_is_checked_whole() {
+        let line = |item| Work::of_regulars(item, 1, 1).line();
+        assert_eq!(line(LARGE), "- /large.bin 1 status=200");
+        assert!(line(SMALL).starts_with("- /small.bin 1 status=200 sha256="));
+    }
+
+    /// With full handshakes.
+    fn done(requests: &[(EndingKind, u64)], body_bytes: u64, connections: u64) -> Part {
+        let mut endings = Endings::default();
+        for (kind, count) in requests {
+            endings.add_many(Ending::new(*kind, Phase::Response, Side::Server), *count);
+        }
+        let mut of_connections = Endings::default();
+        of_connections.add_many(Ending::new(EndingKind::Normal, Phase::Close, Side::Client), connections);
+        let connections = Connections {
+            opened: connections,
+            endings: of_connections,
+            tls: [(Arc::new(seen(HandshakeKind::Full)), connections)].into(),
+            ..Connections::default()
+        };
+        Part { requests: endings.total(), endings, body_bytes, connections, ..Part::default() }
+    }
+
+    fn seen(kind: HandshakeKind) -> TlsSeen {
+        TlsSeen { kind, version: "TLSv1.3", suite: String::new(), group: None, key: None, alpn: None }
+    }
+}

@@ -1,0 +1,42 @@
+//! What clients offer servers in the handshake: TLS 1.3 with one cipher suite and X25519. All servers have that, so that all do the same
+//! work; and every handshake is full.
+
+use rustls::client::Resumption;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use watari_bench::tls::{Pem, Resume, Roots, TlsOptions};
+use watari_handshake::{Group, Policy};
+use watari_record::{CipherSuite, Version};
+
+use crate::failure::{Failure, tls};
+use crate::site::Site;
+
+/// For loads.
+pub(crate) fn options(site: &Site, offered: CipherSuite) -> Result<TlsOptions, Failure> {
+    let authority = Pem::read(&site.authority()).map_err(tls("trusting the authority"))?;
+    Ok(TlsOptions {
+        policy: policy(offered),
+        roots: Roots::File(authority),
+        resume: Resume::Full,
+        ..TlsOptions::default()
+    })
+}
+
+/// For connections that no load makes: those in memory, and those that are idle.
+pub(crate) fn config(site: &Site, offered: CipherSuite) -> Result<ClientConfig, Failure> {
+    let authority = CertificateDer::from_pem_file(site.authority()).map_err(tls("reading the authority"))?;
+    let mut roots = RootCertStore::empty();
+    roots.add(authority).map_err(tls("trusting the authority"))?;
+    let policy = policy(offered);
+    let builder = ClientConfig::builder_with_provider(policy.provider());
+    let builder = builder.with_protocol_versions(&policy.rustls_versions()).map_err(tls("configuring a client"))?;
+    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}
+
+fn policy(offered: CipherSuite) -> Policy {
+    Policy { versions: vec![Version::Tls13], suites: vec![offered], groups: vec![Group::X25519] }
+}
