@@ -108,9 +108,6 @@ pub enum StartError {
     /// Users come as their own rule says.
     #[error("users cannot be staggered: their own rule says when they begin")]
     StaggeredUsers,
-    /// A flow is not sent to others.
-    #[error("flows are only gone through by this process itself, without workers or processes")]
-    NoFlows,
     /// Samples of connections stay where they are taken.
     #[error(
         "connections can only be logged one by one if this process makes the load itself, without workers or processes"

@@ -52,15 +52,17 @@ mod take;
 mod template;
 mod think;
 mod walk;
+mod wire;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderName, Method};
 use url::Url;
 
+use self::check::Check;
 use self::take::Source;
 use self::template::Template;
 use self::think::Think;
@@ -70,6 +72,7 @@ pub use self::names::NameError;
 pub use self::take::{Answer, Missing, SourceError};
 pub use self::template::TemplateError;
 pub use self::walk::{Failed, Outgoing, Turn, Unfit, Walk};
+pub(crate) use self::wire::{BadFlow, WireFlow};
 
 /// How much of a body is looked at for values, in bytes.
 pub const BODY_LOOKED_AT: usize = 1 << 20;
@@ -77,6 +80,9 @@ pub const BODY_LOOKED_AT: usize = 1 << 20;
 /// What users of a site do, one step after the other.
 #[derive(Debug)]
 pub struct Flow {
+    /// The file it was written in, and what stands there.
+    file: PathBuf,
+    text: String,
     /// What URIs are relative to; no user leaves its site.
     base: Url,
     /// Whether each user keeps cookies.
@@ -114,7 +120,14 @@ struct Take {
 enum Body {
     Nothing,
     Text(Template),
-    File(Bytes),
+    File(BodyFile),
+}
+
+#[derive(Clone, Debug)]
+struct BodyFile {
+    /// As the flow names it.
+    path: PathBuf,
+    content: Bytes,
 }
 
 impl Flow {
@@ -131,9 +144,13 @@ impl Flow {
 
     /// Checks `text` as if `file` held it.
     pub fn parse(file: &Path, text: &str, base: &Url, seed: u64) -> Result<Self, FlowError> {
-        let wrong = |(line, problem)| FlowError::Wrong { file: file.to_owned(), line, problem };
-        let raw = raw::parse(text).map_err(|(line, sentence)| wrong((line, Problem::Toml(sentence))))?;
-        check::Check { file, text, base, seed }.flow(raw).map_err(wrong)
+        Self::check(&Check { file, text, base, seed, bodies: &|path| check::read_body(file, path) })
+    }
+
+    fn check(check: &Check<'_>) -> Result<Self, FlowError> {
+        let file = check.file.to_owned();
+        let checked = raw::parse(check.text).map_err(|(line, sentence)| (line, Problem::Toml(sentence)));
+        checked.and_then(|raw| check.flow(raw)).map_err(|(line, problem)| FlowError::Wrong { file, line, problem })
     }
 
     /// The names of the steps, in order: the classes of URIs that requests are counted in.

@@ -1,5 +1,7 @@
 //! Where requests go: what a URL names, and the addresses that its host has.
 
+mod wire;
+
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -8,6 +10,7 @@ use rustls::pki_types::ServerName;
 use url::{Host, Url};
 
 use crate::sample::Family;
+pub(crate) use wire::{BadSite, WireSite};
 
 /// A server, as a URL names it: scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

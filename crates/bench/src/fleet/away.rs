@@ -198,7 +198,7 @@ async fn gather(ways: Vec<Way>, plan: &Plan, stagger: Duration) -> Result<Vec<Li
     let mut gathering = JoinSet::new();
     for (index, way) in ways.into_iter().enumerate() {
         let portion = Portion::new(index as u64, of).ok_or(StartError::TooMany)?;
-        let job = Job::of(plan, portion, stagger * index as u32).ok_or(StartError::NoFlows)?;
+        let job = Job::of(plan, portion, stagger * index as u32);
         gathering.spawn(async move {
             let mut link = way.open().await.map_err(|error| worker_error(way.name(), &error))?;
             link.give(job).await.map_err(|error| worker_error(link.name.clone(), &error))?;

@@ -17,7 +17,7 @@ use super::take::Source;
 use super::template::Template;
 use super::think::Think;
 use super::walk::resolve;
-use super::{Body, Flow, Step, Take};
+use super::{Body, BodyFile, Flow, Step, Take};
 use crate::shares::Shares;
 
 /// A line and what is wrong there.
@@ -29,6 +29,8 @@ pub(super) struct Check<'a> {
     pub(super) text: &'a str,
     pub(super) base: &'a Url,
     pub(super) seed: u64,
+    /// What the files with bodies hold, by their paths.
+    pub(super) bodies: &'a dyn Fn(&Path) -> Result<Bytes, Problem>,
 }
 
 impl Check<'_> {
@@ -46,7 +48,14 @@ impl Check<'_> {
         let steps =
             steps.map(|(index, step)| self.step(index, step.into_inner(), &mut names)).collect::<Result<_, _>>()?;
         values.resize(names.len(), String::new());
-        Ok(Flow { base: self.base.clone(), cookies: raw.cookies, values, steps })
+        Ok(Flow {
+            file: self.file.to_owned(),
+            text: self.text.to_owned(),
+            base: self.base.clone(),
+            cookies: raw.cookies,
+            values,
+            steps,
+        })
     }
 
     fn step(&self, index: usize, raw: RawStep, names: &mut Names) -> Result<Step, Wrong> {
@@ -122,20 +131,11 @@ impl Check<'_> {
         match (text, file) {
             (None, None) => Ok(Body::Nothing),
             (Some(text), None) => self.template(&text, names).map(Body::Text),
-            (None, Some(file)) => self.at(&file, self.read(file.get_ref())).map(Body::File),
+            (None, Some(file)) => {
+                let content = self.at(&file, (self.bodies)(file.get_ref()))?;
+                Ok(Body::File(BodyFile { path: file.into_inner(), content }))
+            }
             (Some(_), Some(file)) => self.wrong(&file, Problem::TwoBodies),
-        }
-    }
-
-    /// Relative paths start at the directory that the flow's file is in.
-    fn read(&self, path: &Path) -> Result<Bytes, Problem> {
-        let file = self.file.parent().unwrap_or(Path::new("")).join(path);
-        let read = fs::metadata(&file)
-            .and_then(|metadata| if metadata.len() > BODY_BYTES_MAX { Ok(None) } else { fs::read(&file).map(Some) });
-        match read {
-            Ok(Some(bytes)) => Ok(bytes.into()),
-            Ok(None) => Err(Problem::BodyTooLong { file }),
-            Err(cause) => Err(Problem::BodyUnreadable { file, cause }),
         }
     }
 
@@ -201,6 +201,18 @@ impl Check<'_> {
     }
 }
 
+/// The content of a file that a flow in `file` names; relative paths start at the directory that it is in.
+pub(super) fn read_body(file: &Path, path: &Path) -> Result<Bytes, Problem> {
+    let file = file.parent().unwrap_or(Path::new("")).join(path);
+    let read = fs::metadata(&file)
+        .and_then(|metadata| if metadata.len() > BODY_BYTES_MAX { Ok(None) } else { fs::read(&file).map(Some) });
+    match read {
+        Ok(Some(bytes)) => Ok(bytes.into()),
+        Ok(None) => Err(Problem::BodyTooLong { file }),
+        Err(cause) => Err(Problem::BodyUnreadable { file, cause }),
+    }
+}
+
 fn source(raw: &RawTake) -> Result<Source, Problem> {
     Ok(match (&raw.header, &raw.cookie, &raw.regex, &raw.json) {
         (Some(header), None, None, None) => Source::header(header)?,
@@ -232,4 +244,4 @@ const OWNED: [HeaderName; 4] = [header::HOST, header::CONTENT_LENGTH, header::TR
 const STEPS_MAX: usize = 64;
 const NAME_CHARS_MAX: usize = 64;
 const REPEAT_MAX: u32 = 10_000;
-const BODY_BYTES_MAX: u64 = 16 << 20;
+pub(super) const BODY_BYTES_MAX: u64 = 16 << 20;

@@ -155,7 +155,7 @@ impl Walk {
         match &step.body {
             Body::Nothing => Bytes::new(),
             Body::Text(text) => text.fill(&self.values).into(),
-            Body::File(bytes) => bytes.clone(),
+            Body::File(file) => file.content.clone(),
         }
     }
 }

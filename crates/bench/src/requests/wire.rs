@@ -1,11 +1,10 @@
 //! How requests go to other processes that send them.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use rustls::pki_types::ServerName;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
@@ -13,8 +12,7 @@ use super::Requests;
 use crate::list::CLASSES_MAX;
 use crate::request::{Expected, Parts, Request};
 use crate::round::Round;
-use crate::sample::Family;
-use crate::site::Site;
+use crate::site::{BadSite, Site, WireSite};
 
 /// Requests as they are sent: bodies by content, hosts by their addresses, so that all processes ask the same servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,6 +30,12 @@ pub(crate) struct WireRequests {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("requests that cannot be sent: {0}")]
 pub(crate) struct BadRequests(&'static str);
+
+impl From<BadSite> for BadRequests {
+    fn from(BadSite(why): BadSite) -> Self {
+        Self(why)
+    }
+}
 
 impl WireRequests {
     pub(crate) fn of(requests: &Requests) -> Self {
@@ -68,47 +72,6 @@ impl WireRequests {
         }
         let round = Round::of_order(lines.len(), self.turns).ok_or(BadRequests("the lines have no order"))?;
         Ok(Requests { ready, lines, round, classes: self.classes.into() })
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct WireSite {
-    tls: bool,
-    authority: String,
-    server_name: String,
-    ipv4: Option<SocketAddr>,
-    ipv6: Option<SocketAddr>,
-    prefers_ipv6: bool,
-}
-
-impl WireSite {
-    fn of(site: &Site) -> Self {
-        Self {
-            tls: site.tls,
-            authority: site.authority.clone(),
-            server_name: site.server_name.to_str().into_owned(),
-            ipv4: site.ipv4,
-            ipv6: site.ipv6,
-            prefers_ipv6: site.preferred == Family::Ipv6,
-        }
-    }
-
-    fn into_site(self) -> Result<Arc<Site>, BadRequests> {
-        let preferred = if self.prefers_ipv6 { Family::Ipv6 } else { Family::Ipv4 };
-        let fits = |address: Option<SocketAddr>, family| address.is_none_or(|address| Family::of(address) == family);
-        let preferred_is_there = if self.prefers_ipv6 { self.ipv6 } else { self.ipv4 }.is_some();
-        if !fits(self.ipv4, Family::Ipv4) || !fits(self.ipv6, Family::Ipv6) || !preferred_is_there {
-            return Err(BadRequests("a site has no addresses that fit"));
-        }
-        let server_name = ServerName::try_from(self.server_name).map_err(|_| BadRequests("a site has no name"))?;
-        Ok(Arc::new(Site {
-            tls: self.tls,
-            authority: self.authority,
-            server_name,
-            ipv4: self.ipv4,
-            ipv6: self.ipv6,
-            preferred,
-        }))
     }
 }
 

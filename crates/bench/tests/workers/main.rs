@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod flows;
 mod refusals;
 mod runs;
 mod server;

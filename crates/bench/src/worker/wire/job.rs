@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -10,11 +11,13 @@ use serde_bytes::ByteBuf;
 use watari_handshake::{Group, Policy};
 use watari_record::{CipherSuite, Version};
 
+use crate::flow::{BadFlow, WireFlow};
 use crate::plan::{Pace, Plan, Protocol, Stop, Timeouts, Work};
 use crate::portion::Portion;
 use crate::requests::{BadRequests, WireRequests};
 use crate::schedule::{Rate, Schedule, Spacing};
 use crate::shares::Shares;
+use crate::site::{BadSite, WireSite};
 use crate::source::Sources;
 use crate::tls::{Pem, Resume, Roots, TlsOptions};
 use crate::users::{Count, Settings};
@@ -26,7 +29,7 @@ pub(crate) struct Job {
     portion: (u64, u64),
     /// How long after the common start this part begins.
     after: Duration,
-    requests: WireRequests,
+    work: WireWork,
     sources: Option<Vec<IpAddr>>,
     pace: WirePace,
     stop: (Option<u64>, Option<Duration>),
@@ -38,7 +41,7 @@ pub(crate) struct Job {
 }
 
 /// What came is no plan that could be followed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum BadJob {
     /// A field is out of its range.
     #[error("a plan that cannot be: {0}")]
@@ -46,16 +49,20 @@ pub(crate) enum BadJob {
     /// The requests are none.
     #[error(transparent)]
     Requests(#[from] BadRequests),
+    /// The flow is none.
+    #[error(transparent)]
+    Flow(#[from] BadFlow),
+    /// A server is none.
+    #[error(transparent)]
+    Site(#[from] BadSite),
 }
 
 impl Job {
-    /// `None`: what is to be done cannot be sent.
-    pub(crate) fn of(plan: &Plan, portion: Portion, after: Duration) -> Option<Self> {
-        let Work::Requests(requests) = &plan.work else { return None };
-        Some(Self {
+    pub(crate) fn of(plan: &Plan, portion: Portion, after: Duration) -> Self {
+        Self {
             portion: portion.get(),
             after,
-            requests: WireRequests::of(requests),
+            work: WireWork::of(&plan.work),
             sources: plan.sources.as_ref().map(|sources| sources.addresses().to_vec()),
             pace: WirePace::of(&plan.pace),
             stop: (plan.stop.requests, plan.stop.after),
@@ -64,7 +71,7 @@ impl Job {
             connect_timeout: plan.timeouts.connect,
             response_timeout: plan.timeouts.response,
             threads: plan.threads as u32,
-        })
+        }
     }
 
     /// The whole plan, which part of it is meant, and how long after the common start that begins.
@@ -72,7 +79,7 @@ impl Job {
         let portion = Portion::new(self.portion.0, self.portion.1).ok_or(BadJob::Field("its part"))?;
         let sources = self.sources.map(|addresses| Sources::of(addresses).ok_or(BadJob::Field("source addresses")));
         let plan = Plan {
-            work: self.requests.into_requests()?.into(),
+            work: self.work.into_work()?,
             sources: sources.transpose()?,
             pace: self.pace.into_pace()?,
             stop: Stop { requests: self.stop.0, after: self.stop.1.map(time).transpose()? },
@@ -82,6 +89,32 @@ impl Job {
             threads: within(self.threads, THREADS_MAX, "threads")?,
         };
         Ok((plan, portion, time(self.after)?))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum WireWork {
+    Requests(WireRequests),
+    Flow { flow: WireFlow, site: WireSite, seed: u64 },
+}
+
+impl WireWork {
+    fn of(work: &Work) -> Self {
+        match work {
+            Work::Requests(requests) => Self::Requests(WireRequests::of(requests)),
+            Work::Flow { flow, site, seed } => {
+                Self::Flow { flow: WireFlow::of(flow), site: WireSite::of(site), seed: *seed }
+            }
+        }
+    }
+
+    fn into_work(self) -> Result<Work, BadJob> {
+        match self {
+            Self::Requests(requests) => Ok(requests.into_requests()?.into()),
+            Self::Flow { flow, site, seed } => {
+                Ok(Work::Flow { flow: Arc::new(flow.into_flow(seed)?), site: site.into_site()?, seed })
+            }
+        }
     }
 }
 

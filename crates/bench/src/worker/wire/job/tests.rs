@@ -5,6 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
+use crate::flow::Walk;
 use crate::list::AccessList;
 use crate::requests::{Requests, Sites};
 use crate::site::Site;
@@ -41,14 +42,14 @@ fn part() -> Portion {
 }
 
 fn job(plan: &Plan) -> Job {
-    Job::of(plan, part(), Duration::from_secs(5)).unwrap()
+    Job::of(plan, part(), Duration::from_secs(5))
 }
 
 /// There, and there again.
 fn sent_on(job: &Job) -> Job {
     let bytes = postcard::to_allocvec(job).unwrap();
     let (plan, portion, after) = postcard::from_bytes::<Job>(&bytes).unwrap().into_plan().unwrap();
-    Job::of(&plan, portion, after).unwrap()
+    Job::of(&plan, portion, after)
 }
 
 fn refused(spoil: impl FnOnce(&mut Job)) -> String {
@@ -73,6 +74,51 @@ fn a_plan_arrives_as_it_was() {
         assert_eq!(sent.site.address_for(source), meant.site.address_for(source));
     }
     assert_eq!(arrived.tls.certificate.unwrap().1.content(), b"key.pem");
+}
+
+const FLOW: &str = "\
+[values]
+colour = 'green'
+[[step]]
+name = 'form'
+uri = '/form?user=${user}&colour=${colour}'
+think = { shares = ['1s', '2s', '3s'] }
+[[step]]
+name = 'upload'
+uri = '/upload'
+body_file = 'parts/body'
+";
+
+/// A flow that names a file, both in a directory that does not outlast this.
+fn flow() -> Work {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("flow.toml");
+    std::fs::create_dir(dir.path().join("parts")).unwrap();
+    std::fs::write(&file, FLOW).unwrap();
+    std::fs::write(dir.path().join("parts/body"), b"\xff of a file").unwrap();
+    Work::flow(&file, "http://127.0.0.1:8080/shop/", 7).unwrap()
+}
+
+#[test]
+fn a_flow_arrives_with_what_its_files_hold() {
+    let plan = Plan { work: flow(), ..plan() };
+    assert_eq!(sent_on(&job(&plan)), job(&plan));
+    let arrived = job(&plan).into_plan().unwrap().0.work;
+    assert_eq!(arrived.classes(), plan.work.classes());
+    let steps = |work: &Work, user| {
+        let Work::Flow { flow, site, seed } = work else { unreachable!() };
+        let mut walk = Walk::new(Arc::clone(flow), user, *seed);
+        let turns: Vec<_> = std::iter::from_fn(|| walk.turn()).collect();
+        let asked = turns.iter().map(|turn| walk.request(turn).unwrap());
+        let asked: Vec<_> = asked.map(|request| (request.url.to_string(), request.body)).collect();
+        (turns, asked, site.address_for(None))
+    };
+    for user in 0..12 {
+        assert_eq!(steps(&arrived, user), steps(&plan.work, user));
+    }
+    let (_, asked, _) = steps(&arrived, 5);
+    assert_eq!(asked[0].0, "http://127.0.0.1:8080/form?user=5&colour=green");
+    assert_eq!(&asked[1].1[..], b"\xff of a file");
 }
 
 #[test]
