@@ -1,6 +1,9 @@
 //! Where a load is made: by threads of this process, by several processes of this machine, or by workers on other machines.
 
+mod attend;
 mod away;
+mod logging;
+mod way;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -108,11 +111,6 @@ pub enum StartError {
     /// Users come as their own rule says.
     #[error("users cannot be staggered: their own rule says when they begin")]
     StaggeredUsers,
-    /// Samples of connections stay where they are taken.
-    #[error(
-        "connections can only be logged one by one if this process makes the load itself, without workers or processes"
-    )]
-    NoLog,
 }
 
 impl Fleet {
@@ -124,10 +122,7 @@ impl Fleet {
             Self::Workers { addresses, .. } => addresses.len(),
         };
         check(&plan, workers, self.stagger())?;
-        if log.is_some() {
-            return Err(StartError::NoLog);
-        }
-        Ok(Running(Made::Away(Away::start(self.clone(), plan)?)))
+        Ok(Running(Made::Away(Away::start(self.clone(), plan, log)?)))
     }
 
     fn stagger(&self) -> Duration {

@@ -2,11 +2,14 @@
 //!
 //! All times are counted from the start of the run, so that they can be compared, merged between machines, and put into series.
 
+mod wire;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ending::Ending;
+pub(crate) use wire::{BadSamples, SAMPLES_MAX, WireSamples, WireSeen};
 
 /// One request and what became of it.
 #[derive(Clone, Debug)]

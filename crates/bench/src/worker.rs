@@ -15,10 +15,11 @@ mod link;
 mod listen;
 mod parent;
 mod serve;
+mod untold;
 mod wire;
 
 pub(crate) use inbox::Inbox;
 pub(crate) use link::{Link, LinkError};
 pub use listen::{ListenError, Listening};
 pub use parent::serve_parent;
-pub(crate) use wire::{HEARTBEAT, Job, Order, Report, SILENCE_MAX, TalkError, send};
+pub(crate) use wire::{AHEAD_MAX, HEARTBEAT, Job, Order, Report, SILENCE_MAX, TalkError, send};

@@ -1,25 +1,25 @@
 //! A run that others make: they are made ready, begin together, and tell what becomes of it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tokio::io::AsyncWrite;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
-use watari_pki::Identity;
 
+use super::attend::attend_all;
+use super::logging::Logging;
+use super::way::Way;
 use super::{Finished, Fleet, StartError, Worked};
+use crate::ConnectionLog;
 use crate::load;
 use crate::plan::Plan;
 use crate::portion::Portion;
 use crate::progress::{Look, Progress};
 use crate::tally::{Series, Tally};
-use crate::worker::{self, HEARTBEAT, Inbox, Job, Link, LinkError, Order, Report, SILENCE_MAX, TalkError};
+use crate::worker::{HEARTBEAT, Job, Link, LinkError};
 
 /// A run that others make.
 #[derive(Debug)]
@@ -31,35 +31,36 @@ pub(super) struct Away {
 }
 
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     crew: Mutex<Vec<Member>>,
-    classes: Arc<[String]>,
-    cut: CancellationToken,
+    pub(super) classes: Arc<[String]>,
+    pub(super) cut: CancellationToken,
 }
 
 /// One of those who make it.
 #[derive(Debug)]
-struct Member {
+pub(super) struct Member {
     name: String,
     after: Duration,
     start_error: Duration,
     /// As it last told.
-    tally: Tally,
-    notes: BTreeMap<String, u64>,
+    pub(super) tally: Tally,
+    pub(super) notes: BTreeMap<String, u64>,
     /// How long it took, once it is over.
-    elapsed: Option<Duration>,
-    lost: Option<String>,
+    pub(super) elapsed: Option<Duration>,
+    pub(super) lost: Option<String>,
 }
 
 impl Away {
     /// Begins.
-    pub(super) fn start(fleet: Fleet, plan: Plan) -> Result<Self, StartError> {
+    pub(super) fn start(fleet: Fleet, plan: Plan, log: Option<Arc<dyn ConnectionLog>>) -> Result<Self, StartError> {
         let classes = plan.work.classes();
+        let logging = log.map(Logging::new).transpose().map_err(load::StartError::Thread)?.map(Arc::new);
         let shared = Arc::new(Shared { crew: Mutex::default(), classes, cut: CancellationToken::new() });
         let (started, begun) = mpsc::channel();
         let theirs = Arc::clone(&shared);
         let thread = thread::Builder::new().name("fleet".to_owned()).spawn(move || {
-            drive(&theirs, &fleet, &plan, &started);
+            drive(&theirs, &fleet, &plan, logging, &started);
         });
         let thread = Some(thread.map_err(load::StartError::Thread)?);
         let start = begun.recv().unwrap_or_else(|_| Err(gone()))?;
@@ -103,7 +104,8 @@ impl Away {
         let crew = self.shared.crew();
         let mut notes = BTreeMap::new();
         for (note, count) in crew.iter().flat_map(|member| &member.notes) {
-            *notes.entry(note.clone()).or_default() += count;
+            let all: &mut u64 = notes.entry(note.clone()).or_default();
+            *all = all.saturating_add(*count);
         }
         let elapsed = crew.iter().map(|member| member.elapsed).max().flatten().unwrap_or_else(|| self.start.elapsed());
         let workers = crew.iter().map(Member::worked).collect();
@@ -119,7 +121,7 @@ impl Drop for Away {
 }
 
 impl Shared {
-    fn crew(&self) -> MutexGuard<'_, Vec<Member>> {
+    pub(super) fn crew(&self) -> MutexGuard<'_, Vec<Member>> {
         self.crew.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -144,7 +146,7 @@ fn gone() -> StartError {
 }
 
 /// What the thread of the links does.
-fn drive(shared: &Arc<Shared>, fleet: &Fleet, plan: &Plan, started: &Started) {
+fn drive(shared: &Arc<Shared>, fleet: &Fleet, plan: &Plan, logging: Option<Arc<Logging>>, started: &Started) {
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -153,10 +155,10 @@ fn drive(shared: &Arc<Shared>, fleet: &Fleet, plan: &Plan, started: &Started) {
         }
     };
     runtime.block_on(async {
-        match begin(shared, fleet, plan).await {
+        match begin(shared, fleet, plan, logging.is_some()).await {
             Ok((links, start)) => {
                 let _ = started.send(Ok(start));
-                attend_all(shared, links).await;
+                attend_all(shared, links, logging).await;
             }
             Err(error) => {
                 let _ = started.send(Err(error));
@@ -166,9 +168,9 @@ fn drive(shared: &Arc<Shared>, fleet: &Fleet, plan: &Plan, started: &Started) {
 }
 
 /// Makes everybody ready, and has them begin at one instant, which is returned.
-async fn begin(shared: &Shared, fleet: &Fleet, plan: &Plan) -> Result<(Vec<Link>, Instant), StartError> {
+async fn begin(shared: &Shared, fleet: &Fleet, plan: &Plan, logged: bool) -> Result<(Vec<Link>, Instant), StartError> {
     let stagger = fleet.stagger();
-    let mut links = gather(fleet.ways(), plan, stagger).await?;
+    let mut links = gather(fleet.ways(), plan, stagger, logged).await?;
     let mut round_trips = Vec::new();
     for link in &mut links {
         let round_trip = link.round_trip().await;
@@ -193,12 +195,12 @@ async fn begin(shared: &Shared, fleet: &Fleet, plan: &Plan) -> Result<(Vec<Link>
 }
 
 /// Gives everybody a part, at the same time: who is ready early does not wait long.
-async fn gather(ways: Vec<Way>, plan: &Plan, stagger: Duration) -> Result<Vec<Link>, StartError> {
+async fn gather(ways: Vec<Way>, plan: &Plan, stagger: Duration, logged: bool) -> Result<Vec<Link>, StartError> {
     let of = ways.len() as u64;
     let mut gathering = JoinSet::new();
     for (index, way) in ways.into_iter().enumerate() {
         let portion = Portion::new(index as u64, of).ok_or(StartError::TooMany)?;
-        let job = Job::of(plan, portion, stagger * index as u32);
+        let job = Job::of(plan, portion, stagger * index as u32, logged);
         gathering.spawn(async move {
             let mut link = way.open().await.map_err(|error| worker_error(way.name(), &error))?;
             link.give(job).await.map_err(|error| worker_error(link.name.clone(), &error))?;
@@ -213,102 +215,8 @@ async fn gather(ways: Vec<Way>, plan: &Plan, stagger: Duration) -> Result<Vec<Li
     Ok(links.into_iter().map(|(_, link)| link).collect())
 }
 
-/// How to come to one of those who make a load.
-enum Way {
-    /// By starting a process of this program, which gets this number.
-    Process(PathBuf, usize),
-    /// By connecting to this address.
-    Worker(String, Box<Identity>),
-}
-
-impl Way {
-    fn name(&self) -> String {
-        match self {
-            Self::Process(_, number) => format!("process {number}"),
-            Self::Worker(address, _) => address.clone(),
-        }
-    }
-
-    async fn open(&self) -> Result<Link, LinkError> {
-        match self {
-            Self::Process(program, number) => Link::spawn(program, *number).await,
-            Self::Worker(address, identity) => Link::connect(address, identity).await,
-        }
-    }
-}
-
-impl Fleet {
-    fn ways(&self) -> Vec<Way> {
-        match self {
-            Self::Here => Vec::new(),
-            Self::Processes { program, count } => {
-                (1..=*count).map(|number| Way::Process(program.clone(), number)).collect()
-            }
-            Self::Workers { addresses, identity, .. } => {
-                addresses.iter().map(|address| Way::Worker(address.clone(), identity.clone())).collect()
-            }
-        }
-    }
-}
-
 fn worker_error(who: String, error: &LinkError) -> StartError {
     StartError::Worker { who, why: error.to_string() }
-}
-
-async fn attend_all(shared: &Arc<Shared>, links: Vec<Link>) {
-    let mut attended = JoinSet::new();
-    for (index, link) in links.into_iter().enumerate() {
-        let shared = Arc::clone(shared);
-        attended.spawn(async move {
-            if let Err(error) = attend(&shared, index, link).await {
-                shared.crew()[index].lost = Some(error.to_string());
-            }
-        });
-    }
-    while attended.join_next().await.is_some() {}
-}
-
-/// Hears what becomes of a worker's part, until it is over.
-async fn attend(shared: &Shared, index: usize, link: Link) -> Result<(), TalkError> {
-    let (from, mut to, hold) = link.split();
-    let mut reports = Inbox::read(from);
-    let mut beats = interval(HEARTBEAT);
-    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut cut = false;
-    loop {
-        tokio::select! {
-            report = reports.next() => match report? {
-                Report::Progress(tally) => {
-                    let tally = tally.into_tally(Arc::clone(&shared.classes))?;
-                    shared.crew()[index].tally = tally;
-                }
-                Report::Done(done) => {
-                    let tally = done.tally.into_tally(Arc::clone(&shared.classes))?;
-                    let member = &mut shared.crew()[index];
-                    member.tally = tally;
-                    member.notes = done.notes;
-                    member.elapsed = Some(Duration::from_nanos(done.elapsed_ns));
-                    break;
-                }
-                other => return Err(other.out_of_turn()),
-            },
-            () = shared.cut.cancelled(), if !cut => {
-                cut = true;
-                tell(&mut to, &Order::Cut).await?;
-            }
-            _ = beats.tick() => tell(&mut to, &Order::Ping).await?,
-        }
-    }
-    drop((reports, to));
-    hold.end().await;
-    Ok(())
-}
-
-/// Says something to a worker that may be done: it does not listen any more then, while its last word is still on the way. So it is
-/// only an error that it takes nothing; whether it is gone, its silence says.
-async fn tell(to: &mut (impl AsyncWrite + Unpin), order: &Order) -> Result<(), TalkError> {
-    let _ = timeout(SILENCE_MAX, worker::send(to, order)).await.map_err(|_| TalkError::Silent)?;
-    Ok(())
 }
 
 /// Time for everybody to hear when to begin.

@@ -10,7 +10,7 @@ use super::times::{COUNT_MAX, Raw};
 use super::{Connections, Endings, Flows, Part, Point, Series, Tally, Times};
 use crate::ending::{Ending, EndingKind, Phase, Side};
 use crate::histogram;
-use crate::sample::{HandshakeKind, TlsSeen};
+use crate::sample::{BadSamples, WireSeen};
 
 /// A tally as it is sent. The names of the classes are not: both ends have the plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,12 @@ pub(crate) struct WireTally {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a tally that cannot be: {0}")]
 pub(crate) struct BadTally(&'static str);
+
+impl From<BadSamples> for BadTally {
+    fn from(BadSamples(why): BadSamples) -> Self {
+        Self(why)
+    }
+}
 
 impl WireTally {
     pub(crate) fn of(tally: &Tally) -> Self {
@@ -221,43 +227,6 @@ impl WireConnections {
         })
     }
 }
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct WireSeen {
-    resumed: bool,
-    version: String,
-    suite: String,
-    group: Option<String>,
-    key: Option<String>,
-    alpn: Option<String>,
-}
-
-impl WireSeen {
-    fn of(seen: &TlsSeen) -> Self {
-        Self {
-            resumed: seen.kind == HandshakeKind::Resumed,
-            version: seen.version.to_owned(),
-            suite: seen.suite.clone(),
-            group: seen.group.clone(),
-            key: seen.key.clone(),
-            alpn: seen.alpn.clone(),
-        }
-    }
-
-    fn into_seen(self) -> Result<TlsSeen, BadTally> {
-        let version = VERSIONS.into_iter().find(|version| *version == self.version);
-        Ok(TlsSeen {
-            kind: if self.resumed { HandshakeKind::Resumed } else { HandshakeKind::Full },
-            version: version.ok_or(BadTally("it has a version of TLS that is unknown"))?,
-            suite: self.suite,
-            group: self.group,
-            key: self.key,
-            alpn: self.alpn,
-        })
-    }
-}
-
-const VERSIONS: [&str; 3] = ["TLSv1.3", "TLSv1.2", ""];
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct WirePoint {

@@ -82,7 +82,10 @@ fn key_type(certificate: &[u8]) -> String {
         Ok(PublicKey::EC(point)) => format!("ECDSA P-{}", point.key_size().min(521)),
         _ => match parsed.public_key().algorithm.algorithm.to_id_string().as_str() {
             "1.3.101.112" => "Ed25519".to_owned(),
-            other => other.to_owned(),
+            other => other.chars().take(KEY_CHARS_MAX).collect(),
         },
     }
 }
+
+/// Of a kind of key that has no name here, which a server may make as long as its certificate.
+const KEY_CHARS_MAX: usize = 64;

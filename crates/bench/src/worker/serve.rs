@@ -7,6 +7,7 @@ use tokio::task;
 use tokio::time::{sleep, timeout};
 
 use super::inbox::Inbox;
+use super::untold::Connections;
 use super::wire::{self, HEARTBEAT, Order, Report, SILENCE_MAX, TalkError, WireDone};
 use crate::limits::Limits;
 use crate::load::{Load, Prepared};
@@ -28,14 +29,15 @@ where
         Order::Job(job) => job,
         other => return Err(other.out_of_turn()),
     };
+    let connections = Connections::new(job.is_logged());
     let (prepared, after) = match prepare(*job, own) {
         Ok(prepared) => prepared,
         Err(why) => return controller.say(&Report::Refused { why }).await,
     };
     controller.say(&Report::Ready).await?;
     let Some(start) = controller.start().await? else { return Ok(()) };
-    match prepared.start(start, after, None) {
-        Ok(load) => controller.attend(load).await,
+    match prepared.start(start, after, connections.log()) {
+        Ok(load) => controller.attend(load, connections).await,
         Err(error) => controller.say(&Report::Refused { why: error.to_string() }).await,
     }
 }
@@ -89,24 +91,30 @@ impl<W: AsyncWrite + Unpin> Controller<W> {
                     return Ok(Some(Instant::now() + after));
                 }
                 Order::Cut => return Ok(None),
-                job @ Order::Job(_) => return Err(job.out_of_turn()),
+                other @ (Order::Job(_) | Order::Logged) => return Err(other.out_of_turn()),
             }
         }
     }
 
-    /// Tells how the load goes, until it is over.
-    async fn attend(&mut self, load: Load) -> Result<(), TalkError> {
+    /// Tells how the load goes, until it is over and all is told.
+    async fn attend(&mut self, load: Load, mut connections: Connections) -> Result<(), TalkError> {
         let mut telling = Telling { next: Instant::now() + HEARTBEAT };
-        while !load.is_finished() {
+        while !(load.is_finished() && connections.are_told()) {
             tokio::select! {
                 order = self.orders.next() => match order? {
                     Order::Ping => {}
+                    Order::Logged => connections.logged()?,
                     Order::Cut => load.cut(),
                     other => return Err(other.out_of_turn()),
                 },
-                () = sleep(LOOK) => if telling.is_due() {
-                    let report = telling.make(|| Report::Progress(Box::new(WireTally::of(&load.tally()))));
-                    self.say(&report).await?;
+                () = sleep(LOOK) => {
+                    while let Some(report) = connections.report()? {
+                        self.say(&report).await?;
+                    }
+                    if telling.is_due() {
+                        let report = telling.make(|| Report::Progress(Box::new(WireTally::of(&load.tally()))));
+                        self.say(&report).await?;
+                    }
                 },
             }
         }

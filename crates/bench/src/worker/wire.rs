@@ -10,6 +10,8 @@
 //!      | <---------------------------------- Pong -- |
 //!      | -- Start { after } ---------------------> |   all workers at the same instant
 //!      | <------------------------------ Progress -- |   a tally, again and again
+//!      | <--------------------------- Connections -- |   if there is a log: some at a time
+//!      | -- Logged ------------------------------> |   for each such report, when the log has taken it
 //!      | -- Ping, Cut ---------------------------> |
 //!      | <---------------------------------- Done -- |   the last tally
 //! ```
@@ -28,6 +30,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 pub(crate) use job::Job;
 
+use crate::sample::{BadSamples, WireSamples};
 use crate::tally::{BadTally, WireTally};
 
 /// What a controller says.
@@ -42,6 +45,8 @@ pub(crate) enum Order {
         /// So long after this has come, in nanoseconds.
         after_ns: u64,
     },
+    /// The log has taken the connections of one report.
+    Logged,
     /// Drop what is in progress, and say what became of the rest.
     Cut,
 }
@@ -53,6 +58,7 @@ impl Order {
             Self::Job(_) => "Job",
             Self::Ping => "Ping",
             Self::Start { .. } => "Start",
+            Self::Logged => "Logged",
             Self::Cut => "Cut",
         })
     }
@@ -72,6 +78,8 @@ pub(crate) enum Report {
     Pong,
     /// What has become of what has ended so far.
     Progress(Box<WireTally>),
+    /// Connections that have ended. There are never more than [`AHEAD_MAX`] such reports that the log has not taken.
+    Connections(WireSamples),
     /// The load is over.
     Done(Box<WireDone>),
 }
@@ -84,6 +92,7 @@ impl Report {
             Self::Refused { .. } => "Refused",
             Self::Pong => "Pong",
             Self::Progress(_) => "Progress",
+            Self::Connections(_) => "Connections",
             Self::Done(_) => "Done",
         })
     }
@@ -137,6 +146,9 @@ pub(crate) enum TalkError {
     /// A tally that cannot be.
     #[error(transparent)]
     Tally(#[from] BadTally),
+    /// Connections that cannot be.
+    #[error(transparent)]
+    Samples(#[from] BadSamples),
 }
 
 impl From<io::Error> for TalkError {
@@ -209,6 +221,8 @@ const GREETING_LEN: usize = MAGIC.len() + 2;
 const LEN_LEN: usize = 4;
 /// Of a message: a list of 10 million lines fits.
 const LEN_MAX: usize = 256 << 20;
+/// Reports of connections that may be on their way to the log: enough for tens of thousands of connections a second over a long way.
+pub(crate) const AHEAD_MAX: usize = 4;
 /// How often both sides show that they are there.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
 /// Who says nothing for so long is given up. A machine under load may be slow.

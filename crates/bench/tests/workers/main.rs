@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod flows;
+mod log;
 mod refusals;
 mod runs;
 mod server;

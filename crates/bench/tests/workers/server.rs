@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -10,20 +11,29 @@ use std::thread;
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     requests: Arc<Mutex<BTreeMap<String, u64>>>,
+    clients: Arc<Mutex<Vec<SocketAddr>>>,
 }
 
 impl Server {
     pub(crate) fn start() -> Self {
+        Self::answering(u64::MAX)
+    }
+
+    /// One that answers so many requests, and leaves the others without an answer.
+    pub(crate) fn answering(limit: u64) -> Self {
+        let left = Arc::new(AtomicU64::new(limit));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, requests) = (listener.local_addr().unwrap(), Arc::default());
-        let counted = Arc::clone(&requests);
+        let server =
+            Self { address: listener.local_addr().unwrap(), requests: Arc::default(), clients: Arc::default() };
+        let (counted, clients) = (Arc::clone(&server.requests), Arc::clone(&server.clients));
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let counted = Arc::clone(&counted);
-                thread::spawn(move || serve(&stream, &counted));
+                let (counted, left) = (Arc::clone(&counted), Arc::clone(&left));
+                clients.lock().unwrap().extend(stream.peer_addr());
+                thread::spawn(move || serve(&stream, &counted, &left));
             }
         });
-        Self { address, requests }
+        server
     }
 
     /// How often each path was asked for.
@@ -31,22 +41,33 @@ impl Server {
         self.requests.lock().unwrap().clone()
     }
 
+    /// From where connections came, sorted.
+    pub(crate) fn clients(&self) -> Vec<SocketAddr> {
+        let mut clients = self.clients.lock().unwrap().clone();
+        clients.sort_unstable();
+        clients
+    }
+
     pub(crate) fn total(&self) -> u64 {
         self.requests().values().sum()
     }
 }
 
-/// Until the client closes, or resets.
-fn serve(stream: &TcpStream, counted: &Mutex<BTreeMap<String, u64>>) {
+/// Until the client closes, resets, or asks for it.
+fn serve(mut stream: &TcpStream, counted: &Mutex<BTreeMap<String, u64>>, left: &AtomicU64) {
     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
     while let Some(first) = lines.next() {
         let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
-        if !lines.any(|line| line.is_empty()) {
+        let fields: Vec<_> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+        if fields.is_empty() {
             return;
         }
         *counted.lock().unwrap().entry(path).or_default() += 1;
-        let mut stream = stream;
-        if stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").is_err() {
+        if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err() {
+            continue;
+        }
+        let answered = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+        if answered.is_err() || fields.iter().any(|field| field == "Connection: close") {
             return;
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
+use watari_bench::ConnectionLog;
 use watari_bench::fleet::{Finished, Fleet, Running, StartError};
 use watari_bench::list::AccessList;
 use watari_bench::plan::{Pace, Plan, Protocol, Stop, Timeouts};
@@ -95,8 +96,16 @@ pub(crate) fn requests(count: u64) -> Stop {
 
 /// Starts a run; it blocks, as the command does.
 pub(crate) async fn start(fleet: &Fleet, plan: Plan) -> Result<Running, StartError> {
+    start_logged(fleet, plan, None).await
+}
+
+pub(crate) async fn start_logged(
+    fleet: &Fleet,
+    plan: Plan,
+    log: Option<Arc<dyn ConnectionLog>>,
+) -> Result<Running, StartError> {
     let fleet = fleet.clone();
-    tokio::task::spawn_blocking(move || fleet.start(plan, None)).await.unwrap()
+    tokio::task::spawn_blocking(move || fleet.start(plan, log)).await.unwrap()
 }
 
 pub(crate) async fn finish(running: Running) -> Finished {

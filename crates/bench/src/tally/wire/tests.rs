@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::super::tests::{any_request, connection, tally};
 use super::*;
+use crate::sample::{HandshakeKind, TlsSeen};
 
 /// There and back.
 fn sent(tally: &Tally) -> Tally {
@@ -34,8 +35,10 @@ fn what_no_tally_can_be_is_refused() {
     assert_eq!(refused(|wire| wire.parts[0].1.connections.opened = 0), "not as many ended as there were");
     assert_eq!(refused(|wire| wire.parts[0].1.connections.endings.0[0].0 = 8), "it has an ending that is unknown");
     assert_eq!(refused(|wire| wire.parts[0].1.body_bytes = u64::MAX), "a count is beyond all measure");
-    let version = |wire: &mut WireTally| wire.parts[0].1.connections.tls[0].0.version = "SSLv3".to_owned();
-    assert_eq!(refused(version), "it has a version of TLS that is unknown");
+    let seen = connection(Some(HandshakeKind::Full), EndingKind::Normal).tls.unwrap();
+    let unknown = WireSeen::of(&TlsSeen { version: "SSLv3", ..TlsSeen::clone(&seen) });
+    let version = |wire: &mut WireTally| wire.parts[0].1.connections.tls[0].0 = unknown;
+    assert_eq!(refused(version), "a handshake has a version of TLS that is unknown");
     assert_eq!(refused(|wire| wire.doublings = 64), "its series is too long");
     assert_eq!(refused(|wire| wire.points = vec![wire.points[0].clone(); 601]), "its series is too long");
     assert_eq!(refused(|wire| wire.points[0].latency = Some(vec![1].into())), "a histogram cannot be read");

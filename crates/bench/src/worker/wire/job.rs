@@ -38,6 +38,8 @@ pub(crate) struct Job {
     connect_timeout: Duration,
     response_timeout: Duration,
     threads: u32,
+    /// Whether the controller wants to know of each connection.
+    logged: bool,
 }
 
 /// What came is no plan that could be followed.
@@ -58,7 +60,7 @@ pub(crate) enum BadJob {
 }
 
 impl Job {
-    pub(crate) fn of(plan: &Plan, portion: Portion, after: Duration) -> Self {
+    pub(crate) fn of(plan: &Plan, portion: Portion, after: Duration, logged: bool) -> Self {
         Self {
             portion: portion.get(),
             after,
@@ -71,7 +73,13 @@ impl Job {
             connect_timeout: plan.timeouts.connect,
             response_timeout: plan.timeouts.response,
             threads: plan.threads as u32,
+            logged,
         }
+    }
+
+    /// Whether the controller wants to know of each connection.
+    pub(crate) fn is_logged(&self) -> bool {
+        self.logged
     }
 
     /// The whole plan, which part of it is meant, and how long after the common start that begins.

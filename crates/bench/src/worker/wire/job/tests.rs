@@ -42,14 +42,16 @@ fn part() -> Portion {
 }
 
 fn job(plan: &Plan) -> Job {
-    Job::of(plan, part(), Duration::from_secs(5))
+    Job::of(plan, part(), Duration::from_secs(5), true)
 }
 
 /// There, and there again.
 fn sent_on(job: &Job) -> Job {
     let bytes = postcard::to_allocvec(job).unwrap();
-    let (plan, portion, after) = postcard::from_bytes::<Job>(&bytes).unwrap().into_plan().unwrap();
-    Job::of(&plan, portion, after)
+    let arrived = postcard::from_bytes::<Job>(&bytes).unwrap();
+    let logged = arrived.is_logged();
+    let (plan, portion, after) = arrived.into_plan().unwrap();
+    Job::of(&plan, portion, after, logged)
 }
 
 fn refused(spoil: impl FnOnce(&mut Job)) -> String {

@@ -1,0 +1,129 @@
+//! Hears what becomes of the parts of a run that others make.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::away::Shared;
+use super::logging::Logging;
+use crate::sample::WireSamples;
+use crate::worker::{self, AHEAD_MAX, HEARTBEAT, Inbox, Link, Order, Report, SILENCE_MAX, TalkError};
+
+/// Hears all of them, until everybody is done or lost.
+pub(super) async fn attend_all(shared: &Arc<Shared>, links: Vec<Link>, logging: Option<Arc<Logging>>) {
+    let mut attended = JoinSet::new();
+    for (index, link) in links.into_iter().enumerate() {
+        let shared = Arc::clone(shared);
+        let connections = Connections::new(logging.clone());
+        attended.spawn(async move {
+            let (from, to, hold) = link.split();
+            let mut attending = Attending { shared: &shared, index, to, connections };
+            match attending.attend(from).await {
+                Ok(()) => hold.end().await,
+                Err(error) => shared.crew()[index].lost = Some(error.to_string()),
+            }
+        });
+    }
+    while attended.join_next().await.is_some() {}
+}
+
+/// A worker that does its part.
+struct Attending<'a, W> {
+    shared: &'a Shared,
+    /// Which member of the crew it is.
+    index: usize,
+    to: W,
+    connections: Connections,
+}
+
+impl<W: AsyncWrite + Unpin> Attending<'_, W> {
+    /// Hears what becomes of its part, until it is over.
+    async fn attend(&mut self, from: impl AsyncRead + Unpin + Send + 'static) -> Result<(), TalkError> {
+        let mut reports = Inbox::read(from);
+        let mut beats = interval(HEARTBEAT);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut cut = false;
+        loop {
+            tokio::select! {
+                report = reports.next() => if self.hear(report?)? {
+                    return Ok(());
+                },
+                () = self.connections.logged() => self.tell(&Order::Logged).await?,
+                () = self.shared.cut.cancelled(), if !cut => {
+                    cut = true;
+                    self.tell(&Order::Cut).await?;
+                }
+                _ = beats.tick() => self.tell(&Order::Ping).await?,
+            }
+        }
+    }
+
+    /// Takes what it reports; true if that was the last.
+    fn hear(&mut self, report: Report) -> Result<bool, TalkError> {
+        let classes = || Arc::clone(&self.shared.classes);
+        match report {
+            Report::Progress(tally) => {
+                let tally = tally.into_tally(classes())?;
+                self.shared.crew()[self.index].tally = tally;
+            }
+            Report::Connections(samples) => self.connections.take(samples, self.shared.classes.len())?,
+            Report::Done(done) => {
+                let tally = done.tally.into_tally(classes())?;
+                let member = &mut self.shared.crew()[self.index];
+                member.tally = tally;
+                member.notes = done.notes;
+                member.elapsed = Some(Duration::from_nanos(done.elapsed_ns));
+                return Ok(true);
+            }
+            other => return Err(other.out_of_turn()),
+        }
+        Ok(false)
+    }
+
+    /// Says something to a worker that may be done: it does not listen any more then, while its last word is still on the way. So it
+    /// is only an error that it takes nothing; whether it is gone, its silence says.
+    async fn tell(&mut self, order: &Order) -> Result<(), TalkError> {
+        let told = timeout(SILENCE_MAX, worker::send(&mut self.to, order)).await;
+        let _ = told.map_err(|_| TalkError::Silent)?;
+        Ok(())
+    }
+}
+
+/// The connections that a worker tells of, on their way to the log.
+struct Connections {
+    logging: Option<Arc<Logging>>,
+    /// Reports that the log has not taken yet.
+    ahead: usize,
+    taken: UnboundedSender<()>,
+    was_taken: UnboundedReceiver<()>,
+}
+
+impl Connections {
+    fn new(logging: Option<Arc<Logging>>) -> Self {
+        let (taken, was_taken) = unbounded_channel();
+        Self { logging, ahead: 0, taken, was_taken }
+    }
+
+    /// Refuses what nobody wants to know, and more than was agreed on.
+    fn take(&mut self, samples: WireSamples, classes: usize) -> Result<(), TalkError> {
+        match &self.logging {
+            Some(logging) if self.ahead < AHEAD_MAX => {
+                self.ahead += 1;
+                logging.take(samples.into_samples(classes)?, self.taken.clone());
+                Ok(())
+            }
+            _ => Err(Report::Connections(samples).out_of_turn()),
+        }
+    }
+
+    /// Waits until the log has taken one report. Nothing is lost when the future is dropped.
+    async fn logged(&mut self) {
+        // There is always a sender: this has one itself.
+        let _ = self.was_taken.recv().await;
+        self.ahead -= 1;
+    }
+}

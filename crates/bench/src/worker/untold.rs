@@ -1,0 +1,155 @@
+//! Connections of which the controller has not been told yet.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::wire::{AHEAD_MAX, Order, Report, TalkError};
+use crate::ConnectionLog;
+use crate::sample::{ConnectionSample, SAMPLES_MAX, WireSamples};
+
+/// What the controller is told of connections one by one, if it wants to know.
+#[derive(Debug)]
+pub(super) struct Connections {
+    untold: Option<Arc<Untold>>,
+    /// Reports that its log has not taken yet.
+    ahead: usize,
+}
+
+impl Connections {
+    pub(super) fn new(wanted: bool) -> Self {
+        Self { untold: wanted.then(Arc::default), ahead: 0 }
+    }
+
+    /// What the load tells.
+    pub(super) fn log(&self) -> Option<Arc<dyn ConnectionLog>> {
+        self.untold.clone().map(|untold| untold as Arc<dyn ConnectionLog>)
+    }
+
+    /// What may be told now, if there is anything.
+    pub(super) fn report(&mut self) -> Result<Option<Report>, TalkError> {
+        let Some(untold) = self.untold.as_ref().filter(|untold| self.ahead < AHEAD_MAX && !untold.is_empty()) else {
+            return Ok(None);
+        };
+        self.ahead += 1;
+        let samples = WireSamples::of(&untold.take()).map_err(TalkError::Unreadable)?;
+        Ok(Some(Report::Connections(samples)))
+    }
+
+    /// The log has taken one report.
+    pub(super) fn logged(&mut self) -> Result<(), TalkError> {
+        self.ahead = self.ahead.checked_sub(1).ok_or_else(|| Order::Logged.out_of_turn())?;
+        Ok(())
+    }
+
+    /// Whether nothing is left to tell.
+    pub(super) fn are_told(&self) -> bool {
+        self.untold.as_ref().is_none_or(|untold| untold.is_empty())
+    }
+}
+
+impl Drop for Connections {
+    fn drop(&mut self) {
+        if let Some(untold) = &self.untold {
+            untold.give_up();
+        }
+    }
+}
+
+/// Samples on their way from the load's threads to the controller. Of those that wait there are only so many: where the controller,
+/// or its disk, does not keep up, the load's threads wait.
+#[derive(Debug, Default)]
+struct Untold {
+    waiting: Mutex<Waiting>,
+    /// There is room again.
+    room: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    samples: VecDeque<ConnectionSample>,
+    /// Nobody will be told any more.
+    given_up: bool,
+}
+
+impl ConnectionLog for Untold {
+    fn ended(&self, sample: &ConnectionSample) {
+        let is_full = |waiting: &mut Waiting| waiting.samples.len() >= WAITING_MAX && !waiting.given_up;
+        let mut waiting = self.room.wait_while(self.lock(), is_full).unwrap_or_else(PoisonError::into_inner);
+        if !waiting.given_up {
+            waiting.samples.push_back(sample.clone());
+        }
+    }
+}
+
+impl Untold {
+    /// Those that have waited longest, as many as are told at once.
+    fn take(&self) -> Vec<ConnectionSample> {
+        let mut waiting = self.lock();
+        let count = waiting.samples.len().min(SAMPLES_MAX);
+        let taken = waiting.samples.drain(..count).collect();
+        self.room.notify_all();
+        taken
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lock().samples.is_empty()
+    }
+
+    /// Lets go of all that wait: the controller is gone, and the load ends.
+    fn give_up(&self) {
+        self.lock().given_up = true;
+        self.room.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A few MiB.
+const WAITING_MAX: usize = 8 * SAMPLES_MAX;
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::ending::EndingKind;
+    use crate::tally::tests::connection;
+
+    fn sample(requests: u64) -> ConnectionSample {
+        ConnectionSample { requests, ..connection(None, EndingKind::Normal) }
+    }
+
+    #[test]
+    fn a_load_waits_until_there_is_room_and_nothing_is_lost() {
+        let (untold, all) = (Untold::default(), 3 * WAITING_MAX as u64);
+        thread::scope(|scope| {
+            let load = scope.spawn(|| (0..all).for_each(|number| untold.ended(&sample(number))));
+            let mut next = 0;
+            while next < all {
+                for told in untold.take() {
+                    assert_eq!(told.requests, next);
+                    next += 1;
+                }
+                assert!(untold.lock().samples.len() <= WAITING_MAX);
+                assert!(!load.is_finished() || next + WAITING_MAX as u64 >= all);
+            }
+        });
+        assert!(untold.is_empty());
+    }
+
+    #[test]
+    fn a_load_does_not_wait_for_whom_is_gone() {
+        let untold = Untold::default();
+        thread::scope(|scope| {
+            let load = scope.spawn(|| (0..=WAITING_MAX as u64).for_each(|number| untold.ended(&sample(number))));
+            while untold.lock().samples.len() < WAITING_MAX {
+                thread::yield_now();
+            }
+            assert!(!load.is_finished());
+            untold.give_up();
+        });
+        assert_eq!(untold.lock().samples.len(), WAITING_MAX);
+    }
+}
