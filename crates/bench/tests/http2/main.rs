@@ -6,3 +6,4 @@ mod flow;
 mod requests;
 mod run;
 mod server;
+mod users;

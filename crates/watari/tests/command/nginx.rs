@@ -116,6 +116,6 @@ fn log(directory: &Path, name: &str) -> String {
 }
 
 /// An address that nobody listens at. Outgoing connections come from 127.0.0.1, and cannot take its port meanwhile.
-fn address() -> SocketAddr {
+pub(crate) fn address() -> SocketAddr {
     TcpListener::bind((Ipv4Addr::new(127, 77, 0, 1), 0)).unwrap().local_addr().unwrap()
 }

@@ -7,6 +7,7 @@ use std::thread;
 
 use serde_json::Value;
 
+use crate::nginx::{self, Nginx};
 use crate::support::watari;
 
 /// Answers everything with a token, until the test's process ends.
@@ -50,6 +51,30 @@ fn users_come_as_often_as_they_should() {
 }
 
 #[test]
+fn users_speak_http_2_over_a_connection_for_each_visit() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a.html"), "a").unwrap();
+    let http2 = nginx::address();
+    let nginx = Nginx::start(dir.path(), &format!("listen {http2} ssl http2;"));
+    let url = format!("https://{http2}/a.html");
+    let few =
+        ["bench", "users", &url, "--http2", "-r", "100", "--count", "users", "-d", "100ms", "--waits", "10ms,30ms"];
+    let json: Value = serde_json::from_str(&watari(dir.path(), &[&few[..], &["--json"]].concat()).done()).unwrap();
+    let logged = nginx.requests();
+    let connections: std::collections::BTreeSet<_> = logged.iter().map(|line| line.connection).collect();
+    assert_eq!((json["endings"]["NORMAL"].as_u64(), logged.len(), connections.len()), (Some(30), 30, 30));
+    let resumed = logged.iter().filter(|line| line.resumed).count() as u64;
+    assert_eq!((&json["tls"]["full"], &json["tls"]["resumed"]), (&10.into(), &20.into()));
+    assert_eq!(resumed, 20);
+    // What makes no sense for a request on a connection of its own.
+    for more in
+        [&["--streams", "2"][..], &["--pipeline", "2"], &["--requests-per-connection", "2"], &["--stagger", "1s"]]
+    {
+        assert_eq!(watari(dir.path(), &[&few[..], more].concat()).status, Some(2), "{more:?}");
+    }
+}
+
+#[test]
 fn flows_are_gone_through() {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("http://{}/", server());
@@ -61,6 +86,9 @@ fn flows_are_gone_through() {
     let json: Value = serde_json::from_str(&http(&["--flow", "good.toml", "--json"]).done()).unwrap();
     assert_eq!((&json["requests"], &json["endings"]["NORMAL"]), (&10.into(), &10.into()));
     assert_eq!(json["by_class"]["b"]["requests"], 5);
+    let shared = http(&["--flow", "good.toml", "--json", "--processes", "2"]).done();
+    let shared: Value = serde_json::from_str(&shared).unwrap();
+    assert_eq!((&shared["requests"], &shared["by_class"]["b"]["endings"]["NORMAL"]), (&10.into(), &5.into()));
     let refused = http(&["--flow", "bad.toml"]).refused(2);
     assert!(refused.starts_with("watari: bad.toml:7: nothing gives \"x\" a value"), "{refused}");
     assert_eq!(http(&["--flow", "good.toml", "--pipeline", "2"]).status, Some(2));

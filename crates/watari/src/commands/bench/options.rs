@@ -12,7 +12,7 @@ mod tls;
 pub(super) use fleet::FleetOptions;
 pub(super) use flow::Flow;
 pub(super) use load::{Load, Patience};
-pub(super) use protocol::Protocol;
+pub(super) use protocol::{Protocol, Version};
 pub(super) use report::Report;
 pub(super) use target::Target;
 pub(super) use tls::Tls;

@@ -2,12 +2,12 @@
 
 use clap::{Args, ValueEnum};
 use watari_bench::duration::Span;
-use watari_bench::plan::{Pace, Plan, Protocol, Stop};
+use watari_bench::plan::{Pace, Plan, Stop};
 use watari_bench::shares::Shares;
 use watari_bench::tls::Resume;
 use watari_bench::users::{Count, Settings};
 
-use super::options::{FleetOptions, Patience, Report, Target, Tls};
+use super::options::{FleetOptions, Patience, Report, Target, Tls, Version};
 use crate::failure::Failure;
 
 /// Have users come, wait, and come back with the sessions they have
@@ -20,6 +20,8 @@ pub(crate) struct Users {
     coming: Coming,
     #[command(flatten)]
     tls: Tls,
+    #[command(flatten)]
+    version: Version,
     #[command(flatten)]
     fleet: FleetOptions,
     #[command(flatten)]
@@ -68,11 +70,12 @@ const EXAMPLES: &str = "\
 Examples:
   watari bench users https://www.example/50k                  800 requests/s for 90 s, then only those of who returns
   watari bench users https://www.example/ --resume full       the same, without resuming sessions
+  watari bench users https://www.example/ --http2             each visit over a connection of HTTP/2, closed after the answer
   watari bench users https://www.example/ -r 50 --count users -d 10s --waits 1s,2s --expect tls.resumed>0
 
 Users return also when they were not answered, so that the load does not depend on how well the server bears it. Above
-the summary there is a row for each second. Exit status: 0 done, 1 nothing was answered, or a condition is not met,
-2 wrong usage.";
+the summary there is a row for each second. Exit status: 0 done, 1 nothing was answered, a condition is not
+met, or a worker was lost, 2 wrong usage.";
 
 impl Users {
     pub(crate) fn execute(self) -> Result<(), Failure> {
@@ -81,7 +84,7 @@ impl Users {
             sources: self.target.sources(),
             pace: self.coming.pace()?,
             stop: Stop::default(),
-            protocol: Protocol::Http1 { requests_per_connection: Some(1), pipeline: 1 },
+            protocol: self.version.of_one_request(),
             tls: self.tls.options(Resume::Reuse)?,
             timeouts: self.coming.patience.timeouts(),
             threads: usize::from(self.coming.threads),

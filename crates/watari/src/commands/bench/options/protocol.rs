@@ -7,9 +7,8 @@ use watari_bench::plan;
 #[derive(Args)]
 #[command(next_help_heading = "Protocol")]
 pub(crate) struct Protocol {
-    /// Speak HTTP/2: to https servers that agree to it by ALPN, and to http servers that are known to speak it
-    #[arg(long)]
-    http2: bool,
+    #[command(flatten)]
+    version: Version,
     /// With --http2: requests at once on each connection; where the server allows fewer, the others wait, and their wait counts
     #[arg(long, value_name = "N", default_value_t = 1, requires = "http2", value_parser = clap::value_parser!(u16).range(1..=1000))]
     streams: u16,
@@ -25,10 +24,31 @@ pub(crate) struct Protocol {
 impl Protocol {
     pub(crate) fn plan(&self) -> plan::Protocol {
         let requests_per_connection = self.requests_per_connection;
-        if self.http2 {
+        if self.version.http2 {
             plan::Protocol::Http2 { streams: usize::from(self.streams), requests_per_connection }
         } else {
             plan::Protocol::Http1 { requests_per_connection, pipeline: usize::from(self.pipeline) }
+        }
+    }
+}
+
+/// Which HTTP is spoken
+#[derive(Args)]
+#[command(next_help_heading = "Protocol")]
+pub(crate) struct Version {
+    /// Speak HTTP/2: to https servers that agree to it by ALPN, and to http servers that are known to speak it
+    #[arg(long)]
+    http2: bool,
+}
+
+impl Version {
+    /// Over connections that carry one request each.
+    pub(crate) fn of_one_request(&self) -> plan::Protocol {
+        let requests_per_connection = Some(1);
+        if self.http2 {
+            plan::Protocol::Http2 { streams: 1, requests_per_connection }
+        } else {
+            plan::Protocol::Http1 { requests_per_connection, pipeline: 1 }
         }
     }
 }
