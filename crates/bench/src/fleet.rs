@@ -60,6 +60,25 @@ pub struct Finished {
     pub workers: Vec<Worked>,
 }
 
+/// What ended between two instants.
+#[derive(Debug)]
+pub struct Taken {
+    /// What became of it.
+    pub tally: Tally,
+    /// The later instant, counted from the start.
+    pub at: Duration,
+}
+
+/// One of those who make a load is lost, or done before the others: whatever they count is not the whole load any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{who} was lost: {why}")]
+pub struct LostError {
+    /// Its name, and its address if it has one.
+    pub who: String,
+    /// Why, in a sentence.
+    pub why: String,
+}
+
 /// What one of several processes did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Worked {
@@ -170,6 +189,14 @@ impl Running {
         match &self.0 {
             Made::Here(load) => load.follow(progress),
             Made::Away(load) => load.follow(progress),
+        }
+    }
+
+    /// What has ended since the start, or since this was last asked; counting begins anew. Waits for the answers of others.
+    pub fn take(&mut self) -> Result<Taken, LostError> {
+        match &mut self.0 {
+            Made::Here(load) => Ok(Taken { at: load.elapsed(), tally: load.take() }),
+            Made::Away(load) => load.take(),
         }
     }
 

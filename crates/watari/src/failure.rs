@@ -46,6 +46,8 @@ pub(crate) enum Failure {
     Suites(#[from] SuitesError),
     #[error(transparent)]
     Fleet(#[from] fleet::StartError),
+    #[error(transparent)]
+    LostWorker(#[from] fleet::LostError),
     #[error("{0} of the workers were lost, and the figures lack what they did last")]
     Lost(usize),
     #[error(transparent)]

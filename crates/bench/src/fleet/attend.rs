@@ -1,6 +1,7 @@
 //! Hears what becomes of the parts of a run that others make.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -8,23 +9,35 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use super::Taken;
 use super::away::Shared;
 use super::logging::Logging;
 use crate::sample::WireSamples;
+use crate::tally::Tally;
 use crate::worker::{self, AHEAD_MAX, HEARTBEAT, Inbox, Link, Order, Report, SILENCE_MAX, TalkError};
 
-/// Hears all of them, until everybody is done or lost.
-pub(super) async fn attend_all(shared: &Arc<Shared>, links: Vec<Link>, logging: Option<Arc<Logging>>) {
+/// Who wants to know what has ended since this was last asked.
+pub(super) type Ask = mpsc::Sender<Taken>;
+
+/// Hears all of them, each of whom may be asked, until everybody is done or lost.
+pub(super) async fn attend_all(
+    shared: &Arc<Shared>,
+    links: Vec<(Link, UnboundedReceiver<Ask>)>,
+    logging: Option<Arc<Logging>>,
+) {
     let mut attended = JoinSet::new();
-    for (index, link) in links.into_iter().enumerate() {
+    for (index, (link, mut asks)) in links.into_iter().enumerate() {
         let shared = Arc::clone(shared);
         let connections = Connections::new(logging.clone());
         attended.spawn(async move {
             let (from, to, hold) = link.split();
-            let mut attending = Attending { shared: &shared, index, to, connections };
-            match attending.attend(from).await {
-                Ok(()) => hold.end().await,
-                Err(error) => shared.crew()[index].lost = Some(error.to_string()),
+            let mut attending = Attending { shared: &shared, index, to, connections, asking: VecDeque::new() };
+            let attended = attending.attend(from, &mut asks).await;
+            // Before whoever asks hears that there will be no answer.
+            shared.crew()[index].lost = attended.as_ref().err().map(ToString::to_string);
+            drop(attending);
+            if attended.is_ok() {
+                hold.end().await;
             }
         });
     }
@@ -38,11 +51,17 @@ struct Attending<'a, W> {
     index: usize,
     to: W,
     connections: Connections,
+    /// Who waits for an answer.
+    asking: VecDeque<Ask>,
 }
 
 impl<W: AsyncWrite + Unpin> Attending<'_, W> {
     /// Hears what becomes of its part, until it is over.
-    async fn attend(&mut self, from: impl AsyncRead + Unpin + Send + 'static) -> Result<(), TalkError> {
+    async fn attend(
+        &mut self,
+        from: impl AsyncRead + Unpin + Send + 'static,
+        asks: &mut UnboundedReceiver<Ask>,
+    ) -> Result<(), TalkError> {
         let mut reports = Inbox::read(from);
         let mut beats = interval(HEARTBEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -52,6 +71,10 @@ impl<W: AsyncWrite + Unpin> Attending<'_, W> {
                 report = reports.next() => if self.hear(report?)? {
                     return Ok(());
                 },
+                Some(ask) = asks.recv() => {
+                    self.asking.push_back(ask);
+                    self.tell(&Order::Take).await?;
+                }
                 () = self.connections.logged() => self.tell(&Order::Logged).await?,
                 () = self.shared.cut.cancelled(), if !cut => {
                     cut = true;
@@ -69,6 +92,16 @@ impl<W: AsyncWrite + Unpin> Attending<'_, W> {
             Report::Progress(tally) => {
                 let tally = tally.into_tally(classes())?;
                 self.shared.crew()[self.index].tally = tally;
+            }
+            Report::Taken { .. } if self.asking.is_empty() => return Err(report.out_of_turn()),
+            Report::Taken { tally, at_ns } => {
+                let tally = tally.into_tally(classes())?;
+                self.shared.crew()[self.index].tally = Tally::new(classes());
+                let taken = Taken { tally, at: Duration::from_nanos(at_ns) };
+                if let Some(ask) = self.asking.pop_front() {
+                    // Who has asked may not have waited for so long.
+                    let _ = ask.send(taken);
+                }
             }
             Report::Connections(samples) => self.connections.take(samples, self.shared.classes.len())?,
             Report::Done(done) => {

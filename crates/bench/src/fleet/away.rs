@@ -6,20 +6,21 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::attend::attend_all;
+use super::attend::{Ask, attend_all};
 use super::logging::Logging;
 use super::way::Way;
-use super::{Finished, Fleet, StartError, Worked};
+use super::{Finished, Fleet, LostError, StartError, Taken, Worked};
 use crate::ConnectionLog;
 use crate::load;
 use crate::plan::Plan;
 use crate::portion::Portion;
 use crate::progress::{Look, Progress};
 use crate::tally::{Series, Tally};
-use crate::worker::{HEARTBEAT, Job, Link, LinkError};
+use crate::worker::{HEARTBEAT, Job, Link, LinkError, SILENCE_MAX};
 
 /// A run that others make.
 #[derive(Debug)]
@@ -49,6 +50,8 @@ pub(super) struct Member {
     /// How long it took, once it is over.
     pub(super) elapsed: Option<Duration>,
     pub(super) lost: Option<String>,
+    /// Where it is asked; it hears no more when it is done or lost.
+    asks: UnboundedSender<Ask>,
 }
 
 impl Away {
@@ -89,6 +92,19 @@ impl Away {
         });
     }
 
+    /// Asks everybody at once, and waits for all of them.
+    pub(super) fn take(&mut self) -> Result<Taken, LostError> {
+        let asked: Vec<_> = self.shared.crew().iter().map(Member::ask).collect();
+        let mut all = Taken { tally: Tally::new(Arc::clone(&self.shared.classes)), at: Duration::ZERO };
+        for (index, answer) in asked.iter().enumerate() {
+            let taken = answer.recv_timeout(SILENCE_MAX).map_err(|_| self.shared.crew()[index].lost())?;
+            all.tally.merge(&taken.tally);
+            // Each counts up to its own instant: the mean is that of all.
+            all.at += taken.at / asked.len() as u32;
+        }
+        Ok(all)
+    }
+
     pub(super) fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -127,6 +143,18 @@ impl Shared {
 }
 
 impl Member {
+    /// Asks it for what has ended; the answer never comes where it cannot give one.
+    fn ask(&self) -> mpsc::Receiver<Taken> {
+        let (ask, answer) = mpsc::channel();
+        let _ = self.asks.send(ask);
+        answer
+    }
+
+    fn lost(&self) -> LostError {
+        let why = self.lost.clone().unwrap_or_else(|| "it does not say what has ended".to_owned());
+        LostError { who: self.name.clone(), why }
+    }
+
     fn worked(&self) -> Worked {
         let lost = || self.elapsed.is_none().then(|| "it did not say what became of its part".to_owned());
         Worked {
@@ -168,7 +196,12 @@ fn drive(shared: &Arc<Shared>, fleet: &Fleet, plan: &Plan, logging: Option<Arc<L
 }
 
 /// Makes everybody ready, and has them begin at one instant, which is returned.
-async fn begin(shared: &Shared, fleet: &Fleet, plan: &Plan, logged: bool) -> Result<(Vec<Link>, Instant), StartError> {
+async fn begin(
+    shared: &Shared,
+    fleet: &Fleet,
+    plan: &Plan,
+    logged: bool,
+) -> Result<(Vec<(Link, UnboundedReceiver<Ask>)>, Instant), StartError> {
     let stagger = fleet.stagger();
     let mut links = gather(fleet.ways(), plan, stagger, logged).await?;
     let mut round_trips = Vec::new();
@@ -177,10 +210,12 @@ async fn begin(shared: &Shared, fleet: &Fleet, plan: &Plan, logged: bool) -> Res
         round_trips.push(round_trip.map_err(|error| worker_error(link.name.clone(), &error))?);
     }
     let start = Instant::now() + LEAD + round_trips.iter().copied().max().unwrap_or_default();
-    for (index, (link, round_trip)) in links.iter_mut().zip(&round_trips).enumerate() {
-        let one_way = *round_trip / 2;
+    let mut begun = Vec::new();
+    for (index, (mut link, round_trip)) in links.into_iter().zip(round_trips).enumerate() {
+        let one_way = round_trip / 2;
         let after = start.saturating_duration_since(Instant::now()).saturating_sub(one_way);
         link.start(after).await.map_err(|error| worker_error(link.name.clone(), &error))?;
+        let (asks, asked) = unbounded_channel();
         shared.crew().push(Member {
             name: link.name.clone(),
             after: stagger * index as u32,
@@ -189,9 +224,11 @@ async fn begin(shared: &Shared, fleet: &Fleet, plan: &Plan, logged: bool) -> Res
             notes: BTreeMap::new(),
             elapsed: None,
             lost: None,
+            asks,
         });
+        begun.push((link, asked));
     }
-    Ok((links, start))
+    Ok((begun, start))
 }
 
 /// Gives everybody a part, at the same time: who is ready early does not wait long.

@@ -144,12 +144,12 @@ impl Shared {
             let why = format!("the certificate of {node} does not allow the role {}", Role::Bench);
             return refuse(from, to, why).await;
         }
-        let Ok(_job) = self.free.try_acquire() else {
+        let Ok(busy) = self.free.try_acquire() else {
             return refuse(from, to, "it is busy with the load of another controller".to_owned()).await;
         };
         drop(stranger);
         info!(%node, "serving");
-        serve(from, to, self.own.as_ref()).await
+        serve(from, to, self.own.as_ref(), busy).await
     }
 }
 

@@ -13,7 +13,7 @@ use super::wire::TalkError;
 pub async fn serve_parent() -> io::Result<()> {
     let from = pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
     let to = pipe::Sender::from_owned_fd(io::stdout().as_fd().try_clone_to_owned()?)?;
-    match serve(from, to, None).await {
+    match serve(from, to, None, ()).await {
         // Nobody is left to tell.
         Ok(()) | Err(TalkError::Closed) => Ok(()),
         Err(error) => Err(io::Error::other(error)),

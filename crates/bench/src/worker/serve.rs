@@ -15,10 +15,11 @@ use crate::needs;
 use crate::source::Sources;
 use crate::tally::WireTally;
 
-/// Serves a controller. `own` are this machine's addresses to connect from, where those of the job are not its.
+/// Serves a controller. `own` are this machine's addresses to connect from, where those of the job are not its. `busy` is let go of when
+/// the load is over, before the controller hears of it: it may have another at once.
 ///
 /// Whatever ends this early, the load ends with it.
-pub(super) async fn serve<R, W>(mut from: R, mut to: W, own: Option<&Sources>) -> Result<(), TalkError>
+pub(super) async fn serve<R, W, B>(mut from: R, mut to: W, own: Option<&Sources>, busy: B) -> Result<(), TalkError>
 where
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin,
@@ -37,7 +38,7 @@ where
     controller.say(&Report::Ready).await?;
     let Some(start) = controller.start().await? else { return Ok(()) };
     match prepared.start(start, after, connections.log()) {
-        Ok(load) => controller.attend(load, connections).await,
+        Ok(load) => controller.attend(load, connections, busy).await,
         Err(error) => controller.say(&Report::Refused { why: error.to_string() }).await,
     }
 }
@@ -91,19 +92,24 @@ impl<W: AsyncWrite + Unpin> Controller<W> {
                     return Ok(Some(Instant::now() + after));
                 }
                 Order::Cut => return Ok(None),
-                other @ (Order::Job(_) | Order::Logged) => return Err(other.out_of_turn()),
+                other @ (Order::Job(_) | Order::Logged | Order::Take) => return Err(other.out_of_turn()),
             }
         }
     }
 
     /// Tells how the load goes, until it is over and all is told.
-    async fn attend(&mut self, load: Load, mut connections: Connections) -> Result<(), TalkError> {
+    async fn attend<B>(&mut self, mut load: Load, mut connections: Connections, busy: B) -> Result<(), TalkError> {
         let mut telling = Telling { next: Instant::now() + HEARTBEAT };
         while !(load.is_finished() && connections.are_told()) {
             tokio::select! {
                 order = self.orders.next() => match order? {
                     Order::Ping => {}
                     Order::Logged => connections.logged()?,
+                    Order::Take => {
+                        let at_ns = nanoseconds(load.elapsed());
+                        let tally = Box::new(WireTally::of(&load.take()));
+                        self.say(&Report::Taken { tally, at_ns }).await?;
+                    }
                     Order::Cut => load.cut(),
                     other => return Err(other.out_of_turn()),
                 },
@@ -121,11 +127,16 @@ impl<W: AsyncWrite + Unpin> Controller<W> {
         let finished = task::spawn_blocking(|| load.finish()).await.map_err(|_| TalkError::Closed)?;
         let done = WireDone {
             tally: WireTally::of(&finished.tally),
-            elapsed_ns: u64::try_from(finished.elapsed.as_nanos()).unwrap_or(u64::MAX),
+            elapsed_ns: nanoseconds(finished.elapsed),
             notes: finished.notes,
         };
+        drop(busy);
         self.say(&Report::Done(Box::new(done))).await
     }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// When the next tally is told: so seldom that making them takes little of the machine.

@@ -12,6 +12,8 @@
 //!      | <------------------------------ Progress -- |   a tally, again and again
 //!      | <--------------------------- Connections -- |   if there is a log: some at a time
 //!      | -- Logged ------------------------------> |   for each such report, when the log has taken it
+//!      | -- Take --------------------------------> |   everybody at the same time
+//!      | <--------------------------------- Taken -- |   a tally of what has ended since; counting begins anew
 //!      | -- Ping, Cut ---------------------------> |
 //!      | <---------------------------------- Done -- |   the last tally
 //! ```
@@ -47,6 +49,8 @@ pub(crate) enum Order {
     },
     /// The log has taken the connections of one report.
     Logged,
+    /// Say what has ended since the start, or since this was last asked, and begin to count anew.
+    Take,
     /// Drop what is in progress, and say what became of the rest.
     Cut,
 }
@@ -59,6 +63,7 @@ impl Order {
             Self::Ping => "Ping",
             Self::Start { .. } => "Start",
             Self::Logged => "Logged",
+            Self::Take => "Take",
             Self::Cut => "Cut",
         })
     }
@@ -76,10 +81,17 @@ pub(crate) enum Report {
     },
     /// Yes.
     Pong,
-    /// What has become of what has ended so far.
+    /// What has become of what has ended so far, or since it was last taken.
     Progress(Box<WireTally>),
     /// Connections that have ended. There are never more than [`AHEAD_MAX`] such reports that the log has not taken.
     Connections(WireSamples),
+    /// What has ended until now.
+    Taken {
+        /// What has become of it.
+        tally: Box<WireTally>,
+        /// When that was, counted from the common start, in nanoseconds.
+        at_ns: u64,
+    },
     /// The load is over.
     Done(Box<WireDone>),
 }
@@ -93,6 +105,7 @@ impl Report {
             Self::Pong => "Pong",
             Self::Progress(_) => "Progress",
             Self::Connections(_) => "Connections",
+            Self::Taken { .. } => "Taken",
             Self::Done(_) => "Done",
         })
     }

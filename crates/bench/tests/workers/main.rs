@@ -8,3 +8,4 @@ mod refusals;
 mod runs;
 mod server;
 mod support;
+mod take;

@@ -100,6 +100,25 @@ fn the_load_that_a_server_bears_is_found() {
 }
 
 #[test]
+fn processes_search_together() {
+    let dir = tempdir().unwrap();
+    let url = format!("http://{}/", server_for_six());
+    let searched = |more: &[&str]| {
+        let brief = ["--by", "connections", "--from", "3", "--to", "16", "--warmup", "300ms", "-d", "200ms"];
+        capacity(dir.path(), &[&[url.as_str(), "--expect", "failures=0", "--json"], &brief[..], more].concat())
+    };
+    let told: Value = serde_json::from_str(&searched(&["--processes", "3"]).done()).unwrap();
+    let finding = &told["search"]["finding"];
+    assert_eq!((&finding["level"], &finding["missed"]), (&6.into(), &7.into()), "{told}");
+    let too_few = searched(&["--processes", "4"]).refused(2);
+    assert_eq!(too_few, "watari: 3 connections cannot be shared out among 4 workers or processes");
+    // All begin to be measured at once.
+    let staggered = searched(&["--stagger", "1s", "--workers", "127.0.0.1:9", "--node", "lead"]);
+    assert_eq!(staggered.status, Some(2));
+    assert!(staggered.error.starts_with("error: unexpected argument '--stagger' found"), "{}", staggered.error);
+}
+
+#[test]
 fn servers_are_counted_without_a_search() {
     let dir = tempdir().unwrap();
     fs::write(dir.path().join("access.log"), LOG.to_owned() + "bad\n").unwrap();

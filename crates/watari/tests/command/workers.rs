@@ -1,11 +1,12 @@
 //! `watari bench http` with `--workers` and `--processes`, and `watari bench worker`
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,16 +21,19 @@ struct Server {
     requests: Arc<AtomicU64>,
     /// Connections that are open.
     connections: Arc<AtomicU64>,
+    clients: Arc<Mutex<Vec<SocketAddr>>>,
 }
 
 impl Server {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
-        let server = Self { url, requests: Arc::default(), connections: Arc::default() };
+        let server = Self { url, requests: Arc::default(), connections: Arc::default(), clients: Arc::default() };
         let (requests, connections) = (Arc::clone(&server.requests), Arc::clone(&server.connections));
+        let clients = Arc::clone(&server.clients);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
+                clients.lock().unwrap().extend(stream.peer_addr());
                 let (requests, connections) = (Arc::clone(&requests), Arc::clone(&connections));
                 thread::spawn(move || {
                     connections.fetch_add(1, Ordering::Relaxed);
@@ -41,17 +45,29 @@ impl Server {
         server
     }
 
+    /// From where connections came, sorted.
+    fn clients(&self) -> Vec<SocketAddr> {
+        let mut clients = self.clients.lock().unwrap().clone();
+        clients.sort_unstable();
+        clients
+    }
+
     fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 }
 
-/// Until the client closes, or resets.
+/// Until the client closes, resets, or asks for it.
 fn serve(mut stream: &TcpStream, requests: &AtomicU64) {
     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
-    while lines.any(|line| line.is_empty()) {
+    loop {
+        let fields: Vec<_> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+        if fields.is_empty() {
+            return;
+        }
         requests.fetch_add(1, Ordering::Relaxed);
-        if stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").is_err() {
+        let answered = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+        if answered.is_err() || fields.iter().any(|field| field == "Connection: close") {
             return;
         }
     }
@@ -158,6 +174,62 @@ fn processes_share_a_load() {
     assert_eq!(summary["connections"]["opened"], 300);
     let workers = summary["run"]["workers"].as_array().unwrap();
     assert!(workers.iter().all(|worker| worker["requests"] == 1000), "{workers:?}");
+}
+
+#[test]
+fn connections_of_processes_have_a_line_each() {
+    let (dir, server) = (tempfile::tempdir().unwrap(), Server::start());
+    let load = ["bench", "http", &server.url, "-n", "901", "-c", "30", "--requests-per-connection", "1"];
+    let more = ["--processes", "3", "--csv", "connections.csv", "--json"];
+    let summary: Value = serde_json::from_str(&watari(dir.path(), &[&load[..], &more].concat()).done()).unwrap();
+    let csv = fs::read_to_string(dir.path().join("connections.csv")).unwrap();
+    let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let names = lines.next().unwrap();
+    let local = names.iter().position(|name| *name == "local").unwrap();
+    let mut told: Vec<SocketAddr> = lines.map(|line| line[local].parse().unwrap()).collect();
+    told.sort_unstable();
+    assert_eq!((summary["connections"]["opened"].as_u64(), server.requests()), (Some(901), 901));
+    assert_eq!(told, server.clients());
+}
+
+#[test]
+fn a_search_ends_with_a_worker_that_is_lost() {
+    let (dir, server) = (cluster(), Server::start());
+    let ((_first, one), (second, two)) = (worker(dir.path(), "w1"), worker(dir.path(), "w2"));
+    let workers = format!("{one},{two}");
+    let by = ["--by", "connections", "--from", "4", "--step", "+1", "--warmup", "10ms", "-d", "500ms"];
+    let search = ["bench", "capacity", &server.url, "--expect", "failures=0", "--node", "lead", "--workers", &workers];
+    let mut running = command(dir.path(), &[&search[..], &by].concat());
+    let mut running = Running(running.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut output = BufReader::new(running.0.stdout.take().unwrap());
+    let mut first = String::new();
+    output.read_line(&mut first).unwrap();
+    assert!(first.starts_with("  1. 4 connections: ") && first.ends_with(" % failed: met\n"), "{first}");
+    drop(second);
+    let (mut rest, mut error) = (String::new(), String::new());
+    output.read_to_string(&mut rest).unwrap();
+    running.0.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+    assert_eq!(running.wait().code(), Some(1));
+    // It is lost while it makes a load, or when it is to make the next.
+    assert!(error.contains(&two.to_string()) && error.lines().count() == 1, "{error}");
+    assert!(!rest.contains("meet the conditions"), "{rest}");
+}
+
+#[test]
+fn a_search_takes_as_many_processes_as_files_make_necessary() {
+    let (dir, server) = (tempfile::tempdir().unwrap(), Server::start());
+    let watari = env!("CARGO_BIN_EXE_watari");
+    let search = format!(
+        "ulimit -n 200 && exec {watari} bench capacity {} --by connections --from 100 --to 100 --repeats 1 \
+         --warmup 300ms -d 300ms --expect failures=0 --json",
+        server.url
+    );
+    let output = Command::new("sh").args(["-c", &search]).current_dir(dir.path()).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(error, "2 processes share 100 connections: one may have 200 open files\n");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &told["search"]["finding"]["level"]), (Some(0), &100.into()), "{told}");
+    assert_eq!(server.clients().len(), 100);
 }
 
 #[test]

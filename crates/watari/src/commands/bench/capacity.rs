@@ -19,7 +19,7 @@ use watari_bench::tls::Resume;
 
 use self::prediction::Predict;
 use self::search::{Found, SearchOptions};
-use super::options::{Patience, Protocol, Target, Tls};
+use super::options::{FleetOptions, Patience, Protocol, Target, Tls};
 use crate::commands::{print, print_json};
 use crate::failure::Failure;
 
@@ -43,11 +43,13 @@ pub(crate) struct Capacity {
     patience: Patience,
     #[command(flatten)]
     tls: Tls,
+    #[command(flatten)]
+    fleet: FleetOptions,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Report")]
     json: bool,
     /// Write a page with the curve, which needs nothing else
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Report")]
     html: Option<PathBuf>,
 }
 
@@ -55,14 +57,15 @@ const EXAMPLES: &str = "\
 Examples:
   watari bench capacity https://www.example/ --expect 'p99<50ms' --expect 'failures<0.1%'
   watari bench capacity http://127.0.0.1:8080/ --by connections --from 8 --to 4096 --expect 'p99<50ms' --html curve.html
+  watari bench capacity http://10.0.0.1/ --expect 'p99<50ms' --workers a:7000,b:7000 --pki pki --node lead
   watari bench capacity https://www.example/ --expect 'p99<50ms' --log access.log --growth 2
   watari bench capacity --capacity 1200 --log access.log --headroom 0.4 --redundancy 2
   watari bench capacity --capacity 1200 --profile day.toml
 
 A profile states a day: visits_per_day, pages_per_visit, requests_per_page and 24 hourly_shares, or 24 requests_per_hour;
 and, where known, peak_factor (the busiest day against this one), bytes_per_request, handshakes_per_visit. Conditions hold
-for each measurement by itself, and for what ended in it. Exit status: 0 done, 1 no load meets the conditions, 2 wrong
-usage.";
+for each measurement by itself, and for what ended in it. Exit status: 0 done, 1 no load meets the conditions, or a
+worker was lost, 2 wrong usage.";
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -126,7 +129,7 @@ impl Capacity {
             timeouts: self.patience.timeouts(),
             threads: usize::from(self.threads),
         };
-        self.search.run(base, !self.json)
+        self.search.run(base, &self.fleet, !self.json)
     }
 }
 

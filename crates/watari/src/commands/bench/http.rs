@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::make_list::MakeList;
-use super::options::{FleetOptions, Flow, Load, Protocol, Report, Target, Tls};
+use super::options::{Flow, Load, Protocol, Report, StaggeredFleetOptions, Target, Tls};
 use crate::failure::Failure;
 use watari_bench::plan::Plan;
 use watari_bench::tls::Resume;
@@ -24,7 +24,7 @@ pub(crate) struct Http {
     #[command(flatten)]
     protocol: Protocol,
     #[command(flatten)]
-    fleet: FleetOptions,
+    fleet: StaggeredFleetOptions,
     #[command(flatten)]
     report: Report,
     #[command(flatten)]

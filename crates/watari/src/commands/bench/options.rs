@@ -9,7 +9,7 @@ mod report;
 mod target;
 mod tls;
 
-pub(super) use fleet::FleetOptions;
+pub(super) use fleet::{FleetOptions, StaggeredFleetOptions};
 pub(super) use flow::Flow;
 pub(super) use load::{Load, Patience};
 pub(super) use protocol::{Protocol, Version};

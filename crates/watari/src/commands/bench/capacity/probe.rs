@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 use watari_bench::capacity::search::Probe;
-use watari_bench::load::Load;
+use watari_bench::fleet::{Fleet, LostError, Running, Taken};
 use watari_bench::plan::Plan;
 use watari_bench::summary::{Run, Summary};
 
@@ -26,27 +26,35 @@ impl Prober {
     ///
     /// That requests are counted when they end, and not when they begin, keeps a load that the server does not keep up with from
     /// going on until the server has.
-    pub(super) async fn probe(&mut self, plan: Plan, probe: &Probe) -> Result<Option<Summary>, Failure> {
-        let mut load = Load::start(plan, None).map_err(|error| Failure::Usage(error.to_string()))?;
-        let measured = async {
-            self.hold(probe.warmup).await?;
-            let from = load.elapsed();
-            drop(load.take());
-            self.hold(probe.duration).await?;
-            let elapsed = load.elapsed().saturating_sub(from);
-            Some(Summary::new(Run::default(), elapsed, &load.take()))
-        };
-        let summary = measured.await;
+    pub(super) async fn probe(&mut self, plan: Plan, fleet: &Fleet, probe: &Probe) -> Result<Option<Summary>, Failure> {
+        let mut load = fleet.start(plan, None)?;
+        let measured = self.measure(&mut load, probe).await;
         load.cut();
         load.finish();
-        Ok(summary)
+        Ok(measured?)
     }
 
-    /// Lets time pass; `None`: Ctrl-C came first.
-    async fn hold(&mut self, time: Duration) -> Option<()> {
-        tokio::select! {
-            _ = self.interrupt.recv() => None,
-            () = sleep(time) => Some(()),
+    /// Of a load of which a part is lost, there is no measurement.
+    async fn measure(&mut self, load: &mut Running, probe: &Probe) -> Result<Option<Summary>, LostError> {
+        if self.hold(load, probe.warmup).await.is_none() {
+            return Ok(None);
         }
+        let from = load.take()?.at;
+        if self.hold(load, load.elapsed() + probe.duration).await.is_none() {
+            return Ok(None);
+        }
+        let Taken { tally, at } = load.take()?;
+        Ok(Some(Summary::new(Run::default(), at.saturating_sub(from), &tally)))
+    }
+
+    /// Lets the load go on until it is so old: others may begin a moment after this was told that they will. `None`: Ctrl-C came first.
+    async fn hold(&mut self, load: &Running, until: Duration) -> Option<()> {
+        while load.elapsed() < until {
+            tokio::select! {
+                _ = self.interrupt.recv() => return None,
+                () = sleep(until.saturating_sub(load.elapsed())) => {}
+            }
+        }
+        Some(())
     }
 }

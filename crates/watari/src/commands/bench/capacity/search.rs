@@ -12,12 +12,11 @@ use watari_bench::capacity::search::{Finding, Next, Outcome, Plan, Search, Step}
 use watari_bench::capacity::sentence::sentence;
 use watari_bench::duration::Span;
 use watari_bench::expect::Condition;
-use watari_bench::limits::Limits;
-use watari_bench::needs;
 use watari_bench::plan::{self, Pace};
 use watari_bench::schedule::{Rate, Schedule, Spacing};
 
 use super::probe::Prober;
+use crate::commands::bench::options::FleetOptions;
 use crate::commands::print;
 use crate::failure::Failure;
 
@@ -83,22 +82,30 @@ pub(super) struct Found {
 
 impl SearchOptions {
     /// Searches with loads like `base`, but for their pace. People are told of each measurement.
-    pub(super) fn run(&self, base: plan::Plan, tell: bool) -> Result<Found, Failure> {
+    pub(super) fn run(&self, base: plan::Plan, fleet: &FleetOptions, tell: bool) -> Result<Found, Failure> {
         let plan = self.plan();
-        check_limits(&plan::Plan { pace: self.pace(plan.to)?, ..base.clone() })?;
+        // What the highest level needs is told, or refused, before it takes long.
+        fleet.fleet(&plan::Plan { pace: self.pace(plan.to)?, ..base.clone() })?;
         let mut search = Search::new(plan).map_err(|error| Failure::Usage(error.to_string()))?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
-        let curve = runtime.block_on(self.measure(&mut search, base, tell))?;
+        let curve = runtime.block_on(self.measure(&mut search, base, fleet, tell))?;
         Ok(Found::new(&self.expect, search.finding(), curve))
     }
 
     /// Measures what the search asks for, until it has its answer, or until Ctrl-C.
-    async fn measure(&self, search: &mut Search, mut base: plan::Plan, tell: bool) -> Result<Curve, Failure> {
+    async fn measure(
+        &self,
+        search: &mut Search,
+        mut base: plan::Plan,
+        fleet: &FleetOptions,
+        tell: bool,
+    ) -> Result<Curve, Failure> {
         let mut prober = Prober::new()?;
         let mut curve = Curve::new(self.unit());
         while let Next::Probe(probe) = search.poll() {
             base.pace = self.pace(probe.level)?;
-            let Some(summary) = prober.probe(base.clone(), &probe).await? else { break };
+            let (fleet, _) = fleet.choose(&base)?;
+            let Some(summary) = prober.probe(base.clone(), &fleet, &probe).await? else { break };
             if curve.points.is_empty() && summary.total.endings.normal == 0 {
                 return Err(Failure::Unanswered);
             }
@@ -181,13 +188,6 @@ impl fmt::Display for Found {
             sentence(&self.finding, self.curve.unit)
         )
     }
-}
-
-/// Refuses a plan whose connections this process, or this machine, does not allow.
-fn check_limits(plan: &plan::Plan) -> Result<(), Failure> {
-    let limits = Limits::of_this_process().map_err(|error| Failure::Usage(error.to_string()))?;
-    let checked = needs::check(&limits, plan, plan.connections() as u64, 1);
-    checked.map_err(|shortage| Failure::Usage(shortage.to_string()))
 }
 
 /// A measurement, in a line.

@@ -25,9 +25,6 @@ pub(crate) struct FleetOptions {
     /// Workers on other machines that share the load, with --threads each (`watari bench worker`)
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', requires = "node")]
     workers: Vec<String>,
-    /// How much later than the one before each worker begins, to make surges
-    #[arg(long, value_name = "DURATION", requires = "workers")]
-    stagger: Option<Span>,
     /// The directory of keys and certificates by which workers know this process
     #[arg(long, value_name = "DIR", default_value = "pki", requires = "workers")]
     pki: PathBuf,
@@ -36,36 +33,76 @@ pub(crate) struct FleetOptions {
     node: Option<NodeName>,
 }
 
+/// Who makes the load, and when each of them begins
+#[derive(Args)]
+#[command(next_help_heading = "Processes and machines")]
+pub(crate) struct StaggeredFleetOptions {
+    #[command(flatten)]
+    fleet: FleetOptions,
+    /// How much later than the one before each worker begins, to make surges
+    #[arg(long, value_name = "DURATION", requires = "workers")]
+    stagger: Option<Span>,
+}
+
+impl StaggeredFleetOptions {
+    /// As [`FleetOptions::fleet`].
+    pub(crate) fn fleet(&self, plan: &Plan) -> Result<Fleet, Failure> {
+        let mut fleet = self.fleet.fleet(plan)?;
+        if let (Fleet::Workers { stagger, .. }, Some(span)) = (&mut fleet, self.stagger) {
+            *stagger = span.get();
+        }
+        Ok(fleet)
+    }
+}
+
 impl FleetOptions {
     /// Who is to follow the plan. Says so on the standard error where that was not asked for, and refuses what limits do not allow.
     pub(crate) fn fleet(&self, plan: &Plan) -> Result<Fleet, Failure> {
+        let (fleet, unasked) = self.choose(plan)?;
+        if let Some(unasked) = unasked {
+            eprintln!("{unasked}");
+        }
+        Ok(fleet)
+    }
+
+    /// The same, and in a sentence what was not asked for.
+    pub(crate) fn choose(&self, plan: &Plan) -> Result<(Fleet, Option<String>), Failure> {
         match &self.node {
-            Some(node) => Ok(Fleet::Workers {
-                addresses: self.workers.clone(),
-                identity: Box::new(Identity::load(&self.pki, node)?),
-                stagger: self.stagger.map_or(Duration::ZERO, Span::get),
-            }),
+            Some(node) => {
+                let identity = Box::new(Identity::load(&self.pki, node)?);
+                let addresses = self.workers.clone();
+                Ok((Fleet::Workers { addresses, identity, stagger: Duration::ZERO }, None))
+            }
             None => self.of_this_machine(plan),
         }
     }
 
-    fn of_this_machine(&self, plan: &Plan) -> Result<Fleet, Failure> {
+    fn of_this_machine(&self, plan: &Plan) -> Result<(Fleet, Option<String>), Failure> {
         let limits = Limits::of_this_process().map_err(|error| Failure::Usage(error.to_string()))?;
         let connections = plan.connections() as u64;
-        let check = |processes| needs::check(&limits, plan, connections, processes);
-        let asked = self.processes.map_or(1, u64::from);
-        let processes = match check(asked) {
-            Err(Shortage::Files { allowed, processes, .. }) if self.processes.is_none() => {
-                eprintln!("{processes} processes share {connections} connections: one may have {allowed} open files");
-                check(processes).map(|()| processes)
-            }
-            checked => checked.map(|()| asked),
+        let check = |processes| {
+            let checked = needs::check(&limits, plan, connections, processes);
+            checked.map_err(|shortage| Failure::Usage(shortage.to_string()))
         };
-        match processes.map_err(|shortage| Failure::Usage(shortage.to_string()))? {
-            1 => Ok(Fleet::Here),
-            count => {
-                Ok(Fleet::Processes { program: env::current_exe().map_err(Failure::Start)?, count: count as usize })
+        let asked = self.processes.map_or(1, u64::from);
+        match needs::check(&limits, plan, connections, asked) {
+            Err(Shortage::Files { allowed, processes, .. }) if self.processes.is_none() => {
+                check(processes)?;
+                let why = format!("one may have {allowed} open files");
+                let unasked = format!("{processes} processes share {connections} connections: {why}");
+                Ok((processes_of_this_machine(processes)?, Some(unasked)))
+            }
+            _ => {
+                check(asked)?;
+                Ok((processes_of_this_machine(asked)?, None))
             }
         }
+    }
+}
+
+fn processes_of_this_machine(count: u64) -> Result<Fleet, Failure> {
+    match count {
+        1 => Ok(Fleet::Here),
+        count => Ok(Fleet::Processes { program: env::current_exe().map_err(Failure::Start)?, count: count as usize }),
     }
 }
