@@ -26,7 +26,7 @@ use crate::portion::Portion;
 use crate::progress::{Look, Progress};
 use crate::run::{ConnectionLog, Run, Shared};
 use crate::tally::{Series, Tally};
-use crate::tls::{Tls, TlsError};
+use crate::tls::{self, Tls, TlsError};
 use crate::users::{self, Users};
 
 /// A run that has begun.
@@ -104,6 +104,9 @@ impl Load {
     pub(crate) fn prepare(plan: Plan, portion: Portion) -> Result<Prepared, StartError> {
         plan.check()?;
         let tls = Tls::prepare(&plan.tls, plan.protocol.alpn())?;
+        if plan.work.needs_tls() {
+            tls::gather_entropy()?;
+        }
         Ok(Prepared { plan: portion.of_plan(plan), portion, tls })
     }
 

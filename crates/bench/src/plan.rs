@@ -98,6 +98,14 @@ impl Work {
         Ok(Self::Flow { flow: Arc::new(flow), site: Arc::new(site), seed })
     }
 
+    /// Whether anything is asked for over TLS.
+    pub(crate) fn needs_tls(&self) -> bool {
+        match self {
+            Self::Requests(requests) => requests.need_tls(),
+            Self::Flow { site, .. } => site.tls,
+        }
+    }
+
     /// The names of the classes that requests belong to.
     pub fn classes(&self) -> Arc<[String]> {
         match self {

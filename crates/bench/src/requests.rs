@@ -90,6 +90,11 @@ impl Requests {
         &self.classes
     }
 
+    /// Whether any of them is asked for over TLS.
+    pub(crate) fn need_tls(&self) -> bool {
+        self.ready.iter().any(|request| request.site.tls)
+    }
+
     /// All of them once, as often as their weights say, and the addresses to ask from.
     pub fn round(&self) -> impl Iterator<Item = (&Request, Option<IpAddr>)> {
         (0..self.round.turns()).map(|turn| self.nth(turn))

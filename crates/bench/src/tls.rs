@@ -97,8 +97,6 @@ impl Tls {
     /// Reads what the options name. `alpn` is offered as it is.
     pub fn prepare(options: &TlsOptions, alpn: &[&[u8]]) -> Result<Self, TlsError> {
         let provider = options.policy.provider();
-        // The first random number of a process takes a tenth of a second: entropy is gathered. No connection shall be timed with that.
-        aws_lc_rs::rand::fill(&mut [0; 32]).map_err(|_| TlsError::Random)?;
         let verifier = match &options.roots {
             Roots::Unchecked => trusting(&provider),
             Roots::System => checking(system_roots()?, &provider)?,
@@ -140,6 +138,12 @@ impl Tls {
         let storing: Arc<StoredOnly> = Arc::new(StoredOnly(Arc::clone(&sessions)));
         TlsClient { resuming: with(sessions), storing: with(storing), resume: self.resume }
     }
+}
+
+/// Has the first random number of the process made, for which a tenth of a second is spent on gathering entropy: no connection shall
+/// be timed with that.
+pub(crate) fn gather_entropy() -> Result<(), TlsError> {
+    aws_lc_rs::rand::fill(&mut [0; 32]).map_err(|_| TlsError::Random)
 }
 
 /// Servers whose sessions a client keeps.
