@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ending::Ending;
-use crate::exchange::{Exchange, Inspection};
+use crate::ending::{Ending, EndingKind, Phase, Side};
+use crate::exchange::{Broken, Exchange, Inspection, Retry};
 use crate::plan::{Protocol, Work};
 use crate::request::Request;
 use crate::run::Run;
@@ -24,6 +24,13 @@ pub(crate) struct Client {
 enum Sender {
     Http1(http1::Sender),
     Http2(http2::Sender),
+}
+
+impl Drop for Client {
+    /// Whoever breaks a run off breaks off connections, too; they are told of like all others.
+    fn drop(&mut self) {
+        self.close();
+    }
 }
 
 impl Client {
@@ -80,20 +87,32 @@ impl Client {
         }
     }
 
-    /// Sends what the exchange has; once more, if the server cannot have done anything with it. Says how the last request ended.
+    /// Sends what the exchange has, and what the server has certainly done nothing with again. Says how the last request ended.
     async fn exchange(&mut self, mut exchange: Exchange<'_>) -> Ending {
         let mut repeated = false;
+        let begun = self.run.now();
+        let mut now = begun;
         loop {
-            exchange.start(self.run.now());
+            exchange.start(now);
             let attempt = match &mut self.sender {
                 Sender::Http1(sender) => sender.attempt(&self.run, &mut exchange).await,
                 Sender::Http2(sender) => sender.attempt(&self.run, &mut exchange).await,
             };
-            match attempt {
+            let failed = match attempt {
                 Ok(ending) => return ending,
-                Err(failed) if failed.unprocessed && !repeated => repeated = true,
-                Err(failed) => return exchange.fail(&self.run, &failed.broken),
+                Err(failed) => failed,
+            };
+            now = self.run.now();
+            match failed.retry {
+                Retry::Once if !repeated => {}
+                Retry::No | Retry::Once => return exchange.fail(&self.run, &failed.broken),
+                Retry::Elsewhere if now.saturating_sub(begun) < self.run.plan.timeouts.response => {}
+                Retry::Elsewhere => return exchange.fail(&self.run, &Broken::before_response(NEVER_TAKEN)),
             }
+            repeated = true;
         }
     }
 }
+
+/// The server took no part in it for as long as it may take to answer.
+const NEVER_TAKEN: Ending = Ending { kind: EndingKind::Timeout, phase: Phase::Request, side: Side::Server };

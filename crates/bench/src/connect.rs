@@ -50,7 +50,7 @@ pub(crate) async fn open(
 ) -> Result<Opened, Ending> {
     let number = run.next_connection();
     let source = source.or_else(|| run.plan.sources.as_ref().map(|sources| sources.nth(number)));
-    let remote = request.site.address_for(source).ok_or(NO_SUCH_FAMILY)?;
+    let Some(remote) = request.site.address_for(source) else { return Err(no_such_family(run, source)) };
     let mut sample = begin(run, request.class, remote);
     match within_timeout(run, tls, &request.site, source, &mut sample).await {
         Ok(stream) => Ok(Opened { stream, sample, route: Route { site: Arc::clone(&request.site), source } }),
@@ -106,7 +106,7 @@ async fn attempt(
     source: Option<IpAddr>,
     sample: &mut ConnectionSample,
 ) -> Result<Stream, Ending> {
-    let tcp = connect(sample.remote, source).await.map_err(|error| connect_failed(&error))?;
+    let tcp = connect(sample.remote, source).await.map_err(|error| connect_failed(run, &error))?;
     sample.connected = Some(run.now());
     // Asked only for whom it is shown to: short connections are made of system calls.
     sample.local = if run.is_logged() { tcp.local_addr().ok() } else { None };
@@ -115,7 +115,7 @@ async fn attempt(
     }
     let connector = tls.connector(run.next_handshake());
     let connected = connector.connect(site.server_name.clone(), tcp).await;
-    let stream = connected.map_err(|error| handshake_failed(&error))?;
+    let stream = connected.map_err(|error| handshake_failed(run, &error))?;
     sample.secured = Some(run.now());
     let agreed = stream.get_ref().1;
     let seen = run.observer.observe(agreed);
@@ -139,8 +139,9 @@ async fn connect(remote: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpSt
 }
 
 /// What kept TCP from being connected.
-fn connect_failed(error: &io::Error) -> Ending {
+fn connect_failed(run: &Run, error: &io::Error) -> Ending {
     use io::ErrorKind as Kind;
+    run.shared.causes.add(format!("connect: {error}"), 1);
     match error.kind() {
         Kind::ConnectionRefused
         | Kind::ConnectionReset
@@ -155,13 +156,18 @@ fn connect_failed(error: &io::Error) -> Ending {
     }
 }
 
-fn handshake_failed(error: &io::Error) -> Ending {
+fn handshake_failed(run: &Run, error: &io::Error) -> Ending {
+    run.shared.causes.add(format!("TLS handshake: {error}"), 1);
     let side = if tls::is_refused_here(error) { Side::Client } else { Side::Server };
     Ending::new(EndingKind::Handshake, Phase::Handshake, side)
 }
 
 /// The host has no address of the family of the source that the request is to come from.
-const NO_SUCH_FAMILY: Ending = Ending { kind: EndingKind::Local, phase: Phase::Connect, side: Side::Client };
+fn no_such_family(run: &Run, source: Option<IpAddr>) -> Ending {
+    let source = source.map_or_else(|| "any source".to_owned(), |address| address.to_string());
+    run.shared.causes.add(format!("connect: the server has no address of the family of {source}"), 1);
+    Ending::new(EndingKind::Local, Phase::Connect, Side::Client)
+}
 
 /// Server and client agreed on TLS, and not on HTTP/2 over it (RFC 9113, section 3.2).
 const NO_HTTP2: Ending = Ending { kind: EndingKind::Handshake, phase: Phase::Handshake, side: Side::Server };

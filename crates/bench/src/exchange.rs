@@ -55,8 +55,18 @@ pub(crate) struct Broken {
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) broken: Broken,
-    /// The server has done nothing with any of them: they may be sent again.
-    pub(crate) unprocessed: bool,
+    pub(crate) retry: Retry,
+}
+
+/// Whether requests that were not answered may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// The server may have done something with them.
+    No,
+    /// It has not, or to do them twice does no harm.
+    Once,
+    /// It has not, and said that this connection takes no more: over others, until one takes them.
+    Elsewhere,
 }
 
 impl<'a> Exchange<'a> {
@@ -88,9 +98,14 @@ impl<'a> Exchange<'a> {
         self.batch[self.answered]
     }
 
+    /// The requests that were not answered.
+    pub(crate) fn rest(&self) -> &'a [&'a Request] {
+        &self.batch[self.answered..]
+    }
+
     /// Whether every request was answered.
     pub(crate) fn is_answered(&self) -> bool {
-        self.answered == self.batch.len()
+        self.rest().is_empty()
     }
 
     /// What to keep of the next response.
@@ -120,7 +135,7 @@ impl<'a> Exchange<'a> {
     /// Says of all requests that were not answered that they failed; what came of a response belongs to the first of them.
     pub(crate) fn fail(&self, run: &Run, broken: &Broken) -> Ending {
         let ended = run.now();
-        for (index, request) in self.batch[self.answered..].iter().enumerate() {
+        for (index, request) in self.rest().iter().enumerate() {
             let sample = self.sample(request, ended, broken.ending);
             let Broken { first_byte, status, body_bytes, .. } = *broken;
             run.request_ended(&if index == 0 {
@@ -160,7 +175,7 @@ impl Broken {
 impl Failed {
     /// Nothing was sent, nor will be.
     pub(crate) fn before_request(ending: Ending) -> Self {
-        Self { broken: Broken::before_response(ending), unprocessed: false }
+        Self { broken: Broken::before_response(ending), retry: Retry::No }
     }
 }
 

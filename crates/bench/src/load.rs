@@ -76,8 +76,8 @@ pub struct Finished {
     pub tally: Tally,
     /// How long it took.
     pub elapsed: Duration,
-    /// Why flows could not go on, in sentences, and how often.
-    pub notes: BTreeMap<String, u64>,
+    /// Why things failed, in sentences, and how often.
+    pub causes: BTreeMap<String, u64>,
 }
 
 /// A run cannot begin.
@@ -169,7 +169,7 @@ impl Load {
         let mut tally = self.tally();
         let begun = self.threads.first().map_or(0, |(run, _)| self.shared.requests_begun(&run.plan.work));
         tally.unfinished(begun.saturating_sub(self.taken + tally.total().requests));
-        Finished { tally, elapsed, notes: self.shared.notes.take() }
+        Finished { tally, elapsed, causes: self.shared.causes.take() }
     }
 }
 
@@ -200,12 +200,10 @@ fn drive(run: &Arc<Run>, index: usize, after: Duration) -> Duration {
             match &run.plan.pace {
                 Pace::Closed { connections } => closed(run, share(*connections, index, of)).await,
                 Pace::Open { schedule, connections_max } => {
-                    open(
-                        run,
-                        schedule.share(index as u64, of as u64).times().skip_while(|due| *due < after),
-                        share(*connections_max, index, of),
-                    )
-                    .await;
+                    let times = schedule.share(index as u64, of as u64).times().skip_while(|due| *due < after);
+                    // Who waited for a number to be refused, would wait until it is due.
+                    let count = run.plan.stop.requests.map_or(usize::MAX, |all| share(all as usize, index, of));
+                    open(run, times.take(count), share(*connections_max, index, of)).await;
                 }
                 Pace::Users { settings, connections_max } => {
                     let users = users(run, settings.clone(), index as u64, of as u64);
@@ -304,8 +302,9 @@ async fn open(run: &Arc<Run>, schedule: impl Iterator<Item = Duration>, connecti
     let mut slots = JoinSet::new();
     let mut clients = clients(run, connections_max);
     let pacer = pacer::Pacer::new(&run.shared);
+    let end = run.plan.stop.after.unwrap_or(Duration::MAX);
     for due in schedule {
-        pacer.wait(due).await;
+        pacer.wait(due.min(end)).await;
         // Where the schedule is behind, nothing above ever waits.
         consume_budget().await;
         let Some(number) = run.shared.tickets.take(due) else { break };

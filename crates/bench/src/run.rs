@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     pub(crate) tickets: Tickets,
     /// Set when everything is to be dropped.
     pub(crate) cut: CancellationToken,
-    pub(crate) notes: Notes,
+    pub(crate) causes: Causes,
     pub(crate) portion: Portion,
     log: Option<Arc<dyn ConnectionLog>>,
     /// The zero of all times.
@@ -67,7 +67,7 @@ impl Shared {
             log,
             tickets: Tickets::new(plan.stop, portion),
             cut: CancellationToken::new(),
-            notes: Notes::default(),
+            causes: Causes::default(),
             portion,
             start,
             handshakes: AtomicU64::new(0),
@@ -182,26 +182,30 @@ impl Run {
 
 /// Why things failed, in sentences: how often each, for as many as people want to read.
 #[derive(Debug, Default)]
-pub(crate) struct Notes {
+pub(crate) struct Causes {
     counts: Mutex<BTreeMap<String, u64>>,
 }
 
-impl Notes {
-    /// Takes one.
-    pub(crate) fn add(&self, note: String) {
+impl Causes {
+    /// Takes one, as `often` as it occurred.
+    pub(crate) fn add(&self, mut cause: String, often: u64) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if counts.len() < NOTES_MAX || counts.contains_key(&note) {
-            *counts.entry(note).or_default() += 1;
+        // Servers have a say in it.
+        cause.truncate(cause.floor_char_boundary(CAUSE_BYTES_MAX));
+        if counts.len() < CAUSES_MAX || counts.contains_key(&cause) {
+            let count: &mut u64 = counts.entry(cause).or_default();
+            *count = count.saturating_add(often);
         }
     }
 
-    /// All of them, and how often each was taken.
+    /// All of them, and how often each occurred.
     pub(crate) fn take(&self) -> BTreeMap<String, u64> {
         std::mem::take(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-const NOTES_MAX: usize = 20;
+const CAUSES_MAX: usize = 20;
+const CAUSE_BYTES_MAX: usize = 200;
 
 /// Who may send another request: each gets a number, and that decides which request it is.
 #[derive(Debug)]

@@ -45,6 +45,9 @@ pub struct Summary {
     pub total: PartSummary,
     /// Requests that had begun, and were given up because the run was broken off. They are in no other count.
     pub unfinished: u64,
+    /// Why things failed, in sentences, and how often: of as many causes as people want to read.
+    #[serde(default)]
+    pub causes: BTreeMap<String, u64>,
     /// Flows, where flows were gone through.
     #[serde(default)]
     pub flows: FlowsSummary,
@@ -73,6 +76,7 @@ impl Summary {
             run,
             total: summary(&total),
             unfinished: tally.given_up(),
+            causes: BTreeMap::new(),
             flows: FlowsSummary::new(tally.flows()),
             schedule_error_ms: Milliseconds::new(tally.lags()),
             by_family: ByFamily {
@@ -88,6 +92,12 @@ impl Summary {
             series: SeriesSummary::new(tally.series()),
             histograms: Histograms::new(&total, tally.lags()),
         }
+    }
+
+    /// The same, with why things failed.
+    #[must_use]
+    pub fn because(self, causes: BTreeMap<String, u64>) -> Self {
+        Self { causes, ..self }
     }
 
     /// Reads a summary from JSON, and refuses one of another form, or one that is larger than any.

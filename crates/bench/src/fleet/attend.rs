@@ -108,7 +108,7 @@ impl<W: AsyncWrite + Unpin> Attending<'_, W> {
                 let tally = done.tally.into_tally(classes())?;
                 let member = &mut self.shared.crew()[self.index];
                 member.tally = tally;
-                member.notes = done.notes;
+                member.causes = done.causes;
                 member.elapsed = Some(Duration::from_nanos(done.elapsed_ns));
                 return Ok(true);
             }

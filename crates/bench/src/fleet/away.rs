@@ -19,6 +19,7 @@ use crate::load;
 use crate::plan::Plan;
 use crate::portion::Portion;
 use crate::progress::{Look, Progress};
+use crate::run::Causes;
 use crate::tally::{Series, Tally};
 use crate::worker::{HEARTBEAT, Job, Link, LinkError, SILENCE_MAX};
 
@@ -46,7 +47,7 @@ pub(super) struct Member {
     start_error: Duration,
     /// As it last told.
     pub(super) tally: Tally,
-    pub(super) notes: BTreeMap<String, u64>,
+    pub(super) causes: BTreeMap<String, u64>,
     /// How long it took, once it is over.
     pub(super) elapsed: Option<Duration>,
     pub(super) lost: Option<String>,
@@ -118,14 +119,13 @@ impl Away {
         let _ = self.thread.take().map(JoinHandle::join);
         let tally = self.tally();
         let crew = self.shared.crew();
-        let mut notes = BTreeMap::new();
-        for (note, count) in crew.iter().flat_map(|member| &member.notes) {
-            let all: &mut u64 = notes.entry(note.clone()).or_default();
-            *all = all.saturating_add(*count);
+        let causes = Causes::default();
+        for (cause, count) in crew.iter().flat_map(|member| &member.causes) {
+            causes.add(cause.clone(), *count);
         }
         let elapsed = crew.iter().map(|member| member.elapsed).max().flatten().unwrap_or_else(|| self.start.elapsed());
         let workers = crew.iter().map(Member::worked).collect();
-        Finished { load: load::Finished { tally, elapsed, notes }, workers }
+        Finished { load: load::Finished { tally, elapsed, causes: causes.take() }, workers }
     }
 }
 
@@ -221,7 +221,7 @@ async fn begin(
             after: stagger * index as u32,
             start_error: one_way,
             tally: Tally::new(Arc::clone(&shared.classes)),
-            notes: BTreeMap::new(),
+            causes: BTreeMap::new(),
             elapsed: None,
             lost: None,
             asks,

@@ -124,6 +124,9 @@ pub enum ProtocolFault {
     /// Longer than 64 KiB or with more than 128 fields, or behind too many interim responses.
     #[error("the head of the response is too long")]
     TooLong,
+    /// The server speaks another protocol from now on, which nobody asked for.
+    #[error("the server switches to a protocol that was not asked for")]
+    Upgrade,
     /// The length of the body is told in ways that contradict each other.
     #[error("the length of the body is not clear")]
     Length,
@@ -232,7 +235,10 @@ impl ResponseReader {
     fn after_head(&mut self, response: &httparse::Response<'_, '_>) -> Result<State, ProtocolFault> {
         let status = response.code.ok_or(ProtocolFault::Head)?;
         let fields = Fields::read(response)?;
-        if (100..200).contains(&status) && status != 101 {
+        if status == 101 {
+            return Err(ProtocolFault::Upgrade);
+        }
+        if (100..200).contains(&status) {
             self.interim += 1;
             return if self.interim > INTERIM_MAX { Err(ProtocolFault::TooLong) } else { Ok(State::Head(Vec::new())) };
         }
@@ -244,7 +250,7 @@ impl ResponseReader {
                 headers.append(name, HeaderValue::from_bytes(field.value).map_err(|_| ProtocolFault::Head)?);
             }
         }
-        if self.to_head || matches!(status, 101 | 204 | 304) {
+        if self.to_head || matches!(status, 204 | 304) {
             return Ok(State::Done);
         }
         let framing = match (fields.chunked, fields.length) {

@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use super::Connection;
 use crate::connect;
 use crate::ending::{Ending, EndingKind, Phase, Side};
-use crate::exchange::{Broken, Exchange, Failed};
+use crate::exchange::{Broken, Exchange, Failed, Retry};
 use crate::plan::Protocol;
 use crate::run::Run;
 use crate::sample::ConnectionSample;
@@ -30,9 +30,15 @@ impl Sender {
         let reused = self.fits(exchange);
         let result = self.carry(run, exchange).await;
         result.map_err(|broken| {
-            let unprocessed = reused && met_stale_connection(exchange, &broken);
-            self.give_up(run, if unprocessed { CLOSED_BEFORE } else { broken.ending });
-            Failed { broken, unprocessed }
+            let retry = if broken.ending == CLOSED_BEFORE {
+                Retry::Elsewhere
+            } else if reused && met_stale_connection(exchange, &broken) {
+                Retry::Once
+            } else {
+                Retry::No
+            };
+            self.give_up(run, if retry == Retry::No { broken.ending } else { CLOSED_BEFORE });
+            Failed { broken, retry }
         })
     }
 
@@ -51,16 +57,16 @@ impl Sender {
     /// Whether the connection, if there is one, may carry this.
     fn fits(&self, exchange: &Exchange<'_>) -> bool {
         let connection = self.connection.as_ref();
-        connection.is_some_and(|connection| connection.route.fits(&exchange.batch[0].site, exchange.source))
+        connection.is_some_and(|connection| connection.route.fits(&exchange.next().site, exchange.source))
     }
 
     async fn carry(&mut self, run: &Run, exchange: &mut Exchange<'_>) -> Result<Ending, Broken> {
         if !self.fits(exchange) {
             self.close(run);
-            let opened = connect::open(run, &self.tls, exchange.batch[0], exchange.source).await;
+            let opened = connect::open(run, &self.tls, exchange.next(), exchange.source).await;
             self.connection = Some(Box::new(Connection::new(opened.map_err(Broken::before_response)?)));
         }
-        let last = self.room(run.plan.protocol) <= exchange.batch.len();
+        let last = self.room(run.plan.protocol) <= exchange.rest().len();
         let connection = self.connection.as_mut().expect("it fits, or was just opened");
         exchange.goes_over(&connection.sample);
         let written = connection.write(run, &bytes(exchange, last), &mut self.watchdog).await;
@@ -76,8 +82,8 @@ impl Sender {
                 return Ok(ending);
             }
             if !connection.is_persistent() {
-                // Whoever closes does not answer the rest.
-                return Err(Broken::before_response(Ending::new(EndingKind::Reset, Phase::Wait, Side::Server)));
+                // Whoever announces that does not process the rest (RFC 9112, section 9.6).
+                return Err(Broken::before_response(CLOSED_BEFORE));
             }
         }
     }
@@ -103,7 +109,7 @@ impl Sender {
     }
 }
 
-/// The server closed while nothing was on its way; the request that came too late goes over another connection.
+/// The server closed before it did anything with what was on its way; that goes over another connection.
 const CLOSED_BEFORE: Ending = Ending { kind: EndingKind::Normal, phase: Phase::Close, side: Side::Server };
 
 /// Behind the last response came what nobody asked for.
@@ -111,12 +117,12 @@ const UNASKED: Ending = Ending { kind: EndingKind::Protocol, phase: Phase::Close
 
 /// The batch as it is written; `last` says that the connection carries nothing after it.
 fn bytes(exchange: &Exchange<'_>, last: bool) -> Bytes {
-    if let [request] = exchange.batch {
+    if let [request] = exchange.rest() {
         return if last { request.last.clone() } else { request.persistent.clone() };
     }
     let mut data = BytesMut::new();
-    for (index, request) in exchange.batch.iter().enumerate() {
-        let last = last && index + 1 == exchange.batch.len();
+    for (index, request) in exchange.rest().iter().enumerate() {
+        let last = last && index + 1 == exchange.rest().len();
         data.extend_from_slice(if last { &request.last } else { &request.persistent });
     }
     data.freeze()

@@ -48,7 +48,7 @@ impl Connection {
             Err(error) => {
                 let error = error.into_io().unwrap_or_else(|| std::io::ErrorKind::Other.into());
                 let ending = stream::cut(&error, Phase::Request);
-                tell(run, &ledger, ending);
+                drop(Telling { run, ledger: &ledger, ending });
                 return Err(ending);
             }
         };
@@ -103,7 +103,9 @@ async fn drive(
     ledger: Arc<Mutex<Ledger>>,
     released: CancellationToken,
 ) {
-    let ending = tokio::select! {
+    // Whoever breaks a run off drops this; the connection is told of all the same.
+    let mut telling = Telling { run: &run, ledger: &ledger, ending: CLOSED_HERE };
+    telling.ending = tokio::select! {
         biased;
         result = &mut connection => {
             if released.is_cancelled() { CLOSED_HERE } else { locked(&ledger).ending(&result) }
@@ -114,12 +116,20 @@ async fn drive(
         }
     };
     drop(connection);
-    tell(&run, &ledger, ending);
 }
 
-fn tell(run: &Run, ledger: &Mutex<Ledger>, ending: Ending) {
-    let sample = locked(ledger).sample.clone();
-    run.connection_ended(&ConnectionSample { closed: run.now(), ending, ..sample });
+/// Says at its end how a connection ended.
+struct Telling<'a> {
+    run: &'a Run,
+    ledger: &'a Mutex<Ledger>,
+    ending: Ending,
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        let sample = locked(self.ledger).sample.clone();
+        self.run.connection_ended(&ConnectionSample { closed: self.run.now(), ending: self.ending, ..sample });
+    }
 }
 
 /// Nobody had a use for it any more.

@@ -3,6 +3,7 @@
 use h2::{Error, Reason};
 
 use crate::ending::EndingKind;
+use crate::exchange::Retry;
 
 /// What happened.
 pub(super) fn kind(error: &Error) -> EndingKind {
@@ -10,10 +11,15 @@ pub(super) fn kind(error: &Error) -> EndingKind {
     if error.is_library() { EndingKind::Protocol } else { EndingKind::Reset }
 }
 
-/// Whether the server has certainly not processed the request that this hit (RFC 9113, section 8.7). Of a GOAWAY h2 only tells
-/// streams above the last one that it names.
-pub(super) fn is_unprocessed(error: &Error) -> bool {
-    error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
+/// Whether the request that this hit was certainly not processed (RFC 9113, section 8.7). Of a GOAWAY h2 only tells streams above
+/// the last one that it names.
+pub(super) fn retry(error: &Error) -> Retry {
+    match error.reason() {
+        _ if !error.is_remote() => Retry::No,
+        _ if error.is_go_away() => Retry::Elsewhere,
+        Some(Reason::REFUSED_STREAM) => Retry::Once,
+        _ => Retry::No,
+    }
 }
 
 /// Whether the connection carries nothing any more after this.

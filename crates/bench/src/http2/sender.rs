@@ -13,7 +13,7 @@ use super::fault;
 use super::ledger::Times;
 use super::shared::Shared;
 use crate::ending::{Ending, EndingKind, Phase, Side};
-use crate::exchange::{Broken, Exchange, Failed, Response};
+use crate::exchange::{Broken, Exchange, Failed, Response, Retry};
 use crate::http1::Keep;
 use crate::plan::Protocol;
 use crate::run::Run;
@@ -114,8 +114,8 @@ impl Sender {
             self.shared.retire(connection);
         }
         let ending = connection.ledger().ending_of_request(error, times);
-        let unprocessed = times.first_byte.is_none() && fault::is_unprocessed(error);
-        Failed { broken: reading.broken(ending, times), unprocessed }
+        let retry = if times.first_byte.is_none() { fault::retry(error) } else { Retry::No };
+        Failed { broken: reading.broken(ending, times), retry }
     }
 
     /// A connection over which nothing has come since the request began is taken for dead: the next request opens another.
@@ -124,7 +124,7 @@ impl Sender {
             self.shared.retire(connection);
         }
         let ending = Ending::new(EndingKind::Timeout, times.phase(), Side::Server);
-        Failed { broken: reading.broken(ending, times), unprocessed: false }
+        Failed { broken: reading.broken(ending, times), retry: Retry::No }
     }
 }
 

@@ -84,7 +84,7 @@ impl Step<'_> {
     }
 
     fn note(&self, why: &dyn std::error::Error) {
-        self.run.shared.notes.add(format!("step {}: {why}", self.flow.name(self.turn.step)));
+        self.run.shared.causes.add(format!("step {}: {why}", self.flow.name(self.turn.step)), 1);
     }
 }
 

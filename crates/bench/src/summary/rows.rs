@@ -1,6 +1,7 @@
 //! What text and pages have in common: sentences, and the rows of tables.
 
 use super::{FlowsSummary, Milliseconds, PartSummary, Summary};
+use crate::grid::shown;
 
 /// The columns of [`Summary::times`].
 pub(crate) const TIMES_HEADS: [&str; 9] = ["times in ms", "count", "mean", "min", "p50", "p90", "p99", "p99.9", "max"];
@@ -16,7 +17,9 @@ impl Summary {
         let unfinished = self.unfinished;
         let flows = format!("{done} flows came to their end, and {failed} failed");
         let cut = format!("{unfinished} more requests had begun when the run was broken off, and are not counted");
-        [(done > 0 || failed > 0).then_some(flows), (unfinished > 0).then_some(cut)].into_iter().flatten().collect()
+        let some = [(done > 0 || failed > 0).then_some(flows), (unfinished > 0).then_some(cut)];
+        let causes = self.causes.iter().map(|(cause, count)| format!("{count} x {}", shown(cause)));
+        some.into_iter().flatten().chain(causes).collect()
     }
 
     /// A row for each time that was measured. What is a part of the time above it is indented.

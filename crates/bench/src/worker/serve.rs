@@ -128,7 +128,7 @@ impl<W: AsyncWrite + Unpin> Controller<W> {
         let done = WireDone {
             tally: WireTally::of(&finished.tally),
             elapsed_ns: nanoseconds(finished.elapsed),
-            notes: finished.notes,
+            causes: finished.causes,
         };
         drop(busy);
         self.say(&Report::Done(Box::new(done))).await

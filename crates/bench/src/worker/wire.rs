@@ -117,8 +117,8 @@ pub(crate) struct WireDone {
     pub(crate) tally: WireTally,
     /// From the common start to its end.
     pub(crate) elapsed_ns: u64,
-    /// Why flows could not go on, in sentences, and how often.
-    pub(crate) notes: BTreeMap<String, u64>,
+    /// Why things failed, in sentences, and how often.
+    pub(crate) causes: BTreeMap<String, u64>,
 }
 
 /// A conversation between controller and worker is over before its time. Named by who is at fault.

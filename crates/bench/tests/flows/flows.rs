@@ -91,7 +91,7 @@ fn users_go_through_their_flow_each_with_what_is_his() {
     let finished = run(&server, FLOW, Pace::Closed { connections: 4 }, 50);
     assert_eq!(ended(&finished, EndingKind::Normal), [(50, 50), (50, 50), (50, 50)]);
     assert_eq!(finished.tally.total().connections.opened, 50, "a connection for each user");
-    assert_eq!((finished.tally.given_up(), finished.notes.len()), (0, 0));
+    assert_eq!((finished.tally.given_up(), finished.causes.len()), (0, 0));
     assert_eq!(flows(&finished), (50, 0));
     let lines: HashSet<_> = server.asked().into_iter().map(|asked| asked.line).collect();
     assert!((0..50).all(|user| lines.contains(&format!("GET /form?user={user} HTTP/1.1"))));
@@ -113,7 +113,7 @@ fn a_flow_ends_at_the_answer_that_lacks_something() {
     let finished = run(&server, &FLOW.replace("token=(", "ticket=("), Pace::Closed { connections: 2 }, 10);
     assert_eq!(ended(&finished, EndingKind::Local), [(10, 10), (0, 0), (0, 0)]);
     let note = "step form: no value for \"token\": the answer does not have it".to_owned();
-    assert_eq!((finished.notes.clone(), flows(&finished)), (BTreeMap::from([(note, 10)]), (0, 10)));
+    assert_eq!((finished.causes.clone(), flows(&finished)), (BTreeMap::from([(note, 10)]), (0, 10)));
     assert_eq!(server.asked().len(), 10);
 }
 
@@ -123,7 +123,7 @@ fn a_flow_ends_at_a_status_that_is_not_expected() {
     let finished = run(&server, &FLOW.replace("${token}", "forged"), Pace::Closed { connections: 2 }, 10);
     assert_eq!(ended(&finished, EndingKind::Normal), [(10, 10), (10, 0), (0, 0)]);
     assert_eq!(ended(&finished, EndingKind::Mismatch), [(10, 0), (10, 10), (0, 0)]);
-    assert_eq!(finished.notes.keys().collect::<Vec<_>>(), ["step order: status 403 is not expected"]);
+    assert_eq!(finished.causes.keys().collect::<Vec<_>>(), ["step order: status 403 is not expected"]);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_request_that_cannot_be_made_is_counted_and_not_sent() {
     let elsewhere = FLOW.replace("uri = \"${place}\"", "uri = \"http://127.0.0.9${place}\"");
     let finished = run(&server, &elsewhere, Pace::Closed { connections: 2 }, 10);
     assert_eq!(ended(&finished, EndingKind::Local), [(10, 0), (10, 0), (10, 10)]);
-    assert_eq!(finished.notes.keys().collect::<Vec<_>>(), ["step done: this leads to another site"]);
+    assert_eq!(finished.causes.keys().collect::<Vec<_>>(), ["step done: this leads to another site"]);
     assert_eq!(server.asked().len(), 20);
 }
 

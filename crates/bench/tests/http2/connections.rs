@@ -32,6 +32,15 @@ fn what_a_server_that_goes_away_has_not_processed_goes_elsewhere() {
 }
 
 #[test]
+fn what_is_not_processed_goes_on_until_somebody_takes_it() {
+    let server =
+        Server::plain(|_, request, _| if request == 0 { Reply::GoAway } else { Reply::With(200, Bytes::new()) });
+    // Each connection takes one of the 20 that are sent at once.
+    let ran = run(plan(server.address, false, "- / 0\n", 1, 20, 40));
+    assert_eq!(shown(&ran.total.endings), all(NORMAL, 40));
+}
+
+#[test]
 fn servers_may_go_away_in_the_middle() {
     let server =
         Server::plain(|_, request, _| if request == 6 { Reply::GoAway } else { Reply::With(200, Bytes::new()) });

@@ -132,5 +132,8 @@ fn what_is_cut_off_is_unfinished() {
     }
     load.cut();
     let finished = load.finish();
-    assert_eq!((finished.tally.total().requests, finished.tally.given_up()), (0, 5));
+    let total = finished.tally.total();
+    assert_eq!((total.requests, finished.tally.given_up()), (0, 5));
+    // The connection is told of as others are.
+    assert_eq!((total.connections.opened, total.connections.endings.failed()), (1, 0));
 }

@@ -77,6 +77,9 @@ fn an_address_that_is_not_ours_is_our_own_fault() {
     // The second has no connection to tell of: the server has no address of that family.
     assert_eq!(endings(&finished), [(by_client(EndingKind::Local, Phase::Connect), 4)]);
     assert_eq!(finished.tally.total().connections.opened, 2);
+    let causes: Vec<_> = finished.causes.iter().map(|(why, count)| (why.as_str(), *count)).collect();
+    let no_family = "connect: the server has no address of the family of ::1";
+    assert_eq!(causes, [("connect: Cannot assign requested address (os error 99)", 2), (no_family, 2)]);
     assert_eq!(server.requests(), 0);
 }
 

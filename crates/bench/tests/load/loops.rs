@@ -88,7 +88,7 @@ fn pipelined_requests_go_to_the_sites_and_from_the_addresses_of_their_lines() {
 }
 
 #[test]
-fn a_server_that_closes_in_the_middle_of_a_pipeline_leaves_the_rest_unanswered() {
+fn what_a_server_leaves_of_a_pipeline_when_it_says_that_it_closes_is_asked_again() {
     let server = Server::start(&[
         Request,
         Say(OK),
@@ -97,8 +97,31 @@ fn a_server_that_closes_in_the_middle_of_a_pipeline_leaves_the_rest_unanswered()
     ]);
     let protocol = Protocol::Http1 { requests_per_connection: None, pipeline: 5 };
     let finished = run(Plan { protocol, ..plan(&server.url(), 10, 1) });
+    assert_eq!(endings(&finished), [(ANSWERED, 10)]);
+    // Two are answered on each connection, and one ends with the run.
+    let connections = finished.tally.total().connections;
+    assert_eq!((connections.opened, connections.endings.failed()), (5, 0));
+}
+
+#[test]
+fn what_a_server_cuts_off_in_a_pipeline_is_lost() {
+    let server = Server::start(&[Request, Say(OK), Request, Say(OK)]);
+    let protocol = Protocol::Http1 { requests_per_connection: None, pipeline: 5 };
+    let finished = run(Plan { protocol, ..plan(&server.url(), 10, 1) });
     let total = finished.tally.total();
     assert_eq!((total.requests, total.endings.failed()), (10, 6));
+}
+
+#[test]
+fn an_open_loop_ends_when_it_is_to_and_not_when_the_next_would_be_due() {
+    let server = server();
+    for threads in [1, 2] {
+        let plan = Plan { threads, ..open(&server.url(), 0.001, 1, 2) };
+        let stop = Stop { requests: None, after: Some(Duration::from_millis(100)) };
+        let until = run(Plan { stop, ..plan.clone() });
+        assert!(until.elapsed >= Duration::from_millis(100), "{:?}", until.elapsed);
+        assert_eq!((endings(&until), endings(&run(plan))), (vec![(ANSWERED, 1)], vec![(ANSWERED, 1)]));
+    }
 }
 
 /// anma-enma, section 2, experiment 1: the mix of the list is the mix of the load, exactly, because requests are numbered before
@@ -192,7 +215,10 @@ fn a_run_that_is_cut_off_says_what_it_left() {
     }
     load.cut();
     let finished = load.finish();
-    assert_eq!((finished.tally.total().requests, finished.tally.given_up()), (0, 5));
+    let total = finished.tally.total();
+    assert_eq!((total.requests, finished.tally.given_up()), (0, 5));
+    // The connections are told of as the others are.
+    assert_eq!((total.connections.opened, total.connections.endings.failed()), (5, 0));
 }
 
 #[test]

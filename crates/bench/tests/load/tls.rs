@@ -146,7 +146,10 @@ fn certificates_are_checked_where_that_is_asked_for() {
     assert_eq!(endings(&run(with(Roots::Unchecked))), [(ANSWERED, 4)]);
     let other = Server::start(true);
     let refused = by_client(EndingKind::Handshake, Phase::Handshake);
-    assert_eq!(endings(&run(with(Roots::File(other.root())))), [(refused, 4)]);
+    let finished = run(with(Roots::File(other.root())));
+    assert_eq!(endings(&finished), [(refused, 4)]);
+    let cause = "TLS handshake: invalid peer certificate: ";
+    assert!(finished.causes.iter().any(|(why, count)| why.starts_with(cause) && *count == 4), "{:?}", finished.causes);
 }
 
 #[test]

@@ -55,7 +55,7 @@ async fn users_are_dealt_out_as_one_process_would_have_them() {
         assert_eq!([0, 1].map(|step| finished.load.tally.by_class(step).requests), [82, 41]);
         let flows = finished.load.tally.flows();
         assert_eq!((flows.done.count(), flows.failed), (41, 0));
-        assert_eq!((finished.load.notes, finished.load.tally.given_up()), (BTreeMap::new(), 0));
+        assert_eq!((finished.load.causes, finished.load.tally.given_up()), (BTreeMap::new(), 0));
     }
 }
 
@@ -77,6 +77,6 @@ async fn why_users_cannot_go_on_is_told_of_all_workers() {
     let stuck = FLOW.replace("(o.)", "(x)");
     let finished = run(&fleet(dir.path(), "lead", &workers), plan_of(&server, &stuck, 9)).await;
     let why = "step own: no value for \"word\": the answer does not have it".to_owned();
-    assert_eq!((finished.load.notes, finished.load.tally.flows().failed), (BTreeMap::from([(why, 9)]), 9));
+    assert_eq!((finished.load.causes, finished.load.tally.flows().failed), (BTreeMap::from([(why, 9)]), 9));
     assert_eq!((server.total(), finished.load.tally.total().endings.of(EndingKind::Local)), (9, 9));
 }

@@ -48,15 +48,13 @@ impl Report {
         watch.wait(&load)?;
         let Finished { load: finished, workers } = load.finish();
         let summary = Summary::new(run.by(&workers), finished.elapsed, &finished.tally);
+        let summary = summary.because(finished.causes.clone());
         if self.json {
             print_json(&summary)?;
         } else {
             print(format_args!("{}{summary}", more(&summary)))?;
         }
         files.write(started, &finished, &summary)?;
-        for (note, count) in &finished.notes {
-            eprintln!("{count} x {note}");
-        }
         match workers.iter().filter(|worker| worker.lost.is_some()).count() {
             0 => self.verdict(&summary),
             lost => Err(Failure::Lost(lost)),
