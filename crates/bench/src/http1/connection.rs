@@ -73,8 +73,8 @@ impl Connection {
         watchdog: &mut Watchdog,
     ) -> Result<Response, Broken> {
         watchdog.set(run.shared.instant(written + run.plan.timeouts.response));
-        let mut reading =
-            Reading { reader: ResponseReader::new(request.method == http::Method::HEAD, keep), first_byte: None };
+        let reader = ResponseReader::new(request.method == http::Method::HEAD, keep);
+        let mut reading = Reading { reader, first_byte: None, last_read: written };
         loop {
             let (stream, sample, ahead) = (&mut self.stream, &mut self.sample, &mut self.ahead);
             let step = poll_fn(|cx| {
@@ -87,7 +87,7 @@ impl Connection {
                 Ok(false) => {}
                 Ok(true) => {
                     self.persistent = reading.reader.is_persistent();
-                    return Ok(reading.response(run.now(), &mut self.sample));
+                    return Ok(reading.response(&mut self.sample));
                 }
                 Err(ending) => return Err(reading.broken(ending)),
             }
@@ -132,6 +132,8 @@ impl Connection {
 struct Reading {
     reader: ResponseReader,
     first_byte: Option<Duration>,
+    /// When something was last read.
+    last_read: Duration,
 }
 
 impl Reading {
@@ -146,18 +148,23 @@ impl Reading {
     ) -> Poll<Result<bool, Ending>> {
         if !ahead.is_empty() {
             let before = std::mem::take(ahead);
-            self.first_byte.get_or_insert_with(|| run.now());
+            self.came(run);
             return Poll::Ready(self.take(&before, ahead));
         }
         let read = ready!(poll_read(stream, cx, |data| {
             if !data.is_empty() {
-                self.first_byte.get_or_insert_with(|| run.now());
+                self.came(run);
                 sample.first_byte = sample.first_byte.or(self.first_byte);
                 sample.bytes_read += data.len() as u64;
             }
             self.take(data, ahead)
         }));
         Poll::Ready(read.unwrap_or_else(|error| Err(stream::cut(&error, self.phase()))))
+    }
+
+    fn came(&mut self, run: &Run) {
+        self.last_read = run.now();
+        self.first_byte.get_or_insert(self.last_read);
     }
 
     /// Takes what was read; nothing means that the connection ended.
@@ -178,13 +185,13 @@ impl Reading {
         if self.first_byte.is_some() { Phase::Response } else { Phase::Wait }
     }
 
-    fn response(self, now: Duration, sample: &mut ConnectionSample) -> Response {
-        sample.last_byte = Some(now);
+    fn response(self, sample: &mut ConnectionSample) -> Response {
+        sample.last_byte = Some(self.last_read);
         Response {
             status: self.reader.status(),
             body_bytes: self.reader.body_bytes(),
-            first_byte: self.first_byte.unwrap_or(now),
-            ended: now,
+            first_byte: self.first_byte.unwrap_or(self.last_read),
+            ended: self.last_read,
             keep: self.reader.into_keep(),
         }
     }
