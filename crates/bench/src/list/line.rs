@@ -160,7 +160,7 @@ impl fmt::Display for Ask {
             option("method", self.method.as_str())?;
         }
         for (name, value) in &self.headers {
-            option("header", &format!("{name}: {}", value.to_str().unwrap_or_default()))?;
+            option("header", &format!("{name}: {}", String::from_utf8_lossy(value.as_bytes())))?;
         }
         self.body.iter().try_for_each(|body| option("body", body))?;
         if self.weight != 1 {

@@ -37,6 +37,13 @@ fn options_are_read() {
 }
 
 #[test]
+fn a_header_that_is_no_ascii_is_written_as_it_was_read() {
+    let read = line("- / 0 header=\"x-name: \u{e9}\u{50f}\"");
+    assert_eq!(read.to_string(), "- / 0 header=\"x-name: \u{e9}\u{50f}\"");
+    assert_eq!(line(&read.to_string()), read);
+}
+
+#[test]
 fn empty_lines_and_comments_are_none() {
     for text in ["", " \t", "# 10.0.0.1 / 0", "  #"] {
         assert_eq!(Line::parse(text), Ok(None));
