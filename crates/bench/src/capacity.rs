@@ -1,9 +1,9 @@
 //! How much a server can take: the highest level of load at which it still meets conditions.
 //!
 //! ```text
-//!   search --Probe--> a load, held, warmed up, measured --Summary--> judge --Point--> curve --> chart, svg, page
-//!     ^                                                                |
-//!     +----------------------------- Outcome --------------------------+
+//!   search --Probe--> idle? a load, held, warmed up, measured --Summary--> judge --Point--> curve --> chart, svg, page
+//!     ^                                                                      |
+//!     +-------------------------------- Outcome -----------------------------+
 //! ```
 //!
 //! A level is a rate (requests a second, open loop) or a number of connections (closed loop); nothing here needs to know which,
@@ -11,6 +11,7 @@
 
 pub mod chart;
 pub mod curve;
+pub mod idle;
 pub mod judge;
 pub mod page;
 pub mod search;

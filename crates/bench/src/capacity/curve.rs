@@ -1,5 +1,7 @@
 //! What was measured on the way: throughput and latency by level.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::search::Outcome;
@@ -48,6 +50,8 @@ pub struct Point {
     pub failures: f64,
     /// Whether the conditions were met.
     pub outcome: Outcome,
+    /// Whether the server was idle before; if not, it may have been measured what the load before had left.
+    pub idle: bool,
     /// The conditions that were not, each with what was measured; or why the generator could not make the load.
     pub missed: Vec<String>,
 }
@@ -90,6 +94,11 @@ impl Curve {
         points.sort_by_key(|point| point.level);
         points.chunk_by(|a, b| a.level == b.level).map(together).collect()
     }
+
+    /// Each level that was measured while the server was not idle before, from the lowest to the highest.
+    pub fn busy(&self) -> BTreeSet<u64> {
+        self.points.iter().filter(|point| !point.idle).map(|point| point.level).collect()
+    }
 }
 
 /// `points` are of one level; there is at least one.
@@ -126,7 +135,7 @@ pub(super) mod tests {
         outcome: Outcome,
     ) -> Point {
         let p50_ms = p99_ms.map(|p99| p99 / 2.0);
-        Point { level, throughput_per_s, p50_ms, p99_ms, failures: 0.0, outcome, missed: Vec::new() }
+        Point { level, throughput_per_s, p50_ms, p99_ms, failures: 0.0, outcome, idle: true, missed: Vec::new() }
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub enum Arrivals {
 ///
 /// In an open loop there is one condition more, without which any rate would be met for a while: as many requests must end as are
 /// due, or else they pile up. A miss that the generator itself explains says nothing of the server, and is [`Outcome::Void`].
+///
+/// The server is taken to have been idle before; who knows better says so in the [`Point`].
 pub fn judge(level: u64, summary: &Summary, conditions: &[Condition], arrivals: Option<Arrivals>) -> Point {
     let outcomes = expect::check(conditions, summary);
     let mut missed: Vec<_> = outcomes.iter().filter(|outcome| !outcome.met).map(ToString::to_string).collect();
@@ -44,6 +46,7 @@ pub fn judge(level: u64, summary: &Summary, conditions: &[Condition], arrivals: 
         p99_ms: latency(total.latency_ms.p99),
         failures: total.failures,
         outcome,
+        idle: true,
         missed,
     }
 }

@@ -16,7 +16,7 @@ pub fn page(run: &Run, curve: &Curve, finding: &Finding, details: &str) -> Strin
     let page = Page {
         command: shown(&run.command.join(" ")),
         run: shown(&format!("Watari {}, {}, {}", run.version, run.started, run.machine)),
-        sentence: sentence(finding, curve.unit),
+        sentence: sentence(finding, curve),
         picture: picture(curve, finding.level),
         details: details.lines().map(shown).collect::<Vec<_>>().join("\n"),
     };

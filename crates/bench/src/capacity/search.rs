@@ -136,6 +136,8 @@ pub enum Ended {
     HighestMet,
     /// The lowest level there is was missed.
     LowestMissed,
+    /// The server did not even answer single requests, so nothing was measured.
+    Unanswered,
     /// There was more to measure: as many measurements were made as are allowed, or the search was broken off.
     Unfinished,
 }

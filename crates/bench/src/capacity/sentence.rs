@@ -1,26 +1,27 @@
 //! What a search came to, in a sentence.
 
-use super::curve::Unit;
+use super::curve::Curve;
 use super::search::{Ended, Finding};
 
 /// For people.
-pub fn sentence(finding: &Finding, unit: Unit) -> String {
-    let unit = unit.name();
-    let Some(level) = finding.level else { return nothing(finding, unit) };
+pub fn sentence(finding: &Finding, curve: &Curve) -> String {
+    let unit = curve.unit.name();
+    let Some(level) = finding.level else { return nothing(finding, unit) + &busy(curve) };
     let missed = finding.missed.map_or_else(String::new, |missed| format!("; {missed} do not"));
     let answer = format!("{level} {unit} meet the conditions{missed}.");
     let caveat = match finding.ended {
-        Ended::Found | Ended::LowestMissed => String::new(),
+        Ended::Found | Ended::LowestMissed | Ended::Unanswered => String::new(),
         Ended::GeneratorLimit => " The generator could not make more, so the server may take more.".to_owned(),
         Ended::HighestMet => " That is the highest level that was to be tried: the server may take more.".to_owned(),
         Ended::Unfinished => " The search ended before it was done.".to_owned(),
     };
     let confirmed = if finding.confirmed { "" } else { " The answer was not confirmed." };
-    format!("{answer}{caveat}{confirmed}{}", noisy(finding))
+    format!("{answer}{caveat}{confirmed}{}{}", noisy(finding), busy(curve))
 }
 
 fn nothing(finding: &Finding, unit: &str) -> String {
     match (finding.missed, finding.ended) {
+        (_, Ended::Unanswered) => "The server answers nothing as it should, not even single requests.".to_owned(),
         (Some(missed), Ended::GeneratorLimit) => format!("The generator could not make {missed} {unit}."),
         (Some(missed), _) => format!("Not even {missed} {unit} meet the conditions."),
         (None, _) => "The search ended before anything was found.".to_owned(),
@@ -28,17 +29,30 @@ fn nothing(finding: &Finding, unit: &str) -> String {
 }
 
 fn noisy(finding: &Finding) -> String {
-    let levels: Vec<_> = finding.noisy.iter().map(ToString::to_string).collect();
-    if levels.is_empty() { String::new() } else { format!(" Measurements disagreed on {}.", levels.join(", ")) }
+    listed(&finding.noisy).map_or_else(String::new, |levels| format!(" Measurements disagreed on {levels}."))
+}
+
+fn busy(curve: &Curve) -> String {
+    let why = "the server was not idle, and what the load before had left may count in";
+    listed(&curve.busy()).map_or_else(String::new, |levels| format!(" Before {levels} {why}."))
+}
+
+/// `None`: there is none.
+fn listed<'a>(levels: impl IntoIterator<Item = &'a u64>) -> Option<String> {
+    let levels: Vec<_> = levels.into_iter().map(ToString::to_string).collect();
+    (!levels.is_empty()).then(|| levels.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capacity::curve::tests::point;
+    use crate::capacity::curve::{Point, Unit};
+    use crate::capacity::search::Outcome;
 
     fn told(level: Option<u64>, missed: Option<u64>, ended: Ended) -> String {
         let finding = Finding { level, confirmed: true, missed, noisy: Vec::new(), runs: 1, ended };
-        sentence(&finding, Unit::RequestsPerSecond)
+        sentence(&finding, &Curve::new(Unit::RequestsPerSecond))
     }
 
     #[test]
@@ -51,6 +65,8 @@ mod tests {
         assert_eq!(told(Some(400), None, Ended::HighestMet), highest);
         assert_eq!(told(None, Some(1), Ended::LowestMissed), "Not even 1 requests/s meet the conditions.");
         assert_eq!(told(None, Some(1), Ended::GeneratorLimit), "The generator could not make 1 requests/s.");
+        let unanswered = "The server answers nothing as it should, not even single requests.";
+        assert_eq!(told(None, None, Ended::Unanswered), unanswered);
         assert_eq!(told(None, None, Ended::Unfinished), "The search ended before anything was found.");
     }
 
@@ -65,7 +81,11 @@ mod tests {
             ended: Ended::Unfinished,
         };
         let expected = "8 connections meet the conditions. The search ended before it was done. The answer was not confirmed. \
-                        Measurements disagreed on 8, 16.";
-        assert_eq!(sentence(&finding, Unit::Connections), expected);
+                        Measurements disagreed on 8, 16. Before 4 the server was not idle, and what the load before had left may \
+                        count in.";
+        let busy = Point { idle: false, ..point(4, 1.0, None, Outcome::Missed) };
+        let curve =
+            Curve { unit: Unit::Connections, points: vec![busy.clone(), busy, point(8, 1.0, None, Outcome::Met)] };
+        assert_eq!(sentence(&finding, &curve), expected);
     }
 }

@@ -18,6 +18,7 @@ pub(super) async fn visits(run: &Arc<Run>, users: Users, connections_max: usize)
     let mut visits = Visits { run, users, away: HashMap::new(), visiting: JoinSet::new() };
     let pacer = Pacer::new(&run.shared);
     loop {
+        // Users who find no connection free wait for one, and the schedule with them.
         if visits.visiting.len() >= connections_max {
             visits.answer().await;
         }

@@ -99,6 +99,56 @@ fn the_load_that_a_server_bears_is_found() {
     assert!(page.contains(">6 connections meet the conditions; 7 do not.") && page.contains("</svg>"), "{page}");
 }
 
+/// A server that bears one request at a time, and that two at a time leave with work: the next four by themselves are answered late.
+fn server_with_backlog() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (in_progress, backlog) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let (in_progress, backlog) = (Arc::clone(&in_progress), Arc::clone(&backlog));
+            // It ends with an error, or with the client.
+            thread::spawn(move || answer_late(&stream, &in_progress, &backlog));
+        }
+    });
+    address
+}
+
+fn answer_late(mut stream: &TcpStream, in_progress: &AtomicUsize, backlog: &AtomicUsize) -> io::Result<()> {
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    while lines.by_ref().take_while(|line| !line.is_empty()).count() > 0 {
+        let status = if in_progress.fetch_add(1, Ordering::SeqCst) > 0 {
+            backlog.store(4, Ordering::SeqCst);
+            503
+        } else {
+            let late = backlog.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+            thread::sleep(Duration::from_millis(if late { 400 } else { 2 }));
+            200
+        };
+        in_progress.fetch_sub(1, Ordering::SeqCst);
+        stream.write_all(format!("HTTP/1.1 {status} .\r\ncontent-length: 2\r\n\r\nok").as_bytes())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_level_leaves_behind_is_not_measured_with_the_next() {
+    let dir = tempdir().unwrap();
+    let url = format!("http://{}/", server_with_backlog());
+    let levels = ["--by", "connections", "--from", "2", "--to", "2", "--repeats", "1", "--warmup", "10ms", "-d", "1s"];
+    let conditions = ["--expect", "p99<300ms", "--expect", "status.503=0"];
+    let search = [&[url.as_str()], &levels[..], &conditions[..]].concat();
+    let told = json(dir.path(), &search);
+    let (finding, points) = (&told["search"]["finding"], &told["search"]["points"]);
+    assert_eq!((&finding["level"], &finding["missed"]), (&1.into(), &2.into()), "{told}");
+    assert_eq!((&points[0]["idle"], &points[1]["idle"]), (&true.into(), &true.into()), "{points}");
+
+    // So long nobody is ready to wait.
+    let ended = capacity(dir.path(), &[&search[..], &["--settle", "50ms"]].concat());
+    assert!(ended.out.contains("\n     the server was not idle before\n"), "{}", ended.out);
+    assert!(ended.out.contains(" Before 1 the server was not idle, "), "{}", ended.out);
+}
+
 #[test]
 fn processes_search_together() {
     let dir = tempdir().unwrap();
@@ -177,8 +227,21 @@ fn a_server_that_bears_nothing_is_told() {
     // Nobody listens there any more.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{closed}/");
-    let unanswered = capacity(dir.path(), &[&[url.as_str()], &brief[..], &["--expect", "p99<1s"]].concat());
-    assert_eq!(unanswered.refused(1), "watari: no request was answered as it should be");
+    let of_nobody = |more: &[&str]| {
+        let ended = capacity(dir.path(), &[&[url.as_str(), "--expect", "p99<1s"], &brief[..], more].concat());
+        assert_eq!(ended.status, Some(1), "{}", ended.out);
+        assert_eq!(ended.error, "watari: no request was answered as it should be\n");
+        ended.out
+    };
+    let sentence = "3 single requests: REFUSED (connect, server)\n\
+                    The server answers nothing as it should, not even single requests.\n";
+    assert!(of_nobody(&[]).ends_with(sentence));
+    let told: Value = serde_json::from_str(&of_nobody(&["--json"])).unwrap();
+    let search = &told["search"];
+    assert_eq!(
+        (&search["finding"]["ended"], &search["unloaded"]["endings_at"][0]["count"]),
+        (&"unanswered".into(), &3.into())
+    );
 }
 
 #[test]

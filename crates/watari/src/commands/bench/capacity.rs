@@ -12,6 +12,7 @@ use std::time::SystemTime;
 use clap::Args;
 use serde::Serialize;
 use watari_bench::capacity::page::page;
+use watari_bench::capacity::search::Ended;
 use watari_bench::plan::{Plan, Stop};
 use watari_bench::predict::Prediction;
 use watari_bench::summary::Run;
@@ -101,6 +102,7 @@ impl Capacity {
             print(&told)?;
         }
         match found {
+            Some(found) if found.finding.ended == Ended::Unanswered => Err(Failure::Unanswered),
             Some(found) if found.finding.level.is_none() => Err(Failure::Expectation),
             _ => Ok(()),
         }

@@ -1,19 +1,22 @@
 //! The search: its options, its course, what it found.
 
 use std::fmt;
+use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use tokio::runtime::Builder;
 use watari_bench::capacity::chart::Chart;
 use watari_bench::capacity::curve::{Curve, Point, Unit};
+use watari_bench::capacity::idle::Unloaded;
 use watari_bench::capacity::judge::{Arrivals, judge};
-use watari_bench::capacity::search::{Finding, Next, Outcome, Plan, Search, Step};
+use watari_bench::capacity::search::{Ended, Finding, Next, Outcome, Plan, Probe, Search, Step};
 use watari_bench::capacity::sentence::sentence;
 use watari_bench::duration::Span;
 use watari_bench::expect::Condition;
 use watari_bench::plan::{self, Pace};
 use watari_bench::schedule::{Rate, Schedule, Spacing};
+use watari_bench::summary::EndingCount;
 
 use super::probe::Prober;
 use crate::commands::bench::options::FleetOptions;
@@ -54,6 +57,9 @@ pub(super) struct SearchOptions {
     /// How long each level is measured
     #[arg(short = 'd', long, value_name = "DURATION", default_value = "10s")]
     duration: Span,
+    /// How long a server may take, at most, to be idle again between measurements
+    #[arg(long, value_name = "DURATION", default_value = "60s")]
+    settle: Span,
     /// By rate: connections in progress, at most
     #[arg(short = 'c', long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: u32,
@@ -73,6 +79,8 @@ enum By {
 pub(super) struct Found {
     /// What each measurement had to meet.
     expect: Vec<String>,
+    /// How single requests were answered before; `null`: the search was broken off before that was known.
+    unloaded: Option<Unloaded>,
     pub(super) finding: Finding,
     /// Requests answered a second at the level that was found.
     pub(super) throughput_per_s: Option<f64>,
@@ -88,35 +96,17 @@ impl SearchOptions {
         fleet.fleet(&plan::Plan { pace: self.pace(plan.to)?, ..base.clone() })?;
         let mut search = Search::new(plan).map_err(|error| Failure::Usage(error.to_string()))?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
-        let curve = runtime.block_on(self.measure(&mut search, base, fleet, tell))?;
-        Ok(Found::new(&self.expect, search.finding(), curve))
-    }
-
-    /// Measures what the search asks for, until it has its answer, or until Ctrl-C.
-    async fn measure(
-        &self,
-        search: &mut Search,
-        mut base: plan::Plan,
-        fleet: &FleetOptions,
-        tell: bool,
-    ) -> Result<Curve, Failure> {
-        let mut prober = Prober::new()?;
-        let mut curve = Curve::new(self.unit());
-        while let Next::Probe(probe) = search.poll() {
-            base.pace = self.pace(probe.level)?;
-            let (fleet, _) = fleet.choose(&base)?;
-            let Some(summary) = prober.probe(base.clone(), &fleet, &probe).await? else { break };
-            if curve.points.is_empty() && summary.total.endings.normal == 0 {
-                return Err(Failure::Unanswered);
-            }
-            let point = judge(probe.level, &summary, &self.expect, self.arrivals());
-            if tell {
-                print(Line { run: probe.run, unit: self.unit(), point: &point })?;
-            }
-            search.report(point.outcome);
-            curve.points.push(point);
-        }
-        Ok(curve)
+        runtime.block_on(async {
+            let mut prober = Prober::new()?;
+            let unloaded = prober.unloaded(&base).await?;
+            let curve = match &unloaded {
+                Some(unloaded) if unloaded.latency_ms.is_some() => {
+                    Measuring { options: self, fleet, tell, prober, unloaded }.measure(&mut search, base).await?
+                }
+                _ => Curve::new(self.unit()),
+            };
+            Ok(Found::new(&self.expect, unloaded, search.finding(), curve))
+        })
     }
 
     fn plan(&self) -> Plan {
@@ -166,27 +156,70 @@ impl SearchOptions {
     }
 }
 
+/// A search that goes on.
+struct Measuring<'a> {
+    options: &'a SearchOptions,
+    fleet: &'a FleetOptions,
+    tell: bool,
+    prober: Prober,
+    unloaded: &'a Unloaded,
+}
+
+impl Measuring<'_> {
+    /// Measures what the search asks for, until it has its answer, or until Ctrl-C.
+    async fn measure(mut self, search: &mut Search, mut base: plan::Plan) -> Result<Curve, Failure> {
+        let mut curve = Curve::new(self.options.unit());
+        while let Next::Probe(probe) = search.poll() {
+            base.pace = self.options.pace(probe.level)?;
+            let Some(point) = self.point(&base, &probe, curve.points.is_empty()).await? else { break };
+            if self.tell {
+                print(Line { run: probe.run, unit: curve.unit, point: &point })?;
+            }
+            search.report(point.outcome);
+            curve.points.push(point);
+        }
+        Ok(curve)
+    }
+
+    /// One measurement, once the server has done with the one before, if there was one; `None`: Ctrl-C came first.
+    async fn point(&mut self, plan: &plan::Plan, probe: &Probe, first: bool) -> Result<Option<Point>, Failure> {
+        let until = Instant::now() + self.options.settle.get();
+        let settled = if first { Some(true) } else { self.prober.settle(plan, self.unloaded, until).await? };
+        let Some(idle) = settled else { return Ok(None) };
+        let (fleet, _) = self.fleet.choose(plan)?;
+        let Some(summary) = self.prober.probe(plan.clone(), &fleet, probe).await? else { return Ok(None) };
+        let judged = judge(probe.level, &summary, &self.options.expect, self.options.arrivals());
+        Ok(Some(Point { idle, ..judged }))
+    }
+}
+
 impl Found {
     #[allow(clippy::cast_precision_loss, reason = "levels are under 2^53")]
-    fn new(conditions: &[Condition], finding: Finding, curve: Curve) -> Self {
+    fn new(conditions: &[Condition], unloaded: Option<Unloaded>, finding: Finding, curve: Curve) -> Self {
+        let answers = unloaded.as_ref().is_none_or(|unloaded| unloaded.latency_ms.is_some());
+        let finding = if answers { finding } else { Finding { ended: Ended::Unanswered, ..finding } };
         let at = |level| curve.levels().into_iter().find(|measured| measured.level == level);
         let throughput_per_s = finding.level.and_then(at).map(|level| match curve.unit {
             // What piled up in the warm-up may have been answered on top of what is due; it is not borne for long.
             Unit::RequestsPerSecond => level.throughput_per_s.min(level.level as f64),
             Unit::Connections => level.throughput_per_s,
         });
-        Self { expect: conditions.iter().map(ToString::to_string).collect(), finding, throughput_per_s, curve }
+        let expect = conditions.iter().map(ToString::to_string).collect();
+        Self { expect, unloaded, finding, throughput_per_s, curve }
     }
 }
 
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{}\n{}",
-            Chart { curve: &self.curve, found: self.finding.level },
-            sentence(&self.finding, self.curve.unit)
-        )
+        if self.finding.ended == Ended::Unanswered {
+            let endings = self.unloaded.iter().flat_map(|unloaded| &unloaded.endings_at);
+            for EndingCount { kind, phase, side, count } in endings {
+                writeln!(f, "{count} single requests: {kind} ({phase}, {side})")?;
+            }
+        } else {
+            writeln!(f, "{}", Chart { curve: &self.curve, found: self.finding.level })?;
+        }
+        writeln!(f, "{}", sentence(&self.finding, &self.curve))
     }
 }
 
@@ -199,7 +232,7 @@ struct Line<'a> {
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Point { level, throughput_per_s, p99_ms, failures, outcome, missed, .. } = self.point;
+        let Point { level, throughput_per_s, p99_ms, failures, outcome, idle, missed, .. } = self.point;
         let p99 = p99_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2} ms"));
         let outcome = match outcome {
             Outcome::Met => "met",
@@ -213,6 +246,9 @@ impl fmt::Display for Line<'_> {
             self.run
         )?;
         writeln!(f, ": {outcome}")?;
+        if !idle {
+            writeln!(f, "     the server was not idle before")?;
+        }
         missed.iter().try_for_each(|missed| writeln!(f, "     {missed}"))
     }
 }

@@ -1,0 +1,116 @@
+//! Whether a server has done with the load before, so that the next is measured and not what the last one left.
+//!
+//! A load that is cut off leaves work behind: requests that the server has read, or connections that it has yet to accept. Nothing
+//! tells when that is done but the server itself: it is idle again when single requests, one after the other on fresh connections,
+//! are answered about as fast as before any load, and with the same status: one that is busy may say so at once.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use crate::summary::{EndingCount, PartSummary};
+
+/// How single requests were answered before any load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Unloaded {
+    /// From `connect` to the last byte of the whole response, as the median; `None` if none was answered as it should be.
+    pub latency_ms: Option<f64>,
+    /// The statuses that came.
+    pub statuses: BTreeSet<String>,
+    /// How they ended.
+    pub endings_at: Vec<EndingCount>,
+}
+
+impl Unloaded {
+    /// Of the single requests that were sent before any load.
+    pub fn new(total: PartSummary) -> Self {
+        Self {
+            latency_ms: latency_ms(&total),
+            statuses: total.status.into_keys().collect(),
+            endings_at: total.endings_at,
+        }
+    }
+
+    /// What has to be seen of a server that answered like this to know that it is idle; `None` if it did not answer.
+    pub fn watch(&self) -> Option<Watch> {
+        let statuses = self.statuses.clone();
+        self.latency_ms.map(|ms| Watch { latency_ms_max: TIMES_MAX * ms + SLACK_MS, statuses, in_a_row: 0 })
+    }
+}
+
+/// Waits for a server to be idle: for [`IN_A_ROW`] single requests on end that are answered in time and as ever. One would not do: of what waits
+/// in a server, nothing says that it is served in order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Watch {
+    latency_ms_max: f64,
+    statuses: BTreeSet<String>,
+    in_a_row: u32,
+}
+
+impl Watch {
+    /// Takes what became of the next single request; true if the server is idle.
+    pub fn enter(&mut self, total: &PartSummary) -> bool {
+        let quick = latency_ms(total).is_some_and(|ms| ms <= self.latency_ms_max);
+        let as_ever = total.status.keys().all(|status| self.statuses.contains(status));
+        self.in_a_row = if quick && as_ever { self.in_a_row + 1 } else { 0 };
+        self.in_a_row >= IN_A_ROW
+    }
+}
+
+fn latency_ms(total: &PartSummary) -> Option<f64> {
+    (total.endings.normal > 0).then_some(total.latency_ms.p50)
+}
+
+/// So many single requests say how a server answers.
+pub const IN_A_ROW: u32 = 3;
+/// How much slower than before any load a server that is idle may answer: so many times, ...
+const TIMES_MAX: f64 = 2.0;
+/// ... and a scheduler's turn or two, which are more than that where a server answers at once.
+const SLACK_MS: f64 = 10.0;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::summary::{EndingCounts, Milliseconds};
+
+    fn answered(ms: f64) -> PartSummary {
+        let status = [("200".to_owned(), 1)].into();
+        let latency_ms = Milliseconds { p50: ms, ..Milliseconds::default() };
+        PartSummary {
+            latency_ms,
+            status,
+            endings: EndingCounts { normal: 1, ..EndingCounts::default() },
+            ..PartSummary::default()
+        }
+    }
+
+    #[test]
+    fn a_server_is_idle_after_a_row_of_quick_answers() {
+        let mut watch = Unloaded::new(answered(20.0)).watch().unwrap();
+        let entered = [20.0, 50.0, 50.1, 20.0, 20.0, 20.0].map(|ms| watch.enter(&answered(ms)));
+        assert_eq!(entered, [false, false, false, false, false, true]);
+    }
+
+    #[test]
+    fn a_server_that_says_that_it_is_busy_is_not_idle() {
+        let mut watch = Unloaded::new(answered(20.0)).watch().unwrap();
+        let busy = PartSummary { status: [("503".to_owned(), 1)].into(), ..answered(1.0) };
+        assert!((0..9).all(|_| !watch.enter(&busy)));
+    }
+
+    #[test]
+    fn no_answer_breaks_the_row() {
+        let mut watch = Unloaded::new(answered(0.0)).watch().unwrap();
+        assert!(!watch.enter(&answered(1.0)) && !watch.enter(&answered(1.0)));
+        assert!(!watch.enter(&PartSummary::default()));
+        assert!(!watch.enter(&answered(1.0)));
+    }
+
+    #[test]
+    fn what_does_not_answer_is_never_idle() {
+        let unanswered = Unloaded::new(PartSummary::default());
+        assert_eq!((unanswered.latency_ms, unanswered.watch()), (None, None));
+    }
+}
