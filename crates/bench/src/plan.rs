@@ -140,7 +140,8 @@ pub enum Pace {
     Users {
         /// When they do.
         settings: users::Settings,
-        /// So many connections at most; users who find none free wait, and their wait counts.
+        /// So many connections at most; users who find none free wait, and their wait counts; but not
+        /// for longer than a connection may take to be established.
         connections_max: usize,
     },
 }
@@ -188,7 +189,7 @@ impl Protocol {
 /// How long to wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// For TCP, and TLS, to be established; in an open loop also for a connection that is free.
+    /// For TCP, and TLS, to be established; in an open loop, and for users, also for a connection that is free.
     pub connect: Duration,
     /// For the whole response, once the request is written; also for the server to close, where that is waited for.
     pub response: Duration,

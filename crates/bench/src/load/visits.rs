@@ -8,21 +8,20 @@ use tokio::task::JoinSet;
 use tokio::task::coop::consume_budget;
 
 use super::pacer::Pacer;
-use super::perform;
+use super::{give_up, perform};
 use crate::client::Client;
 use crate::run::Run;
 use crate::users::{Next, Users, Visit};
 
-/// Drives the users of one thread, with at most `connections_max` requests in progress.
+/// Drives the users of one thread, with at most `connections_max` requests in progress. While there are as many, only those are asked
+/// for who have waited for a connection as long as one may take to be established: they give up, and their next wait begins.
 pub(super) async fn visits(run: &Arc<Run>, users: Users, connections_max: usize) {
     let mut visits = Visits { run, users, away: HashMap::new(), visiting: JoinSet::new() };
     let pacer = Pacer::new(&run.shared);
     loop {
-        // Users who find no connection free wait for one, and the schedule with them.
-        if visits.visiting.len() >= connections_max {
-            visits.answer().await;
-        }
-        match visits.users.next(run.now()) {
+        let free = visits.visiting.len() < connections_max;
+        let patience = if free { Duration::ZERO } else { run.plan.timeouts.connect };
+        match visits.users.next(run.now().saturating_sub(patience)) {
             Next::Ask(visit) => {
                 if !visits.begin(visit) {
                     break;
@@ -31,7 +30,7 @@ pub(super) async fn visits(run: &Arc<Run>, users: Users, connections_max: usize)
                 consume_budget().await;
             }
             Next::Wait(due) => tokio::select! {
-                () = pacer.wait(due) => {}
+                () = pacer.wait(due.saturating_add(patience)) => {}
                 true = visits.answer() => {}
             },
             Next::WaitForAnswers if visits.answer().await => {}
@@ -57,12 +56,18 @@ struct Visited {
 }
 
 impl Visits<'_> {
-    /// Begins a visit; false if the run is over.
+    /// Begins a visit, or ends one that had to wait for too long; false if the run is over.
     fn begin(&mut self, visit: Visit) -> bool {
         let Some(number) = self.run.shared.tickets.take(visit.due) else { return false };
-        self.run.tally().lag(self.run.now().saturating_sub(visit.due));
+        let waited = self.run.now().saturating_sub(visit.due);
+        self.run.tally().lag(waited);
         let client = self.away.remove(&visit.user).unwrap_or_else(|| Client::new(self.run));
-        self.visiting.spawn(go(Arc::clone(self.run), client, visit, number));
+        if waited >= self.run.plan.timeouts.connect {
+            give_up(self.run, number, visit.due);
+            self.ended(Visited { visit, client, ended: self.run.now() });
+        } else {
+            self.visiting.spawn(go(Arc::clone(self.run), client, visit, number));
+        }
         true
     }
 
@@ -70,12 +75,17 @@ impl Visits<'_> {
     async fn answer(&mut self) -> bool {
         let Some(visited) = self.visiting.join_next().await else { return false };
         // A panic was reported by the runtime; its user does not come again.
-        if let Ok(Visited { visit, client, ended }) = visited
-            && self.users.answered(visit, ended)
-        {
-            self.away.insert(visit.user, client);
+        if let Ok(visited) = visited {
+            self.ended(visited);
         }
         true
+    }
+
+    /// Has a user wait, if he comes again.
+    fn ended(&mut self, Visited { visit, client, ended }: Visited) {
+        if self.users.answered(visit, ended) {
+            self.away.insert(visit.user, client);
+        }
     }
 }
 

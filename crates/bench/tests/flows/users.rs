@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use watari_bench::ending::EndingKind;
+use watari_bench::ending::{Ending, EndingKind, Phase, Side};
 use watari_bench::list::AccessList;
 use watari_bench::load::{Finished, Load};
 use watari_bench::plan::{Pace, Plan, Protocol, Stop, Timeouts};
@@ -19,11 +19,15 @@ use crate::server::Server;
 const DURATION: Duration = Duration::from_millis(500);
 
 fn run(server: &Server, count: Count, resume: Resume, connections_max: usize) -> Finished {
+    Load::start(plan(server, count, resume, connections_max), None).unwrap().finish()
+}
+
+fn plan(server: &Server, count: Count, resume: Resume, connections_max: usize) -> Plan {
     let site = Arc::new(Site::resolve(&format!("https://{}/", server.address)).unwrap().0);
     let list = AccessList::parse("list", "- / 1\n", |_| unreachable!("no line names a file")).unwrap();
     let requests = Requests::prepare(&list, &Sites { plain: None, tls: Some(site) }).unwrap();
     let waits = Shares::new(vec![Duration::from_millis(20), Duration::from_millis(60)], 1).unwrap();
-    let plan = Plan {
+    Plan {
         work: requests.into(),
         sources: None,
         pace: Pace::Users { settings: Settings::new(100.0, count, DURATION, 3, waits).unwrap(), connections_max },
@@ -32,8 +36,7 @@ fn run(server: &Server, count: Count, resume: Resume, connections_max: usize) ->
         tls: TlsOptions { resume, ..TlsOptions::default() },
         timeouts: Timeouts::default(),
         threads: 2,
-    };
-    Load::start(plan, None).unwrap().finish()
+    }
 }
 
 fn server() -> Server {
@@ -71,6 +74,22 @@ fn users_may_begin_anew_each_time() {
 fn users_wait_where_there_are_too_few_connections() {
     let finished = run(&server(), Count::Users, Resume::Reuse, 2);
     assert_eq!(finished.tally.total().endings.of(EndingKind::Normal), 150);
+}
+
+#[test]
+fn users_who_find_no_connection_for_too_long_give_up_and_come_back() {
+    // Takes connections, and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = Server { address: silent.local_addr().unwrap(), ..server() };
+    let patience = Duration::from_millis(50);
+    let timeouts = Timeouts { connect: patience, response: patience };
+    let plan = Plan { timeouts, ..plan(&server, Count::Users, Resume::Reuse, 2) };
+    let finished = Load::start(plan, None).unwrap().finish();
+    let endings = &finished.tally.total().endings;
+    assert_eq!((finished.tally.total().requests, endings.of(EndingKind::Timeout)), (150, 150));
+    let given_up = Ending::new(EndingKind::Timeout, Phase::Connect, Side::Client);
+    let count = endings.iter().find(|(ending, _)| *ending == given_up).map_or(0, |(_, count)| count);
+    assert!(count > 0 && count < 150, "{count}");
 }
 
 #[test]
