@@ -201,6 +201,7 @@ mod tests {
         assert_eq!(outcome("p99<50ms").to_string(), "not met: p99<50ms (400.000 ms)");
         assert_eq!(outcome("failures<0.1%").to_string(), "not met: failures<0.1% (40.0000%)");
         assert_eq!(outcome("endings.RESET=0").to_string(), "not met: endings.RESET=0 (1)");
+        assert_eq!(outcome("status.5xx=0").to_string(), "met: status.5xx=0 (0)");
         assert_eq!(outcome("requests_per_s>1").to_string(), "met: requests_per_s>1 (1.5)");
     }
 

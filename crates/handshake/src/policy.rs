@@ -129,8 +129,8 @@ impl Group {
         }
     }
 
-    /// Key encapsulation needs the key shares of TLS 1.3.
-    fn fits(self, version: Version) -> bool {
+    /// Whether handshakes of a version can agree on it: key encapsulation needs the key shares of TLS 1.3.
+    pub fn fits(self, version: Version) -> bool {
         version == Version::Tls13 || !matches!(self, Self::X25519MlKem768 | Self::Secp256r1MlKem768)
     }
 

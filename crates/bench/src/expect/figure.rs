@@ -1,5 +1,6 @@
 //! Which number of a summary a condition is about.
 
+use std::ops::Add;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -130,10 +131,14 @@ fn is_status(text: &str) -> bool {
     rest.is_some_and(|rest| rest == "xx" || rest.len() == 2 && rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The sum of `4xx`; what else is not there was counted 0 times.
+/// The sum of `4xx`; what else is not there was counted 0 times. An empty `sum` of floats would be -0.
 fn family_of_statuses(counts: &Map<String, Value>, key: &str) -> f64 {
     let Some(digit) = key.strip_suffix("xx") else { return 0.0 };
-    counts.iter().filter(|(status, _)| status.starts_with(digit)).filter_map(|(_, count)| count.as_f64()).sum()
+    counts
+        .iter()
+        .filter(|(status, _)| status.starts_with(digit))
+        .filter_map(|(_, count)| count.as_f64())
+        .fold(0.0, f64::add)
 }
 
 /// A number with one of the suffixes, times the suffix' factor.

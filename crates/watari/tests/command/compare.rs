@@ -49,6 +49,8 @@ fn files_that_are_no_summaries_are_refused() {
     fs::write(dir.path().join("other.json"), "{}").unwrap();
     let refused = |file: &str| watari(dir.path(), &["bench", "compare", file, file]).refused(2);
     assert_eq!(refused("none.json"), "watari: none.json cannot be read: No such file or directory (os error 2)");
+    let twice = watari(dir.path(), &["bench", "compare", "a.json,b.json,a.json", "b.json"]).refused(2);
+    assert_eq!(twice, "watari: a.json is given twice; each file is a run");
     assert!(refused("other.json").starts_with("watari: other.json is no summary written by `watari bench --json`: "));
 }
 

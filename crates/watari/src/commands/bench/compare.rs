@@ -1,5 +1,6 @@
 //! `watari bench compare`: which differences between two sides are real.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -59,6 +60,9 @@ struct Shown<'a> {
 
 impl Compare {
     pub(crate) fn execute(self) -> Result<(), Failure> {
+        for side in [&self.a, &self.b] {
+            check_once(side)?;
+        }
         let (a, b) = (read_all(&self.a)?, read_all(&self.b)?);
         let comparison = compare(&a, &b, &self.options()).map_err(|error| Failure::Usage(error.to_string()))?;
         if self.json {
@@ -71,6 +75,13 @@ impl Compare {
         let Self { confidence, min_effect, replicates, seed, .. } = *self;
         Options { confidence, min_effect, replicates, seed }
     }
+}
+
+/// A run that counts twice is no second run: nothing would differ from run to run.
+fn check_once(paths: &[PathBuf]) -> Result<(), Failure> {
+    let mut seen = HashSet::new();
+    let twice = paths.iter().find(|path| !seen.insert(path.canonicalize().unwrap_or_else(|_| (*path).clone())));
+    twice.map_or(Ok(()), |path| Err(Failure::Usage(format!("{} is given twice; each file is a run", path.display()))))
 }
 
 fn read_all(paths: &[PathBuf]) -> Result<Vec<Summary>, Failure> {

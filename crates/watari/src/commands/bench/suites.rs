@@ -26,7 +26,7 @@ pub(crate) struct Suites {
     #[arg(long = "suite", value_name = "PART", value_delimiter = ',')]
     only: Vec<String>,
     /// What the bulk transfer carries
-    #[arg(long, value_name = "SIZE", default_value_t = ByteSize::b(Work::PAPER.bulk_bytes))]
+    #[arg(long, value_name = "SIZE", default_value = "100MB", value_parser = size)]
     bulk: ByteSize,
     /// How many new connections, and how many that reuse a session
     #[arg(long, value_name = "N", default_value_t = Work::PAPER.connections, value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX))]
@@ -58,6 +58,11 @@ impl Suites {
     }
 }
 
+fn size(text: &str) -> Result<ByteSize, &'static str> {
+    let size = text.parse().ok().filter(|size: &ByteSize| size.as_u64() < u64::MAX);
+    size.ok_or("it is a number of bytes under 2^64, such as 100MB or 1GiB")
+}
+
 /// For who watches: a run takes minutes.
 fn progress(row: &Row) {
     if io::stderr().is_terminal() {
@@ -68,5 +73,31 @@ fn progress(row: &Row) {
 fn tell_absent(report: &Report) {
     for (engine, why) in &report.absent {
         eprintln!("watari: without {engine}: {why}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        suites: Suites,
+    }
+
+    #[test]
+    fn the_work_is_the_papers_unless_something_is_said() {
+        let Suites { bulk, connections, .. } = Command::parse_from(["command"]).suites;
+        assert_eq!((bulk.as_u64(), connections), (Work::PAPER.bulk_bytes, Work::PAPER.connections));
+    }
+
+    #[test]
+    fn sizes_that_are_none_are_refused_with_what_is_one() {
+        for text in ["", "much", "99999999999999999999999GB"] {
+            assert!(size(text).is_err_and(|why| why.contains("100MB")), "{text}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Who makes the load.
 
+use std::collections::HashSet;
 use std::env;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -69,12 +70,20 @@ impl FleetOptions {
     pub(crate) fn choose(&self, plan: &Plan) -> Result<(Fleet, Option<String>), Failure> {
         match &self.node {
             Some(node) => {
+                self.check_workers()?;
                 let identity = Box::new(Identity::load(&self.pki, node)?);
                 let addresses = self.workers.clone();
                 Ok((Fleet::Workers { addresses, identity, stagger: Duration::ZERO }, None))
             }
             None => self.of_this_machine(plan),
         }
+    }
+
+    /// A worker makes one load at a time.
+    fn check_workers(&self) -> Result<(), Failure> {
+        let mut seen = HashSet::new();
+        let twice = self.workers.iter().find(|address| !seen.insert(*address));
+        twice.map_or(Ok(()), |address| Err(Failure::Usage(format!("{address} is given twice in --workers"))))
     }
 
     fn of_this_machine(&self, plan: &Plan) -> Result<(Fleet, Option<String>), Failure> {
@@ -104,5 +113,30 @@ fn processes_of_this_machine(count: u64) -> Result<Fleet, Failure> {
     match count {
         1 => Ok(Fleet::Here),
         count => Ok(Fleet::Processes { program: env::current_exe().map_err(Failure::Start)?, count: count as usize }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        fleet: FleetOptions,
+    }
+
+    #[test]
+    fn a_worker_is_not_given_twice() {
+        let check = |workers| {
+            let words = ["command", "--node", "lead", "--workers", workers];
+            Command::try_parse_from(words).unwrap().fleet.check_workers()
+        };
+        assert!(check("a:1,a:2,b:1").is_ok());
+        assert_eq!(check("a:1,b:1,a:1").unwrap_err().to_string(), "a:1 is given twice in --workers");
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use http::{HeaderName, HeaderValue, Method, Uri};
+use http::{HeaderName, HeaderValue, Method, Uri, header};
 use watari_bench::list::{self, AccessList};
 use watari_bench::requests::{Requests, Sites};
 use watari_bench::site::Site;
@@ -29,7 +29,7 @@ pub(crate) struct Target {
     #[arg(short = 'X', long, default_value = "GET")]
     method: Method,
     /// A header field, as often as one likes: 'Name: value'
-    #[arg(short = 'H', long = "header", value_name = "FIELD", value_parser = header)]
+    #[arg(short = 'H', long = "header", value_name = "FIELD", value_parser = field)]
     headers: Vec<(HeaderName, HeaderValue)>,
     /// A file with the body of requests
     #[arg(long, value_name = "FILE")]
@@ -90,9 +90,25 @@ impl Target {
     }
 }
 
-fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
+fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let (name, value) = text.split_once(':').ok_or("a header field is 'Name: value'")?;
     let name = name.trim().parse().map_err(|_| format!("{name:?} is no name of a header field"))?;
+    if [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].contains(&name) {
+        return Err(format!("{name} follows from the body"));
+    }
     let value = value.trim().parse().map_err(|_| format!("{value:?} is no value of a header field"))?;
     Ok((name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_fields_that_frame_the_body_are_not_given_by_hand() {
+        assert!(field("Accept: text/html").is_ok());
+        for text in ["Content-Length: 7", "transfer-encoding: chunked"] {
+            assert!(field(text).is_err_and(|why| why.ends_with(" follows from the body")), "{text}");
+        }
+    }
 }

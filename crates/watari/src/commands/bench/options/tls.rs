@@ -68,6 +68,12 @@ impl Tls {
         }
         if !self.group.is_empty() {
             policy.groups.clone_from(&self.group);
+            if self.version.is_none() {
+                policy.versions.retain(|version| self.group.iter().any(|group| group.fits(*version)));
+            }
+        }
+        if self.session_ids && !policy.versions.contains(&Version::Tls12) {
+            return Err(Failure::Usage("--session-ids is about TLS 1.2, which is not offered".to_owned()));
         }
         policy.check().map_err(|error| Failure::Usage(format!("no handshake could come about: {error}")))?;
         Ok(TlsOptions {
@@ -114,4 +120,39 @@ fn group(text: &str) -> Result<Group, String> {
 
 fn names<const N: usize>(names: [&str; N]) -> String {
     names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        tls: Tls,
+    }
+
+    fn options(words: &[&str]) -> Result<TlsOptions, Failure> {
+        Command::try_parse_from([&["command"], words].concat()).unwrap().tls.options(Resume::Full)
+    }
+
+    #[test]
+    fn groups_and_suites_narrow_the_versions_that_are_offered() {
+        let versions = |words: &[&str]| options(words).unwrap().policy.versions;
+        assert_eq!(versions(&["--group", "X25519MLKEM768"]), [Version::Tls13]);
+        assert_eq!(versions(&["--suite", "TLS_AES_128_GCM_SHA256", "--group", "X25519MLKEM768"]), [Version::Tls13]);
+        assert_eq!(versions(&["--group", "X25519MLKEM768", "--group", "x25519"]).len(), 2);
+        assert!(options(&["--tls", "1.2", "--group", "X25519MLKEM768"]).is_err());
+    }
+
+    #[test]
+    fn session_ids_need_tls_1_2() {
+        assert!(options(&["--session-ids"]).unwrap().session_ids_only);
+        let refused = options(&["--session-ids", "--tls", "1.3"]).unwrap_err().to_string();
+        assert_eq!(refused, "--session-ids is about TLS 1.2, which is not offered");
+    }
 }
