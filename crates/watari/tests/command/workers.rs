@@ -229,7 +229,8 @@ fn a_search_takes_as_many_processes_as_files_make_necessary() {
     assert_eq!(error, "2 processes share 100 connections: one may have 200 open files\n");
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &told["search"]["finding"]["level"]), (Some(0), &100.into()), "{told}");
-    assert_eq!(server.clients().len(), 100);
+    // Three single requests tell how the server answers without a load.
+    assert_eq!(server.clients().len(), 3 + 100);
 }
 
 #[test]
