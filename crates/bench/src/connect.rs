@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::IpBindAddressNoPort;
+use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::ending::{Ending, EndingKind, Phase, Side};
@@ -135,7 +137,18 @@ async fn connect(remote: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpSt
         setsockopt(&socket, IpBindAddressNoPort, &true)?;
         socket.bind(&SocketAddr::new(source, 0).into())?;
     }
-    TcpSocket::from_std_stream(socket.into()).connect(remote).await
+    match socket.connect(&remote.into()) {
+        Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => return Err(error),
+        _ => {}
+    }
+    let stream = TcpStream::from_std(socket.into())?;
+    // Why it failed is only asked where it did: short connections are made of system calls.
+    if stream.ready(Interest::WRITABLE).await?.is_write_closed()
+        && let Some(error) = stream.take_error()?
+    {
+        return Err(error);
+    }
+    Ok(stream)
 }
 
 /// What kept TCP from being connected.
