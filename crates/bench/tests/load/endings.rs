@@ -44,6 +44,8 @@ fn a_server_that_stalls_is_a_timeout() {
 fn garbage_breaks_the_protocol() {
     let broken = [(by_server(EndingKind::Protocol, Phase::Response), 4)];
     assert_eq!(of(&[Request, Say(b"SSH-2.0-OpenSSH_9.2\r\n"), Stall]), broken);
+    // Nobody has asked for another protocol.
+    assert_eq!(of(&[Request, Say(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"), Stall]), broken);
     assert_eq!(
         of(&[Request, Say(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"), Stall]),
         broken
