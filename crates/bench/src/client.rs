@@ -27,7 +27,7 @@ enum Sender {
 }
 
 impl Drop for Client {
-    /// Whoever breaks a run off breaks off connections, too; they are told of like all others.
+    /// Its connection ends with it, also where a run is broken off.
     fn drop(&mut self) {
         self.close();
     }

@@ -19,6 +19,18 @@ impl Ending {
         Self { kind, phase, side }
     }
 
+    /// As it is sent: the places of the three among all of their kind.
+    pub(crate) fn to_raw(self) -> (u8, u8, u8) {
+        (self.kind as u8, self.phase as u8, self.side as u8)
+    }
+
+    /// `None`: there is none of these.
+    pub(crate) fn from_raw((kind, phase, side): (u8, u8, u8)) -> Option<Self> {
+        let kind = *EndingKind::ALL.get(usize::from(kind))?;
+        let phase = *Phase::ALL.get(usize::from(phase))?;
+        Some(Self { kind, phase, side: *Side::ALL.get(usize::from(side))? })
+    }
+
     /// Whether everything was as it should be.
     pub fn is_normal(self) -> bool {
         self.kind == EndingKind::Normal

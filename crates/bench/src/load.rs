@@ -240,10 +240,7 @@ async fn closed(run: &Arc<Run>, connections: usize) {
     let mut slots = JoinSet::new();
     for mut client in clients(run, connections) {
         let run = Arc::clone(run);
-        slots.spawn(async move {
-            while do_next(&run, &mut client).await {}
-            client.close();
-        });
+        slots.spawn(async move { while do_next(&run, &mut client).await {} });
     }
     while slots.join_next().await.is_some() {}
 }
@@ -276,7 +273,6 @@ async fn do_next(run: &Arc<Run>, client: &mut Client) -> bool {
 /// Does once what is to be done; a flow as a user whom the server does not know.
 async fn perform_anew(run: &Arc<Run>, client: &mut Client, number: u64, due: Duration) {
     if let Work::Flow { .. } = run.plan.work {
-        client.close();
         *client = Client::new(run);
     }
     perform(run, client, number, due).await;
@@ -308,13 +304,14 @@ async fn open(run: &Arc<Run>, schedule: impl Iterator<Item = Duration>, connecti
         // Where the schedule is behind, nothing above ever waits.
         consume_budget().await;
         let Some(number) = run.shared.tickets.take(due) else { break };
-        run.tally().lag(run.now().saturating_sub(due));
+        let now = run.now();
+        run.tally().lag(now.saturating_sub(due));
         if arrivals.push(due, number)
             && let Some(client) = clients.next()
         {
             slots.spawn(take_arrivals(client, Arc::clone(run), Arc::clone(&arrivals)));
         }
-        for (due, number) in arrivals.due_before(run.now().saturating_sub(run.plan.timeouts.connect)) {
+        for (due, number) in arrivals.due_before(now.saturating_sub(run.plan.timeouts.connect)) {
             give_up(run, number, due);
         }
     }
@@ -332,7 +329,6 @@ async fn take_arrivals(mut client: Client, run: Arc<Run>, arrivals: Arc<Arrivals
             perform_anew(&run, &mut client, number, due).await;
         }
     }
-    client.close();
 }
 
 /// Counts what found no connection free for as long as one may take to be established: its user has gone. Without this, what

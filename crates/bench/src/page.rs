@@ -15,7 +15,7 @@ use askama::Template;
 use crate::grid::shown;
 use crate::page::plot::Plot;
 use crate::page::table::Table;
-use crate::summary::Summary;
+use crate::summary::{Run, Summary};
 
 /// The page of a run.
 pub fn page(summary: &Summary) -> String {
@@ -25,14 +25,29 @@ pub fn page(summary: &Summary) -> String {
 #[derive(Template)]
 #[template(path = "page.html")]
 struct Page {
-    title: String,
-    command: String,
-    run: String,
+    head: Head,
     keys: Vec<Key>,
     notes: Vec<String>,
     plots: Vec<Plot>,
     tables: Vec<Table>,
     course: Option<Table>,
+}
+
+/// What stands above every page.
+pub(crate) struct Head {
+    pub(crate) title: String,
+    pub(crate) command: String,
+    pub(crate) run: String,
+}
+
+impl Head {
+    pub(crate) fn new(title: &str, run: &Run) -> Self {
+        Self {
+            title: shown(title),
+            command: shown(&run.command.join(" ")),
+            run: shown(&format!("Watari {}, {}, {}", run.version, run.started, run.machine)),
+        }
+    }
 }
 
 /// A figure that one looks for first.
@@ -45,11 +60,8 @@ struct Key {
 
 impl Page {
     fn new(summary: &Summary) -> Self {
-        let run = &summary.run;
         Self {
-            title: title(&run.command),
-            command: shown(&run.command.join(" ")),
-            run: shown(&format!("Watari {}, {}, {}", run.version, run.started, run.machine)),
+            head: Head::new(&title(&summary.run.command), &summary.run),
             keys: keys(summary),
             notes: summary.notes(),
             plots: plots(summary),
@@ -62,7 +74,7 @@ impl Page {
 /// The target, if the command line has one that looks so.
 fn title(command: &[String]) -> String {
     let target = command.iter().find(|word| word.starts_with("http://") || word.starts_with("https://"));
-    target.map_or_else(|| "A load of HTTP requests".to_owned(), |url| shown(&format!("A load on {url}")))
+    target.map_or_else(|| "A load of HTTP requests".to_owned(), |url| format!("A load on {url}"))
 }
 
 fn keys(summary: &Summary) -> Vec<Key> {

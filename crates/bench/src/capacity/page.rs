@@ -7,6 +7,7 @@ use super::search::Finding;
 use super::sentence::sentence;
 use super::svg::picture;
 use crate::grid::shown;
+use crate::page::Head;
 use crate::summary::Run;
 
 /// The page of a search. `details` is a text of several lines, to stand below the curve.
@@ -14,8 +15,7 @@ use crate::summary::Run;
 /// What comes from outside (the command line, names of files) gets in through a template that escapes it.
 pub fn page(run: &Run, curve: &Curve, finding: &Finding, details: &str) -> String {
     let page = Page {
-        command: shown(&run.command.join(" ")),
-        run: shown(&format!("Watari {}, {}, {}", run.version, run.started, run.machine)),
+        head: Head::new("Capacity", run),
         sentence: sentence(finding, curve),
         picture: picture(curve, finding.level),
         details: details.lines().map(shown).collect::<Vec<_>>().join("\n"),
@@ -26,8 +26,7 @@ pub fn page(run: &Run, curve: &Curve, finding: &Finding, details: &str) -> Strin
 #[derive(Template)]
 #[template(path = "capacity.html")]
 struct Page {
-    command: String,
-    run: String,
+    head: Head,
     sentence: String,
     /// Markup of our own, in which there is nothing from outside but numbers.
     picture: String,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::{ConnectionSample, Family, HandshakeKind, TlsSeen};
-use crate::ending::{Ending, EndingKind, Phase, Side};
+use crate::ending::Ending;
 
 /// Samples as they are sent: encoded by themselves, so that their length is known before room is made for any.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -89,7 +89,6 @@ struct WireSample {
 
 impl WireSample {
     fn of(sample: &ConnectionSample, tls: Option<u32>) -> Self {
-        let Ending { kind, phase, side } = sample.ending;
         Self {
             class: sample.class as u32,
             local: sample.local,
@@ -105,7 +104,7 @@ impl WireSample {
             requests: sample.requests,
             bytes_read: sample.bytes_read,
             bytes_written: sample.bytes_written,
-            ending: (kind as u8, phase as u8, side as u8),
+            ending: sample.ending.to_raw(),
         }
     }
 
@@ -132,7 +131,7 @@ impl WireSample {
             requests: self.requests,
             bytes_read: self.bytes_read,
             bytes_written: self.bytes_written,
-            ending: ending(self.ending)?,
+            ending: Ending::from_raw(self.ending).ok_or(BadSamples("one has an ending that is unknown"))?,
         })
     }
 
@@ -146,13 +145,6 @@ impl WireSample {
             Err(BadSamples("times of one do not fit together"))
         }
     }
-}
-
-fn ending((kind, phase, side): (u8, u8, u8)) -> Result<Ending, BadSamples> {
-    let kind = EndingKind::ALL.get(usize::from(kind));
-    let all = kind.zip(Phase::ALL.get(usize::from(phase))).zip(Side::ALL.get(usize::from(side)));
-    let ((kind, phase), side) = all.ok_or(BadSamples("one has an ending that is unknown"))?;
-    Ok(Ending::new(*kind, *phase, *side))
 }
 
 /// What a handshake agreed on, as it is sent.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::times::{COUNT_MAX, Raw};
 use super::{Connections, Endings, Flows, Part, Point, Series, Tally, Times};
-use crate::ending::{Ending, EndingKind, Phase, Side};
+use crate::ending::{Ending, EndingKind};
 use crate::histogram;
 use crate::sample::{BadSamples, WireSeen};
 
@@ -110,7 +110,10 @@ struct WireEndings(Vec<(u8, u8, u8, u64)>);
 
 impl WireEndings {
     fn of(endings: &Endings) -> Self {
-        let row = |(ending, count): (Ending, u64)| (ending.kind as u8, ending.phase as u8, ending.side as u8, count);
+        let row = |(ending, count): (Ending, u64)| {
+            let (kind, phase, side) = ending.to_raw();
+            (kind, phase, side, count)
+        };
         Self(endings.iter().map(row).collect())
     }
 
@@ -119,11 +122,9 @@ impl WireEndings {
         let mut endings = Endings::default();
         let mut left = total;
         for (kind, phase, side, count) in self.0 {
-            let kind = EndingKind::ALL.get(usize::from(kind));
-            let at = kind.zip(Phase::ALL.get(usize::from(phase))).zip(Side::ALL.get(usize::from(side)));
-            let ((kind, phase), side) = at.ok_or(BadTally("it has an ending that is unknown"))?;
+            let ending = Ending::from_raw((kind, phase, side)).ok_or(BadTally("it has an ending that is unknown"))?;
             left = left.checked_sub(count).ok_or(UNEQUAL)?;
-            endings.add_many(Ending::new(*kind, *phase, *side), count);
+            endings.add_many(ending, count);
         }
         if left == 0 { Ok(endings) } else { Err(UNEQUAL) }
     }

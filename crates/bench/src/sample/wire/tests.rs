@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::ending::EndingKind;
 use crate::tally::tests::connection;
 
 fn samples() -> Vec<ConnectionSample> {

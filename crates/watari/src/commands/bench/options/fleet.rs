@@ -89,23 +89,17 @@ impl FleetOptions {
     fn of_this_machine(&self, plan: &Plan) -> Result<(Fleet, Option<String>), Failure> {
         let limits = Limits::of_this_process().map_err(|error| Failure::Usage(error.to_string()))?;
         let connections = plan.connections() as u64;
-        let check = |processes| {
-            let checked = needs::check(&limits, plan, connections, processes);
-            checked.map_err(|shortage| Failure::Usage(shortage.to_string()))
-        };
-        let asked = self.processes.map_or(1, u64::from);
-        match needs::check(&limits, plan, connections, asked) {
+        let check = |processes| needs::check(&limits, plan, connections, processes).map(|()| processes);
+        let (enough, unasked) = match check(self.processes.map_or(1, u64::from)) {
             Err(Shortage::Files { allowed, processes, .. }) if self.processes.is_none() => {
-                check(processes)?;
                 let why = format!("one may have {allowed} open files");
                 let unasked = format!("{processes} processes share {connections} connections: {why}");
-                Ok((processes_of_this_machine(processes)?, Some(unasked)))
+                (check(processes), Some(unasked))
             }
-            _ => {
-                check(asked)?;
-                Ok((processes_of_this_machine(asked)?, None))
-            }
-        }
+            checked => (checked, None),
+        };
+        let processes = enough.map_err(|shortage| Failure::Usage(shortage.to_string()))?;
+        Ok((processes_of_this_machine(processes)?, unasked))
     }
 }
 
