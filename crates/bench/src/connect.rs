@@ -10,7 +10,6 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use crate::ending::{Ending, EndingKind, Phase, Side};
 use crate::plan;
@@ -20,6 +19,7 @@ use crate::sample::{ConnectionSample, Family};
 use crate::site::Site;
 use crate::stream::Stream;
 use crate::tls::{self, TlsClient};
+use crate::watchdog::Watchdog;
 
 /// A connection that is open.
 #[derive(Debug)]
@@ -49,33 +49,21 @@ pub(crate) async fn open(
     tls: &TlsClient,
     request: &Request,
     source: Option<IpAddr>,
+    watchdog: &mut Watchdog,
 ) -> Result<Opened, Ending> {
     let number = run.next_connection();
     let source = source.or_else(|| run.plan.sources.as_ref().map(|sources| sources.nth(number)));
     let Some(remote) = request.site.address_for(source) else { return Err(no_such_family(run, source)) };
     let mut sample = begin(run, request.class, remote);
-    match within_timeout(run, tls, &request.site, source, &mut sample).await {
+    let deadline = run.shared.instant(sample.opened + run.plan.timeouts.connect);
+    let attempt = watchdog.within(deadline, attempt(run, tls, request, source, &mut sample)).await;
+    match attempt.unwrap_or_else(|| Err(overdue(&sample))) {
         Ok(stream) => Ok(Opened { stream, sample, route: Route { site: Arc::clone(&request.site), source } }),
         Err(ending) => {
             run.connection_ended(&ConnectionSample { closed: run.now(), ending, ..sample });
             Err(ending)
         }
     }
-}
-
-/// What it meets on the way stands in `sample`, also when it fails.
-async fn within_timeout(
-    run: &Run,
-    tls: &TlsClient,
-    site: &Site,
-    source: Option<IpAddr>,
-    sample: &mut ConnectionSample,
-) -> Result<Stream, Ending> {
-    let attempt = timeout(run.plan.timeouts.connect, attempt(run, tls, site, source, sample)).await;
-    attempt.unwrap_or_else(|_| {
-        let phase = if sample.connected.is_some() { Phase::Handshake } else { Phase::Connect };
-        Err(Ending::new(EndingKind::Timeout, phase, Side::Server))
-    })
 }
 
 /// A sample of a connection that is about to be opened.
@@ -101,14 +89,17 @@ fn begin(run: &Run, class: usize, remote: SocketAddr) -> ConnectionSample {
     }
 }
 
+/// What it meets on the way stands in `sample`, also when it fails.
 async fn attempt(
     run: &Run,
     tls: &TlsClient,
-    site: &Site,
+    request: &Request,
     source: Option<IpAddr>,
     sample: &mut ConnectionSample,
 ) -> Result<Stream, Ending> {
-    let tcp = connect(sample.remote, source).await.map_err(|error| connect_failed(run, &error))?;
+    let site = &request.site;
+    let connected = connect(sample.remote, source, !is_one_segment(run, request)).await;
+    let tcp = connected.map_err(|error| connect_failed(run, &error))?;
     sample.connected = Some(run.now());
     // Asked only for whom it is shown to: short connections are made of system calls.
     sample.local = if run.is_logged() { tcp.local_addr().ok() } else { None };
@@ -129,9 +120,20 @@ async fn attempt(
     Ok(Stream::Tls(Box::new(stream)))
 }
 
-async fn connect(remote: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
+/// Whether all that is ever sent goes into one segment: then there is nothing that Nagle's algorithm could hold back.
+fn is_one_segment(run: &Run, request: &Request) -> bool {
+    let is_alone = matches!(run.plan.protocol, plan::Protocol::Http1 { requests_per_connection: Some(1), .. });
+    is_alone && !request.site.tls && request.last.len() <= SEGMENT_BYTES_MIN
+}
+
+/// What every host takes in one segment (RFC 9293, section 3.7.1).
+const SEGMENT_BYTES_MIN: usize = 536;
+
+async fn connect(remote: SocketAddr, source: Option<IpAddr>, no_delay: bool) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(remote), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    socket.set_tcp_nodelay(true)?;
+    if no_delay {
+        socket.set_tcp_nodelay(true)?;
+    }
     if let Some(source) = source {
         // The port is chosen when the connection is made: then it need only differ from those of connections to the same server.
         setsockopt(&socket, IpBindAddressNoPort, &true)?;
@@ -149,6 +151,12 @@ async fn connect(remote: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpSt
         return Err(error);
     }
     Ok(stream)
+}
+
+/// It took too long.
+fn overdue(sample: &ConnectionSample) -> Ending {
+    let phase = if sample.connected.is_some() { Phase::Handshake } else { Phase::Connect };
+    Ending::new(EndingKind::Timeout, phase, Side::Server)
 }
 
 /// What kept TCP from being connected.

@@ -1,10 +1,10 @@
 //! A connection's bytes, with or without TLS.
 
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
@@ -15,6 +15,17 @@ use crate::ending::{Ending, EndingKind, Phase, Side};
 pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// Whether it is known, without asking the system, that the other side has closed and all it sent was read. A read that brings
+    /// less than there was room for takes away what is readable; that the other side has closed is never taken away.
+    pub(crate) fn is_read_to_end(&self) -> bool {
+        let Self::Plain(tcp) = self else { return false };
+        let any = Interest::READABLE | Interest::WRITABLE | Interest::ERROR;
+        let ready = pin!(tcp.ready(any)).poll(&mut Context::from_waker(Waker::noop()));
+        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed() && !ready.is_readable() && !ready.is_error())
+    }
 }
 
 impl AsyncRead for Stream {

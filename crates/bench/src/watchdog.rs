@@ -1,7 +1,8 @@
 //! A deadline that moves with every request and costs no timer then.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -17,7 +18,18 @@ impl Watchdog {
         Self { sleep: Box::pin(sleep_until(deadline)), deadline }
     }
 
-    pub(crate) fn set(&mut self, deadline: Instant) {
+    /// What the future comes to, or none when the deadline is over before.
+    pub(crate) async fn within<F: Future>(&mut self, deadline: Instant, future: F) -> Option<F::Output> {
+        self.set(deadline);
+        let mut future = pin!(future);
+        poll_fn(|cx| match future.as_mut().poll(cx) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending => self.poll_expired(cx).map(|()| None),
+        })
+        .await
+    }
+
+    fn set(&mut self, deadline: Instant) {
         self.deadline = deadline;
         if deadline < self.sleep.deadline() {
             self.sleep.as_mut().reset(deadline);
@@ -25,42 +37,33 @@ impl Watchdog {
     }
 
     /// Ready when the deadline is over.
-    pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            std::task::ready!(self.sleep.as_mut().poll(cx));
+            ready!(self.sleep.as_mut().poll(cx));
             if self.sleep.deadline() >= self.deadline {
                 return Poll::Ready(());
             }
             self.sleep.as_mut().reset(self.deadline);
         }
     }
-
-    /// What is ready, or none when the deadline is over.
-    pub(crate) fn or_expired<T>(&mut self, result: Poll<T>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        match result {
-            Poll::Ready(value) => Poll::Ready(Some(value)),
-            Poll::Pending => self.poll_expired(cx).map(|()| None),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
+    use std::future::{pending, ready};
     use std::time::Duration;
 
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_expires_at_the_last_deadline_set() {
+    async fn it_expires_at_the_last_deadline() {
         let start = Instant::now();
-        let mut watchdog = Watchdog::new(start + Duration::from_secs(5));
-        watchdog.set(start + Duration::from_secs(9));
-        poll_fn(|cx| watchdog.poll_expired(cx)).await;
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let mut watchdog = Watchdog::new(after(5));
+        assert_eq!(watchdog.within(after(9), pending::<()>()).await, None);
         assert_eq!(start.elapsed().as_secs(), 9);
-        watchdog.set(start + Duration::from_secs(20));
-        watchdog.set(start + Duration::from_secs(12));
-        poll_fn(|cx| watchdog.poll_expired(cx)).await;
+        assert_eq!(watchdog.within(after(20), ready(1)).await, Some(1));
+        assert_eq!(watchdog.within(after(12), pending::<()>()).await, None);
         assert_eq!(start.elapsed().as_secs(), 12);
     }
 }

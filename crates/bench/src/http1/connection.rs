@@ -46,13 +46,9 @@ impl Connection {
 
     /// Writes `data`, and says when that was done.
     pub(crate) async fn write(&mut self, run: &Run, data: &[u8], watchdog: &mut Watchdog) -> Result<Duration, Ending> {
-        watchdog.set(run.shared.instant(run.now() + run.plan.timeouts.response));
         let (mut rest, stream) = (data, &mut self.stream);
-        let written = poll_fn(|cx| {
-            let result = poll_write_all(Pin::new(stream), cx, &mut rest);
-            watchdog.or_expired(result, cx)
-        });
-        match written.await {
+        let write = poll_fn(|cx| poll_write_all(Pin::new(stream), cx, &mut rest));
+        match watchdog.within(run.response_deadline(), write).await {
             Some(Ok(())) => {}
             Some(Err(error)) => return Err(stream::cut(&error, Phase::Request)),
             None => return Err(Ending::new(EndingKind::Timeout, Phase::Request, Side::Server)),
@@ -72,24 +68,23 @@ impl Connection {
         written: Duration,
         watchdog: &mut Watchdog,
     ) -> Result<Response, Broken> {
-        watchdog.set(run.shared.instant(written + run.plan.timeouts.response));
+        let deadline = run.shared.instant(written + run.plan.timeouts.response);
         let reader = ResponseReader::new(request.method == http::Method::HEAD, keep);
         let mut reading = Reading { reader, first_byte: None, last_read: written };
         loop {
             let (stream, sample, ahead) = (&mut self.stream, &mut self.sample, &mut self.ahead);
-            let step = poll_fn(|cx| {
-                let step = reading.poll(run, Pin::new(stream), sample, ahead, cx);
-                watchdog.or_expired(step, cx)
-            });
-            let step =
-                step.await.unwrap_or_else(|| Err(Ending::new(EndingKind::Timeout, reading.phase(), Side::Server)));
-            match step {
-                Ok(false) => {}
-                Ok(true) => {
+            let step = poll_fn(|cx| reading.poll(run, Pin::new(stream), sample, ahead, cx));
+            match watchdog.within(deadline, step).await {
+                Some(Ok(false)) => {}
+                Some(Ok(true)) => {
                     self.persistent = reading.reader.is_persistent();
                     return Ok(reading.response(&mut self.sample));
                 }
-                Err(ending) => return Err(reading.broken(ending)),
+                Some(Err(ending)) => return Err(reading.broken(ending)),
+                None => {
+                    let phase = reading.phase();
+                    return Err(reading.broken(Ending::new(EndingKind::Timeout, phase, Side::Server)));
+                }
             }
         }
     }
@@ -111,10 +106,12 @@ impl Connection {
 
     /// Reads until the server closes, as the paper's ANMA does, and says how that ended.
     pub(crate) async fn read_to_end(&mut self, run: &Run, watchdog: &mut Watchdog) -> Ending {
-        watchdog.set(run.shared.instant(run.now() + run.plan.timeouts.response));
+        if self.stream.is_read_to_end() {
+            return Ending::new(EndingKind::Normal, Phase::Close, Side::Server);
+        }
         let stream = &mut self.stream;
-        let read = poll_fn(|cx| watchdog.or_expired(poll_read(Pin::new(stream), cx, <[u8]>::len), cx)).await;
-        match read {
+        let read = poll_fn(|cx| poll_read(Pin::new(stream), cx, <[u8]>::len));
+        match watchdog.within(run.response_deadline(), read).await {
             None => Ending::new(EndingKind::Timeout, Phase::Close, Side::Server),
             Some(Ok(0)) => Ending::new(EndingKind::Normal, Phase::Close, Side::Server),
             // Bytes that nobody asked for.

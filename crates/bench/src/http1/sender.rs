@@ -63,7 +63,8 @@ impl Sender {
     async fn carry(&mut self, run: &Run, exchange: &mut Exchange<'_>) -> Result<Ending, Broken> {
         if !self.fits(exchange) {
             self.close(run);
-            let opened = connect::open(run, &self.tls, exchange.next(), exchange.source).await;
+            let (watchdog, request) = (&mut self.watchdog, exchange.next());
+            let opened = connect::open(run, &self.tls, request, exchange.source, watchdog).await;
             self.connection = Some(Box::new(Connection::new(opened.map_err(Broken::before_response)?)));
         }
         let last = self.room(run.plan.protocol) <= exchange.rest().len();

@@ -1,6 +1,6 @@
 //! One client's requests, one after the other, on streams of a connection that others share.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::iter;
 use std::pin::pin;
 use std::sync::Arc;
@@ -89,23 +89,19 @@ impl Sender {
         stream: u32,
         response: impl Future<Output = T>,
     ) -> Option<T> {
-        let (mut response, watchdog) = (pin!(response), &mut self.watchdog);
-        watchdog.set(run.response_deadline());
+        let mut response = pin!(response);
+        let mut deadline = run.response_deadline();
         loop {
-            let came = poll_fn(|cx| {
-                let came = response.as_mut().poll(cx);
-                watchdog.or_expired(came, cx)
-            });
-            if let Some(came) = came.await {
+            if let Some(came) = self.watchdog.within(deadline, response.as_mut()).await {
                 return Some(came);
             }
             // Until here it was as if the request had been written at once.
             let written = connection.ledger().times(stream).written?;
-            let deadline = written + run.plan.timeouts.response;
-            if deadline <= run.now() {
+            let overdue = written + run.plan.timeouts.response;
+            if overdue <= run.now() {
                 return None;
             }
-            watchdog.set(run.shared.instant(deadline));
+            deadline = run.shared.instant(overdue);
         }
     }
 

@@ -9,6 +9,7 @@ use crate::ending::Ending;
 use crate::exchange::Exchange;
 use crate::run::Run;
 use crate::tls::TlsClient;
+use crate::watchdog::Watchdog;
 
 /// The connection of the moment, and how to open another.
 #[derive(Debug)]
@@ -76,7 +77,8 @@ impl Shared {
     }
 
     async fn open(&self, exchange: &Exchange<'_>) -> Result<Connection, Ending> {
-        let opened = connect::open(&self.run, &self.tls, exchange.next(), exchange.source).await?;
+        let mut watchdog = Watchdog::new(self.run.response_deadline());
+        let opened = connect::open(&self.run, &self.tls, exchange.next(), exchange.source, &mut watchdog).await?;
         Connection::new(&self.run, opened).await
     }
 

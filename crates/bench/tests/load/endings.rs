@@ -107,10 +107,17 @@ fn the_last_request_of_a_connection_is_read_until_the_server_closes() {
     assert_eq!(endings(&finished), [(ANSWERED, 5)]);
     assert_eq!(ends_of_connections(&finished), [(by_server(EndingKind::Timeout, Phase::Close), 5)]);
 
-    let more = Server::start(&[Request, Say(OK), Say(b"more"), Stall]);
-    let finished = run(impatient(one_each(plan(&more.url(), 5, 2))));
+    // With the server's end right behind what nobody asked for, and without.
+    for steps in [&[Request, Say(OK), Say(b"more"), Stall][..], &[Request, Say(OK), Say(b"more")]] {
+        let finished = run(impatient(one_each(plan(&Server::start(steps).url(), 5, 2))));
+        assert_eq!(endings(&finished), [(ANSWERED, 5)]);
+        assert_eq!(ends_of_connections(&finished), [(by_server(EndingKind::Protocol, Phase::Close), 5)]);
+    }
+
+    let reset = Server::start(&[Request, Say(OK), Reset]);
+    let finished = run(impatient(one_each(plan(&reset.url(), 5, 2))));
     assert_eq!(endings(&finished), [(ANSWERED, 5)]);
-    assert_eq!(ends_of_connections(&finished), [(by_server(EndingKind::Protocol, Phase::Close), 5)]);
+    assert_eq!(ends_of_connections(&finished), [(by_server(EndingKind::Reset, Phase::Close), 5)]);
 }
 
 #[test]
