@@ -4,7 +4,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
@@ -24,7 +24,8 @@ impl Stream {
         let Self::Plain(tcp) = self else { return false };
         let any = Interest::READABLE | Interest::WRITABLE | Interest::ERROR;
         let ready = pin!(tcp.ready(any)).poll(&mut Context::from_waker(Waker::noop()));
-        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed() && !ready.is_readable() && !ready.is_error())
+        let unread = Ready::READABLE | Ready::ERROR;
+        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed() && (ready & unread).is_empty())
     }
 }
 
