@@ -87,9 +87,9 @@ impl Generator {
 /// About what a core does in a second.
 fn requests_per_s(kind: Kind) -> u64 {
     match kind {
-        Kind::PerConnection => 8_000,
-        Kind::Handshake => 1_000,
-        Kind::KeepAlive | Kind::Streams => 30_000,
+        Kind::PerConnection => 16_000,
+        Kind::Handshake => 1_500,
+        Kind::KeepAlive | Kind::Streams => 80_000,
     }
 }
 
