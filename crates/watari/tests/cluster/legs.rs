@@ -51,10 +51,10 @@ impl Cluster {
         });
     }
 
-    fn check_no_client_was_cut(&self) {
+    fn clients_cut(&self) -> i64 {
         let resets = |cause| self.dispatcher().count("watari_dispatcher_connections_reset_total", cause);
-        assert_eq!(resets("owner_lost") + resets("owner_misbehaved"), 0);
-        assert_eq!(self.dispatcher().count("watari_dispatcher_connections_refused_total", ""), 0);
+        let refused = self.dispatcher().count("watari_dispatcher_connections_refused_total", "");
+        resets("owner_lost") + resets("owner_misbehaved") + refused
     }
 }
 
@@ -105,27 +105,38 @@ fn visit(cluster: &Cluster, random: &mut Random) {
 fn an_agent_that_dies_with_legs_kept_costs_no_client() {
     // Legs are kept by thread: whose handshake is the agent's takes the one that is kept.
     let cluster = Cluster::start(&Plan { dispatcher: "threads = 1", tapped_legs: &["a1"], ..Plan::default() });
+    assert!((0..ATTEMPTS_MAX).any(|_| dies_with_a_leg_in_use(&cluster)), "no leg that was kept was used");
+    cluster.leave_legs_behind("a1");
+}
+
+/// How often the agent is given a chance to die as it must: its word that a leg is free may still be on its way, and then the
+/// dispatcher connects a new one.
+const ATTEMPTS_MAX: usize = 10;
+
+/// Whether it was a leg that was kept; then nobody may be cut off.
+fn dies_with_a_leg_in_use(cluster: &Cluster) -> bool {
+    let retries = || cluster.dispatcher().log().matches("no answer on a leg that was used before").count();
+    let before = (retries(), cluster.clients_cut());
     cluster.leave_legs_behind("a1");
     let tap = cluster.tap("a1");
     tap.hold();
-    thread::scope(|scope| {
+    let served = thread::scope(|scope| {
         // Handshakes go round: one of three is the agent's.
         let connect = || drop(cluster.client_of("a2"));
         let clients = [(); 3].map(|()| scope.spawn(connect));
         cluster.wait_for_handshake_at("a1");
         cluster.node("a1").kill();
         tap.break_off();
-        for client in clients {
-            client.join().unwrap();
-        }
+        clients.map(|client| client.join().is_ok())
     });
-    let log = cluster.dispatcher().log();
-    assert!(log.contains("no answer on a leg that was used before"));
-    cluster.check_no_client_was_cut();
     tap.pass();
     cluster.node("a1").start();
     cluster.wait_until_whole();
-    cluster.leave_legs_behind("a1");
+    let was_kept = retries() > before.0;
+    if was_kept {
+        assert_eq!((served, cluster.clients_cut()), ([true; 3], before.1));
+    }
+    was_kept
 }
 
 /// A leg that is dead and does not say so is given up with the link.
@@ -143,7 +154,7 @@ fn an_agent_that_vanishes_with_legs_kept_costs_no_client() {
             client.join().unwrap();
         }
     });
-    cluster.check_no_client_was_cut();
+    assert_eq!(cluster.clients_cut(), 0);
 }
 
 /// As long as the agent has not heard that its leg is kept, nothing is written there.
@@ -173,7 +184,7 @@ fn a_decision_that_is_late_delays_nobody_else() {
         cluster.legs_reused() > 0
     });
     moving.download(10_000, 2).unwrap();
-    cluster.check_no_client_was_cut();
+    assert_eq!(cluster.clients_cut(), 0);
 }
 
 /// What one side does not keep, the other does not use.
@@ -189,6 +200,6 @@ fn legs_are_kept_only_if_both_sides_keep_them() {
         }
         until("the connections have moved", || cluster.dispatcher().count(COMMITTED, "") > 6);
         assert_eq!(cluster.legs_reused(), 0);
-        cluster.check_no_client_was_cut();
+        assert_eq!(cluster.clients_cut(), 0);
     }
 }
