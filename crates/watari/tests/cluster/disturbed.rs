@@ -113,11 +113,16 @@ fn a_target_that_looks_dead_costs_no_connection_and_its_late_answer_is_refused()
     assert_eq!(moving.source().count("watari_agent_not_moved_total", "timeout"), 1);
 
     moving.target().go_on();
-    // To source and target when it was decided, and to the target again when it said, too late, that it holds it.
+    // To source and target when it was decided, and to the target again when it said, too late, that it holds it. It says so
+    // unless it reads the decision first, which comes on another link than the connection.
     until("the late answer is refused", || {
-        moving.dispatcher().count("watari_mesh_messages_received_total", "held") == 1
-            && moving.dispatcher().count("watari_mesh_messages_sent_total", "aborted") >= 3
-            && moving.target().count("watari_agent_held", "") == 0
+        let (dispatcher, target) = (moving.dispatcher(), moving.target());
+        let late = target.count("watari_mesh_messages_sent_total", "held");
+        target.count("watari_mesh_messages_received_total", "ship") == 1
+            && target.count("watari_mesh_messages_received_total", "aborted") > late
+            && dispatcher.count("watari_mesh_messages_received_total", "held") == late
+            && dispatcher.count("watari_mesh_messages_sent_total", "aborted") >= 2 + late
+            && target.count("watari_agent_held", "") == 0
     });
     moving.check_alive(SOURCE);
     moving.check_healed();
