@@ -1,8 +1,15 @@
-//! Which name a client asks for, read from the first bytes it sends: for whoever relays TLS without taking part in it.
+//! What a `ClientHello` shows to whoever takes no part in the handshake.
 //!
-//! Only as much is understood as leads to the name: records (RFC 8446, section 5.1) that carry the pieces of a handshake
-//! message (section 4), a `ClientHello` (section 4.1.2) and its `server_name` extension (RFC 6066, section 3). Bytes that
-//! are anything else have no name; what is wrong with them is for the server to say.
+//! * [`look`]: which name a client asks for, from the first bytes it sends; for whoever relays TLS.
+//! * [`Offers`]: which sessions it offers to resume; for whoever has to fetch them before the handshake goes on.
+//!
+//! Only as much is understood as leads there: records (RFC 8446, section 5.1) that carry the pieces of a handshake message
+//! (section 4), a `ClientHello` (section 4.1.2) and some of its extensions. Bytes that are anything else show
+//! nothing; what is wrong with them is for the server to say.
+
+mod offers;
+
+pub use offers::Offers;
 
 /// Content type of records.
 const HANDSHAKE: u8 = 22;
@@ -81,14 +88,8 @@ fn message(bytes: &[u8]) -> Option<Message> {
 }
 
 fn server_name(hello: &[u8]) -> Option<String> {
-    let mut hello = Bytes(hello);
-    hello.take(2 + 32)?; // version, random
-    hello.vector_u8()?; // session id
-    hello.vector_u16()?; // cipher suites
-    hello.vector_u8()?; // compression methods
-    let mut extensions = hello.vector_u16()?;
-    while let Some(kind) = extensions.u16() {
-        let mut extension = extensions.vector_u16()?;
+    let mut extensions = Body::read(hello)?.extensions;
+    while let Some((kind, mut extension)) = extensions.extension() {
         if kind == SERVER_NAME {
             return host_name(extension.vector_u16()?);
         }
@@ -96,6 +97,24 @@ fn server_name(hello: &[u8]) -> Option<String> {
     None
 }
 
+/// The body of a `ClientHello`, as far as it matters here.
+struct Body<'a> {
+    session_id: &'a [u8],
+    extensions: Bytes<'a>,
+}
+
+impl<'a> Body<'a> {
+    fn read(hello: &'a [u8]) -> Option<Self> {
+        let mut hello = Bytes(hello);
+        hello.take(2 + 32)?; // version, random
+        let session_id = hello.vector_u8()?.0;
+        hello.vector_u16()?; // cipher suites
+        hello.vector_u8()?; // compression methods
+        Some(Self { session_id, extensions: hello.vector_u16()? })
+    }
+}
+
+/// RFC 6066, section 3.
 fn host_name(mut names: Bytes<'_>) -> Option<String> {
     while let Some(kind) = names.take(1) {
         let name = names.vector_u16()?.0;
@@ -123,6 +142,11 @@ impl<'a> Bytes<'a> {
         self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
+    /// Type and content of an extension.
+    fn extension(&mut self) -> Option<(u16, Self)> {
+        Some((self.u16()?, self.vector_u16()?))
+    }
+
     fn vector_u8(&mut self) -> Option<Bytes<'a>> {
         let len = self.take(1)?[0];
         self.take(len.into()).map(Bytes)
@@ -141,11 +165,11 @@ mod tests {
 
     use super::*;
 
-    fn vector_u16(bytes: &[u8]) -> Vec<u8> {
+    pub(super) fn vector_u16(bytes: &[u8]) -> Vec<u8> {
         [&u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes(), bytes].concat()
     }
 
-    fn extension(kind: u16, body: &[u8]) -> Vec<u8> {
+    pub(super) fn extension(kind: u16, body: &[u8]) -> Vec<u8> {
         [&kind.to_be_bytes()[..], &vector_u16(body)].concat()
     }
 
@@ -154,7 +178,7 @@ mod tests {
     }
 
     /// A handshake message with these extensions.
-    fn hello(extensions: &[u8]) -> Vec<u8> {
+    pub(super) fn hello(extensions: &[u8]) -> Vec<u8> {
         let mut body = vec![3, 3];
         body.extend([7; 32]);
         body.extend([4, 1, 2, 3, 4]);

@@ -149,6 +149,16 @@ impl fmt::Debug for ConnectionId {
     }
 }
 
+/// By what a TLS session is found: a digest of its id and of the terms under which it was established. Who knows it knows neither.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SessionKey(pub [u8; 32]);
+
+impl fmt::Debug for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionKey({:08x}..)", u32::from_be_bytes([self.0[0], self.0[1], self.0[2], self.0[3]]))
+    }
+}
+
 /// Numbers the attempts to move one connection. The tenure of the agent that did the handshake is epoch 0; every
 /// attempt has the next number, and the dispatcher decides each exactly once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
