@@ -2,12 +2,12 @@
 //! holds no more than a record.
 #![no_main]
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use rcgen::{CertificateParams, KeyPair};
-use watari_handshake::{Certificate, Handshake, ServerConfig, ServerOptions};
+use watari_handshake::{Certificate, Handshake, Progress, ServerConfig, ServerOptions, Sessions};
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
@@ -26,6 +26,10 @@ static CONFIG: LazyLock<ServerConfig> = LazyLock::new(|| {
     ServerConfig::new(&options).expect("a configuration")
 });
 
+/// Every session that is offered is wanted.
+static SESSIONS: LazyLock<Arc<Sessions>> =
+    LazyLock::new(|| Arc::new(Sessions { tickets: None, kept: true, tickets_per_handshake: 2 }));
+
 fuzz_target!(|input: Input<'_>| {
     let piece = if input.piece == 0 { usize::MAX } else { input.piece.into() };
     assert_eq!(shake(input.sent, piece), shake(input.sent, usize::MAX));
@@ -33,11 +37,16 @@ fuzz_target!(|input: Input<'_>| {
 
 /// How much was consumed, and why it failed.
 fn shake(sent: &[u8], piece: usize) -> (usize, Option<String>) {
-    let mut handshake = Handshake::new(&CONFIG);
+    let mut handshake = Handshake::new(&CONFIG, &SESSIONS);
     let (mut unread, mut consumed) = (Vec::new(), 0);
     for bytes in sent.chunks(piece) {
         unread.extend_from_slice(bytes);
-        match handshake.receive(&unread) {
+        // Nothing that is wanted is found.
+        let step = handshake.receive(&unread).and_then(|progress| match progress.wanted.is_empty() {
+            true => Ok(progress),
+            false => handshake.provide(Vec::new(), None).map(|next| Progress { consumed: progress.consumed, ..next }),
+        });
+        match step {
             Ok(progress) => {
                 assert!(progress.established.is_none(), "nobody here knows the keys");
                 unread.drain(..progress.consumed);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use watari_handshake::{Established, Failed, Handshake, HandshakeError, Info};
+use watari_handshake::{Established, Failed, Handshake, HandshakeError, Info, Miss, Origin, Progress};
 use watari_record::{Connection, Version};
 use watari_stream::Parts;
 use watari_sys::tcp;
@@ -35,8 +35,10 @@ pub(crate) async fn shake_hands(
         tcp::reset_on_close(&leg);
         return None;
     };
+    shared.sessions.ready().await;
     let mut driver = Driver {
-        handshake: Handshake::new(tls.of(preface.server)),
+        handshake: Handshake::new(tls.of(preface.server), shared.sessions.offered()),
+        shared,
         received: surplus.len() as u64,
         input: surplus,
         sent: 0,
@@ -56,7 +58,8 @@ pub(crate) async fn shake_hands(
     }
 }
 
-struct Driver {
+struct Driver<'a> {
+    shared: &'a Shared,
     handshake: Handshake,
     leg: TcpStream,
     /// What was received and is not the handshake's, or not yet.
@@ -82,28 +85,35 @@ impl Failure {
     }
 }
 
-impl Driver {
+impl Driver<'_> {
     async fn run(&mut self) -> Result<Box<Established>, Failure> {
         loop {
-            let (progress, failed) = match self.handshake.receive(&self.input) {
-                Ok(progress) => (progress, None),
-                Err(Failed { cause, output }) => {
-                    (watari_handshake::Progress { output, ..Default::default() }, Some(cause))
-                }
-            };
+            let received = self.handshake.receive(&self.input);
+            let mut progress = self.answer(received).await?;
             self.input.drain(..progress.consumed);
-            if !progress.output.is_empty() {
-                self.leg.write_all(&progress.output).await?;
-                self.sent += progress.output.len() as u64;
-            }
-            if let Some(cause) = failed {
-                return Err(cause.into());
+            if !progress.wanted.is_empty() {
+                let miss = self.shared.sessions.look_for(self.shared, &progress.wanted).await;
+                let provided = self.handshake.provide(Vec::new(), miss);
+                progress = self.answer(provided).await?;
             }
             if let Some(established) = progress.established {
                 return Ok(established);
             }
             self.read().await?;
         }
+    }
+
+    /// Sends what a step of the handshake has for the client.
+    async fn answer(&mut self, step: Result<Progress, Failed>) -> Result<Progress, Failure> {
+        let (output, result) = match step {
+            Ok(mut progress) => (std::mem::take(&mut progress.output), Ok(progress)),
+            Err(Failed { cause, output }) => (output, Err(cause.into())),
+        };
+        if !output.is_empty() {
+            self.leg.write_all(&output).await?;
+            self.sent += output.len() as u64;
+        }
+        result
     }
 
     async fn read(&mut self) -> Result<(), Failure> {
@@ -134,14 +144,16 @@ impl Driver {
                 return None;
             }
         };
-        let Info { version, suite, alpn, server_name, resumed, client_certificate, group } = info;
+        let Info { version, suite, alpn, server_name, resumed, missed, client_certificate, group } = info;
         let version = match version {
             Version::Tls12 => 0x0303,
             Version::Tls13 => 0x0304,
         };
-        let tls = TlsInfo { version, suite: suite.iana(), alpn, server_name, resumed };
-        tracing::debug!(connection = %preface.connection, ?tls, group, "handshake done");
-        shared.metrics.count_handshake(&tls);
+        let tls = TlsInfo { version, suite: suite.iana(), alpn, server_name, resumed: resumed.is_some() };
+        let resumed = resumed.map(Origin::label);
+        let missed = missed.map(Miss::label);
+        tracing::debug!(connection = %preface.connection, ?tls, group, resumed, missed, "handshake done");
+        shared.metrics.count_handshake(&tls, resumed, missed);
         let id = preface.connection;
         let about = About {
             id,

@@ -11,6 +11,7 @@
 //! ```
 //!
 //! * `legs` accepts legs and reads their prefaces, again and again where a leg is kept.
+//! * `sessions` shares what it takes to resume sessions with the other agents.
 //! * `handshake` drives the handshake of a new connection.
 //! * `departure` gives a connection away, driving `watari_handoff::Source`.
 //! * `arrivals` holds connections shipped here until the dispatcher decides, driving `watari_handoff::Target`.
@@ -28,6 +29,7 @@ mod metrics;
 mod places;
 mod requests;
 mod serve;
+mod sessions;
 mod settings;
 mod site;
 mod speak;
@@ -53,6 +55,8 @@ use crate::keys::LegKeys;
 use crate::live::LiveTable;
 use crate::metrics::Metrics;
 use crate::places::Places;
+use crate::sessions::Sessions;
+pub use crate::sessions::{HandshakeCounts, Mode, RotationError, SessionStatus, Sharing};
 use crate::settings::Current;
 pub use crate::settings::Settings;
 pub use crate::site::Site;
@@ -65,6 +69,8 @@ pub struct Config {
     pub name: NodeName,
     /// What it begins with.
     pub settings: Settings,
+    /// How sessions are shared.
+    pub sharing: Sharing,
 }
 
 /// What bounds an agent; every wait has an end.
@@ -144,6 +150,7 @@ struct Shared {
     mesh: Mesh,
     metrics: Metrics,
     keys: LegKeys,
+    sessions: Sessions,
     /// One for each connection that may be here.
     places: Arc<Places>,
     /// One for each request that may be in progress.
@@ -172,6 +179,7 @@ impl Agent {
         let limits = config.settings.limits;
         let shared = Arc::new(Shared {
             keys: LegKeys::new(config.name.clone()),
+            sessions: Sessions::new(config.sharing)?,
             name: config.name,
             settings: Current::new(config.settings),
             arrivals: Arrivals::default(),
@@ -187,6 +195,7 @@ impl Agent {
             reloaded: Notify::new(),
         });
         legs::start(&shared, legs, shutdown)?;
+        tokio::spawn(sessions::keep_keys(shared.clone(), shutdown.clone()));
         tokio::spawn(keep_in_order(shared.clone(), shutdown.clone()));
         Ok(Self { shared })
     }
@@ -194,13 +203,20 @@ impl Agent {
     /// Takes what the mesh reports. What is not for an agent is passed over.
     pub fn handle(&self, event: &Event) {
         match event {
-            Event::Up { peer, roles, .. } if roles.contains(&Role::Dispatcher) => {
-                self.shared.keys.link_up(&self.shared, peer);
-                self.shared.live.announce_all(&self.shared, peer);
-                self.shared.arrivals.on_link_up(&self.shared, peer);
+            Event::Up { peer, roles, .. } => {
+                if roles.contains(&Role::Dispatcher) {
+                    self.shared.keys.link_up(&self.shared, peer);
+                    self.shared.live.announce_all(&self.shared, peer);
+                    self.shared.arrivals.on_link_up(&self.shared, peer);
+                }
+                if roles.contains(&Role::Agent) {
+                    self.shared.sessions.link_up(&self.shared, peer);
+                }
             }
-            Event::Down { peer, .. } => self.shared.keys.link_down(peer),
-            Event::Up { .. } => {}
+            Event::Down { peer, .. } => {
+                self.shared.keys.link_down(peer);
+                self.shared.sessions.link_down(peer);
+            }
             Event::Message { peer, message } => self.shared.on_message(peer, message),
         }
     }
@@ -246,6 +262,16 @@ impl Agent {
         }
     }
 
+    /// How sessions are resumed.
+    pub fn sessions(&self) -> SessionStatus {
+        self.shared.sessions.status(&self.shared.metrics)
+    }
+
+    /// Has new keys made for tickets, here and at all other agents. Tickets of before stay good.
+    pub fn rotate_ticket_keys(&self) -> Result<(), RotationError> {
+        self.shared.sessions.rotate(&self.shared)
+    }
+
     /// How many connections of `dispatcher` are served here at the moment.
     pub fn connections_of(&self, dispatcher: &NodeName) -> usize {
         self.shared.live.of(dispatcher)
@@ -287,6 +313,8 @@ impl Shared {
                 self.arrivals.on_gone(self, from, *connection);
             }
             Message::Leave(leave) => self.live.leave(from, leave),
+            Message::TicketSeeds(seeds) => self.sessions.on_seeds(self, from, seeds),
+            Message::TicketSeedWanted(seed) => self.sessions.on_wanted(self, from, *seed),
             Message::LegKey(_)
             | Message::Stays(_)
             | Message::Draining

@@ -5,14 +5,20 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use watari_handshake::{Miss, Origin};
 use watari_wire::{AbortReason, TlsInfo};
+
+use crate::HandshakeCounts;
 
 /// The metrics, all under `watari_agent_`.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     handshakes: Family<Handshake, Counter>,
     handshakes_failed: Family<Cause, Counter>,
+    sessions_resumed: Family<Resumed, Counter>,
+    sessions_missed: Family<Missed, Counter>,
     legs_refused: Family<Cause, Counter>,
+    pub(crate) ticket_seeds_learned: Counter,
     pub(crate) connections: Gauge,
     pub(crate) requests: Counter,
     pub(crate) requests_refused: Counter,
@@ -38,9 +44,24 @@ struct Handshake {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Resumed {
+    version: &'static str,
+    from: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Missed {
+    version: &'static str,
+    cause: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Cause {
     cause: &'static str,
 }
+
+/// Versions of TLS, as labels.
+pub(crate) const VERSIONS: [&str; 2] = ["1.2", "1.3"];
 
 /// One of those that a gauge counts, as long as it lives.
 pub(crate) struct Counted(Gauge);
@@ -64,6 +85,16 @@ impl Metrics {
         let registry = registry.sub_registry_with_prefix("watari_agent");
         registry.register("handshakes", "Handshakes done", metrics.handshakes.clone());
         registry.register("handshakes_failed", "Handshakes that failed, by cause", metrics.handshakes_failed.clone());
+        let resumed = metrics.sessions_resumed.clone();
+        registry.register("sessions_resumed", "Sessions resumed, by where they were established", resumed);
+        let missed = metrics.sessions_missed.clone();
+        registry.register(
+            "sessions_missed",
+            "Sessions that clients offered and that were not resumed, by cause",
+            missed,
+        );
+        let learned = metrics.ticket_seeds_learned.clone();
+        registry.register("ticket_seeds_learned", "Seeds of ticket keys learned from other agents", learned);
         registry.register("legs_refused", "Legs that were refused, by cause", metrics.legs_refused.clone());
         registry.register("connections", "Connections served at the moment", metrics.connections.clone());
         registry.register("requests", "Requests answered", metrics.requests.clone());
@@ -85,10 +116,30 @@ impl Metrics {
         metrics
     }
 
-    pub(crate) fn count_handshake(&self, tls: &TlsInfo) {
-        let version = if tls.version == 0x0304 { "1.3" } else { "1.2" };
+    /// `from`: from where the session is that was resumed; `missed`: why one that the client offered was not.
+    pub(crate) fn count_handshake(&self, tls: &TlsInfo, from: Option<&'static str>, missed: Option<&'static str>) {
+        let [tls12, tls13] = VERSIONS;
+        let version = if tls.version == 0x0304 { tls13 } else { tls12 };
         let resumed = if tls.resumed { "true" } else { "false" };
         self.handshakes.get_or_create(&Handshake { version, resumed }).inc();
+        if let Some(from) = from {
+            self.sessions_resumed.get_or_create(&Resumed { version, from }).inc();
+        }
+        if let Some(cause) = missed {
+            self.sessions_missed.get_or_create(&Missed { version, cause }).inc();
+        }
+    }
+
+    /// What was counted of handshakes of this version.
+    pub(crate) fn handshake_counts(&self, version: &'static str) -> HandshakeCounts {
+        let full = self.handshakes.get_or_create(&Handshake { version, resumed: "false" }).get();
+        let resumed = |from| (from, self.sessions_resumed.get_or_create(&Resumed { version, from }).get());
+        let missed = |cause| (cause, self.sessions_missed.get_or_create(&Missed { version, cause }).get());
+        HandshakeCounts {
+            full,
+            resumed: Origin::ALL.map(Origin::label).map(resumed).into(),
+            missed: Miss::ALL.map(Miss::label).map(missed).into(),
+        }
     }
 
     pub(crate) fn count_handshake_failed(&self, cause: &'static str) {

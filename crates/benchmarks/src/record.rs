@@ -132,7 +132,7 @@ impl Ours {
         let certificate = Certificate::from_pem(&read(chain)?, &read(key)?).map_err(tls("reading a certificate"))?;
         let options = ServerOptions { certificates: vec![certificate], ..ServerOptions::default() };
         let server = watari_handshake::ServerConfig::new(&options).map_err(tls("configuring a server"))?;
-        let mut handshake = Handshake::new(&server);
+        let mut handshake = Handshake::new(&server, &Arc::default());
         let mut input = Vec::new();
         loop {
             send(client, &mut input)?;

@@ -281,7 +281,9 @@ impl Shared {
             | Message::LegKept(_)
             | Message::Aborted(_)
             | Message::Gone(_)
-            | Message::Leave(_) => return,
+            | Message::Leave(_)
+            | Message::TicketSeeds(_)
+            | Message::TicketSeedWanted(_) => return,
             Message::Stays(stays) => return self.table.stays(from, stays.connection, stays.reason),
             Message::Draining => return self.drain(from, AskedBy::Itself),
         };

@@ -118,13 +118,21 @@ impl ClientRoots {
         Ok(Self(Arc::new(store)))
     }
 
-    pub(crate) fn same_as(&self, other: &Self) -> bool {
-        self.0.roots == other.0.roots
+    /// Subject, key and constraints of each authority.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Vec<u8>> {
+        self.0.roots.iter().map(|root| {
+            let constraints = root.name_constraints.as_deref().unwrap_or_default();
+            [&root.subject[..], &root.subject_public_key_info, constraints].map(digest).concat()
+        })
     }
 
     pub(crate) fn store(&self) -> &Arc<RootCertStore> {
         &self.0
     }
+}
+
+fn digest(bytes: &[u8]) -> Vec<u8> {
+    aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes).as_ref().to_vec()
 }
 
 /// Why a certificate or its key cannot be used. The configuration is at fault.

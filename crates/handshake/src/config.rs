@@ -1,17 +1,20 @@
 //! What a server offers in its handshakes.
 
+use std::iter;
 use std::sync::Arc;
 
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::CryptoProvider;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
+use rustls::server::{ClientHello, WebPkiClientVerifier};
 use watari_record::Version;
+use watari_wire::client_hello::Offers;
 
 use crate::certificate::{Certificate, ClientRoots};
 use crate::error::HandshakeError;
 use crate::extract::TrafficSecrets;
 use crate::names::Names;
 use crate::policy::{BadPolicy, Policy};
+use crate::sessions::{Desk, Sessions, Terms, Wanted};
 
 /// What a [`ServerConfig`] is made of.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +32,8 @@ pub struct ServerOptions {
     pub alpn: Vec<Vec<u8>>,
     /// Whether clients must show who they are.
     pub client_certificates: ClientCertificates,
+    /// What sessions belong to besides: those of another scope are not resumed. The same at every node that shall resume them.
+    pub scope: String,
 }
 
 /// Whether clients are asked for a certificate.
@@ -45,55 +50,47 @@ pub enum ClientCertificates {
 
 /// What a server offers in its handshakes. Cheap to clone.
 ///
-/// Sessions are resumed from tickets alone, sealed with keys that this value draws, and shares with those that
-/// [succeed](ServerConfig::succeed) it: a ticket of another is none, so that nobody gets by resumption what a full
-/// handshake would not give.
+/// A session is resumed under the [terms](Terms) under which it was established, by any value whose options have the same
+/// policy, ALPN, demands on clients and scope, at this node or another; rustls adds the server's name and the cipher suite. So
+/// nobody gets by resumption what a full handshake would not give. Certificates are no part of it: they are renewed.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
     rustls: Arc<rustls::ServerConfig>,
     names: Arc<Names>,
-    terms: Arc<Terms>,
-}
-
-/// What a session was established under. It is not resumed under other terms.
-#[derive(Debug)]
-struct Terms {
-    policy: Policy,
-    client_certificates: ClientCertificates,
+    terms: Terms,
+    /// Where clients are asked for certificates.
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+    has_tls13: bool,
 }
 
 impl ServerConfig {
     /// Checks `options`.
     pub fn new(options: &ServerOptions) -> Result<Self, ConfigError> {
-        Self::with_tickets(options, aws_lc_rs::Ticketer::new().map_err(ConfigError::Rustls)?)
-    }
-
-    /// What comes after `self`, with other options. Clients resume the sessions that they have from `self`, unless the
-    /// policy has changed, or what is asked of their own certificates.
-    pub fn succeed(&self, options: &ServerOptions) -> Result<Self, ConfigError> {
-        let same_clients = self.terms.client_certificates.same_as(&options.client_certificates);
-        if same_clients && self.terms.policy == options.policy {
-            Self::with_tickets(options, Arc::clone(&self.rustls.ticketer))
-        } else {
-            Self::new(options)
-        }
-    }
-
-    fn with_tickets(options: &ServerOptions, ticketer: Arc<dyn ProducesTickets>) -> Result<Self, ConfigError> {
         options.check()?;
         let names = Arc::new(Names::new(&options.certificates, &options.default_certificates));
         let provider = options.policy.provider();
-        let mut rustls = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+        let verifier = options.client_certificates.verifier(&provider)?;
+        let mut rustls = rustls::ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&options.policy.rustls_versions())
             .map_err(ConfigError::Rustls)?
-            .with_client_cert_verifier(options.client_certificates.verifier(&provider)?)
+            .with_client_cert_verifier(verifier.clone().unwrap_or_else(WebPkiClientVerifier::no_client_auth))
             .with_cert_resolver(Arc::clone(&names) as _);
         rustls.alpn_protocols.clone_from(&options.alpn);
-        rustls.session_storage = Arc::new(NoServerSessionStorage {});
-        rustls.ticketer = ticketer;
         rustls.enable_secret_extraction = true;
-        let (policy, client_certificates) = (options.policy.clone(), options.client_certificates.clone());
-        Ok(Self { rustls: Arc::new(rustls), names, terms: Arc::new(Terms { policy, client_certificates }) })
+        Ok(Self {
+            rustls: Arc::new(rustls),
+            names,
+            terms: options.terms(),
+            verifier,
+            has_tls13: options.policy.versions.contains(&Version::Tls13),
+        })
+    }
+
+    /// The desk for a client whose `ClientHello` is this message, and what is wanted for it.
+    pub(crate) fn desk(&self, sessions: &Sessions, hello: &[u8]) -> (Desk, Wanted) {
+        let offers = Offers::of(hello);
+        let is_tls13 = self.has_tls13 && offers.as_ref().is_some_and(|offers| offers.tls13);
+        Desk::new(sessions, self.terms, self.verifier.clone(), is_tls13, offers.as_ref())
     }
 
     /// Whether there is a certificate for the name that `hello` asks for, of a kind the client verifies, and a protocol
@@ -116,20 +113,45 @@ impl ServerConfig {
         Ok(())
     }
 
-    /// The rustls configuration of one connection, whose TLS 1.3 traffic secrets go to `traffic_secrets`.
+    /// The rustls configuration of one connection, whose TLS 1.3 traffic secrets go to `traffic_secrets`, and whose sessions,
+    /// as many as there are `tickets`, to `desk`.
     ///
     /// rustls gives these secrets to a `KeyLog` of the configuration and to nobody else. A log shared by all connections
     /// would have to tell them apart by the client's random, which the client chooses: two connections could be made to
     /// collide. A copy of the configuration is a dozen reference counts and two short lists: some
     /// 140 ns, where the handshake takes hundreds of microseconds.
-    pub(crate) fn for_connection(&self, traffic_secrets: Arc<TrafficSecrets>) -> Arc<rustls::ServerConfig> {
+    pub(crate) fn for_connection(
+        &self,
+        traffic_secrets: Arc<TrafficSecrets>,
+        desk: &Arc<Desk>,
+        tickets: usize,
+    ) -> Arc<rustls::ServerConfig> {
         let mut rustls = (*self.rustls).clone();
+        rustls.send_tls13_tickets = tickets;
         rustls.key_log = traffic_secrets;
+        rustls.session_storage = Arc::clone(desk) as _;
+        rustls.ticketer = Arc::clone(desk) as _;
         Arc::new(rustls)
     }
 }
 
 impl ServerOptions {
+    /// What sessions are bound to. In each list the order is a matter of taste, and not of trust.
+    fn terms(&self) -> Terms {
+        let Policy { versions, suites, groups } = &self.policy;
+        let lists = [
+            sorted(versions.iter().map(ToString::to_string)),
+            sorted(suites.iter().map(ToString::to_string)),
+            sorted(groups.iter().map(ToString::to_string)),
+            sorted(self.alpn.iter().cloned()),
+            self.client_certificates.terms(),
+            vec![self.scope.clone().into_bytes()],
+        ];
+        let lengths = lists.each_ref().map(|list| (list.len() as u64).to_be_bytes());
+        let parts = lists.iter().zip(&lengths);
+        Terms::of(parts.flat_map(|(list, length)| iter::once(&length[..]).chain(list.iter().map(Vec::as_slice))))
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
         if self.certificates.is_empty() && self.default_certificates.is_empty() {
             return Err(ConfigError::NoCertificate);
@@ -159,27 +181,36 @@ impl ServerOptions {
     }
 }
 
+fn sorted<T: Into<Vec<u8>>>(values: impl Iterator<Item = T>) -> Vec<Vec<u8>> {
+    let mut values: Vec<_> = values.map(Into::into).collect();
+    values.sort();
+    values
+}
+
 impl ClientCertificates {
-    fn same_as(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::NotAsked, Self::NotAsked) => true,
-            (Self::Optional(ours), Self::Optional(theirs)) | (Self::Required(ours), Self::Required(theirs)) => {
-                ours.same_as(theirs)
-            }
-            _ => false,
-        }
+    /// What sessions are bound to: the demand, and the authorities.
+    fn terms(&self) -> Vec<Vec<u8>> {
+        let (demand, roots) = match self {
+            Self::NotAsked => return vec![b"not asked".to_vec()],
+            Self::Optional(roots) => (b"optional".to_vec(), roots),
+            Self::Required(roots) => (b"required".to_vec(), roots),
+        };
+        let mut terms = sorted(roots.keys());
+        terms.insert(0, demand);
+        terms
     }
 
-    fn verifier(&self, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, ConfigError> {
+    /// `None`: no client is asked.
+    fn verifier(&self, provider: &Arc<CryptoProvider>) -> Result<Option<Arc<dyn ClientCertVerifier>>, ConfigError> {
         let builder = |roots: &ClientRoots| {
             WebPkiClientVerifier::builder_with_provider(Arc::clone(roots.store()), Arc::clone(provider))
         };
         let verifier = match self {
-            Self::NotAsked => return Ok(WebPkiClientVerifier::no_client_auth()),
+            Self::NotAsked => return Ok(None),
             Self::Optional(roots) => builder(roots).allow_unauthenticated().build(),
             Self::Required(roots) => builder(roots).build(),
         };
-        verifier.map_err(|error| ConfigError::BadClientRoots(error.to_string()))
+        verifier.map(Some).map_err(|error| ConfigError::BadClientRoots(error.to_string()))
     }
 }
 
@@ -207,7 +238,7 @@ pub enum ConfigError {
     /// The authorities for client certificates cannot be used.
     #[error("the authorities for client certificates cannot be used: {0}")]
     BadClientRoots(String),
-    /// rustls refuses, for want of randomness for the ticket keys.
+    /// rustls refuses.
     #[error("the TLS library refuses the configuration: {0}")]
     Rustls(#[source] rustls::Error),
 }

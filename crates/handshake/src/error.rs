@@ -113,6 +113,8 @@ pub enum HandshakeError {
 pub enum Stage {
     /// The `ClientHello` is not complete.
     ClientHello,
+    /// The `ClientHello` is complete, and the sessions it offers are being looked for.
+    Sessions,
     /// The server has answered; the client's Finished is to come.
     Finished,
     /// The handshake is done, or has failed.
@@ -123,6 +125,7 @@ impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ClientHello => "before its ClientHello was complete",
+            Self::Sessions => "before its sessions were found",
             Self::Finished => "before its Finished",
             Self::Over => "after the handshake",
         })

@@ -7,29 +7,34 @@ use std::sync::Arc;
 use rustls::server::{Accepted, AcceptedAlert, Acceptor};
 use rustls::{HandshakeKind, PeerIncompatible, ServerConnection};
 use watari_record::{CipherSuite, HEADER_LEN, RECORD_LEN_MAX, Secrets, Version};
+use watari_wire::SessionKey;
 
 use crate::config::ServerConfig;
 use crate::error::{Failed, HandshakeError, Stage};
 use crate::extract::{TrafficSecrets, server_secrets};
 use crate::record_cut::{IMPOSSIBLE_HEADER, first_hello_record, first_record};
+use crate::sessions::{Desk, Found, Kept, Miss, Origin, Sessions, Wanted};
 
 /// The server's end of one handshake.
 ///
 /// ```text
 ///                     ClientHello                    client's Finished
 ///  ExpectClientHello -------------> ExpectFinished ---------------------> Over
-///                                    |          ^
-///                                    '----------'
-///                      second ClientHello, certificate, key exchange, ..
+///        |                           ^  |          ^
+///        '-----> ExpectSessions -----'  '----------'
+///    sessions are                second ClientHello, certificate, key exchange, ..
+///      wanted      provide
 /// ```
 ///
 /// An error leads from any state to `Over`.
 ///
-/// The drive contract: put what arrives behind what is unread, call [`Handshake::receive`], send its output, drop what
-/// it consumed; until it is established or fails. The input is bounded: what is unread after a call is less than one
+/// The drive contract: put what arrives behind what is unread, call [`Handshake::receive`], keep the sessions that were made, send
+/// the output, drop what was consumed; until it is established or fails. Where something is wanted, look for it and call
+/// [`Handshake::provide`], whatever was found. The input is bounded: what is unread after a call that wants nothing is less than one
 /// record, [`Handshake::UNREAD_MAX`]. Waiting, its end and the end of the input are the driver's.
 pub struct Handshake {
     config: ServerConfig,
+    sessions: Arc<Sessions>,
     state: State,
     received: usize,
 }
@@ -39,8 +44,12 @@ pub struct Handshake {
 pub struct Progress {
     /// How many bytes of the input were the handshake's. The rest begins with the next record, unopened.
     pub consumed: usize,
-    /// To be sent to the client.
+    /// To be sent to the client, when what was made is kept.
     pub output: Vec<u8>,
+    /// Sessions to be kept: with the output the client learns of them, and may resume them at once.
+    pub made: Vec<Kept>,
+    /// What the handshake waits for; it takes no input before [`Handshake::provide`].
+    pub wanted: Wanted,
     /// What the handshake ends in, once the client's Finished has come.
     pub established: Option<Box<Established>>,
 }
@@ -64,8 +73,10 @@ pub struct Info {
     pub alpn: Vec<u8>,
     /// SNI host name in lower case, where the client sent one. At most 253 bytes.
     pub server_name: Option<String>,
-    /// Whether the handshake resumed a session.
-    pub resumed: bool,
+    /// From where the session is that the handshake resumed, if it did.
+    pub resumed: Option<Origin>,
+    /// Why the handshake is a full one, though the client offered a session.
+    pub missed: Option<Miss>,
     /// The client's certificate (DER), where it showed one, in this handshake or in the one it resumes.
     pub client_certificate: Option<Vec<u8>>,
     /// The key exchange group as IANA names it. A resumed TLS 1.2 session exchanges no keys.
@@ -80,8 +91,9 @@ impl Handshake {
     pub const UNREAD_MAX: usize = RECORD_LEN_MAX - 1;
 
     /// Waits for a `ClientHello`.
-    pub fn new(config: &ServerConfig) -> Self {
-        Self { config: config.clone(), state: State::ExpectClientHello(Box::default()), received: 0 }
+    pub fn new(config: &ServerConfig, sessions: &Arc<Sessions>) -> Self {
+        let (config, sessions) = (config.clone(), Arc::clone(sessions));
+        Self { config, sessions, state: State::ExpectClientHello(Box::default()), received: 0 }
     }
 
     /// Takes records from the front of `input`, one at a time and whole, until the handshake is established, fails, or
@@ -94,17 +106,39 @@ impl Handshake {
         }
     }
 
+    /// Goes on with what was `found` of what was wanted. `miss` says why that is not all, if it is not.
+    pub fn provide(&mut self, found: Vec<(SessionKey, Found)>, miss: Option<Miss>) -> Result<Progress, Failed> {
+        let mut progress = Progress::default();
+        let state = match std::mem::replace(&mut self.state, State::Over) {
+            State::ExpectSessions(state) => state,
+            // Nothing was wanted.
+            other => {
+                self.state = other;
+                return Ok(progress);
+            }
+        };
+        let offer = Offer { config: &self.config, sessions: &self.sessions };
+        match state.provide(found, miss, offer, &mut progress) {
+            Ok(state) => {
+                self.state = state;
+                Ok(progress)
+            }
+            Err(cause) => Err(Failed { cause, output: progress.output }),
+        }
+    }
+
     /// How far the handshake has come: for the log line of a driver whose client hung up, or took too long.
     pub fn stage(&self) -> Stage {
         match self.state {
             State::ExpectClientHello(_) => Stage::ClientHello,
+            State::ExpectSessions(_) => Stage::Sessions,
             State::ExpectFinished(_) => Stage::Finished,
             State::Over => Stage::Over,
         }
     }
 
     fn advance(&mut self, input: &[u8], progress: &mut Progress) -> Result<(), HandshakeError> {
-        while progress.established.is_none() {
+        while progress.established.is_none() && !matches!(self.state, State::ExpectSessions(_)) {
             let unread = &input[progress.consumed..];
             let record = match self.next_record(unread) {
                 Ok(Some(record)) => record,
@@ -113,7 +147,7 @@ impl Handshake {
             };
             progress.consumed += record.len();
             self.received += record.len();
-            match self.handle(record, &mut progress.output)? {
+            match self.handle(record, progress)? {
                 Next::Expect(state) => self.state = state,
                 Next::Established(established) => progress.established = Some(established),
             }
@@ -125,6 +159,7 @@ impl Handshake {
         let record = match self.state {
             State::ExpectClientHello(_) => first_hello_record(unread)?,
             State::ExpectFinished(_) => first_record(unread)?,
+            State::ExpectSessions(_) => return Ok(None),
             State::Over => return Err(HandshakeError::Over),
         };
         match record {
@@ -134,11 +169,12 @@ impl Handshake {
     }
 
     /// Leaves the handshake over unless it gives the state that comes next.
-    fn handle(&mut self, record: &[u8], output: &mut Vec<u8>) -> Result<Next, HandshakeError> {
+    fn handle(&mut self, record: &[u8], progress: &mut Progress) -> Result<Next, HandshakeError> {
+        let offer = Offer { config: &self.config, sessions: &self.sessions };
         match std::mem::replace(&mut self.state, State::Over) {
-            State::ExpectClientHello(state) => state.handle(record, &self.config, output),
-            State::ExpectFinished(state) => state.handle(record, output),
-            State::Over => Err(HandshakeError::Over),
+            State::ExpectClientHello(state) => state.handle(record, offer, progress),
+            State::ExpectFinished(state) => state.handle(record, progress),
+            State::ExpectSessions(_) | State::Over => Err(HandshakeError::Over),
         }
     }
 
@@ -147,7 +183,7 @@ impl Handshake {
         match std::mem::replace(&mut self.state, State::Over) {
             State::ExpectClientHello(_) => return refuse_in_plaintext(cause, output),
             State::ExpectFinished(state) => state.refuse(output),
-            State::Over => {}
+            State::ExpectSessions(_) | State::Over => {}
         }
         cause
     }
@@ -165,8 +201,16 @@ impl fmt::Debug for Established {
     }
 }
 
+/// What the client is offered.
+#[derive(Clone, Copy)]
+struct Offer<'a> {
+    config: &'a ServerConfig,
+    sessions: &'a Sessions,
+}
+
 enum State {
     ExpectClientHello(Box<ExpectClientHello>),
+    ExpectSessions(Box<ExpectSessions>),
     ExpectFinished(Box<ExpectFinished>),
     Over,
 }
@@ -180,24 +224,23 @@ enum Next {
 #[derive(Default)]
 struct ExpectClientHello {
     acceptor: Acceptor,
-    /// The message as far as its version (RFC 8446, section 4.1.2): type, length, `legacy_version`.
-    start: Vec<u8>,
+    /// The message, as far as it has come: rustls does not show what it says of sessions.
+    message: Vec<u8>,
 }
 
 impl ExpectClientHello {
-    const START_LEN: usize = 6;
-
     fn handle(
         mut self: Box<Self>,
         record: &[u8],
-        config: &ServerConfig,
-        output: &mut Vec<u8>,
+        offer: Offer<'_>,
+        progress: &mut Progress,
     ) -> Result<Next, HandshakeError> {
-        self.start.extend(record[HEADER_LEN..].iter().take(Self::START_LEN - self.start.len()));
+        let output = &mut progress.output;
+        self.message.extend_from_slice(&record[HEADER_LEN..]);
         feed(record, |input| self.acceptor.read_tls(input))?;
         match self.acceptor.accept() {
             Ok(None) => Ok(Next::Expect(State::ExpectClientHello(self))),
-            Ok(Some(accepted)) => answer(accepted, config, output),
+            Ok(Some(accepted)) => meet(accepted, &self.message, offer, progress),
             Err((error, _)) if self.is_outdated(&error) => {
                 Err(refuse_in_plaintext(HandshakeError::NoCommonVersion, output))
             }
@@ -210,7 +253,27 @@ impl ExpectClientHello {
     fn is_outdated(&self, error: &rustls::Error) -> bool {
         let wants_schemes = PeerIncompatible::SignatureAlgorithmsExtensionRequired;
         matches!(error, rustls::Error::PeerIncompatible(how) if *how == wants_schemes)
-            && matches!(self.start[..], [.., major, minor] if [major, minor] < [3, 3])
+            // Type, length, `legacy_version` (RFC 8446, section 4.1.2).
+            && matches!(self.message[..], [_, _, _, _, major, minor, ..] if [major, minor] < [3, 3])
+    }
+}
+
+/// The client has said which sessions it would resume, and not all is here that this takes. Nothing was sent.
+struct ExpectSessions {
+    accepted: Accepted,
+    desk: Desk,
+}
+
+impl ExpectSessions {
+    fn provide(
+        self: Box<Self>,
+        found: Vec<(SessionKey, Found)>,
+        miss: Option<Miss>,
+        offer: Offer<'_>,
+        progress: &mut Progress,
+    ) -> Result<State, HandshakeError> {
+        self.desk.provide(found, miss);
+        answer(self.accepted, self.desk, offer, progress)
     }
 }
 
@@ -219,13 +282,15 @@ impl ExpectClientHello {
 struct ExpectFinished {
     connection: ServerConnection,
     traffic_secrets: Arc<TrafficSecrets>,
+    desk: Arc<Desk>,
 }
 
 impl ExpectFinished {
-    fn handle(mut self: Box<Self>, record: &[u8], output: &mut Vec<u8>) -> Result<Next, HandshakeError> {
+    fn handle(mut self: Box<Self>, record: &[u8], progress: &mut Progress) -> Result<Next, HandshakeError> {
         feed(record, |input| self.connection.read_tls(input))?;
         let processed = self.connection.process_new_packets();
-        self.flush(output);
+        self.flush(&mut progress.output);
+        progress.made.extend(self.desk.take_made());
         processed?;
         if self.connection.is_handshaking() {
             return Ok(Next::Expect(State::ExpectFinished(self)));
@@ -249,23 +314,37 @@ impl ExpectFinished {
     }
 
     fn extract(self) -> Result<Established, HandshakeError> {
-        let info = info(&self.connection)?;
+        let info = info(&self.connection, &self.desk)?;
         let extracted = self.connection.dangerous_extract_secrets()?;
         let secrets = server_secrets(info.suite, extracted, &self.traffic_secrets)?;
         Ok(Established { secrets, info })
     }
 }
 
-/// Refuses what can be refused before any key is made; the rest is rustls'.
-fn answer(accepted: Accepted, config: &ServerConfig, output: &mut Vec<u8>) -> Result<Next, HandshakeError> {
-    config.check(&accepted.client_hello()).map_err(|cause| refuse_in_plaintext(cause, output))?;
-    let traffic_secrets = Arc::new(TrafficSecrets::default());
+/// Refuses what can be refused before any key is made; the rest is rustls', once what is wanted is here.
+fn meet(accepted: Accepted, hello: &[u8], offer: Offer<'_>, progress: &mut Progress) -> Result<Next, HandshakeError> {
+    let checked = offer.config.check(&accepted.client_hello());
+    checked.map_err(|cause| refuse_in_plaintext(cause, &mut progress.output))?;
+    let (desk, wanted) = offer.config.desk(offer.sessions, hello);
+    if wanted.is_empty() {
+        return answer(accepted, desk, offer, progress).map(Next::Expect);
+    }
+    progress.wanted = wanted;
+    Ok(Next::Expect(State::ExpectSessions(Box::new(ExpectSessions { accepted, desk }))))
+}
+
+fn answer(accepted: Accepted, desk: Desk, offer: Offer<'_>, progress: &mut Progress) -> Result<State, HandshakeError> {
+    let (traffic_secrets, desk) = (Arc::new(TrafficSecrets::default()), Arc::new(desk));
     let connection = accepted
-        .into_connection(config.for_connection(Arc::clone(&traffic_secrets)))
-        .map_err(|(error, alert)| refused(error, alert, output))?;
-    let mut state = Box::new(ExpectFinished { connection, traffic_secrets });
-    state.flush(output);
-    Ok(Next::Expect(State::ExpectFinished(state)))
+        .into_connection(offer.config.for_connection(
+            Arc::clone(&traffic_secrets),
+            &desk,
+            offer.sessions.tickets_per_handshake,
+        ))
+        .map_err(|(error, alert)| refused(error, alert, &mut progress.output))?;
+    let mut state = Box::new(ExpectFinished { connection, traffic_secrets, desk });
+    state.flush(&mut progress.output);
+    Ok(State::ExpectFinished(state))
 }
 
 /// Sends the alert rustls has made, or ours where it has made none.
@@ -293,16 +372,18 @@ fn feed(mut bytes: &[u8], mut read_tls: impl FnMut(&mut dyn Read) -> io::Result<
     Ok(())
 }
 
-fn info(connection: &ServerConnection) -> Result<Info, HandshakeError> {
+fn info(connection: &ServerConnection, desk: &Desk) -> Result<Info, HandshakeError> {
     let number = connection.negotiated_cipher_suite().map(|suite| u16::from(suite.suite()));
     let suite = number.and_then(CipherSuite::from_iana).ok_or(HandshakeError::UnknownSuite)?;
+    let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
     let leaf = connection.peer_certificates().and_then(<[_]>::first);
     Ok(Info {
         version: suite.version(),
         suite,
         alpn: connection.alpn_protocol().unwrap_or_default().to_vec(),
         server_name: connection.server_name().map(str::to_owned),
-        resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
+        resumed: if is_resumed { desk.origin() } else { None },
+        missed: if is_resumed { None } else { desk.miss() },
         client_certificate: leaf.map(|leaf| leaf.to_vec()),
         group: connection.negotiated_key_exchange_group().and_then(|group| group.name().as_str()),
     })

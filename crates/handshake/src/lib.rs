@@ -9,6 +9,7 @@
 //!
 //! * [`ServerConfig`] says what is served: [`Certificate`]s by name, a [`Policy`], ALPN, client certificates.
 //! * [`Handshake`] is one handshake: bytes in, bytes out. It owns no socket and waits for nothing.
+//! * [`Sessions`] says how clients resume sessions; [`Tickets`] seals them, and the driver keeps others.
 //! * [`HandshakeError`] says why a handshake came to nothing, and who is at fault.
 //!
 //! Nothing else in the workspace drives a client's handshake with rustls, and nothing here seals or opens a record
@@ -23,9 +24,12 @@ mod handshake;
 mod names;
 mod policy;
 mod record_cut;
+mod session_value;
+mod sessions;
 
 pub use certificate::{Certificate, CertificateError, ClientRoots};
 pub use config::{ClientCertificates, ConfigError, ServerConfig, ServerOptions};
 pub use error::{Failed, HandshakeError, Stage};
 pub use handshake::{Established, Handshake, Info, Progress};
 pub use policy::{BadPolicy, Group, Policy};
+pub use sessions::{Found, Kept, Miss, Origin, Sessions, Terms, Tickets, Wanted};

@@ -12,11 +12,11 @@ pub(crate) fn allowed(kind: MessageKind, from: &BTreeSet<Role>, to: &BTreeSet<Ro
     from.contains(&sender) && to.contains(&receiver)
 }
 
-/// The state of a connection goes from agent to agent only: a dispatcher holds no secret of a connection.
+/// The state of a connection, and what opens tickets, goes from agent to agent only: a dispatcher holds no secret of a client.
 fn route(kind: MessageKind) -> (Role, Role) {
     use MessageKind as Kind;
     match kind {
-        Kind::Ship | Kind::Rest => (Role::Agent, Role::Agent),
+        Kind::Ship | Kind::Rest | Kind::TicketSeeds | Kind::TicketSeedWanted => (Role::Agent, Role::Agent),
         Kind::LegKey
         | Kind::Established
         | Kind::Propose
@@ -63,6 +63,8 @@ mod tests {
             "stays: agent to dispatcher",
             "draining: agent to dispatcher",
             "leg_kept: dispatcher to agent",
+            "ticket_seeds: agent to agent",
+            "ticket_seed_wanted: agent to agent",
         ];
         assert_eq!(MessageKind::ALL.map(routes), expected);
     }

@@ -7,6 +7,7 @@ mod as_text;
 mod client;
 mod server;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,8 @@ pub(crate) enum Topic {
     Nodes,
     /// Which connections of clients it holds: a list of [`Connection`].
     Connections,
+    /// How an agent resumes sessions: [`Sessions`].
+    Sessions,
     /// That a connection go to another agent: [`Answer::Done`] when its owner is asked. The connections show whether it goes.
     Move {
         #[serde(with = "as_text")]
@@ -40,6 +43,8 @@ pub(crate) enum Topic {
     Drain { node: NodeName },
     /// That a drained agent get connections again: [`Answer::Done`].
     Undrain { node: NodeName },
+    /// That keys of tickets begin anew, at all agents: [`Answer::Done`]. An order for an agent.
+    RotateKeys,
     /// The configuration is read again: [`Answer::Reloaded`].
     Reload,
 }
@@ -59,6 +64,7 @@ pub(crate) enum Answer {
     Status(Status),
     Nodes(Vec<Node>),
     Connections(Vec<Connection>),
+    Sessions(Sessions),
     Reloaded(Reloaded),
     /// What was ordered is done, or has begun.
     Done,
@@ -116,6 +122,32 @@ pub(crate) struct Node {
     pub(crate) last_error: Option<String>,
 }
 
+/// How an agent resumes sessions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Sessions {
+    /// As in the configuration.
+    pub(crate) mode: String,
+    pub(crate) lifetime_s: u64,
+    pub(crate) rotation_s: u64,
+    /// From how many seeds the keys of tickets follow that are still good.
+    pub(crate) seeds: usize,
+    pub(crate) newest_seed_age_s: Option<u64>,
+    /// Since the node began.
+    pub(crate) handshakes: Vec<Handshakes>,
+}
+
+/// Handshakes of one version of TLS.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Handshakes {
+    /// As in `TLS 1.3`.
+    pub(crate) version: String,
+    pub(crate) full: u64,
+    /// Handshakes that resumed a session, by where it was established: `here`, `elsewhere`, or `pulled` from there while it waited.
+    pub(crate) resumed: BTreeMap<String, u64>,
+    /// Those of `full` whose client offered a session, by why that was not resumed.
+    pub(crate) missed: BTreeMap<String, u64>,
+}
+
 /// A client's connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Connection {
@@ -154,12 +186,14 @@ mod tests {
             (Topic::Status, json!("status")),
             (Topic::Nodes, json!("nodes")),
             (Topic::Connections, json!("connections")),
+            (Topic::Sessions, json!("sessions")),
             (
                 Topic::Move { connection, node: node.clone() },
                 json!({"move": {"connection": "00000000000000ff-7", "node": "a1"}}),
             ),
             (Topic::Drain { node: node.clone() }, json!({"drain": {"node": "a1"}})),
             (Topic::Undrain { node }, json!({"undrain": {"node": "a1"}})),
+            (Topic::RotateKeys, json!("rotate_keys")),
             (Topic::Reload, json!("reload")),
         ];
         for (topic, written) in cases {

@@ -16,6 +16,7 @@ mod load;
 mod outline;
 mod raw;
 mod restart;
+mod sessions;
 mod stamps;
 mod tls;
 mod value;
@@ -106,6 +107,8 @@ pub(crate) struct Agent {
     /// `None`: a bulk agent, which does no handshakes and needs no private key.
     pub(crate) tls: Option<Tls>,
     pub(crate) site: Site,
+    /// `[agent.sessions]`
+    pub(crate) sharing: watari_agent::Sharing,
     pub(crate) limits: watari_agent::Limits,
 }
 

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use watari_agent::{Agent, Settings};
+use watari_agent::Agent;
 use watari_dispatcher::Dispatcher;
 use watari_mesh::{Event, Mesh, StartError};
 use watari_wire::{NodeName, Role};
@@ -137,7 +137,11 @@ impl Node {
                 None => None,
             },
             agent: match (&loaded.agent, listeners.legs) {
-                (Some(agent), Some(legs)) => Some(start.agent(&name, agent.settings.clone(), legs)?),
+                (Some(agent), Some(legs)) => {
+                    let sharing = config.agent.as_ref().map(|agent| agent.sharing).unwrap_or_default();
+                    let settings = agent.settings.clone();
+                    Some(start.agent(watari_agent::Config { name: name.clone(), settings, sharing }, legs)?)
+                }
                 _ => None,
             },
         };
@@ -220,8 +224,7 @@ impl Start<'_> {
         .map_err(starting("the dispatcher"))
     }
 
-    fn agent(&mut self, name: &NodeName, settings: Settings, legs: TcpListener) -> Result<Agent, NodeError> {
-        let config = watari_agent::Config { name: name.clone(), settings };
+    fn agent(&mut self, config: watari_agent::Config, legs: TcpListener) -> Result<Agent, NodeError> {
         Agent::start(config, legs, self.mesh.clone(), self.registry, self.shutdown).map_err(starting("the agent"))
     }
 }

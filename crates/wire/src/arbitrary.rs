@@ -104,7 +104,18 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         (attempt(), any::<u64>()).prop_map(|((connection, epoch), rx_offset)| {
             Message::LegKept(LegKept { connection, epoch, rx_offset })
         }),
+        vec(ticket_seed(), 0..3).prop_map(Message::TicketSeeds),
+        any::<TicketSeedId>().prop_map(Message::TicketSeedWanted),
     ]
+}
+
+fn ticket_seed() -> impl Strategy<Value = TicketSeed> {
+    let secret = || {
+        let bytes = vec(any::<u8>(), TICKET_SECRET_LEN).prop_map(SecretBytes::new);
+        (any::<u32>(), bytes).prop_map(|(epoch, secret)| EpochSecret { epoch, secret })
+    };
+    (any::<(TicketSeedId, u64)>(), option::of(secret()), vec(secret(), 0..4))
+        .prop_map(|((id, made), state, keys)| TicketSeed { id, made, state, keys })
 }
 
 /// One fixed connection, for tests that change one thing about it.

@@ -2,7 +2,7 @@
 //!
 //! The bounds hold at both ends: what is longer is neither sent nor accepted.
 
-use crate::{LegKey, Message, Rest, Ship, TlsInfo};
+use crate::{LegKey, Message, Rest, Ship, TicketSeed, TlsInfo};
 
 /// ALPN protocol names have one length byte (RFC 7301, section 3.1).
 pub const ALPN_LEN_MAX: usize = 255;
@@ -20,6 +20,12 @@ pub const REST_LEN_MAX: usize = 1 << 20;
 pub const TAIL_LEN_MAX: usize = 256 << 10;
 /// The key of a [`LegKey`], neither more nor less.
 pub const LEG_KEY_LEN: usize = 32;
+/// Seeds of ticket keys in one message.
+pub const TICKET_SEEDS_MAX: usize = 48;
+/// Keys of one seed, of as many epochs.
+pub const TICKET_KEYS_MAX: usize = 32;
+/// A secret of ticket keys, neither more nor less.
+pub const TICKET_SECRET_LEN: usize = 32;
 
 /// A field is longer or shorter than it may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -43,6 +49,7 @@ impl Message {
             Self::Established(established) => check_tls(&established.tls),
             Self::Ship(ship) => check_ship(ship),
             Self::Rest(Rest { bytes, .. }) => at_most("bytes", bytes.len(), REST_LEN_MAX),
+            Self::TicketSeeds(seeds) => check_seeds(seeds),
             Self::Propose(_)
             | Self::Freeze(_)
             | Self::Held(_)
@@ -55,6 +62,7 @@ impl Message {
             | Self::Final(_)
             | Self::Leave(_)
             | Self::Stays(_)
+            | Self::TicketSeedWanted(_)
             | Self::Draining => Ok(()),
         }
     }
@@ -67,6 +75,15 @@ fn check_ship(ship: &Ship) -> Result<(), BadLength> {
     at_most("opened", ship.opened.as_slice().len(), OPENED_LEN_MAX)?;
     at_most("rest", ship.rest.as_slice().len(), REST_LEN_MAX)?;
     at_most("tail", ship.tail.len(), TAIL_LEN_MAX)
+}
+
+fn check_seeds(seeds: &[TicketSeed]) -> Result<(), BadLength> {
+    at_most("seeds", seeds.len(), TICKET_SEEDS_MAX)?;
+    seeds.iter().try_for_each(|seed| {
+        at_most("keys", seed.keys.len(), TICKET_KEYS_MAX)?;
+        let mut secrets = seed.keys.iter().chain(&seed.state).map(|key| key.secret.as_slice().len());
+        secrets.try_for_each(|len| within("secret", len, TICKET_SECRET_LEN, TICKET_SECRET_LEN))
+    })
 }
 
 fn check_tls(tls: &TlsInfo) -> Result<(), BadLength> {

@@ -118,6 +118,8 @@ pub fn encode(message: &Message, out: &mut Vec<u8>) -> Result<(), BadLength> {
         Message::Stays(body) => append(VERSION_MAX, kind, body, out),
         Message::Draining => append(VERSION_MAX, kind, &(), out),
         Message::LegKept(body) => append(VERSION_MAX, kind, body, out),
+        Message::TicketSeeds(body) => append(VERSION_MAX, kind, body, out),
+        Message::TicketSeedWanted(body) => append(VERSION_MAX, kind, body, out),
     }
     Ok(())
 }
@@ -152,6 +154,8 @@ pub fn encoded_len(message: &Message) -> usize {
         Message::Stays(body) => body_len(body),
         Message::Draining => 0,
         Message::LegKept(body) => body_len(body),
+        Message::TicketSeeds(body) => body_len(body),
+        Message::TicketSeedWanted(body) => body_len(body),
     };
     HEAD_LEN + body
 }
@@ -226,6 +230,8 @@ fn decode_message(kind: MessageKind, body: &[u8]) -> Result<Message, FrameError>
         MessageKind::Stays => Message::Stays(exactly(number, body)?),
         MessageKind::Draining => exactly(number, body).map(|()| Message::Draining)?,
         MessageKind::LegKept => Message::LegKept(exactly(number, body)?),
+        MessageKind::TicketSeeds => Message::TicketSeeds(exactly(number, body)?),
+        MessageKind::TicketSeedWanted => Message::TicketSeedWanted(exactly(number, body)?),
     };
     message.check_bounds().map_err(|cause| FrameError::BadLength { kind: number, cause })?;
     Ok(message)

@@ -41,11 +41,15 @@ pub enum MessageKind {
     Draining = 31,
     /// [`Message::LegKept`].
     LegKept = 32,
+    /// [`Message::TicketSeeds`].
+    TicketSeeds = 33,
+    /// [`Message::TicketSeedWanted`].
+    TicketSeedWanted = 34,
 }
 
 impl MessageKind {
     /// Every kind there is.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::LegKey,
         Self::Established,
         Self::Propose,
@@ -63,6 +67,8 @@ impl MessageKind {
         Self::Stays,
         Self::Draining,
         Self::LegKept,
+        Self::TicketSeeds,
+        Self::TicketSeedWanted,
     ];
 
     /// The kind with this number.
@@ -90,6 +96,8 @@ impl MessageKind {
             Self::Stays => "stays",
             Self::Draining => "draining",
             Self::LegKept => "leg_kept",
+            Self::TicketSeeds => "ticket_seeds",
+            Self::TicketSeedWanted => "ticket_seed_wanted",
         }
     }
 }
@@ -115,6 +123,8 @@ impl Message {
             Self::Stays(_) => MessageKind::Stays,
             Self::Draining => MessageKind::Draining,
             Self::LegKept(_) => MessageKind::LegKept,
+            Self::TicketSeeds(_) => MessageKind::TicketSeeds,
+            Self::TicketSeedWanted(_) => MessageKind::TicketSeedWanted,
         }
     }
 }

@@ -84,6 +84,35 @@ pub enum Message {
     Gone(ConnectionId),
     /// The agent that owns the connection to D: the stream to the client ends, cleanly, at `tx_offset`.
     Final(Final),
+    /// Agent to agent: what the keys of tickets follow from.
+    TicketSeeds(Vec<TicketSeed>),
+    /// Agent to agent: a ticket names a seed that the sender does not know.
+    TicketSeedWanted(TicketSeedId),
+}
+
+/// Names a seed, from which keys of tickets follow.
+pub type TicketSeedId = [u8; 8];
+
+/// A seed of ticket keys, as nodes tell each other of it. See `watari_session::Ring`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TicketSeed {
+    /// Its name.
+    pub id: TicketSeedId,
+    /// When it was made, in seconds of Unix time, by its maker's clock: the newest is used.
+    pub made: u64,
+    /// The state from which the keys of an epoch and of all later ones follow. `None`: a newer seed has taken its place.
+    pub state: Option<EpochSecret>,
+    /// The keys of earlier epochs whose tickets are still good.
+    pub keys: Vec<EpochSecret>,
+}
+
+/// A secret of one epoch of ticket keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EpochSecret {
+    /// Which epoch.
+    pub epoch: u32,
+    /// 32 bytes.
+    pub secret: SecretBytes,
 }
 
 /// See [`Message::LegKey`]. Good for as long as the link and the agent say so.

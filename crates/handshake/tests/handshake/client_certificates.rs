@@ -7,7 +7,7 @@ use rustls::{AlertDescription, ClientConnection, SupportedProtocolVersion};
 use watari_handshake::{ClientCertificates, Failed, ServerConfig, ServerOptions};
 
 use crate::pki::{Authority, KeyKind};
-use crate::support::{Client, NAME, connect, give, options, server, shake};
+use crate::support::{Client, Keeper, NAME, connect, give, options, server, shake, shake_with};
 
 fn asking(client_certificates: ClientCertificates) -> ServerConfig {
     server(&ServerOptions { client_certificates, ..options(&[KeyKind::P256]) })
@@ -35,10 +35,10 @@ fn a_certificate_comes_out_of_full_and_resumed_handshakes() {
         for asked in [ClientCertificates::Optional(roots.clone()), ClientCertificates::Required(roots.clone())] {
             let config = asking(asked);
             let (client, shown) = showing(Authority::of_clients(), version);
-            let client = client.config();
+            let (client, keeper) = (client.config(), Keeper::tickets());
             for resumed in [false, true] {
-                let info = shake(&config, &mut connect(&client, NAME)).unwrap().established.info;
-                assert_eq!(info.resumed, resumed);
+                let info = shake_with(&config, &keeper, &mut connect(&client, NAME)).unwrap().established.info;
+                assert_eq!(info.resumed.is_some(), resumed);
                 assert_eq!(info.client_certificate.as_ref(), Some(&shown));
             }
         }

@@ -1,6 +1,7 @@
 //! Handshakes that end well, and what they end in.
 
 use std::io::Read;
+use std::sync::Arc;
 
 use rustls::crypto::aws_lc_rs::{ALL_CIPHER_SUITES, kx_group};
 use rustls::version::{TLS12, TLS13};
@@ -10,7 +11,9 @@ use watari_record::{CipherSuite, Secrets, Side, Version};
 
 use crate::pki::KeyKind;
 use crate::records::{open, seal};
-use crate::support::{Client, Done, NAME, Server, connect, give, options, output_of, send_early, server, shake};
+use crate::support::{
+    Client, Done, Keeper, NAME, Server, connect, give, options, output_of, send_early, server, shake, shake_with,
+};
 
 /// Has client and server exchange a word with the secrets.
 #[track_caller]
@@ -56,7 +59,7 @@ fn every_suite_with_every_kind_of_key() {
             assert_eq!(done.established.secrets.suite, expected);
             assert_eq!(done.established.secrets.side, Side::Server);
             assert_eq!(info.server_name.as_deref(), Some(NAME));
-            assert!(!info.resumed);
+            assert!(info.resumed.is_none());
             assert_eq!(info.client_certificate, None);
             assert!(info.alpn.is_empty(), "the server speaks no ALPN here");
             converse(&mut client, done);
@@ -71,7 +74,9 @@ fn sequence_numbers_are_those_after_the_handshake() {
     // TLS 1.3: two tickets under the application keys, in one record or two. TLS 1.2: each Finished was record 0.
     for (version, tx, rx) in [(&TLS13, 1..=2, 0), (&TLS12, 1..=1, 1)] {
         let mut client = Client::of_version(version).connect(NAME);
-        let Established { secrets, .. } = *shake(&server(&options(&[KeyKind::P256])), &mut client).unwrap().established;
+        let config = server(&options(&[KeyKind::P256]));
+        let done = shake_with(&config, &Keeper::tickets(), &mut client).unwrap();
+        let Established { secrets, .. } = *done.established;
         assert!(tx.contains(&secrets.tx.sequence), "{}", secrets.tx.sequence);
         assert_eq!(secrets.rx.sequence, rx);
     }
@@ -82,15 +87,15 @@ fn sequence_numbers_are_those_after_the_handshake() {
 fn what_rides_behind_finished_stays_unopened() {
     let config = server(&options(&[KeyKind::P256]));
     for (version, resumed) in [(&TLS12, true), (&TLS13, false), (&TLS13, true)] {
-        let client_config = Client::of_version(version).config();
+        let (client_config, keeper) = (Client::of_version(version).config(), Keeper::tickets());
         if resumed {
-            shake(&config, &mut connect(&client_config, NAME)).unwrap();
+            shake_with(&config, &keeper, &mut connect(&client_config, NAME)).unwrap();
         }
         let mut client = connect(&client_config, NAME);
         send_early(&mut client, b"first");
         send_early(&mut client, b"second");
-        let Done { established, unread, answer } = shake(&config, &mut client).unwrap();
-        assert_eq!(established.info.resumed, resumed);
+        let Done { established, unread, answer } = shake_with(&config, &keeper, &mut client).unwrap();
+        assert_eq!(established.info.resumed.is_some(), resumed);
         assert_eq!(answer, b"");
         let Secrets { suite, mut rx, .. } = established.secrets;
         let first_len = 5 + usize::from(u16::from_be_bytes([unread[3], unread[4]]));
@@ -103,7 +108,7 @@ fn what_rides_behind_finished_stays_unopened() {
 fn an_incomplete_record_behind_finished_stays_too() {
     let config = server(&options(&[KeyKind::P256]));
     let mut client = Client::default().connect(NAME);
-    let mut server = Server::new(&config);
+    let mut server = Server::new(&config, &Keeper::default());
     assert_eq!(server.handshake.stage(), Stage::ClientHello);
     let hello = output_of(&mut client);
     assert!(server.arrive(&hello, &mut client).unwrap().is_none());
@@ -163,7 +168,7 @@ fn the_server_prefers_protocols_in_its_order() {
 fn nothing_shows_a_secret() {
     let config = server(&options(&[KeyKind::P256]));
     let done = shake(&config, &mut Client::default().connect(NAME)).unwrap();
-    let shown = format!("{:?} {:?}", done.established, Handshake::new(&config));
+    let shown = format!("{:?} {:?}", done.established, Handshake::new(&config, &Arc::default()));
     assert!(shown.contains(NAME), "{shown}");
     assert!(!shown.contains("secrets"), "{shown}");
 }

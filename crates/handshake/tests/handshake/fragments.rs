@@ -1,6 +1,6 @@
 //! However the bytes arrive, and whatever they are.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use proptest::prelude::*;
 use rustls::version::{TLS12, TLS13};
@@ -8,7 +8,7 @@ use watari_handshake::{Failed, Handshake, ServerConfig};
 
 use crate::pki::KeyKind;
 use crate::records::open;
-use crate::support::{Client, NAME, Server, options, output_of, send_early, server};
+use crate::support::{Client, Keeper, NAME, Server, options, output_of, send_early, server};
 
 fn config() -> &'static ServerConfig {
     static CONFIG: OnceLock<ServerConfig> = OnceLock::new();
@@ -57,7 +57,7 @@ fn byte_by_byte() {
     for tls13 in [true, false] {
         let mut client = client(tls13).connect(NAME);
         send_early(&mut client, b"a request");
-        let done = Server::new(config()).finish(&mut client, 1).unwrap();
+        let done = Server::new(config(), &Keeper::default()).finish(&mut client, 1).unwrap();
         let received = done.records();
         let mut secrets = done.established.secrets;
         assert_eq!(open(secrets.suite, &mut secrets.rx, &received), b"a request");
@@ -71,7 +71,7 @@ proptest! {
     fn in_pieces_of_any_size(tls13: bool, piece in 1_usize..3000, request in proptest::collection::vec(any::<u8>(), 1..2000)) {
         let mut client = client(tls13).connect(NAME);
         send_early(&mut client, &request);
-        let done = Server::new(config()).finish(&mut client, piece).unwrap();
+        let done = Server::new(config(), &Keeper::default()).finish(&mut client, piece).unwrap();
         let received = done.records();
         let mut secrets = done.established.secrets;
         prop_assert_eq!(open(secrets.suite, &mut secrets.rx, &received), request);
@@ -81,14 +81,14 @@ proptest! {
     fn a_hello_in_fragments_of_any_size(fragment in 1_usize..2000) {
         let mut client = Client::default().connect(NAME);
         let hello = fragmented(&output_of(&mut client), fragment);
-        let mut server = Server::new(config());
+        let mut server = Server::new(config(), &Keeper::default());
         prop_assert!(server.arrive(&hello, &mut client).unwrap().is_none());
         prop_assert!(server.finish(&mut client, usize::MAX).is_ok());
     }
 
     #[test]
     fn any_bytes_are_refused_with_an_alert_or_waited_on(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        if let Err(failed) = Handshake::new(config()).receive(&bytes) {
+        if let Err(failed) = Handshake::new(config(), &Arc::default()).receive(&bytes) {
             assert_announced(&failed);
         }
     }
@@ -97,7 +97,7 @@ proptest! {
     fn a_damaged_hello_is_answered_or_refused_with_an_alert(at: prop::sample::Index, value: u8) {
         let mut hello = hello();
         *at.get_mut(&mut hello) = value;
-        match Handshake::new(config()).receive(&hello) {
+        match Handshake::new(config(), &Arc::default()).receive(&hello) {
             Ok(progress) => prop_assert!(progress.established.is_none()),
             Err(failed) => assert_announced(&failed),
         }
@@ -106,7 +106,7 @@ proptest! {
     #[test]
     fn a_damaged_finished_is_refused(tls13: bool, at: prop::sample::Index, flip in 1_u8..) {
         let mut client = client(tls13).connect(NAME);
-        let mut server = Server::new(config());
+        let mut server = Server::new(config(), &Keeper::default());
         let hello = output_of(&mut client);
         server.arrive(&hello, &mut client).unwrap();
         let mut flight = output_of(&mut client);

@@ -1,6 +1,7 @@
 //! Authorities, certificates and keys, made once per run.
 
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use rcgen::{CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256};
 use rustls::RootCertStore;
@@ -71,6 +72,15 @@ impl Authority {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let key = KeyKind::P256.key();
         let leaf = CertificateParams::new(names).unwrap().signed_by(key, &self.0).unwrap();
+        (leaf.der().clone(), PrivateKeyDer::try_from(key.serialize_der()).unwrap())
+    }
+
+    /// The same, good for so long yet.
+    pub(crate) fn issue_to_client_until(&self, end: SystemTime) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+        let key = KeyKind::P256.key();
+        let mut params = CertificateParams::new(vec!["client.example.com".to_owned()]).unwrap();
+        params.not_after = end.into();
+        let leaf = params.signed_by(key, &self.0).unwrap();
         (leaf.der().clone(), PrivateKeyDer::try_from(key.serialize_der()).unwrap())
     }
 

@@ -1,15 +1,12 @@
-//! Versions, suites and groups that are left out, and sessions across changes of the configuration.
+//! Versions, suites and groups that are left out.
 
-use std::sync::Arc;
-
-use rustls::ClientConfig;
 use rustls::crypto::aws_lc_rs::kx_group;
 use rustls::version::{TLS12, TLS13};
-use watari_handshake::{BadPolicy, ClientCertificates, ConfigError, Group, Policy, ServerConfig, ServerOptions};
+use watari_handshake::{BadPolicy, ConfigError, Group, Policy, ServerConfig, ServerOptions};
 use watari_record::{CipherSuite, Version};
 
-use crate::pki::{Authority, KeyKind};
-use crate::support::{Client, NAME, connect, options, server, shake};
+use crate::pki::KeyKind;
+use crate::support::{Client, NAME, options, server, shake};
 
 fn with(policy: Policy) -> ServerOptions {
     ServerOptions { policy, ..options(&KeyKind::BOTH) }
@@ -61,49 +58,4 @@ fn options_under_which_a_version_has_no_handshake_are_refused() {
     let refused = ServerConfig::new(&ecdsa).unwrap_err();
     assert!(matches!(refused, ConfigError::NoKeyForSuites(Version::Tls12)), "{refused}");
     assert!(ServerConfig::new(&ServerOptions { policy, ..options(&[KeyKind::Rsa2048]) }).is_ok());
-}
-
-/// A client that may have a certificate, and its sessions.
-fn client(version: &'static rustls::SupportedProtocolVersion) -> Arc<ClientConfig> {
-    Client::of_version(version).config()
-}
-
-fn resumes(config: &ServerConfig, client: &Arc<ClientConfig>) -> bool {
-    shake(config, &mut connect(client, NAME)).unwrap().established.info.resumed
-}
-
-#[test]
-fn sessions_outlast_a_new_certificate() {
-    for version in [&TLS12, &TLS13] {
-        let (old, client) = (server(&options(&[KeyKind::P256])), client(version));
-        assert!(!resumes(&old, &client));
-        let new = old.succeed(&options(&[KeyKind::P256])).unwrap();
-        assert!(resumes(&new, &client));
-        assert!(resumes(&old, &client), "a handshake may still be under way at the old one");
-    }
-}
-
-#[test]
-fn sessions_do_not_outlast_other_terms() {
-    let roots = || Authority::of_clients().client_roots();
-    let asked = |client_certificates| ServerOptions { client_certificates, ..options(&[KeyKind::P256]) };
-    for (number, version) in [(Version::Tls12, &TLS12), (Version::Tls13, &TLS13)] {
-        let changed = [
-            asked(ClientCertificates::Optional(roots())),
-            ServerOptions { policy: only(number), ..options(&[KeyKind::P256]) },
-        ];
-        for options_then in changed {
-            let (old, client) = (server(&options(&[KeyKind::P256])), client(version));
-            assert!(!resumes(&old, &client));
-            let new = old.succeed(&options_then).unwrap();
-            assert!(!resumes(&new, &client));
-            assert!(resumes(&new.succeed(&options_then).unwrap(), &client), "the terms are the same again");
-        }
-        // Who has a session without a certificate does not get in with it where one is demanded.
-        let (old, client) = (server(&options(&[KeyKind::P256])), client(version));
-        assert!(!resumes(&old, &client));
-        let demanding = old.succeed(&asked(ClientCertificates::Required(roots()))).unwrap();
-        let failed = shake(&demanding, &mut connect(&client, NAME)).unwrap_err();
-        assert_eq!(failed.cause.label(), "no_client_certificate");
-    }
 }

@@ -1,12 +1,14 @@
 //! Clients that get no connection: the cause, the label and the exact alert of each.
 
+use std::sync::Arc;
+
 use rustls::crypto::aws_lc_rs::kx_group;
 use rustls::version::{TLS12, TLS13};
 use rustls::{AlertDescription, ClientConnection, SignatureScheme};
 use watari_handshake::{Failed, Handshake, HandshakeError, ServerConfig, ServerOptions, Stage};
 
 use crate::pki::{Authority, KeyKind};
-use crate::support::{Client, NAME, Server, give, options, output_of, server, shake};
+use crate::support::{Client, Keeper, NAME, Server, give, options, output_of, server, shake};
 
 const UNEXPECTED_MESSAGE: u8 = 10;
 const RECORD_OVERFLOW: u8 = 22;
@@ -35,7 +37,7 @@ fn assert_refused(failed: &Failed, label: &str, description: u8) {
 /// Feeds a fresh handshake with `bytes`.
 #[track_caller]
 fn refused(bytes: &[u8]) -> Failed {
-    let mut handshake = Handshake::new(&config());
+    let mut handshake = Handshake::new(&config(), &Arc::default());
     let failed = handshake.receive(bytes).unwrap_err();
     assert_eq!(handshake.stage(), Stage::Over);
     assert_eq!(handshake.receive(bytes).unwrap_err().cause, HandshakeError::Over);
@@ -79,7 +81,7 @@ fn records_that_are_no_hello() {
 #[test]
 fn records_that_are_too_long() {
     assert_refused(&refused(&[22, 3, 1, 0x40, 0x01]), "record_too_long", RECORD_OVERFLOW);
-    let mut handshake = Handshake::new(&config());
+    let mut handshake = Handshake::new(&config(), &Arc::default());
     let progress = handshake.receive(&[22, 3, 1, 0x40, 0x00]).unwrap();
     assert_eq!(progress.consumed, 0);
 }
@@ -134,7 +136,7 @@ fn names_and_protocols_that_are_not_served() {
 
 /// A handshake in which the server has answered, and what the client would go on with.
 fn midway(client: Client) -> (Server, ClientConnection, Vec<u8>) {
-    let mut server = Server::new(&config());
+    let mut server = Server::new(&config(), &Keeper::default());
     let mut client = client.connect(NAME);
     let hello = output_of(&mut client);
     assert!(server.arrive(&hello, &mut client).unwrap().is_none());
@@ -197,7 +199,7 @@ fn a_client_that_does_not_trust_the_certificate_says_so() {
     let stranger = Authority::new("strangers").issue(KeyKind::P256, &[NAME]);
     let config = server(&ServerOptions { certificates: vec![stranger], ..ServerOptions::default() });
     for version in [&TLS12, &TLS13] {
-        let mut handshake = Handshake::new(&config);
+        let mut handshake = Handshake::new(&config, &Arc::default());
         let mut client = Client::of_version(version).connect(NAME);
         let progress = handshake.receive(&output_of(&mut client)).unwrap();
         give(&mut client, &progress.output).unwrap_err();

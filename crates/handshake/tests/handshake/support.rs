@@ -1,12 +1,17 @@
 //! Both ends of a handshake and the bytes between them.
 
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion};
-use watari_handshake::{Established, Failed, Handshake, ServerConfig, ServerOptions};
+use watari_handshake::{
+    Established, Failed, Found, Handshake, Kept, Miss, Origin, ServerConfig, ServerOptions, Sessions, Terms, Tickets,
+    Wanted,
+};
+use watari_wire::{SecretBytes, SessionKey, TicketSeedId};
 
 use crate::pki::{Authority, KeyKind};
 
@@ -129,11 +134,47 @@ impl Done {
 pub(crate) struct Server {
     pub(crate) handshake: Handshake,
     pub(crate) unread: Vec<u8>,
+    keeper: Keeper,
+}
+
+/// What servers resume sessions by. Clones share what they keep.
+#[derive(Clone, Default)]
+pub(crate) struct Keeper {
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) kept: Arc<Mutex<Vec<Kept>>>,
+    /// What was wanted, one handshake after the other.
+    pub(crate) wanted: Arc<Mutex<Vec<Wanted>>>,
+}
+
+impl Keeper {
+    pub(crate) fn new(sessions: Sessions) -> Self {
+        Self { sessions: Arc::new(sessions), ..Self::default() }
+    }
+
+    /// Gives tickets.
+    pub(crate) fn tickets() -> Self {
+        let tickets = Arc::new(OpenTickets::default());
+        Self::new(Sessions { tickets: Some(tickets), kept: false, tickets_per_handshake: 2 })
+    }
+
+    /// Keeps sessions.
+    pub(crate) fn sessions() -> Self {
+        Self::new(Sessions { tickets: None, kept: true, tickets_per_handshake: 2 })
+    }
+
+    fn find(&self, wanted: &Wanted) -> Vec<(SessionKey, Found)> {
+        self.wanted.lock().unwrap().push(wanted.clone());
+        let found = |kept: &Kept| Found { session: kept.session.clone(), since: 1, origin: Origin::Elsewhere };
+        let kept = self.kept.lock().unwrap();
+        let wanted = kept.iter().filter(|kept| wanted.sessions.contains(&kept.key));
+        wanted.map(|kept| (kept.key, found(kept))).collect()
+    }
 }
 
 impl Server {
-    pub(crate) fn new(config: &ServerConfig) -> Self {
-        Self { handshake: Handshake::new(config), unread: Vec::new() }
+    pub(crate) fn new(config: &ServerConfig, keeper: &Keeper) -> Self {
+        let handshake = Handshake::new(config, &keeper.sessions);
+        Self { handshake, unread: Vec::new(), keeper: keeper.clone() }
     }
 
     /// Takes `bytes` as they arrive, gives the answer to `client`.
@@ -143,9 +184,16 @@ impl Server {
         client: &mut ClientConnection,
     ) -> Result<Option<Box<Established>>, Failed> {
         self.unread.extend_from_slice(bytes);
-        let progress = self.handshake.receive(&self.unread)?;
+        let mut progress = self.handshake.receive(&self.unread)?;
         self.unread.drain(..progress.consumed);
+        if !progress.wanted.is_empty() {
+            assert!(progress.output.is_empty() && progress.established.is_none());
+            let found = self.keeper.find(&progress.wanted);
+            let miss = found.is_empty().then_some(Miss::Unknown);
+            progress = self.handshake.provide(found, miss)?;
+        }
         assert!(self.unread.len() <= Handshake::UNREAD_MAX || progress.established.is_some());
+        self.keeper.kept.lock().unwrap().append(&mut progress.made);
         give(client, &progress.output).unwrap();
         Ok(progress.established)
     }
@@ -166,12 +214,59 @@ impl Server {
     }
 }
 
-/// A whole handshake.
+/// A whole handshake, of a server that resumes nothing.
 pub(crate) fn shake(config: &ServerConfig, client: &mut ClientConnection) -> Result<Done, Failed> {
-    Server::new(config).finish(client, usize::MAX)
+    shake_with(config, &Keeper::default(), client)
+}
+
+/// A whole handshake.
+pub(crate) fn shake_with(
+    config: &ServerConfig,
+    keeper: &Keeper,
+    client: &mut ClientConnection,
+) -> Result<Done, Failed> {
+    Server::new(config, keeper).finish(client, usize::MAX)
 }
 
 /// Has `client` send `data` as soon as it may: right behind its Finished.
 pub(crate) fn send_early(client: &mut ClientConnection, data: &[u8]) {
     client.writer().write_all(data).unwrap();
+}
+
+/// Seals nothing: a ticket is the terms and the session, behind a word.
+#[derive(Debug, Default)]
+pub(crate) struct OpenTickets {
+    pub(crate) word: RwLock<TicketSeedId>,
+}
+
+impl Tickets for OpenTickets {
+    fn lifetime(&self) -> Duration {
+        Duration::from_hours(1)
+    }
+
+    fn seal(&self, terms: &Terms, session: &[u8], since: Option<u64>) -> Option<Vec<u8>> {
+        let since = since.unwrap_or(1).to_be_bytes();
+        Some([&self.word()[..], terms.as_bytes(), &since, session].concat())
+    }
+
+    fn open(&self, terms: &Terms, ticket: &[u8]) -> Result<Found, Miss> {
+        let (word, rest) = ticket.split_first_chunk::<8>().ok_or(Miss::Forged)?;
+        let rest = rest.strip_prefix(terms.as_bytes()).ok_or(Miss::Forged)?;
+        let (since, session) = rest.split_first_chunk().ok_or(Miss::Forged)?;
+        if *word != self.word() {
+            return Err(Miss::NoKey);
+        }
+        let session = SecretBytes::new(session.to_vec());
+        Ok(Found { session, since: u64::from_be_bytes(*since), origin: Origin::Elsewhere })
+    }
+
+    fn missing_seed(&self, ticket: &[u8]) -> Option<TicketSeedId> {
+        ticket.first_chunk().copied().filter(|word| *word != self.word())
+    }
+}
+
+impl OpenTickets {
+    fn word(&self) -> TicketSeedId {
+        *self.word.read().unwrap_or_else(PoisonError::into_inner)
+    }
 }

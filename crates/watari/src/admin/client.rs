@@ -47,8 +47,9 @@ fn answers(answer: &Answer, topic: &Topic) -> bool {
         (Topic::Status, Answer::Status(_))
             | (Topic::Nodes, Answer::Nodes(_))
             | (Topic::Connections, Answer::Connections(_))
+            | (Topic::Sessions, Answer::Sessions(_))
             | (Topic::Reload, Answer::Reloaded(_))
-            | (Topic::Move { .. } | Topic::Drain { .. } | Topic::Undrain { .. }, Answer::Done)
+            | (Topic::Move { .. } | Topic::Drain { .. } | Topic::Undrain { .. } | Topic::RotateKeys, Answer::Done)
     )
 }
 

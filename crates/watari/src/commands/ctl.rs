@@ -48,6 +48,12 @@ enum What {
     /// The connections of clients that it holds
     #[command(after_help = "Example:\n  watari ctl --json connections | jq '.[] | select(.moves > 0)'")]
     Connections,
+    /// How an agent resumes sessions, and what became of those that clients offered
+    ///
+    /// Resumed sessions count by where they were established: at this agent (here), at another (elsewhere), or there with something that
+    /// had to be fetched while the handshake waited (pulled); missed is why a session that was offered was not resumed.
+    #[command(after_help = "Example:\n  watari ctl --admin a1.sock sessions")]
+    Sessions,
     /// Move a connection to another agent
     ///
     /// The node that is asked is the connection's dispatcher. A connection moves when no request is in progress; HTTP/2
@@ -75,6 +81,9 @@ enum What {
         #[arg(long, value_name = "TIME", default_value = "30s")]
         grace: Span,
     },
+    /// The keys of session tickets
+    #[command(subcommand)]
+    Keys(Keys),
     /// Read the configuration file again
     ///
     /// Prints what has changed. Where anything in the file, or in a file that it names, is wrong, nothing changes: that
@@ -88,6 +97,15 @@ enum What {
         #[arg(value_parser = NodeName::new)]
         node: NodeName,
     },
+}
+
+#[derive(Subcommand)]
+enum Keys {
+    /// Begin anew with fresh randomness, at this agent and at all others that it has links to
+    ///
+    /// Whoever may have got hold of the keys of before cannot open what is sealed afterwards. Tickets that clients have stay good.
+    #[command(after_help = "Example:\n  watari ctl --admin a1.sock keys rotate")]
+    Rotate,
 }
 
 const DRAIN_EXAMPLES: &str = "\
@@ -127,9 +145,11 @@ impl Ctl {
         match self.what {
             What::Status => node.show(Topic::Status).await,
             What::Nodes => node.show(Topic::Nodes).await,
+            What::Sessions => node.show(Topic::Sessions).await,
             What::Connections => node.show(Topic::Connections).await,
             What::Move { connection, node: target } => moving::run(&node, connection, &target).await,
             What::Drain { node: agent, grace } => drain::run(&node, agent, grace.get()).await,
+            What::Keys(Keys::Rotate) => node.order(Topic::RotateKeys).await,
             What::Reload => node.show(Topic::Reload).await,
             What::Undrain { node: agent } => node.order(Topic::Undrain { node: agent }).await,
         }

@@ -244,6 +244,7 @@ impl Check<'_> {
             legs: raw.legs.into_inner().0,
             tls: self.tls(raw.certificate, raw.tls)?,
             site,
+            sharing: self.sharing(&raw.sessions)?,
             limits: raw.limits.into(),
         })
     }

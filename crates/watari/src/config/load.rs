@@ -68,7 +68,7 @@ impl Config {
     }
 
     /// As [`Config::load`], for an agent that works by `before` of the configuration `old`. What a new value would only
-    /// replace by its like stays: the keys of tickets, connections to origins.
+    /// replace by its like stays: connections to origins.
     pub(crate) fn load_again(
         &self,
         old: &Self,
@@ -77,7 +77,7 @@ impl Config {
     ) -> Result<Option<LoadedAgent>, ConfigError> {
         let (Some(agent), Some(before), Some(old)) = (&self.agent, before, &old.agent) else { return Ok(None) };
         let stamps = self.stamps();
-        let tls = self.tls(agent, before.settings.tls.as_ref())?;
+        let tls = self.tls(agent)?;
         let site = match (&agent.site, &old.site) {
             (Site::Proxy(new), Site::Proxy(old)) if new == old => before.settings.site.clone(),
             (site, _) => self.site(site, metrics)?,
@@ -88,7 +88,7 @@ impl Config {
     /// As `before`, with certificates, keys and authorities read anew.
     pub(crate) fn load_certificates(&self, before: &LoadedAgent) -> Result<LoadedAgent, ConfigError> {
         let stamps = self.stamps();
-        let tls = self.agent.as_ref().map(|agent| self.tls(agent, before.settings.tls.as_ref())).transpose()?;
+        let tls = self.agent.as_ref().map(|agent| self.tls(agent)).transpose()?;
         Ok(LoadedAgent { settings: Settings { tls: tls.flatten(), ..before.settings.clone() }, stamps })
     }
 
@@ -105,7 +105,7 @@ impl Config {
 
     fn load_agent(&self, agent: &Agent, metrics: &SiteMetrics) -> Result<LoadedAgent, ConfigError> {
         let stamps = self.stamps();
-        let tls = self.tls(agent, None)?;
+        let tls = self.tls(agent)?;
         let settings = Settings { tls, site: self.site(&agent.site, metrics)?, limits: agent.limits };
         Ok(LoadedAgent { settings, stamps })
     }
@@ -120,34 +120,33 @@ impl Config {
         dispatcher.chain(self.agent.iter().map(|_| Role::Agent)).collect()
     }
 
-    fn tls(&self, agent: &Agent, before: Option<&watari_agent::Tls>) -> Result<Option<watari_agent::Tls>, ConfigError> {
+    fn tls(&self, agent: &Agent) -> Result<Option<watari_agent::Tls>, ConfigError> {
         let Some(tls) = &agent.tls else { return Ok(None) };
         let certificates = self.certificates(tls)?;
         let listeners = tls.listeners.iter().map(|(listener, terms)| {
-            let mut known = before.into_iter().flat_map(|before| &before.listeners);
-            let known = known.find(|(known, _)| known == listener).map(|(_, known)| known);
-            Ok((*listener, self.server_config(tls, terms, certificates.clone(), known)?))
+            Ok((*listener, self.server_config(tls, terms, listener.to_string(), certificates.clone())?))
         });
         let listeners = listeners.collect::<Result<_, ConfigError>>()?;
-        let default = self.server_config(tls, &tls.terms, certificates, before.map(|before| &before.default))?;
+        let default = self.server_config(tls, &tls.terms, String::new(), certificates)?;
         Ok(Some(watari_agent::Tls { default, listeners }))
     }
 
-    /// What is offered under `terms`, after `before`.
+    /// What is offered under `terms`. Sessions of one listener are not resumed at another.
     fn server_config(
         &self,
         tls: &Tls,
         terms: &Terms,
+        scope: String,
         certificates: ServerOptions,
-        before: Option<&ServerConfig>,
     ) -> Result<ServerConfig, ConfigError> {
         let options = ServerOptions {
             policy: terms.policy.clone(),
             alpn: terms.alpn.iter().map(|protocol| protocol.clone().into_bytes()).collect(),
             client_certificates: self.client_certificates(&terms.clients)?,
+            scope,
             ..certificates
         };
-        let config = before.map_or_else(|| ServerConfig::new(&options), |before| before.succeed(&options));
+        let config = ServerConfig::new(&options);
         config.map_err(|error| {
             let first = || tls.certificates.first().map_or(1, |files| files.chain.line);
             let line = match error {

@@ -112,7 +112,27 @@ pub(super) struct RawAgent {
     pub(super) files: Option<RawFiles>,
     pub(super) proxy: Option<Spanned<RawProxy>>,
     #[serde(default)]
+    pub(super) sessions: RawSessions,
+    #[serde(default)]
     pub(super) limits: AgentLimits,
+}
+
+/// `[agent.sessions]`
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSessions {
+    pub(super) mode: Option<SessionMode>,
+    pub(super) lifetime: Option<Spanned<Span>>,
+    pub(super) rotation: Option<Spanned<Span>>,
+    pub(super) tickets: Option<Spanned<usize>>,
+}
+
+/// With whom sessions are shared.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum SessionMode {
+    Private,
+    Tickets,
 }
 
 #[derive(Deserialize)]

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
+use watari_agent::Sharing;
+
 use super::{Config, ConfigError};
 
 impl Config {
@@ -19,6 +21,7 @@ impl Config {
             ("dispatcher.threads", self.threads() == new.threads()),
             ("agent", self.agent.is_some() == new.agent.is_some()),
             ("agent.legs", self.legs() == new.legs()),
+            ("agent.sessions", self.sharing() == new.sharing()),
             ("log.format", self.log.format == new.log.format),
         ];
         let Some((key, _)) = kept.into_iter().find(|(_, same)| !same) else { return Ok(()) };
@@ -29,6 +32,10 @@ impl Config {
 
     fn threads(&self) -> Option<NonZeroUsize> {
         self.dispatcher.as_ref().map(|dispatcher| dispatcher.threads)
+    }
+
+    fn sharing(&self) -> Option<Sharing> {
+        self.agent.as_ref().map(|agent| agent.sharing)
     }
 
     fn legs(&self) -> Option<SocketAddr> {

@@ -3,8 +3,10 @@
 use std::fs;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use rcgen::{CertificateParams, KeyPair};
+use watari_agent::{Mode, Sharing};
 use watari_balance::{BulkPolicy, ClientPrefix, HandshakePolicy, Patience};
 use watari_dispatcher::{Checks, Policies};
 use watari_handshake::{Group, Policy};
@@ -81,6 +83,7 @@ fn the_example_has_every_key_and_the_defaults() {
     assert!(passthrough.proxy_protocol);
     let agent = config.agent.unwrap();
     assert_eq!(agent.limits, watari_agent::Limits::default());
+    assert_eq!(agent.sharing, watari_agent::Sharing::default());
     let tls = agent.tls.unwrap();
     assert_eq!(tls.terms.alpn, ["h2", "http/1.1"]);
     assert_eq!(tls.terms.policy, Policy::default());
@@ -377,6 +380,28 @@ fn listeners_have_terms_of_their_own_and_the_rest_from_above() {
     assert_eq!((&old.policy.versions[..], &old.policy.groups), (&[Version::Tls12][..], &tls.terms.policy.groups));
     assert_eq!(old.policy.suites, [CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]);
     assert_eq!(old.alpn, ["http/1.1"]);
+}
+
+#[test]
+fn sessions_are_read_and_bounded() {
+    let sessions = |lines: &str| format!("[agent.sessions]\n{lines}\n");
+    let set = sessions("mode = \"private\"\nlifetime = \"2h\"\ntickets = 1");
+    let sharing = parse(&[NODE, AGENT, FILES, &set]).unwrap().agent.unwrap().sharing;
+    let hours = Duration::from_hours;
+    let expected = Sharing { mode: Mode::Private, lifetime: hours(2), rotation: hours(1), tickets_per_handshake: 1 };
+    assert_eq!(sharing, expected);
+    let cases = [
+        ("mode = \"shared\"", "unknown variant `shared`, expected `private` or `tickets`"),
+        ("lifetime = \"30s\"", "a session can be resumed for one minute at least, and seven days at most"),
+        ("lifetime = \"8d\"", "a session can be resumed for one minute at least, and seven days at most"),
+        ("rotation = \"29m\"", "ticket keys are rotated at most 24 times in the lifetime of a session"),
+        ("tickets = 0", "a handshake gives 1 to 10 tickets"),
+        ("tickets = 11", "a handshake gives 1 to 10 tickets"),
+    ];
+    for (line, sentence) in cases {
+        let refused = parse(&[NODE, AGENT, FILES, &sessions(line)]).unwrap_err();
+        assert!(refused.ends_with(&format!("10: {sentence}")), "{refused}");
+    }
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! A node as its administrator sees it, and what it does for one.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use watari_agent::Agent;
+use watari_agent::{Agent, RotationError, SessionStatus};
 use watari_dispatcher::{AgentStatus, Dispatcher};
 use watari_mesh::{Mesh, PeerStatus};
 use watari_record::{CipherSuite, Version};
@@ -13,7 +13,7 @@ use watari_wire::{ConnectionStatus, Role, TlsInfo};
 
 use super::Roles;
 use super::reload::Reloader;
-use crate::admin::{Answer, Connection, Node, Status, Topic};
+use crate::admin::{Answer, Connection, Handshakes, Node, Sessions, Status, Topic};
 
 /// Answers an administrator's questions, and follows the orders.
 pub(super) struct View {
@@ -32,9 +32,13 @@ impl View {
             Topic::Status => Answer::Status(self.status()),
             Topic::Nodes => Answer::Nodes(self.nodes()),
             Topic::Connections => Answer::Connections(self.connections().iter().map(connection).collect()),
+            Topic::Sessions => {
+                self.of_agent(|agent| Ok::<_, RotationError>(Answer::Sessions(sessions(agent.sessions()))))
+            }
             Topic::Move { connection, node } => self.order(|dispatcher| dispatcher.move_connection(connection, &node)),
             Topic::Drain { node } => self.order(|dispatcher| dispatcher.drain(&node)),
             Topic::Undrain { node } => self.order(|dispatcher| dispatcher.undrain(&node)),
+            Topic::RotateKeys => self.of_agent(|agent| agent.rotate_ticket_keys().map(|()| Answer::Done)),
             Topic::Reload => {
                 self.reloader.reload().await.map_or_else(|refused| Answer::Error(refused.to_string()), Answer::Reloaded)
             }
@@ -46,6 +50,13 @@ impl View {
             return Answer::Error(format!("{} is no dispatcher, and only those move and drain", self.name));
         };
         order(dispatcher).map_or_else(|refused| Answer::Error(refused.to_string()), |()| Answer::Done)
+    }
+
+    fn of_agent<E: ToString>(&self, order: impl FnOnce(&Agent) -> Result<Answer, E>) -> Answer {
+        let Some(agent) = &self.running.agent else {
+            return Answer::Error(format!("{} is no agent, and only those resume sessions", self.name));
+        };
+        order(agent).unwrap_or_else(|refused| Answer::Error(refused.to_string()))
     }
 
     fn status(&self) -> Status {
@@ -112,6 +123,25 @@ fn node(peer: PeerStatus, agent: Option<&AgentStatus>) -> Node {
         connections: agent.map(|agent| agent.connections),
         draining: agent.map(|agent| agent.draining),
         last_error: peer.last_error,
+    }
+}
+
+fn sessions(status: SessionStatus) -> Sessions {
+    let named =
+        |counts: BTreeMap<&str, u64>| counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+    let handshakes = status.handshakes.into_iter().map(|(version, counts)| Handshakes {
+        version: format!("TLS {version}"),
+        full: counts.full,
+        resumed: named(counts.resumed),
+        missed: named(counts.missed),
+    });
+    Sessions {
+        mode: status.sharing.mode.as_str().to_owned(),
+        lifetime_s: status.sharing.lifetime.as_secs(),
+        rotation_s: status.sharing.rotation.as_secs(),
+        seeds: status.seeds,
+        newest_seed_age_s: status.newest_seed_age.map(|age| age.as_secs()),
+        handshakes: handshakes.collect(),
     }
 }
 

@@ -28,6 +28,7 @@ mod queue;
 mod redirects;
 mod relays;
 mod reload;
+mod sessions;
 mod soak;
 mod splices;
 mod suites;

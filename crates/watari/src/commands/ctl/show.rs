@@ -1,7 +1,7 @@
 //! Answers, as they are printed.
 
 use super::{print, print_json};
-use crate::admin::{Answer, Connection, Node, Reloaded, Status};
+use crate::admin::{Answer, Connection, Node, Reloaded, Sessions, Status};
 use crate::config::Change;
 use crate::failure::Failure;
 use crate::table::Table;
@@ -16,6 +16,7 @@ fn as_json(answer: &Answer) -> Result<(), Failure> {
         Answer::Status(status) => print_json(status),
         Answer::Nodes(nodes) => print_json(nodes),
         Answer::Connections(connections) => print_json(connections),
+        Answer::Sessions(sessions) => print_json(sessions),
         Answer::Reloaded(reloaded) => print_json(reloaded),
         Answer::Done => Ok(()),
         Answer::Error(sentence) => print_json(sentence),
@@ -27,6 +28,7 @@ fn as_text(answer: &Answer) -> String {
         Answer::Status(status) => status_table(status).to_string(),
         Answer::Nodes(nodes) => node_table(nodes).to_string(),
         Answer::Connections(connections) => connection_table(connections).to_string(),
+        Answer::Sessions(sessions) => session_text(sessions),
         Answer::Reloaded(reloaded) => reloaded_lines(reloaded),
         Answer::Done => String::new(),
         Answer::Error(sentence) => sentence.clone(),
@@ -53,6 +55,33 @@ fn status_table(status: &Status) -> Table {
         status.peers.to_string(),
     ]);
     table
+}
+
+/// How sessions are shared, and a row for each version.
+fn session_text(sessions: &Sessions) -> String {
+    let mut sharing = Table::new(&["mode", "lifetime_s", "rotation_s", "seeds", "newest_seed_age_s"]);
+    sharing.row([
+        sessions.mode.clone(),
+        sessions.lifetime_s.to_string(),
+        sessions.rotation_s.to_string(),
+        sessions.seeds.to_string(),
+        or_dash(sessions.newest_seed_age_s),
+    ]);
+    let mut handshakes = Table::new(&["version", "full", "here", "elsewhere", "pulled", "missed"]);
+    for of_version in &sessions.handshakes {
+        let resumed = |from: &str| or_dash(of_version.resumed.get(from));
+        let missed = of_version.missed.iter().filter(|(_, count)| **count > 0);
+        let missed: Vec<_> = missed.map(|(cause, count)| format!("{cause}={count}")).collect();
+        handshakes.row([
+            of_version.version.clone(),
+            of_version.full.to_string(),
+            resumed("here"),
+            resumed("elsewhere"),
+            resumed("pulled"),
+            or_dash((!missed.is_empty()).then(|| missed.join(","))),
+        ]);
+    }
+    format!("{sharing}\n{handshakes}")
 }
 
 fn node_table(nodes: &[Node]) -> Table {

@@ -49,6 +49,11 @@ pub(crate) fn nodes(admin: &Path) -> Option<Vec<NodeLine>> {
     ask(admin, "nodes")
 }
 
+/// All that an agent shows.
+pub(crate) fn sessions(admin: &Path) -> Option<Value> {
+    ask(admin, "sessions")
+}
+
 /// Orders the move of a connection, or says why it is refused. Spoken directly, for whoever has many to order.
 pub(crate) fn order_move(admin: &Path, id: &str, agent: &str) -> Result<(), String> {
     let mut stream = UnixStream::connect(admin).unwrap();

@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) backend: Option<SocketAddr>,
     /// Lines of `[dispatcher.limits]`.
     pub(crate) dispatcher_limits: &'static str,
+    /// Lines of `[agent.sessions]`.
+    pub(crate) sessions: &'static str,
     /// Lines of `[agent.limits]`.
     pub(crate) agent_limits: &'static str,
     /// `optional` or `required`.
@@ -124,7 +126,7 @@ impl Plan {
             }
             Content::Files(_) => writeln!(text, "[agent.files]\nroot = \"www\""),
         };
-        text + "[agent.limits]\n" + self.agent_limits + "\n"
+        text + "[agent.sessions]\n" + self.sessions + "\n[agent.limits]\n" + self.agent_limits + "\n"
     }
 }
 

@@ -1,0 +1,155 @@
+//! One seed: its chain of states, and the keys of epochs past.
+
+use std::collections::BTreeMap;
+
+use aws_lc_rs::hmac::{self, HMAC_SHA256};
+use watari_wire::{EpochSecret, SecretBytes, TicketSeed, TicketSeedId};
+use zeroize::Zeroizing;
+
+use super::RANDOM_LEN;
+
+pub(super) type Secret = Zeroizing<[u8; 32]>;
+
+/// What follows from one seed.
+pub(super) struct Seed {
+    made: u64,
+    /// When this node got it.
+    since: u64,
+    chain: Option<Chain>,
+    /// By epoch.
+    keys: BTreeMap<u32, Secret>,
+}
+
+/// The state of an epoch, from which all later ones follow.
+struct Chain {
+    epoch: u32,
+    state: Secret,
+}
+
+impl Seed {
+    /// Out of random bytes, and out of `newest` so that poor randomness does no harm. Its keys begin with `epoch`.
+    pub(super) fn make(
+        random: &[u8; RANDOM_LEN],
+        newest: Option<&Self>,
+        epoch: u32,
+        made: u64,
+        since: u64,
+    ) -> (TicketSeedId, Self) {
+        let salt = newest.and_then(|newest| newest.chain.as_ref()).map_or(&[][..], |chain| &chain.state[..]);
+        let state = derive(salt, &[b"watari seed", random]);
+        let name = derive(&state[..], &[b"watari seed id"]);
+        let id = *name.first_chunk().expect("a secret is longer than a name");
+        (id, Self { made, since, chain: Some(Chain { epoch, state }), keys: BTreeMap::new() })
+    }
+
+    /// As another node tells of it; `None` if its secrets have the wrong length.
+    pub(super) fn learned(shared: TicketSeed, since: u64) -> Option<Self> {
+        let chain = match shared.state {
+            Some(state) => Some(Chain { epoch: state.epoch, state: secret(&state.secret)? }),
+            None => None,
+        };
+        let mut seed = Self { made: shared.made, since, chain, keys: BTreeMap::new() };
+        seed.learn(shared.keys);
+        Some(seed)
+    }
+
+    /// Takes keys of epochs that it has none of. What follows from its own state is its own to say.
+    pub(super) fn learn(&mut self, keys: Vec<EpochSecret>) {
+        let follows = self.chain.as_ref().map_or(u32::MAX, |chain| chain.epoch);
+        for shared in keys {
+            if let Some(key) = secret(&shared.secret)
+                && shared.epoch < follows
+            {
+                self.keys.entry(shared.epoch).or_insert(key);
+            }
+        }
+    }
+
+    pub(super) fn share(&self, id: TicketSeedId) -> TicketSeed {
+        let shared = |epoch, key: &Secret| EpochSecret { epoch, secret: SecretBytes::new(key.to_vec()) };
+        TicketSeed {
+            id,
+            made: self.made,
+            state: self.chain.as_ref().map(|chain| shared(chain.epoch, &chain.state)),
+            keys: self.keys.iter().map(|(epoch, key)| shared(*epoch, key)).collect(),
+        }
+    }
+
+    /// Goes on to the state of `epoch`, and destroys the keys of those before `first_good`.
+    pub(super) fn advance(&mut self, epoch: u32, first_good: u32) {
+        if let Some(chain) = &mut self.chain {
+            while chain.epoch < epoch {
+                if chain.epoch >= first_good {
+                    self.keys.insert(chain.epoch, chain.key());
+                }
+                chain.step();
+            }
+        }
+        self.keys = self.keys.split_off(&first_good);
+    }
+
+    /// Destroys its state: no key follows from it any more, but for those of epochs up to the last that somebody may have used.
+    pub(super) fn retire(&mut self, last_epoch: u32) {
+        if let Some(mut chain) = self.chain.take() {
+            while chain.epoch <= last_epoch {
+                self.keys.insert(chain.epoch, chain.key());
+                chain.step();
+            }
+        }
+    }
+
+    /// The key of an epoch. Of later ones than its state's it is derived, which changes nothing.
+    pub(super) fn key(&self, epoch: u32) -> Option<Secret> {
+        let Some(chain) = self.chain.as_ref().filter(|chain| chain.epoch <= epoch) else {
+            return self.keys.get(&epoch).cloned();
+        };
+        let mut ahead = Chain { epoch: chain.epoch, state: chain.state.clone() };
+        while ahead.epoch < epoch {
+            ahead.step();
+        }
+        Some(ahead.key())
+    }
+
+    /// The epoch of its state; `None` if it seals nothing any more.
+    pub(super) fn first_epoch(&self) -> Option<u32> {
+        self.chain.as_ref().map(|chain| chain.epoch)
+    }
+
+    pub(super) fn made(&self) -> u64 {
+        self.made
+    }
+
+    pub(super) fn since(&self) -> u64 {
+        self.since
+    }
+
+    pub(super) fn is_of_use(&self) -> bool {
+        self.chain.is_some() || !self.keys.is_empty()
+    }
+}
+
+impl Chain {
+    fn key(&self) -> Secret {
+        derive(&self.state[..], &[b"watari ticket key"])
+    }
+
+    fn step(&mut self) {
+        self.state = derive(&self.state[..], &[b"watari next state"]);
+        self.epoch += 1;
+    }
+}
+
+/// A key for a purpose, from another (HMAC-SHA256 as in RFC 5869: one block is as long as a key).
+pub(super) fn derive(key: &[u8], purpose: &[&[u8]]) -> Secret {
+    let mut context = hmac::Context::with_key(&hmac::Key::new(HMAC_SHA256, key));
+    for part in purpose {
+        context.update(part);
+    }
+    let mut derived = Secret::default();
+    derived.copy_from_slice(context.sign().as_ref());
+    derived
+}
+
+fn secret(bytes: &SecretBytes) -> Option<Secret> {
+    bytes.as_slice().try_into().ok().map(Zeroizing::new)
+}

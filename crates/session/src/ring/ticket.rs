@@ -1,0 +1,72 @@
+//! A ticket on the wire.
+//!
+//! ```text
+//!  version 1 | seed 8 | epoch 4 | sealer 12 | nonce 12 | sealed: since 8, session | tag 16
+//! ```
+//!
+//! AES-256-GCM with the sealer's own key of the epoch; everything before what is sealed, and the terms, are authenticated.
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use watari_wire::{SecretBytes, TicketSeedId};
+use zeroize::Zeroizing;
+
+use super::Dated;
+use super::seed::{Secret, derive};
+
+/// What stands before the session.
+pub(super) struct Header {
+    pub(super) seed: TicketSeedId,
+    pub(super) epoch: u32,
+    pub(super) sealer: [u8; 12],
+    pub(super) nonce: [u8; 12],
+}
+
+const VERSION: u8 = 1;
+const HEADER_LEN: usize = 1 + 8 + 4 + 12 + 12;
+const TAG_LEN: usize = 16;
+/// A client may send what it likes; sessions with a chain of certificates take some KiB.
+const TICKET_LEN_MAX: usize = 64 << 10;
+
+impl Header {
+    /// The header of a ticket, and what is behind it.
+    pub(super) fn read(ticket: &[u8]) -> Option<(Self, &[u8])> {
+        if !(HEADER_LEN + TAG_LEN..=TICKET_LEN_MAX).contains(&ticket.len()) || ticket[0] != VERSION {
+            return None;
+        }
+        let (seed, rest) = ticket[1..].split_first_chunk()?;
+        let (epoch, rest) = rest.split_first_chunk()?;
+        let (sealer, rest) = rest.split_first_chunk()?;
+        let (nonce, content) = rest.split_first_chunk()?;
+        Some((Self { seed: *seed, epoch: u32::from_be_bytes(*epoch), sealer: *sealer, nonce: *nonce }, content))
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        [&[VERSION][..], &self.seed, &self.epoch.to_be_bytes(), &self.sealer, &self.nonce].concat()
+    }
+}
+
+pub(super) fn seal(key: &Secret, header: &Header, terms: &[u8], session: Dated<&[u8]>) -> Vec<u8> {
+    let mut ticket = header.to_bytes();
+    let mut sealed = [&session.since.to_be_bytes()[..], session.session].concat();
+    let aad = Aad::from([&ticket[..], terms].concat());
+    let nonce = Nonce::assume_unique_for_key(header.nonce);
+    let done = own(key, header).seal_in_place_append_tag(nonce, aad, &mut sealed);
+    done.expect("a session is far shorter than what a nonce is good for");
+    ticket.append(&mut sealed);
+    ticket
+}
+
+pub(super) fn open(key: &Secret, header: &Header, terms: &[u8], sealed: &[u8]) -> Option<Dated<SecretBytes>> {
+    let mut opened = Zeroizing::new(sealed.to_vec());
+    let aad = Aad::from([&header.to_bytes()[..], terms].concat());
+    let nonce = Nonce::assume_unique_for_key(header.nonce);
+    let opened = own(key, header).open_in_place(nonce, aad, &mut opened).ok()?;
+    let (since, session) = opened.split_first_chunk()?;
+    Some(Dated { since: u64::from_be_bytes(*since), session: SecretBytes::new(session.to_vec()) })
+}
+
+/// The key of the ticket's sealer.
+fn own(key: &Secret, header: &Header) -> LessSafeKey {
+    let own = derive(&key[..], &[b"watari sealer", &header.sealer]);
+    LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &own[..]).expect("the algorithm's keys have 32 bytes"))
+}

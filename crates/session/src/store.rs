@@ -1,0 +1,208 @@
+//! Sessions that a node keeps in its memory.
+
+use std::collections::{BTreeMap, HashMap};
+
+use watari_wire::{SecretBytes, SessionKey};
+
+/// Sessions by their keys, as many as fit into a number of bytes. The eldest leave first; those that have expired are never found.
+///
+/// Finding one takes as long with ten million as with ten.
+#[derive(Debug)]
+pub struct Store {
+    bytes_max: usize,
+    bytes: usize,
+    sessions: HashMap<SessionKey, Kept>,
+    /// By when they came; numbers are never used twice.
+    by_age: BTreeMap<u64, SessionKey>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    session: SecretBytes,
+    /// In seconds of Unix time.
+    expires: u64,
+    age: u64,
+}
+
+impl Store {
+    /// What a session takes besides its own bytes: its key twice, its places in both maps, and what the allocator adds.
+    pub const OVERHEAD: usize = 192;
+
+    /// Without sessions. Keeps as many as take no more than so many bytes, each with [`Store::OVERHEAD`].
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, bytes: 0, sessions: HashMap::new(), by_age: BTreeMap::new(), next: 0 }
+    }
+
+    /// Keeps `session` until `expires`, in place of another with this key; the eldest make room for it. Returns how many had to leave,
+    /// or `None` if it does not fit by itself.
+    pub fn put(&mut self, key: SessionKey, session: SecretBytes, expires: u64) -> Option<usize> {
+        let bytes = Self::bytes_of(&session);
+        self.take(&key);
+        if bytes > self.bytes_max {
+            return None;
+        }
+        let mut evicted = 0;
+        while self.bytes + bytes > self.bytes_max {
+            let Some((_, eldest)) = self.by_age.pop_first() else { break };
+            self.forget(&eldest);
+            evicted += 1;
+        }
+        self.bytes += bytes;
+        self.by_age.insert(self.next, key);
+        self.sessions.insert(key, Kept { session, expires, age: self.next });
+        self.next += 1;
+        Some(evicted)
+    }
+
+    /// The session with this key, if it is here and has not expired, and when it will.
+    pub fn get(&self, key: &SessionKey, now: u64) -> Option<(&SecretBytes, u64)> {
+        let kept = self.sessions.get(key)?;
+        (now < kept.expires).then_some((&kept.session, kept.expires))
+    }
+
+    /// Forgets the session with this key; whether it was here.
+    pub fn take(&mut self, key: &SessionKey) -> bool {
+        let age = self.forget(key);
+        age.is_some_and(|age| self.by_age.remove(&age).is_some())
+    }
+
+    /// Forgets the eldest as far as they have expired. Returns how many.
+    pub fn expire(&mut self, now: u64) -> usize {
+        let before = self.sessions.len();
+        while let Some((_, eldest)) = self.by_age.first_key_value()
+            && self.sessions.get(eldest).is_none_or(|kept| kept.expires <= now)
+        {
+            let eldest = *eldest;
+            self.by_age.pop_first();
+            self.forget(&eldest);
+        }
+        before - self.sessions.len()
+    }
+
+    /// How many sessions there are.
+    pub fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    /// The bytes they take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn forget(&mut self, key: &SessionKey) -> Option<u64> {
+        let kept = self.sessions.remove(key)?;
+        self.bytes -= Self::bytes_of(&kept.session);
+        Some(kept.age)
+    }
+
+    fn bytes_of(session: &SecretBytes) -> usize {
+        session.as_slice().len() + Self::OVERHEAD
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(number: u8) -> SessionKey {
+        SessionKey([number; 32])
+    }
+
+    fn session(len: usize) -> SecretBytes {
+        SecretBytes::new(vec![7; len])
+    }
+
+    #[test]
+    fn the_eldest_make_room() {
+        let room = 3 * (Store::OVERHEAD + 10);
+        let mut store = Store::new(room);
+        for number in 0..3 {
+            assert_eq!(store.put(key(number), session(10), 100), Some(0));
+        }
+        assert_eq!((store.len(), store.bytes()), (3, room));
+        assert_eq!(store.put(key(3), session(10), 100), Some(1));
+        assert!(store.get(&key(0), 0).is_none() && store.get(&key(1), 0).is_some());
+        // Twice as much as one takes.
+        assert_eq!(store.put(key(4), session(11), 100), Some(2));
+        assert_eq!(store.len(), 2);
+        assert_eq!(store.put(key(5), session(room), 100), None);
+        assert_eq!(store.len(), 2);
+    }
+
+    #[test]
+    fn what_has_expired_is_not_found_and_leaves() {
+        let mut store = Store::new(1 << 20);
+        store.put(key(1), session(1), 100);
+        store.put(key(2), session(1), 200);
+        assert_eq!(store.get(&key(1), 99), Some((&session(1), 100)));
+        assert_eq!(store.get(&key(1), 100), None);
+        assert_eq!(store.expire(100), 1);
+        assert_eq!((store.len(), store.expire(100)), (1, 0));
+    }
+
+    /// What a store does, as slowly as one likes.
+    #[derive(Default)]
+    struct Model(Vec<(SessionKey, usize, u64)>);
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Put(u8, usize, u64),
+        Take(u8),
+        Expire(u64),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            3 => (any::<u8>(), 0..400_usize, 0..50_u64).prop_map(|(key, len, expires)| Step::Put(key % 8, len, expires)),
+            1 => any::<u8>().prop_map(|key| Step::Take(key % 8)),
+            1 => (0..50_u64).prop_map(Step::Expire),
+        ];
+        vec(step, 0..60)
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_exact(steps in steps(), bytes_max in 0..3000_usize) {
+            let (mut store, mut model) = (Store::new(bytes_max), Model::default());
+            for step in steps {
+                match step {
+                    Step::Put(number, len, expires) => {
+                        store.put(key(number), session(len), expires);
+                        model.0.retain(|(known, ..)| *known != key(number));
+                        if len + Store::OVERHEAD <= bytes_max {
+                            model.0.push((key(number), len, expires));
+                        }
+                        while model.0.iter().map(|(_, len, _)| len + Store::OVERHEAD).sum::<usize>() > bytes_max {
+                            model.0.remove(0);
+                        }
+                    }
+                    Step::Take(number) => {
+                        let was_there = model.0.iter().any(|(known, ..)| *known == key(number));
+                        model.0.retain(|(known, ..)| *known != key(number));
+                        prop_assert_eq!(store.take(&key(number)), was_there);
+                    }
+                    Step::Expire(now) => {
+                        let young = model.0.iter().position(|(_, _, expires)| *expires > now).unwrap_or(model.0.len());
+                        model.0.drain(..young);
+                        prop_assert_eq!(store.expire(now), young);
+                    }
+                }
+                prop_assert_eq!(store.len(), model.0.len());
+                prop_assert_eq!(store.bytes(), model.0.iter().map(|(_, len, _)| len + Store::OVERHEAD).sum::<usize>());
+                prop_assert!(store.bytes() <= bytes_max);
+                for (known, len, expires) in &model.0 {
+                    prop_assert_eq!(store.get(known, 0), (*expires > 0).then_some((&session(*len), *expires)));
+                }
+            }
+        }
+    }
+}
