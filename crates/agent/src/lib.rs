@@ -323,7 +323,11 @@ impl Shared {
             | Message::Held(_)
             | Message::Refused(_)
             | Message::Cancel(_)
-            | Message::Final(_) => {}
+            | Message::Final(_)
+            | Message::SessionPut(_)
+            | Message::SessionStored(_)
+            | Message::SessionGet(_)
+            | Message::SessionFound(_) => {}
         }
     }
 

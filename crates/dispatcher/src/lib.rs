@@ -283,7 +283,11 @@ impl Shared {
             | Message::Gone(_)
             | Message::Leave(_)
             | Message::TicketSeeds(_)
-            | Message::TicketSeedWanted(_) => return,
+            | Message::TicketSeedWanted(_)
+            | Message::SessionPut(_)
+            | Message::SessionStored(_)
+            | Message::SessionGet(_)
+            | Message::SessionFound(_) => return,
             Message::Stays(stays) => return self.table.stays(from, stays.connection, stays.reason),
             Message::Draining => return self.drain(from, AskedBy::Itself),
         };

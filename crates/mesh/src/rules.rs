@@ -12,11 +12,19 @@ pub(crate) fn allowed(kind: MessageKind, from: &BTreeSet<Role>, to: &BTreeSet<Ro
     from.contains(&sender) && to.contains(&receiver)
 }
 
-/// The state of a connection, and what opens tickets, goes from agent to agent only: a dispatcher holds no secret of a client.
+/// The state of a connection, sessions, and what opens tickets, go from agent to agent only: a dispatcher holds no
+/// secret of a client.
 fn route(kind: MessageKind) -> (Role, Role) {
     use MessageKind as Kind;
     match kind {
-        Kind::Ship | Kind::Rest | Kind::TicketSeeds | Kind::TicketSeedWanted => (Role::Agent, Role::Agent),
+        Kind::Ship
+        | Kind::Rest
+        | Kind::TicketSeeds
+        | Kind::TicketSeedWanted
+        | Kind::SessionPut
+        | Kind::SessionStored
+        | Kind::SessionGet
+        | Kind::SessionFound => (Role::Agent, Role::Agent),
         Kind::LegKey
         | Kind::Established
         | Kind::Propose
@@ -65,6 +73,10 @@ mod tests {
             "leg_kept: dispatcher to agent",
             "ticket_seeds: agent to agent",
             "ticket_seed_wanted: agent to agent",
+            "session_put: agent to agent",
+            "session_stored: agent to agent",
+            "session_get: agent to agent",
+            "session_found: agent to agent",
         ];
         assert_eq!(MessageKind::ALL.map(routes), expected);
     }

@@ -106,7 +106,23 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         }),
         vec(ticket_seed(), 0..3).prop_map(Message::TicketSeeds),
         any::<TicketSeedId>().prop_map(Message::TicketSeedWanted),
+        (any::<u64>(), kept_sessions())
+            .prop_map(|(request, sessions)| Message::SessionPut(SessionPut { request, sessions })),
+        any::<u64>().prop_map(|request| Message::SessionStored(SessionStored { request })),
+        (any::<u64>(), vec(session_key(), 0..=SESSIONS_MAX))
+            .prop_map(|(request, keys)| Message::SessionGet(SessionGet { request, keys })),
+        (any::<u64>(), kept_sessions())
+            .prop_map(|(request, sessions)| Message::SessionFound(SessionFound { request, sessions })),
     ]
+}
+
+fn kept_sessions() -> impl Strategy<Value = Vec<KeptSession>> {
+    let kept = (session_key(), secret(), any::<u32>());
+    vec(kept.prop_map(|(key, session, expires_in_s)| KeptSession { key, session, expires_in_s }), 0..3)
+}
+
+fn session_key() -> impl Strategy<Value = SessionKey> {
+    any::<[u8; 32]>().prop_map(SessionKey)
 }
 
 fn ticket_seed() -> impl Strategy<Value = TicketSeed> {

@@ -2,7 +2,7 @@
 //!
 //! The bounds hold at both ends: what is longer is neither sent nor accepted.
 
-use crate::{LegKey, Message, Rest, Ship, TicketSeed, TlsInfo};
+use crate::{KeptSession, LegKey, Message, Rest, Ship, TicketSeed, TlsInfo};
 
 /// ALPN protocol names have one length byte (RFC 7301, section 3.1).
 pub const ALPN_LEN_MAX: usize = 255;
@@ -26,6 +26,10 @@ pub const TICKET_SEEDS_MAX: usize = 48;
 pub const TICKET_KEYS_MAX: usize = 32;
 /// A secret of ticket keys, neither more nor less.
 pub const TICKET_SECRET_LEN: usize = 32;
+/// Sessions, or keys of sessions, in one message.
+pub const SESSIONS_MAX: usize = 16;
+/// A session. One with a chain of client certificates takes some KiB.
+pub const SESSION_LEN_MAX: usize = 16 << 10;
 
 /// A field is longer or shorter than it may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +54,9 @@ impl Message {
             Self::Ship(ship) => check_ship(ship),
             Self::Rest(Rest { bytes, .. }) => at_most("bytes", bytes.len(), REST_LEN_MAX),
             Self::TicketSeeds(seeds) => check_seeds(seeds),
+            Self::SessionPut(put) => check_sessions(&put.sessions),
+            Self::SessionGet(get) => at_most("keys", get.keys.len(), SESSIONS_MAX),
+            Self::SessionFound(found) => check_sessions(&found.sessions),
             Self::Propose(_)
             | Self::Freeze(_)
             | Self::Held(_)
@@ -63,6 +70,7 @@ impl Message {
             | Self::Leave(_)
             | Self::Stays(_)
             | Self::TicketSeedWanted(_)
+            | Self::SessionStored(_)
             | Self::Draining => Ok(()),
         }
     }
@@ -84,6 +92,11 @@ fn check_seeds(seeds: &[TicketSeed]) -> Result<(), BadLength> {
         let mut secrets = seed.keys.iter().chain(&seed.state).map(|key| key.secret.as_slice().len());
         secrets.try_for_each(|len| within("secret", len, TICKET_SECRET_LEN, TICKET_SECRET_LEN))
     })
+}
+
+fn check_sessions(sessions: &[KeptSession]) -> Result<(), BadLength> {
+    at_most("sessions", sessions.len(), SESSIONS_MAX)?;
+    sessions.iter().try_for_each(|kept| at_most("session", kept.session.as_slice().len(), SESSION_LEN_MAX))
 }
 
 fn check_tls(tls: &TlsInfo) -> Result<(), BadLength> {

@@ -120,6 +120,10 @@ pub fn encode(message: &Message, out: &mut Vec<u8>) -> Result<(), BadLength> {
         Message::LegKept(body) => append(VERSION_MAX, kind, body, out),
         Message::TicketSeeds(body) => append(VERSION_MAX, kind, body, out),
         Message::TicketSeedWanted(body) => append(VERSION_MAX, kind, body, out),
+        Message::SessionPut(body) => append(VERSION_MAX, kind, body, out),
+        Message::SessionStored(body) => append(VERSION_MAX, kind, body, out),
+        Message::SessionGet(body) => append(VERSION_MAX, kind, body, out),
+        Message::SessionFound(body) => append(VERSION_MAX, kind, body, out),
     }
     Ok(())
 }
@@ -156,6 +160,10 @@ pub fn encoded_len(message: &Message) -> usize {
         Message::LegKept(body) => body_len(body),
         Message::TicketSeeds(body) => body_len(body),
         Message::TicketSeedWanted(body) => body_len(body),
+        Message::SessionPut(body) => body_len(body),
+        Message::SessionStored(body) => body_len(body),
+        Message::SessionGet(body) => body_len(body),
+        Message::SessionFound(body) => body_len(body),
     };
     HEAD_LEN + body
 }
@@ -232,6 +240,10 @@ fn decode_message(kind: MessageKind, body: &[u8]) -> Result<Message, FrameError>
         MessageKind::LegKept => Message::LegKept(exactly(number, body)?),
         MessageKind::TicketSeeds => Message::TicketSeeds(exactly(number, body)?),
         MessageKind::TicketSeedWanted => Message::TicketSeedWanted(exactly(number, body)?),
+        MessageKind::SessionPut => Message::SessionPut(exactly(number, body)?),
+        MessageKind::SessionStored => Message::SessionStored(exactly(number, body)?),
+        MessageKind::SessionGet => Message::SessionGet(exactly(number, body)?),
+        MessageKind::SessionFound => Message::SessionFound(exactly(number, body)?),
     };
     message.check_bounds().map_err(|cause| FrameError::BadLength { kind: number, cause })?;
     Ok(message)

@@ -45,11 +45,19 @@ pub enum MessageKind {
     TicketSeeds = 33,
     /// [`Message::TicketSeedWanted`].
     TicketSeedWanted = 34,
+    /// [`Message::SessionPut`].
+    SessionPut = 35,
+    /// [`Message::SessionStored`].
+    SessionStored = 36,
+    /// [`Message::SessionGet`].
+    SessionGet = 37,
+    /// [`Message::SessionFound`].
+    SessionFound = 38,
 }
 
 impl MessageKind {
     /// Every kind there is.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 23] = [
         Self::LegKey,
         Self::Established,
         Self::Propose,
@@ -69,6 +77,10 @@ impl MessageKind {
         Self::LegKept,
         Self::TicketSeeds,
         Self::TicketSeedWanted,
+        Self::SessionPut,
+        Self::SessionStored,
+        Self::SessionGet,
+        Self::SessionFound,
     ];
 
     /// The kind with this number.
@@ -98,6 +110,10 @@ impl MessageKind {
             Self::LegKept => "leg_kept",
             Self::TicketSeeds => "ticket_seeds",
             Self::TicketSeedWanted => "ticket_seed_wanted",
+            Self::SessionPut => "session_put",
+            Self::SessionStored => "session_stored",
+            Self::SessionGet => "session_get",
+            Self::SessionFound => "session_found",
         }
     }
 }
@@ -125,6 +141,10 @@ impl Message {
             Self::LegKept(_) => MessageKind::LegKept,
             Self::TicketSeeds(_) => MessageKind::TicketSeeds,
             Self::TicketSeedWanted(_) => MessageKind::TicketSeedWanted,
+            Self::SessionPut(_) => MessageKind::SessionPut,
+            Self::SessionStored(_) => MessageKind::SessionStored,
+            Self::SessionGet(_) => MessageKind::SessionGet,
+            Self::SessionFound(_) => MessageKind::SessionFound,
         }
     }
 }

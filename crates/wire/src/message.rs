@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
-use crate::{ConnectionId, Epoch, NodeName};
+use crate::{ConnectionId, Epoch, NodeName, SessionKey};
 
 /// Bytes that hold secrets: zeroized when dropped, never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -88,6 +88,14 @@ pub enum Message {
     TicketSeeds(Vec<TicketSeed>),
     /// Agent to agent: a ticket names a seed that the sender does not know.
     TicketSeedWanted(TicketSeedId),
+    /// Agent to agent: sessions to keep.
+    SessionPut(SessionPut),
+    /// Agent to agent: the sessions of a [`SessionPut`] are kept.
+    SessionStored(SessionStored),
+    /// Agent to agent: sessions that are sought.
+    SessionGet(SessionGet),
+    /// Agent to agent: the answer to a [`SessionGet`].
+    SessionFound(SessionFound),
 }
 
 /// Names a seed, from which keys of tickets follow.
@@ -113,6 +121,51 @@ pub struct EpochSecret {
     pub epoch: u32,
     /// 32 bytes.
     pub secret: SecretBytes,
+}
+
+/// See [`Message::SessionPut`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionPut {
+    /// What the answer will name; the sender's own numbers.
+    pub request: u64,
+    /// At most [`SESSIONS_MAX`](crate::SESSIONS_MAX).
+    pub sessions: Vec<KeptSession>,
+}
+
+/// See [`Message::SessionStored`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionStored {
+    /// That of the [`SessionPut`].
+    pub request: u64,
+}
+
+/// See [`Message::SessionGet`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionGet {
+    /// What the answer will name; the sender's own numbers.
+    pub request: u64,
+    /// At most [`SESSIONS_MAX`](crate::SESSIONS_MAX).
+    pub keys: Vec<SessionKey>,
+}
+
+/// See [`Message::SessionFound`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionFound {
+    /// That of the [`SessionGet`].
+    pub request: u64,
+    /// Those that the sender keeps. It knows none of the other keys that were asked for.
+    pub sessions: Vec<KeptSession>,
+}
+
+/// A TLS session, as nodes tell each other of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptSession {
+    /// By what it is found.
+    pub key: SessionKey,
+    /// What it is: at most [`SESSION_LEN_MAX`](crate::SESSION_LEN_MAX) bytes.
+    pub session: SecretBytes,
+    /// How long it can still be resumed, in seconds: clocks of nodes may differ.
+    pub expires_in_s: u32,
 }
 
 /// See [`Message::LegKey`]. Good for as long as the link and the agent say so.

@@ -103,6 +103,11 @@ fn the_layout_is_pinned() {
     encode(&Message::LegKey(LegKey { id: 300, key, handshakes: true }), &mut out).unwrap();
     encode(&Message::Cancel(Cancel { connection, epoch: Epoch(4), reason: AbortReason::Timeout }), &mut out).unwrap();
     encode(&Message::LegKept(LegKept { connection, epoch: Epoch(3), rx_offset: 300 }), &mut out).unwrap();
+    let kept = KeptSession { key: SessionKey([8; 32]), session: SecretBytes::new(vec![7; 3]), expires_in_s: 300 };
+    encode(&Message::SessionPut(SessionPut { request: 5, sessions: vec![kept.clone()] }), &mut out).unwrap();
+    encode(&Message::SessionStored(SessionStored { request: 300 }), &mut out).unwrap();
+    encode(&Message::SessionGet(SessionGet { request: 6, keys: vec![kept.key] }), &mut out).unwrap();
+    encode(&Message::SessionFound(SessionFound { request: 6, sessions: Vec::new() }), &mut out).unwrap();
     let expected = [
         &[0, 0, 0, 2, 0, 2][..],
         &[0, 0, 0, 6, 1, 25, 0x81, 0x01, 2, 3],
@@ -111,6 +116,13 @@ fn the_layout_is_pinned() {
         &[1],
         &[0, 0, 0, 7, 1, 24, 0x81, 0x01, 2, 4, 1],
         &[0, 0, 0, 8, 1, 32, 0x81, 0x01, 2, 3, 0xac, 0x02],
+        &[0, 0, 0, 42, 1, 35, 5, 1],
+        &[8; 32],
+        &[3, 7, 7, 7, 0xac, 0x02],
+        &[0, 0, 0, 4, 1, 36, 0xac, 0x02],
+        &[0, 0, 0, 36, 1, 37, 6, 1],
+        &[8; 32],
+        &[0, 0, 0, 4, 1, 38, 6, 0],
     ];
     assert_eq!(out, expected.concat());
 }
@@ -188,6 +200,28 @@ fn a_leg_key_has_its_length() {
         let decoded = decode(&frame(VERSION_MAX, MessageKind::LegKey as u8, &body));
         assert!(matches!(decoded, Err(FrameError::BadLength { .. })), "{len}");
     }
+}
+
+#[test]
+fn sessions_are_so_many_and_so_long() {
+    let kept = |len| KeptSession { key: SessionKey([1; 32]), session: SecretBytes::new(vec![2; len]), expires_in_s: 3 };
+    let put = |sessions| Message::SessionPut(SessionPut { request: 4, sessions });
+    let most = put(vec![kept(SESSION_LEN_MAX); SESSIONS_MAX]);
+    let bytes = encoded(&most);
+    assert_eq!(decode(&bytes), Ok(Some((Frame::Message(most), bytes.len()))));
+    let cases = [
+        ("sessions", put(vec![kept(1); SESSIONS_MAX + 1])),
+        ("session", put(vec![kept(SESSION_LEN_MAX + 1)])),
+        ("session", Message::SessionFound(SessionFound { request: 4, sessions: vec![kept(SESSION_LEN_MAX + 1)] })),
+        ("keys", Message::SessionGet(SessionGet { request: 4, keys: vec![SessionKey([1; 32]); SESSIONS_MAX + 1] })),
+    ];
+    for (field, message) in cases {
+        assert_eq!(encode(&message, &mut Vec::new()).unwrap_err().field, field);
+    }
+    let keys = vec![SessionKey([1; 32]); SESSIONS_MAX + 1];
+    let body = postcard::to_allocvec(&SessionGet { request: 4, keys }).unwrap();
+    let decoded = decode(&frame(VERSION_MAX, MessageKind::SessionGet as u8, &body));
+    assert!(matches!(decoded, Err(FrameError::BadLength { .. })), "{decoded:?}");
 }
 
 #[test]
