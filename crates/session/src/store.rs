@@ -200,7 +200,8 @@ mod tests {
                 prop_assert_eq!(store.bytes(), model.0.iter().map(|(_, len, _)| len + Store::OVERHEAD).sum::<usize>());
                 prop_assert!(store.bytes() <= bytes_max);
                 for (known, len, expires) in &model.0 {
-                    prop_assert_eq!(store.get(known, 0), (*expires > 0).then_some((&session(*len), *expires)));
+                    let session = session(*len);
+                    prop_assert_eq!(store.get(known, 0), (*expires > 0).then_some((&session, *expires)));
                 }
             }
         }

@@ -1,0 +1,251 @@
+//! Sessions on their way to those that keep them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use watari_wire::{Message, NodeName, SESSION_LEN_MAX, SESSIONS_MAX, SecretBytes, SessionKey, SessionPut};
+
+use super::pending::{Pending, id_of, request};
+use super::ranks::Ranks;
+use super::turn::Turn;
+use super::{Action, OWNERS, PENDING_MAX, Placement, PutId};
+
+/// All puts that wait for acknowledgements.
+pub(super) struct Puts {
+    placement: Placement,
+    pending: Pending<Put>,
+}
+
+struct Put {
+    id: u64,
+    sessions: Vec<Placed>,
+    copies: Vec<Copy>,
+    /// How many copies there ever were.
+    serial: u64,
+    /// Whether [`Action::Stored`] was said.
+    told: bool,
+}
+
+struct Placed {
+    key: SessionKey,
+    session: SecretBytes,
+    expires_unix_s: u64,
+    owners: Vec<NodeName>,
+}
+
+/// One message to one node.
+struct Copy {
+    request: u64,
+    to: NodeName,
+    /// Which sessions, by their places in the put.
+    places: Vec<usize>,
+    tries: u32,
+    fate: Fate,
+}
+
+enum Fate {
+    Waiting { again_ms: u64 },
+    Acknowledged,
+    GivenUp,
+}
+
+/// How it stands with a session at its owners, the worst first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// None has it, and nothing more is done about it.
+    Lost,
+    Waiting,
+    /// One has it.
+    Safe,
+}
+
+/// A copy is sent so many times,
+const TRIES: u32 = 5;
+/// the second time after so many milliseconds; each pause is twice as long as the last.
+const PAUSE_MS: u64 = 50;
+
+impl Puts {
+    pub(super) fn new(placement: Placement) -> Self {
+        Self { placement, pending: Pending::default() }
+    }
+
+    pub(super) fn start(&mut self, turn: &mut Turn<'_>, sessions: Vec<(SessionKey, SecretBytes, u64)>) -> PutId {
+        let id = self.pending.new_id();
+        let mut put = Put::new(id, turn.ranks(), sessions);
+        put.send_missing(turn, self.placement);
+        if self.pending.len() < PENDING_MAX {
+            self.go_on(turn, put);
+        } else {
+            turn.counters().puts_over_limit += 1;
+            turn.actions.push(Action::Stored(PutId(id)));
+        }
+        PutId(id)
+    }
+
+    pub(super) fn on_stored(&mut self, turn: &mut Turn<'_>, from: &NodeName, request: u64) {
+        if let Some(mut put) = self.pending.take(id_of(request)) {
+            put.acknowledge(from, request);
+            self.go_on(turn, put);
+        }
+    }
+
+    pub(super) fn on_left(&mut self, turn: &mut Turn<'_>, left: &BTreeSet<NodeName>) {
+        for id in self.pending.select(|put| put.concerns(left)) {
+            if let Some(mut put) = self.pending.take(id) {
+                put.replace(turn.ranks(), left);
+                put.send_missing(turn, self.placement);
+                self.go_on(turn, put);
+            }
+        }
+    }
+
+    pub(super) fn on_timer(&mut self, turn: &mut Turn<'_>) {
+        while let Some(mut put) = self.pending.take_due(turn.now.ms) {
+            put.send_due(turn);
+            self.go_on(turn, put);
+        }
+    }
+
+    pub(super) fn next_timer(&self) -> Option<u64> {
+        self.pending.next_due()
+    }
+
+    /// Tells of what is settled, and waits for the rest.
+    fn go_on(&mut self, turn: &mut Turn<'_>, mut put: Put) {
+        put.tell(turn);
+        if let Some(due_ms) = put.due_ms() {
+            self.pending.insert(put.id, due_ms, put);
+        }
+    }
+}
+
+impl Put {
+    fn new(id: u64, ranks: &Ranks, sessions: Vec<(SessionKey, SecretBytes, u64)>) -> Self {
+        let placed = |(key, session, expires_unix_s)| {
+            let owners = ranks.first(&key, OWNERS);
+            Placed { key, session, expires_unix_s, owners }
+        };
+        let sessions = sessions.into_iter().map(placed).collect();
+        Self { id, sessions, copies: Vec::new(), serial: 0, told: false }
+    }
+
+    /// Sends what is on its way to none of those who shall have it.
+    fn send_missing(&mut self, turn: &mut Turn<'_>, placement: Placement) {
+        let mut missing: BTreeMap<NodeName, Vec<usize>> = BTreeMap::new();
+        for (place, placed) in self.sessions.iter().enumerate() {
+            for to in placed.targets(turn.ranks(), placement) {
+                if !self.copies.iter().any(|copy| copy.to == to && copy.places.contains(&place)) {
+                    missing.entry(to).or_default().push(place);
+                }
+            }
+        }
+        for (to, places) in &missing {
+            for places in places.chunks(SESSIONS_MAX) {
+                self.send_new(turn, to, places);
+            }
+        }
+    }
+
+    fn send_new(&mut self, turn: &mut Turn<'_>, to: &NodeName, places: &[usize]) {
+        self.serial += 1;
+        let request = request(self.id, self.serial);
+        let mut copy = Copy { request, to: to.clone(), places: places.to_vec(), tries: 0, fate: Fate::GivenUp };
+        copy.send(turn, &self.sessions);
+        self.copies.push(copy);
+    }
+
+    fn send_due(&mut self, turn: &mut Turn<'_>) {
+        for copy in &mut self.copies {
+            match copy.fate {
+                Fate::Waiting { again_ms } if again_ms > turn.now.ms => {}
+                Fate::Waiting { .. } if copy.tries < TRIES => copy.send(turn, &self.sessions),
+                Fate::Waiting { .. } => copy.fate = Fate::GivenUp,
+                Fate::Acknowledged | Fate::GivenUp => {}
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, from: &NodeName, request: u64) {
+        if let Some(copy) = self.copies.iter_mut().find(|copy| copy.request == request && copy.to == *from) {
+            copy.fate = Fate::Acknowledged;
+        }
+    }
+
+    fn concerns(&self, nodes: &BTreeSet<NodeName>) -> bool {
+        self.copies.iter().any(|copy| nodes.contains(&copy.to))
+            || self.sessions.iter().any(|placed| placed.is_at(nodes))
+    }
+
+    /// Others are owners in place of those that have left.
+    fn replace(&mut self, ranks: &Ranks, left: &BTreeSet<NodeName>) {
+        self.copies.retain(|copy| !left.contains(&copy.to));
+        for placed in self.sessions.iter_mut().filter(|placed| placed.is_at(left)) {
+            placed.owners = ranks.first(&placed.key, OWNERS);
+        }
+    }
+
+    fn tell(&mut self, turn: &mut Turn<'_>) {
+        let me = turn.ranks().me();
+        let standings: Vec<_> = (0..self.sessions.len()).map(|place| self.standing(me, place)).collect();
+        if self.told || standings.contains(&Standing::Waiting) {
+            return;
+        }
+        if standings.contains(&Standing::Lost) {
+            turn.counters().puts_not_acknowledged += 1;
+        }
+        self.told = true;
+        turn.actions.push(Action::Stored(PutId(self.id)));
+    }
+
+    fn standing(&self, me: &NodeName, place: usize) -> Standing {
+        let owners = &self.sessions[place].owners;
+        if owners.contains(me) {
+            return Standing::Safe;
+        }
+        let copies = self.copies.iter().filter(|copy| copy.places.contains(&place) && owners.contains(&copy.to));
+        copies.map(Copy::standing).max().unwrap_or(Standing::Lost)
+    }
+
+    fn due_ms(&self) -> Option<u64> {
+        let waiting = self.copies.iter().filter_map(|copy| match copy.fate {
+            Fate::Waiting { again_ms } => Some(again_ms),
+            Fate::Acknowledged | Fate::GivenUp => None,
+        });
+        waiting.min()
+    }
+}
+
+impl Placed {
+    /// Who shall have it. What is too long for a message stays here.
+    fn targets(&self, ranks: &Ranks, placement: Placement) -> Vec<NodeName> {
+        if self.session.as_slice().len() > SESSION_LEN_MAX {
+            return Vec::new();
+        }
+        match placement {
+            Placement::Push => ranks.members().cloned().collect(),
+            Placement::Owner => self.owners.iter().filter(|owner| *owner != ranks.me()).cloned().collect(),
+        }
+    }
+
+    /// Whether one of `nodes` is its owner.
+    fn is_at(&self, nodes: &BTreeSet<NodeName>) -> bool {
+        self.owners.iter().any(|owner| nodes.contains(owner))
+    }
+}
+
+impl Copy {
+    fn send(&mut self, turn: &mut Turn<'_>, sessions: &[Placed]) {
+        self.fate = Fate::Waiting { again_ms: turn.now.ms.saturating_add(PAUSE_MS << self.tries) };
+        self.tries += 1;
+        let placed = self.places.iter().map(|place| &sessions[*place]);
+        let sessions = placed.map(|placed| turn.kept(placed.key, &placed.session, placed.expires_unix_s)).collect();
+        turn.send(&self.to, Message::SessionPut(SessionPut { request: self.request, sessions }));
+    }
+
+    fn standing(&self) -> Standing {
+        match self.fate {
+            Fate::Waiting { .. } => Standing::Waiting,
+            Fate::Acknowledged => Standing::Safe,
+            Fate::GivenUp => Standing::Lost,
+        }
+    }
+}

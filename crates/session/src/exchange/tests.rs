@@ -1,0 +1,240 @@
+#![allow(clippy::unwrap_used)]
+
+mod gets;
+mod puts;
+mod simulation;
+
+use std::collections::BTreeSet;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use watari_wire::{KeptSession, SESSIONS_MAX, SessionFound, SessionGet, SessionPut, SessionStored};
+
+use super::*;
+
+const START: Now = Now { ms: 10_000, unix_s: 500_000 };
+/// Nodes of the cluster in these tests.
+const NODES: usize = 6;
+
+fn after(ms: u64) -> Now {
+    Now { ms: START.ms + ms, unix_s: START.unix_s + ms / 1000 }
+}
+
+fn name(number: usize) -> NodeName {
+    NodeName::new(&format!("a-{number}")).unwrap()
+}
+
+fn names(numbers: impl IntoIterator<Item = usize>) -> BTreeSet<NodeName> {
+    numbers.into_iter().map(name).collect()
+}
+
+/// The node of this number, linked with all others.
+fn node(number: usize, placement: Placement) -> Exchange {
+    let mut exchange = Exchange::new(name(number), placement, Store::new(1 << 20));
+    assert_eq!(exchange.set_members(START, &names(0..NODES)), []);
+    exchange
+}
+
+fn owner(number: usize) -> Exchange {
+    node(number, Placement::Owner)
+}
+
+/// A key for which these nodes come first.
+fn key<const N: usize>(first: [usize; N]) -> SessionKey {
+    keys(first).next().unwrap()
+}
+
+/// As many as one likes.
+fn keys<const N: usize>(first: [usize; N]) -> impl Iterator<Item = SessionKey> {
+    let mut ranks = Ranks::new(name(0));
+    ranks.set_members(&names(0..NODES));
+    (0..u64::MAX).map(digested).filter(move |key| ranks.first(key, N) == first.map(name))
+}
+
+fn digested(number: u64) -> SessionKey {
+    let mut key = [0; 32];
+    key.copy_from_slice(digest(&SHA256, &number.to_be_bytes()).as_ref());
+    SessionKey(key)
+}
+
+fn secret() -> SecretBytes {
+    SecretBytes::new(vec![7; 100])
+}
+
+/// A session that expires in an hour.
+fn session(key: SessionKey) -> (SessionKey, SecretBytes, u64) {
+    (key, secret(), START.unix_s + 3600)
+}
+
+fn on_the_wire(key: SessionKey) -> KeptSession {
+    KeptSession { key, session: secret(), expires_in_s: 3600 }
+}
+
+fn found(key: SessionKey, source: Source) -> FoundSession {
+    FoundSession { key, session: secret(), expires_unix_s: START.unix_s + 3600, source }
+}
+
+/// To whom something is sent.
+fn receivers(actions: &[Action]) -> Vec<NodeName> {
+    let to = actions.iter().filter_map(|action| match action {
+        Action::Send(to, _) => Some(to.clone()),
+        _ => None,
+    });
+    to.collect()
+}
+
+/// The number of the last request that is sent to this node.
+fn request_to(number: usize, actions: &[Action]) -> u64 {
+    let mut requests = actions.iter().filter_map(|action| match action {
+        Action::Send(to, Message::SessionPut(put)) if *to == name(number) => Some(put.request),
+        Action::Send(to, Message::SessionGet(get)) if *to == name(number) => Some(get.request),
+        _ => None,
+    });
+    requests.next_back().unwrap()
+}
+
+fn stored(request: u64) -> Message {
+    Message::SessionStored(SessionStored { request })
+}
+
+fn answer(request: u64, sessions: Vec<KeptSession>) -> Message {
+    Message::SessionFound(SessionFound { request, sessions })
+}
+
+#[test]
+fn strangers_are_not_heard() {
+    let mut exchange = owner(0);
+    let put = Message::SessionPut(SessionPut { request: 1, sessions: vec![on_the_wire(key([0, 1]))] });
+    assert_eq!(exchange.on_message(START, &name(9), put.clone()), []);
+    assert!(exchange.store().is_empty());
+    assert_eq!(exchange.on_message(START, &name(1), put), [Action::Send(name(1), stored(1))]);
+    assert_eq!(exchange.store().len(), 1);
+}
+
+#[test]
+fn only_what_is_kept_is_acknowledged() {
+    let mut exchange = Exchange::new(name(0), Placement::Owner, Store::new(10));
+    exchange.set_members(START, &names(0..NODES));
+    let put = SessionPut { request: 1, sessions: vec![on_the_wire(key([0, 1]))] };
+    assert_eq!(exchange.on_message(START, &name(1), Message::SessionPut(put)), []);
+}
+
+#[test]
+fn who_is_asked_says_what_is_kept_and_has_not_expired() {
+    let mut exchange = owner(0);
+    let (kept, expired, unknown) = (key([0, 1]), key([0, 2]), key([0, 3]));
+    exchange.put(START, vec![session(kept), (expired, secret(), START.unix_s + 1)]);
+    let get = SessionGet { request: 5, keys: vec![unknown, kept, expired] };
+    let left = KeptSession { expires_in_s: 3590, ..on_the_wire(kept) };
+    let actions = exchange.on_message(after(10_000), &name(4), Message::SessionGet(get));
+    assert_eq!(actions, [Action::Send(name(4), answer(5, vec![left]))]);
+}
+
+#[test]
+fn messages_beyond_the_bounds_are_not_heard() {
+    let mut exchange = owner(0);
+    let many = vec![on_the_wire(key([0, 1])); SESSIONS_MAX + 1];
+    let put = Message::SessionPut(SessionPut { request: 1, sessions: many });
+    assert_eq!(exchange.on_message(START, &name(1), put), []);
+    assert!(exchange.store().is_empty());
+}
+
+#[test]
+fn messages_and_their_bytes_are_counted() {
+    let mut exchange = owner(0);
+    let (_, actions) = exchange.put(START, vec![session(key([1, 2]))]);
+    let bytes = actions.iter().map(|action| match action {
+        Action::Send(_, message) => watari_wire::frame::encoded_len(message) as u64,
+        _ => 0,
+    });
+    let counters = exchange.counters();
+    assert_eq!((counters.messages_sent, counters.bytes_sent), (2, bytes.sum()));
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Hear(usize, Message),
+    Put(Vec<u64>),
+    Get(Vec<u64>),
+    Members(Vec<usize>),
+    Pass(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    // Numbers that were used, and others.
+    let request =
+        || prop_oneof![(1..8_u64, 1..8_u64).prop_map(|(id, serial)| pending::request(id, serial)), any::<u64>()];
+    let numbers = || vec(0..10_u64, 0..20);
+    let kept = || {
+        let kept = (0..10_u64, any::<u32>());
+        vec(
+            kept.prop_map(|(number, expires_in_s)| KeptSession { expires_in_s, ..on_the_wire(digested(number)) }),
+            0..20,
+        )
+    };
+    let message = prop_oneof![
+        (request(), kept()).prop_map(|(request, sessions)| Message::SessionPut(SessionPut { request, sessions })),
+        request().prop_map(stored),
+        (request(), numbers()).prop_map(|(request, numbers)| {
+            Message::SessionGet(SessionGet { request, keys: numbers.into_iter().map(digested).collect() })
+        }),
+        (request(), kept()).prop_map(|(request, sessions)| answer(request, sessions)),
+    ];
+    let step = prop_oneof![
+        4 => (0..NODES, message).prop_map(|(from, message)| Step::Hear(from, message)),
+        2 => numbers().prop_map(Step::Put),
+        2 => numbers().prop_map(Step::Get),
+        1 => vec(0..NODES, 0..NODES).prop_map(Step::Members),
+        2 => (0..400_u64).prop_map(Step::Pass),
+    ];
+    vec(step, 0..60)
+}
+
+proptest! {
+    /// Whatever is said, each put and each get ends exactly once, and in time.
+    #[test]
+    fn nothing_panics_and_everything_ends_once(steps in steps(), push: bool) {
+        let mut exchange = node(0, if push { Placement::Push } else { Placement::Owner });
+        let (mut now, mut open, mut ended) = (START, BTreeSet::new(), Vec::new());
+        for step in steps {
+            let sessions = |numbers: &[u64]| numbers.iter().map(|number| session(digested(*number))).collect();
+            let actions = match step {
+                Step::Hear(from, message) => exchange.on_message(now, &name(from), message),
+                Step::Put(numbers) => {
+                    let (PutId(id), actions) = exchange.put(now, sessions(&numbers));
+                    open.insert((true, id));
+                    actions
+                }
+                Step::Get(numbers) => {
+                    let (GetId(id), actions) = exchange.get(now, numbers.into_iter().map(digested).collect());
+                    open.insert((false, id));
+                    actions
+                }
+                Step::Members(members) => exchange.set_members(now, &names(members)),
+                Step::Pass(ms) => {
+                    now.ms += ms;
+                    exchange.on_timer(now)
+                }
+            };
+            ended.extend(ends(&actions));
+        }
+        while let Some(ms) = exchange.next_timer() {
+            prop_assert!(ms <= now.ms + 1000, "no pause is so long");
+            now.ms = now.ms.max(ms);
+            ended.extend(ends(&exchange.on_timer(now)));
+        }
+        prop_assert_eq!(ended.len(), open.len());
+        prop_assert_eq!(ended.into_iter().collect::<BTreeSet<_>>(), open);
+    }
+}
+
+/// The puts (`true`) and gets that have ended.
+fn ends(actions: &[Action]) -> Vec<(bool, u64)> {
+    let ends = actions.iter().filter_map(|action| match action {
+        Action::Send(..) => None,
+        Action::Stored(PutId(id)) => Some((true, *id)),
+        Action::Found(GetId(id), ..) => Some((false, *id)),
+    });
+    ends.collect()
+}

@@ -1,0 +1,148 @@
+//! Rules of puts.
+
+use watari_wire::SESSION_LEN_MAX;
+
+use super::*;
+
+#[test]
+fn a_session_goes_to_its_owners_and_the_first_to_have_it_is_enough() {
+    let mut exchange = owner(0);
+    let (id, actions) = exchange.put(START, vec![session(key([3, 1]))]);
+    assert_eq!(receivers(&actions), [name(1), name(3)]);
+    let put = SessionPut { request: request_to(1, &actions), sessions: vec![on_the_wire(key([3, 1]))] };
+    assert_eq!(actions[0], Action::Send(name(1), Message::SessionPut(put)));
+    assert_eq!(exchange.on_message(after(1), &name(1), stored(request_to(1, &actions))), [Action::Stored(id)]);
+    assert_eq!(exchange.next_timer(), Some(START.ms + 50), "the other has not acknowledged");
+    assert_eq!(exchange.on_message(after(2), &name(3), stored(request_to(3, &actions))), []);
+    assert_eq!((exchange.next_timer(), exchange.counters().puts_not_acknowledged), (None, 0));
+}
+
+#[test]
+fn an_owner_need_not_wait() {
+    let mut exchange = owner(0);
+    let (id, actions) = exchange.put(START, vec![session(key([4, 0]))]);
+    assert_eq!((receivers(&actions), actions.last()), (vec![name(4)], Some(&Action::Stored(id))));
+}
+
+#[test]
+fn every_session_of_a_put_must_be_at_an_owner() {
+    let mut exchange = owner(0);
+    let (id, actions) = exchange.put(START, vec![session(key([1, 2])), session(key([2, 3])), session(key([0, 3]))]);
+    assert_eq!(receivers(&actions), [name(1), name(2), name(3)], "one message each");
+    assert_eq!(exchange.on_message(START, &name(1), stored(request_to(1, &actions))), []);
+    assert_eq!(exchange.on_message(START, &name(3), stored(request_to(3, &actions))), [Action::Stored(id)]);
+}
+
+#[test]
+fn push_sends_to_all_and_waits_for_an_owner() {
+    let mut exchange = node(0, Placement::Push);
+    let (id, actions) = exchange.put(START, vec![session(key([3, 1]))]);
+    assert_eq!(receivers(&actions), (1..NODES).map(name).collect::<Vec<_>>());
+    for number in [2, 4] {
+        assert_eq!(exchange.on_message(START, &name(number), stored(request_to(number, &actions))), []);
+    }
+    assert_eq!(exchange.on_message(START, &name(3), stored(request_to(3, &actions))), [Action::Stored(id)]);
+    assert_eq!(receivers(&exchange.on_timer(after(50))), [name(1), name(5)], "who has not acknowledged");
+}
+
+#[test]
+fn a_copy_is_sent_five_times_with_growing_pauses() {
+    let mut exchange = owner(0);
+    let (id, first) = exchange.put(START, vec![session(key([3, 1]))]);
+    for ms in [50, 150, 350, 750] {
+        assert_eq!(exchange.next_timer(), Some(START.ms + ms));
+        assert_eq!(exchange.on_timer(after(ms - 1)), []);
+        assert_eq!(exchange.on_timer(after(ms)), first, "the same again");
+    }
+    assert_eq!(exchange.on_timer(after(1550)), [Action::Stored(id)]);
+    assert_eq!((exchange.next_timer(), exchange.counters().puts_not_acknowledged), (None, 1));
+}
+
+#[test]
+fn an_acknowledgement_counts_for_what_was_sent_to_whom() {
+    let mut exchange = owner(0);
+    let (id, actions) = exchange.put(START, vec![session(key([3, 1]))]);
+    let request = request_to(3, &actions);
+    assert_eq!(exchange.on_message(START, &name(1), stored(request)), [], "that was sent to another");
+    assert_eq!(exchange.on_message(START, &name(3), stored(request + 7)), []);
+    assert_eq!(exchange.on_message(START, &name(3), stored(request)), [Action::Stored(id)]);
+    assert_eq!(exchange.on_message(START, &name(3), stored(request)), [], "it is said once");
+}
+
+#[test]
+fn alone_it_is_stored_at_once() {
+    for placement in [Placement::Owner, Placement::Push] {
+        let mut exchange = Exchange::new(name(0), placement, Store::new(1 << 20));
+        let (id, actions) = exchange.put(START, vec![session(key([3, 1]))]);
+        assert_eq!((actions, exchange.next_timer()), (vec![Action::Stored(id)], None));
+        assert_eq!((exchange.store().len(), exchange.counters().puts_not_acknowledged), (1, 0));
+    }
+}
+
+#[test]
+fn the_next_in_rank_takes_the_place_of_an_owner_that_leaves() {
+    let mut exchange = owner(0);
+    let (id, actions) = exchange.put(START, vec![session(key([3, 1, 2]))]);
+    let instead = exchange.set_members(after(10), &names([1, 2, 4, 5]));
+    assert_eq!(receivers(&instead), [name(2)]);
+    assert_eq!(exchange.on_message(after(11), &name(3), stored(request_to(3, &actions))), [], "it is gone");
+    assert_eq!(exchange.on_message(after(11), &name(2), stored(request_to(2, &instead))), [Action::Stored(id)]);
+    assert_eq!(receivers(&exchange.on_timer(after(50))), [name(1)]);
+}
+
+#[test]
+fn an_owner_that_leaves_after_it_has_acknowledged_is_replaced_too() {
+    let mut exchange = owner(0);
+    let (id, actions) = exchange.put(START, vec![session(key([3, 1, 2]))]);
+    assert_eq!(exchange.on_message(START, &name(3), stored(request_to(3, &actions))), [Action::Stored(id)]);
+    assert_eq!(receivers(&exchange.set_members(after(10), &names([1, 2, 4, 5]))), [name(2)]);
+}
+
+#[test]
+fn who_becomes_an_owner_because_others_leave_need_not_wait() {
+    for placement in [Placement::Owner, Placement::Push] {
+        let mut exchange = node(0, placement);
+        let (id, _) = exchange.put(START, vec![session(key([3, 1, 0]))]);
+        assert_eq!(exchange.set_members(after(10), &names([1, 2, 4, 5])), [Action::Stored(id)]);
+    }
+}
+
+#[test]
+fn one_that_comes_changes_nothing_for_those_on_their_way() {
+    let mut exchange = owner(0);
+    exchange.set_members(START, &names([1, 2, 4, 5]));
+    let (id, actions) = exchange.put(START, vec![session(key([3, 1, 2]))]);
+    assert_eq!(exchange.set_members(START, &names(0..NODES)), []);
+    assert_eq!(exchange.on_message(START, &name(2), stored(request_to(2, &actions))), [Action::Stored(id)]);
+}
+
+#[test]
+fn a_message_holds_so_many() {
+    let mut exchange = owner(0);
+    let (_, actions) = exchange.put(START, keys([1, 0]).take(SESSIONS_MAX + 1).map(session).collect());
+    let sizes = actions.iter().filter_map(|action| match action {
+        Action::Send(_, Message::SessionPut(put)) => Some(put.sessions.len()),
+        _ => None,
+    });
+    assert_eq!(sizes.collect::<Vec<_>>(), [SESSIONS_MAX, 1]);
+}
+
+#[test]
+fn what_is_too_long_stays_here() {
+    let mut exchange = owner(0);
+    let long = SecretBytes::new(vec![1; SESSION_LEN_MAX + 1]);
+    let (id, actions) = exchange.put(START, vec![(key([3, 1]), long, START.unix_s + 10)]);
+    assert_eq!(actions, [Action::Stored(id)]);
+    assert_eq!((exchange.store().len(), exchange.counters().puts_not_acknowledged), (1, 1));
+}
+
+#[test]
+fn one_beyond_the_limit_waits_for_nobody() {
+    let mut exchange = owner(0);
+    for _ in 0..PENDING_MAX {
+        assert_eq!(exchange.put(START, vec![session(key([3, 1]))]).1.len(), 2);
+    }
+    let (id, actions) = exchange.put(START, vec![session(key([3, 1]))]);
+    assert_eq!((receivers(&actions).len(), actions.last()), (2, Some(&Action::Stored(id))), "sent, and not waited for");
+    assert_eq!(exchange.counters().puts_over_limit, 1);
+}
