@@ -92,8 +92,8 @@ impl Driver<'_> {
             let mut progress = self.answer(received).await?;
             self.input.drain(..progress.consumed);
             if !progress.wanted.is_empty() {
-                let miss = self.shared.sessions.look_for(self.shared, &progress.wanted).await;
-                let provided = self.handshake.provide(Vec::new(), miss);
+                let (found, miss) = self.shared.sessions.look_for(self.shared, &progress.wanted).await;
+                let provided = self.handshake.provide(found, miss);
                 progress = self.answer(provided).await?;
             }
             if let Some(established) = progress.established {
@@ -103,10 +103,15 @@ impl Driver<'_> {
         }
     }
 
-    /// Sends what a step of the handshake has for the client.
+    /// Sends what a step of the handshake has for the client, when the sessions that it tells of are kept.
     async fn answer(&mut self, step: Result<Progress, Failed>) -> Result<Progress, Failure> {
         let (output, result) = match step {
-            Ok(mut progress) => (std::mem::take(&mut progress.output), Ok(progress)),
+            Ok(mut progress) => {
+                if !progress.made.is_empty() {
+                    self.shared.sessions.keep(self.shared, std::mem::take(&mut progress.made)).await;
+                }
+                (std::mem::take(&mut progress.output), Ok(progress))
+            }
             Err(Failed { cause, output }) => (output, Err(cause.into())),
         };
         if !output.is_empty() {

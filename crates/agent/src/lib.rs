@@ -179,7 +179,7 @@ impl Agent {
         let limits = config.settings.limits;
         let shared = Arc::new(Shared {
             keys: LegKeys::new(config.name.clone()),
-            sessions: Sessions::new(config.sharing)?,
+            sessions: Sessions::new(config.name.clone(), config.sharing)?,
             name: config.name,
             settings: Current::new(config.settings),
             arrivals: Arrivals::default(),
@@ -196,6 +196,7 @@ impl Agent {
         });
         legs::start(&shared, legs, shutdown)?;
         tokio::spawn(sessions::keep_keys(shared.clone(), shutdown.clone()));
+        tokio::spawn(sessions::keep_time(shared.clone(), shutdown.clone()));
         tokio::spawn(keep_in_order(shared.clone(), shutdown.clone()));
         Ok(Self { shared })
     }
@@ -215,7 +216,7 @@ impl Agent {
             }
             Event::Down { peer, .. } => {
                 self.shared.keys.link_down(peer);
-                self.shared.sessions.link_down(peer);
+                self.shared.sessions.link_down(&self.shared, peer);
             }
             Event::Message { peer, message } => self.shared.on_message(peer, message),
         }
@@ -314,6 +315,9 @@ impl Shared {
             }
             Message::Leave(leave) => self.live.leave(from, leave),
             Message::TicketSeeds(seeds) => self.sessions.on_seeds(self, from, seeds),
+            Message::SessionPut(_) | Message::SessionStored(_) | Message::SessionGet(_) | Message::SessionFound(_) => {
+                self.sessions.on_kept(self, from, message.clone());
+            }
             Message::TicketSeedWanted(seed) => self.sessions.on_wanted(self, from, *seed),
             Message::LegKey(_)
             | Message::Stays(_)
@@ -323,11 +327,7 @@ impl Shared {
             | Message::Held(_)
             | Message::Refused(_)
             | Message::Cancel(_)
-            | Message::Final(_)
-            | Message::SessionPut(_)
-            | Message::SessionStored(_)
-            | Message::SessionGet(_)
-            | Message::SessionFound(_) => {}
+            | Message::Final(_) => {}
         }
     }
 

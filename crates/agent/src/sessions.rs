@@ -1,5 +1,7 @@
 //! What it takes to resume sessions, and how agents share it.
 
+mod clock;
+mod kept;
 mod tickets;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,12 +12,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, interval, timeout_at};
 use tokio_util::sync::CancellationToken;
-use watari_handshake::{Miss, Wanted};
-use watari_session::TooManySeeds;
-use watari_wire::{Message, NodeName, Role, TicketSeed, TicketSeedId};
+use watari_handshake::{Found, Kept, Miss, Wanted};
+use watari_session::{Placement, TooManySeeds};
+use watari_wire::{Message, NodeName, Role, SessionKey, TicketSeed, TicketSeedId};
 
 use crate::Shared;
 use crate::metrics::{Metrics, VERSIONS};
+use clock::Clock;
+use kept::KeptSessions;
 use tickets::TicketRing;
 
 /// How sessions are shared.
@@ -29,6 +33,8 @@ pub struct Sharing {
     pub rotation: Duration,
     /// So many tickets after each handshake of TLS 1.3.
     pub tickets_per_handshake: usize,
+    /// How much the sessions may take that this agent keeps, in bytes.
+    pub memory_bytes: usize,
 }
 
 /// With whom sessions are shared.
@@ -36,8 +42,12 @@ pub struct Sharing {
 pub enum Mode {
     /// With nobody.
     Private,
-    /// With all agents that there is a link to: any of them opens the tickets of each.
+    /// With all agents that there is a link to: any of them opens the tickets of each. Clients that take none are kept as in `Owner`.
     Tickets,
+    /// With all agents: each is sent every session (the paper's).
+    Push,
+    /// With all agents: each session has two that keep it, and the others ask these.
+    Owner,
 }
 
 impl Mode {
@@ -46,6 +56,8 @@ impl Mode {
         match self {
             Self::Private => "private",
             Self::Tickets => "tickets",
+            Self::Push => "push",
+            Self::Owner => "owner",
         }
     }
 }
@@ -59,6 +71,8 @@ pub struct SessionStatus {
     pub seeds: usize,
     /// How long ago the newest was made, by its maker's clock.
     pub newest_seed_age: Option<Duration>,
+    /// How many sessions are kept here, and how many bytes they take.
+    pub kept: (usize, usize),
     /// By version: `"1.2"`, `"1.3"`.
     pub handshakes: Vec<(&'static str, HandshakeCounts)>,
 }
@@ -81,6 +95,7 @@ impl Default for Sharing {
             lifetime: Duration::from_hours(12),
             rotation: Duration::from_hours(6),
             tickets_per_handshake: 2,
+            memory_bytes: 64 << 20,
         }
     }
 }
@@ -101,6 +116,7 @@ pub(crate) struct Sessions {
     sharing: Sharing,
     offered: Arc<watari_handshake::Sessions>,
     tickets: Arc<TicketRing>,
+    kept: KeptSessions,
     state: Mutex<State>,
     /// Counts what was learned of keys, for those who wait for some.
     learned: watch::Sender<u64>,
@@ -114,15 +130,23 @@ struct State {
 }
 
 impl Sessions {
-    pub(crate) fn new(sharing: Sharing) -> io::Result<Self> {
-        let tickets = Arc::new(TicketRing::new(&sharing)?);
+    pub(crate) fn new(name: NodeName, sharing: Sharing) -> io::Result<Self> {
+        let clock = Clock::start();
+        let tickets = Arc::new(TicketRing::new(&sharing, clock)?);
+        let (gives_tickets, placement) = match sharing.mode {
+            Mode::Private | Mode::Tickets => (true, Placement::Owner),
+            Mode::Push => (false, Placement::Push),
+            Mode::Owner => (false, Placement::Owner),
+        };
+        let kept = KeptSessions::new(name, &sharing, placement, clock);
         let offered = watari_handshake::Sessions {
-            tickets: Some(Arc::clone(&tickets) as _),
-            kept: false,
+            tickets: gives_tickets.then(|| Arc::clone(&tickets) as _),
+            kept: true,
             tickets_per_handshake: sharing.tickets_per_handshake,
         };
         let (learned, _) = watch::channel(0);
-        let sessions = Self { sharing, offered: Arc::new(offered), tickets, state: Mutex::default(), learned };
+        let offered = Arc::new(offered);
+        let sessions = Self { sharing, offered, tickets, kept, state: Mutex::default(), learned };
         if sharing.mode == Mode::Private {
             sessions.tickets.rotate().map_err(io::Error::other)?;
         }
@@ -137,7 +161,7 @@ impl Sessions {
     pub(crate) fn status(&self, metrics: &Metrics) -> SessionStatus {
         let (seeds, newest_seed_age) = self.tickets.seeds();
         let handshakes = VERSIONS.map(|version| (version, metrics.handshake_counts(version))).to_vec();
-        SessionStatus { sharing: self.sharing, seeds, newest_seed_age, handshakes }
+        SessionStatus { sharing: self.sharing, seeds, newest_seed_age, kept: self.kept.kept(), handshakes }
     }
 
     /// There is a link to another agent: it is told all that is known of keys.
@@ -145,12 +169,31 @@ impl Sessions {
         if self.sharing.mode == Mode::Private {
             return;
         }
-        self.state().agents.insert(agent.clone());
+        self.change_agents(shared, |agents| agents.insert(agent.clone()));
         tell(shared, agent, self.tickets.share());
     }
 
-    pub(crate) fn link_down(&self, agent: &NodeName) {
-        self.state().agents.remove(agent);
+    pub(crate) fn link_down(&self, shared: &Shared, agent: &NodeName) {
+        self.change_agents(shared, |agents| agents.remove(agent));
+    }
+
+    fn change_agents(&self, shared: &Shared, change: impl FnOnce(&mut BTreeSet<NodeName>) -> bool) {
+        let mut state = self.state();
+        if change(&mut state.agents) {
+            let agents = state.agents.clone();
+            drop(state);
+            self.kept.set_members(shared, &agents);
+        }
+    }
+
+    /// Another agent says something about sessions that are kept.
+    pub(crate) fn on_kept(&self, shared: &Shared, from: &NodeName, message: Message) {
+        self.kept.on_message(shared, from, message);
+    }
+
+    /// Keeps what a handshake has made, before the client learns of it.
+    pub(crate) async fn keep(&self, shared: &Shared, made: Vec<Kept>) {
+        self.kept.put(shared, made).await;
     }
 
     /// Another agent tells of keys.
@@ -178,10 +221,18 @@ impl Sessions {
     }
 
     /// Looks for what a handshake wants, for a while; says what was missed.
-    pub(crate) async fn look_for(&self, shared: &Shared, wanted: &Wanted) -> Option<Miss> {
+    pub(crate) async fn look_for(&self, shared: &Shared, wanted: &Wanted) -> (Vec<(SessionKey, Found)>, Option<Miss>) {
+        if wanted.sessions.is_empty() {
+            (Vec::new(), self.look_for_seeds(shared, &wanted.ticket_seeds).await)
+        } else {
+            self.kept.get(shared, &wanted.sessions).await
+        }
+    }
+
+    async fn look_for_seeds(&self, shared: &Shared, seeds: &[TicketSeedId]) -> Option<Miss> {
         let deadline = Instant::now() + LOOK_MAX;
         let mut learned = self.learned.subscribe();
-        for &seed in &wanted.ticket_seeds {
+        for &seed in seeds {
             if !self.ask(shared, seed) {
                 return Some(Miss::NoKey);
             }
@@ -264,6 +315,11 @@ const LOOK_AFTER: Duration = Duration::from_millis(250);
 fn tell(shared: &Shared, agent: &NodeName, seeds: Vec<TicketSeed>) {
     // Also where there are none: whoever waits for them need not wait any longer.
     shared.tell(agent, &Message::TicketSeeds(seeds));
+}
+
+/// Sends again what other agents have not answered.
+pub(crate) async fn keep_time(shared: Arc<Shared>, shutdown: CancellationToken) {
+    shutdown.run_until_cancelled(shared.sessions.kept.keep_time(&shared)).await;
 }
 
 /// Makes the first key where nobody has any, and new ones in time; destroys those that have expired.

@@ -103,7 +103,9 @@ pub struct FoundSession {
 /// Where a session was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// At this node.
+    /// At this node, which established it.
+    Own,
+    /// At this node; another established it.
     Here,
     /// At another; now it is kept here, too.
     Pulled,
@@ -148,7 +150,7 @@ impl Exchange {
     pub fn put(&mut self, now: Now, sessions: Vec<(SessionKey, SecretBytes, u64)>) -> (PutId, Vec<Action>) {
         let mut turn = Turn::new(now, &mut self.node);
         for (key, session, expires_unix_s) in &sessions {
-            turn.keep(*key, session.clone(), *expires_unix_s);
+            turn.keep_own(*key, session.clone(), *expires_unix_s);
         }
         let id = self.puts.start(&mut turn, sessions);
         (id, turn.actions)

@@ -22,6 +22,7 @@ struct Kept {
     session: SecretBytes,
     /// In seconds of Unix time.
     expires: u64,
+    is_own: bool,
     age: u64,
 }
 
@@ -34,9 +35,9 @@ impl Store {
         Self { bytes_max, bytes: 0, sessions: HashMap::new(), by_age: BTreeMap::new(), next: 0 }
     }
 
-    /// Keeps `session` until `expires`, in place of another with this key; the eldest make room for it. Returns how many had to leave,
-    /// or `None` if it does not fit by itself.
-    pub fn put(&mut self, key: SessionKey, session: SecretBytes, expires: u64) -> Option<usize> {
+    /// Keeps `session` until `expires`, in place of another with this key; the eldest make room for it. `is_own`: it was established
+    /// here. Returns how many had to leave, or `None` if it does not fit by itself.
+    pub fn put(&mut self, key: SessionKey, session: SecretBytes, expires: u64, is_own: bool) -> Option<usize> {
         let bytes = Self::bytes_of(&session);
         self.take(&key);
         if bytes > self.bytes_max {
@@ -50,15 +51,15 @@ impl Store {
         }
         self.bytes += bytes;
         self.by_age.insert(self.next, key);
-        self.sessions.insert(key, Kept { session, expires, age: self.next });
+        self.sessions.insert(key, Kept { session, expires, is_own, age: self.next });
         self.next += 1;
         Some(evicted)
     }
 
-    /// The session with this key, if it is here and has not expired, and when it will.
-    pub fn get(&self, key: &SessionKey, now: u64) -> Option<(&SecretBytes, u64)> {
+    /// The session with this key, if it is here and has not expired; when it will, and whether it was established here.
+    pub fn get(&self, key: &SessionKey, now: u64) -> Option<(&SecretBytes, u64, bool)> {
         let kept = self.sessions.get(key)?;
-        (now < kept.expires).then_some((&kept.session, kept.expires))
+        (now < kept.expires).then_some((&kept.session, kept.expires, kept.is_own))
     }
 
     /// Forgets the session with this key; whether it was here.
@@ -126,24 +127,24 @@ mod tests {
         let room = 3 * (Store::OVERHEAD + 10);
         let mut store = Store::new(room);
         for number in 0..3 {
-            assert_eq!(store.put(key(number), session(10), 100), Some(0));
+            assert_eq!(store.put(key(number), session(10), 100, true), Some(0));
         }
         assert_eq!((store.len(), store.bytes()), (3, room));
-        assert_eq!(store.put(key(3), session(10), 100), Some(1));
+        assert_eq!(store.put(key(3), session(10), 100, true), Some(1));
         assert!(store.get(&key(0), 0).is_none() && store.get(&key(1), 0).is_some());
         // Twice as much as one takes.
-        assert_eq!(store.put(key(4), session(11), 100), Some(2));
+        assert_eq!(store.put(key(4), session(11), 100, true), Some(2));
         assert_eq!(store.len(), 2);
-        assert_eq!(store.put(key(5), session(room), 100), None);
+        assert_eq!(store.put(key(5), session(room), 100, true), None);
         assert_eq!(store.len(), 2);
     }
 
     #[test]
     fn what_has_expired_is_not_found_and_leaves() {
         let mut store = Store::new(1 << 20);
-        store.put(key(1), session(1), 100);
-        store.put(key(2), session(1), 200);
-        assert_eq!(store.get(&key(1), 99), Some((&session(1), 100)));
+        store.put(key(1), session(1), 100, true);
+        store.put(key(2), session(1), 200, true);
+        assert_eq!(store.get(&key(1), 99), Some((&session(1), 100, true)));
         assert_eq!(store.get(&key(1), 100), None);
         assert_eq!(store.expire(100), 1);
         assert_eq!((store.len(), store.expire(100)), (1, 0));
@@ -176,7 +177,7 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Put(number, len, expires) => {
-                        store.put(key(number), session(len), expires);
+                        store.put(key(number), session(len), expires, true);
                         model.0.retain(|(known, ..)| *known != key(number));
                         if len + Store::OVERHEAD <= bytes_max {
                             model.0.push((key(number), len, expires));
@@ -201,7 +202,7 @@ mod tests {
                 prop_assert!(store.bytes() <= bytes_max);
                 for (known, len, expires) in &model.0 {
                     let session = session(*len);
-                    prop_assert_eq!(store.get(known, 0), (*expires > 0).then_some((&session, *expires)));
+                    prop_assert_eq!(store.get(known, 0), (*expires > 0).then_some((&session, *expires, true)));
                 }
             }
         }

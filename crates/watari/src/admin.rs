@@ -132,6 +132,9 @@ pub(crate) struct Sessions {
     /// From how many seeds the keys of tickets follow that are still good.
     pub(crate) seeds: usize,
     pub(crate) newest_seed_age_s: Option<u64>,
+    /// How many sessions it keeps, and how many bytes they take.
+    pub(crate) kept: usize,
+    pub(crate) kept_bytes: usize,
     /// Since the node began.
     pub(crate) handshakes: Vec<Handshakes>,
 }

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::io;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use watari_handshake::{Found, Miss, Origin, Terms, Tickets};
 use watari_session::{Dated, NotOpened, RANDOM_LEN, Ring, RingSettings};
 use watari_wire::{TicketSeed, TicketSeedId};
 use zeroize::Zeroizing;
 
+use super::clock::Clock;
 use super::{RotationError, Sharing};
 
 /// Seals tickets, and opens those of all agents that it has keys of.
@@ -20,20 +21,13 @@ pub(super) struct TicketRing {
     patience: f64,
 }
 
-/// Unix time that does not jump: what the system's clock said at the start, and what has passed since.
-struct Clock {
-    started_s: u64,
-    started: Instant,
-}
-
 impl TicketRing {
-    pub(super) fn new(sharing: &Sharing) -> io::Result<Self> {
-        let clock = Clock::start();
+    pub(super) fn new(sharing: &Sharing, clock: Clock) -> io::Result<Self> {
         let period = (sharing.lifetime / EPOCHS).max(PERIOD_MIN);
         let settings = RingSettings { lifetime: sharing.lifetime, period, ripening: RIPENING };
         let (sealer, patience) = (random()?, random::<2>()?);
         Ok(Self {
-            ring: RwLock::new(Ring::new(settings, *sealer, clock.now())),
+            ring: RwLock::new(Ring::new(settings, *sealer, clock.unix_s())),
             clock,
             patience: f64::from(u16::from_be_bytes(*patience)) / f64::from(u16::MAX) * PATIENCE_MAX,
         })
@@ -42,24 +36,24 @@ impl TicketRing {
     /// Makes a seed.
     pub(super) fn rotate(&self) -> Result<TicketSeedId, RotationError> {
         let random = random::<RANDOM_LEN>().map_err(|_| RotationError::NoRandomness)?;
-        Ok(self.write().rotate(self.clock.now(), &random)?)
+        Ok(self.write().rotate(self.clock.unix_s(), &random)?)
     }
 
     pub(super) fn advance(&self) {
-        self.write().advance(self.clock.now());
+        self.write().advance(self.clock.unix_s());
     }
 
     /// Whether there is no key, or it is time for new ones.
     pub(super) fn is_due(&self, rotation: Duration) -> bool {
         let made = self.read().newest_made();
         let after = rotation.mul_f64(1.0 + self.patience).as_secs();
-        made.is_none_or(|made| made.saturating_add(after) <= self.clock.now())
+        made.is_none_or(|made| made.saturating_add(after) <= self.clock.unix_s())
     }
 
     /// How many seeds there are, and how long ago the newest was made.
     pub(super) fn seeds(&self) -> (usize, Option<Duration>) {
         let ring = self.read();
-        let age = |made| Duration::from_secs(self.clock.now().saturating_sub(made));
+        let age = |made| Duration::from_secs(self.clock.unix_s().saturating_sub(made));
         (ring.len(), ring.newest_made().map(age))
     }
 
@@ -73,7 +67,7 @@ impl TicketRing {
 
     /// Returns how many seeds were new.
     pub(super) fn merge(&self, seeds: Vec<TicketSeed>) -> usize {
-        self.write().merge(seeds, self.clock.now())
+        self.write().merge(seeds, self.clock.unix_s())
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -108,14 +102,14 @@ impl Tickets for TicketRing {
     }
 
     fn seal(&self, terms: &Terms, session: &[u8], since: Option<u64>) -> Option<Vec<u8>> {
-        let (now, nonce) = (self.clock.now(), random().ok()?);
+        let (now, nonce) = (self.clock.unix_s(), random().ok()?);
         let session = Dated { since: since.unwrap_or(now), session };
         self.read().seal(terms.as_bytes(), session, *nonce, now)
     }
 
     fn open(&self, terms: &Terms, ticket: &[u8]) -> Result<Found, Miss> {
         let ring = self.read();
-        let opened = ring.open(terms.as_bytes(), ticket, self.clock.now());
+        let opened = ring.open(terms.as_bytes(), ticket, self.clock.unix_s());
         let origin = if ring.is_own(ticket) { Origin::Here } else { Origin::Elsewhere };
         opened.map(|Dated { since, session }| Found { session, since, origin }).map_err(|cause| match cause {
             NotOpened::NoKey => Miss::NoKey,
@@ -132,17 +126,6 @@ impl Tickets for TicketRing {
 impl fmt::Debug for TicketRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.read().fmt(f)
-    }
-}
-
-impl Clock {
-    fn start() -> Self {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        Self { started_s: since.unwrap_or_default().as_secs(), started: Instant::now() }
-    }
-
-    fn now(&self) -> u64 {
-        self.started_s + self.started.elapsed().as_secs()
     }
 }
 

@@ -202,7 +202,7 @@ impl Get {
 
     fn end(self, turn: &mut Turn<'_>, outcome: Outcome) {
         let counters = turn.counters();
-        let here = self.found.iter().filter(|found| found.source == Source::Here).count() as u64;
+        let here = self.found.iter().filter(|found| found.source != Source::Pulled).count() as u64;
         counters.found_here += here;
         counters.pulled += self.found.len() as u64 - here;
         match outcome {

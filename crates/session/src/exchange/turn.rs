@@ -40,15 +40,22 @@ impl<'a> Turn<'a> {
         self.actions.push(Action::Send(to.clone(), message));
     }
 
-    /// Whether there was room for it.
-    pub(super) fn keep(&mut self, key: SessionKey, session: SecretBytes, expires_unix_s: u64) -> bool {
+    /// Keeps what was established here.
+    pub(super) fn keep_own(&mut self, key: SessionKey, session: SecretBytes, expires_unix_s: u64) {
         self.node.store.expire(self.now.unix_s);
-        self.node.store.put(key, session, expires_unix_s).is_some()
+        self.node.store.put(key, session, expires_unix_s, true);
+    }
+
+    /// Keeps what was established elsewhere; whether there was room for it.
+    fn keep(&mut self, key: SessionKey, session: SecretBytes, expires_unix_s: u64) -> bool {
+        self.node.store.expire(self.now.unix_s);
+        self.node.store.put(key, session, expires_unix_s, false).is_some()
     }
 
     pub(super) fn find_here(&self, key: SessionKey) -> Option<FoundSession> {
-        let (session, expires_unix_s) = self.node.store.get(&key, self.now.unix_s)?;
-        Some(FoundSession { key, session: session.clone(), expires_unix_s, source: Source::Here })
+        let (session, expires_unix_s, is_own) = self.node.store.get(&key, self.now.unix_s)?;
+        let source = if is_own { Source::Own } else { Source::Here };
+        Some(FoundSession { key, session: session.clone(), expires_unix_s, source })
     }
 
     /// What another node sent, as it is kept here from now on; `None`: it has expired.

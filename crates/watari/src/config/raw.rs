@@ -125,6 +125,7 @@ pub(super) struct RawSessions {
     pub(super) lifetime: Option<Spanned<Span>>,
     pub(super) rotation: Option<Spanned<Span>>,
     pub(super) tickets: Option<Spanned<usize>>,
+    pub(super) memory_mib: Option<NonZeroUsize>,
 }
 
 /// With whom sessions are shared.
@@ -133,6 +134,8 @@ pub(super) struct RawSessions {
 pub(super) enum SessionMode {
     Private,
     Tickets,
+    Push,
+    Owner,
 }
 
 #[derive(Deserialize)]

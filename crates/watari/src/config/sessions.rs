@@ -23,6 +23,8 @@ impl Check<'_> {
             None => sharing.mode,
             Some(SessionMode::Private) => Mode::Private,
             Some(SessionMode::Tickets) => Mode::Tickets,
+            Some(SessionMode::Push) => Mode::Push,
+            Some(SessionMode::Owner) => Mode::Owner,
         };
         if let Some(lifetime) = &raw.lifetime {
             sharing.lifetime = lifetime.get_ref().get();
@@ -43,6 +45,7 @@ impl Check<'_> {
                 return self.wrong(tickets, format!("a handshake gives 1 to {TICKETS_MAX} tickets"));
             }
         }
+        sharing.memory_bytes = raw.memory_mib.map_or(sharing.memory_bytes, |mib| mib.get().saturating_mul(1 << 20));
         Ok(sharing)
     }
 }

@@ -385,13 +385,19 @@ fn listeners_have_terms_of_their_own_and_the_rest_from_above() {
 #[test]
 fn sessions_are_read_and_bounded() {
     let sessions = |lines: &str| format!("[agent.sessions]\n{lines}\n");
-    let set = sessions("mode = \"private\"\nlifetime = \"2h\"\ntickets = 1");
+    let set = sessions("mode = \"push\"\nlifetime = \"2h\"\ntickets = 1\nmemory_mib = 2");
     let sharing = parse(&[NODE, AGENT, FILES, &set]).unwrap().agent.unwrap().sharing;
     let hours = Duration::from_hours;
-    let expected = Sharing { mode: Mode::Private, lifetime: hours(2), rotation: hours(1), tickets_per_handshake: 1 };
+    let expected = Sharing {
+        mode: Mode::Push,
+        lifetime: hours(2),
+        rotation: hours(1),
+        tickets_per_handshake: 1,
+        memory_bytes: 2 << 20,
+    };
     assert_eq!(sharing, expected);
     let cases = [
-        ("mode = \"shared\"", "unknown variant `shared`, expected `private` or `tickets`"),
+        ("mode = \"shared\"", "unknown variant `shared`, expected one of `private`, `tickets`, `push`, `owner`"),
         ("lifetime = \"30s\"", "a session can be resumed for one minute at least, and seven days at most"),
         ("lifetime = \"8d\"", "a session can be resumed for one minute at least, and seven days at most"),
         ("rotation = \"29m\"", "ticket keys are rotated at most 24 times in the lifetime of a session"),

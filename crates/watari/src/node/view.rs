@@ -141,6 +141,8 @@ fn sessions(status: SessionStatus) -> Sessions {
         rotation_s: status.sharing.rotation.as_secs(),
         seeds: status.seeds,
         newest_seed_age_s: status.newest_seed_age.map(|age| age.as_secs()),
+        kept: status.kept.0,
+        kept_bytes: status.kept.1,
         handshakes: handshakes.collect(),
     }
 }

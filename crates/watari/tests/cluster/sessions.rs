@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use rustls::ClientConfig;
+use rustls::client::Tls12Resumption;
 
 use crate::clients::http::Http;
 use crate::clients::openssl::SClient;
-use crate::clients::tls::{Taste, Tls, dial};
+use crate::clients::tls::{TLS12, Taste, Tls, dial};
 use crate::harness::ctl;
 use crate::harness::node::WATARI;
 use crate::harness::pattern::pattern;
-use crate::harness::site::SITE;
+use crate::harness::site::{KeyKind, SITE};
 use crate::harness::wait::until;
 use crate::harness::{AGENTS, Cluster, Plan};
 
@@ -71,6 +72,56 @@ fn every_agent_resumes_what_any_has_established() {
         assert_eq!(sum(&format!("/handshakes/{version}/missed/no_key")), 0);
     }
     assert!(sessions.iter().all(|shown| shown["mode"] == "tickets" && shown["seeds"] == sessions[0]["seeds"]));
+}
+
+/// Clients of TLS 1.2 that take no tickets: agents keep their sessions.
+fn clients_of_ids() -> impl Iterator<Item = Arc<ClientConfig>> {
+    let tastes = KeyKind::BOTH.map(|key| Taste { version: &TLS12, key, identity: None });
+    tastes.into_iter().map(|taste| {
+        let mut client = Arc::unwrap_or_clone(taste.resuming_config());
+        client.resumption = client.resumption.tls12_resumption(Tls12Resumption::SessionIdOnly);
+        Arc::new(client)
+    })
+}
+
+#[test]
+fn sessions_that_are_kept_are_known_everywhere_in_every_mode() {
+    for sessions in ["mode = \"tickets\"", "mode = \"push\"", "mode = \"owner\""] {
+        let cluster = Cluster::start(&Plan { sessions, ..Plan::default() });
+        let clients = Taste::all().iter().map(Taste::resuming_config).chain(clients_of_ids()).collect::<Vec<_>>();
+        for client in &clients {
+            assert!(!visit(&cluster, client).resumed);
+            for _ in 0..3 {
+                is_known_everywhere(&cluster, client);
+            }
+        }
+        let missed = cluster.count_on_agents("watari_agent_sessions_missed_total", "");
+        let kept: u64 = AGENTS.map(|agent| kept_by(&cluster, agent)).iter().sum();
+        assert_eq!((missed, kept > 0), (0, true), "{sessions}");
+    }
+}
+
+fn kept_by(cluster: &Cluster, agent: &str) -> u64 {
+    ctl::sessions(&cluster.node(agent).admin()).unwrap()["kept"].as_u64().unwrap()
+}
+
+/// It has lost what it kept; the others have it.
+#[test]
+fn an_agent_that_begins_anew_asks_for_sessions_that_others_keep() {
+    for sessions in ["mode = \"push\"", "mode = \"owner\""] {
+        let cluster = Cluster::start(&Plan { sessions, ..Plan::default() });
+        let clients: Vec<_> = Taste::all().iter().map(Taste::resuming_config).chain(clients_of_ids()).collect();
+        for client in &clients {
+            visit(&cluster, client);
+        }
+        cluster.node("a2").kill();
+        cluster.node("a2").start();
+        cluster.wait_until_whole();
+        for client in &clients {
+            is_known_everywhere(&cluster, client);
+        }
+        assert!(cluster.node("a2").count("watari_agent_sessions_resumed_total", "pulled") > 0, "{sessions}");
+    }
 }
 
 /// The paper's "migration off".

@@ -12,7 +12,7 @@ fn what_is_here_is_found_at_once() {
     let mut exchange = owner(0);
     exchange.put(START, vec![session(key([3, 1]))]);
     let (id, actions) = search(&mut exchange, [key([3, 1])]);
-    assert_eq!(actions, [Action::Found(id, vec![found(key([3, 1]), Source::Here)], Outcome::Complete)]);
+    assert_eq!(actions, [Action::Found(id, vec![found(key([3, 1]), Source::Own)], Outcome::Complete)]);
     assert_eq!(exchange.counters().found_here, 1);
 }
 
@@ -130,7 +130,7 @@ fn some_are_found_and_others_are_not() {
     for number in [3, 2, 5] {
         actions = exchange.on_message(START, &name(number), answer(request_to(number, &actions), Vec::new()));
     }
-    assert_eq!(actions, [Action::Found(id, vec![found(a, Source::Here)], Outcome::Unknown)]);
+    assert_eq!(actions, [Action::Found(id, vec![found(a, Source::Own)], Outcome::Unknown)]);
     let counters = exchange.counters();
     assert_eq!((counters.found_here, counters.pulled, counters.unknown, counters.unreachable), (1, 0, 1, 0));
 }
@@ -183,9 +183,9 @@ fn one_beyond_the_limit_asks_nobody() {
         search(&mut exchange, [sought]);
     }
     let (id, actions) = search(&mut exchange, [here, sought]);
-    assert_eq!(actions, [Action::Found(id, vec![found(here, Source::Here)], Outcome::Unreachable)]);
+    assert_eq!(actions, [Action::Found(id, vec![found(here, Source::Own)], Outcome::Unreachable)]);
     let (id, actions) = search(&mut exchange, [here]);
-    assert_eq!(actions, [Action::Found(id, vec![found(here, Source::Here)], Outcome::Complete)]);
+    assert_eq!(actions, [Action::Found(id, vec![found(here, Source::Own)], Outcome::Complete)]);
     assert_eq!((exchange.counters().gets_over_limit, exchange.counters().unreachable), (1, 1));
 }
 

@@ -59,13 +59,16 @@ fn status_table(status: &Status) -> Table {
 
 /// How sessions are shared, and a row for each version.
 fn session_text(sessions: &Sessions) -> String {
-    let mut sharing = Table::new(&["mode", "lifetime_s", "rotation_s", "seeds", "newest_seed_age_s"]);
+    let mut sharing =
+        Table::new(&["mode", "lifetime_s", "rotation_s", "seeds", "newest_seed_age_s", "kept", "kept_bytes"]);
     sharing.row([
         sessions.mode.clone(),
         sessions.lifetime_s.to_string(),
         sessions.rotation_s.to_string(),
         sessions.seeds.to_string(),
         or_dash(sessions.newest_seed_age_s),
+        sessions.kept.to_string(),
+        sessions.kept_bytes.to_string(),
     ]);
     let mut handshakes = Table::new(&["version", "full", "here", "elsewhere", "pulled", "missed"]);
     for of_version in &sessions.handshakes {
