@@ -156,7 +156,7 @@ impl Ring {
     pub fn open(&self, terms: &[u8], ticket: &[u8], now: u64) -> Result<Dated<SecretBytes>, NotOpened> {
         let (header, sealed) = Header::read(ticket).ok_or(NotOpened::Forged)?;
         let seed = self.seeds.get(&header.seed).ok_or(NotOpened::NoKey)?;
-        if header.epoch > self.epoch + 1 || header.epoch + self.epochs_good() < self.epoch {
+        if !self.may_be_good(&header) {
             return Err(NotOpened::NoKey);
         }
         let key = seed.key(header.epoch).ok_or(NotOpened::NoKey)?;
@@ -173,8 +173,7 @@ impl Ring {
     /// The seed of `ticket`, if that is one and its seed is not known here.
     pub fn missing(&self, ticket: &[u8]) -> Option<TicketSeedId> {
         let (header, _) = Header::read(ticket)?;
-        let may_be_good = header.epoch <= self.epoch + 1 && header.epoch + self.epochs_good() >= self.epoch;
-        (may_be_good && !self.seeds.contains_key(&header.seed)).then_some(header.seed)
+        (self.may_be_good(&header) && !self.knows(&header.seed)).then_some(header.seed)
     }
 
     /// Whether it has this seed.
@@ -257,6 +256,11 @@ impl Ring {
 
     fn epoch_of(&self, now: u64) -> u32 {
         u32::try_from(now / self.settings.period.as_secs().max(1)).unwrap_or(u32::MAX - 1)
+    }
+
+    /// Whether a ticket of its epoch can be good now.
+    fn may_be_good(&self, header: &Header) -> bool {
+        header.epoch <= self.epoch + 1 && header.epoch + self.epochs_good() >= self.epoch
     }
 
     /// For so many epochs after its own a ticket is good: it was sealed anywhere in it, and by a clock that may be an epoch off.
