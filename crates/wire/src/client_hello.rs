@@ -121,7 +121,9 @@ fn host_name(mut names: Bytes<'_>) -> Option<String> {
         if kind == [HOST_NAME] {
             let name = str::from_utf8(name).ok()?;
             let name = name.strip_suffix('.').unwrap_or(name);
-            let is_name = !name.is_empty() && name.len() <= NAME_LEN_MAX && name.bytes().all(|b| b.is_ascii_graphic());
+            let is_name = name.len() <= NAME_LEN_MAX
+                && name.bytes().all(|byte| byte.is_ascii_graphic())
+                && name.split('.').all(|label| !label.is_empty());
             return is_name.then(|| name.to_ascii_lowercase());
         }
     }
@@ -208,6 +210,10 @@ mod tests {
             (Vec::new(), Hello::Nameless),
             (name_extension(b""), Hello::Nameless),
             (name_extension(b"a b"), Hello::Nameless),
+            (name_extension(b"."), Hello::Nameless),
+            (name_extension(b".a"), Hello::Nameless),
+            (name_extension(b"a..b"), Hello::Nameless),
+            (name_extension(b"a.."), Hello::Nameless),
             (name_extension(&[0xff]), Hello::Nameless),
             (name_extension(&[b'a'; 254]), Hello::Nameless),
             (extension(SERVER_NAME, &vector_u16(&[&[9], &vector_u16(b"x")[..]].concat())), Hello::Nameless),
