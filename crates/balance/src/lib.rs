@@ -1,21 +1,30 @@
-//! Balancing policies: which agent does a client's handshake, and which gets its data; and what is known of agents for
-//! that: how fast they answer, and whether they do.
+//! Balancing policies: which agent does a client's handshake, and which gets its data; which origin gets a request; and
+//! what is known of them for that: how fast they answer, and whether they do.
 //!
-//! Pure: the caller says which agents are available at the moment, and what time it is, and gets a choice among them.
+//! Pure: the caller says who is available at the moment, and what time it is, and gets a choice among them. What a
+//! candidate is called is its own business, as long as names are in order and have a text.
 
 mod address;
+mod budget;
 mod health;
+mod origin;
+mod outlier;
+mod rendezvous;
 mod response;
 mod turns;
+mod window;
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use watari_wire::NodeName;
 
-pub use address::{ClientPrefix, InvalidPrefix, by_client_address};
+pub use address::{ClientPrefix, InvalidPrefix};
+pub use budget::{RetryBudget, RetryLimits};
 pub use health::{Change, Health, Patience};
+pub use origin::{Balancer, InvalidLoadFactor, LoadFactor, OriginPolicy};
+pub use outlier::{Cause, Outcome, OutlierLimits, Outliers, Verdict};
+pub use rendezvous::{by_client_address, by_key};
 pub use response::ResponseAverage;
 pub use turns::Turns;
 
@@ -54,30 +63,30 @@ pub const WEIGHT_MAX: u32 = 1000;
 /// A share that has not been reduced, of an agent of weight 1.
 const WHOLE: u64 = 1000;
 
-/// No agent that has answered is taken for faster than this, nor one that never has: that it is tried is enough, it
-/// need not be flooded.
+/// Nobody who has answered is taken for faster than this, nor one that never has: that it is tried is enough, it need not
+/// be flooded.
 const RESPONSE_MIN: Duration = Duration::from_micros(100);
 
-/// An agent that can be picked.
+/// One that can be picked, and is called `N`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidate {
+pub struct Candidate<N> {
     /// Its name.
-    pub name: NodeName,
+    pub name: N,
     /// How much it shall get in relation to others: 1 to [`WEIGHT_MAX`].
     pub weight: u32,
     /// How long ago it appeared, and how long it takes from then on until it gets all of its share. `None`: it does.
     pub slow_start: Option<(Duration, Duration)>,
-    /// Connections that it has.
+    /// Connections that it has; requests in progress, where it is requests that are given out.
     pub connections: usize,
-    /// Connections that it was given and has not answered yet.
+    /// Of those, the ones it was given and has not answered yet.
     pub unanswered: usize,
     /// See [`ResponseAverage`].
     pub response: Duration,
 }
 
-impl Candidate {
+impl<N> Candidate<N> {
     /// One like any other.
-    pub fn new(name: NodeName) -> Self {
+    pub fn new(name: N) -> Self {
         Self { name, weight: 1, slow_start: None, connections: 0, unanswered: 0, response: Duration::ZERO }
     }
 
@@ -105,7 +114,12 @@ impl Candidate {
 impl HandshakePolicy {
     /// The one of `available` that does the handshake of `client`, which is a network where addresses of one count as
     /// the same client ([`ClientPrefix::network`]). `None` if none is available.
-    pub fn pick<'a>(self, turns: &mut Turns, client: IpAddr, available: &'a [Candidate]) -> Option<&'a Candidate> {
+    pub fn pick<'a, N: Ord + Clone + AsRef<str>>(
+        self,
+        turns: &mut Turns<N>,
+        client: IpAddr,
+        available: &'a [Candidate<N>],
+    ) -> Option<&'a Candidate<N>> {
         match self {
             Self::RoundRobin => turns.next(available, Candidate::even_share),
             Self::Weighted => turns.next(available, Candidate::share),
@@ -119,12 +133,15 @@ impl HandshakePolicy {
 }
 
 /// All that cost the least for their share.
-fn cheapest(available: &[Candidate], cost: impl Fn(&Candidate) -> u128) -> impl Iterator<Item = &Candidate> + Clone {
-    let compare =
-        |a: &Candidate, b: &Candidate| (cost(a) * u128::from(b.share())).cmp(&(cost(b) * u128::from(a.share())));
+fn cheapest<N>(
+    available: &[Candidate<N>],
+    cost: impl Fn(&Candidate<N>) -> u128,
+) -> impl Iterator<Item = &Candidate<N>> {
+    let compare = move |a: &Candidate<N>, b: &Candidate<N>| {
+        (cost(a) * u128::from(b.share())).cmp(&(cost(b) * u128::from(a.share())))
+    };
     let least = available.iter().min_by(|a, b| compare(a, b));
-    let is_least = |agent: &&Candidate| least.is_some_and(|least| compare(agent, least).is_eq());
-    available.iter().filter(is_least).collect::<Vec<_>>().into_iter()
+    available.iter().filter(move |agent| least.is_some_and(|least| compare(agent, least).is_eq()))
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! How soon an agent answers.
+//! How soon somebody answers.
 
 use std::time::{Duration, Instant};
 
 /// After this long, what was seen counts for 1/e of what it did.
 const MEMORY: Duration = Duration::from_secs(10);
 
-/// The average of an agent's response times, in which the latest count most.
+/// The average of response times, in which the latest count most.
 ///
-/// Without new ones it falls: an agent that was slow is tried again after a while, and if it still is, the average says
+/// Without new ones it falls: who was slow is tried again after a while, and if it still is, the average says
 /// so again.
 #[derive(Debug, Default)]
 pub struct ResponseAverage {
@@ -33,7 +33,17 @@ impl ResponseAverage {
         self.seen = Some(Seen { average, last: now });
     }
 
-    /// The average as it counts at `now`; zero of an agent of which nothing was seen.
+    /// As [`Self::observe`], but a response time above the average becomes the average at once, so that whoever gets slow
+    /// is avoided after one slow answer, and has to be quick for a while to be trusted again ("Peak EWMA").
+    pub fn observe_peak(&mut self, now: Instant, response: Duration) {
+        if response > self.at(now) {
+            self.seen = Some(Seen { average: response, last: now });
+        } else {
+            self.observe(now, response);
+        }
+    }
+
+    /// The average as it counts at `now`; zero where nothing was seen.
     pub fn at(&self, now: Instant) -> Duration {
         self.seen.as_ref().map_or(Duration::ZERO, |seen| seen.average.mul_f64(fading(seen.last, now)))
     }

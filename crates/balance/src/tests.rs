@@ -12,8 +12,10 @@ use super::*;
 /// Picks that are looked at: enough for shares to show.
 const MANY: u32 = 40_000;
 
-fn agents(weights: &[u32]) -> Vec<Candidate> {
-    let names = (0..).map(|n| NodeName::new(&format!("agent-{n}")).unwrap());
+type Agent = Candidate<String>;
+
+fn agents(weights: &[u32]) -> Vec<Agent> {
+    let names = (0..).map(|n| format!("agent-{n}"));
     names.zip(weights).map(|(name, weight)| Candidate { weight: *weight, ..Candidate::new(name) }).collect()
 }
 
@@ -22,12 +24,12 @@ fn client(n: u32) -> IpAddr {
 }
 
 /// How often each agent is picked for each of many clients.
-fn counts<'a>(agents: &'a [Candidate], mut pick: impl FnMut(IpAddr) -> Option<&'a Candidate>) -> Vec<u32> {
-    let mut picked: HashMap<&NodeName, u32> = HashMap::new();
+fn counts<'a>(agents: &'a [Agent], mut pick: impl FnMut(IpAddr) -> Option<&'a Agent>) -> Vec<u32> {
+    let mut picked: HashMap<&str, u32> = HashMap::new();
     for n in 0..MANY {
         *picked.entry(&pick(client(n)).unwrap().name).or_default() += 1;
     }
-    agents.iter().map(|agent| picked.get(&agent.name).copied().unwrap_or(0)).collect()
+    agents.iter().map(|agent| picked.get(agent.name.as_str()).copied().unwrap_or(0)).collect()
 }
 
 fn near(count: u32, share: u32, shares: u32) -> bool {
@@ -49,7 +51,7 @@ fn nobody_is_picked_where_nobody_is_available() {
         HandshakePolicy::ClientAddress,
     ];
     for policy in policies {
-        assert_eq!(policy.pick(&mut Turns::default(), client(1), &[]), None);
+        assert_eq!(policy.pick(&mut Turns::<String>::default(), client(1), &[]), None);
     }
 }
 
@@ -58,7 +60,7 @@ fn round_robin_takes_each_in_turn_whatever_its_weight() {
     let agents = agents(&[1, 5, 1]);
     let mut turns = Turns::default();
     let picked: Vec<_> = (0..6)
-        .map(|_| HandshakePolicy::RoundRobin.pick(&mut turns, client(1), &agents).unwrap().name.as_str().to_owned())
+        .map(|_| HandshakePolicy::RoundRobin.pick(&mut turns, client(1), &agents).unwrap().name.clone())
         .collect();
     assert_eq!(picked, ["agent-0", "agent-1", "agent-2", "agent-0", "agent-1", "agent-2"]);
 }
@@ -157,7 +159,7 @@ fn a_slow_agent_gets_little_until_it_is_forgotten() {
         let now = now + Duration::from_secs(later_s);
         quick.observe(now, Duration::from_millis(2));
         (agents[0].response, agents[1].response) = (quick.at(now), slow.at(now));
-        HandshakePolicy::ShortestResponse.pick(&mut Turns::default(), client(1), &agents).unwrap().name.to_string()
+        HandshakePolicy::ShortestResponse.pick(&mut Turns::default(), client(1), &agents).unwrap().name.clone()
     };
     assert_eq!((pick(0), pick(1), pick(20)), ("agent-0".to_owned(), "agent-0".to_owned(), "agent-0".to_owned()));
     assert_eq!(pick(60), "agent-1", "it may have recovered");
@@ -208,6 +210,35 @@ proptest! {
         prop_assert_eq!(picked, expected);
     }
 
+    /// Whoever is there, and in whatever order.
+    #[test]
+    fn turns_are_counted_by_name(weights in weights(), rounds in vec((any::<u8>(), 0..6_usize, any::<bool>()), 1..50)) {
+        let agents = agents(&weights);
+        let mut turns = Turns::default();
+        let mut credits: HashMap<String, i64> = HashMap::new();
+        for (here, first, reversed) in rounds {
+            let mut available: Vec<_> = (0..agents.len()).filter(|n| here & 1 << n != 0).map(|n| &agents[n]).collect();
+            let count = available.len();
+            available.rotate_left(first.min(count));
+            if reversed {
+                available.reverse();
+            }
+            let mut richest: Option<&Agent> = None;
+            for agent in &available {
+                *credits.entry(agent.name.clone()).or_default() += i64::from(agent.weight);
+                if richest.is_none_or(|richest| credits[&agent.name] > credits[&richest.name]) {
+                    richest = Some(agent);
+                }
+            }
+            let picked = turns.next(available.iter().copied(), |agent| agent.weight.into());
+            prop_assert_eq!(picked, richest);
+            if let Some(picked) = picked {
+                let earned: i64 = available.iter().map(|agent| i64::from(agent.weight)).sum();
+                *credits.get_mut(&picked.name).unwrap() -= earned;
+            }
+        }
+    }
+
     #[test]
     fn shares_of_addresses_follow_weights(weights in weights()) {
         let agents = agents(&weights);
@@ -254,7 +285,7 @@ proptest! {
         let before = agents(&weights);
         let mut after = before.clone();
         after[grown].weight += 1;
-        let picked = |agents: &[Candidate]| by_client_address(IpAddr::from(client), agents).unwrap().name.clone();
+        let picked = |agents: &[Agent]| by_client_address(IpAddr::from(client), agents).unwrap().name.clone();
         let (first, then) = (picked(&before), picked(&after));
         prop_assert!(then == first || then == after[grown].name);
     }

@@ -285,7 +285,7 @@ impl Agents {
         settings: &Settings,
         state: &State,
         wanted: impl Fn(&NodeName, &Agent) -> bool,
-    ) -> Result<Vec<Candidate>, Unassigned> {
+    ) -> Result<Vec<Candidate<NodeName>>, Unassigned> {
         let now = Instant::now();
         let (mut any, mut candidates) = (false, Vec::new());
         for (name, agent) in settings.agents() {

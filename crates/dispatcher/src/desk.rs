@@ -21,7 +21,7 @@ pub(crate) struct Desk {
 /// What is behind the lock.
 #[derive(Default)]
 pub(crate) struct State {
-    pub(crate) turns: Turns,
+    pub(crate) turns: Turns<NodeName>,
     loads: BTreeMap<NodeName, Load>,
     /// By ticket: the first is the next to be served.
     waiting: BTreeMap<u64, Arc<Notify>>,
@@ -108,7 +108,7 @@ impl State {
     }
 
     /// Enters what is known of an agent's load.
-    pub(crate) fn describe(&self, candidate: &mut Candidate, now: Instant) {
+    pub(crate) fn describe(&self, candidate: &mut Candidate<NodeName>, now: Instant) {
         if let Some(load) = self.loads.get(&candidate.name) {
             candidate.connections = load.connections;
             candidate.unanswered = load.unanswered;

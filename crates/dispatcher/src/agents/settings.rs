@@ -156,7 +156,7 @@ impl Agent {
         self.config.connections_max.is_none_or(|max| connections < NonZeroUsize::get(max))
     }
 
-    pub(super) fn candidate(&self, slow_start: Option<Duration>, now: Instant) -> Candidate {
+    pub(super) fn candidate(&self, slow_start: Option<Duration>, now: Instant) -> Candidate<NodeName> {
         let appeared_ago = now.saturating_duration_since(self.condition().appeared);
         Candidate {
             weight: self.config.weight,
