@@ -1,0 +1,154 @@
+//! Fields that say which bytes a message has (RFC 9110, sections 8.4, 8.6 and 14).
+
+use std::ops::Range;
+
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName};
+
+/// A field that occurs more often than it may, or does not read as its grammar says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+/// Which bytes of how many a part is (RFC 9110, section 14.4).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ContentRange {
+    /// Never empty, and within the total.
+    pub(crate) range: Range<u64>,
+    /// `None`: not known.
+    pub(crate) total: Option<u64>,
+}
+
+/// The text of a field that may occur once.
+pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Malformed> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => value.to_str().map(|text| Some(text.trim_ascii())).map_err(|_| Malformed),
+        (Some(_), Some(_)) => Err(Malformed),
+    }
+}
+
+/// Whether there is exactly one field of this name.
+pub(crate) fn is_single(headers: &HeaderMap, name: &HeaderName) -> bool {
+    headers.get_all(name).iter().count() == 1
+}
+
+/// `Content-Length`. One that is given twice is not to be believed, even if it is the same.
+pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Malformed> {
+    only(headers, &CONTENT_LENGTH)?.map(number).transpose()
+}
+
+/// `Content-Range`, of a part that exists: `bytes first-last/total` or `bytes first-last/*`.
+pub(crate) fn content_range(headers: &HeaderMap) -> Result<Option<ContentRange>, Malformed> {
+    only(headers, &CONTENT_RANGE)?.map(parse_content_range).transpose()
+}
+
+/// Whether the body is not the bytes themselves. `identity` should not be sent, and says nothing.
+pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
+    elements(headers, &CONTENT_ENCODING).any(|element| !element.eq_ignore_ascii_case("identity"))
+}
+
+/// Whether the body is made of several parts (RFC 9110, section 14.6).
+pub(crate) fn is_multipart(headers: &HeaderMap) -> bool {
+    let is = |value: &str| {
+        let (media_type, _) = value.split_once(';').unwrap_or((value, ""));
+        media_type.trim_ascii().eq_ignore_ascii_case("multipart/byteranges")
+    };
+    headers.get_all(CONTENT_TYPE).iter().any(|value| value.to_str().is_ok_and(is))
+}
+
+/// The elements of a list, in all fields of this name. What is no text is one element that equals nothing.
+pub(crate) fn elements<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    let values = headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("\u{fffd}"));
+    values.flat_map(|value| value.split(',')).map(str::trim_ascii).filter(|element| !element.is_empty())
+}
+
+fn parse_content_range(value: &str) -> Result<ContentRange, Malformed> {
+    let (unit, range) = value.split_once(' ').ok_or(Malformed)?;
+    let (range, total) = range.trim_ascii().split_once('/').ok_or(Malformed)?;
+    let (first, last) = range.split_once('-').ok_or(Malformed)?;
+    let (first, last) = (number(first)?, number(last)?);
+    let total = if total == "*" { None } else { Some(number(total)?) };
+    let end = last.checked_add(1).ok_or(Malformed)?;
+    if !unit.eq_ignore_ascii_case("bytes") || first > last || total.is_some_and(|total| end > total) {
+        return Err(Malformed);
+    }
+    Ok(ContentRange { range: first..end, total })
+}
+
+/// Digits and nothing else: no sign, no space.
+fn number(text: &str) -> Result<u64, Malformed> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().map_err(|_| Malformed) } else { Err(Malformed) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn headers(name: &HeaderName, values: &[&'static str]) -> HeaderMap {
+        values.iter().map(|value| (name.clone(), HeaderValue::from_static(value))).collect()
+    }
+
+    #[test]
+    fn ranges_of_parts() {
+        for (value, expected) in [
+            ("bytes 0-0/1", Ok((0..1, Some(1)))),
+            ("bytes 10-19/20", Ok((10..20, Some(20)))),
+            ("Bytes  10-19/*", Ok((10..20, None))),
+            ("bytes 0-18446744073709551614/18446744073709551615", Ok((0..u64::MAX, Some(u64::MAX)))),
+            ("bytes 0-18446744073709551615/*", Err(Malformed)),
+            ("bytes 0-18446744073709551616/*", Err(Malformed)),
+            ("bytes 10-20/20", Err(Malformed)),
+            ("bytes 2-1/20", Err(Malformed)),
+            ("bytes */20", Err(Malformed)),
+            ("bytes -1/20", Err(Malformed)),
+            ("bytes 1-/20", Err(Malformed)),
+            ("bytes +1-2/20", Err(Malformed)),
+            ("bytes 1-2", Err(Malformed)),
+            ("bytes=1-2/20", Err(Malformed)),
+            ("lines 1-2/20", Err(Malformed)),
+            ("", Err(Malformed)),
+        ] {
+            let expected = expected.map(|(range, total)| Some(ContentRange { range, total }));
+            assert_eq!(content_range(&headers(&CONTENT_RANGE, &[value])), expected, "{value}");
+        }
+        assert_eq!(content_range(&HeaderMap::new()), Ok(None));
+        assert_eq!(content_range(&headers(&CONTENT_RANGE, &["bytes 0-0/1"; 2])), Err(Malformed));
+    }
+
+    #[test]
+    fn lengths() {
+        for (values, expected) in [
+            (&["0"][..], Ok(Some(0))),
+            (&["18446744073709551615"], Ok(Some(u64::MAX))),
+            (&["18446744073709551616"], Err(Malformed)),
+            (&["+1"], Err(Malformed)),
+            (&["1, 1"], Err(Malformed)),
+            (&["1", "1"], Err(Malformed)),
+            (&[""], Err(Malformed)),
+            (&[], Ok(None)),
+        ] {
+            assert_eq!(content_length(&headers(&CONTENT_LENGTH, values)), expected, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn codings_and_parts() {
+        for (value, expected) in [("identity", false), ("", false), ("gzip", true), ("identity, br", true)] {
+            assert_eq!(is_coded(&headers(&CONTENT_ENCODING, &[value])), expected, "{value}");
+        }
+        for (value, expected) in [
+            ("text/plain", false),
+            ("text/plain; multipart/byteranges", false),
+            ("Multipart/ByteRanges ; boundary=a", true),
+        ] {
+            assert_eq!(is_multipart(&headers(&CONTENT_TYPE, &[value])), expected, "{value}");
+        }
+        let no_text = HeaderValue::from_bytes(b"\xff").unwrap();
+        assert!(is_coded(&HeaderMap::from_iter([(CONTENT_ENCODING, no_text)])));
+    }
+}

@@ -1,0 +1,136 @@
+//! Origins that have equally much to do.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::governor::look::{Look, Standing};
+use crate::governor::settings::{Metric, Unequal};
+use crate::governor::views::{Availability, Cause, OriginId, TransferView};
+
+/// Whether transfers move at present to make origins equal.
+///
+/// ```text
+///             most loaded > `high` times least loaded
+///   at rest --------------------------------------------> acting: moves as long as each has a gain
+///           <--------------------------------------------
+///             most loaded <= `low` times least loaded
+/// ```
+///
+/// A move has a gain if the origin that the transfer comes to has then less load than the one that it leaves has now,
+/// by as much as is demanded. So there is never a reason to take it back. And it has to be so now as well as on
+/// average, or loads that swing would take transfers with them.
+#[derive(Debug, Default)]
+pub(crate) struct Balance {
+    averages: HashMap<OriginId, f64>,
+    averaged_at: Option<Instant>,
+    acting: bool,
+    /// When the metric shows what the last moves have brought.
+    settled_at: Option<Instant>,
+}
+
+impl Balance {
+    /// Orders transfers from where there is more to do to where there is less, those with the most bytes left first.
+    pub(crate) fn look(&mut self, look: &mut Look<'_>, unequal: &Unequal) {
+        self.average(look, unequal);
+        if self.settled_at.is_some_and(|at| look.now < at) {
+            return;
+        }
+        while self.acts(look, unequal)
+            && let Some((view, to)) = next(look, unequal.metric)
+            && look.order(view, to, Cause::Unequal)
+        {
+            if unequal.metric != Metric::Connections {
+                self.settled_at = Some(look.now + unequal.settle);
+            }
+            if unequal.metric == Metric::Response {
+                return;
+            }
+        }
+    }
+
+    /// Of what an average was, as much is left as time has not worn off. An origin that is new begins as it is.
+    fn average(&mut self, look: &mut Look<'_>, unequal: &Unequal) {
+        let passed =
+            self.averaged_at.replace(look.now).map_or(Duration::ZERO, |at| look.now.saturating_duration_since(at));
+        let kept = (-passed.div_duration_f64(unequal.settle.max(SETTLE_MIN))).exp();
+        let before = std::mem::take(&mut self.averages);
+        for origin in &mut look.origins {
+            let load = load(unequal.metric, origin);
+            let average = before.get(&origin.id).map_or(load, |before| before * kept + load * (1.0 - kept));
+            origin.average = average;
+            self.averages.insert(origin.id, average);
+        }
+    }
+
+    fn acts(&mut self, look: &Look<'_>, unequal: &Unequal) -> bool {
+        let most = up(look).map(|origin| load_at_least(unequal.metric, origin)).fold(0.0, f64::max);
+        let least = up(look).map(|origin| load_at_most(unequal.metric, origin)).fold(f64::INFINITY, f64::min);
+        let factor = if self.acting { unequal.low } else { unequal.high };
+        self.acting = most > factor * least;
+        self.acting
+    }
+}
+
+/// A settling time may be none at all.
+const SETTLE_MIN: Duration = Duration::from_nanos(1);
+
+/// The transfer with the most bytes left that gains by leaving the most loaded origin that has one, and where it goes.
+fn next<'a>(look: &Look<'a>, metric: Metric) -> Option<(&'a TransferView, OriginId)> {
+    let mut origins: Vec<_> = up(look).collect();
+    origins.sort_by(|a, b| load(metric, a).total_cmp(&load(metric, b)));
+    origins.iter().rev().find_map(|from| {
+        let settled = look.transfers.iter().filter(|view| view.origin == from.id && look.is_settled(view));
+        let settled: Vec<_> = settled.collect();
+        let worth = origins.iter().take_while(|to| gain(metric, from, to, 0.0) >= look.damping.gain_min);
+        worth.filter(|_| !settled.is_empty()).find_map(|to| best(look, metric, from, to, &settled))
+    })
+}
+
+fn best<'a>(
+    look: &Look<'a>,
+    metric: Metric,
+    from: &Standing,
+    to: &Standing,
+    settled: &[&'a TransferView],
+) -> Option<(&'a TransferView, OriginId)> {
+    let gains = |view: &TransferView| {
+        let rate = look.tracks[&view.id].pace.last.map(|window| window.rate);
+        let rate = if metric == Metric::Rate { rate } else { Some(0.0) };
+        rate.is_some_and(|rate| gain(metric, from, to, rate) >= look.damping.gain_min)
+    };
+    let movable = settled.iter().filter(|view| look.may_go(view, to.id) && gains(view));
+    movable.max_by_key(|view| view.remaining).map(|view| (*view, to.id))
+}
+
+fn up<'a>(look: &'a Look<'_>) -> impl Iterator<Item = &'a Standing> {
+    look.origins.iter().filter(|origin| origin.availability == Availability::Up)
+}
+
+fn load(metric: Metric, origin: &Standing) -> f64 {
+    match metric {
+        Metric::Connections => origin.connections / origin.weight,
+        Metric::Response => origin.response.as_secs_f64(),
+        Metric::Rate => origin.rate / origin.weight,
+    }
+}
+
+/// Now as well as on average.
+fn load_at_least(metric: Metric, origin: &Standing) -> f64 {
+    load(metric, origin).min(origin.average)
+}
+
+/// Now as well as on average.
+fn load_at_most(metric: Metric, origin: &Standing) -> f64 {
+    load(metric, origin).max(origin.average)
+}
+
+/// How many times more load `from` has now than `to` will have with a transfer of this `rate`. How response times will
+/// be nobody knows, so they are compared as they are.
+fn gain(metric: Metric, from: &Standing, to: &Standing, rate: f64) -> f64 {
+    let then = match metric {
+        Metric::Connections => (to.connections + 1.0) / to.weight,
+        Metric::Response => load(metric, to),
+        Metric::Rate => (to.rate + rate) / to.weight,
+    };
+    load_at_least(metric, from) / then.max(load_at_most(metric, to))
+}

@@ -1,0 +1,160 @@
+//! One look at all origins and transfers.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::governor::budget::Budget;
+use crate::governor::refusals::Refusals;
+use crate::governor::settings::Damping;
+use crate::governor::track::Track;
+use crate::governor::views::{Availability, Cause, Order, OriginId, OriginView, TransferId, TransferView};
+
+/// What is seen at one moment, and what has been ordered so far.
+pub(crate) struct Look<'a> {
+    pub(crate) now: Instant,
+    pub(crate) damping: &'a Damping,
+    pub(crate) transfers: &'a [TransferView],
+    /// Of each transfer one.
+    pub(crate) tracks: &'a mut HashMap<TransferId, Track>,
+    pub(crate) origins: Vec<Standing>,
+    pub(crate) orders: Vec<Order>,
+    refusals: &'a Refusals,
+    budget: &'a mut Budget,
+}
+
+/// An origin as it will be when all that was ordered is done.
+#[derive(Debug, Clone)]
+pub(crate) struct Standing {
+    pub(crate) id: OriginId,
+    pub(crate) availability: Availability,
+    pub(crate) weight: f64,
+    pub(crate) connections: f64,
+    pub(crate) rate: f64,
+    pub(crate) response: Duration,
+    /// Its load over time, whatever that is measured by; 0 until it has been averaged.
+    pub(crate) average: f64,
+}
+
+impl Standing {
+    #[allow(clippy::cast_precision_loss, reason = "under 2^53")]
+    pub(crate) fn of(view: &OriginView) -> Self {
+        Self {
+            id: view.id,
+            availability: view.availability,
+            weight: f64::from(view.weight.max(1)),
+            connections: view.connections as f64,
+            rate: view.rate as f64,
+            response: view.response,
+            average: 0.0,
+        }
+    }
+}
+
+/// The one with the fewest connections for its weight, with the one to come.
+pub(crate) fn least_loaded(origins: impl Iterator<Item = Standing>) -> Option<OriginId> {
+    let load = |origin: &Standing| (origin.connections + 1.0) / origin.weight;
+    origins.min_by(|a, b| load(a).total_cmp(&load(b))).map(|origin| origin.id)
+}
+
+impl<'a> Look<'a> {
+    pub(crate) fn new(
+        now: Instant,
+        damping: &'a Damping,
+        origins: &[OriginView],
+        transfers: &'a [TransferView],
+        tracks: &'a mut HashMap<TransferId, Track>,
+        refusals: &'a Refusals,
+        budget: &'a mut Budget,
+    ) -> Self {
+        let origins = origins.iter().map(Standing::of).collect();
+        let mut look = Self { now, damping, transfers, tracks, origins, orders: Vec::new(), refusals, budget };
+        // What is being moved counts where it goes already, and will be gone where it is.
+        for view in transfers.iter().filter(|view| view.moving) {
+            look.change(view.origin, -1.0, 0.0);
+        }
+        look
+    }
+
+    /// Orders all away from origins that are being drained.
+    pub(crate) fn drain(&mut self) {
+        let ids: Vec<_> =
+            self.origins.iter().filter(|it| it.availability == Availability::Draining).map(|it| it.id).collect();
+        for view in self.transfers.iter().filter(|view| ids.contains(&view.origin)) {
+            if self.is_free(view)
+                && let Some(to) = self.target(view, |_| true)
+            {
+                self.order(view, to, Cause::Draining);
+            }
+        }
+    }
+
+    /// Orders away those that have got nothing for so long. Where one has just come from it is not sent back to.
+    pub(crate) fn leave_stalled(&mut self, stalled: Duration) {
+        for view in self.transfers {
+            let track = &self.tracks[&view.id];
+            let silent_since = view.waiting_since.map(|since| since.max(track.since));
+            if silent_since.is_none_or(|since| self.now.saturating_duration_since(since) < stalled)
+                || !self.is_free(view)
+            {
+                continue;
+            }
+            if let Some(to) = self.target(view, |to| !self.has_left(view, to)) {
+                self.order(view, to, Cause::Stalled);
+            }
+        }
+    }
+
+    /// Whether nobody has ordered it elsewhere yet.
+    pub(crate) fn is_free(&self, view: &TransferView) -> bool {
+        !view.moving && self.orders.iter().all(|order| order.transfer != view.id)
+    }
+
+    /// Whether it may move for a reason that can wait.
+    pub(crate) fn is_settled(&self, view: &TransferView) -> bool {
+        self.is_free(view) && self.tracks[&view.id].is_settled(view, self.now, self.damping)
+    }
+
+    /// Whether it could go on there, for a reason that can wait.
+    pub(crate) fn may_go(&self, view: &TransferView, to: OriginId) -> bool {
+        to != view.origin && !self.has_left(view, to) && !self.refusals.has(view.resource, to)
+    }
+
+    /// Orders it elsewhere, if the budgets allow.
+    pub(crate) fn order(&mut self, view: &TransferView, to: OriginId, cause: Cause) -> bool {
+        let Some(track) = self.tracks.get_mut(&view.id) else { return false };
+        let may = cause != Cause::Stalled || track.may_fail(self.now, self.damping);
+        if !may || !self.budget.spend(self.now, view.origin, to, self.damping) {
+            return false;
+        }
+        match cause {
+            Cause::Stalled => track.fail(self.now, self.damping),
+            Cause::Slow | Cause::Unequal => track.moves += 1,
+            _ => {}
+        }
+        track.since = self.now;
+        let rate = track.pace.last.map_or(0.0, |window| window.rate);
+        self.change(view.origin, -1.0, -rate);
+        self.change(to, 1.0, rate);
+        self.orders.push(Order { transfer: view.id, from: view.origin, to, cause });
+        true
+    }
+
+    fn has_left(&self, view: &TransferView, to: OriginId) -> bool {
+        self.tracks[&view.id].has_left(to, self.now, self.damping.stay_min)
+    }
+
+    fn target(&self, view: &TransferView, wanted: impl Fn(OriginId) -> bool) -> Option<OriginId> {
+        let is_target = |to: &&Standing| {
+            let is_other = to.availability == Availability::Up && to.id != view.origin;
+            is_other && !self.refusals.has(view.resource, to.id) && wanted(to.id)
+        };
+        least_loaded(self.origins.iter().filter(is_target).cloned())
+    }
+
+    fn change(&mut self, id: OriginId, connections: f64, rate: f64) {
+        if let Some(origin) = self.origins.iter_mut().find(|origin| origin.id == id) {
+            origin.connections = (origin.connections + connections).max(0.0);
+            origin.rate = (origin.rate + rate).max(0.0);
+        }
+    }
+}

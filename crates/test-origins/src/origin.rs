@@ -1,0 +1,217 @@
+//! An origin on a thread of its own.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinSet;
+
+use crate::address::LoopbackAddresses;
+use crate::case::{Fault, Moment};
+use crate::pace::Pace;
+use crate::reply::Reply;
+use crate::request::Asked;
+use crate::resource::Resource;
+
+mod connection;
+mod delivered;
+
+/// An HTTP/1.1 origin. It ends, and its connections with it, when it is dropped.
+///
+/// It runs on a thread of its own, so that tests with and without a runtime can use it.
+#[derive(Debug)]
+pub struct Origin {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How an origin behaves.
+#[derive(Debug, Clone, Default)]
+pub struct Manners {
+    /// What it does wrong, and when; one after the other where several meet.
+    pub faults: Vec<(Moment, Fault)>,
+    /// How fast it sends; else as fast as it is taken.
+    pub pace: Option<Pace>,
+    /// Where it listens; else at a loopback address of its own, which nobody else gets while the process lives.
+    pub ip: Option<Ipv4Addr>,
+}
+
+impl Origin {
+    /// One that is as it should be.
+    pub fn start(resource: Resource) -> Self {
+        Self::start_with(resource, Manners::default())
+    }
+
+    /// One that is wrong in one way.
+    pub fn faulty(resource: Resource, moment: Moment, fault: Fault) -> Self {
+        Self::start_with(resource, Manners { faults: vec![(moment, fault)], ..Manners::default() })
+    }
+
+    /// One with a speed.
+    pub fn paced(resource: Resource, pace: Pace) -> Self {
+        Self::start_with(resource, Manners { pace: Some(pace), ..Manners::default() })
+    }
+
+    /// One with these manners.
+    pub fn start_with(resource: Resource, manners: Manners) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let socket = TcpSocket::new_v4().expect("a socket");
+        let address = manners.ip.map_or_else(|| LoopbackAddresses::draw().take(), |ip| (ip, 0).into());
+        socket.bind(address).expect("the address is the machine's, and the port is free");
+        let address = socket.local_addr().expect("a bound socket has an address");
+        let listens = manners.faults.iter().all(|(_, fault)| *fault != Fault::Refuses);
+        let shared = Arc::new(Shared::new(resource, manners));
+        let (stop, stopped) = oneshot::channel();
+        let entry = {
+            let _context = runtime.enter();
+            if listens { Entry::Open(socket.listen(1024).expect("it is bound")) } else { Entry::Shut }
+        };
+        let host = host(entry, Arc::clone(&shared), stopped);
+        let thread = std::thread::Builder::new().name("origin".into()).spawn(move || runtime.block_on(host));
+        Self { address, shared, stop: Some(stop), thread: Some(thread.expect("a thread")) }
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `http://ADDRESS`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// What it was asked so far, in order.
+    pub fn requests(&self) -> Vec<Asked> {
+        self.shared.book().requests.clone()
+    }
+
+    /// How many connections it took.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes of bodies it could send, framing aside.
+    pub fn sent(&self) -> u64 {
+        self.shared.sent.load(Ordering::Relaxed)
+    }
+
+    /// How many bodies it is sending at present.
+    pub fn transfers(&self) -> usize {
+        self.shared.transfers.load(Ordering::Relaxed)
+    }
+
+    /// Puts something else there. Transfers that run go on with what they began.
+    pub fn replace(&self, resource: Resource) {
+        self.shared.book().resource = resource;
+    }
+
+    /// What it does wrong from the next request on.
+    pub fn misbehave(&self, faults: impl Into<Vec<(Moment, Fault)>>) {
+        self.shared.book().faults = faults.into();
+    }
+
+    /// Takes no more connections, and ends those that there are.
+    pub fn die(&self) {
+        self.shared.death.notify_one();
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What an origin's connections share with who holds it.
+#[derive(Debug)]
+struct Shared {
+    book: Mutex<Book>,
+    pace: Option<Pace>,
+    connections: AtomicUsize,
+    transfers: AtomicUsize,
+    sent: AtomicU64,
+    death: Notify,
+}
+
+#[derive(Debug)]
+struct Book {
+    resource: Resource,
+    faults: Vec<(Moment, Fault)>,
+    requests: Vec<Asked>,
+}
+
+impl Shared {
+    fn new(resource: Resource, manners: Manners) -> Self {
+        Self {
+            book: Mutex::new(Book { resource, faults: manners.faults, requests: Vec::new() }),
+            pace: manners.pace,
+            connections: AtomicUsize::new(0),
+            transfers: AtomicUsize::new(0),
+            sent: AtomicU64::new(0),
+            death: Notify::new(),
+        }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answer(&self, asked: Asked) -> Reply {
+        let mut book = self.book();
+        let mut reply = book.resource.answer(&asked);
+        for (_, fault) in book.faults.iter().filter(|(moment, _)| moment.is_at(&asked)) {
+            fault.spoil(&asked, &book.resource, &mut reply);
+        }
+        book.requests.push(asked);
+        reply
+    }
+}
+
+impl Moment {
+    fn is_at(self, asked: &Asked) -> bool {
+        let transfer = asked.method == "GET" && !asked.is_probe();
+        let ranged = asked.field("range").is_some();
+        match self {
+            Self::Always => true,
+            Self::Transfer => transfer,
+            Self::Whole => transfer && !ranged,
+            Self::Ranged => transfer && ranged,
+        }
+    }
+}
+
+enum Entry {
+    Open(TcpListener),
+    /// Who connects to it is refused.
+    Shut,
+}
+
+async fn host(entry: Entry, shared: Arc<Shared>, mut stopped: oneshot::Receiver<()>) {
+    if let Entry::Open(listener) = entry {
+        tokio::select! {
+            () = accept(listener, &shared) => {}
+            () = shared.death.notified() => {}
+            _ = &mut stopped => return,
+        }
+    }
+    // Its end is that of whoever holds the other end.
+    let _ = stopped.await;
+}
+
+async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    while let Ok((socket, _)) = listener.accept().await {
+        let number = shared.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        connections.spawn(connection::serve(socket, number, Arc::clone(shared)));
+        while connections.try_join_next().is_some() {}
+    }
+}

@@ -1,0 +1,147 @@
+//! One connection of an origin.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::Shared;
+use super::delivered::delivered;
+use crate::pace::Throttle;
+use crate::reply::{End, Instead, Reply};
+use crate::request::Asked;
+
+/// How much of a body is made and written at a time, in bytes.
+const PIECE_LEN: usize = 64 * 1024;
+
+/// Answers request after request, until either side has enough.
+pub(super) async fn serve(mut socket: TcpStream, number: usize, shared: Arc<Shared>) {
+    socket.set_nodelay(true).ok();
+    let mut ahead = Vec::new();
+    while let Some(asked) = Asked::read(&mut socket, &mut ahead, number).await {
+        let bodiless = asked.method == "HEAD";
+        let last = asked.field("content-length").or(asked.field("transfer-encoding")).is_some()
+            || asked.field("connection").is_some_and(|options| options.eq_ignore_ascii_case("close"));
+        let mut reply = shared.answer(asked);
+        if last && matches!(reply.end, End::Whole) {
+            reply.end = End::Close;
+        }
+        let Ok(end) = Sender { socket: &mut socket, reply: &reply, shared: &shared }.send(bodiless).await else {
+            return;
+        };
+        match end {
+            End::Whole => {}
+            End::Close | End::Fin(_) => return,
+            End::Reset(_) => return reset(socket).await,
+            End::Death(_) => {
+                delivered(&socket).await;
+                socket.set_zero_linger().ok();
+                shared.death.notify_one();
+                // All connections end together, this one too: who sees it end finds no other one open.
+                return std::future::pending().await;
+            }
+            End::Stall(_) => return stall(socket).await,
+        }
+    }
+}
+
+/// What was sent before arrives, unless the other side is slow to take it.
+async fn reset(socket: TcpStream) {
+    delivered(&socket).await;
+    socket.set_zero_linger().ok();
+}
+
+/// Reads, so that a connection that the other side gives up ends here, too.
+async fn stall(mut socket: TcpStream) {
+    while socket.read_u8().await.is_ok() {}
+}
+
+struct Sender<'a> {
+    socket: &'a mut TcpStream,
+    reply: &'a Reply,
+    shared: &'a Shared,
+}
+
+impl<'a> Sender<'a> {
+    /// How the connection is to end, or that it did.
+    async fn send(mut self, bodiless: bool) -> io::Result<End> {
+        match self.reply.instead {
+            Some(Instead::Garbage) => {
+                self.socket.write_all(b"\x16\x03\x01 this is not the answer you want\r\n\r\n").await?;
+                return Ok(End::Close);
+            }
+            Some(Instead::EndlessHead) => match self.endless_head().await? {},
+            None => self.socket.write_all(self.reply.head().as_bytes()).await?,
+        }
+        if bodiless {
+            return Ok(if matches!(self.reply.end, End::Close) { End::Close } else { End::Whole });
+        }
+        let _counted = Counted::new(&self.shared.transfers);
+        self.body().await
+    }
+
+    async fn endless_head(&mut self) -> io::Result<Infallible> {
+        self.socket.write_all(b"HTTP/1.1 206 Partial Content\r\n").await?;
+        loop {
+            self.socket.write_all(b"X-More: and more, and more, and more, and more, and more\r\n").await?;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn body(&mut self) -> io::Result<End> {
+        let whole = self.reply.body_len();
+        let end = match self.reply.end {
+            End::Fin(after) | End::Reset(after) | End::Stall(after) | End::Death(after) if after < whole => after,
+            _ => whole,
+        };
+        self.pieces(end).await?;
+        if end < whole {
+            return Ok(self.reply.end);
+        }
+        if self.reply.chunked {
+            self.socket.write_all(b"0\r\n\r\n").await?;
+        }
+        Ok(if matches!(self.reply.end, End::Close) { End::Close } else { End::Whole })
+    }
+
+    async fn pieces(&mut self, end: u64) -> io::Result<()> {
+        let mut throttle = self.throttle();
+        let mut position = 0;
+        while position < end {
+            let wanted = (end - position).min(PIECE_LEN as u64) as usize;
+            let piece = self.reply.piece(position, throttle.allowance(wanted).await);
+            position += piece.len() as u64;
+            self.shared.sent.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            self.socket.write_all(&self.reply.framed(piece)).await?;
+        }
+        Ok(())
+    }
+
+    fn throttle(&self) -> Throttle<'a> {
+        match (self.reply.drip, self.shared.pace) {
+            (Some((bytes, every)), _) => Throttle::Drip { bytes, every, next: Instant::now() },
+            (None, Some(pace)) => Throttle::Share { pace, transfers: &self.shared.transfers, paid: Instant::now() },
+            (None, None) => Throttle::None,
+        }
+    }
+}
+
+/// A transfer, as long as this lives.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(transfers: &'a AtomicUsize) -> Self {
+        transfers.fetch_add(1, Ordering::Relaxed);
+        Self(transfers)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,28 @@
+//! Varnish, in memory.
+
+use rustix::process::Signal;
+
+use super::{Place, Plan};
+
+pub(super) fn plan(place: &Place<'_>) -> Plan {
+    let configuration = format!(
+        "vcl 4.1;
+         backend default {{
+             .host = \"{}\";
+             .port = \"{}\";
+         }}
+         {}\n",
+        place.behind.ip(),
+        place.behind.port(),
+        place.more,
+    );
+    let (address, vcl, dir) = (place.address.to_string(), place.file("default.vcl"), place.file("varnish"));
+    // Without an administration port, and with little for the log that nobody reads.
+    let storage = ["-s", "default,64m", "-l", "2m", "-T", "none"];
+    let [s, size, l, log, t, none] = storage;
+    let arguments = ["-F", "-j", "none", "-n", &dir, "-f", &vcl, "-a", &address, s, size, l, log, t, none];
+    let mut plan = Plan::new(arguments, "default.vcl", configuration);
+    // It has a child, which nobody else ends.
+    plan.end = Signal::INT;
+    plan
+}
