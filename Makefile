@@ -1,6 +1,6 @@
 # What there is to do. `make demo` and `make test` install what they miss (Debian, with a Rust toolchain).
 
-.PHONY: demo demo-up test lint fmt model chaos soak fuzz fuzz-briefly bench crowd deny deps clean
+.PHONY: demo demo-up test lint fmt model chaos scenario-b soak fuzz fuzz-briefly bench crowd origins moves paper deny deps clean
 
 # A whole cluster on loopback goes through 400 connections, and prints what became of them.
 demo: deps
@@ -34,6 +34,11 @@ model: deps
 chaos: deps
 	cargo test --locked --package watari --test cluster -- --ignored --nocapture chaos
 
+# The paper's scenario B at its full size, by OpenSSL, rustls, Go and JSSE, in every mode, over 2 and 5 agents; prints a table.
+scenario-b: deps
+	@scripts/deps test
+	cargo test --locked --package watari --test cluster -- --ignored --nocapture --exact scenario_b::everything_at_full_size
+
 # A mixed load for SOAK_S seconds, in which no node's memory may grow; then what idle connections take.
 SOAK_S ?= 600
 soak: deps
@@ -61,6 +66,22 @@ crowd:
 	@scripts/deps bench
 	cargo build --release --locked --package watari
 	CROWD_S=$(CROWD_S) scripts/crowd
+
+# Asks the servers of others what they do that transfers can move between, moves some, and writes both into docs/origins.md.
+origins: deps
+	@scripts/deps test
+	cargo test --locked --package watari-test-origins --test real -- --ignored --exact write_the_table
+	cargo test --locked --package watari-proxy --test compatibility -- --ignored --exact write_the_table
+
+# Random transfers between random origins, good and bad, MOVES_CASES of them by a seed that it prints.
+MOVES_CASES ?= 2000
+moves: deps
+	MOVES_CASES=$(MOVES_CASES) MOVES_SEED=$${MOVES_SEED:-$$(date +%s)} \
+		cargo test --locked --package watari-proxy --test moves -- --nocapture
+
+# The experiments of Doi and Goto with the proxy as it is, and what they measure.
+paper: deps
+	cargo test --release --locked --package watari-proxy --test paper -- --nocapture --test-threads 1
 
 # Licences, sources, duplicates, and known vulnerabilities; the last needs the network. `cargo install cargo-deny` first.
 deny:

@@ -15,7 +15,8 @@ use watari_wire::leg::{Kind, LegSigner, Preface};
 use watari_wire::proxy::{Header, Tlv};
 use watari_wire::{
     AbortReason, Aborted, Cancel, ConnectionId, Decided, Epoch, Established, Final, Freeze, Held, Hello, Leave, LegKey,
-    LinkMessage, Message, NodeName, Propose, Refused, Rest, Role, SecretBytes, Ship, StayReason, Stays, TlsInfo, frame,
+    LinkMessage, Member, Members, Message, NodeName, Propose, Refused, Rest, Role, SecretBytes, Ship, StayReason,
+    Stays, TlsInfo, Verdict, frame,
 };
 
 fn main() {
@@ -31,6 +32,7 @@ fn main() {
     write("flow_answers", &[ANSWER.to_vec()]);
     write("http1_response", &RESPONSES.map(|response| [&[0, 30], response].concat()));
     write("lists", &[LIST.to_vec()]);
+    write("continuation", &CONTINUATIONS.map(<[u8]>::to_vec));
 }
 
 /// One with each way to tell the end of a body.
@@ -52,6 +54,17 @@ const LIST: &[u8] = br#"# source URI TLS
 
 /// What every step of the target's flow takes something from.
 const ANSWER: &[u8] = b"location: /next?a=b#c\nset-cookie: c=1; Path=/; Max-Age=60\n\n{\"v\": [\"v=one two\"]}";
+
+/// Choices, heads and bodies of a transfer that goes on: with each proof, whole and in part.
+const CONTINUATIONS: [&[u8]; 4] = [
+    b"\x00\x04\x00\x06\x00\x03range: bytes=0-\nif-none-match: \"b\"\0content-length: 10\netag: \"a\"\n\
+    accept-ranges: bytes\0content-range: bytes 2-9/10\ncontent-length: 8\netag: \"a\"\0\x02\x03\x04\x05rest",
+    b"\x05\x04\x00\x06\x02\x03range: bytes=90-99\0content-length: 10\ncontent-range: bytes 90-99/1000\n\
+    last-modified: Sun, 22 Nov 2026 11:59:00 GMT\ndate: Sun, 22 Nov 2026 12:00:00 GMT\0\0rest",
+    b"\x06\x04\x02\x06\x00\x03\0content-length: 10\netag: W/\"a\"\0\0rest",
+    b"\x04\x00\x00\x06\x00\x03\0content-length: 10\nvary: accept\ncontent-encoding: identity\n\
+    repr-digest: sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:\0\0rest",
+];
 
 fn write(target: &str, seeds: &[Vec<u8>]) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
@@ -129,8 +142,17 @@ fn messages() -> Vec<Message> {
         Message::Final(Final { connection, epoch, tx_offset: 1000 }),
         Message::Leave(Leave { connection, target: Some(target), or_end: true }),
         Message::Stays(Stays { connection, reason: StayReason::Http2 }),
+        Message::Tunnel(connection),
         Message::Draining,
     ]
+}
+
+/// One who is there, one who is out, and one who is in again.
+fn members() -> Members {
+    let (mesh, legs) = addresses();
+    let member = Member { name: name("a"), since: 1_700_000_000, mesh, legs: Some(legs), heard_s: 3 };
+    let verdict = |node, evicted, keys_by| Verdict { name: name(node), at: 1_700_000_000, evicted, keys_by };
+    Members { verdicts: vec![verdict("b", true, Some(name("a"))), verdict("c", false, None)], members: vec![member] }
 }
 
 /// Every message, and a link that carries several.
@@ -142,7 +164,8 @@ fn frames() -> Vec<Vec<u8>> {
         frames.push(bytes);
     }
     let hello = LinkMessage::Hello(Hello::new(name("a"), &Role::ALL.into(), 7));
-    for message in [hello, LinkMessage::Ping, LinkMessage::Pong, LinkMessage::Unsupported { version: 2, kind: 40 }] {
+    let unsupported = LinkMessage::Unsupported { version: 2, kind: 40 };
+    for message in [hello, LinkMessage::Ping, LinkMessage::Pong, unsupported, LinkMessage::Members(members())] {
         let mut bytes = Vec::new();
         frame::encode_link(&message, &mut bytes);
         frames.push(bytes);

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use rcgen::{CertificateParams, KeyPair};
-use watari_handshake::{Certificate, Handshake, Progress, ServerConfig, ServerOptions, Sessions};
+use watari_handshake::{Certificate, Handshake, Progress, Provided, ServerConfig, ServerOptions, Sessions};
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
@@ -26,9 +26,10 @@ static CONFIG: LazyLock<ServerConfig> = LazyLock::new(|| {
     ServerConfig::new(&options).expect("a configuration")
 });
 
-/// Every session that is offered is wanted.
-static SESSIONS: LazyLock<Arc<Sessions>> =
-    LazyLock::new(|| Arc::new(Sessions { tickets: None, kept: true, tickets_per_handshake: 2 }));
+/// Every session that is offered is wanted, and early data would be taken.
+static SESSIONS: LazyLock<Arc<Sessions>> = LazyLock::new(|| {
+    Arc::new(Sessions { kept: true, tickets_per_handshake: 2, early_data: true, ..Sessions::default() })
+});
 
 fuzz_target!(|input: Input<'_>| {
     let piece = if input.piece == 0 { usize::MAX } else { input.piece.into() };
@@ -41,14 +42,19 @@ fn shake(sent: &[u8], piece: usize) -> (usize, Option<String>) {
     let (mut unread, mut consumed) = (Vec::new(), 0);
     for bytes in sent.chunks(piece) {
         unread.extend_from_slice(bytes);
-        // Nothing that is wanted is found.
-        let step = handshake.receive(&unread).and_then(|progress| match progress.wanted.is_empty() {
-            true => Ok(progress),
-            false => handshake.provide(Vec::new(), None).map(|next| Progress { consumed: progress.consumed, ..next }),
+        // Nothing that is wanted is found, and everything approved.
+        let step = handshake.receive(&unread).and_then(|progress| {
+            if progress.wanted.is_empty() {
+                return Ok(progress);
+            }
+            handshake.provide(Provided { early_data: progress.wanted.early_data, ..Provided::default() })?;
+            let next = handshake.receive(&unread[progress.consumed..])?;
+            Ok(Progress { consumed: progress.consumed + next.consumed, ..next })
         });
         match step {
             Ok(progress) => {
                 assert!(progress.established.is_none(), "nobody here knows the keys");
+                assert!(progress.early.is_empty(), "nothing was resumed");
                 unread.drain(..progress.consumed);
                 consumed += progress.consumed;
             }

@@ -29,6 +29,12 @@ impl Activity {
         self.0.load(Ordering::Acquire) == 0
     }
 
+    /// Whether a request has come in full, and its response is not on its way yet.
+    pub(crate) fn awaits_response(&self) -> bool {
+        let open = self.0.load(Ordering::Acquire);
+        open != 0 && open & REQUEST == 0
+    }
+
     /// A request begins: its body, to be read through what this returns.
     pub(crate) fn begin<B: Body>(&self, body: B) -> Watched<B> {
         let request = if body.is_end_stream() { 0 } else { REQUEST };

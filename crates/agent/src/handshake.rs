@@ -5,19 +5,29 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use watari_handshake::{Established, Failed, Handshake, HandshakeError, Info, Miss, Origin, Progress};
-use watari_record::{Connection, Version};
+use tokio::time::{Instant, timeout_at};
+use watari_handshake::{EarlyData, Established, Failed, Handshake, HandshakeError, Info, Miss, Origin, Progress};
+use watari_record::{Connection, SecretsError, Version};
 use watari_stream::Parts;
 use watari_sys::tcp;
 use watari_wire::leg::Preface;
 use watari_wire::{Epoch, NodeName, TlsInfo};
 
 use crate::Shared;
+use crate::early::{Early, Pipe};
 use crate::live::{About, Live};
 use crate::serve::{self, Ending};
 
 /// How much is read at once, in bytes.
-const READ_LEN: usize = 4096;
+pub(crate) const READ_LEN: usize = 4096;
+
+/// How far a handshake has come when this module has done its part.
+pub(crate) enum Shaken {
+    /// To its end.
+    Done(Box<Live>),
+    /// The client's early data was accepted, and its Finished is to come.
+    Early(Box<Early>),
+}
 
 /// Does the handshake; `None` if it failed, which the client and the dispatcher have been told then. `surplus` came behind
 /// the preface.
@@ -27,7 +37,7 @@ pub(crate) async fn shake_hands(
     dispatcher: NodeName,
     preface: &Preface,
     surplus: Vec<u8>,
-) -> Option<Live> {
+) -> Option<Shaken> {
     let settings = shared.settings.get();
     let Some(tls) = &settings.tls else {
         tracing::warn!(connection = %preface.connection, "a handshake was asked of an agent without certificates");
@@ -36,6 +46,7 @@ pub(crate) async fn shake_hands(
         return None;
     };
     shared.sessions.ready().await;
+    let deadline = Instant::now() + shared.limits().handshake_timeout;
     let mut driver = Driver {
         handshake: Handshake::new(tls.of(preface.server), shared.sessions.offered()),
         shared,
@@ -44,10 +55,19 @@ pub(crate) async fn shake_hands(
         sent: 0,
         leg,
     };
-    let result = tokio::time::timeout(shared.limits().handshake_timeout, driver.run()).await;
+    let result = timeout_at(deadline, driver.run()).await;
     let stage = driver.handshake.stage();
-    match result.unwrap_or(Err(HandshakeError::TimedOut(stage).into())) {
-        Ok(established) => driver.into_live(shared, dispatcher, preface, *established),
+    let result = result.unwrap_or(Err(HandshakeError::TimedOut(stage).into()));
+    match result {
+        Ok(Reached::Established(info, connection)) => {
+            let about = about(shared, dispatcher, preface, &info);
+            count(shared, &about, &info);
+            Some(Shaken::Done(Box::new(Live { about, parts: driver.into_parts(connection) })))
+        }
+        Ok(Reached::EarlyData(info)) => {
+            let about = about(shared, dispatcher, preface, &info);
+            Some(Shaken::Early(Box::new(driver.into_early(about, info, deadline))))
+        }
         Err(failure) => {
             tracing::info!(connection = %preface.connection, client = %preface.client, cause = %failure, "handshake failed");
             shared.metrics.count_handshake_failed(failure.label());
@@ -68,38 +88,60 @@ struct Driver<'a> {
     sent: u64,
 }
 
+/// Where a [`Driver`] has done its part.
+enum Reached {
+    Established(Info, Connection),
+    /// It was accepted.
+    EarlyData(Info),
+}
+
+/// Why a handshake came to nothing.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+pub(crate) enum Failure {
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
+    #[error("the handshake's secrets are unusable: {0}")]
+    Secrets(#[from] SecretsError),
     #[error("the leg failed: {0}")]
     Io(#[from] io::Error),
 }
 
 impl Failure {
-    fn label(&self) -> &'static str {
+    pub(crate) fn label(&self) -> &'static str {
         match self {
             Self::Handshake(error) => error.label(),
+            Self::Secrets(_) => "secrets",
             Self::Io(_) => "io",
         }
     }
 }
 
 impl Driver<'_> {
-    async fn run(&mut self) -> Result<Box<Established>, Failure> {
+    async fn run(&mut self) -> Result<Reached, Failure> {
         loop {
             let received = self.handshake.receive(&self.input);
             let mut progress = self.answer(received).await?;
             self.input.drain(..progress.consumed);
-            if !progress.wanted.is_empty() {
-                let (found, miss) = self.shared.sessions.look_for(self.shared, &progress.wanted).await;
-                let provided = self.handshake.provide(found, miss);
-                progress = self.answer(provided).await?;
+            let wanted = std::mem::take(&mut progress.wanted);
+            let looked_for = !wanted.is_empty();
+            if looked_for {
+                let provided = self.shared.sessions.look_for(self.shared, &wanted).await;
+                let answered = self.handshake.provide(provided);
+                progress = self.answer(answered).await?;
+            }
+            if let Some(early_data) = progress.early_data {
+                self.shared.metrics.count_early_data(&early_data);
+                if let EarlyData::Accepted(info) = early_data {
+                    return Ok(Reached::EarlyData(*info));
+                }
             }
             if let Some(established) = progress.established {
-                return Ok(established);
+                let Established { secrets, info } = *established;
+                return Ok(Reached::Established(info, Connection::new(secrets)?));
             }
-            self.read().await?;
+            if !looked_for {
+                self.read().await?;
+            }
         }
     }
 
@@ -132,50 +174,51 @@ impl Driver<'_> {
         }
     }
 
-    fn into_live(
-        self,
-        shared: &Shared,
-        dispatcher: NodeName,
-        preface: &Preface,
-        established: Established,
-    ) -> Option<Live> {
-        let Established { secrets, info } = established;
-        let connection = match Connection::new(secrets) {
-            Ok(connection) => connection,
-            Err(error) => {
-                tracing::error!(connection = %preface.connection, %error, "the handshake's secrets are unusable");
-                shared.metrics.count_handshake_failed("secrets");
-                tcp::reset_on_close(&self.leg);
-                return None;
-            }
-        };
-        let Info { version, suite, alpn, server_name, resumed, missed, client_certificate, group } = info;
-        let version = match version {
-            Version::Tls12 => 0x0303,
-            Version::Tls13 => 0x0304,
-        };
-        let tls = TlsInfo { version, suite: suite.iana(), alpn, server_name, resumed: resumed.is_some() };
-        let resumed = resumed.map(Origin::label);
-        let missed = missed.map(Miss::label);
-        tracing::debug!(connection = %preface.connection, ?tls, group, resumed, missed, "handshake done");
-        shared.metrics.count_handshake(&tls, resumed, missed);
-        let id = preface.connection;
-        let about = About {
-            id,
-            tenure: Epoch(0),
-            last: Epoch(0),
-            dispatcher,
-            client: preface.client,
-            server: preface.server,
-            tls,
-            client_certificate,
-            handshake_node: shared.name.clone(),
-            moves: 0,
-        };
+    fn into_parts(self, connection: Connection) -> Parts<TcpStream> {
         let mut parts = Parts::new(self.leg, connection);
         parts.unopened = self.input;
         parts.received = self.received;
         parts.sent = self.sent;
-        Some(Live { about, parts })
+        parts
     }
+
+    fn into_early(self, about: About, info: Info, deadline: Instant) -> Early {
+        let Self { handshake, leg, input, received, sent, .. } = self;
+        let pipe = Pipe { leg, input, received, early: Vec::new(), unsent: Vec::new(), sent, is_alerted: false };
+        Early { about, info, handshake, pipe, deadline, bulk: None }
+    }
+}
+
+fn about(shared: &Shared, dispatcher: NodeName, preface: &Preface, info: &Info) -> About {
+    let version = match info.version {
+        Version::Tls12 => 0x0303,
+        Version::Tls13 => 0x0304,
+    };
+    let tls = TlsInfo {
+        version,
+        suite: info.suite.iana(),
+        alpn: info.alpn.clone(),
+        server_name: info.server_name.clone(),
+        resumed: info.resumed.is_some(),
+    };
+    About {
+        id: preface.connection,
+        tenure: Epoch(0),
+        last: Epoch(0),
+        dispatcher,
+        client: preface.client,
+        server: preface.server,
+        tls,
+        client_certificate: info.client_certificate.clone(),
+        handshake_node: shared.name.clone(),
+        moves: 0,
+    }
+}
+
+/// Counts a handshake that is done.
+pub(crate) fn count(shared: &Shared, about: &About, info: &Info) {
+    let resumed = info.resumed.map(Origin::label);
+    let missed = info.missed.map(Miss::label);
+    tracing::debug!(connection = %about.id, tls = ?about.tls, info.group, resumed, missed, "handshake done");
+    shared.metrics.count_handshake(&about.tls, resumed, missed);
 }

@@ -12,9 +12,12 @@ use watari_wire::NodeName;
 use watari_wire::leg::{Accepted, Kind, LEG_FREE, PREFACE_LEN_MAX, PrefaceError};
 
 use crate::departure::Outcome;
+use crate::early::Early;
+use crate::handshake::Shaken;
 use crate::live::Live;
 use crate::metrics::Counted;
 use crate::places::Place;
+use crate::speak::Begun;
 use crate::{Shared, departure, handshake, serve};
 
 /// Accepts on `listener` until `shutdown`.
@@ -76,9 +79,13 @@ async fn take(shared: &Arc<Shared>, mut leg: TcpStream, received: Vec<u8>, waits
                 return None;
             };
             // Boxed here and there: what a future holds at its largest, it has room for as long as the connection lasts.
-            let live = Box::new(handshake::shake_hands(shared, leg, dispatcher, &preface, surplus).await?);
-            live.about.announce(shared);
-            own(shared, live, bulk).await
+            match handshake::shake_hands(shared, leg, dispatcher, &preface, surplus).await? {
+                Shaken::Done(live) => {
+                    live.about.announce(shared);
+                    own(shared, live, bulk).await
+                }
+                Shaken::Early(early) => own_early(shared, early, bulk).await,
+            }
         }
         Kind::Commit { rx_offset, tail_offset } => {
             let committed = TargetEvent::Committed { epoch: preface.epoch, rx_offset, tail_offset };
@@ -103,14 +110,21 @@ async fn take(shared: &Arc<Shared>, mut leg: TcpStream, received: Vec<u8>, waits
 /// What this node does with a connection that is its own: give it to `target`, or serve it. Returns the leg if that is free
 /// then.
 async fn own(shared: &Arc<Shared>, live: Box<Live>, target: Option<NodeName>) -> Option<TcpStream> {
-    let (_entry, mut leaves) = shared.live.enter(&live.about);
+    let (_entry, mut leaves) = shared.live.enter(&live.about, true);
     let Some(target) = target.filter(|target| *target != shared.name) else {
-        return serve::serve(shared, live, &mut leaves).await;
+        return serve::serve(shared, Begun::Live(live), &mut leaves).await;
     };
     match departure::depart(shared, live, target).await {
-        Outcome::Stays(live) => serve::serve(shared, live, &mut leaves).await,
+        Outcome::Stays(live) => serve::serve(shared, Begun::Live(live), &mut leaves).await,
         Outcome::Left(leg) => leg,
     }
+}
+
+/// The same before the handshake is done: the connection is served here until then, and leaves for `target` when it can.
+async fn own_early(shared: &Arc<Shared>, mut early: Box<Early>, target: Option<NodeName>) -> Option<TcpStream> {
+    let (_entry, mut leaves) = shared.live.enter(&early.about, false);
+    early.bulk = target.filter(|target| *target != shared.name);
+    serve::serve(shared, Begun::Early(early), &mut leaves).await
 }
 
 /// A preface that was accepted, and what came behind it.

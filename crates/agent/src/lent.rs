@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -11,53 +11,105 @@ use tokio::sync::{Notify, oneshot};
 use watari_stream::TlsStream;
 
 use crate::activity::Activity;
+use crate::early::{EarlyStream, Gate, Opening, Unfinished};
 
 /// Gives the stream back to its owner when hyper drops it, however that comes about.
 pub(crate) struct Lent {
-    stream: Option<Box<TlsStream<TcpStream>>>,
+    stream: Option<Stream>,
     back: Option<oneshot::Sender<Box<TlsStream<TcpStream>>>>,
     activity: Activity,
     /// Told when the connection should close soon, because its key is nearly used up.
     close_due: Arc<Notify>,
     close_told: bool,
+    /// Who is to be told, once a response is on its way, that the client will ask for nothing more.
+    end_waits: Option<Waker>,
+}
+
+/// What is lent.
+pub(crate) enum Stream {
+    /// Until the handshake is done, by an [`Opening`].
+    Early(EarlyStream),
+    Open(Box<TlsStream<TcpStream>>),
 }
 
 /// What the owner of a [`Lent`] keeps.
 pub(crate) struct Receipt {
-    pub(crate) back: oneshot::Receiver<Box<TlsStream<TcpStream>>>,
+    back: oneshot::Receiver<Box<TlsStream<TcpStream>>>,
+    /// Boxed: few connections have one, and none needs it for long.
+    opening: Option<Box<Opening>>,
     pub(crate) activity: Activity,
     pub(crate) close_due: Arc<Notify>,
 }
 
-pub(crate) fn lend(stream: Box<TlsStream<TcpStream>>) -> (Lent, Receipt) {
+impl Receipt {
+    /// What requests have to pass.
+    pub(crate) fn gate(&self) -> Gate {
+        self.opening.as_ref().map(|opening| opening.gate()).unwrap_or_default()
+    }
+
+    /// Goes on with the handshake, if it is not done; `false`: it came to nothing. To be called before the borrower is polled.
+    pub(crate) fn poll_opening(&mut self, cx: &mut Context<'_>) -> bool {
+        self.opening.as_mut().is_none_or(|opening| opening.poll(cx) != Poll::Ready(false))
+    }
+
+    /// The stream, once it is dropped, and the handshake is done.
+    pub(crate) async fn take_back(self) -> Result<Box<TlsStream<TcpStream>>, Box<Unfinished>> {
+        match (self.back.await, self.opening) {
+            (Ok(stream), _) => Ok(stream),
+            (Err(_), Some(opening)) => opening.finish().await,
+            (Err(_), None) => unreachable!("a lent stream is given back when it is dropped"),
+        }
+    }
+}
+
+/// Lends a stream; `opening` is what drives it, if it is an early one.
+pub(crate) fn lend(stream: Stream, opening: Option<Opening>) -> (Lent, Receipt) {
     let (sender, back) = oneshot::channel();
-    let receipt = Receipt { back, activity: Activity::default(), close_due: Arc::default() };
+    let opening = opening.map(Box::new);
+    let receipt = Receipt { back, opening, activity: Activity::default(), close_due: Arc::default() };
     let lent = Lent {
         stream: Some(stream),
         back: Some(sender),
         activity: receipt.activity.clone(),
         close_due: receipt.close_due.clone(),
         close_told: false,
+        end_waits: None,
     };
     (lent, receipt)
 }
 
 impl Lent {
-    fn stream(&mut self) -> Pin<&mut TlsStream<TcpStream>> {
-        Pin::new(self.stream.as_deref_mut().expect("a stream is given back only on drop"))
+    fn stream(&mut self) -> Pin<&mut dyn Duplex> {
+        let stream = self.stream.as_mut().expect("a stream is given back only on drop");
+        if let Stream::Early(early) = stream
+            && let Some(open) = early.take_open()
+        {
+            *stream = Stream::Open(open);
+        }
+        Pin::new(match stream {
+            Stream::Early(early) => early,
+            Stream::Open(open) => &mut **open,
+        })
     }
 
     fn after_write(&mut self) {
-        if !self.close_told && self.stream().connection().close_due() {
+        if !self.close_told
+            && let Some(Stream::Open(stream)) = &self.stream
+            && stream.connection().close_due()
+        {
             self.close_told = true;
             self.close_due.notify_one();
         }
     }
 }
 
+trait Duplex: AsyncRead + AsyncWrite + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
+
 impl Drop for Lent {
     fn drop(&mut self) {
-        if let (Some(stream), Some(back)) = (self.stream.take(), self.back.take()) {
+        if let (Some(Stream::Open(stream)), Some(back)) = (self.stream.take(), self.back.take()) {
             // An owner that does not wait for it any more has ended; so has the connection.
             let _ = back.send(stream);
         }
@@ -65,8 +117,17 @@ impl Drop for Lent {
 }
 
 impl AsyncRead for Lent {
+    /// A client that goes away in the middle of a request fails this. One that says that it will send no more (`close_notify`) has
+    /// ended its own direction alone (RFC 8446, section 6.1), and gets the response to what it has asked for first.
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().stream().poll_read(cx, buf)
+        let this = self.get_mut();
+        let filled = buf.filled().len();
+        ready!(this.stream().poll_read(cx, buf))?;
+        if buf.filled().len() == filled && this.activity.awaits_response() {
+            this.end_waits = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -94,6 +155,9 @@ impl AsyncWrite for Lent {
         let this = self.get_mut();
         ready!(this.stream().poll_flush(cx))?;
         this.activity.flushed();
+        if !this.activity.awaits_response() {
+            this.end_waits.take().into_iter().for_each(Waker::wake);
+        }
         Poll::Ready(Ok(()))
     }
 

@@ -12,18 +12,21 @@
 //!
 //! * `legs` accepts legs and reads their prefaces, again and again where a leg is kept.
 //! * `sessions` shares what it takes to resume sessions with the other agents.
-//! * `handshake` drives the handshake of a new connection.
+//! * `handshake` drives the handshake of a new connection; `early` the rest of it where the client sends early data, below
+//!   `speak`.
 //! * `departure` gives a connection away, driving `watari_handoff::Source`.
 //! * `arrivals` holds connections shipped here until the dispatcher decides, driving `watari_handoff::Target`.
-//! * `speak` runs HTTP over the connection; `serve` ends it so that the client can tell how, or has it leave.
+//! * `speak` runs HTTP over the connection, and `tunnel` what follows an upgrade; `serve` ends it so that the client can tell how, or has it leave.
 
 mod activity;
 mod arrivals;
 mod departure;
+mod early;
 mod handshake;
 mod keys;
 mod legs;
 mod lent;
+mod lingering;
 mod live;
 mod metrics;
 mod places;
@@ -34,7 +37,9 @@ mod settings;
 mod site;
 mod speak;
 mod stalls;
+mod strict;
 mod tls;
+mod tunnel;
 
 use std::io;
 use std::net::TcpListener;
@@ -47,6 +52,7 @@ use tokio::time::{Instant, Interval, interval, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
 use watari_handoff::SourceEvent;
 use watari_mesh::{Event, Mesh, SendError};
+use watari_proxy::Proxy;
 use watari_wire::{ConnectionStatus, Message, NodeName, Role};
 
 use crate::arrivals::Arrivals;
@@ -56,12 +62,16 @@ use crate::live::LiveTable;
 use crate::metrics::Metrics;
 use crate::places::Places;
 use crate::sessions::Sessions;
-pub use crate::sessions::{HandshakeCounts, Mode, RotationError, SessionStatus, Sharing};
+pub use crate::sessions::{
+    DatabaseFile, DatabaseStatus, HandshakeCounts, Mode, RedisServer, RedisStatus, RotationError, SessionStatus,
+    Sharing,
+};
 use crate::settings::Current;
 pub use crate::settings::Settings;
-pub use crate::site::Site;
+pub use crate::site::{NoProxy, Site};
 use crate::stalls::{LOOKS_PER_TIMEOUT, Transfers};
 pub use crate::tls::{Listener, Tls};
+pub use watari_session_stores::{RedisCounters, WriterCounters};
 
 /// How an agent works.
 pub struct Config {
@@ -88,6 +98,13 @@ pub struct Limits {
     /// Requests in progress at the same time, over all connections; further ones are answered with 503. A response is in
     /// progress until the client has taken it: each may hold an open file and some 200 KiB.
     pub requests_max: usize,
+    /// The longest head of a request, in bytes, 8,192 at least; in HTTP/2 the longest list of its fields, each with 32 bytes more
+    /// (RFC 9113, section 6.5.2). Longer ones are answered with 431.
+    pub head_bytes_max: usize,
+    /// Fields of a request; those that have more are answered with 431.
+    pub head_fields_max: usize,
+    /// The longest path of a request, with its query, in bytes; longer ones are answered with 414.
+    pub target_bytes_max: usize,
     /// From accepting a leg to its preface. Longer than a dispatcher's time for a move, which begins with connecting a leg.
     pub preface_timeout: Duration,
     /// How long a leg that a move has left behind waits for another connection. Much longer than a dispatcher keeps it.
@@ -99,6 +116,8 @@ pub struct Limits {
     /// For the client to take the next piece of a response, of 64 KiB at most, or to send the next of a request. Then
     /// the connection is cut; one that has other HTTP/2 requests, when these are over.
     pub transfer_timeout: Duration,
+    /// Without a byte either way, through a connection, or a stream of HTTP/2, that has become a tunnel to an origin.
+    pub tunnel_timeout: Duration,
     /// How long a connection given away waits for the decision before it is destroyed. Longer than a dispatcher's time
     /// for a move.
     pub fence_timeout: Duration,
@@ -118,6 +137,9 @@ impl Default for Limits {
         Self {
             connections_max: 8_000,
             requests_max: 2_048,
+            head_bytes_max: 64 << 10,
+            head_fields_max: 100,
+            target_bytes_max: 16 << 10,
             held_max: 1_024,
             held_bytes_max: 64 << 20,
             idle_legs_max: 1_024,
@@ -126,6 +148,7 @@ impl Default for Limits {
             handshake_timeout: Duration::from_secs(10),
             keep_alive_timeout: Duration::from_mins(1),
             transfer_timeout: Duration::from_mins(2),
+            tunnel_timeout: Duration::from_hours(1),
             fence_timeout: Duration::from_secs(15),
             hold_timeout: Duration::from_secs(30),
             retry_interval: Duration::from_millis(500),
@@ -177,6 +200,7 @@ impl Agent {
         shutdown: &CancellationToken,
     ) -> io::Result<Self> {
         let limits = config.settings.limits;
+        config.settings.site.start();
         let shared = Arc::new(Shared {
             keys: LegKeys::new(config.name.clone()),
             sessions: Sessions::new(config.name.clone(), config.sharing)?,
@@ -218,6 +242,11 @@ impl Agent {
                 self.shared.keys.link_down(peer);
                 self.shared.sessions.link_down(&self.shared, peer);
             }
+            Event::Evicted { at, keys_by, .. } => {
+                if keys_by.as_ref() == Some(&self.shared.name) {
+                    self.shared.sessions.on_evicted(&self.shared, *at);
+                }
+            }
             Event::Message { peer, message } => self.shared.on_message(peer, message),
         }
     }
@@ -247,9 +276,10 @@ impl Agent {
         self.shared.places.taken()
     }
 
-    /// Works by other `settings` from now on: handshakes that begin after this see them.
+    /// Works by other `settings` from now on: handshakes that begin after this see them. Inside a tokio runtime.
     pub fn reload(&self, settings: Settings) {
         let shared = &self.shared;
+        settings.site.start();
         let (limits, shakes_hands) = (settings.limits, settings.tls.is_some());
         let before = shared.settings.set(settings);
         shared.places.set_max(limits.connections_max);
@@ -268,9 +298,22 @@ impl Agent {
         self.shared.sessions.status(&self.shared.metrics)
     }
 
+    /// Asks the proxy something, or orders it to do something.
+    pub fn with_proxy<T>(&self, order: impl FnOnce(&Proxy) -> T) -> Result<T, NoProxy> {
+        match &*self.shared.settings.get().site {
+            Site::Proxy(proxy) => Ok(order(proxy)),
+            Site::Files(_) => Err(NoProxy),
+        }
+    }
+
     /// Has new keys made for tickets, here and at all other agents. Tickets of before stay good.
     pub fn rotate_ticket_keys(&self) -> Result<(), RotationError> {
         self.shared.sessions.rotate(&self.shared)
+    }
+
+    /// Returns when what shall outlive the process is where it does: sessions and keys, as far as there are files for them.
+    pub async fn flush(&self) {
+        self.shared.sessions.flush().await;
     }
 
     /// How many connections of `dispatcher` are served here at the moment.
@@ -289,7 +332,7 @@ impl Shared {
         self.settings.get().limits
     }
 
-    fn on_message(&self, from: &NodeName, message: &Message) {
+    fn on_message(self: &Arc<Self>, from: &NodeName, message: &Message) {
         match message {
             Message::Ship(ship) => self.arrivals.on_ship(self, ship),
             Message::Rest(rest) => self.arrivals.on_rest(self, rest),
@@ -315,12 +358,18 @@ impl Shared {
             }
             Message::Leave(leave) => self.live.leave(from, leave),
             Message::TicketSeeds(seeds) => self.sessions.on_seeds(self, from, seeds),
-            Message::SessionPut(_) | Message::SessionStored(_) | Message::SessionGet(_) | Message::SessionFound(_) => {
+            Message::SessionPut(_)
+            | Message::SessionStored(_)
+            | Message::SessionGet(_)
+            | Message::SessionFound(_)
+            | Message::SessionSpend(_)
+            | Message::SessionSpent(_) => {
                 self.sessions.on_kept(self, from, message.clone());
             }
             Message::TicketSeedWanted(seed) => self.sessions.on_wanted(self, from, *seed),
             Message::LegKey(_)
             | Message::Stays(_)
+            | Message::Tunnel(_)
             | Message::Draining
             | Message::Established(_)
             | Message::Propose(_)

@@ -50,6 +50,8 @@ pub(crate) struct LiveTable {
 
 struct Known {
     about: About,
+    /// Whether its handshake is done. Before that it is nobody else's business.
+    is_established: bool,
     /// Boxed: a channel has room for 32 from the beginning, whatever its limit.
     leaves: mpsc::Sender<Box<Leave>>,
 }
@@ -66,16 +68,27 @@ pub(crate) struct Entry<'a> {
 
 impl LiveTable {
     /// Enters a connection; what it is asked to leave for comes out of the receiver.
-    pub(crate) fn enter(&self, about: &About) -> (Entry<'_>, mpsc::Receiver<Box<Leave>>) {
+    pub(crate) fn enter(&self, about: &About, is_established: bool) -> (Entry<'_>, mpsc::Receiver<Box<Leave>>) {
         let (leaves, receiver) = mpsc::channel(LEAVES_LEN);
-        self.entries().insert(about.id, Known { about: about.clone(), leaves });
+        self.entries().insert(about.id, Known { about: about.clone(), is_established, leaves });
         (Entry { table: self, id: about.id, tenure: about.tenure }, receiver)
+    }
+
+    /// The handshake of a connection is done that was entered before: its dispatcher is told, and it is asked to leave for `bulk`.
+    pub(crate) fn establish(&self, shared: &Shared, about: &About, bulk: Option<NodeName>) {
+        if let Some(known) = self.entries().get_mut(&about.id) {
+            known.is_established = true;
+            let leave = bulk.map(|target| Leave { connection: about.id, target: Some(target), or_end: false });
+            // Nobody has asked for anything else: there is room.
+            let _ = leave.map(|leave| known.leaves.try_send(Box::new(leave)));
+        }
+        about.announce(shared);
     }
 
     /// Asks a connection to leave, if it is here and `from` is its dispatcher. What it has no time for is dropped: it will
     /// be asked again.
     pub(crate) fn leave(&self, from: &NodeName, leave: &Leave) {
-        if let Some(known) = self.entries().get(&leave.connection).filter(|known| known.about.dispatcher == *from) {
+        if let Some(known) = self.entries().get(&leave.connection).filter(|known| known.is_of(from)) {
             let _ = known.leaves.try_send(Box::new(leave.clone()));
         }
     }
@@ -83,7 +96,7 @@ impl LiveTable {
     /// Tells a dispatcher that is linked (again) of all its connections: it may not have heard that their handshakes are
     /// done.
     pub(crate) fn announce_all(&self, shared: &Shared, dispatcher: &NodeName) {
-        for known in self.entries().values().filter(|known| known.about.dispatcher == *dispatcher) {
+        for known in self.entries().values().filter(|known| known.is_of(dispatcher)) {
             known.about.announce(shared);
         }
     }
@@ -115,13 +128,20 @@ impl LiveTable {
             moves: about.moves,
             stays: None,
         };
-        let mut statuses: Vec<_> = self.entries().values().map(status).collect();
+        let mut statuses: Vec<_> = self.entries().values().filter(|known| known.is_established).map(status).collect();
         statuses.sort_by_key(|status| status.id);
         statuses
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<ConnectionId, Known>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    /// Whether it has a say in the connection.
+    fn is_of(&self, dispatcher: &NodeName) -> bool {
+        self.is_established && self.about.dispatcher == *dispatcher
     }
 }
 

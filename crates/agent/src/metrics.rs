@@ -5,7 +5,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use watari_handshake::{Miss, Origin};
+use watari_handshake::{EarlyData, Miss, Origin};
 use watari_wire::{AbortReason, TlsInfo};
 
 use crate::HandshakeCounts;
@@ -17,12 +17,14 @@ pub(crate) struct Metrics {
     handshakes_failed: Family<Cause, Counter>,
     sessions_resumed: Family<Resumed, Counter>,
     sessions_missed: Family<Missed, Counter>,
+    early_data: Family<Decision, Counter>,
     legs_refused: Family<Cause, Counter>,
     pub(crate) ticket_seeds_learned: Counter,
     pub(crate) connections: Gauge,
     pub(crate) requests: Counter,
     pub(crate) requests_refused: Counter,
     pub(crate) transfers_stalled: Counter,
+    pub(crate) tunnels: Gauge,
     pub(crate) moved_out: Counter,
     pub(crate) moved_in: Counter,
     pub(crate) lost: Counter,
@@ -53,6 +55,11 @@ struct Resumed {
 struct Missed {
     version: &'static str,
     cause: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Decision {
+    result: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -93,6 +100,12 @@ impl Metrics {
             "Sessions that clients offered and that were not resumed, by cause",
             missed,
         );
+        let early_data = metrics.early_data.clone();
+        registry.register(
+            "early_data",
+            "Handshakes whose client announced early data, by what became of it",
+            early_data,
+        );
         let learned = metrics.ticket_seeds_learned.clone();
         registry.register("ticket_seeds_learned", "Seeds of ticket keys learned from other agents", learned);
         registry.register("legs_refused", "Legs that were refused, by cause", metrics.legs_refused.clone());
@@ -101,6 +114,7 @@ impl Metrics {
         registry.register("requests_refused", "Requests answered with 503", metrics.requests_refused.clone());
         let stalled = metrics.transfers_stalled.clone();
         registry.register("transfers_stalled", "Bodies that clients did not take or send in time", stalled);
+        registry.register("tunnels", "Tunnels to origins open at the moment", metrics.tunnels.clone());
         registry.register("moved_out", "Connections given to other agents", metrics.moved_out.clone());
         registry.register("moved_in", "Connections taken over from other agents", metrics.moved_in.clone());
         registry.register("lost_in_moves", "Connections lost while being given away", metrics.lost.clone());
@@ -140,6 +154,14 @@ impl Metrics {
             resumed: Origin::ALL.map(Origin::label).map(resumed).into(),
             missed: Miss::ALL.map(Miss::label).map(missed).into(),
         }
+    }
+
+    pub(crate) fn count_early_data(&self, decided: &EarlyData) {
+        let result = match decided {
+            EarlyData::Accepted(_) => "accepted",
+            EarlyData::Refused => "refused",
+        };
+        self.early_data.get_or_create(&Decision { result }).inc();
     }
 
     pub(crate) fn count_handshake_failed(&self, cause: &'static str) {

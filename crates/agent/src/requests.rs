@@ -9,45 +9,91 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
+use hyper::upgrade::OnUpgrade;
 use watari_files::{Body, BoxError};
 use watari_proxy::Client;
 
 use crate::Shared;
+use crate::early::Gate;
 use crate::places::Place;
 use crate::stalls::{Exchange, Stalls, Watched};
+use crate::strict;
+use crate::tunnel::Tunnel;
 
-/// Answers one request, if there is a place for it. The place is kept until the response's body is dropped; `stalls` is
-/// told where the client does not take it, or does not send its request.
+/// Answers one request that passes the `gate`, if there is a place for it. The place is kept until the response's body is
+/// dropped, or the tunnel's that follows it; `stalls` is told where the client does not take it, or does not send its request.
 pub(crate) async fn answer<B>(
     shared: &Shared,
     request: Request<B>,
     client: &Client,
     stalls: &Arc<Stalls>,
-) -> Response<Watched<Kept<Body, Option<Place>>>>
+    gate: Gate,
+) -> Answer
 where
     B: HttpBody<Data = Bytes> + Unpin + Send + 'static,
     B::Error: Into<BoxError>,
 {
     shared.metrics.requests.inc();
     let exchange = Exchange::on(stalls);
+    if let Err(irregular) = strict::check(&request, &shared.limits()) {
+        tracing::info!(client = %client.address(), cause = %irregular, "request refused");
+        return Answer::alone(shared, irregular.response(), &exchange);
+    }
     let Some(place) = shared.requests.take() else {
         tracing::info!(client = %client.address(), "request refused: too many are in progress");
         shared.metrics.requests_refused.inc();
-        return too_many_requests().map(|body| shared.transfers.send(Kept { body, _kept: None }, &exchange));
+        return Answer::alone(shared, too_many_requests(), &exchange);
+    };
+    let Some(request) = gate.admit(request).await else {
+        return Answer::alone(shared, too_early(), &exchange);
     };
     let request = request.map(|body| shared.transfers.receive(body, &exchange));
     let site = shared.settings.get().site.clone();
-    let response = site.respond(request, client).await;
-    response.map(|body| shared.transfers.send(Kept { body, _kept: Some(place) }, &exchange))
+    let mut response = site.respond(request, client).await;
+    match watari_proxy::Tunnel::take(&mut response) {
+        Some(origin) => {
+            Answer { tunnel: Some(Tunnel::new(shared, origin, place)), ..Answer::alone(shared, response, &exchange) }
+        }
+        None => Answer::of(shared, response, Some(place), &exchange),
+    }
+}
+
+/// What a request is answered with.
+pub(crate) struct Answer {
+    pub(crate) response: Response<Watched<Kept<Body, Option<Place>>>>,
+    /// What the connection, or the stream, becomes when the response has been sent.
+    pub(crate) tunnel: Option<Tunnel>,
+}
+
+impl Answer {
+    fn of(shared: &Shared, response: Response<Body>, place: Option<Place>, exchange: &Arc<Exchange>) -> Self {
+        let response = response.map(|body| shared.transfers.send(Kept { body, _kept: place }, exchange));
+        Self { response, tunnel: None }
+    }
+
+    /// A response that takes no place.
+    fn alone(shared: &Shared, response: Response<Body>, exchange: &Arc<Exchange>) -> Self {
+        Self::of(shared, response, None, exchange)
+    }
 }
 
 fn too_many_requests() -> Response<Body> {
-    let text = Full::new(Bytes::from_static(b"Too many requests are in progress.\n"));
-    let mut response = Response::new(text.map_err(|never| match never {}).boxed_unsync());
-    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    let headers = response.headers_mut();
-    headers.insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
-    headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("text/plain; charset=utf-8"));
+    let mut response = refusal(StatusCode::SERVICE_UNAVAILABLE, "Too many requests are in progress.\n");
+    response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+    response
+}
+
+/// For nobody, since the connection ends; but who waits must have something.
+fn too_early() -> Response<Body> {
+    refusal(StatusCode::TOO_EARLY, "The handshake came to nothing.\n")
+}
+
+/// A response of one sentence.
+pub(crate) fn refusal(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Full::new(text.into()).map_err(|never| match never {}).boxed_unsync());
+    *response.status_mut() = status;
+    let content_type = http::HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
     response
 }
 
@@ -83,8 +129,14 @@ impl Streams {
 
 impl OpenStream {
     /// The stream is open as long as the response's body is.
-    pub(crate) fn keep<B>(self, body: B) -> Kept<B, Self> {
-        Kept { body, _kept: self }
+    pub(crate) fn keep<B>(self, body: B) -> Kept<B, Option<Self>> {
+        Kept { body, _kept: Some(self) }
+    }
+
+    /// The stream becomes a tunnel, and is open as long as that is.
+    pub(crate) fn become_tunnel<B>(self, body: B, tunnel: Tunnel, upgrading: OnUpgrade) -> Kept<B, Option<Self>> {
+        tokio::spawn(tunnel.on_stream(upgrading, self));
+        Kept { body, _kept: None }
     }
 }
 

@@ -13,32 +13,36 @@ use watari_wire::{ConnectionId, Epoch, Final, Leave, Message, NodeName};
 
 use crate::Shared;
 use crate::departure::{self, Outcome};
-use crate::live::{About, Live};
+use crate::live::About;
 use crate::metrics::Counted;
-use crate::speak::{HttpError, Spoken, speak};
+use crate::speak::{Begun, HTTP2, HttpError, Spoken, speak};
 use crate::stalls::Stalled;
 
 /// Serves the connection until it ends, or leaves for another agent as `leaves` asks; then the leg may be free for another.
 pub(crate) async fn serve(
     shared: &Arc<Shared>,
-    mut live: Box<Live>,
+    mut begun: Begun,
     leaves: &mut mpsc::Receiver<Box<Leave>>,
 ) -> Option<TcpStream> {
     loop {
-        let about = live.about.clone();
-        let (received, sent) = (live.parts.received, live.parts.sent);
+        let about = begun.about().clone();
+        let (received, sent) = begun.counts();
         let spoken = {
             let _counted = Counted::one_more(&shared.metrics.connections);
-            speak(shared, live, leaves).await
+            speak(shared, begun, leaves).await
         };
         let (parts, read_end, result) = match spoken {
             Spoken::Parked(parked, target) => {
                 shared.metrics.count_bytes(parked.parts.received - received, parked.parts.sent - sent);
                 match departure::depart(shared, parked, target).await {
-                    Outcome::Stays(stays) => live = stays,
+                    Outcome::Stays(stays) => begun = Begun::Live(stays),
                     Outcome::Left(leg) => return leg,
                 }
                 continue;
+            }
+            Spoken::Unfinished(unfinished) => {
+                unfinished.end(shared, &about).await;
+                return None;
             }
             Spoken::Ended(stream, result) => {
                 let read_end = stream.read_end();
@@ -56,7 +60,7 @@ pub(crate) async fn serve(
         if let Some(stalled) = result.as_ref().err().and_then(|error| error.downcast_ref::<Stalled>()) {
             tracing::info!(connection = %about.id, client = %about.client, cause = %stalled, "client given up");
         }
-        let conclusion = conclusion(&result, read_end);
+        let conclusion = conclusion(&about, &result, read_end);
         tracing::debug!(connection = %about.id, conclusion = conclusion.label(), error = result.err(), "served");
         shared.metrics.count_end(conclusion.label());
         end(shared, &about, parts, conclusion).await;
@@ -103,7 +107,7 @@ fn label(cause: OpenError) -> &'static str {
     }
 }
 
-fn conclusion(result: &Result<(), HttpError>, read_end: Option<ReadEnd>) -> Conclusion {
+fn conclusion(about: &About, result: &Result<(), HttpError>, read_end: Option<ReadEnd>) -> Conclusion {
     if let Some(ReadEnd::Failed(_) | ReadEnd::PeerAlert(_)) = read_end {
         return Conclusion::Alerted;
     }
@@ -111,6 +115,8 @@ fn conclusion(result: &Result<(), HttpError>, read_end: Option<ReadEnd>) -> Conc
     match error.downcast_ref::<hyper::Error>() {
         // These end a connection between responses, or before one was begun.
         Some(error) if error.is_parse() || error.is_timeout() => Conclusion::Complete,
+        // HTTP/2 says of each stream whether it is complete, and by GOAWAY what was wrong with the connection.
+        Some(_) if about.tls.alpn == HTTP2 => Conclusion::Complete,
         _ => Conclusion::Cut,
     }
 }

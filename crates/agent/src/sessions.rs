@@ -1,29 +1,38 @@
 //! What it takes to resume sessions, and how agents share it.
 
 mod clock;
+mod database;
 mod kept;
+mod keys_file;
+mod redis;
 mod tickets;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, interval, timeout_at};
 use tokio_util::sync::CancellationToken;
-use watari_handshake::{Found, Kept, Miss, Wanted};
-use watari_session::{Placement, TooManySeeds};
+use watari_handshake::{Found, Kept, Miss, Origin, Provided, Wanted};
+use watari_session::{FoundSession, Session, Source, TooManySeeds, Verdict};
 use watari_wire::{Message, NodeName, Role, SessionKey, TicketSeed, TicketSeedId};
 
 use crate::Shared;
 use crate::metrics::{Metrics, VERSIONS};
 use clock::Clock;
+pub use database::{DatabaseFile, DatabaseStatus};
 use kept::KeptSessions;
+use keys_file::KeysFile;
+use redis::SealedRedis;
+pub use redis::{RedisServer, RedisStatus};
 use tickets::TicketRing;
 
 /// How sessions are shared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sharing {
     /// With whom, and in which way.
     pub mode: Mode,
@@ -35,6 +44,17 @@ pub struct Sharing {
     pub tickets_per_handshake: usize,
     /// How much the sessions may take that this agent keeps, in bytes.
     pub memory_bytes: usize,
+    /// Whether a session is good for one resumption only. Not with `Mode::Tickets`: nobody can tell whether a ticket was used before.
+    pub single_use: bool,
+    /// Whether clients may send early data, with each session once. Only with `Mode::Push` and `Mode::Owner`: whoever
+    /// established the session must have kept it.
+    pub early_data: bool,
+    /// A file that holds the keys of tickets, so that they outlive the process.
+    pub keys_file: Option<PathBuf>,
+    /// Where sessions are kept besides the memory, so that they outlive the process.
+    pub database: Option<DatabaseFile>,
+    /// Where sessions are kept in `Mode::Redis`.
+    pub redis: Option<RedisServer>,
 }
 
 /// With whom sessions are shared.
@@ -48,6 +68,8 @@ pub enum Mode {
     Push,
     /// With all agents: each session has two that keep it, and the others ask these.
     Owner,
+    /// With all agents that use the same Redis server: it keeps every session, sealed.
+    Redis,
 }
 
 impl Mode {
@@ -58,7 +80,24 @@ impl Mode {
             Self::Tickets => "tickets",
             Self::Push => "push",
             Self::Owner => "owner",
+            Self::Redis => "redis",
         }
+    }
+}
+
+impl Sharing {
+    /// Whether tickets hold sessions; else they are names of sessions that agents keep.
+    fn seals_tickets(&self) -> bool {
+        matches!(self.mode, Mode::Private | Mode::Tickets)
+    }
+
+    /// Whether there are keys: of tickets, or of what is kept outside the memory.
+    fn has_keys(&self) -> bool {
+        self.seals_tickets() || self.database.is_some() || self.mode == Mode::Redis
+    }
+
+    fn shares_keys(&self) -> bool {
+        self.has_keys() && self.mode != Mode::Private
     }
 }
 
@@ -71,8 +110,12 @@ pub struct SessionStatus {
     pub seeds: usize,
     /// How long ago the newest was made, by its maker's clock.
     pub newest_seed_age: Option<Duration>,
-    /// How many sessions are kept here, and how many bytes they take.
+    /// How many sessions are kept here in memory, and how many bytes they take.
     pub kept: (usize, usize),
+    /// What is kept in a file, if anything is.
+    pub stored: Option<DatabaseStatus>,
+    /// The Redis server that keeps them instead, if one does.
+    pub redis: Option<RedisStatus>,
     /// By version: `"1.2"`, `"1.3"`.
     pub handshakes: Vec<(&'static str, HandshakeCounts)>,
 }
@@ -96,6 +139,11 @@ impl Default for Sharing {
             rotation: Duration::from_hours(6),
             tickets_per_handshake: 2,
             memory_bytes: 64 << 20,
+            single_use: false,
+            early_data: false,
+            keys_file: None,
+            database: None,
+            redis: None,
         }
     }
 }
@@ -109,16 +157,23 @@ pub enum RotationError {
     /// The system gives none.
     #[error("there is no randomness to be had")]
     NoRandomness,
+    /// Agents keep all sessions themselves.
+    #[error("there are no keys of tickets in mode `{0}`: a ticket is but the name of a session that agents keep")]
+    NoKeys(&'static str),
 }
 
 /// What this agent resumes sessions by.
 pub(crate) struct Sessions {
     sharing: Sharing,
+    clock: Clock,
     offered: Arc<watari_handshake::Sessions>,
     tickets: Arc<TicketRing>,
+    keys_file: Option<Arc<KeysFile>>,
     kept: KeptSessions,
+    redis: Option<SealedRedis>,
     state: Mutex<State>,
-    /// Counts what was learned of keys, for those who wait for some.
+    started: Instant,
+    /// Counts what was learned of keys and of agents, for those who wait for some.
     learned: watch::Sender<u64>,
 }
 
@@ -133,21 +188,41 @@ impl Sessions {
     pub(crate) fn new(name: NodeName, sharing: Sharing) -> io::Result<Self> {
         let clock = Clock::start();
         let tickets = Arc::new(TicketRing::new(&sharing, clock)?);
-        let (gives_tickets, placement) = match sharing.mode {
-            Mode::Private | Mode::Tickets => (true, Placement::Owner),
-            Mode::Push => (false, Placement::Push),
-            Mode::Owner => (false, Placement::Owner),
+        let keys_file = sharing.keys_file.clone().map(KeysFile::new);
+        if let Some(file) = &keys_file {
+            tickets.merge(file.read()?);
+        }
+        let redis = match &sharing.redis {
+            Some(server) => {
+                let settings = server.settings().map_err(io::Error::other)?;
+                Some(SealedRedis::new(settings, Arc::clone(&tickets), name.clone(), clock, sharing.single_use))
+            }
+            None => None,
         };
-        let kept = KeptSessions::new(name, &sharing, placement, clock);
+        let kept = KeptSessions::new(name, &sharing, &tickets, clock)?;
         let offered = watari_handshake::Sessions {
-            tickets: gives_tickets.then(|| Arc::clone(&tickets) as _),
+            tickets: sharing.seals_tickets().then(|| Arc::clone(&tickets) as _),
             kept: true,
+            lifetime: sharing.lifetime,
             tickets_per_handshake: sharing.tickets_per_handshake,
+            early_data: sharing.early_data,
         };
         let (learned, _) = watch::channel(0);
         let offered = Arc::new(offered);
-        let sessions = Self { sharing, offered, tickets, kept, state: Mutex::default(), learned };
-        if sharing.mode == Mode::Private {
+        let keys_file = keys_file.map(Arc::new);
+        let sessions = Self {
+            sharing,
+            clock,
+            offered,
+            tickets,
+            keys_file,
+            kept,
+            redis,
+            state: Mutex::default(),
+            started: Instant::now(),
+            learned,
+        };
+        if sessions.sharing.mode == Mode::Private && !sessions.tickets.is_ready() {
             sessions.tickets.rotate().map_err(io::Error::other)?;
         }
         Ok(sessions)
@@ -161,16 +236,26 @@ impl Sessions {
     pub(crate) fn status(&self, metrics: &Metrics) -> SessionStatus {
         let (seeds, newest_seed_age) = self.tickets.seeds();
         let handshakes = VERSIONS.map(|version| (version, metrics.handshake_counts(version))).to_vec();
-        SessionStatus { sharing: self.sharing, seeds, newest_seed_age, kept: self.kept.kept(), handshakes }
+        SessionStatus {
+            sharing: self.sharing.clone(),
+            seeds,
+            newest_seed_age,
+            kept: self.kept.kept(),
+            stored: self.kept.stored(),
+            redis: self.redis.as_ref().map(SealedRedis::status),
+            handshakes,
+        }
     }
 
     /// There is a link to another agent: it is told all that is known of keys.
     pub(crate) fn link_up(&self, shared: &Shared, agent: &NodeName) {
-        if self.sharing.mode == Mode::Private {
-            return;
+        if self.sharing.mode != Mode::Private {
+            self.change_agents(shared, |agents| agents.insert(agent.clone()));
         }
-        self.change_agents(shared, |agents| agents.insert(agent.clone()));
-        tell(shared, agent, self.tickets.share());
+        if self.sharing.shares_keys() {
+            tell(shared, agent, self.tickets.share());
+        }
+        self.tell_news();
     }
 
     pub(crate) fn link_down(&self, shared: &Shared, agent: &NodeName) {
@@ -187,18 +272,38 @@ impl Sessions {
     }
 
     /// Another agent says something about sessions that are kept.
-    pub(crate) fn on_kept(&self, shared: &Shared, from: &NodeName, message: Message) {
-        self.kept.on_message(shared, from, message);
+    pub(crate) fn on_kept(&self, shared: &Arc<Shared>, from: &NodeName, message: Message) {
+        let stored = self.kept.may_be_stored(&message);
+        if stored.is_empty() {
+            return self.kept.on_message(shared, from, message);
+        }
+        let (shared, from) = (Arc::clone(shared), from.clone());
+        tokio::spawn(async move {
+            shared.sessions.kept.restore(&stored).await;
+            shared.sessions.kept.on_message(&shared, &from, message);
+        });
+    }
+
+    /// Returns when what shall outlive the process is where it does.
+    pub(crate) async fn flush(&self) {
+        self.write_keys().await;
+        self.kept.flush().await;
     }
 
     /// Keeps what a handshake has made, before the client learns of it.
     pub(crate) async fn keep(&self, shared: &Shared, made: Vec<Kept>) {
-        self.kept.put(shared, made).await;
+        let expires = self.clock.unix_s() + self.sharing.lifetime.as_secs();
+        let session = |secret| Session { secret, expires, issuer: shared.name.clone() };
+        let sessions: Vec<_> = made.into_iter().map(|kept| (kept.key, session(kept.session))).collect();
+        match &self.redis {
+            Some(redis) => redis.put(&sessions).await,
+            None => self.kept.put(shared, sessions).await,
+        }
     }
 
     /// Another agent tells of keys.
     pub(crate) fn on_seeds(&self, shared: &Shared, from: &NodeName, seeds: &[TicketSeed]) {
-        if self.sharing.mode == Mode::Private {
+        if !self.sharing.shares_keys() {
             return;
         }
         // Of those that know nothing, the first by name begins; the others wait for a while.
@@ -210,36 +315,92 @@ impl Sessions {
             tracing::info!(%from, new, "ticket keys learned");
             shared.metrics.ticket_seeds_learned.inc_by(new as u64);
         }
-        self.learned.send_modify(|learned| *learned += 1);
+        self.tell_news();
     }
 
     /// Another agent lacks a key.
     pub(crate) fn on_wanted(&self, shared: &Shared, from: &NodeName, seed: TicketSeedId) {
-        if self.sharing.mode != Mode::Private {
+        if self.sharing.shares_keys() {
             tell(shared, from, self.tickets.share_one(seed).into_iter().collect());
         }
     }
 
-    /// Looks for what a handshake wants, for a while; says what was missed.
-    pub(crate) async fn look_for(&self, shared: &Shared, wanted: &Wanted) -> (Vec<(SessionKey, Found)>, Option<Miss>) {
+    /// Looks for what a handshake wants, for a while.
+    pub(crate) async fn look_for(&self, shared: &Shared, wanted: &Wanted) -> Provided {
         if wanted.sessions.is_empty() {
-            (Vec::new(), self.look_for_seeds(shared, &wanted.ticket_seeds).await)
-        } else {
-            self.kept.get(shared, &wanted.sessions).await
+            let miss = self.look_for_seeds(shared, &wanted.ticket_seeds).await;
+            return Provided { miss, ..Provided::default() };
         }
+        if let Some(redis) = &self.redis {
+            let (found, miss) = redis.get(&wanted.sessions).await;
+            return provided(found, miss, false);
+        }
+        let (found, miss) = self.get(shared, &wanted.sessions).await;
+        if self.sharing.single_use {
+            self.spend_one(shared, wanted, found, miss).await
+        } else {
+            let early_data = self.approves_early_data(shared, wanted, &found).await;
+            provided(found, miss, early_data)
+        }
+    }
+
+    /// Looks again as long as the agent has just begun and links are still to come up: who keeps the session may be behind one.
+    async fn get(&self, shared: &Shared, keys: &[SessionKey]) -> (Vec<FoundSession>, Option<Miss>) {
+        let mut learned = self.learned.subscribe();
+        loop {
+            let (found, miss) = self.kept.get(shared, keys).await;
+            if miss.is_none() || !found.is_empty() || !self.is_joining(shared) {
+                return (found, miss);
+            }
+            if !news(&mut learned, self.started + JOIN_MAX).await {
+                return (found, miss);
+            }
+        }
+    }
+
+    fn is_joining(&self, shared: &Shared) -> bool {
+        self.sharing.mode != Mode::Private
+            && Instant::now() < self.started + JOIN_MAX
+            && shared.mesh.peers().iter().any(|peer| peer.up_for.is_none())
+    }
+
+    async fn approves_early_data(&self, shared: &Shared, wanted: &Wanted, found: &[FoundSession]) -> bool {
+        match found.iter().find(|found| is_for_early_data(wanted, found)) {
+            Some(first) => self.kept.spend(shared, first).await == Verdict::Granted,
+            None => false,
+        }
+    }
+
+    /// Leaves the first session of those that were found that may still be used. The same approval is good for early data.
+    async fn spend_one(
+        &self,
+        shared: &Shared,
+        wanted: &Wanted,
+        found: Vec<FoundSession>,
+        miss: Option<Miss>,
+    ) -> Provided {
+        let mut miss = miss;
+        for found in found {
+            let early_data = is_for_early_data(wanted, &found);
+            match self.kept.spend(shared, &found).await {
+                Verdict::Granted => return provided(vec![found], None, early_data),
+                Verdict::Denied => miss = Some(Miss::Spent),
+                Verdict::Unreachable => miss = Some(Miss::Unreachable),
+            }
+        }
+        provided(Vec::new(), miss, false)
     }
 
     async fn look_for_seeds(&self, shared: &Shared, seeds: &[TicketSeedId]) -> Option<Miss> {
         let deadline = Instant::now() + LOOK_MAX;
         let mut learned = self.learned.subscribe();
         for &seed in seeds {
-            if !self.ask(shared, seed) {
+            if !self.ask(shared, seed) && !self.is_joining(shared) {
                 return Some(Miss::NoKey);
             }
             while !self.tickets.knows(seed) {
-                match timeout_at(deadline, learned.changed()).await {
-                    Ok(Ok(())) => {}
-                    _ => return Some(Miss::Unreachable),
+                if !news(&mut learned, deadline).await {
+                    return Some(Miss::Unreachable);
                 }
             }
         }
@@ -248,26 +409,53 @@ impl Sessions {
 
     /// Has everybody use new keys.
     pub(crate) fn rotate(&self, shared: &Shared) -> Result<(), RotationError> {
+        if !self.sharing.has_keys() {
+            return Err(RotationError::NoKeys(self.sharing.mode.as_str()));
+        }
         let seed = self.tickets.rotate()?;
         tracing::info!("ticket keys rotated");
         for agent in self.state().agents.clone() {
             tell(shared, &agent, self.tickets.share_one(seed).into_iter().collect());
         }
-        self.learned.send_modify(|learned| *learned += 1);
+        self.tell_news();
         Ok(())
     }
 
     /// Waits until there are keys, for a while: without them no client gets a ticket.
     pub(crate) async fn ready(&self) {
+        if !self.sharing.has_keys() {
+            return;
+        }
         let deadline = Instant::now() + JOIN_MAX;
         let mut learned = self.learned.subscribe();
         while !self.tickets.is_ready() {
-            if !matches!(timeout_at(deadline, learned.changed()).await, Ok(Ok(()))) {
+            if !news(&mut learned, deadline).await {
                 return;
             }
         }
     }
 
+    /// Has the file hold the keys of now.
+    async fn write_keys(&self) {
+        let Some(file) = self.keys_file.clone() else { return };
+        let seeds = self.tickets.share();
+        let written = spawn_blocking(move || file.write(seeds)).await.map_err(io::Error::other);
+        if let Err(error) = written.flatten() {
+            tracing::warn!(%error, "ticket keys are not written to their file");
+        }
+    }
+
+    /// Has everybody but a node that was evicted at this time use new keys. Whoever begins anew hears of all evictions again, and
+    /// need not do anything about those that are older than the keys.
+    pub(crate) fn on_evicted(&self, shared: &Shared, at_unix_s: u64) {
+        if !self.tickets.are_newer_than(at_unix_s) {
+            // What the eldest sealed is worth less than that the node which was evicted opens nothing.
+            self.tickets.make_room();
+            self.begin(shared);
+        }
+    }
+
+    /// Has everybody use new keys, if that can be.
     fn begin(&self, shared: &Shared) {
         if let Err(error) = self.rotate(shared) {
             tracing::warn!(%error, "ticket keys are not rotated");
@@ -296,18 +484,45 @@ impl Sessions {
         true
     }
 
+    fn tell_news(&self) {
+        self.learned.send_modify(|learned| *learned += 1);
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How long a handshake waits for others.
+/// Waits until something is learned; `false`: nothing was by then.
+async fn news(learned: &mut watch::Receiver<u64>, deadline: Instant) -> bool {
+    matches!(timeout_at(deadline, learned.changed()).await, Ok(Ok(())))
+}
+
+/// Whether early data comes with it: that is of the first session that the client offers (RFC 8446, section 4.2.10).
+fn is_for_early_data(wanted: &Wanted, found: &FoundSession) -> bool {
+    wanted.early_data && wanted.sessions.first() == Some(&found.key)
+}
+
+fn provided(found: Vec<FoundSession>, miss: Option<Miss>, early_data: bool) -> Provided {
+    let found = found.into_iter().map(|found| {
+        let origin = match found.source {
+            Source::Own => Origin::Here,
+            Source::Here => Origin::Elsewhere,
+            Source::Pulled => Origin::Pulled,
+        };
+        (found.key, Found { session: found.session.secret, origin })
+    });
+    Provided { found: found.collect(), miss, early_data }
+}
+
+/// How long a handshake waits for a seed.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 /// What nobody had is not asked for again before.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 /// Seeds that were asked for and did not come: forged tickets name as many as they like.
 const ASKED_MAX: usize = 64;
-/// How long a node waits for the keys of others before it makes the first.
+/// How long a node that begins waits for others: for their keys before it makes the first, and for links to those who may have
+/// what clients offer.
 const JOIN_MAX: Duration = Duration::from_secs(2);
 /// How often keys are looked after.
 const LOOK_AFTER: Duration = Duration::from_millis(250);
@@ -324,7 +539,10 @@ pub(crate) async fn keep_time(shared: Arc<Shared>, shutdown: CancellationToken) 
 
 /// Makes the first key where nobody has any, and new ones in time; destroys those that have expired.
 pub(crate) async fn keep_keys(shared: Arc<Shared>, shutdown: CancellationToken) {
-    let (sessions, started) = (&shared.sessions, Instant::now());
+    let sessions = &shared.sessions;
+    if !sessions.sharing.has_keys() {
+        return;
+    }
     let mut look = interval(LOOK_AFTER);
     loop {
         tokio::select! {
@@ -332,7 +550,9 @@ pub(crate) async fn keep_keys(shared: Arc<Shared>, shutdown: CancellationToken) 
             () = shutdown.cancelled() => return,
         }
         sessions.tickets.advance();
-        let is_joined = sessions.tickets.is_ready() || started.elapsed() >= JOIN_MAX || nobody_to_join(&shared);
+        sessions.write_keys().await;
+        let is_joined =
+            sessions.tickets.is_ready() || sessions.started.elapsed() >= JOIN_MAX || nobody_to_join(&shared);
         if is_joined && sessions.tickets.is_due(sessions.sharing.rotation) {
             sessions.begin(&shared);
         }
@@ -341,5 +561,8 @@ pub(crate) async fn keep_keys(shared: Arc<Shared>, shutdown: CancellationToken) 
 
 /// Whether there is no other agent that could know keys.
 fn nobody_to_join(shared: &Shared) -> bool {
-    shared.mesh.peers().iter().all(|peer| peer.up_for.is_some() && !peer.roles.contains(&Role::Agent))
+    let peers = shared.mesh.peers();
+    // Where others may come that it has not heard of, they know keys, too.
+    let may_be_alone = !peers.is_empty() || !shared.mesh.is_open();
+    may_be_alone && peers.iter().all(|peer| peer.up_for.is_some() && !peer.roles.contains(&Role::Agent))
 }

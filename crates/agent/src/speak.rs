@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
-use http::Request;
+use http::{Method, Request};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -19,13 +19,16 @@ use watari_stream::{Parts, TlsStream};
 use watari_wire::{Leave, Message, NodeName, StayReason, Stays};
 
 use crate::Shared;
-use crate::lent::{Lent, Receipt, lend};
+use crate::early::{Early, Unfinished};
+use crate::lent::{Lent, Receipt, Stream, lend};
+use crate::lingering::Lingering;
 use crate::live::{About, Live};
-use crate::requests::{Streams, answer};
+use crate::requests::{Answer, Streams, answer};
 use crate::stalls::{Stalled, Stalls};
+use crate::tunnel::Agreed;
 
-/// The longest head of a request, in bytes, and the longest list of fields in HTTP/2.
-const HEAD_LEN_MAX: usize = 64 * 1024;
+/// Fields for which hyper has room on its stack.
+const FIELDS_MAX_OF_HYPER: usize = 100;
 
 /// Requests in progress at the same time on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 64;
@@ -33,7 +36,18 @@ const STREAMS_MAX: u32 = 64;
 /// What is sealed ahead of a client that does not read, in bytes for each of its HTTP/2 streams.
 const SEND_BUFFER_LEN: usize = 64 * 1024;
 
+/// As clients and agents agree on it in handshakes (RFC 9113, section 3.2).
+pub(crate) const HTTP2: &[u8] = b"h2";
+
 pub(crate) type HttpError = Box<dyn Error + Send + Sync>;
+
+/// What speaking begins with.
+pub(crate) enum Begun {
+    /// A connection whose handshake is done.
+    Live(Box<Live>),
+    /// One whose client has sent early data.
+    Early(Box<Early>),
+}
 
 /// What speaking came to.
 pub(crate) enum Spoken {
@@ -41,13 +55,46 @@ pub(crate) enum Spoken {
     Ended(Box<TlsStream<TcpStream>>, Result<(), HttpError>),
     /// It is between two requests, and shall go to this agent.
     Parked(Box<Live>, NodeName),
+    /// Its handshake came to nothing.
+    Unfinished(Box<Unfinished>),
+}
+
+impl Begun {
+    pub(crate) fn about(&self) -> &About {
+        match self {
+            Self::Live(live) => &live.about,
+            Self::Early(early) => &early.about,
+        }
+    }
+
+    /// How many bytes of it were received and sent before.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        match self {
+            Self::Live(live) => (live.parts.received, live.parts.sent),
+            Self::Early(early) => (early.pipe.received, early.pipe.sent),
+        }
+    }
+
+    fn lend(self, shared: &Arc<Shared>) -> (About, Lent, Receipt) {
+        let (about, (lent, receipt)) = match self {
+            Self::Live(live) => {
+                let Live { about, parts } = *live;
+                (about, lend(Stream::Open(Box::new(TlsStream::from_parts(parts))), None))
+            }
+            Self::Early(early) => {
+                let about = early.about.clone();
+                let (stream, opening) = early.begin(shared);
+                (about, lend(Stream::Early(stream), Some(opening)))
+            }
+        };
+        (about, lent, receipt)
+    }
 }
 
 /// Speaks HTTP until the connection ends, or can leave as `leaves` asks.
-pub(crate) async fn speak(shared: &Arc<Shared>, live: Box<Live>, leaves: &mut mpsc::Receiver<Box<Leave>>) -> Spoken {
-    let Live { about, parts } = *live;
-    let (lent, receipt) = lend(Box::new(TlsStream::from_parts(parts)));
-    if about.tls.alpn == b"h2" {
+pub(crate) async fn speak(shared: &Arc<Shared>, begun: Begun, leaves: &mut mpsc::Receiver<Box<Leave>>) -> Spoken {
+    let (about, lent, receipt) = begun.lend(shared);
+    if about.tls.alpn == HTTP2 {
         Box::pin(http2(shared, &about, lent, receipt, leaves)).await
     } else {
         http1(shared, about, lent, receipt, leaves).await
@@ -58,30 +105,41 @@ async fn http1(
     shared: &Arc<Shared>,
     about: About,
     lent: Lent,
-    receipt: Receipt,
+    mut receipt: Receipt,
     leaves: &mut mpsc::Receiver<Box<Leave>>,
 ) -> Spoken {
-    let Receipt { back, activity, close_due } = receipt;
+    let (activity, close_due, gate) = (receipt.activity.clone(), receipt.close_due.clone(), receipt.gate());
     let client = client(&about);
     let stalls = Arc::<Stalls>::default();
+    let agreed = Agreed::default();
     let service = service_fn(|request: Request<Incoming>| {
         // Noted before anything is awaited: from here on the connection is not between requests.
         let request = request.map(|body| activity.begin(body));
         let (shared, client, activity, stalls) = (shared.clone(), client.clone(), activity.clone(), stalls.clone());
+        let (gate, agreed) = (gate.clone(), agreed.clone());
         Box::pin(async move {
-            let response = answer(&shared, request, &client, &stalls).await;
+            let Answer { response, tunnel } = answer(&shared, request, &client, &stalls, gate).await;
+            agreed.set(tunnel);
             Ok::<_, Infallible>(response.map(|body| activity.respond(body)))
         })
     });
     let mut builder = http1::Builder::new();
-    let timeout = shared.limits().keep_alive_timeout;
-    builder.timer(TokioTimer::new()).header_read_timeout(timeout).max_buf_size(HEAD_LEN_MAX).half_close(true);
+    let limits = shared.limits();
+    builder.timer(TokioTimer::new()).header_read_timeout(limits.keep_alive_timeout);
+    builder.max_buf_size(limits.head_bytes_max);
+    // To say that fewer are enough would cost an allocation for each request, and they are counted again.
+    if limits.head_fields_max > FIELDS_MAX_OF_HYPER {
+        builder.max_headers(limits.head_fields_max);
+    }
     let mut connection = builder.serve_connection(TokioIo::new(lent), service);
     let mut close_due = pin!(close_due.notified());
     let mut stalled = pin!(stalls.told());
     let mut closing = false;
     let mut target = None;
     let result = poll_fn(|cx| {
+        if !receipt.poll_opening(cx) {
+            return Poll::Ready(None);
+        }
         if !closing && close_due.as_mut().poll(cx).is_ready() {
             closing = true;
             Pin::new(&mut connection).graceful_shutdown();
@@ -101,46 +159,66 @@ async fn http1(
                 Pin::new(&mut connection).graceful_shutdown();
             }
         }
-        if target.is_some() && activity.is_idle() { Poll::Ready(None) } else { Poll::Pending }
+        if target.is_some() && activity.is_idle() && !agreed.is_some() { Poll::Ready(None) } else { Poll::Pending }
     })
     .await;
     let http1::Parts { io, read_buf, .. } = connection.into_parts();
     drop(io);
-    let Ok(stream) = back.await else { unreachable!("a lent stream is given back when it is dropped") };
-    match (result, target) {
-        (None, Some(target)) => Spoken::Parked(Box::new(park(about, *stream, &read_buf)), target),
-        (result, _) => Spoken::Ended(stream, result.unwrap_or(Ok(()))),
+    let stream = match receipt.take_back().await {
+        Ok(stream) => stream,
+        Err(unfinished) => return Spoken::Unfinished(unfinished),
+    };
+    match (result, target, agreed.take()) {
+        // What hyper had not written of the response yet, because the client did not take what came before it, is gone.
+        (Some(Ok(())), _, Some(tunnel)) if activity.is_idle() => {
+            let stream = Box::new(TlsStream::from_parts(take_apart(*stream, &read_buf)));
+            tunnel.on_connection(shared, &about, stream, leaves).await
+        }
+        (None, Some(target), _) => {
+            Spoken::Parked(Box::new(Live { about, parts: take_apart(*stream, &read_buf) }), target)
+        }
+        (result, ..) => Spoken::Ended(stream, result.unwrap_or(Ok(()))),
     }
 }
 
-/// Takes a connection apart between two requests. What was read ahead of the next request goes along.
-fn park(about: About, stream: TlsStream<TcpStream>, read_ahead: &[u8]) -> Live {
-    let mut parts: Parts<TcpStream> = stream.into_parts();
+/// Takes a stream apart that HTTP has left. What was read ahead of HTTP's last word goes along.
+fn take_apart(stream: TlsStream<TcpStream>, read_ahead: &[u8]) -> Parts<TcpStream> {
+    let mut parts = stream.into_parts();
     parts.opened.splice(..0, read_ahead.iter().copied());
-    Live { about, parts }
+    parts
 }
 
 async fn http2(
     shared: &Arc<Shared>,
     about: &About,
     lent: Lent,
-    receipt: Receipt,
+    mut receipt: Receipt,
     leaves: &mut mpsc::Receiver<Box<Leave>>,
 ) -> Spoken {
-    let Receipt { back, close_due, .. } = receipt;
+    let (close_due, gate) = (receipt.close_due.clone(), receipt.gate());
     let client = client(about);
     let streams = Arc::new(Streams::default());
     let stalls = Arc::<Stalls>::default();
-    let service = service_fn(|request: Request<Incoming>| {
+    let service = service_fn(|mut request: Request<Incoming>| {
         let (shared, client, stalls, stream) = (shared.clone(), client.clone(), stalls.clone(), streams.begin());
+        let gate = gate.clone();
         async move {
-            let response = answer(&shared, request, &client, &stalls).await;
-            Ok::<_, Infallible>(response.map(|body| stream.keep(body)))
+            let upgrading = (request.method() == Method::CONNECT).then(|| hyper::upgrade::on(&mut request));
+            let request = request.map(Lingering::new);
+            let Answer { response, tunnel } = answer(&shared, request, &client, &stalls, gate).await;
+            Ok::<_, Infallible>(response.map(|body| match (tunnel, upgrading) {
+                (Some(tunnel), Some(upgrading)) => stream.become_tunnel(body, tunnel, upgrading),
+                _ => stream.keep(body),
+            }))
         }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());
-    let timeout = shared.limits().keep_alive_timeout;
-    builder.timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).max_header_list_size(HEAD_LEN_MAX as u32);
+    let limits = shared.limits();
+    let (timeout, list_len_max) = (limits.keep_alive_timeout, u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX));
+    builder.timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).max_header_list_size(list_len_max);
+    if shared.settings.get().site.has_tunnels() {
+        builder.enable_connect_protocol();
+    }
     builder.keep_alive_interval(timeout).keep_alive_timeout(timeout).max_send_buf_size(SEND_BUFFER_LEN);
     let mut look = tokio::time::interval(timeout);
     let mut begun = 0;
@@ -148,8 +226,14 @@ async fn http2(
     let result: Result<(), HttpError> = {
         let mut connection = pin!(builder.serve_connection(TokioIo::new(lent), service));
         loop {
+            let spoken = poll_fn(|cx| {
+                if !receipt.poll_opening(cx) {
+                    return Poll::Ready(Ok(()));
+                }
+                connection.as_mut().poll(cx).map_err(HttpError::from)
+            });
             tokio::select! {
-                result = connection.as_mut() => break result.map_err(HttpError::from),
+                result = spoken => break result,
                 () = close_due.notified() => connection.as_mut().graceful_shutdown(),
                 _ = look.tick() => if streams.were_idle(&mut begun) {
                     // What is left then is what the client does not take of responses that are complete.
@@ -174,8 +258,10 @@ async fn http2(
             }
         }
     };
-    let Ok(stream) = back.await else { unreachable!("a lent stream is given back when it is dropped") };
-    Spoken::Ended(stream, result)
+    match receipt.take_back().await {
+        Ok(stream) => Spoken::Ended(stream, result),
+        Err(unfinished) => Spoken::Unfinished(unfinished),
+    }
 }
 
 fn client(about: &About) -> Arc<Client> {
@@ -184,5 +270,9 @@ fn client(about: &About) -> Arc<Client> {
 
 /// Tells the dispatcher why a connection that shall leave has not left yet.
 pub(crate) fn stays(shared: &Shared, about: &About, reason: StayReason) {
-    shared.tell(&about.dispatcher, &Message::Stays(Stays { connection: about.id, reason }));
+    let message = match reason {
+        StayReason::Tunnel => Message::Tunnel(about.id),
+        reason => Message::Stays(Stays { connection: about.id, reason }),
+    };
+    shared.tell(&about.dispatcher, &message);
 }

@@ -14,7 +14,7 @@ use watari_bench::load::{Finished, Load};
 use watari_bench::plan::{self, Plan, Protocol, Stop, Timeouts};
 use watari_bench::sample::ConnectionSample;
 use watari_bench::source::Sources;
-use watari_bench::tls::TlsOptions;
+use watari_bench::tls::{Resume, TlsOptions};
 use watari_record::CipherSuite;
 
 use crate::failure::{Failure, planning};
@@ -34,6 +34,12 @@ impl Clients {
     /// Clients who come from wherever the system chooses.
     pub(crate) fn new(site: &Site) -> Result<Self, Failure> {
         Self::coming_from(Vec::new(), site)
+    }
+
+    /// Clients who offer this suite alone, and resume all but their first connection.
+    pub(crate) fn returning(site: &Site, offered: CipherSuite) -> Result<Self, Failure> {
+        let tls = TlsOptions { resume: Resume::Reuse, ..offer::options(site, offered)? };
+        Ok(Self { tls, sources: None })
     }
 
     /// Clients who come from each of `sources` in turn.
@@ -62,7 +68,7 @@ impl Clients {
     ) -> Result<Finished, Failure> {
         let load = Load::start(self.plan(service, work)?, log).map_err(planning)?;
         let finished = load.finish();
-        work.check(&finished.tally.total()).map_err(|what| Failure::Load { service, what })?;
+        work.check(&finished.tally.total(), self.tls.resume).map_err(|what| Failure::Load { service, what })?;
         Ok(finished)
     }
 

@@ -4,8 +4,6 @@
 //! Watari's agent is told to end, and gives its connections to two others. `HAProxy` and nginx are replaced the way their manuals say,
 //! by a new process for the same address: they close what is idle, and their clients have to connect again.
 
-mod idle;
-
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use crate::Scale;
 use crate::clients::Clients;
+use crate::connection::{Connection, Opener};
 use crate::failure::Failure;
 use crate::measure::{Samples, interleaved};
 use crate::report::{Report, Row, Unit};
 use crate::servers::{Replaced, Server, Watari, haproxy_of_tls, nginx};
 use crate::site::Site;
-use idle::{Connection, Opener};
 
 /// The most that a drain should take, in seconds.
 const DRAIN_TARGET: f64 = 5.0;

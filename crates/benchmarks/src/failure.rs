@@ -31,6 +31,12 @@ pub(crate) enum Failure {
     /// TLS in this process: certificates, configurations, connections in memory.
     #[error("TLS, {what}: {cause}")]
     Tls { what: &'static str, cause: String },
+    /// A database of sessions.
+    #[error(transparent)]
+    Database(#[from] watari_session_stores::DatabaseError),
+    /// A store does not hold what was put into it, or holds something else.
+    #[error("{found} of {asked} sessions were found {place}")]
+    Sessions { place: &'static str, asked: u64, found: u64 },
     /// The cluster's certificates.
     #[error(transparent)]
     Pki(#[from] watari_pki::PkiError),

@@ -25,6 +25,12 @@ pub(crate) fn download(clients: &Clients, server: &Server, bytes: u64) -> Result
     over_kept_connections(clients, server, LARGE, DOWNLOADS, gets, gib)
 }
 
+/// How long one client takes for a file, in seconds, handshake included.
+pub(crate) fn fetch(clients: &Clients, service: SocketAddr, item: Item) -> Result<f64, Failure> {
+    let finished = clients.ask(service, &Work::of_regulars(item, 1, 1))?;
+    Ok(finished.elapsed.as_secs_f64())
+}
+
 /// CPU seconds per request of 1 KiB on a connection that stays.
 pub(crate) fn request(clients: &Clients, server: &Server, requests: u64) -> Result<Vec<f64>, Failure> {
     over_kept_connections(clients, server, SMALL, REGULARS, requests, requests as f64)

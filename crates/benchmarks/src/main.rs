@@ -3,8 +3,11 @@
 //! ```text
 //! record  ----------------------------------------- our record layer | rustls, both in this process
 //! https   load --> server(s), interleaved --> CPU -- agent, dispatcher | nginx, HAProxy, nginx stream
+//! proxy   load --> server(s) --> one nginx, interleaved --> CPU -- an agent | nginx, HAProxy
+//! handovers  one download --> an agent --> origins, near and far -- ordered to move, cut | left alone
 //! moves   load --> one cluster, other client addresses -- moved | stayed
 //! drains  idle connections, and a server that is replaced -- an agent | HAProxy, nginx
+//! sessions  connections that resume -- an agent | nginx; modes of sharing; lookups among more and more sessions
 //! generators  requests to one nginx -- CPU of `watari bench` | wrk, ab, h2load, oha
 //! ```
 //!
@@ -17,10 +20,12 @@
 #![allow(clippy::cast_precision_loss)]
 
 mod clients;
+mod connection;
 mod cpu;
 mod drains;
 mod failure;
 mod generators;
+mod handovers;
 mod https;
 mod load;
 mod machine;
@@ -29,9 +34,11 @@ mod memory;
 mod moves;
 mod offer;
 mod process;
+mod proxy;
 mod record;
 mod report;
 mod servers;
+mod sessions;
 mod site;
 
 use std::path::PathBuf;
@@ -70,10 +77,16 @@ enum Part {
     Record,
     /// HTTPS of files, and the relays in front
     Https,
+    /// HTTPS forwarded to an origin
+    Proxy,
+    /// Downloads that go on at another origin
+    Handovers,
     /// Moves right after the handshake
     Moves,
     /// Servers with many idle connections that are replaced
     Drains,
+    /// Connections that resume, and sessions that nodes keep
+    Sessions,
     /// Load generators
     Generators,
 }
@@ -91,6 +104,10 @@ struct Scale {
     pauses: u64,
     /// Connections that are idle when their server is replaced.
     idle: usize,
+    /// The most sessions that a store holds: lookups are timed with 1,000, and with ten times as many each time up to these.
+    sessions: u64,
+    /// How long a download takes in which there may be a handover, in seconds.
+    download_s: u64,
     /// How long each load generator works for a sample, about, in seconds.
     generator_s: u64,
 }
@@ -104,6 +121,8 @@ impl Scale {
         requests: 100_000,
         pauses: 200,
         idle: 8_000,
+        sessions: 10_000_000,
+        download_s: 4,
         generator_s: 4,
     };
     const QUICK: Self = Self {
@@ -114,6 +133,8 @@ impl Scale {
         requests: 1_600,
         pauses: 25,
         idle: 200,
+        sessions: 10_000,
+        download_s: 3,
         generator_s: 1,
     };
 }
@@ -139,11 +160,20 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     if wanted(Part::Https) {
         https::measure(&site, &scale, &mut report)?;
     }
+    if wanted(Part::Proxy) {
+        proxy::measure(&site, &scale, &mut report)?;
+    }
+    if wanted(Part::Handovers) {
+        handovers::measure(&site, &scale, &mut report)?;
+    }
     if wanted(Part::Moves) {
         moves::measure(&site, &scale, &mut report)?;
     }
     if wanted(Part::Drains) {
         drains::measure(&site, &scale, &mut report)?;
+    }
+    if wanted(Part::Sessions) {
+        sessions::measure(&site, &scale, &mut report)?;
     }
     if wanted(Part::Generators) {
         generators::measure(&site, &scale, &mut report)?;

@@ -1,5 +1,5 @@
-//! What clients offer servers in the handshake: TLS 1.3 with one cipher suite and X25519. All servers have that, so that all do the same
-//! work; and every handshake is full.
+//! What clients offer servers in the handshake: one version with one cipher suite, TLS 1.3 unless it says otherwise, and X25519. All servers have that, so that all do the same
+//! work; and every handshake is full, unless clients return.
 
 use rustls::client::Resumption;
 use rustls::pki_types::CertificateDer;
@@ -7,7 +7,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use watari_bench::tls::{Pem, Resume, Roots, TlsOptions};
 use watari_handshake::{Group, Policy};
-use watari_record::{CipherSuite, Version};
+use watari_record::CipherSuite;
 
 use crate::failure::{Failure, tls};
 use crate::site::Site;
@@ -38,5 +38,5 @@ pub(crate) fn config(site: &Site, offered: CipherSuite) -> Result<ClientConfig, 
 }
 
 fn policy(offered: CipherSuite) -> Policy {
-    Policy { versions: vec![Version::Tls13], suites: vec![offered], groups: vec![Group::X25519] }
+    Policy { versions: vec![offered.version()], suites: vec![offered], groups: vec![Group::X25519] }
 }

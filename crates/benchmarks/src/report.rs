@@ -16,6 +16,8 @@ pub(crate) struct Report {
     machine: Vec<(&'static str, String)>,
     scale: Scale,
     rows: Vec<Row>,
+    /// What is not a comparison, with its title.
+    tables: Vec<(&'static str, String)>,
 }
 
 /// One comparison.
@@ -41,14 +43,16 @@ fn shown(ratio: f64) -> String {
     if ratio.is_finite() { format!("{ratio:.2}") } else { "-".to_owned() }
 }
 
-/// How seconds for each unit of work are shown, or a number of things.
+/// How seconds for each unit of work are shown, or a number of things, or a part of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Unit {
     SecondsPerGib,
     Microseconds,
+    Nanoseconds,
     Seconds,
     Bytes,
     Count,
+    Percent,
 }
 
 impl Row {
@@ -131,9 +135,11 @@ impl Unit {
         match self {
             Self::SecondsPerGib => format!("{seconds:.2} s/GiB"),
             Self::Microseconds => format!("{:.0} us", seconds * 1e6),
+            Self::Nanoseconds => format!("{:.0} ns", seconds * 1e9),
             Self::Seconds => format!("{seconds:.2} s"),
             Self::Bytes => format!("{:.1} KiB", seconds / 1024.0),
             Self::Count => format!("{seconds:.0}"),
+            Self::Percent => format!("{:.1} %", seconds * 100.0),
         }
     }
 
@@ -143,8 +149,10 @@ impl Unit {
         let spread = match self {
             Self::SecondsPerGib | Self::Seconds => format!("{min:.2}-{max:.2}"),
             Self::Microseconds => format!("{:.0}-{:.0}", min * 1e6, max * 1e6),
+            Self::Nanoseconds => format!("{:.0}-{:.0}", min * 1e9, max * 1e9),
             Self::Bytes => format!("{:.1}-{:.1}", min / 1024.0, max / 1024.0),
             Self::Count => format!("{min:.0}-{max:.0}"),
+            Self::Percent => format!("{:.1}-{:.1}", min * 100.0, max * 100.0),
         };
         format!("{} ({spread})", self.show(samples.median()))
     }
@@ -152,13 +160,18 @@ impl Unit {
 
 impl Report {
     pub(crate) fn new(machine: Vec<(&'static str, String)>, scale: Scale) -> Self {
-        Self { machine, scale, rows: Vec::new() }
+        Self { machine, scale, rows: Vec::new(), tables: Vec::new() }
     }
 
     /// Adds a comparison, and shows it at once: a run takes minutes.
     pub(crate) fn add(&mut self, row: Row) {
         eprintln!("{row}");
         self.rows.push(row);
+    }
+
+    /// A table in Markdown, which comes behind the comparisons.
+    pub(crate) fn add_table(&mut self, title: &'static str, table: String) {
+        self.tables.push((title, table));
     }
 
     /// Writes the report to `path`; what is there from the notes on is kept.
@@ -197,19 +210,28 @@ Everything runs on one machine, in a network namespace of its own, the clients t
 system, of the processes named, for one unit of work: their medians over interleaved rounds (A B C A B C ..), with the least and the most
 in parentheses. A ratio is of medians; a target is the most it should be. What the clients use is not counted. They are loads of
 `watari bench`, and for connections that are idle a client that can wait. They offer TLS 1.3 with TLS_AES_128_GCM_SHA256 and X25519 alone,
-never resume a session, and check certificate, status and length of every answer, and the content of small ones: a request or a connection
+resume no session unless it says so, and check certificate, status and length of every answer, and the content of small ones: a request or a connection
 that ends otherwise than NORMAL ends the benchmark.
 
 * A *connection* is a full handshake, one GET of 1 KiB, and the end, which comes from the server. A *keep-alive request* is a GET of 1 KiB.
 * *agent*, *dispatcher*: the process alone, where both do the work together; *both*: their sum, beside nginx alone and `HAProxy` in
   front of it. The relays in front of nginx carry the same TLS bytes as the dispatcher.
 * Every server has the number of workers that it chooses by itself; all send with the same congestion control.
+* *Forwarded*: the servers are proxies in front of one nginx, to which they keep connections and say whose request it is (`X-Forwarded-*`). *Time for N MiB* is that of one client, in front
+  of a dispatcher and an agent or at that nginx, over HTTPS.
+* A *handover*: a download of 4 s from two origins that send 100 MB/s each, or 10 MB/s over a way of 30 ms there and back, goes on at the other
+  in the middle, by order or because its origin closed the connection. *Extra time* is by how much longer it took from the first quarter
+  on than the one without a handover in the same round; the *worst second* is the one in which the least came.
 * A *move* comes right after the handshake, to an agent without a private key. Its *pause* is from the request to the first byte of the
   answer: of connections one after the other, or *at a rate*, begun when their time has come, however long those before them take.
   Medians and percentiles are taken of each round, and their medians over the rounds.
 * *Memory* is what a process has taken, apart from its files, for each connection that has had one answer and is idle.
 * A *drain*: a server whose connections are all idle but for four at a time, on which there is a request every 5 ms, is told to end and
   replaced: an agent by two others, `HAProxy` and nginx by a new process. Afterwards there is a request on every connection.
+* A *lookup* asks a store for one session of 300 bytes by its key, drawn at random: in memory, or in the database file, which the system holds
+  in memory as far as it can. Beside it are keys that are not there.
+* A *resumed connection*: clients come again and again for 1 KiB, and resume all but their first connection; nginx's workers share keys of tickets.
+  *Three agents* take turns, so that every session comes from elsewhere; their CPU is added up.
 * *Load generators* ask one nginx for the file of 1 KiB, with one thread each and 50 connections (new TLS connections: h2load opens all at once).
   Here it is the CPU time of the generator that counts, for each request. A *schedule error* is how much later than due a request of the
   open loop begins, at half of the rate that the closed loop reached before.
@@ -217,8 +239,18 @@ that ends otherwise than NORMAL ends the benchmark.
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scale { rounds, bulk_bytes, connections, requests, pauses, record_bytes, idle: _, generator_s: _ } =
-            self.scale;
+        let Scale {
+            rounds,
+            bulk_bytes,
+            connections,
+            requests,
+            pauses,
+            record_bytes,
+            idle: _,
+            sessions: _,
+            download_s: _,
+            generator_s: _,
+        } = self.scale;
         writeln!(f, "{HEAD}")?;
         writeln!(
             f,
@@ -236,6 +268,9 @@ impl fmt::Display for Report {
         )?;
         for row in &self.rows {
             writeln!(f, "{row}")?;
+        }
+        for (title, table) in &self.tables {
+            write!(f, "\n## {title}\n\n{table}")?;
         }
         writeln!(f, "\n## Short of the target\n")?;
         self.shortfalls(f)

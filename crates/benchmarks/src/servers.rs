@@ -11,8 +11,10 @@ use std::net::SocketAddr;
 use std::thread::sleep;
 use std::time::Duration;
 
-pub(crate) use haproxy::{haproxy, haproxy_of_tls};
-pub(crate) use nginx::{Asked, nginx, nginx_for_generators, nginx_stream};
+pub(crate) use haproxy::{haproxy, haproxy_of_tls, haproxy_proxy};
+pub(crate) use nginx::{
+    Asked, nginx, nginx_as_origin, nginx_for_generators, nginx_proxy, nginx_stream, nginx_with_tickets,
+};
 pub(crate) use watari::{MOVED_FROM, MOVED_TO, Watari};
 
 use rustix::process::Signal;

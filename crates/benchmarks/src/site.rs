@@ -1,7 +1,7 @@
 //! What all servers serve: certificates and files, in a directory that goes away with this.
 
 use std::cell::Cell;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
@@ -19,6 +19,15 @@ use crate::failure::{Failure, doing, tls};
 pub(crate) const SMALL: Item = Item { path: "/small.bin", len: 1024 };
 /// The file that tells what bytes cost.
 pub(crate) const LARGE: Item = Item { path: "/large.bin", len: 32 << 20 };
+
+/// Files of the sizes of the paper, of which only the length counts.
+pub(crate) const EMPTY: [Item; 5] = [
+    Item { path: "/2m.bin", len: 2 << 20 },
+    Item { path: "/16m.bin", len: 16 << 20 },
+    Item { path: "/128m.bin", len: 128 << 20 },
+    Item { path: "/1g.bin", len: 1 << 30 },
+    Item { path: "/4g.bin", len: 4 << 30 },
+];
 
 /// A file of the site.
 #[derive(Debug, Clone, Copy)]
@@ -70,6 +79,10 @@ impl Site {
         for item in [SMALL, LARGE] {
             let path = site.root().join(&item.path[1..]);
             fs::write(path, item.content()).map_err(doing(format!("writing {}", item.path)))?;
+        }
+        for item in EMPTY {
+            let file = File::create(site.root().join(&item.path[1..]));
+            file.and_then(|file| file.set_len(item.len)).map_err(doing(format!("making {}", item.path)))?;
         }
         Ok(site)
     }

@@ -40,7 +40,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use watari_handoff::{ArbiterEvent, Offer};
 use watari_mesh::{Event, Mesh, SendError};
-use watari_wire::{ConnectionId, ConnectionStatus, Leave, Message, NodeName};
+use watari_wire::{ConnectionId, ConnectionStatus, Leave, Message, NodeName, StayReason};
 
 pub use crate::agents::AgentStatus;
 use crate::agents::Agents;
@@ -141,6 +141,8 @@ impl Dispatcher {
             Event::Up { peer, .. } => {
                 self.shared.agents.drains.link_up(peer);
             }
+            // Its link has gone down before.
+            Event::Evicted { .. } => {}
             Event::Message { peer, message } => self.shared.on_message(peer, message),
         }
     }
@@ -287,8 +289,11 @@ impl Shared {
             | Message::SessionPut(_)
             | Message::SessionStored(_)
             | Message::SessionGet(_)
-            | Message::SessionFound(_) => return,
+            | Message::SessionFound(_)
+            | Message::SessionSpend(_)
+            | Message::SessionSpent(_) => return,
             Message::Stays(stays) => return self.table.stays(from, stays.connection, stays.reason),
+            Message::Tunnel(connection) => return self.table.stays(from, *connection, StayReason::Tunnel),
             Message::Draining => return self.drain(from, AskedBy::Itself),
         };
         if !self.table.send(connection, event) {

@@ -121,8 +121,8 @@ fn content(opened: OpenFile, media_type: String) -> Content {
     Content { file, length, media_type, validators }
 }
 
-/// By the name's extension; what is unknown is `application/octet-stream`.
-fn media_type(path: &[u8]) -> String {
+/// The media type of a file, by its name's extension; what is unknown is `application/octet-stream`.
+pub fn media_type(path: &[u8]) -> String {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let extension = name.iter().rposition(|&byte| byte == b'.').map(|dot| &name[dot + 1..]);
     let extension = extension.and_then(|extension| std::str::from_utf8(extension).ok()).unwrap_or_default();

@@ -10,11 +10,12 @@ use watari_record::Version;
 use watari_wire::client_hello::Offers;
 
 use crate::certificate::{Certificate, ClientRoots};
+use crate::desk::Desk;
 use crate::error::HandshakeError;
 use crate::extract::TrafficSecrets;
 use crate::names::Names;
 use crate::policy::{BadPolicy, Policy};
-use crate::sessions::{Desk, Sessions, Terms, Wanted};
+use crate::sessions::{Sessions, Terms, Wanted};
 
 /// What a [`ServerConfig`] is made of.
 #[derive(Debug, Clone, Default)]
@@ -114,7 +115,9 @@ impl ServerConfig {
     }
 
     /// The rustls configuration of one connection, whose TLS 1.3 traffic secrets go to `traffic_secrets`, and whose sessions,
-    /// as many as there are `tickets`, to `desk`.
+    /// as many as there are `tickets`, to `desk`, which has decided on early data.
+    ///
+    /// Our order of suites decides, unless the client `prefers_chacha20`: then it has no hardware for AES, and its own order does.
     ///
     /// rustls gives these secrets to a `KeyLog` of the configuration and to nobody else. A log shared by all connections
     /// would have to tell them apart by the client's random, which the client chooses: two connections could be made to
@@ -125,12 +128,16 @@ impl ServerConfig {
         traffic_secrets: Arc<TrafficSecrets>,
         desk: &Arc<Desk>,
         tickets: usize,
+        prefers_chacha20: bool,
     ) -> Arc<rustls::ServerConfig> {
         let mut rustls = (*self.rustls).clone();
+        rustls.ignore_client_order = !prefers_chacha20;
         rustls.send_tls13_tickets = tickets;
         rustls.key_log = traffic_secrets;
         rustls.session_storage = Arc::clone(desk) as _;
         rustls.ticketer = Arc::clone(desk) as _;
+        rustls.max_early_data_size = desk.early_data_max();
+        rustls.send_half_rtt_data = desk.approves_early_data();
         Arc::new(rustls)
     }
 }

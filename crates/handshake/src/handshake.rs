@@ -1,19 +1,19 @@
 //! One handshake, bytes in and bytes out.
 
 use std::fmt;
-use std::io::{self, Read};
+use std::io::IoSlice;
 use std::sync::Arc;
 
+use rustls::PeerIncompatible;
 use rustls::server::{Accepted, AcceptedAlert, Acceptor};
-use rustls::{HandshakeKind, PeerIncompatible, ServerConnection};
 use watari_record::{CipherSuite, HEADER_LEN, RECORD_LEN_MAX, Secrets, Version};
-use watari_wire::SessionKey;
 
 use crate::config::ServerConfig;
+use crate::desk::Desk;
 use crate::error::{Failed, HandshakeError, Stage};
-use crate::extract::{TrafficSecrets, server_secrets};
-use crate::record_cut::{IMPOSSIBLE_HEADER, first_hello_record, first_record};
-use crate::sessions::{Desk, Found, Kept, Miss, Origin, Sessions, Wanted};
+use crate::expect_finished::{self, ExpectFinished, feed};
+use crate::record_cut::{first_hello_record, first_record};
+use crate::sessions::{Kept, Miss, Origin, Provided, Sessions, Wanted};
 
 /// The server's end of one handshake.
 ///
@@ -30,7 +30,7 @@ use crate::sessions::{Desk, Found, Kept, Miss, Origin, Sessions, Wanted};
 ///
 /// The drive contract: put what arrives behind what is unread, call [`Handshake::receive`], keep the sessions that were made, send
 /// the output, drop what was consumed; until it is established or fails. Where something is wanted, look for it and call
-/// [`Handshake::provide`], whatever was found. The input is bounded: what is unread after a call that wants nothing is less than one
+/// [`Handshake::provide`], whatever was found, and `receive` again. The input is bounded: what is unread after a call that wants nothing is less than one
 /// record, [`Handshake::UNREAD_MAX`]. Waiting, its end and the end of the input are the driver's.
 pub struct Handshake {
     config: ServerConfig,
@@ -50,8 +50,21 @@ pub struct Progress {
     pub made: Vec<Kept>,
     /// What the handshake waits for; it takes no input before [`Handshake::provide`].
     pub wanted: Wanted,
+    /// What became of early data, once that is decided; `None` where the client announced none.
+    pub early_data: Option<EarlyData>,
+    /// Early data that has come, where it was accepted: requests that nobody has sent before, and whose client may not be there any more.
+    pub early: Vec<u8>,
     /// What the handshake ends in, once the client's Finished has come.
     pub established: Option<Box<Established>>,
+}
+
+/// What becomes of early data that a client has announced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EarlyData {
+    /// It is skipped. The client is told so, and sends it again when the handshake is done.
+    Refused,
+    /// It is taken, and [`Handshake::seal`] seals answers. This is what the handshake will agree on, if the client's Finished comes.
+    Accepted(Box<Info>),
 }
 
 /// What a handshake ends in.
@@ -106,8 +119,8 @@ impl Handshake {
         }
     }
 
-    /// Goes on with what was `found` of what was wanted. `miss` says why that is not all, if it is not.
-    pub fn provide(&mut self, found: Vec<(SessionKey, Found)>, miss: Option<Miss>) -> Result<Progress, Failed> {
+    /// Goes on with what was found of what was wanted. More of the input may be the handshake's then.
+    pub fn provide(&mut self, provided: Provided) -> Result<Progress, Failed> {
         let mut progress = Progress::default();
         let state = match std::mem::replace(&mut self.state, State::Over) {
             State::ExpectSessions(state) => state,
@@ -118,12 +131,21 @@ impl Handshake {
             }
         };
         let offer = Offer { config: &self.config, sessions: &self.sessions };
-        match state.provide(found, miss, offer, &mut progress) {
+        match state.provide(provided, offer, &mut progress) {
             Ok(state) => {
                 self.state = state;
                 Ok(progress)
             }
             Err(cause) => Err(Failed { cause, output: progress.output }),
+        }
+    }
+
+    /// Seals data for the client ahead of its Finished, onto the end of `output`; says how much of it. None where early data was not
+    /// accepted, and none when the handshake is over: then the record layer does it, behind what was sealed here.
+    pub fn seal(&mut self, plaintext: &[IoSlice<'_>], output: &mut Vec<u8>) -> usize {
+        match &mut self.state {
+            State::ExpectFinished(state) => state.seal(plaintext, output),
+            _ => 0,
         }
     }
 
@@ -173,7 +195,7 @@ impl Handshake {
         let offer = Offer { config: &self.config, sessions: &self.sessions };
         match std::mem::replace(&mut self.state, State::Over) {
             State::ExpectClientHello(state) => state.handle(record, offer, progress),
-            State::ExpectFinished(state) => state.handle(record, progress),
+            State::ExpectFinished(state) => state.handle(record, progress).map(Next::from),
             State::ExpectSessions(_) | State::Over => Err(HandshakeError::Over),
         }
     }
@@ -218,6 +240,15 @@ enum State {
 enum Next {
     Expect(State),
     Established(Box<Established>),
+}
+
+impl From<expect_finished::Next> for Next {
+    fn from(next: expect_finished::Next) -> Self {
+        match next {
+            expect_finished::Next::Expect(state) => Self::Expect(State::ExpectFinished(state)),
+            expect_finished::Next::Established(established) => Self::Established(established),
+        }
+    }
 }
 
 /// Nothing is agreed on; nothing was sent.
@@ -267,57 +298,12 @@ struct ExpectSessions {
 impl ExpectSessions {
     fn provide(
         self: Box<Self>,
-        found: Vec<(SessionKey, Found)>,
-        miss: Option<Miss>,
+        provided: Provided,
         offer: Offer<'_>,
         progress: &mut Progress,
     ) -> Result<State, HandshakeError> {
-        self.desk.provide(found, miss);
+        self.desk.provide(provided);
         answer(self.accepted, self.desk, offer, progress)
-    }
-}
-
-/// Everything between the `ClientHello` and the client's Finished: a second hello after a `HelloRetryRequest`, the
-/// client's certificate, key exchange and `change_cipher_spec`.
-struct ExpectFinished {
-    connection: ServerConnection,
-    traffic_secrets: Arc<TrafficSecrets>,
-    desk: Arc<Desk>,
-}
-
-impl ExpectFinished {
-    fn handle(mut self: Box<Self>, record: &[u8], progress: &mut Progress) -> Result<Next, HandshakeError> {
-        feed(record, |input| self.connection.read_tls(input))?;
-        let processed = self.connection.process_new_packets();
-        self.flush(&mut progress.output);
-        progress.made.extend(self.desk.take_made());
-        processed?;
-        if self.connection.is_handshaking() {
-            return Ok(Next::Expect(State::ExpectFinished(self)));
-        }
-        self.extract().map(Box::new).map(Next::Established)
-    }
-
-    /// rustls alone knows which keys an alert of now is sealed with, and it makes no alert on demand. A record
-    /// header that is always wrong draws a `decode_error` from it.
-    fn refuse(mut self: Box<Self>, output: &mut Vec<u8>) {
-        if feed(&IMPOSSIBLE_HEADER, |input| self.connection.read_tls(input)).is_ok() {
-            let _always_an_error = self.connection.process_new_packets();
-        }
-        self.flush(output);
-    }
-
-    fn flush(&mut self, output: &mut Vec<u8>) {
-        while self.connection.wants_write() {
-            self.connection.write_tls(output).expect("a vector takes every write");
-        }
-    }
-
-    fn extract(self) -> Result<Established, HandshakeError> {
-        let info = info(&self.connection, &self.desk)?;
-        let extracted = self.connection.dangerous_extract_secrets()?;
-        let secrets = server_secrets(info.suite, extracted, &self.traffic_secrets)?;
-        Ok(Established { secrets, info })
     }
 }
 
@@ -334,16 +320,10 @@ fn meet(accepted: Accepted, hello: &[u8], offer: Offer<'_>, progress: &mut Progr
 }
 
 fn answer(accepted: Accepted, desk: Desk, offer: Offer<'_>, progress: &mut Progress) -> Result<State, HandshakeError> {
-    let (traffic_secrets, desk) = (Arc::new(TrafficSecrets::default()), Arc::new(desk));
-    let connection = accepted
-        .into_connection(offer.config.for_connection(
-            Arc::clone(&traffic_secrets),
-            &desk,
-            offer.sessions.tickets_per_handshake,
-        ))
-        .map_err(|(error, alert)| refused(error, alert, &mut progress.output))?;
-    let mut state = Box::new(ExpectFinished { connection, traffic_secrets, desk });
-    state.flush(&mut progress.output);
+    let (tickets, output) = (offer.sessions.tickets_per_handshake, &mut progress.output);
+    let mut state = ExpectFinished::answer(accepted, desk, offer.config, tickets, output)
+        .map_err(|(error, alert)| refused(error, alert, output))?;
+    progress.early_data = state.early_data()?;
     Ok(State::ExpectFinished(state))
 }
 
@@ -358,33 +338,4 @@ fn refused(error: rustls::Error, mut alert: AcceptedAlert, output: &mut Vec<u8>)
 fn refuse_in_plaintext(cause: HandshakeError, output: &mut Vec<u8>) -> HandshakeError {
     output.extend(cause.plaintext_alert().into_iter().flatten());
     cause
-}
-
-/// Gives rustls all of `bytes`; it takes them in pieces.
-fn feed(mut bytes: &[u8], mut read_tls: impl FnMut(&mut dyn Read) -> io::Result<usize>) -> Result<(), HandshakeError> {
-    while !bytes.is_empty() {
-        match read_tls(&mut bytes) {
-            Ok(1..) => {}
-            // Its buffer for one message is full.
-            Ok(0) | Err(_) => return Err(HandshakeError::TooLarge),
-        }
-    }
-    Ok(())
-}
-
-fn info(connection: &ServerConnection, desk: &Desk) -> Result<Info, HandshakeError> {
-    let number = connection.negotiated_cipher_suite().map(|suite| u16::from(suite.suite()));
-    let suite = number.and_then(CipherSuite::from_iana).ok_or(HandshakeError::UnknownSuite)?;
-    let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
-    let leaf = connection.peer_certificates().and_then(<[_]>::first);
-    Ok(Info {
-        version: suite.version(),
-        suite,
-        alpn: connection.alpn_protocol().unwrap_or_default().to_vec(),
-        server_name: connection.server_name().map(str::to_owned),
-        resumed: if is_resumed { desk.origin() } else { None },
-        missed: if is_resumed { None } else { desk.miss() },
-        client_certificate: leaf.map(|leaf| leaf.to_vec()),
-        group: connection.negotiated_key_exchange_group().and_then(|group| group.name().as_str()),
-    })
 }

@@ -13,12 +13,14 @@
 //! * [`HandshakeError`] says why a handshake came to nothing, and who is at fault.
 //!
 //! Nothing else in the workspace drives a client's handshake with rustls, and nothing here seals or opens a record
-//! after the handshake. The clock is the one rustls reads itself, for certificates and tickets. There is no early
-//! data, and `SSLKEYLOGFILE` is never honoured.
+//! after the handshake. The clock is the one rustls reads itself, for certificates and tickets. There is early data only
+//! where the driver says so for each connection, and `SSLKEYLOGFILE` is never honoured.
 
 mod certificate;
 mod config;
+mod desk;
 mod error;
+mod expect_finished;
 mod extract;
 mod handshake;
 mod names;
@@ -30,6 +32,6 @@ mod sessions;
 pub use certificate::{Certificate, CertificateError, ClientRoots};
 pub use config::{ClientCertificates, ConfigError, ServerConfig, ServerOptions};
 pub use error::{Failed, HandshakeError, Stage};
-pub use handshake::{Established, Handshake, Info, Progress};
+pub use handshake::{EarlyData, Established, Handshake, Info, Progress};
 pub use policy::{BadPolicy, Group, Policy};
-pub use sessions::{Found, Kept, Miss, Origin, Sessions, Terms, Tickets, Wanted};
+pub use sessions::{Found, Kept, Miss, Origin, Provided, Sessions, Terms, Tickets, Wanted};

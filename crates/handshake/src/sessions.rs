@@ -1,21 +1,16 @@
 //! How clients resume sessions: by tickets, or by ids of sessions that the server keeps.
 //!
 //! rustls asks for a session, and hands one over, by calls that must return at once; where sessions are shared, the answer
-//! may be at another node. So each connection has a [`Desk`]: what the client may resume is put there before rustls sees the
+//! may be at another node. So each connection has a [`Desk`](crate::desk::Desk): what the client may resume is put there before rustls sees the
 //! `ClientHello`, and what rustls hands over lies there until the driver has taken it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{Context, SHA256};
-use rustls::pki_types::UnixTime;
-use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{ProducesTickets, StoresServerSessions};
 use watari_wire::client_hello::Offers;
 use watari_wire::{SecretBytes, SessionKey, TicketSeedId};
-
-use crate::session_value::client_chain;
 
 /// How sessions are resumed.
 #[derive(Debug, Clone, Default)]
@@ -25,19 +20,21 @@ pub struct Sessions {
     /// Whether the driver keeps sessions: those of all clients, or with `tickets` those of the clients of TLS 1.2 that take no
     /// tickets.
     pub kept: bool,
+    /// How long sessions can be resumed, as far as clients are told.
+    pub lifetime: Duration,
     /// So many tickets after each handshake of TLS 1.3, also after one that resumed: a ticket is good for one connection
     /// (RFC 8446, appendix C.4).
     pub tickets_per_handshake: usize,
+    /// Whether clients may send early data (RFC 8446, section 2.3), each time with somebody's approval. It takes sessions that the driver
+    /// keeps, and clients that are asked for no certificate: what these may do is decided too late for it.
+    pub early_data: bool,
 }
 
 /// Seals sessions into tickets, and opens them again.
 pub trait Tickets: fmt::Debug + Send + Sync {
-    /// How long clients may keep a ticket of now.
-    fn lifetime(&self) -> Duration;
-
-    /// Seals `session` for whoever has the same terms. `since`: when it was established, if not now, in seconds of Unix time. `None`: that
-    /// is not possible now, and the client gets no ticket.
-    fn seal(&self, terms: &Terms, session: &[u8], since: Option<u64>) -> Option<Vec<u8>>;
+    /// Seals `session`, which was established now, for whoever has the same terms. `None`: that is not possible, and the client gets no
+    /// ticket.
+    fn seal(&self, terms: &Terms, session: &[u8]) -> Option<Vec<u8>>;
 
     /// Opens what somebody sealed under the same terms. `ticket` is what a client sent, and may be anything.
     fn open(&self, terms: &Terms, ticket: &[u8]) -> Result<Found, Miss>;
@@ -64,9 +61,7 @@ pub struct Kept {
 pub struct Found {
     /// What it is.
     pub session: SecretBytes,
-    /// When it was established, in seconds of Unix time.
-    pub since: u64,
-    /// Where that was.
+    /// Where it was established.
     pub origin: Origin,
 }
 
@@ -102,6 +97,20 @@ pub struct Wanted {
     pub sessions: Vec<SessionKey>,
     /// Seeds of the keys of tickets that it offers.
     pub ticket_seeds: Vec<TicketSeedId>,
+    /// The client announces early data. It is accepted only with the first of `sessions` (RFC 8446, section 4.2.10), and only if
+    /// that was never approved before, anywhere: otherwise what is recorded on the way could be sent once more.
+    pub early_data: bool,
+}
+
+/// What was found of what was wanted.
+#[derive(Debug, Default)]
+pub struct Provided {
+    /// Sessions, by what was wanted.
+    pub found: Vec<(SessionKey, Found)>,
+    /// Why that is not all, if it is not.
+    pub miss: Option<Miss>,
+    /// Whether early data is approved, with the first session that was wanted.
+    pub early_data: bool,
 }
 
 /// Why a session that the client offered was not resumed.
@@ -115,7 +124,9 @@ pub enum Miss {
     Expired,
     /// The ticket was not sealed with the key it names, or under other terms.
     Forged,
-    /// Whoever may keep it did not answer in time.
+    /// It is good for one use, and was used.
+    Spent,
+    /// Whoever may keep it, or has to approve its use, did not answer in time.
     Unreachable,
     /// The client's certificate in it is not accepted (any more).
     ClientCertificate,
@@ -125,11 +136,12 @@ pub enum Miss {
 
 impl Miss {
     /// Every cause.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Unknown,
         Self::NoKey,
         Self::Expired,
         Self::Forged,
+        Self::Spent,
         Self::Unreachable,
         Self::ClientCertificate,
         Self::Unfit,
@@ -142,6 +154,7 @@ impl Miss {
             Self::NoKey => "no_key",
             Self::Expired => "expired",
             Self::Forged => "forged",
+            Self::Spent => "spent",
             Self::Unreachable => "unreachable",
             Self::ClientCertificate => "client_certificate",
             Self::Unfit => "unfit",
@@ -167,7 +180,7 @@ impl Terms {
     }
 
     /// By what a session with this id is found that was established under these terms.
-    fn key(&self, id: &[u8]) -> SessionKey {
+    pub(crate) fn key(&self, id: &[u8]) -> SessionKey {
         let mut context = Context::new(&SHA256);
         context.update(b"watari session key v1\0");
         context.update(&self.0);
@@ -188,181 +201,26 @@ fn finish(context: Context) -> [u8; 32] {
     digest
 }
 
-/// What rustls meets instead of a store of sessions: one connection's.
-pub(crate) struct Desk {
-    terms: Terms,
-    is_tls13: bool,
-    tickets: Option<Arc<dyn Tickets>>,
-    /// Whether the driver keeps a session of this client.
-    keeps: bool,
-    /// Looks again at the client's certificate, where one is asked for.
-    verifier: Option<Arc<dyn ClientCertVerifier>>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    found: Vec<(SessionKey, Found)>,
-    /// Whether the handshake waited for anything.
-    waited: bool,
-    made: Vec<Kept>,
-    missed: Option<Miss>,
-    /// From where the session is that rustls was given.
-    given: Option<Origin>,
-    /// Since when that was established. A session of TLS 1.2 goes on with the same secret when it is resumed, so its next ticket
-    /// does not make it younger; in TLS 1.3 secrets are fresh each time.
-    since: Option<u64>,
-}
-
-impl Desk {
-    /// The desk for a client that offers this, and what is wanted for it.
-    pub(crate) fn new(
-        sessions: &Sessions,
-        terms: Terms,
-        verifier: Option<Arc<dyn ClientCertVerifier>>,
-        is_tls13: bool,
-        offers: Option<&Offers<'_>>,
-    ) -> (Self, Wanted) {
-        let takes_tickets = is_tls13 || offers.is_some_and(|offers| offers.ticket.is_some());
-        let tickets = sessions.tickets.clone().filter(|_| takes_tickets);
-        let wanted = offers.map_or_else(Wanted::default, |offers| match &tickets {
-            Some(tickets) => Wanted::seeds(&**tickets, is_tls13, offers),
-            None if sessions.kept => Wanted::sessions(&terms, is_tls13, offers),
-            None => Wanted::default(),
-        });
-        let keeps = sessions.kept && tickets.is_none();
-        (Self { terms, is_tls13, tickets, keeps, verifier, state: Mutex::default() }, wanted)
-    }
-
-    /// Takes what was found of what was wanted; `miss` says why that was not all.
-    pub(crate) fn provide(&self, found: Vec<(SessionKey, Found)>, miss: Option<Miss>) {
-        let mut state = self.lock();
-        state.waited = true;
-        state.found = found;
-        state.missed = miss;
-    }
-
-    /// What rustls has handed over since it was last asked.
-    pub(crate) fn take_made(&self) -> Vec<Kept> {
-        std::mem::take(&mut self.lock().made)
-    }
-
-    /// From where the session is that was resumed.
-    pub(crate) fn origin(&self) -> Option<Origin> {
-        self.lock().given
-    }
-
-    /// Why a full handshake was not a resumption.
-    pub(crate) fn miss(&self) -> Option<Miss> {
-        let state = self.lock();
-        if state.given.is_some() { Some(Miss::Unfit) } else { state.missed }
-    }
-
-    /// Gives a session to rustls, unless the client is no longer who it was.
-    fn give(&self, found: Result<Found, Miss>) -> Option<Vec<u8>> {
-        let checked = found.and_then(|found| self.check_client(&found.session).map(|()| found));
-        let mut state = self.lock();
-        match checked {
-            Ok(found) => {
-                state.given = Some(found.origin);
-                state.since = (!self.is_tls13).then_some(found.since);
-                Some(found.session.as_slice().to_vec())
-            }
-            Err(miss) => {
-                state.missed.get_or_insert(miss);
-                None
-            }
-        }
-    }
-
-    /// The certificate was good when the session was established; it may have expired since.
-    fn check_client(&self, session: &SecretBytes) -> Result<(), Miss> {
-        let Some(verifier) = &self.verifier else { return Ok(()) };
-        let chain = client_chain(session.as_slice()).ok_or(Miss::ClientCertificate)?;
-        let Some((leaf, intermediates)) = chain.split_first() else {
-            return if verifier.client_auth_mandatory() { Err(Miss::ClientCertificate) } else { Ok(()) };
-        };
-        let result = verifier.verify_client_cert(leaf, intermediates, UnixTime::now());
-        result.map(|_| ()).map_err(|_| Miss::ClientCertificate)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Wanted {
     /// Whether the handshake can go on at once.
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty() && self.ticket_seeds.is_empty()
     }
 
-    fn sessions(terms: &Terms, is_tls13: bool, offers: &Offers<'_>) -> Self {
-        let ids = if is_tls13 { &offers.identities[..] } else { std::slice::from_ref(&offers.session_id) };
+    pub(crate) fn sessions(terms: &Terms, is_tls13: bool, offers: &Offers<'_>) -> Self {
+        let ids = match &offers.ticket {
+            _ if is_tls13 => &offers.identities[..],
+            // It gets tickets only; its id is there to tell it whether one was accepted (RFC 5077, section 3.4).
+            Some(ticket) => std::slice::from_ref(ticket),
+            None => std::slice::from_ref(&offers.session_id),
+        };
         let sessions = ids.iter().filter(|id| !id.is_empty()).map(|id| terms.key(id)).collect();
         Self { sessions, ..Self::default() }
     }
 
-    fn seeds(tickets: &dyn Tickets, is_tls13: bool, offers: &Offers<'_>) -> Self {
+    pub(crate) fn seeds(tickets: &dyn Tickets, is_tls13: bool, offers: &Offers<'_>) -> Self {
         let offered = if is_tls13 { &offers.identities[..] } else { offers.ticket.as_slice() };
         let ticket_seeds = offered.iter().filter_map(|ticket| tickets.missing_seed(ticket)).collect();
         Self { ticket_seeds, ..Self::default() }
-    }
-}
-
-/// How the desk looks to rustls. Within one connection `take` may be `get`: whether a session is good only once is the
-/// driver's to decide, when it looks for it.
-impl StoresServerSessions for Desk {
-    fn put(&self, id: Vec<u8>, session: Vec<u8>) -> bool {
-        if self.keeps {
-            let key = self.terms.key(&id);
-            self.lock().made.push(Kept { key, session: SecretBytes::new(session) });
-        }
-        self.keeps
-    }
-
-    fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
-        let key = self.terms.key(id);
-        let found = self.lock().found.iter().find(|(known, _)| *known == key).map(|(_, found)| found.clone());
-        self.give(found.ok_or(Miss::Unknown))
-    }
-
-    fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
-        self.get(id)
-    }
-
-    fn can_cache(&self) -> bool {
-        self.keeps
-    }
-}
-
-impl ProducesTickets for Desk {
-    fn enabled(&self) -> bool {
-        self.tickets.is_some()
-    }
-
-    fn lifetime(&self) -> u32 {
-        let lifetime = self.tickets.as_ref().map_or(Duration::ZERO, |tickets| tickets.lifetime());
-        lifetime.as_secs().try_into().unwrap_or(u32::MAX)
-    }
-
-    fn encrypt(&self, session: &[u8]) -> Option<Vec<u8>> {
-        let since = self.lock().since;
-        self.tickets.as_ref()?.seal(&self.terms, session, since)
-    }
-
-    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
-        let tickets = self.tickets.as_ref()?;
-        let waited = self.lock().waited;
-        self.give(tickets.open(&self.terms, ticket).map(|found| match found.origin {
-            Origin::Elsewhere if waited => Found { origin: Origin::Pulled, ..found },
-            _ => found,
-        }))
-    }
-}
-
-impl fmt::Debug for Desk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk").finish_non_exhaustive()
     }
 }

@@ -49,9 +49,10 @@ async fn serve(shared: Arc<Shared>, tcp: TcpStream, address: SocketAddr, permit:
     };
     drop(permit);
     match outcome {
-        Ok((peer, established)) => {
+        Ok(Some((peer, established))) => {
             link::run(&shared, &peer, established).await;
         }
+        Ok(None) => {}
         Err(error) => {
             shared.metrics.connection_refused(error.label());
             warn!(%address, reason = error.label(), %error, "connection refused");

@@ -30,6 +30,13 @@ impl Backoff {
     }
 }
 
+/// Only spreads pauses: without randomness they are not spread.
+pub(crate) fn random_u32() -> u32 {
+    let mut bytes = [0; 4];
+    let _ = aws_lc_rs::rand::fill(&mut bytes);
+    u32::from_be_bytes(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

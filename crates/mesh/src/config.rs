@@ -19,6 +19,8 @@ pub struct Config {
     pub listener: TcpListener,
     /// The other nodes. This node itself may be among them and is passed over, so that all nodes can have one list.
     pub peers: Vec<Peer>,
+    /// Who else may be a member.
+    pub join: Join,
     /// How long and how much.
     pub limits: Limits,
 }
@@ -30,6 +32,20 @@ pub struct Peer {
     pub name: NodeName,
     /// Where it listens for links.
     pub address: SocketAddr,
+}
+
+/// Who may be a member besides the configured peers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Join {
+    /// Nobody.
+    Configured,
+    /// Every dispatcher and agent with a certificate of the cluster's authority. Nodes tell each other whom they know.
+    Certified {
+        /// Where others connect to for links with this node.
+        mesh: SocketAddr,
+        /// Where dispatchers that look for agents find this one's legs.
+        legs: Option<SocketAddr>,
+    },
 }
 
 /// How long a mesh waits, and how much it holds.
@@ -53,6 +69,10 @@ pub struct Limits {
     pub events_max: usize,
     /// Accepted connections that have not shown yet who they are.
     pub strangers_max: usize,
+    /// How often one of the peers, in turn, is told again who is a member.
+    pub members_told_every: Duration,
+    /// A member that was learned of is forgotten when nobody has had a link to it for so long.
+    pub members_forgotten_after: Duration,
 }
 
 impl Default for Limits {
@@ -67,6 +87,10 @@ impl Default for Limits {
             queue_bytes_max: 8 << 20,
             events_max: 256,
             strangers_max: 64,
+            members_told_every: Duration::from_mins(1),
+            // A machine may take that long to start anew, and who is dialed in vain for longer costs more than it is
+            // worth.
+            members_forgotten_after: Duration::from_hours(1),
         }
     }
 }
@@ -118,6 +142,8 @@ impl Limits {
             ("queue_bytes_max", self.queue_bytes_max < FRAME_LEN_MAX),
             ("events_max", self.events_max == 0),
             ("strangers_max", self.strangers_max == 0),
+            ("members_told_every", self.members_told_every.is_zero()),
+            ("members_forgotten_after", self.members_forgotten_after.is_zero()),
         ];
         match too_small.into_iter().find(|(_, too_small)| *too_small) {
             Some((name, _)) => Err(StartError::Limit(name)),

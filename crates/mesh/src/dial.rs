@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, random_u32};
 use crate::hello::{self, Established};
 use crate::peer::PeerEntry;
 use crate::{LinkError, Shared, link};
@@ -20,6 +20,7 @@ pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<PeerEntry>) {
         }
         tokio::select! {
             () = sleep(backoff.pause(random_u32())) => {}
+            () = peer.dial.notified() => {}
             () = peer.end.cancelled() => {}
         }
     }
@@ -42,11 +43,4 @@ fn failed(shared: &Shared, peer: &PeerEntry, error: &LinkError) {
     } else {
         debug!(peer = %peer.name, address = %peer.address(), reason = error.label(), %error, "still no link");
     }
-}
-
-/// Only spreads pauses: without randomness they are not spread.
-fn random_u32() -> u32 {
-    let mut bytes = [0; 4];
-    let _ = aws_lc_rs::rand::fill(&mut bytes);
-    u32::from_be_bytes(bytes)
 }

@@ -30,6 +30,12 @@ pub enum LinkError {
     /// A node of the cluster, but none of the configured peers.
     #[error("{0} is none of the configured peers")]
     UnknownPeer(NodeName),
+    /// A node of the cluster that an operator has evicted.
+    #[error("{0} is evicted from the cluster")]
+    Evicted(NodeName),
+    /// A node that is not known, or is to be dialed, did not say where.
+    #[error("the node does not say where it listens (`join = \"certified\"`), or its clock is far ahead")]
+    NoIntroduction,
     /// A peer that this node dials, and that should not dial it.
     #[error("{0} connected, although this node connects to it")]
     WrongDirection(NodeName),
@@ -90,6 +96,8 @@ impl LinkError {
             Self::Certificate(_) => "bad_certificate",
             Self::OtherNode(_) => "other_node",
             Self::UnknownPeer(_) => "unknown_peer",
+            Self::Evicted(_) => "evicted",
+            Self::NoIntroduction => "no_introduction",
             Self::WrongDirection(_) => "wrong_direction",
             Self::HandshakeTimeout => "handshake_timeout",
             Self::NoHello => "no_hello",

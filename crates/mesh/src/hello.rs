@@ -10,11 +10,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use watari_pki::peer_identity;
 use watari_wire::frame::{self, Frame};
-use watari_wire::{Hello, LinkMessage, NodeName, Role};
+use watari_wire::{LinkMessage, NodeName, Role};
 
 use crate::inbox::Inbox;
 use crate::peer::PeerEntry;
-use crate::{LinkError, Shared};
+use crate::{LinkError, Shared, introduce};
 
 /// A connection whose peer is known, and has said hello.
 pub(crate) struct Established {
@@ -39,18 +39,36 @@ pub(crate) async fn dial(shared: &Shared, peer: &PeerEntry) -> Result<Establishe
     say_hello(shared, TlsStream::from(stream), &found, &allowed).await
 }
 
-/// Finds out who connected.
-pub(crate) async fn accept(shared: &Shared, tcp: TcpStream) -> Result<(Arc<PeerEntry>, Established), LinkError> {
+/// Finds out who connected; `None`: a node that has introduced itself, and is dialed.
+pub(crate) async fn accept(
+    shared: &Arc<Shared>,
+    tcp: TcpStream,
+) -> Result<Option<(Arc<PeerEntry>, Established)>, LinkError> {
     tcp.set_nodelay(true)?;
     let acceptor = TlsAcceptor::from(Arc::clone(shared.identity.server_config()));
     let stream = acceptor.accept(tcp).await?;
     let (found, allowed) = certified(stream.get_ref().1)?;
-    let Some(peer) = shared.peer(&found) else { return Err(LinkError::UnknownPeer(found)) };
-    if shared.dials(&found) {
-        return Err(LinkError::WrongDirection(found));
-    }
+    let known = may_come(shared, &found, &allowed)?;
     let established = say_hello(shared, TlsStream::from(stream), &found, &allowed).await?;
-    Ok((peer, established))
+    match known.filter(|_| !shared.dials(&found)) {
+        Some(peer) => Ok(Some((peer, established))),
+        None => introduce::welcome(shared, found, established).await,
+    }
+}
+
+/// Whether a node of this name that has connected may say more; the peer that it is, if it is known.
+fn may_come(shared: &Shared, name: &NodeName, allowed: &BTreeSet<Role>) -> Result<Option<Arc<PeerEntry>>, LinkError> {
+    if shared.members().is_evicted(name) {
+        return Err(LinkError::Evicted(name.clone()));
+    }
+    let known = shared.peer(name);
+    // Certificates for making load are no nodes'.
+    let is_node = allowed.contains(&Role::Agent) || allowed.contains(&Role::Dispatcher);
+    match known {
+        None if !shared.is_open || !is_node || *name == shared.hello.node => Err(LinkError::UnknownPeer(name.clone())),
+        Some(_) if !shared.is_open && shared.dials(name) => Err(LinkError::WrongDirection(name.clone())),
+        known => Ok(known),
+    }
 }
 
 /// Who the peer is and what it may do, by the certificate that TLS has verified.
@@ -67,7 +85,10 @@ async fn say_hello(
     allowed: &BTreeSet<Role>,
 ) -> Result<Established, LinkError> {
     let mut inbox = Inbox::new();
-    let hello = exchange(&mut stream, &mut inbox, &shared.hello).await?;
+    say(&mut stream, &LinkMessage::Hello(shared.hello.clone())).await?;
+    let Frame::Link(LinkMessage::Hello(hello)) = next_frame(&mut stream, &mut inbox).await? else {
+        return Err(LinkError::NoHello);
+    };
     if hello.node != *name {
         return Err(LinkError::FalseName(hello.node));
     }
@@ -81,20 +102,19 @@ async fn say_hello(
     }
 }
 
-async fn exchange(
-    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-    inbox: &mut Inbox,
-    hello: &Hello,
-) -> Result<Hello, LinkError> {
+/// Says something before there is a link.
+pub(crate) async fn say(stream: &mut (impl AsyncWrite + Unpin), message: &LinkMessage) -> Result<(), LinkError> {
     let mut bytes = Vec::new();
-    frame::encode_link(&LinkMessage::Hello(hello.clone()), &mut bytes);
+    frame::encode_link(message, &mut bytes);
     stream.write_all(&bytes).await?;
-    stream.flush().await?;
+    Ok(stream.flush().await?)
+}
+
+/// What the peer says next.
+pub(crate) async fn next_frame(stream: &mut (impl AsyncRead + Unpin), inbox: &mut Inbox) -> Result<Frame, LinkError> {
     loop {
-        match inbox.next_frame()? {
-            Some(Frame::Link(LinkMessage::Hello(hello))) => return Ok(hello),
-            Some(_) => return Err(LinkError::NoHello),
-            None => {}
+        if let Some(frame) = inbox.next_frame()? {
+            return Ok(frame);
         }
         match stream.read(inbox.room()).await? {
             0 => return Err(LinkError::Closed),

@@ -6,6 +6,10 @@
 //! frames, as many at once as have gathered (`link`, `outbox`). A link on which nothing comes for a while is given up, and
 //! one on which its dialer comes anew is replaced.
 //!
+//! Who the others are says the configuration; or whoever has a certificate is a member, and nodes tell each other whom
+//! they know (`members`, `membership`, `introduce`). Either way an operator may evict one, whatever its certificate
+//! says.
+//!
 //! What a node may say to another follows from the roles of both (`rules`), which their certificates bound. What is not
 //! allowed is neither sent nor delivered.
 //!
@@ -21,28 +25,35 @@ mod dial;
 mod error;
 mod hello;
 mod inbox;
+mod introduce;
 mod link;
+mod members;
+mod membership;
 mod metrics;
 mod outbox;
 mod peer;
 mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use watari_pki::Identity;
 use watari_wire::{BadLength, Hello, Message, NodeName, Role};
 
-pub use config::{Config, Limits, Peer, StartError};
+pub use config::{Config, Join, Limits, Peer, StartError};
 pub use error::LinkError;
+pub use members::{OrderError, Source};
 pub use peer::PeerStatus;
 
+use members::{Members, Now};
+use membership::Ending;
 use metrics::{DropReason, Metrics};
 use outbox::Outbox;
 use peer::PeerEntry;
@@ -71,6 +82,15 @@ pub enum Event {
         peer: NodeName,
         /// Why it ended.
         reason: LinkError,
+    },
+    /// A node is evicted, and its link has ended: it gets nothing any more.
+    Evicted {
+        /// Who.
+        peer: NodeName,
+        /// When that was ordered, in seconds of Unix time, by the clock of the node that was given the order.
+        at: u64,
+        /// The agent that is to make new keys for tickets, which that node does not know.
+        keys_by: Option<NodeName>,
     },
     /// The peer says something that its role allows.
     Message {
@@ -116,8 +136,16 @@ impl Mesh {
             // The channel is new, and holds at least one event.
             let _ = events.try_send(Event::Up { peer, roles: config.roles.clone(), incarnation });
         }
+        let (is_open, advertised) = match config.join {
+            Join::Configured => (false, None),
+            Join::Certified { mesh, legs } => (true, Some((mesh, legs))),
+        };
+        let forget_after = config.limits.members_forgotten_after;
         let shared = Arc::new(Shared {
             peers: RwLock::default(),
+            members: Mutex::new(Members::new(hello.node.clone(), advertised, forget_after, Now::read())),
+            legs: watch::Sender::default(),
+            is_open,
             hello,
             identity: config.identity,
             roles: config.roles,
@@ -127,9 +155,8 @@ impl Mesh {
             shutdown,
             tasks: TaskTracker::new(),
         });
-        for peer in config.peers {
-            shared.add(peer);
-        }
+        shared.configure(config.peers);
+        shared.tasks.spawn(membership::keep(Arc::clone(&shared)));
         shared.tasks.spawn(accept::run(Arc::clone(&shared), config.listener));
         shared.tasks.close();
         Ok((Self { shared }, receiver))
@@ -162,25 +189,52 @@ impl Mesh {
         self.shared.is_own(peer) || self.shared.peer(peer).is_some_and(|peer| peer.link().is_some())
     }
 
-    /// All configured peers, by name.
+    /// All peers, by name.
     pub fn peers(&self) -> Vec<PeerStatus> {
-        self.shared.peers.read().unwrap_or_else(PoisonError::into_inner).values().map(|peer| peer.status()).collect()
+        let members = self.shared.members();
+        let peers = self.shared.all_peers();
+        peers.iter().map(|peer| peer.status(members.source(&peer.name).unwrap_or(Source::Learned))).collect()
     }
 
-    /// Makes these the peers: links to others end, and new ones are dialed or accepted. Returns when what had to end
-    /// has, so that a peer that comes back later begins anew. A link that is up stays, though its peer's address be
-    /// another.
+    /// Whether nodes may come that this one has not heard of ([`Join::Certified`]).
+    pub fn is_open(&self) -> bool {
+        self.shared.is_open
+    }
+
+    /// Who is evicted, as far as this node has heard, by name.
+    pub fn evicted(&self) -> Vec<NodeName> {
+        self.shared.members().evicted().cloned().collect()
+    }
+
+    /// Where agents that are members say that they take legs, this node included ([`Join::Certified`]).
+    pub fn legs(&self) -> watch::Receiver<BTreeMap<NodeName, SocketAddr>> {
+        self.shared.legs.subscribe()
+    }
+
+    /// Makes these the configured peers: links to others end, unless these are members by themselves, and new ones are
+    /// dialed or accepted. Returns when what had to end has, so that a peer that comes back later begins anew. A link
+    /// that is up stays, though its peer's address be another.
     ///
     /// Dropping the future ends links all the same.
     pub async fn set_peers(&self, peers: Vec<Peer>) {
-        let removed = self.shared.set_peers(peers);
-        let ended = async {
-            for peer in removed {
-                peer.ended().await;
-            }
-        };
-        // The peers have to take the last bytes, and may not.
-        let _ = timeout(REMOVAL_MAX, ended).await;
+        let ending = self.shared.configure(peers);
+        until_ended(ending).await;
+    }
+
+    /// Refuses `node` from now on, and has all other nodes do so, by way of those that there are links to: its link
+    /// ends, and nothing that is said later gets to it. Returns when its link here has ended. [`Event::Evicted`]
+    /// follows at each node.
+    ///
+    /// It is out as long as any node remembers.
+    pub async fn evict(&self, node: &NodeName) -> Result<(), OrderError> {
+        let ending = self.shared.evict(node)?;
+        until_ended(ending).await;
+        Ok(())
+    }
+
+    /// Lets `node` be a member again, here and at all other nodes.
+    pub fn admit(&self, node: &NodeName) -> Result<(), OrderError> {
+        self.shared.admit(node)
     }
 
     /// Waits until everything has ended after shutdown; what was queued before it has then been sent, or could not be.
@@ -192,6 +246,16 @@ impl Mesh {
 /// How a message gets into the queue of a link.
 type Push = fn(&Outbox, &Message) -> Result<(), SendError>;
 
+async fn until_ended(ending: Ending) {
+    let ended = async {
+        for peer in ending {
+            peer.ended().await;
+        }
+    };
+    // The peers have to take the last bytes, and may not.
+    let _ = timeout(REMOVAL_MAX, ended).await;
+}
+
 /// Longer than a link takes to end that ends in good order.
 const REMOVAL_MAX: Duration = Duration::from_secs(3);
 
@@ -200,6 +264,11 @@ struct Shared {
     identity: Identity,
     roles: BTreeSet<Role>,
     hello: Hello,
+    /// Decides who the peers are. Where both are locked, this is first.
+    members: Mutex<Members>,
+    legs: watch::Sender<BTreeMap<NodeName, SocketAddr>>,
+    /// Whether nodes may come that are not known.
+    is_open: bool,
     peers: RwLock<BTreeMap<NodeName, Arc<PeerEntry>>>,
     limits: Limits,
     metrics: Metrics,
@@ -218,11 +287,13 @@ impl Shared {
         self.peers.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// Adds a peer, or changes its address. This node's own name is passed over.
+    /// All peers, by name.
+    fn all_peers(&self) -> Vec<Arc<PeerEntry>> {
+        self.peers.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Adds a peer, or changes its address.
     fn add(self: &Arc<Self>, peer: Peer) {
-        if peer.name == self.hello.node {
-            return;
-        }
         if let Some(known) = self.peer(&peer.name) {
             return known.set_address(peer.address);
         }
@@ -230,25 +301,13 @@ impl Shared {
         self.peers.write().unwrap_or_else(PoisonError::into_inner).insert(entry.name.clone(), Arc::clone(&entry));
         if self.dials(&entry.name) {
             self.tasks.spawn(dial::run(Arc::clone(self), entry));
+        } else if self.is_open {
+            self.tasks.spawn(introduce::run(Arc::clone(self), entry));
         }
     }
 
-    /// Makes these the peers, and returns those that are no more.
-    fn set_peers(self: &Arc<Self>, peers: Vec<Peer>) -> Vec<Arc<PeerEntry>> {
-        let names: BTreeSet<_> = peers.iter().map(|peer| peer.name.clone()).collect();
-        let mut removed = Vec::new();
-        self.peers.write().unwrap_or_else(PoisonError::into_inner).retain(|name, peer| {
-            let stays = names.contains(name);
-            if !stays {
-                peer.end.cancel();
-                removed.push(Arc::clone(peer));
-            }
-            stays
-        });
-        for peer in peers {
-            self.add(peer);
-        }
-        removed
+    fn remove(&self, name: &NodeName) -> Option<Arc<PeerEntry>> {
+        self.peers.write().unwrap_or_else(PoisonError::into_inner).remove(name)
     }
 
     fn send(&self, peer: &NodeName, message: &Message, push: Push) -> Result<(), SendError> {

@@ -22,11 +22,14 @@ const LINGER_MAX: Duration = Duration::from_secs(1);
 /// Carries messages until the link ends, and says how long that was.
 ///
 /// An earlier link to the same peer ends first, so that its [`Event::Down`] comes before this one's [`Event::Up`].
-pub(crate) async fn run(shared: &Shared, peer: &PeerEntry, established: Established) -> Duration {
+pub(crate) async fn run(shared: &Arc<Shared>, peer: &PeerEntry, established: Established) -> Duration {
     let Established { stream, inbox, roles, incarnation } = established;
     let mut claim = peer.claim().await;
     let since = Instant::now();
     let link = Arc::new(Link { roles, incarnation, outbox: Outbox::new(&shared.limits), since });
+    if !shared.open(peer, &link) {
+        return Duration::ZERO;
+    }
     up(shared, peer, &link).await;
     let (read_half, write_half) = split(stream);
     let reason = tokio::select! {
@@ -34,17 +37,24 @@ pub(crate) async fn run(shared: &Shared, peer: &PeerEntry, established: Establis
         reason = write(shared, peer, &link.outbox, write_half) => reason,
         () = claim.replaced() => LinkError::Replaced,
     };
-    let reason = match (shared.shutdown.is_cancelled(), peer.end.is_cancelled()) {
-        (true, _) => LinkError::Shutdown,
-        (false, true) => LinkError::Removed,
-        (false, false) => reason,
-    };
-    down(shared, peer, reason).await;
+    down(shared, peer, why_ended(shared, peer, reason)).await;
     since.elapsed()
 }
 
+/// What this node wanted explains what was seen on the link.
+fn why_ended(shared: &Shared, peer: &PeerEntry, seen: LinkError) -> LinkError {
+    if shared.shutdown.is_cancelled() {
+        LinkError::Shutdown
+    } else if peer.is_expelled() {
+        LinkError::Evicted(peer.name.clone())
+    } else if peer.end.is_cancelled() {
+        LinkError::Removed
+    } else {
+        seen
+    }
+}
+
 async fn up(shared: &Shared, peer: &PeerEntry, link: &Arc<Link>) {
-    peer.set_up(Arc::clone(link));
     shared.metrics.links_up.inc();
     info!(peer = %peer.name, incarnation = link.incarnation, "link up");
     let (peer, roles, incarnation) = (peer.name.clone(), link.roles.clone(), link.incarnation);
@@ -52,11 +62,11 @@ async fn up(shared: &Shared, peer: &PeerEntry, link: &Arc<Link>) {
 }
 
 async fn down(shared: &Shared, peer: &PeerEntry, reason: LinkError) {
-    peer.set_down();
+    shared.close(peer);
     peer.set_error(&reason);
     shared.metrics.links_up.dec();
     shared.metrics.link_ended(&reason);
-    if matches!(reason, LinkError::Shutdown | LinkError::Removed) {
+    if matches!(reason, LinkError::Shutdown | LinkError::Removed | LinkError::Evicted(_)) {
         info!(peer = %peer.name, reason = reason.label(), "link closed");
     } else {
         warn!(peer = %peer.name, reason = reason.label(), error = %reason, "link down");
@@ -105,7 +115,7 @@ async fn write_batch(
 }
 
 struct Reader<'a> {
-    shared: &'a Shared,
+    shared: &'a Arc<Shared>,
     peer: &'a PeerEntry,
     link: &'a Link,
     inbox: Inbox,
@@ -147,8 +157,9 @@ impl Reader<'_> {
     async fn handle_frames(&mut self) -> Result<(), LinkError> {
         while let Some(frame) = self.inbox.next_frame()? {
             match frame {
+                _ if self.peer.is_expelled() => {}
                 Frame::Message(message) => self.handle_message(message).await,
-                Frame::Link(message) => self.handle_link_message(&message)?,
+                Frame::Link(message) => self.handle_link_message(message)?,
                 Frame::Unknown { version, kind } => self.handle_unknown(version, kind),
             }
         }
@@ -167,11 +178,12 @@ impl Reader<'_> {
         self.shared.report(Event::Message { peer: self.peer.name.clone(), message }).await;
     }
 
-    fn handle_link_message(&self, message: &LinkMessage) -> Result<(), LinkError> {
+    fn handle_link_message(&self, message: LinkMessage) -> Result<(), LinkError> {
         match message {
             LinkMessage::Hello(_) => return Err(LinkError::SecondHello),
             LinkMessage::Ping => self.link.outbox.push_link(&LinkMessage::Pong),
             LinkMessage::Pong => {}
+            LinkMessage::Members(told) => self.shared.learn(&self.peer.name, told),
             LinkMessage::Unsupported { version, kind } => {
                 self.shared.metrics.dropped(DropReason::Unsupported);
                 warn!(peer = %self.peer.name, version, kind, "the peer does not know a message of this node");

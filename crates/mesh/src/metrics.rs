@@ -7,6 +7,7 @@ use prometheus_client::registry::Registry;
 use watari_wire::MessageKind;
 
 use crate::LinkError;
+use crate::members::Source;
 
 type ByLabel = Family<[(&'static str, &'static str); 1], Counter>;
 
@@ -17,6 +18,8 @@ pub(crate) struct Metrics {
     messages_sent: ByLabel,
     messages_received: ByLabel,
     messages_dropped: ByLabel,
+    pub(crate) evicted: Gauge,
+    members: Family<[(&'static str, &'static str); 1], Gauge>,
     links_ended: ByLabel,
     attempts_failed: ByLabel,
     connections_refused: ByLabel,
@@ -60,8 +63,14 @@ impl Metrics {
         let registry = registry.sub_registry_with_prefix("watari_mesh");
         let links_up = Gauge::default();
         registry.register("links_up", "Links that are up", links_up.clone());
+        let evicted = Gauge::default();
+        registry.register("evicted", "Nodes that are evicted from the cluster", evicted.clone());
+        let members = Family::default();
+        registry.register("members", "Other nodes that are members, by why they are known", members.clone());
         Self {
             links_up,
+            evicted,
+            members,
             bytes_sent: counter(registry, "bytes_sent", "Bytes of frames sent to peers"),
             bytes_received: counter(registry, "bytes_received", "Bytes of frames received from peers"),
             messages_sent: family(registry, "messages_sent", "Messages queued for peers, by kind"),
@@ -83,6 +92,10 @@ impl Metrics {
 
     pub(crate) fn dropped(&self, reason: DropReason) {
         self.messages_dropped.get_or_create(&[("reason", reason.as_str())]).inc();
+    }
+
+    pub(crate) fn members(&self, source: Source, count: usize) {
+        self.members.get_or_create(&[("source", source.as_str())]).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn link_ended(&self, reason: &LinkError) {

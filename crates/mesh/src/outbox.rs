@@ -85,13 +85,14 @@ impl Outbox {
         Ok(())
     }
 
-    /// Appends a message about the link; where the queue is full, it does without, for the link is far from silent.
+    /// Appends a message about the link, also where the queue is full: there are few of them, who is evicted has to be
+    /// known before anything else is, and a peer that takes nothing is given up in seconds.
     pub(crate) fn push_link(&self, message: &LinkMessage) {
+        let mut bytes = Vec::new();
+        frame::encode_link(message, &mut bytes);
         let mut queue = self.queue();
-        if queue.batch.0.len() < self.bytes_max {
-            queue.batch.reserve(FRAME_LEN_USUAL);
-            frame::encode_link(message, &mut queue.batch.0);
-        }
+        queue.batch.reserve(bytes.len());
+        queue.batch.0.extend_from_slice(&bytes);
         drop(queue);
         self.due(Due::Now);
     }
@@ -139,9 +140,6 @@ impl Outbox {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// A message about the link takes no more.
-const FRAME_LEN_USUAL: usize = 16;
 
 impl Batch {
     pub(crate) fn as_slice(&self) -> &[u8] {

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, watch};
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, Notify, watch};
 use tokio_util::sync::CancellationToken;
 use watari_wire::{NodeName, Role};
 
+use crate::members::Source;
 use crate::outbox::Outbox;
 use crate::{LinkError, Peer};
 
@@ -18,8 +19,10 @@ use crate::{LinkError, Peer};
 pub struct PeerStatus {
     /// Its name.
     pub name: NodeName,
-    /// Where it listens for links, as configured.
+    /// Where it listens for links: as it says itself, or as configured.
     pub address: SocketAddr,
+    /// Why it is known.
+    pub source: Source,
     /// For how long the link has been up; `None`: it is down.
     pub up_for: Option<Duration>,
     /// What the peer does, as far as its link is up.
@@ -34,12 +37,16 @@ pub struct PeerStatus {
     pub last_error: Option<String>,
 }
 
-/// One configured peer and its link, if any.
+/// One peer and its link, if any.
 pub(crate) struct PeerEntry {
     pub(crate) name: NodeName,
     pub(crate) counters: Counters,
     /// Cancelled when it is a peer no longer, or this node shuts down.
     pub(crate) end: CancellationToken,
+    /// It is there: whoever waits before dialing it again need not wait any longer.
+    pub(crate) dial: Notify,
+    /// It is evicted: whatever it says still counts for nothing.
+    expelled: AtomicBool,
     state: Mutex<State>,
     /// The number of the newest connection that has shown to be this peer.
     newest: watch::Sender<u64>,
@@ -80,6 +87,8 @@ impl PeerEntry {
             name: peer.name,
             counters: Counters::default(),
             end: shutdown.child_token(),
+            dial: Notify::new(),
+            expelled: AtomicBool::new(false),
             state: Mutex::new(State { address: peer.address, link: None, last_error: None }),
             newest: watch::Sender::new(0),
             turn: AsyncMutex::new(()),
@@ -97,12 +106,22 @@ impl PeerEntry {
         Claim { number, newest, _turn: self.turn.lock().await }
     }
 
+    /// Ends it, and believes nothing that it says still.
+    pub(crate) fn expel(&self) {
+        self.expelled.store(true, Ordering::Release);
+        self.end.cancel();
+    }
+
+    pub(crate) fn is_expelled(&self) -> bool {
+        self.expelled.load(Ordering::Acquire)
+    }
+
     /// Waits until no connection is the link.
     pub(crate) async fn ended(&self) {
         drop(self.turn.lock().await);
     }
 
-    /// Where it listens for links, as configured.
+    /// Where it listens for links.
     pub(crate) fn address(&self) -> SocketAddr {
         self.state().address
     }
@@ -133,12 +152,13 @@ impl PeerEntry {
         news
     }
 
-    pub(crate) fn status(&self) -> PeerStatus {
+    pub(crate) fn status(&self, source: Source) -> PeerStatus {
         let state = self.state();
         let link = state.link.as_ref();
         PeerStatus {
             name: self.name.clone(),
             address: state.address,
+            source,
             up_for: link.map(|link| link.since.elapsed()),
             roles: link.map(|link| link.roles.clone()).unwrap_or_default(),
             incarnation: link.map(|link| link.incarnation),

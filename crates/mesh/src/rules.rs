@@ -24,7 +24,9 @@ fn route(kind: MessageKind) -> (Role, Role) {
         | Kind::SessionPut
         | Kind::SessionStored
         | Kind::SessionGet
-        | Kind::SessionFound => (Role::Agent, Role::Agent),
+        | Kind::SessionFound
+        | Kind::SessionSpend
+        | Kind::SessionSpent => (Role::Agent, Role::Agent),
         Kind::LegKey
         | Kind::Established
         | Kind::Propose
@@ -33,6 +35,7 @@ fn route(kind: MessageKind) -> (Role, Role) {
         | Kind::Cancel
         | Kind::Final
         | Kind::Stays
+        | Kind::Tunnel
         | Kind::Draining => (Role::Agent, Role::Dispatcher),
         Kind::Freeze | Kind::Committed | Kind::LegKept | Kind::Aborted | Kind::Gone | Kind::Leave => {
             (Role::Dispatcher, Role::Agent)
@@ -77,6 +80,9 @@ mod tests {
             "session_stored: agent to agent",
             "session_get: agent to agent",
             "session_found: agent to agent",
+            "session_spend: agent to agent",
+            "session_spent: agent to agent",
+            "tunnel: agent to dispatcher",
         ];
         assert_eq!(MessageKind::ALL.map(routes), expected);
     }

@@ -7,13 +7,19 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderValue, Request, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
-use prometheus_client::metrics::counter::Counter;
-use tokio::time::{Instant, Sleep};
+use tokio::sync::Notify;
+use tokio::time::{Instant, Sleep, timeout};
+use watari_balance::Outcome;
+use watari_handover::{SeamError, TooLong};
 
-use crate::pool::Lease;
+use crate::connections::Lease;
+use crate::metrics::BodyCounters;
+use crate::standing::Watch;
 use crate::{Body, BoxError};
 
 /// No body. Allocates nothing.
@@ -21,17 +27,42 @@ pub(crate) fn empty() -> Body {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
+/// How long an origin may take to say that it wants a body before it gets it unasked (RFC 9110, section 10.1.1): it may never have
+/// heard of that.
+const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// How the body of a request fares on its way to an origin.
 #[derive(Debug, Default)]
 pub(crate) struct Upload {
     advanced: AtomicBool,
     waiting: AtomicBool,
+    wanted: Arc<Notify>,
 }
 
 impl Upload {
     /// Whether the origin took a piece since this was asked last.
     pub(crate) fn has_advanced(&self) -> bool {
         self.advanced.swap(false, Ordering::Relaxed)
+    }
+
+    /// Has a request of HTTP/1.1 say where its body ends, also if it is unusual with its method: of a `GET` it would be left out (RFC
+    /// 9112, section 6.3). A body that waits for it is sent when the origin says that it wants it.
+    pub(crate) fn announce(&self, mut request: Request<Body>) -> Request<Body> {
+        if !request.headers().contains_key(CONTENT_LENGTH) {
+            request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+        let wanted = Arc::clone(&self.wanted);
+        hyper::ext::on_informational(&mut request, move |response| {
+            if response.status() == StatusCode::CONTINUE {
+                wanted.notify_one();
+            }
+        });
+        request
+    }
+
+    /// The origin shall have the body without being asked.
+    pub(crate) fn send(&self) {
+        self.wanted.notify_one();
     }
 
     /// Whether it is the client that the next piece is waited for.
@@ -44,6 +75,8 @@ impl Upload {
 pub(crate) struct RequestBody<B> {
     inner: Pin<Box<B>>,
     upload: Arc<Upload>,
+    /// Over when the origin wants the body. Until then nothing is asked of the client, which waits for that.
+    held: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl<B> RequestBody<B>
@@ -51,15 +84,24 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    /// Wraps `inner` so that it can be watched; an empty body needs no watching.
-    pub(crate) fn wrap(inner: B) -> (Body, Option<Arc<Upload>>) {
+    /// Wraps `inner` so that it can be watched, and waits for an origin that wants it if it is to be `held`; an empty body needs
+    /// neither.
+    pub(crate) fn wrap(inner: B, held: bool) -> (Body, Option<Arc<Upload>>) {
         if inner.is_end_stream() {
             return (empty(), None);
         }
         let upload = Arc::new(Upload::default());
-        let body = Self { inner: Box::pin(inner), upload: Arc::clone(&upload) };
+        let held = held.then(|| until_wanted(Arc::clone(&upload.wanted)));
+        let body = Self { inner: Box::pin(inner), upload: Arc::clone(&upload), held };
         (body.map_err(Into::into).boxed_unsync(), Some(upload))
     }
+}
+
+fn until_wanted(wanted: Arc<Notify>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(async move {
+        // Over either way.
+        let _ = timeout(CONTINUE_TIMEOUT, wanted.notified()).await;
+    })
 }
 
 impl<B: http_body::Body> http_body::Body for RequestBody<B> {
@@ -70,6 +112,10 @@ impl<B: http_body::Body> http_body::Body for RequestBody<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        if let Some(held) = &mut self.held {
+            ready!(held.as_mut().poll(cx));
+            self.held = None;
+        }
         let frame = self.inner.as_mut().poll_frame(cx);
         self.upload.waiting.store(frame.is_pending(), Ordering::Relaxed);
         if frame.is_ready() {
@@ -94,6 +140,16 @@ pub(crate) enum ResponseBodyError {
     Cut(#[source] hyper::Error),
     #[error("the origin stopped in the middle of its response")]
     Stalled,
+    #[error("the origin ended its response early")]
+    Short,
+    #[error("the origin goes on otherwise than the one before")]
+    Seam(#[from] SeamError),
+}
+
+impl From<TooLong> for ResponseBodyError {
+    fn from(error: TooLong) -> Self {
+        Self::Seam(error.into())
+    }
 }
 
 /// The body of an origin's response. At its end the connection goes back to the pool.
@@ -104,21 +160,39 @@ pub(crate) struct ResponseBody {
     /// Armed while the origin is waited for; made at the first wait, for many bodies need none.
     timer: Option<Pin<Box<Sleep>>>,
     waiting: bool,
-    cut: Counter,
+    counters: BodyCounters,
+    watch: Option<(Watch, StatusCode)>,
 }
 
 impl ResponseBody {
     /// * `patience`: how long to wait for the next piece, or for the connection to become ready at the end.
-    /// * `cut`: counts a body that could not be completed.
-    pub(crate) fn new(inner: Incoming, lease: Lease, patience: Duration, cut: Counter) -> Self {
-        let mut body = Self { inner, lease: Some(lease), patience, timer: None, waiting: false, cut };
+    pub(crate) fn new(inner: Incoming, lease: Lease, patience: Duration, counters: BodyCounters) -> Self {
+        let mut body = Self { lease: Some(lease), patience, ..Self::none(inner, counters) };
         if body.inner.is_end_stream() {
             body.release();
         }
         body
     }
 
+    /// Of a response that has none, and whose connection is HTTP's no more.
+    pub(crate) fn none(inner: Incoming, counters: BodyCounters) -> Self {
+        Self { inner, lease: None, patience: Duration::ZERO, timer: None, waiting: false, counters, watch: None }
+    }
+
+    /// Has `watch` learn how it ends. A status that is a failure is one already, and what has ended is all there is.
+    pub(crate) fn watch(&mut self, watch: Watch, status: StatusCode) {
+        let outcome = Outcome::Answered(status.as_u16());
+        if self.lease.is_none() || outcome.failed() == Some(true) {
+            watch.ended(outcome);
+        } else {
+            self.watch = Some((watch, status));
+        }
+    }
+
     fn release(&mut self) {
+        if let Some((watch, status)) = self.watch.take() {
+            watch.ended(Outcome::Answered(status.as_u16()));
+        }
         if let Some(lease) = self.lease.take() {
             lease.release(self.patience);
         }
@@ -127,7 +201,11 @@ impl ResponseBody {
     /// The connection is of no more use.
     fn fail(&mut self, error: ResponseBodyError) -> ResponseBodyError {
         self.lease = None;
-        self.cut.inc();
+        self.counters.cut.inc();
+        if let Some((watch, _)) = self.watch.take() {
+            let stalled = matches!(error, ResponseBodyError::Stalled);
+            watch.ended(if stalled { Outcome::TimedOut } else { Outcome::Broken });
+        }
         error
     }
 
@@ -158,6 +236,7 @@ impl http_body::Body for ResponseBody {
         Poll::Ready(match frame {
             Some(Err(error)) => Some(Err(self.fail(ResponseBodyError::Cut(error)))),
             Some(Ok(frame)) => {
+                self.counters.bytes.inc_by(frame.data_ref().map_or(0, Bytes::len) as u64);
                 if self.inner.is_end_stream() {
                     self.release();
                 }

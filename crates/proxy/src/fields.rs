@@ -3,6 +3,9 @@
 use http::header::{CONNECTION, CONTENT_LENGTH, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName};
 
+/// It is for the origin, whatever `Connection` says: nobody on the way may remove it (RFC 8470, section 5.1).
+static EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
+
 /// Removes what is meant for this connection only: the fields that `Connection` names and those that old senders
 /// forget to name there (RFC 9110, section 7.6.1). `Trailer` stays, for the trailers are forwarded.
 ///
@@ -11,13 +14,17 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
-    for name in named_by_connection(headers) {
+    for name in named_by_connection(headers).into_iter().filter(|name| *name != EARLY_DATA) {
         headers.remove(name);
     }
     for name in [CONNECTION, TE, TRANSFER_ENCODING, UPGRADE] {
         headers.remove(name);
     }
     for name in ["keep-alive", "proxy-connection"] {
+        headers.remove(name);
+    }
+    // Many origins read an underscore as a hyphen (RFC 3875, section 4.1.18), and would see a length that is none.
+    for name in ["content_length", "transfer_encoding"] {
         headers.remove(name);
     }
 }
@@ -29,6 +36,27 @@ pub(crate) fn lists(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool
     elements.any(|element| {
         element.split(';').next().is_some_and(|element| element.trim_ascii().eq_ignore_ascii_case(token))
     })
+}
+
+/// Removes the fields of a name, however it is written: many origins read `Client_Cert` and `Client-Cert` as the same name
+/// (RFC 3875, section 4.1.18).
+pub(crate) fn remove_alike(headers: &mut HeaderMap, is_meant: impl Fn(&str) -> bool) {
+    let meant: Vec<HeaderName> = headers.keys().filter(|name| is_meant(name.as_str())).cloned().collect();
+    for name in meant {
+        headers.remove(name);
+    }
+}
+
+/// Whether two names in lower case are the same where an underscore counts as a hyphen.
+pub(crate) fn are_alike(one: &str, other: &str) -> bool {
+    let hyphen = |byte| if byte == b'_' { b'-' } else { byte };
+    one.bytes().map(hyphen).eq(other.bytes().map(hyphen))
+}
+
+/// Whether the content has a transfer coding besides `chunked`: nobody here takes that off (RFC 9112, section 7.2).
+pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(TRANSFER_ENCODING).iter();
+    values.any(|value| !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"))
 }
 
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
@@ -49,7 +77,7 @@ mod tests {
     fn fields_of_the_connection_are_removed() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
-            ("connection", "close, X-One ,, not a name"),
+            ("connection", "close, X-One ,, not a name, Early-Data"),
             ("connection", "keep-alive,x-two"),
             ("keep-alive", "timeout=5"),
             ("proxy-connection", "keep-alive"),
@@ -61,13 +89,16 @@ mod tests {
             ("x-two", "2"),
             ("x-three", "3"),
             ("trailer", "x-sum"),
+            ("early-data", "1"),
+            ("content_length", "7"),
+            ("transfer_encoding", "chunked"),
         ] {
             headers.append(name, HeaderValue::from_static(value));
         }
         remove_hop_by_hop(&mut headers);
         let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
-        assert_eq!(left, ["trailer", "x-three"]);
+        assert_eq!(left, ["early-data", "trailer", "x-three"]);
     }
 
     #[test]

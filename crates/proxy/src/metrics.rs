@@ -1,21 +1,54 @@
 //! What is counted.
 
+mod queue;
+
+use std::time::Duration;
+
 use http::StatusCode;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use watari_handover::Stays;
+use watari_handover::governor::Cause;
 
+use crate::address::OriginAddress;
 use crate::failure::Failure;
-use crate::origin::OriginAddress;
+use queue::Queues;
+pub(crate) use queue::{QueueMetrics, RuleMetrics, Wait};
 
 /// Counters of the requests forwarded. Clones count together.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Metrics {
     requests: Family<OriginAndClass, Counter>,
     connect_errors: Family<OriginLabel, Counter>,
     bodies_cut: Family<OriginLabel, Counter>,
+    body_bytes: Family<OriginLabel, Counter>,
     failures: Family<Reason, Counter>,
+    log_lines_lost: Counter,
+    stays: Family<PoolAndReason, Counter>,
+    handovers: Family<Handover, Counter>,
+    handover_refusals: Family<Refusal, Counter>,
+    handover_seconds: Family<PoolLabel, Histogram, fn() -> Histogram>,
+    healthy: Family<PoolAndOrigin, Gauge>,
+    ejections: Family<Ejection, Counter>,
+    retries: Family<PoolLabel, Counter>,
+    queues: Queues,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PoolAndOrigin {
+    pool: String,
+    origin: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ejection {
+    pool: String,
+    origin: String,
+    cause: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -32,6 +65,57 @@ struct OriginLabel {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
     reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PoolLabel {
+    pool: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PoolAndReason {
+    pool: String,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Handover {
+    pool: String,
+    to: String,
+    cause: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Refusal {
+    pool: String,
+    origin: String,
+    reason: &'static str,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            requests: Family::default(),
+            connect_errors: Family::default(),
+            bodies_cut: Family::default(),
+            body_bytes: Family::default(),
+            failures: Family::default(),
+            log_lines_lost: Counter::default(),
+            stays: Family::default(),
+            handovers: Family::default(),
+            handover_refusals: Family::default(),
+            handover_seconds: Family::new_with_constructor(handover_histogram),
+            healthy: Family::default(),
+            ejections: Family::default(),
+            retries: Family::default(),
+            queues: Queues::default(),
+        }
+    }
+}
+
+/// From half a millisecond to eight seconds.
+fn handover_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.0005, 2.0, 15))
 }
 
 impl Metrics {
@@ -54,11 +138,66 @@ impl Metrics {
             metrics.bodies_cut.clone(),
         );
         registry.register(
+            "watari_proxy_body_bytes",
+            "Bytes of response bodies that an origin sent",
+            metrics.body_bytes.clone(),
+        );
+        registry.register(
+            "watari_proxy_transfers_not_movable",
+            "Responses that could not go on at another origin, by reason",
+            metrics.stays.clone(),
+        );
+        registry.register(
+            "watari_proxy_handovers",
+            "Transfers that went on at another origin, by that origin and cause",
+            metrics.handovers.clone(),
+        );
+        registry.register(
+            "watari_proxy_handover_refusals",
+            "Origins that did not go on with a transfer, by reason",
+            metrics.handover_refusals.clone(),
+        );
+        registry.register(
+            "watari_proxy_handover_seconds",
+            "From asking another origin until its bytes follow",
+            metrics.handover_seconds.clone(),
+        );
+        registry.register(
+            "watari_proxy_origin_healthy",
+            "Whether an origin is given requests, as checks and its answers are: 1 or 0",
+            metrics.healthy.clone(),
+        );
+        registry.register(
+            "watari_proxy_origin_ejections",
+            "How often an origin was passed over because it failed requests, by cause",
+            metrics.ejections.clone(),
+        );
+        registry.register(
+            "watari_proxy_retries",
+            "Requests that were given to another origin before the response",
+            metrics.retries.clone(),
+        );
+        registry.register(
             "watari_proxy_failures",
             "Requests answered without an origin's response, by reason",
             metrics.failures.clone(),
         );
+        registry.register(
+            "watari_proxy_access_log_lines_lost",
+            "Requests that the access log says nothing of, because its file did not take lines as fast as they came",
+            metrics.log_lines_lost.clone(),
+        );
+        metrics.queues.register(registry);
         metrics
+    }
+
+    /// Counts the requests in the queue of a pool.
+    pub(crate) fn of_queue(&self, pool: &str) -> QueueMetrics {
+        self.queues.of_pool(pool)
+    }
+
+    pub(crate) fn log_lines_lost(&self) -> Counter {
+        self.log_lines_lost.clone()
     }
 
     pub(crate) fn count_failure(&self, failure: &Failure) {
@@ -73,7 +212,62 @@ impl Metrics {
             answers,
             connect_errors: self.connect_errors.get_or_create_owned(&label),
             bodies_cut: self.bodies_cut.get_or_create_owned(&label),
+            body_bytes: self.body_bytes.get_or_create_owned(&label),
         }
+    }
+
+    pub(crate) fn of_standing(&self, pool: &str, origin: &OriginAddress) -> StandingMetrics {
+        let label = PoolAndOrigin { pool: pool.to_owned(), origin: origin.to_string() };
+        StandingMetrics { healthy: self.healthy.get_or_create_owned(&label), ejections: self.ejections.clone(), label }
+    }
+
+    pub(crate) fn retries(&self, pool: &str) -> Counter {
+        self.retries.get_or_create_owned(&PoolLabel { pool: pool.to_owned() })
+    }
+
+    pub(crate) fn of_pool(&self, pool: &str) -> TransferMetrics {
+        TransferMetrics { all: self.clone(), pool: pool.to_owned() }
+    }
+}
+
+/// The counters of a pool's transfers.
+#[derive(Debug)]
+pub(crate) struct TransferMetrics {
+    all: Metrics,
+    pool: String,
+}
+
+impl TransferMetrics {
+    pub(crate) fn count_stay(&self, stays: Stays) {
+        let label = PoolAndReason { pool: self.pool.clone(), reason: stays.as_str() };
+        self.all.stays.get_or_create(&label).inc();
+    }
+
+    pub(crate) fn count_refusal(&self, origin: &OriginAddress, reason: &'static str) {
+        let label = Refusal { pool: self.pool.clone(), origin: origin.to_string(), reason };
+        self.all.handover_refusals.get_or_create(&label).inc();
+    }
+
+    pub(crate) fn count_handover(&self, to: &OriginAddress, cause: Cause, took: Duration) {
+        let label = Handover { pool: self.pool.clone(), to: to.to_string(), cause: cause.as_str() };
+        self.all.handovers.get_or_create(&label).inc();
+        let label = PoolLabel { pool: self.pool.clone() };
+        self.all.handover_seconds.get_or_create(&label).observe(took.as_secs_f64());
+    }
+}
+
+/// How an origin stands in its pool.
+#[derive(Debug)]
+pub(crate) struct StandingMetrics {
+    pub(crate) healthy: Gauge,
+    ejections: Family<Ejection, Counter>,
+    label: PoolAndOrigin,
+}
+
+impl StandingMetrics {
+    pub(crate) fn count_ejection(&self, cause: watari_balance::Cause) {
+        let PoolAndOrigin { pool, origin } = self.label.clone();
+        self.ejections.get_or_create(&Ejection { pool, origin, cause: cause.as_str() }).inc();
     }
 }
 
@@ -84,10 +278,22 @@ const CLASSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "other"];
 pub(crate) struct OriginMetrics {
     answers: [Counter; CLASSES.len()],
     pub(crate) connect_errors: Counter,
-    pub(crate) bodies_cut: Counter,
+    bodies_cut: Counter,
+    pub(crate) body_bytes: Counter,
+}
+
+/// The counters of the bodies of one origin.
+pub(crate) struct BodyCounters {
+    /// Bodies that could not be completed.
+    pub(crate) cut: Counter,
+    pub(crate) bytes: Counter,
 }
 
 impl OriginMetrics {
+    pub(crate) fn of_body(&self) -> BodyCounters {
+        BodyCounters { cut: self.bodies_cut.clone(), bytes: self.body_bytes.clone() }
+    }
+
     pub(crate) fn count_answer(&self, status: StatusCode) {
         let class = usize::from(status.as_u16() / 100);
         let index = if (2..=5).contains(&class) { class - 2 } else { CLASSES.len() - 1 };

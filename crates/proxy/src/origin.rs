@@ -1,72 +1,40 @@
 //! One origin: where it is, whether it can be reached, and what it answers.
 
-use std::fmt;
 use std::io;
-use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use http::{Request, Response, Uri, Version};
-use http_body_util::BodyExt;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use hyper::client::conn::TrySendError;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, sleep, timeout};
+use watari_balance::{Candidate, ResponseAverage};
+use watari_handover::governor::{Availability, OriginId, OriginView};
 
+use crate::address::OriginAddress;
 use crate::body::{ResponseBody, Upload};
+use crate::client::Client;
+use crate::connect::{Connector, InvalidTransport, Sender};
+use crate::connections::{Connection, Connections, Lease};
 use crate::failure::Failure;
 use crate::metrics::{Metrics, OriginMetrics};
-use crate::pool::{Lease, Pool};
+use crate::pool::{OriginConfig, PoolConfig};
+use crate::request::{self, Repeatable};
+use crate::resolve::Addresses;
+use crate::standing::{Name, Standing};
+use crate::tunnel::Tunnel;
+use crate::upgrade::{BadSwitch, Upgrade};
 use crate::{Body, Limits, fields};
-
-/// The largest head of a response, and the most that is read ahead of a response's body, in bytes.
-const BUFFER_LEN_MAX: usize = 128 * 1024;
-
-/// Where an origin is: `http://HOST` or `http://HOST:PORT`. A host is a name or an address; an IPv6 address stands
-/// in brackets.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct OriginAddress {
-    host: String,
-    port: u16,
-}
-
-/// A text is no [`OriginAddress`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an origin is given as http://HOST or http://HOST:PORT")]
-pub struct InvalidOrigin;
-
-impl FromStr for OriginAddress {
-    type Err = InvalidOrigin;
-
-    fn from_str(text: &str) -> Result<Self, InvalidOrigin> {
-        let uri: Uri = text.parse().map_err(|_| InvalidOrigin)?;
-        let authority = uri.authority().ok_or(InvalidOrigin)?;
-        let bare = uri.path_and_query().is_none_or(|path| path == "/") && !authority.as_str().contains('@');
-        if uri.scheme_str() != Some("http") || !bare || authority.host().is_empty() {
-            return Err(InvalidOrigin);
-        }
-        let port = match authority.as_str().strip_prefix(authority.host()) {
-            Some("") => 80,
-            Some(port) => port.trim_start_matches(':').parse().map_err(|_| InvalidOrigin)?,
-            None => return Err(InvalidOrigin),
-        };
-        Ok(Self { host: authority.host().to_owned(), port })
-    }
-}
-
-impl fmt::Display for OriginAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.port {
-            80 => write!(f, "http://{}", self.host),
-            port => write!(f, "http://{}:{port}", self.host),
-        }
-    }
-}
 
 /// What became of a request given to an origin.
 pub(crate) enum Outcome {
     /// The response has begun.
-    Answered(Response<Body>),
+    Answered(Response<ResponseBody>),
     /// The origin has seen nothing of the request; another may have it.
     Untouched(Request<Body>, Failure),
     /// The origin may have acted on the request.
@@ -79,96 +47,236 @@ pub(crate) struct Origin {
     pub(crate) address: OriginAddress,
     limits: Arc<Limits>,
     metrics: OriginMetrics,
-    pool: Arc<Pool>,
-    ejected_until: Mutex<Option<Instant>>,
+    addresses: Arc<Addresses>,
+    connector: Connector,
+    connections: Arc<Connections>,
+    weight: u32,
+    pub(crate) standing: Arc<Standing>,
+    draining: AtomicBool,
+    /// A connection is being made for whoever needs one next.
+    preparing: AtomicBool,
+    load: Mutex<Load>,
+}
+
+/// What an origin has to do, as far as the requests given to it show.
+#[derive(Debug, Default)]
+struct Load {
+    response: ResponseAverage,
+    /// Bytes of bodies, and when they were counted last.
+    counted: Option<(u64, Instant)>,
+    /// Bytes per second.
+    rate: u64,
 }
 
 impl Origin {
-    pub(crate) fn new(address: OriginAddress, limits: &Arc<Limits>, metrics: &Metrics) -> Self {
-        Self {
+    pub(crate) fn new(
+        config: OriginConfig,
+        standing: Arc<Standing>,
+        pool: &PoolConfig,
+        limits: &Arc<Limits>,
+        metrics: &Metrics,
+    ) -> Result<Self, InvalidTransport> {
+        let OriginConfig { address, weight } = config;
+        Ok(Self {
             metrics: metrics.of_origin(&address),
+            addresses: Arc::new(Addresses::new(&address, pool.resolution.clone(), Instant::now())),
+            connector: Connector::new(&address, &pool.transport)?,
             address,
+            weight,
+            standing,
             limits: Arc::clone(limits),
-            pool: Arc::new(Pool::new(limits)),
-            ejected_until: Mutex::new(None),
+            connections: Arc::new(Connections::new(limits)),
+            draining: AtomicBool::new(false),
+            preparing: AtomicBool::new(false),
+            load: Mutex::default(),
+        })
+    }
+
+    /// Requests go to origins of a lower rank first: rather to one that is to be left than to one that is down.
+    pub(crate) fn rank(&self, now: Instant) -> (bool, bool) {
+        (!self.standing.is_up(now.into_std()), self.is_draining())
+    }
+
+    /// How it is, for who gets a request.
+    pub(crate) fn candidate(&self, now: Instant) -> Candidate<Name> {
+        Candidate {
+            weight: self.weight,
+            slow_start: self.standing.slow_start(now.into_std()),
+            connections: self.connections.in_flight(),
+            response: self.response(),
+            ..Candidate::new(self.standing.name.clone())
         }
     }
 
-    /// Whether the origin was out of reach a short while ago.
-    pub(crate) fn is_ejected(&self, now: Instant) -> bool {
-        let until = *self.ejected_until.lock().unwrap_or_else(PoisonError::into_inner);
-        until.is_some_and(|until| now < until)
+    /// Whether it shall be left.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
     }
 
-    /// Passes the origin over for a while.
-    pub(crate) fn eject(&self, now: Instant) {
-        *self.ejected_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(now + self.limits.ejection);
+    /// It gets nothing new where others can have it, and what could go on elsewhere does; or no more so.
+    pub(crate) fn set_draining(&self, draining: bool) {
+        self.draining.store(draining, Ordering::Relaxed);
     }
 
-    /// Sends `request` and waits for the head of its response. `upload` tells how its body fares, if it has one.
-    pub(crate) async fn exchange(self: &Arc<Self>, mut request: Request<Body>, upload: Option<&Upload>) -> Outcome {
-        let Some(permit) = self.pool.permit() else {
+    /// How soon it answers, on average.
+    pub(crate) fn response(&self) -> Duration {
+        self.load().response.at(Instant::now().into_std())
+    }
+
+    /// How it is, for transfers.
+    pub(crate) fn view(&self, id: OriginId, now: Instant) -> OriginView {
+        let availability = match self.rank(now) {
+            (true, _) => Availability::Down,
+            (false, true) => Availability::Draining,
+            (false, false) => Availability::Up,
+        };
+        let connections = self.connections.in_flight();
+        let rate = self.load().count(self.metrics.body_bytes.get(), now);
+        OriginView { id, availability, weight: self.weight, connections, response: self.response(), rate }
+    }
+
+    fn load(&self) -> MutexGuard<'_, Load> {
+        self.load.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends `request` and waits for the head of its response. `upload` tells how its body fares, if it has one; `again` is
+    /// the same request, if it can be made again.
+    pub(crate) async fn exchange(
+        &self,
+        request: Request<Body>,
+        upload: Option<&Upload>,
+        again: Option<&Repeatable>,
+        client: &Client,
+    ) -> Outcome {
+        let Some(permit) = self.connections.permit() else {
             return Outcome::Untouched(request, Failure::Saturated(self.address.clone()));
         };
-        if let Some(mut sender) = self.pool.take(Instant::now()) {
-            let copy = repeatable(&request, upload);
-            match self.send(&mut sender, request, upload).await {
-                Sent::Answered(response) => {
-                    return self.answered(response, Lease::new(&self.pool, sender, permit));
-                }
+        self.follow_name();
+        let watch = self.standing.watch(Instant::now().into_std());
+        let mut outcome = self.attempt(request, upload, again, client, permit).await;
+        match &mut outcome {
+            Outcome::Answered(response) => {
+                let status = response.status();
+                response.body_mut().watch(watch, status);
+            }
+            Outcome::Untouched(_, failure) | Outcome::Failed(failure) => watch.ended(failure.outcome()),
+        }
+        outcome
+    }
+
+    async fn attempt(
+        &self,
+        mut request: Request<Body>,
+        upload: Option<&Upload>,
+        again: Option<&Repeatable>,
+        client: &Client,
+        permit: OwnedSemaphorePermit,
+    ) -> Outcome {
+        let upgrade = request.extensions().get::<Upgrade>().cloned();
+        // What is switched is of no more use to others, and one that was kept may be closed just now.
+        let kept = if upgrade.is_none() { self.connections.take(Instant::now()) } else { None };
+        if let Some(mut connection) = kept {
+            match self.send(&mut connection, request, upload).await {
+                Sent::Answered(response) => return self.answered(response, self.lease(connection, permit), None).await,
                 Sent::Unsent(unsent, _) => request = unsent,
-                Sent::Lost(error) => match copy {
+                Sent::Lost(error) => match again {
                     // The origin closed the connection it had kept for us just as we wrote.
-                    Some(copy) if !error.is_parse() => request = copy,
+                    Some(again) if !error.is_parse() => request = again.request(),
                     _ => return Outcome::Failed(self.lost(error)),
                 },
                 Sent::Failed(failure) => return Outcome::Failed(failure),
             }
         }
-        let mut sender = match self.connect().await {
-            Ok(sender) => sender,
+        // Seldom needed, and long: it would make room for itself in every request.
+        let mut connection = match Box::pin(self.connect(client, upgrade.is_some())).await {
+            Ok(connection) => connection,
             Err(failure) => return Outcome::Untouched(request, failure),
         };
-        match self.send(&mut sender, request, upload).await {
-            Sent::Answered(response) => self.answered(response, Lease::new(&self.pool, sender, permit)),
+        match self.send(&mut connection, request, upload).await {
+            Sent::Answered(response) => self.answered(response, self.lease(connection, permit), upgrade).await,
             Sent::Unsent(request, error) => Outcome::Untouched(request, Failure::Closed(self.address.clone(), error)),
             Sent::Lost(error) => Outcome::Failed(self.lost(error)),
             Sent::Failed(failure) => Outcome::Failed(failure),
         }
     }
 
-    /// A new connection. An origin that gives none is ejected.
-    async fn connect(&self) -> Result<SendRequest<Body>, Failure> {
-        let connected = match timeout(self.limits.connect_timeout, self.open()).await {
-            Ok(Ok(sender)) => return Ok(sender),
-            Ok(Err(error)) => Failure::Connect(self.address.clone(), error),
-            Err(_) => Failure::ConnectTimeout(self.address.clone()),
+    fn lease(&self, connection: Connection, permit: OwnedSemaphorePermit) -> Lease {
+        Lease::new(&self.connections, connection, self.connector.is_for_all(), permit)
+    }
+
+    /// Where the addresses of its name are old, has them looked up again; the request does not wait for that.
+    fn follow_name(&self) {
+        if self.addresses.is_due(Instant::now()) {
+            let (addresses, connections) = (Arc::clone(&self.addresses), Arc::clone(&self.connections));
+            tokio::spawn(async move { connections.keep_only(addresses.refresh().await) });
+        }
+    }
+
+    /// A new connection.
+    async fn connect(&self, client: &Client, http1_only: bool) -> Result<Connection, Failure> {
+        let failed = match timeout(self.limits.connect_timeout, self.open(Some(client), http1_only)).await {
+            Ok(Ok((sender, peer))) => {
+                return Ok(self.connections.add(sender, peer, self.connector.is_for_all(), Instant::now()));
+            }
+            Ok(Err(error)) if error.kind() != io::ErrorKind::TimedOut => Failure::Connect(self.address.clone(), error),
+            Ok(Err(_)) | Err(_) => Failure::ConnectTimeout(self.address.clone()),
         };
         self.metrics.connect_errors.inc();
-        self.eject(Instant::now());
-        Err(connected)
+        Err(failed)
     }
 
-    async fn open(&self) -> io::Result<SendRequest<Body>> {
-        let host = self.address.host.trim_matches(['[', ']']);
-        let socket = TcpStream::connect((host, self.address.port)).await?;
-        socket.set_nodelay(true)?;
-        let mut builder = http1::Builder::new();
-        builder.max_buf_size(BUFFER_LEN_MAX);
-        let (sender, connection) = builder.handshake(TokioIo::new(socket)).await.map_err(io::Error::other)?;
-        let origin = self.address.clone();
+    /// A new connection, `None`: on our own behalf.
+    pub(crate) async fn open(&self, client: Option<&Client>, http1_only: bool) -> io::Result<(Sender, SocketAddr)> {
+        let socket = self.addresses.connect(self.limits.connect_timeout).await?;
+        let peer = socket.peer_addr()?;
+        Ok((self.connector.connect(socket, client, http1_only).await?, peer))
+    }
+
+    /// Has a connection there for what may have to go on here without delay. An origin that cannot be reached is tried again after
+    /// a while.
+    pub(crate) fn prepare(self: &Arc<Self>) {
+        if !self.connector.is_for_all() || self.connections.has_spare(Instant::now()) {
+            return;
+        }
+        if self.preparing.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let origin = Arc::clone(self);
         tokio::spawn(async move {
-            // Whoever waits for a response or its body learns of the error there.
-            if let Err(error) = connection.await {
-                tracing::debug!(%origin, %error, "connection ended");
+            match timeout(origin.limits.connect_timeout, origin.open(None, false)).await {
+                Ok(Ok((sender, peer))) => origin.connections.keep(sender, peer, Instant::now()),
+                Ok(Err(_)) | Err(_) => sleep(PREPARED_AGAIN).await,
             }
+            origin.preparing.store(false, Ordering::Relaxed);
         });
-        Ok(sender)
     }
 
-    async fn send(&self, sender: &mut SendRequest<Body>, request: Request<Body>, upload: Option<&Upload>) -> Sent {
-        let answer = sender.try_send_request(request);
-        tokio::pin!(answer);
+    async fn send(&self, connection: &mut Connection, request: Request<Body>, upload: Option<&Upload>) -> Sent {
+        match connection {
+            Connection::Http1(sender, _) => {
+                let request = match upload {
+                    Some(upload) => upload.announce(request),
+                    None => request,
+                };
+                self.answer(sender.try_send_request(request), upload).await
+            }
+            Connection::Http2(stream) => {
+                if let Some(upload) = upload {
+                    upload.send();
+                }
+                let answer = stream.sender.try_send_request(request::for_http2(request, self.address.is_tls()));
+                self.answer(answer, upload).await.map_unsent(request::for_http1)
+            }
+        }
+    }
+
+    /// Waits for the head of the response.
+    async fn answer<A>(&self, answer: A, upload: Option<&Upload>) -> Sent
+    where
+        A: Future<Output = Result<Response<Incoming>, TrySendError<Request<Body>>>>,
+    {
+        let asked = Instant::now();
+        let mut answer = pin!(answer);
         let result = loop {
             match timeout(self.limits.response_timeout, &mut answer).await {
                 Ok(result) => break result,
@@ -180,7 +288,11 @@ impl Origin {
             }
         };
         match result {
-            Ok(response) => Sent::Answered(response),
+            Ok(response) => {
+                let now = Instant::now();
+                self.load().response.observe(now.into_std(), now - asked);
+                Sent::Answered(response)
+            }
             Err(mut error) => match error.take_message() {
                 Some(request) => Sent::Unsent(request, error.into_error()),
                 None => Sent::Lost(error.into_error()),
@@ -189,19 +301,57 @@ impl Origin {
     }
 
     fn lost(&self, error: hyper::Error) -> Failure {
-        if error.is_user() { Failure::UploadCut(error) } else { Failure::BadResponse(self.address.clone(), error) }
+        if error.is_user() { Failure::of_upload(error) } else { Failure::BadResponse(self.address.clone(), error) }
     }
 
-    fn answered(&self, response: Response<Incoming>, lease: Lease) -> Outcome {
+    async fn answered(&self, response: Response<Incoming>, lease: Lease, upgrade: Option<Upgrade>) -> Outcome {
         if response.status().is_informational() {
-            return Outcome::Failed(Failure::UnaskedUpgrade(self.address.clone()));
+            return Box::pin(self.switched(response, lease, upgrade))
+                .await
+                .map_or_else(Outcome::Failed, Outcome::Answered);
+        }
+        if upgrade.is_some_and(|upgrade| !upgrade.is_refused_by(response.status())) {
+            return Outcome::Failed(Failure::NotSwitched(self.address.clone()));
+        }
+        if response.headers().contains_key(TRANSFER_ENCODING) && response.headers().contains_key(CONTENT_LENGTH) {
+            return Outcome::Failed(Failure::TwoLengths(self.address.clone()));
+        }
+        if fields::is_coded(response.headers()) {
+            return Outcome::Failed(Failure::Coded(self.address.clone()));
         }
         self.metrics.count_answer(response.status());
         let (mut head, body) = response.into_parts();
         fields::remove_hop_by_hop(&mut head.headers);
+        if head.status == StatusCode::NO_CONTENT {
+            // It would be the length of nothing (RFC 9110, section 8.6).
+            head.headers.remove(CONTENT_LENGTH);
+        }
         head.version = Version::HTTP_11;
-        let body = ResponseBody::new(body, lease, self.limits.body_timeout, self.metrics.bodies_cut.clone());
-        Outcome::Answered(Response::from_parts(head, body.map_err(Into::into).boxed_unsync()))
+        let body = ResponseBody::new(body, lease, self.limits.body_timeout, self.metrics.of_body());
+        Outcome::Answered(Response::from_parts(head, body))
+    }
+}
+
+/// Switching protocols.
+impl Origin {
+    /// The origin has answered with 101, the only informational response that comes here.
+    async fn switched(
+        &self,
+        mut response: Response<Incoming>,
+        lease: Lease,
+        upgrade: Option<Upgrade>,
+    ) -> Result<Response<ResponseBody>, Failure> {
+        let failed = |cause| Failure::BadSwitch(self.address.clone(), cause);
+        let upgrade = upgrade.ok_or_else(|| failed(BadSwitch::Unasked))?;
+        let switching = hyper::upgrade::on(&mut response);
+        let (mut head, body) = response.into_parts();
+        upgrade.accept(&mut head).map_err(failed)?;
+        self.metrics.count_answer(StatusCode::SWITCHING_PROTOCOLS);
+        let upgraded = switching.await.map_err(|error| Failure::SwitchLost(self.address.clone(), error))?;
+        let body = ResponseBody::none(body, self.metrics.of_body());
+        let mut response = Response::from_parts(head, body);
+        Tunnel::new(upgraded, lease.into_permit()).lay(&mut response);
+        Ok(response)
     }
 }
 
@@ -215,52 +365,74 @@ enum Sent {
     Failed(Failure),
 }
 
-/// A copy to send again, of a request that has no body and does no harm when it is carried out twice.
-fn repeatable(request: &Request<Body>, upload: Option<&Upload>) -> Option<Request<Body>> {
-    if upload.is_some() || !request.method().is_idempotent() {
-        return None;
+impl Load {
+    /// The rate, after so many bytes in all.
+    fn count(&mut self, bytes: u64, now: Instant) -> u64 {
+        let (before, since) = *self.counted.get_or_insert((bytes, now));
+        let elapsed = now.saturating_duration_since(since);
+        if elapsed >= RATE_WINDOW {
+            let rate = u128::from(bytes - before) * 1_000_000 / elapsed.as_micros();
+            self.rate = u64::try_from(rate).unwrap_or(u64::MAX);
+            self.counted = Some((bytes, now));
+        }
+        self.rate
     }
-    let mut copy = Request::new(crate::body::empty());
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.headers_mut() = request.headers().clone();
-    Some(copy)
+}
+
+/// How long bytes are counted for a rate.
+const RATE_WINDOW: Duration = Duration::from_secs(1);
+/// After a connection that nobody waited for could not be made.
+const PREPARED_AGAIN: Duration = Duration::from_secs(5);
+
+impl Sent {
+    fn map_unsent(self, change: impl FnOnce(Request<Body>) -> Request<Body>) -> Self {
+        match self {
+            Self::Unsent(request, error) => Self::Unsent(change(request), error),
+            sent => sent,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use http::{HeaderMap, Method, Uri};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
     use super::*;
+    use crate::pool;
 
-    #[test]
-    fn addresses_are_read_and_written() {
-        for (text, written) in [
-            ("http://origin", "http://origin"),
-            ("http://origin:80/", "http://origin"),
-            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
-            ("http://[::1]:8080/", "http://[::1]:8080"),
-        ] {
-            assert_eq!(text.parse::<OriginAddress>().unwrap().to_string(), written);
-        }
-    }
+    const PATIENCE: Duration = Duration::from_secs(10);
 
-    #[test]
-    fn what_is_no_origin_is_refused() {
-        for text in [
-            "",
-            "origin",
-            "origin:80",
-            "https://origin",
-            "http://",
-            "http://:80",
-            "http://origin/path",
-            "http://origin?query",
-            "http://user@origin",
-            "http://origin:65536",
-            "http://origin:",
-        ] {
-            assert_eq!(text.parse::<OriginAddress>(), Err(InvalidOrigin), "{text}");
+    #[tokio::test]
+    async fn what_was_prepared_is_used() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let config = PoolConfig::plain("pool", [address]);
+        let origin = pool::origins(&config, &Metrics::default()).unwrap().remove(0);
+
+        origin.prepare();
+        origin.prepare();
+        let (mut socket, _) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
+        let begun = Instant::now();
+        while !origin.connections.has_spare(Instant::now()) {
+            assert!(begun.elapsed() < PATIENCE);
+            tokio::task::yield_now().await;
         }
+        origin.prepare();
+
+        let served = tokio::spawn(async move {
+            let read = socket.read(&mut [0; 1024]).await.unwrap();
+            socket.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+            read
+        });
+        let again = Repeatable { method: Method::GET, uri: Uri::from_static("/"), headers: HeaderMap::new() };
+        let client = Client::new("192.0.2.7:1".parse().unwrap(), "192.0.2.1:443".parse().unwrap(), None);
+        let outcome = origin.exchange(again.request(), None, Some(&again), &client).await;
+        assert!(matches!(outcome, Outcome::Answered(response) if response.status() == StatusCode::NO_CONTENT));
+        assert!(served.await.unwrap() > 0);
+        assert!(timeout(Duration::ZERO, listener.accept()).await.is_err(), "there is another connection");
     }
 }

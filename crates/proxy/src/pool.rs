@@ -1,98 +1,350 @@
-//! Connections that are kept for later requests.
+//! Origins that serve the same, and who of them gets a request.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::IpAddr;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use hyper::client::conn::http1::SendRequest;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout};
+use http::response::Parts;
+use http::{HeaderMap, Request, Response};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use watari_admission::QueueSettings;
+use watari_balance::Outliers;
+use watari_handover::governor::{Cause, OriginId, OriginView, Settings};
+use watari_handover::{Terms, Transfer};
 
-use crate::{Body, Limits};
+use crate::access_log::Journey;
+use crate::admission::{Admission, Place};
+use crate::body::{ResponseBody, Upload};
+use crate::check::{self, Check};
+use crate::choice::{Choice, Then};
+use crate::client::Client;
+use crate::compress::Movable;
+use crate::connect::{InvalidTransport, Transport};
+use crate::failure::Failure;
+use crate::metrics::{Metrics, TransferMetrics};
+use crate::origin::Origin;
+use crate::policy::Balance;
+use crate::request::Repeatable;
+use crate::resolve::Resolution;
+use crate::resources::Resources;
+use crate::standing::{Name, Standing};
+use crate::sticky::{Stickiness, Sticky};
+use crate::transfer::{RunningRequest, Source, TransferBody};
+use crate::transfers::{Resource, Running, Transfers};
+use crate::{Body, Limits, OriginAddress};
 
-/// The idle connections to one origin, and how many requests it may be given at once.
-#[derive(Debug)]
-pub(crate) struct Pool {
-    /// The one used last is at the back.
-    idle: Mutex<VecDeque<Idle>>,
-    in_flight: Arc<Semaphore>,
-    idle_max: usize,
-    idle_timeout: Duration,
+/// A pool of origins.
+#[derive(Debug, Clone)]
+pub struct PoolConfig {
+    /// What it is called in metrics and by operators.
+    pub name: String,
+    /// The origins; a pool without any answers 503.
+    pub origins: Vec<OriginConfig>,
+    /// How they are spoken to.
+    pub transport: Transport,
+    /// How the addresses of their names are found.
+    pub resolution: Resolution,
+    /// Who gets which requests.
+    pub balance: Balance,
+    /// How they are asked whether they are fit. `None`: only requests show.
+    pub check: Option<Check>,
+    /// What bounds the work.
+    pub limits: Limits,
+    /// How transfers go on at another origin. `None`: they never do.
+    pub handover: Option<Handover>,
+    /// How many requests its origins may have in progress, and who waits. `None`: nobody does.
+    pub queue: Option<QueueSettings>,
+    /// The cookie by which clients stay with an origin. `None`: they do not.
+    pub sticky: Option<Sticky>,
 }
 
+/// How transfers of a pool go on at another origin.
+#[derive(Debug, Clone)]
+pub struct Handover {
+    /// What origins have to show.
+    pub terms: Terms,
+    /// Shorter responses, in bytes, end with their origin: they are as soon asked for again.
+    pub length_min: u64,
+    /// When they move although their origin has not failed, and how seldom.
+    pub governor: Settings,
+}
+
+impl Default for Handover {
+    fn default() -> Self {
+        Self { terms: Terms::default(), length_min: 64 * 1024, governor: Settings::default() }
+    }
+}
+
+/// An origin of a pool.
+#[derive(Debug, Clone)]
+pub struct OriginConfig {
+    /// Where it is.
+    pub address: OriginAddress,
+    /// How much it shall get in relation to others: 1 to [`watari_balance::WEIGHT_MAX`].
+    pub weight: u32,
+}
+
+impl From<OriginAddress> for OriginConfig {
+    fn from(address: OriginAddress) -> Self {
+        Self { address, weight: 1 }
+    }
+}
+
+impl PoolConfig {
+    /// Origins that are spoken to as it is common, within the usual limits.
+    pub fn plain(name: &str, origins: impl IntoIterator<Item = OriginAddress>) -> Self {
+        let origins = origins.into_iter().map(OriginConfig::from).collect();
+        Self {
+            name: name.to_owned(),
+            origins,
+            transport: Transport::default(),
+            resolution: Resolution::default(),
+            balance: Balance::default(),
+            check: None,
+            limits: Limits::default(),
+            handover: Some(Handover::default()),
+            queue: None,
+            sticky: None,
+        }
+    }
+}
+
+/// A running pool.
 #[derive(Debug)]
-struct Idle {
-    sender: SendRequest<Body>,
-    since: Instant,
+pub(crate) struct Pool {
+    origins: Vec<Arc<Origin>>,
+    choice: Choice,
+    check: Option<Check>,
+    /// They end with the pool.
+    checks: OnceLock<JoinSet<()>>,
+    handover: Option<Handover>,
+    admission: Option<Arc<Admission>>,
+    /// What holds in the queue once this has taken effect.
+    queue: Mutex<Option<QueueSettings>>,
+    stickiness: Option<Stickiness>,
+    transfers: Transfers,
+    resources: Resources,
+    name: String,
+    metrics: TransferMetrics,
 }
 
 impl Pool {
-    pub(crate) fn new(limits: &Limits) -> Self {
-        Self {
-            idle: Mutex::default(),
-            in_flight: Arc::new(Semaphore::new(limits.in_flight_max.min(Semaphore::MAX_PERMITS))),
-            idle_max: limits.idle_max,
-            idle_timeout: limits.idle_timeout,
+    /// Nothing is connected yet. `begun` numbers transfers.
+    pub(crate) fn new(config: PoolConfig, begun: &Arc<AtomicU64>, metrics: &Metrics) -> Result<Self, InvalidTransport> {
+        let origins = origins(&config, metrics)?;
+        let stickiness =
+            |sticky| Stickiness::new(sticky, &config.name, origins.iter().map(|origin: &Arc<Origin>| &origin.address));
+        let stickiness = config.sticky.map(stickiness);
+        let retries = metrics.retries(&config.name);
+        let choice = Choice::new(config.balance, config.limits.attempts_max, retries, Instant::now());
+        let governor = config.handover.as_ref().map(|handover| handover.governor).unwrap_or_default();
+        Ok(Self {
+            stickiness,
+            origins,
+            choice,
+            check: config.check,
+            checks: OnceLock::new(),
+            handover: config.handover,
+            admission: config.queue.clone().map(|queue| Admission::new(queue, metrics.of_queue(&config.name))),
+            queue: Mutex::new(config.queue),
+            transfers: Transfers::new(governor, Arc::clone(begun)),
+            resources: Resources::default(),
+            metrics: metrics.of_pool(&config.name),
+            name: config.name,
+        })
+    }
+
+    /// Waits for a place at the origins, for a request of `client` for `path` at `host`.
+    pub(crate) async fn enter(&self, host: &str, path: &str, client: IpAddr) -> Result<Option<Place>, Failure> {
+        let Some(admission) = &self.admission else { return Ok(None) };
+        admission.enter(host, path, client).await.map(Some).map_err(Failure::QueueFull)
+    }
+
+    /// Takes the place of a pool of the same name. Origins that are to be left still are; those that it did not have
+    /// start slowly. Requests of both are in one queue, and what checks have shown holds on.
+    pub(crate) fn after(mut self, old: &[Arc<Self>]) -> Self {
+        let former = old.iter().find(|pool| pool.name == self.name);
+        if let (Some(queue), Some(former)) = (&mut self.admission, former.and_then(|pool| pool.admission.as_ref())) {
+            *queue = Arc::clone(former);
+        }
+        for origin in &self.origins {
+            let same = |pool: &'_ Arc<Self>| pool.origins.iter().find(|other| other.address == origin.address).cloned();
+            match former.map(same) {
+                Some(None) => origin.standing.appeared(Instant::now().into_std()),
+                // Without checks, nothing would show that it is well again.
+                Some(Some(same)) if self.check.is_some() => origin.standing.follows(&same.standing),
+                Some(Some(_)) | None => {}
+            }
+            let known = old.iter().flat_map(|pool| &pool.origins).filter(|other| other.address == origin.address);
+            origin.set_draining(known.into_iter().any(|other| other.is_draining()));
+        }
+        self
+    }
+
+    /// Takes effect; once is enough.
+    pub(crate) fn start(&self) {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(admission), Some(queue)) = (&self.admission, queue) {
+            admission.reconfigure(queue);
+        }
+        if let Some(check) = &self.check {
+            self.checks.get_or_init(|| check::start(&self.origins, check));
         }
     }
 
-    /// Leave to send one more request, unless too many are in flight.
-    pub(crate) fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.in_flight).try_acquire_owned().ok()
-    }
-
-    /// The connection that was used last, so that those which are not needed grow old.
-    pub(crate) fn take(&self, now: Instant) -> Option<SendRequest<Body>> {
-        let mut idle = self.lock();
-        self.remove_old(&mut idle, now);
-        std::iter::from_fn(|| idle.pop_back()).map(|idle| idle.sender).find(SendRequest::is_ready)
-    }
-
-    /// Keeps a connection, instead of the oldest one where there are too many.
-    fn put(&self, sender: SendRequest<Body>, now: Instant) {
-        let mut idle = self.lock();
-        self.remove_old(&mut idle, now);
-        idle.push_back(Idle { sender, since: now });
-        if idle.len() > self.idle_max {
-            idle.pop_front();
-        }
-    }
-
-    fn remove_old(&self, idle: &mut VecDeque<Idle>, now: Instant) {
-        while idle.front().is_some_and(|idle| now.duration_since(idle.since) >= self.idle_timeout) {
-            idle.pop_front();
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Idle>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A connection in use. Dropped, it is closed.
-pub(crate) struct Lease {
-    pool: Arc<Pool>,
-    sender: SendRequest<Body>,
-    permit: OwnedSemaphorePermit,
-}
-
-impl Lease {
-    pub(crate) fn new(pool: &Arc<Pool>, sender: SendRequest<Body>, permit: OwnedSemaphorePermit) -> Self {
-        Self { pool: Arc::clone(pool), sender, permit }
-    }
-
-    /// Gives the connection back after a response that was read to its end; one that does not become ready again
-    /// within `patience` (the rest of a request's body may still be on its way) is closed.
-    pub(crate) fn release(mut self, patience: Duration) {
-        if self.sender.is_ready() {
-            self.pool.put(self.sender, Instant::now());
-        } else if !self.sender.is_closed() {
-            tokio::spawn(async move {
-                if let Ok(Ok(())) = timeout(patience, self.sender.ready()).await {
-                    self.pool.put(self.sender, Instant::now());
+    /// Has an origin answer `request`, and another one where that may help.
+    pub(crate) async fn forward(
+        self: &Arc<Self>,
+        request: Request<Body>,
+        upload: Option<&Upload>,
+        client: &Client,
+        journey: &Arc<Journey>,
+    ) -> Result<Response<Body>, Failure> {
+        let (head, body) = request.into_parts();
+        let again = if upload.is_none() { Repeatable::of(&head) } else { None };
+        let wanted = self.wanted(&head.headers);
+        let mut tries = self.choice.tries(&self.origins, wanted, &head, client);
+        let mut request = Request::from_parts(head, body);
+        let mut failure = Failure::NoOrigin;
+        while let Some(index) = tries.next() {
+            journey.tries(&self.origins[index]);
+            let outcome = self.origins[index].exchange(request, upload, again.as_ref(), client).await;
+            match tries.judge(outcome, again.as_ref()) {
+                Then::Again(same, why) => (request, failure) = (same, why),
+                Then::End(ended) => {
+                    let mut response = ended?;
+                    if wanted != Some(index) {
+                        self.tell(response.headers_mut(), index);
+                    }
+                    return Ok(self.answered(response, index, again, client, journey));
                 }
-                drop(self.permit);
-            });
+            }
+        }
+        Err(failure)
+    }
+
+    /// The origin that a client stays with.
+    fn wanted(&self, headers: &HeaderMap) -> Option<usize> {
+        self.stickiness.as_ref()?.wanted(headers)
+    }
+
+    /// Has a client stay with an origin.
+    fn tell(&self, headers: &mut HeaderMap, origin: usize) {
+        if let Some(stickiness) = &self.stickiness {
+            stickiness.tell(headers, origin);
         }
     }
+
+    /// The response for the client; where it can go on elsewhere, it will if it must.
+    fn answered(
+        self: &Arc<Self>,
+        response: Response<ResponseBody>,
+        origin: usize,
+        again: Option<Repeatable>,
+        client: &Client,
+        journey: &Arc<Journey>,
+    ) -> Response<Body> {
+        let (mut head, body) = response.into_parts();
+        let transfer = again.and_then(|again| self.transfer(&head, &body, again));
+        let body = match transfer {
+            Some((transfer, resource, again)) => {
+                let request = RunningRequest { again, client: client.clone(), journey: Arc::clone(journey) };
+                let source = Source { origin: origin_id(origin), body, seam: None };
+                head.extensions.insert(Movable);
+                TransferBody::new(self, transfer, resource, request, source).map_err(Into::into).boxed_unsync()
+            }
+            None => body.map_err(Into::into).boxed_unsync(),
+        };
+        Response::from_parts(head, body)
+    }
+
+    /// The transfer that begins with this response, if it could go on elsewhere.
+    fn transfer(
+        &self,
+        head: &Parts,
+        body: &ResponseBody,
+        request: Repeatable,
+    ) -> Option<(Transfer, Resource, Repeatable)> {
+        let handover = self.handover.as_ref()?;
+        if body.size_hint().upper().is_some_and(|length| length < handover.length_min) {
+            return None;
+        }
+        let transfer = Transfer::of(&request.method, &request.headers, head.status, &head.headers, &handover.terms);
+        let resource = Resource::of(&request.uri, &request.headers);
+        self.resources.note(&resource, transfer.as_ref().err().copied());
+        let transfer = transfer.inspect_err(|stays| self.metrics.count_stay(*stays)).ok()?;
+        Some((transfer, resource, request))
+    }
+
+    pub(crate) fn resources(&self) -> &Resources {
+        &self.resources
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn origins(&self) -> &[Arc<Origin>] {
+        &self.origins
+    }
+
+    pub(crate) fn admission(&self) -> Option<&Arc<Admission>> {
+        self.admission.as_ref()
+    }
+
+    pub(crate) fn transfers(&self) -> &Transfers {
+        &self.transfers
+    }
+
+    /// Which of its origins is meant.
+    pub(crate) fn origin(&self, id: OriginId) -> &Arc<Origin> {
+        &self.origins[id.0 as usize]
+    }
+
+    /// How its origins are.
+    pub(crate) fn views(&self) -> Vec<OriginView> {
+        let now = Instant::now();
+        self.origins.iter().enumerate().map(|(index, origin)| origin.view(origin_id(index), now)).collect()
+    }
+
+    /// How many bytes a transfer is likely to go on by until an origin has answered.
+    pub(crate) fn bytes_until_answer(&self, origin: OriginId, running: &Running) -> u64 {
+        running.bytes_in(self.origin(origin).response()).min(AHEAD_MAX)
+    }
+
+    pub(crate) fn count_refusal(&self, origin: OriginId, reason: &'static str) {
+        self.metrics.count_refusal(&self.origin(origin).address, reason);
+    }
+
+    pub(crate) fn count_handover(&self, to: OriginId, cause: Cause, took: Duration) {
+        self.metrics.count_handover(&self.origin(to).address, cause, took);
+    }
+}
+
+pub(crate) fn origins(config: &PoolConfig, metrics: &Metrics) -> Result<Vec<Arc<Origin>>, InvalidTransport> {
+    let limits = Arc::new(config.limits.clone());
+    let outliers = Arc::new(Mutex::new(Outliers::new(config.balance.outliers)));
+    let standing = |(index, origin): (usize, &OriginConfig)| {
+        let name = Name { address: origin.address.to_string().into(), index };
+        let metrics = metrics.of_standing(&config.name, &origin.address);
+        Standing::new(name, Arc::clone(&outliers), config.balance.slow_start, metrics)
+    };
+    let standings: Vec<_> = config.origins.iter().enumerate().map(standing).collect();
+    let names = standings.iter().map(|standing| standing.name.clone());
+    outliers.lock().unwrap_or_else(PoisonError::into_inner).configure(names, Instant::now().into_std());
+    let origin = |(origin, standing): (&OriginConfig, _)| {
+        Origin::new(origin.clone(), standing, config, &limits, metrics).map(Arc::new)
+    };
+    config.origins.iter().zip(standings).map(origin).collect()
+}
+
+/// No origin is asked for what lies farther ahead: the source would not get there before it answers.
+const AHEAD_MAX: u64 = 64 << 20;
+
+pub(crate) fn origin_id(index: usize) -> OriginId {
+    OriginId(u32::try_from(index).expect("a pool has fewer origins than that"))
 }

@@ -1,31 +1,42 @@
 //! A client's request becomes ours.
 
-use http::header::{CONNECTION, COOKIE, EXPECT, FORWARDED, HOST, TE, VIA};
+use http::header::{CONNECTION, COOKIE, EXPECT, FORWARDED, HOST, TE, TRANSFER_ENCODING, VIA};
 use http::request::Parts;
-use http::uri::{Authority, PathAndQuery};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
 
+use crate::Body;
+use crate::body;
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::fields;
+use crate::upgrade::Upgrade;
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 static CLIENT_CERT: HeaderName = HeaderName::from_static("client-cert");
 
-/// Turns the head of a client's request, of any version, into that of an HTTP/1.1 request to an origin.
+/// Turns the head of a client's request, of any version, into that of an HTTP/1.1 request to an origin; and says whom it is for.
 ///
-/// `Expect` ends here: the client is told to continue once an origin takes its body (RFC 9110, section 10.1.1).
-pub(crate) fn rewrite(mut head: Parts, client: &Client) -> Result<Parts, Failure> {
-    if head.method == Method::CONNECT || head.method == Method::TRACE {
+/// An [`Upgrade`] that it asks for is in its extensions. `Expect` stays where a client of HTTP/1.1 waits for an answer to it (RFC 9110, section
+/// 10.1.1), and is the origin's to answer.
+pub(crate) fn rewrite(mut head: Parts, has_content: bool, client: &Client) -> Result<(Parts, Authority), Failure> {
+    let upgrade = Upgrade::asked(&head, has_content)?;
+    let is_stream = matches!(upgrade, Some(Upgrade::Stream(_)));
+    if (head.method == Method::CONNECT && !is_stream) || head.method == Method::TRACE {
         return Err(Failure::Method);
     }
     let host = host(&head, client)?;
     let takes_trailers = fields::lists(&head.headers, &TE, "trailers");
     fields::remove_hop_by_hop(&mut head.headers);
     remove_claims(&mut head.headers);
+    let waits =
+        has_content && head.version == Version::HTTP_11 && fields::lists(&head.headers, &EXPECT, "100-continue");
     head.headers.remove(EXPECT);
+    if waits {
+        head.headers.insert(EXPECT, HeaderValue::from_static("100-continue"));
+    }
     if takes_trailers {
         head.headers.insert(TE, HeaderValue::from_static("trailers"));
         head.headers.insert(CONNECTION, HeaderValue::from_static("te"));
@@ -39,7 +50,67 @@ pub(crate) fn rewrite(mut head: Parts, client: &Client) -> Result<Parts, Failure
     head.uri = Uri::from(head.uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")));
     head.version = Version::HTTP_11;
     head.extensions.clear();
-    Ok(head)
+    if let Some(upgrade) = upgrade {
+        upgrade.ask(&mut head);
+        head.extensions.insert(upgrade);
+    }
+    Ok((head, host))
+}
+
+/// A request to an origin that can be made again: it has no body, and carrying it out twice does no harm (RFC 9110, section
+/// 9.2.2). One that asks for an upgrade is made once, over a new connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Repeatable {
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
+}
+
+impl Repeatable {
+    pub(crate) fn of(head: &Parts) -> Option<Self> {
+        let Parts { method, uri, headers, .. } = head;
+        let copy = || Self { method: method.clone(), uri: uri.clone(), headers: headers.clone() };
+        let upgrades = head.extensions.get::<Upgrade>().is_some();
+        (method.is_idempotent() && !upgrades).then(copy)
+    }
+
+    pub(crate) fn request(&self) -> Request<Body> {
+        let mut request = Request::new(body::empty());
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = self.headers.clone();
+        request
+    }
+}
+
+/// Turns an HTTP/1.1 request to an origin into one of HTTP/2 (RFC 9113, sections 8.2.2 and 8.3.1).
+pub(crate) fn for_http2(request: Request<Body>, tls: bool) -> Request<Body> {
+    let (mut head, body) = request.into_parts();
+    let scheme = if tls { Scheme::HTTPS } else { Scheme::HTTP };
+    let host = head.headers.remove(HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
+    head.headers.remove(CONNECTION);
+    head.headers.remove(TRANSFER_ENCODING);
+    head.headers.remove(EXPECT);
+    if let Some(host) = host {
+        let mut uri = head.uri.into_parts();
+        (uri.scheme, uri.authority) = (Some(scheme), Some(host));
+        head.uri = Uri::from_parts(uri).unwrap_or_default();
+    }
+    head.version = Version::HTTP_2;
+    Request::from_parts(head, body)
+}
+
+/// Takes back what [`for_http2`] did.
+pub(crate) fn for_http1(request: Request<Body>) -> Request<Body> {
+    let (mut head, body) = request.into_parts();
+    let host = head.uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
+    head.headers.extend(host.map(|host| (HOST, host)));
+    if head.headers.contains_key(TE) {
+        head.headers.insert(CONNECTION, HeaderValue::from_static("te"));
+    }
+    head.uri = Uri::from(head.uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")));
+    head.version = Version::HTTP_11;
+    Request::from_parts(head, body)
 }
 
 /// Whom the request is for: the authority of its target, else its `Host` field (RFC 9112, section 3.2 and 3.2.2;
@@ -73,21 +144,14 @@ fn host(head: &Parts, client: &Client) -> Result<Authority, Failure> {
 
 /// Removes what only a proxy may say about a client.
 fn remove_claims(headers: &mut HeaderMap) {
-    let claims: Vec<HeaderName> = headers.keys().filter(|name| is_claim(name.as_str())).cloned().collect();
-    for claim in claims {
-        headers.remove(claim);
-    }
+    fields::remove_alike(headers, is_claim);
 }
 
-/// Many origins read `Client_Cert` and `Client-Cert` as the same name (RFC 3875, section 4.1.18), so an underscore
-/// counts as a hyphen.
 fn is_claim(name: &str) -> bool {
     const CLAIMS: [&str; 4] = ["forwarded", "x-real-ip", "client-cert", "client-cert-chain"];
     const PREFIX: &str = "x-forwarded-";
-    let same = |claim: &str, name: &str| {
-        claim.len() == name.len() && claim.bytes().zip(name.bytes()).all(|(c, n)| c == n || (c == b'-' && n == b'_'))
-    };
-    CLAIMS.iter().any(|claim| same(claim, name)) || name.get(..PREFIX.len()).is_some_and(|start| same(PREFIX, start))
+    CLAIMS.iter().any(|claim| fields::are_alike(claim, name))
+        || name.get(..PREFIX.len()).is_some_and(|start| fields::are_alike(PREFIX, start))
 }
 
 /// Says who the client is: `Forwarded` (RFC 7239), its older relatives, and `Client-Cert` (RFC 9440).
@@ -132,7 +196,6 @@ fn value(text: &str) -> Result<HeaderValue, Failure> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use http::Request;
     use proptest::prelude::*;
 
     use super::*;
@@ -150,7 +213,7 @@ mod tests {
     }
 
     fn rewritten(version: Version, target: &str, fields: &[(&str, &str)]) -> Result<Parts, Failure> {
-        rewrite(head(version, target, fields), &client(None))
+        rewrite(head(version, target, fields), false, &client(None)).map(|(head, _)| head)
     }
 
     /// All fields as `name: value`, sorted.
@@ -204,7 +267,7 @@ mod tests {
     fn what_is_set_cannot_be_removed_by_connection() {
         let connection = ("connection", "host, forwarded, x-forwarded-for, via, client-cert, x-secret");
         let fields = [("host", "a"), ("x-secret", "1"), connection];
-        let head = rewrite(head(Version::HTTP_11, "/", &fields), &client(Some(b"der"))).unwrap();
+        let (head, _) = rewrite(head(Version::HTTP_11, "/", &fields), false, &client(Some(b"der"))).unwrap();
         for name in ["host", "forwarded", "x-forwarded-for", "via", "client-cert"] {
             assert!(head.headers.contains_key(name), "{name}");
         }
@@ -213,7 +276,8 @@ mod tests {
 
     #[test]
     fn the_certificate_is_a_byte_sequence() {
-        let head = rewrite(head(Version::HTTP_2, "https://a/", &[]), &client(Some(b"\xff\xfe\x01"))).unwrap();
+        let (head, _) =
+            rewrite(head(Version::HTTP_2, "https://a/", &[]), false, &client(Some(b"\xff\xfe\x01"))).unwrap();
         assert_eq!(head.headers["client-cert"], "://4B:");
     }
 
@@ -266,7 +330,7 @@ mod tests {
         {
             let mut head = head(Version::HTTP_11, target, &[("host", "a")]);
             head.method = method;
-            assert_eq!(rewrite(head, &client(None)).unwrap().uri.to_string(), expected);
+            assert_eq!(rewrite(head, false, &client(None)).unwrap().0.uri.to_string(), expected);
         }
     }
 
@@ -275,7 +339,7 @@ mod tests {
         for method in [Method::CONNECT, Method::TRACE] {
             let mut head = head(Version::HTTP_11, "/", &[("host", "a")]);
             head.method = method;
-            assert!(matches!(rewrite(head, &client(None)), Err(Failure::Method)));
+            assert!(matches!(rewrite(head, false, &client(None)), Err(Failure::Method)));
         }
     }
 
@@ -302,7 +366,7 @@ mod tests {
             let host = http::HeaderValue::from_str(&host).unwrap();
             let mut head = head(Version::HTTP_11, "/", &[]);
             head.headers.insert(HOST, host);
-            if let Ok(head) = rewrite(head, &client(None)) {
+            if let Ok((head, _)) = rewrite(head, false, &client(None)) {
                 let forwarded = head.headers[FORWARDED].to_str().unwrap();
                 prop_assert_eq!(forwarded.matches('"').count(), 2);
                 prop_assert!(!forwarded.contains('\\'));

@@ -5,11 +5,13 @@
 mod common;
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use common::{Fixture, ScriptedOrigin, answer, answer_and_close, client, get, ok, post, read, upload};
-use http::{HeaderMap, HeaderValue, Request, Response, Version};
+use common::{Act, Fixture, ScriptedOrigin, answer, answer_and_close, client, get, ok, post, read, upload};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Version};
 use http_body::Frame;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
@@ -129,7 +131,7 @@ async fn a_response_without_length_ends_with_its_connection() {
 
 #[tokio::test]
 async fn uploads_keep_their_framing() {
-    let mut origin = ScriptedOrigin::start([ok("1"), ok("2"), ok("3")]).await;
+    let mut origin = ScriptedOrigin::start([ok("1"), ok("2"), ok("3"), ok("4")]).await;
     let fixture = Fixture::new([origin.address.clone()], Limits::default());
     assert_eq!(fixture.respond(post("text")).await.status(), 200);
     let request = origin.request().await;
@@ -140,15 +142,19 @@ async fn uploads_keep_their_framing() {
     let request = origin.request().await;
     assert_eq!(request.matches("content-length: 0\r\n").count(), 1, "{request}");
 
-    let (pieces, request) = upload();
-    for piece in ["one ", "two"] {
-        pieces.send(Ok(Frame::data(piece.into()))).unwrap();
+    // Nor is content left out that is unusual with its method.
+    for method in [Method::POST, Method::GET] {
+        let (pieces, mut request) = upload();
+        *request.method_mut() = method;
+        for piece in ["one ", "two"] {
+            pieces.send(Ok(Frame::data(piece.into()))).unwrap();
+        }
+        drop(pieces);
+        assert_eq!(fixture.respond(request).await.status(), 200);
+        let request = origin.request().await;
+        assert_eq!(request.matches("transfer-encoding: chunked\r\n").count(), 1, "{request}");
+        assert!(request.ends_with("\r\n\r\n4\r\none \r\n3\r\ntwo\r\n0\r\n\r\n"), "{request}");
     }
-    drop(pieces);
-    assert_eq!(fixture.respond(request).await.status(), 200);
-    let request = origin.request().await;
-    assert!(request.contains("transfer-encoding: chunked\r\n"), "{request}");
-    assert!(request.ends_with("\r\n\r\n4\r\none \r\n3\r\ntwo\r\n0\r\n\r\n"), "{request}");
 }
 
 #[tokio::test]
@@ -273,6 +279,44 @@ async fn clients_of_both_versions_can_tell_a_cut() {
     }
 }
 
+/// A body that may not be asked for.
+struct Untouchable;
+
+impl http_body::Body for Untouchable {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        panic!("nobody has asked for it");
+    }
+}
+
+#[tokio::test]
+async fn an_origin_that_does_not_want_a_body_never_gets_it() {
+    let text = "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n";
+    let mut origin = ScriptedOrigin::start([Act::AnswerTheHead(text.into())]).await;
+    let fixture = Fixture::new([origin.address.clone()], Limits::default());
+    let request = Request::put("/").header("host", "a").header("content-length", 5).header("expect", "100-Continue");
+    assert_eq!(fixture.respond(request.body(Untouchable).unwrap()).await.status(), 413);
+    assert!(origin.request().await.contains("\r\nexpect: 100-continue\r\n"));
+}
+
+/// At once if it says so, and after a while if it says nothing.
+#[tokio::test]
+async fn an_origin_that_wants_a_body_gets_it() {
+    let mut origin = ScriptedOrigin::start([Act::AskForTheBody, ok("1"), ok("2")]).await;
+    let fixture = Fixture::new([origin.address.clone()], Limits::default());
+    for _ in 0..2 {
+        let mut request = post("text");
+        request.headers_mut().insert("expect", HeaderValue::from_static("100-continue"));
+        assert_eq!(fixture.respond(request).await.status(), 200);
+    }
+    for _ in 0..2 {
+        let request = origin.request().await;
+        assert!(request.contains("expect: 100-continue") && request.ends_with("\r\n\r\ntext"), "{request}");
+    }
+}
+
 #[tokio::test]
 async fn a_client_that_expects_to_continue_is_told_to() {
     let mut origin = ScriptedOrigin::start([ok("thanks")]).await;
@@ -291,5 +335,5 @@ async fn a_client_that_expects_to_continue_is_told_to() {
     let mut rest = String::new();
     stream.read_to_string(&mut rest).await.unwrap();
     assert!(rest.starts_with("HTTP/1.1 200 OK\r\n") && rest.ends_with("thanks"), "{rest}");
-    assert!(!origin.request().await.contains("expect"));
+    assert!(origin.request().await.contains("expect: 100-continue"));
 }

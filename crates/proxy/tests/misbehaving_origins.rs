@@ -12,7 +12,8 @@ use common::{
     upload,
 };
 use http_body::Frame;
-use watari_proxy::Limits;
+use watari_balance::OutlierLimits;
+use watari_proxy::{Balance, Limits, PoolConfig};
 
 /// Waits that never end well here need not be long.
 fn impatient() -> Limits {
@@ -23,7 +24,9 @@ fn impatient() -> Limits {
 async fn an_origin_that_is_away_is_passed_over() {
     let (away, _socket) = refusing_origin();
     let here = ScriptedOrigin::start([ok("1"), ok("2"), ok("3")]).await;
-    let fixture = Fixture::new([away.clone(), here.address], Limits::default());
+    let outliers = OutlierLimits { in_a_row: 1, ..OutlierLimits::default() };
+    let balance = Balance { outliers, ..Balance::default() };
+    let fixture = Fixture::of(PoolConfig { balance, ..PoolConfig::plain("pool", [away.clone(), here.address]) });
     for expected in ["1", "2", "3"] {
         assert_eq!(fixture.get().await, (200, Ok(expected.into())));
     }
@@ -100,7 +103,9 @@ async fn answers_that_are_none_are_a_bad_gateway() {
         ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx".to_owned(), "bad_response"),
         (format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(1 << 20)), "bad_response"),
         (format!("HTTP/1.1 200 OK\r\n{many_fields}\r\n"), "bad_response"),
-        ("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n".to_owned(), "unasked_upgrade"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n".to_owned(), "transfer_coding"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n".to_owned(), "transfer_coding"),
+        ("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n".to_owned(), "bad_switch"),
     ] {
         let origin = ScriptedOrigin::start([answer_and_stall_or_close(&text)]).await;
         let fixture = Fixture::new([origin.address], Limits::default());

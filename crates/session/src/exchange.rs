@@ -2,7 +2,7 @@
 //!
 //! Each session has **owners**: the first two nodes by rendezvous hashing of its key over all nodes that are linked.
 //! Whoever establishes a session keeps it and sends it to its owners (or to everybody), and the client is told of it
-//! once one of them has it. Whoever is offered a session that it does not keep asks the owners, one after the other,
+//! once one of them has it besides: from then on any one node may be lost. Whoever is offered a session that it does not keep asks the owners, one after the other,
 //! and a third node because members come and go.
 //!
 //! ```text
@@ -10,43 +10,53 @@
 //!                            ^      |
 //!                            +------+ no answer, 5 tries; an owner leaves: the next in rank is one
 //!
-//!   get:  is it here? --> ask the first rank --> all found, all denied, or 1 s has passed: Found
+//!   get:  is it here? --> ask the first rank --> all found, all denied, or 3 s have passed: Found
 //!                             ^      |
 //!                             +------+ denied: ask the next; no answer in 100 ms: ask again, and the next, too
+//! ```
+//!
+//! A session can be approved for **one use** by who established it, as long as that node lives and keeps it: early data,
+//! and sessions that are good for one resumption, must not be used twice anywhere. There is no second try: who does not
+//! answer in time may have approved.
+//!
+//! ```text
+//!   spend:  established here? --> ask who established it --> granted, denied; no answer in 500 ms, no link: unreachable
 //! ```
 //!
 //! Contract: after each call do all [`Action`]s in their order, and call [`Exchange::on_timer`] when
 //! [`Exchange::next_timer`] is reached. Messages may be lost, late, doubled and out of order.
 //!
-//! What is promised: from `Stored` on, every node finds the session within a second, unless the only owner that had
-//! acknowledged it by then leaves before the other has it (the sender tries for 1.55 s), or nodes differ about who is a
-//! member at that moment. When both owners have left since, or come back with nothing, a session is found only where it
-//! is still kept.
+//! What is promised: from `Stored` on, every node finds the session within three seconds, whichever one node leaves, unless
+//! nodes differ about who is a member at that moment, or no owner had acknowledged it (the sender tries for 1.55 s). When two
+//! nodes that kept it have left, or come back with nothing, a session is found only where it is still kept.
 
 mod counters;
 mod gets;
 mod pending;
 mod puts;
 mod ranks;
+mod spends;
 mod turn;
 
 use std::collections::BTreeSet;
 
-use watari_wire::{Message, NodeName, SecretBytes, SessionKey};
+use watari_wire::{Message, NodeName, SessionKey};
 
 pub use counters::ExchangeCounters;
 use gets::Gets;
 use puts::Puts;
 use ranks::Ranks;
+use spends::Spends;
 use turn::{Node, Turn};
 
-use crate::Store;
+use crate::{Session, Store};
 
 /// One node's part in sharing sessions.
 pub struct Exchange {
     node: Node,
     puts: Puts,
     gets: Gets,
+    spends: Spends,
 }
 
 /// To whom sessions are sent when they are established.
@@ -75,6 +85,10 @@ pub struct PutId(u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GetId(u64);
 
+/// Names a call of [`Exchange::spend`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SpendId(u64);
+
 /// What the driver shall do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
@@ -85,6 +99,8 @@ pub enum Action {
     Stored(PutId),
     /// The search has ended, with these sessions.
     Found(GetId, Vec<FoundSession>, Outcome),
+    /// Whether the use of a session is approved.
+    Spent(SpendId, Verdict),
 }
 
 /// A session that was sought.
@@ -93,9 +109,7 @@ pub struct FoundSession {
     /// Its key.
     pub key: SessionKey,
     /// What it is.
-    pub session: SecretBytes,
-    /// When it expires, in seconds of Unix time.
-    pub expires_unix_s: u64,
+    pub session: Session,
     /// Where it was.
     pub source: Source,
 }
@@ -122,7 +136,18 @@ pub enum Outcome {
     Unreachable,
 }
 
-/// So many puts, and so many gets, wait for others at once; one beyond is done at once.
+/// Whether a session may be used that is good for one use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may: this once.
+    Granted,
+    /// It was used before, or who established it does not know it (any more).
+    Denied,
+    /// Who established it does not answer.
+    Unreachable,
+}
+
+/// So many puts, so many gets, and so many spends, wait for others at once; one beyond is done at once.
 pub const PENDING_MAX: usize = 4096;
 
 /// How many nodes keep a session for all others.
@@ -132,7 +157,7 @@ impl Exchange {
     /// For the node of this name, which keeps sessions in `store`, without members.
     pub fn new(me: NodeName, placement: Placement, store: Store) -> Self {
         let node = Node { ranks: Ranks::new(me), store, counters: ExchangeCounters::default() };
-        Self { node, puts: Puts::new(placement), gets: Gets::default() }
+        Self { node, puts: Puts::new(placement), gets: Gets::default(), spends: Spends::default() }
     }
 
     /// Says which other nodes are linked at the moment. What waits for one that has left goes on with the others.
@@ -142,15 +167,16 @@ impl Exchange {
         if !left.is_empty() {
             self.puts.on_left(&mut turn, &left);
             self.gets.on_left(&mut turn, &left);
+            self.spends.on_left(&mut turn, &left);
         }
         turn.actions
     }
 
-    /// Keeps sessions until they expire (in seconds of Unix time), here and where others will look for them.
-    pub fn put(&mut self, now: Now, sessions: Vec<(SessionKey, SecretBytes, u64)>) -> (PutId, Vec<Action>) {
+    /// Keeps sessions that were established here until they expire, here and where others will look for them.
+    pub fn put(&mut self, now: Now, sessions: Vec<(SessionKey, Session)>) -> (PutId, Vec<Action>) {
         let mut turn = Turn::new(now, &mut self.node);
-        for (key, session, expires_unix_s) in &sessions {
-            turn.keep_own(*key, session.clone(), *expires_unix_s);
+        for (key, session) in &sessions {
+            turn.keep(*key, session.clone(), true);
         }
         let id = self.puts.start(&mut turn, sessions);
         (id, turn.actions)
@@ -161,6 +187,26 @@ impl Exchange {
     pub fn get(&mut self, now: Now, keys: Vec<SessionKey>) -> (GetId, Vec<Action>) {
         let mut turn = Turn::new(now, &mut self.node);
         let id = self.gets.start(&mut turn, keys);
+        (id, turn.actions)
+    }
+
+    /// Keeps, here alone, a session that was kept elsewhere before, such as one from before a restart. Even of one that this
+    /// node established it approves no use: it may have done so.
+    pub fn restore(&mut self, now: Now, key: SessionKey, session: Session) {
+        if self.node.store.get(&key, now.unix_s).is_none() {
+            self.node.store.put(key, session, false);
+        }
+    }
+
+    /// Forgets what has expired.
+    pub fn expire(&mut self, now: Now) {
+        self.node.store.expire(now.unix_s);
+    }
+
+    /// Asks for the one use of a session for which it can be approved.
+    pub fn spend(&mut self, now: Now, found: &FoundSession) -> (SpendId, Vec<Action>) {
+        let mut turn = Turn::new(now, &mut self.node);
+        let id = self.spends.start(&mut turn, found);
         (id, turn.actions)
     }
 
@@ -175,6 +221,8 @@ impl Exchange {
             Message::SessionGet(get) => turn.on_get(from, &get),
             Message::SessionStored(stored) => self.puts.on_stored(&mut turn, from, stored.request),
             Message::SessionFound(found) => self.gets.on_found(&mut turn, from, found),
+            Message::SessionSpend(spend) => turn.on_spend(from, &spend),
+            Message::SessionSpent(spent) => self.spends.on_spent(&mut turn, from, &spent),
             _ => {}
         }
         turn.actions
@@ -185,12 +233,13 @@ impl Exchange {
         let mut turn = Turn::new(now, &mut self.node);
         self.puts.on_timer(&mut turn);
         self.gets.on_timer(&mut turn);
+        self.spends.on_timer(&mut turn);
         turn.actions
     }
 
     /// When to call [`Self::on_timer`], by [`Now::ms`].
     pub fn next_timer(&self) -> Option<u64> {
-        self.puts.next_timer().into_iter().chain(self.gets.next_timer()).min()
+        [self.puts.next_timer(), self.gets.next_timer(), self.spends.next_timer()].into_iter().flatten().min()
     }
 
     /// What has happened so far.

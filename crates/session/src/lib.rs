@@ -13,6 +13,7 @@ mod store;
 
 pub use exchange::{
     Action, Exchange, ExchangeCounters, FoundSession, GetId, Now, Outcome, PENDING_MAX, Placement, PutId, Source,
+    SpendId, Verdict,
 };
 pub use ring::{Dated, NotOpened, RANDOM_LEN, Ring, RingSettings, TooManySeeds};
-pub use store::Store;
+pub use store::{Session, Store};

@@ -127,6 +127,15 @@ impl Ring {
         Ok(id)
     }
 
+    /// Gives up the eldest seed, and what only it opens, if there would be no room for another.
+    pub fn make_room(&mut self) {
+        while self.seeds.len() >= TICKET_SEEDS_MAX {
+            let eldest = self.seeds.iter().map(|(id, seed)| (seed.made(), *id)).min();
+            let Some((_, eldest)) = eldest else { return };
+            self.seeds.remove(&eldest);
+        }
+    }
+
     /// When the newest seed was made, by its maker's clock.
     pub fn newest_made(&self) -> Option<u64> {
         self.newest().map(|(_, seed)| seed.made())
@@ -220,9 +229,15 @@ impl Ring {
         let last = shared.keys.iter().map(|key| key.epoch).max();
         shared.made <= now.saturating_add(AHEAD_MAX_S)
             && shared.keys.len() <= keys_max
-            && shared.state.as_ref().is_none_or(|state| state.epoch <= self.epoch + 1)
+            && shared.state.as_ref().is_none_or(|state| self.is_near(state.epoch))
             // Whoever is an epoch ahead keeps the key of the next for others who are ahead of it.
             && last.is_none_or(|last| last <= self.epoch + 2)
+    }
+
+    /// Whether a seed may be that far: from one whose tickets have all expired there would be nothing but many steps to go.
+    fn is_near(&self, epoch: u32) -> bool {
+        let first = self.epoch.saturating_sub(self.epochs_good() + 2);
+        (first..=self.epoch + 1).contains(&epoch)
     }
 
     /// Seeds whose successor everybody has by now lose their states.

@@ -2,7 +2,18 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use watari_wire::{SecretBytes, SessionKey};
+use watari_wire::{NodeName, SecretBytes, SessionKey};
+
+/// A session as nodes keep it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    /// What it is.
+    pub secret: SecretBytes,
+    /// When it expires, in seconds of Unix time.
+    pub expires: u64,
+    /// Who established it.
+    pub issuer: NodeName,
+}
 
 /// Sessions by their keys, as many as fit into a number of bytes. The eldest leave first; those that have expired are never found.
 ///
@@ -19,10 +30,10 @@ pub struct Store {
 
 #[derive(Debug)]
 struct Kept {
-    session: SecretBytes,
-    /// In seconds of Unix time.
-    expires: u64,
+    session: Session,
     is_own: bool,
+    /// Whether it was approved for the one use that a session can be approved for.
+    is_spent: bool,
     age: u64,
 }
 
@@ -35,9 +46,9 @@ impl Store {
         Self { bytes_max, bytes: 0, sessions: HashMap::new(), by_age: BTreeMap::new(), next: 0 }
     }
 
-    /// Keeps `session` until `expires`, in place of another with this key; the eldest make room for it. `is_own`: it was established
-    /// here. Returns how many had to leave, or `None` if it does not fit by itself.
-    pub fn put(&mut self, key: SessionKey, session: SecretBytes, expires: u64, is_own: bool) -> Option<usize> {
+    /// Keeps `session` until it expires, in place of another with this key; the eldest make room for it. `is_own`: it was established
+    /// here, since the store is. Returns how many had to leave, or `None` if it does not fit by itself.
+    pub fn put(&mut self, key: SessionKey, session: Session, is_own: bool) -> Option<usize> {
         let bytes = Self::bytes_of(&session);
         self.take(&key);
         if bytes > self.bytes_max {
@@ -51,15 +62,23 @@ impl Store {
         }
         self.bytes += bytes;
         self.by_age.insert(self.next, key);
-        self.sessions.insert(key, Kept { session, expires, is_own, age: self.next });
+        self.sessions.insert(key, Kept { session, is_own, is_spent: false, age: self.next });
         self.next += 1;
         Some(evicted)
     }
 
-    /// The session with this key, if it is here and has not expired; when it will, and whether it was established here.
-    pub fn get(&self, key: &SessionKey, now: u64) -> Option<(&SecretBytes, u64, bool)> {
+    /// The session with this key, if it is here and has not expired; and whether it was established here.
+    pub fn get(&self, key: &SessionKey, now: u64) -> Option<(&Session, bool)> {
         let kept = self.sessions.get(key)?;
-        (now < kept.expires).then_some((&kept.session, kept.expires, kept.is_own))
+        (now < kept.session.expires).then_some((&kept.session, kept.is_own))
+    }
+
+    /// Approves one use of a session that was established here, once: `false` of any other, and the second time.
+    pub fn spend(&mut self, key: &SessionKey, now: u64) -> bool {
+        let Some(kept) = self.sessions.get_mut(key) else { return false };
+        let is_granted = kept.is_own && !kept.is_spent && now < kept.session.expires;
+        kept.is_spent = true;
+        is_granted
     }
 
     /// Forgets the session with this key; whether it was here.
@@ -72,7 +91,7 @@ impl Store {
     pub fn expire(&mut self, now: u64) -> usize {
         let before = self.sessions.len();
         while let Some((_, eldest)) = self.by_age.first_key_value()
-            && self.sessions.get(eldest).is_none_or(|kept| kept.expires <= now)
+            && self.sessions.get(eldest).is_none_or(|kept| kept.session.expires <= now)
         {
             let eldest = *eldest;
             self.by_age.pop_first();
@@ -102,13 +121,15 @@ impl Store {
         Some(kept.age)
     }
 
-    fn bytes_of(session: &SecretBytes) -> usize {
-        session.as_slice().len() + Self::OVERHEAD
+    fn bytes_of(session: &Session) -> usize {
+        session.secret.as_slice().len() + session.issuer.as_str().len() + Self::OVERHEAD
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -118,8 +139,10 @@ mod tests {
         SessionKey([number; 32])
     }
 
-    fn session(len: usize) -> SecretBytes {
-        SecretBytes::new(vec![7; len])
+    /// Of so many bytes, its issuer's name included.
+    fn session(len: usize, expires: u64) -> Session {
+        let issuer = NodeName::new("a1").unwrap();
+        Session { secret: SecretBytes::new(vec![7; len - issuer.as_str().len()]), expires, issuer }
     }
 
     #[test]
@@ -127,27 +150,40 @@ mod tests {
         let room = 3 * (Store::OVERHEAD + 10);
         let mut store = Store::new(room);
         for number in 0..3 {
-            assert_eq!(store.put(key(number), session(10), 100, true), Some(0));
+            assert_eq!(store.put(key(number), session(10, 100), true), Some(0));
         }
         assert_eq!((store.len(), store.bytes()), (3, room));
-        assert_eq!(store.put(key(3), session(10), 100, true), Some(1));
+        assert_eq!(store.put(key(3), session(10, 100), true), Some(1));
         assert!(store.get(&key(0), 0).is_none() && store.get(&key(1), 0).is_some());
         // Twice as much as one takes.
-        assert_eq!(store.put(key(4), session(11), 100, true), Some(2));
+        assert_eq!(store.put(key(4), session(11, 100), true), Some(2));
         assert_eq!(store.len(), 2);
-        assert_eq!(store.put(key(5), session(room), 100, true), None);
+        assert_eq!(store.put(key(5), session(room, 100), true), None);
         assert_eq!(store.len(), 2);
     }
 
     #[test]
     fn what_has_expired_is_not_found_and_leaves() {
         let mut store = Store::new(1 << 20);
-        store.put(key(1), session(1), 100, true);
-        store.put(key(2), session(1), 200, true);
-        assert_eq!(store.get(&key(1), 99), Some((&session(1), 100, true)));
+        store.put(key(1), session(2, 100), true);
+        store.put(key(2), session(2, 200), true);
+        assert_eq!(store.get(&key(1), 99), Some((&session(2, 100), true)));
         assert_eq!(store.get(&key(1), 100), None);
         assert_eq!(store.expire(100), 1);
         assert_eq!((store.len(), store.expire(100)), (1, 0));
+    }
+
+    #[test]
+    fn one_use_is_approved_of_what_was_established_here() {
+        let mut store = Store::new(1 << 20);
+        store.put(key(1), session(9, 100), true);
+        store.put(key(2), session(9, 100), false);
+        store.put(key(3), session(9, 100), true);
+        assert!(store.spend(&key(1), 99) && !store.spend(&key(1), 99));
+        assert!(!store.spend(&key(2), 99), "another's");
+        assert!(!store.spend(&key(3), 100), "expired");
+        assert!(!store.spend(&key(4), 99), "unknown");
+        assert!(store.get(&key(1), 99).is_some(), "it can still be resumed");
     }
 
     /// What a store does, as slowly as one likes.
@@ -163,7 +199,7 @@ mod tests {
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
-            3 => (any::<u8>(), 0..400_usize, 0..50_u64).prop_map(|(key, len, expires)| Step::Put(key % 8, len, expires)),
+            3 => (any::<u8>(), 2..400_usize, 0..50_u64).prop_map(|(key, len, expires)| Step::Put(key % 8, len, expires)),
             1 => any::<u8>().prop_map(|key| Step::Take(key % 8)),
             1 => (0..50_u64).prop_map(Step::Expire),
         ];
@@ -177,7 +213,7 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Put(number, len, expires) => {
-                        store.put(key(number), session(len), expires, true);
+                        store.put(key(number), session(len, expires), true);
                         model.0.retain(|(known, ..)| *known != key(number));
                         if len + Store::OVERHEAD <= bytes_max {
                             model.0.push((key(number), len, expires));
@@ -201,8 +237,8 @@ mod tests {
                 prop_assert_eq!(store.bytes(), model.0.iter().map(|(_, len, _)| len + Store::OVERHEAD).sum::<usize>());
                 prop_assert!(store.bytes() <= bytes_max);
                 for (known, len, expires) in &model.0 {
-                    let session = session(*len);
-                    prop_assert_eq!(store.get(known, 0), (*expires > 0).then_some((&session, *expires, true)));
+                    let session = session(*len, *expires);
+                    prop_assert_eq!(store.get(known, 0), (*expires > 0).then_some((&session, true)));
                 }
             }
         }

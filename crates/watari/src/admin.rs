@@ -5,17 +5,20 @@
 
 mod as_text;
 mod client;
+mod origins;
 mod server;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use watari_proxy::OriginAddress;
 use watari_wire::{ConnectionId, NodeName};
 
 use crate::config::Change;
 
 pub(crate) use client::{AskError, ask};
+pub(crate) use origins::{Origin, Pool, Queue, Resource, Transfer};
 pub(crate) use server::{BindError, Server};
 
 /// The version of what is said.
@@ -33,6 +36,20 @@ pub(crate) enum Topic {
     Connections,
     /// How an agent resumes sessions: [`Sessions`].
     Sessions,
+    /// The origins of an agent: a list of [`Pool`].
+    Origins,
+    /// That an origin be left, or not any more: [`Answer::Done`] when that begins. An order for an agent.
+    DrainOrigin {
+        #[serde(with = "as_text")]
+        origin: OriginAddress,
+        draining: bool,
+    },
+    /// That a transfer go on at another origin: [`Answer::Done`] when that is tried. An order for an agent.
+    MoveTransfer {
+        transfer: u64,
+        #[serde(with = "as_text::option")]
+        origin: Option<OriginAddress>,
+    },
     /// That a connection go to another agent: [`Answer::Done`] when its owner is asked. The connections show whether it goes.
     Move {
         #[serde(with = "as_text")]
@@ -43,6 +60,11 @@ pub(crate) enum Topic {
     Drain { node: NodeName },
     /// That a drained agent get connections again: [`Answer::Done`].
     Undrain { node: NodeName },
+    /// That a node be no member of the cluster any more, at all nodes: [`Answer::Done`] when its link to this node has
+    /// ended.
+    Evict { node: NodeName },
+    /// That it may be one again: [`Answer::Done`].
+    Admit { node: NodeName },
     /// That keys of tickets begin anew, at all agents: [`Answer::Done`]. An order for an agent.
     RotateKeys,
     /// The configuration is read again: [`Answer::Reloaded`].
@@ -65,6 +87,7 @@ pub(crate) enum Answer {
     Nodes(Vec<Node>),
     Connections(Vec<Connection>),
     Sessions(Sessions),
+    Origins(Vec<Pool>),
     Reloaded(Reloaded),
     /// What was ordered is done, or has begun.
     Done,
@@ -93,7 +116,7 @@ pub(crate) struct Status {
     pub(crate) connections: usize,
     /// Peers that it has a link to.
     pub(crate) links_up: usize,
-    /// Peers that it is configured with.
+    /// Peers that it is configured with, or has learned of.
     pub(crate) peers: usize,
 }
 
@@ -101,7 +124,10 @@ pub(crate) struct Status {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Node {
     pub(crate) name: String,
-    pub(crate) mesh: SocketAddr,
+    /// `None`: it is evicted, and only its name counts.
+    pub(crate) mesh: Option<SocketAddr>,
+    /// Why it is a member: `configured`, `learned`; or `evicted`. `None`: it is the node that was asked.
+    pub(crate) member: Option<String>,
     /// Whether it is the node that was asked.
     pub(crate) this: bool,
     /// Whether there is a link to it; true of the node itself.
@@ -132,11 +158,40 @@ pub(crate) struct Sessions {
     /// From how many seeds the keys of tickets follow that are still good.
     pub(crate) seeds: usize,
     pub(crate) newest_seed_age_s: Option<u64>,
-    /// How many sessions it keeps, and how many bytes they take.
+    /// How many sessions it keeps in memory, and how many bytes they take.
     pub(crate) kept: usize,
     pub(crate) kept_bytes: usize,
+    /// What it keeps in a file, if anything.
+    pub(crate) stored: Option<Stored>,
+    /// The Redis server that keeps them instead, if one does.
+    pub(crate) redis: Option<RedisServer>,
     /// Since the node began.
     pub(crate) handshakes: Vec<Handshakes>,
+}
+
+/// Sessions in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stored {
+    /// How many, and how many bytes they take.
+    pub(crate) sessions: u64,
+    pub(crate) bytes: u64,
+    /// Since the node began: sessions that were not written, because the disk was too slow, or did not take them.
+    pub(crate) dropped: u64,
+    pub(crate) failed: u64,
+    /// Sessions that had to leave before their time.
+    pub(crate) evicted: u64,
+}
+
+/// A Redis server that keeps sessions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RedisServer {
+    /// Whether it can be asked at the moment.
+    pub(crate) connected: bool,
+    /// Since the node began: requests that it was not asked, because it was away; that it did not answer, or not in time; that it refused, or
+    /// answered with something else.
+    pub(crate) away: u64,
+    pub(crate) unanswered: u64,
+    pub(crate) refused: u64,
 }
 
 /// Handshakes of one version of TLS.
@@ -185,6 +240,7 @@ mod tests {
     fn questions_and_orders_are_written_as_they_always_were() {
         let node = NodeName::new("a1").unwrap();
         let connection = ConnectionId { boot: 255, number: 7 };
+        let origin: OriginAddress = "http://o1".parse().unwrap();
         let cases = [
             (Topic::Status, json!("status")),
             (Topic::Nodes, json!("nodes")),
@@ -194,8 +250,23 @@ mod tests {
                 Topic::Move { connection, node: node.clone() },
                 json!({"move": {"connection": "00000000000000ff-7", "node": "a1"}}),
             ),
+            (Topic::Origins, json!("origins")),
+            (
+                Topic::DrainOrigin { origin: origin.clone(), draining: true },
+                json!({"drain_origin": {"origin": "http://o1", "draining": true}}),
+            ),
+            (
+                Topic::MoveTransfer { transfer: 7, origin: Some(origin) },
+                json!({"move_transfer": {"transfer": 7, "origin": "http://o1"}}),
+            ),
+            (
+                Topic::MoveTransfer { transfer: 7, origin: None },
+                json!({"move_transfer": {"transfer": 7, "origin": null}}),
+            ),
             (Topic::Drain { node: node.clone() }, json!({"drain": {"node": "a1"}})),
-            (Topic::Undrain { node }, json!({"undrain": {"node": "a1"}})),
+            (Topic::Undrain { node: node.clone() }, json!({"undrain": {"node": "a1"}})),
+            (Topic::Evict { node: node.clone() }, json!({"evict": {"node": "a1"}})),
+            (Topic::Admit { node }, json!({"admit": {"node": "a1"}})),
             (Topic::RotateKeys, json!("rotate_keys")),
             (Topic::Reload, json!("reload")),
         ];

@@ -13,7 +13,9 @@
 mod check;
 mod limits;
 mod load;
+mod members;
 mod outline;
+mod proxy;
 mod raw;
 mod restart;
 mod sessions;
@@ -21,6 +23,7 @@ mod stamps;
 mod tls;
 mod value;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -29,13 +32,14 @@ use std::time::Duration;
 
 use tracing_subscriber::filter::Targets;
 use watari_agent::Listener;
+use watari_dispatcher::AgentConfig;
 use watari_handshake::Policy;
-use watari_mesh::Peer;
-use watari_proxy::OriginAddress;
+use watari_mesh::{Join, Peer};
 use watari_wire::NodeName;
 
 pub(crate) use load::{Loaded, LoadedAgent, SiteMetrics};
 pub(crate) use outline::{Change, Outline};
+pub(crate) use proxy::Proxy;
 pub(crate) use raw::LogFormat;
 pub(crate) use value::Span;
 
@@ -65,6 +69,8 @@ pub(crate) struct Node {
     pub(crate) pki: At<PathBuf>,
     /// Where links of the mesh are accepted.
     pub(crate) mesh: SocketAddr,
+    /// Who may be a member of the cluster.
+    pub(crate) join: Join,
     /// The administration socket.
     pub(crate) admin: PathBuf,
     /// Where metrics are served, if they are.
@@ -85,9 +91,28 @@ pub(crate) struct Dispatcher {
     /// Where clients connect to that speak plain HTTP, and are sent to HTTPS.
     pub(crate) redirect: Vec<SocketAddr>,
     pub(crate) config: watari_dispatcher::Config,
+    /// Whether agents that are members become its agents, too.
+    pub(crate) discover: bool,
 }
 
 impl Dispatcher {
+    /// What it works by where agents have said that they take `legs`. Those of the file are as the file says.
+    pub(crate) fn with_agents(&self, legs: &BTreeMap<NodeName, SocketAddr>) -> watari_dispatcher::Config {
+        let mut config = self.config.clone();
+        if self.discover {
+            let is_listed = |name: &NodeName| self.config.agents.iter().any(|agent| agent.name == *name);
+            let found = legs.iter().filter(|(name, _)| !is_listed(name));
+            let agents = found.map(|(name, legs)| AgentConfig {
+                name: name.clone(),
+                legs: *legs,
+                weight: 1,
+                connections_max: None,
+            });
+            config.agents.extend(agents);
+        }
+        config
+    }
+
     /// Where clients are accepted, or relays that bring them.
     pub(crate) fn clients_at(&self) -> watari_dispatcher::Listeners<SocketAddr> {
         watari_dispatcher::Listeners { clients: self.listen.clone(), relays: self.listen_proxy.clone() }
@@ -162,7 +187,7 @@ impl ClientCertificates {
 #[derive(Debug)]
 pub(crate) enum Site {
     Files(At<PathBuf>),
-    Proxy(Vec<OriginAddress>),
+    Proxy(Box<Proxy>),
 }
 
 /// `[log]`

@@ -127,6 +127,7 @@ impl Node {
             roles: loaded.roles,
             listener: listeners.mesh,
             peers: config.peers.clone(),
+            join: config.node.join,
             limits: watari_mesh::Limits::default(),
         };
         let (mesh, events) = Mesh::start(mesh_config, &mut registry, shutdown.clone())?;
@@ -138,7 +139,7 @@ impl Node {
             },
             agent: match (&loaded.agent, listeners.legs) {
                 (Some(agent), Some(legs)) => {
-                    let sharing = config.agent.as_ref().map(|agent| agent.sharing).unwrap_or_default();
+                    let sharing = config.agent.as_ref().map(|agent| agent.sharing.clone()).unwrap_or_default();
                     let settings = agent.settings.clone();
                     Some(start.agent(watari_agent::Config { name: name.clone(), settings, sharing }, legs)?)
                 }
@@ -159,6 +160,8 @@ impl Node {
         let reloader = Arc::new(Reloader::new(config, loaded.agent, parts, redirects, (site, level)));
         let watcher = reloader.clone();
         tokio::spawn(shutdown.clone().run_until_cancelled_owned(async move { watcher.watch_certificates().await }));
+        let watcher = reloader.clone();
+        tokio::spawn(shutdown.clone().run_until_cancelled_owned(async move { watcher.watch_agents().await }));
         let view = Arc::new(View {
             name,
             mesh_address,
@@ -194,7 +197,12 @@ impl Node {
 
     async fn stop(self) {
         self.shutdown.cancel();
-        let stopped = async { (self.mesh.stopped().await, self.admin.await) };
+        let flushed = async {
+            if let Some(agent) = &self.running.agent {
+                agent.flush().await;
+            }
+        };
+        let stopped = async { tokio::join!(self.mesh.stopped(), self.admin, flushed) };
         if timeout(STOP_MAX, stopped).await.is_err() {
             tracing::warn!("ended before everything queued was sent");
         }

@@ -100,6 +100,7 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         (connection(), option::of(node_name()), any::<bool>())
             .prop_map(|(connection, target, or_end)| Message::Leave(Leave { connection, target, or_end })),
         connection().prop_map(|connection| Message::Stays(Stays { connection, reason: StayReason::Http2 })),
+        connection().prop_map(Message::Tunnel),
         Just(Message::Draining),
         (attempt(), any::<u64>()).prop_map(|((connection, epoch), rx_offset)| {
             Message::LegKept(LegKept { connection, epoch, rx_offset })
@@ -113,12 +114,16 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(request, keys)| Message::SessionGet(SessionGet { request, keys })),
         (any::<u64>(), kept_sessions())
             .prop_map(|(request, sessions)| Message::SessionFound(SessionFound { request, sessions })),
+        (any::<u64>(), session_key()).prop_map(|(request, key)| Message::SessionSpend(SessionSpend { request, key })),
+        (any::<u64>(), any::<bool>())
+            .prop_map(|(request, granted)| Message::SessionSpent(SessionSpent { request, granted })),
     ]
 }
 
 fn kept_sessions() -> impl Strategy<Value = Vec<KeptSession>> {
-    let kept = (session_key(), secret(), any::<u32>());
-    vec(kept.prop_map(|(key, session, expires_in_s)| KeptSession { key, session, expires_in_s }), 0..3)
+    let kept = (session_key(), secret(), any::<u32>(), node_name());
+    let kept = kept.prop_map(|(key, session, expires_in_s, issuer)| KeptSession { key, session, expires_in_s, issuer });
+    vec(kept, 0..3)
 }
 
 fn session_key() -> impl Strategy<Value = SessionKey> {

@@ -71,6 +71,9 @@ impl Message {
             | Self::Stays(_)
             | Self::TicketSeedWanted(_)
             | Self::SessionStored(_)
+            | Self::SessionSpend(_)
+            | Self::SessionSpent(_)
+            | Self::Tunnel(_)
             | Self::Draining => Ok(()),
         }
     }

@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 use postcard::ser_flavors::{Flavor, Size};
 use serde::{Deserialize, Serialize};
 
-use crate::{BadLength, Hello, LinkMessage, Message, MessageKind};
+use crate::{BadLength, Hello, LinkMessage, Members, Message, MessageKind};
 
 /// The oldest version of the messages this build speaks.
 pub const VERSION_MIN: u8 = 1;
@@ -30,6 +30,7 @@ const HELLO: u8 = 1;
 const PING: u8 = 2;
 const PONG: u8 = 3;
 const UNSUPPORTED: u8 = 4;
+const MEMBERS: u8 = 5;
 
 /// Bytes of the length field.
 const LEN_LEN: usize = 4;
@@ -112,7 +113,7 @@ pub fn encode(message: &Message, out: &mut Vec<u8>) -> Result<(), BadLength> {
         Message::Cancel(body) => append(VERSION_MAX, kind, body, out),
         Message::Committed(body) => append(VERSION_MAX, kind, body, out),
         Message::Aborted(body) => append(VERSION_MAX, kind, body, out),
-        Message::Gone(body) => append(VERSION_MAX, kind, body, out),
+        Message::Gone(body) | Message::Tunnel(body) => append(VERSION_MAX, kind, body, out),
         Message::Final(body) => append(VERSION_MAX, kind, body, out),
         Message::Leave(body) => append(VERSION_MAX, kind, body, out),
         Message::Stays(body) => append(VERSION_MAX, kind, body, out),
@@ -124,6 +125,8 @@ pub fn encode(message: &Message, out: &mut Vec<u8>) -> Result<(), BadLength> {
         Message::SessionStored(body) => append(VERSION_MAX, kind, body, out),
         Message::SessionGet(body) => append(VERSION_MAX, kind, body, out),
         Message::SessionFound(body) => append(VERSION_MAX, kind, body, out),
+        Message::SessionSpend(body) => append(VERSION_MAX, kind, body, out),
+        Message::SessionSpent(body) => append(VERSION_MAX, kind, body, out),
     }
     Ok(())
 }
@@ -135,6 +138,7 @@ pub fn encode_link(message: &LinkMessage, out: &mut Vec<u8>) {
         LinkMessage::Ping => append(LINK_VERSION, PING, &(), out),
         LinkMessage::Pong => append(LINK_VERSION, PONG, &(), out),
         LinkMessage::Unsupported { version, kind } => append(LINK_VERSION, UNSUPPORTED, &(version, kind), out),
+        LinkMessage::Members(members) => append(LINK_VERSION, MEMBERS, members, out),
     }
 }
 
@@ -152,7 +156,7 @@ pub fn encoded_len(message: &Message) -> usize {
         Message::Cancel(body) => body_len(body),
         Message::Committed(body) => body_len(body),
         Message::Aborted(body) => body_len(body),
-        Message::Gone(body) => body_len(body),
+        Message::Gone(body) | Message::Tunnel(body) => body_len(body),
         Message::Final(body) => body_len(body),
         Message::Leave(body) => body_len(body),
         Message::Stays(body) => body_len(body),
@@ -164,6 +168,8 @@ pub fn encoded_len(message: &Message) -> usize {
         Message::SessionStored(body) => body_len(body),
         Message::SessionGet(body) => body_len(body),
         Message::SessionFound(body) => body_len(body),
+        Message::SessionSpend(body) => body_len(body),
+        Message::SessionSpent(body) => body_len(body),
     };
     HEAD_LEN + body
 }
@@ -211,6 +217,11 @@ fn decode_link(kind: u8, body: &[u8]) -> Result<Frame, FrameError> {
             let (version, kind) = exactly(kind, body)?;
             LinkMessage::Unsupported { version, kind }
         }
+        MEMBERS => {
+            let members: Members = exactly(kind, body)?;
+            members.check_bounds().map_err(|cause| FrameError::BadLength { kind, cause })?;
+            LinkMessage::Members(members)
+        }
         _ => {
             return Ok(Frame::Unknown { version: LINK_VERSION, kind });
         }
@@ -244,6 +255,9 @@ fn decode_message(kind: MessageKind, body: &[u8]) -> Result<Message, FrameError>
         MessageKind::SessionStored => Message::SessionStored(exactly(number, body)?),
         MessageKind::SessionGet => Message::SessionGet(exactly(number, body)?),
         MessageKind::SessionFound => Message::SessionFound(exactly(number, body)?),
+        MessageKind::SessionSpend => Message::SessionSpend(exactly(number, body)?),
+        MessageKind::SessionSpent => Message::SessionSpent(exactly(number, body)?),
+        MessageKind::Tunnel => Message::Tunnel(exactly(number, body)?),
     };
     message.check_bounds().map_err(|cause| FrameError::BadLength { kind: number, cause })?;
     Ok(message)

@@ -53,11 +53,17 @@ pub enum MessageKind {
     SessionGet = 37,
     /// [`Message::SessionFound`].
     SessionFound = 38,
+    /// [`Message::SessionSpend`].
+    SessionSpend = 39,
+    /// [`Message::SessionSpent`].
+    SessionSpent = 40,
+    /// [`Message::Tunnel`].
+    Tunnel = 41,
 }
 
 impl MessageKind {
     /// Every kind there is.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 26] = [
         Self::LegKey,
         Self::Established,
         Self::Propose,
@@ -81,6 +87,9 @@ impl MessageKind {
         Self::SessionStored,
         Self::SessionGet,
         Self::SessionFound,
+        Self::SessionSpend,
+        Self::SessionSpent,
+        Self::Tunnel,
     ];
 
     /// The kind with this number.
@@ -114,6 +123,9 @@ impl MessageKind {
             Self::SessionStored => "session_stored",
             Self::SessionGet => "session_get",
             Self::SessionFound => "session_found",
+            Self::SessionSpend => "session_spend",
+            Self::SessionSpent => "session_spent",
+            Self::Tunnel => "tunnel",
         }
     }
 }
@@ -145,6 +157,9 @@ impl Message {
             Self::SessionStored(_) => MessageKind::SessionStored,
             Self::SessionGet(_) => MessageKind::SessionGet,
             Self::SessionFound(_) => MessageKind::SessionFound,
+            Self::SessionSpend(_) => MessageKind::SessionSpend,
+            Self::SessionSpent(_) => MessageKind::SessionSpent,
+            Self::Tunnel(_) => MessageKind::Tunnel,
         }
     }
 }

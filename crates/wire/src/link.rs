@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::frame::{VERSION_MAX, VERSION_MIN};
-use crate::{BadLength, NodeName, Role};
+use crate::{BadLength, Members, NodeName, Role};
 
 /// A message about the link itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +25,9 @@ pub enum LinkMessage {
         /// Its kind.
         kind: u8,
     },
+    /// Who belongs to the cluster. A node of a build that does not know it skips it, and knows its own configuration
+    /// only.
+    Members(Members),
 }
 
 /// See [`LinkMessage::Hello`].

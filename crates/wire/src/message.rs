@@ -54,6 +54,9 @@ pub enum Message {
     Leave(Leave),
     /// The owner to D: why a connection that shall leave has not left yet.
     Stays(Stays),
+    /// The owner to D: the connection is a tunnel, and stays until that ends ([`StayReason::Tunnel`], in a message of its own:
+    /// builds that do not know it skip it).
+    Tunnel(ConnectionId),
     /// Agent to D: the agent is about to end, and shall get rid of its connections.
     Draining,
     /// Agent to D: the key that authenticates prefaces of legs from D to this agent.
@@ -96,6 +99,10 @@ pub enum Message {
     SessionGet(SessionGet),
     /// Agent to agent: the answer to a [`SessionGet`].
     SessionFound(SessionFound),
+    /// Agent to agent: may a session be used that is good for one use? The receiver established it.
+    SessionSpend(SessionSpend),
+    /// Agent to agent: the answer to a [`SessionSpend`].
+    SessionSpent(SessionSpent),
 }
 
 /// Names a seed, from which keys of tickets follow.
@@ -166,6 +173,26 @@ pub struct KeptSession {
     pub session: SecretBytes,
     /// How long it can still be resumed, in seconds: clocks of nodes may differ.
     pub expires_in_s: u32,
+    /// Who established it.
+    pub issuer: NodeName,
+}
+
+/// See [`Message::SessionSpend`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionSpend {
+    /// What the answer will name; the sender's own numbers.
+    pub request: u64,
+    /// Which session.
+    pub key: SessionKey,
+}
+
+/// See [`Message::SessionSpent`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionSpent {
+    /// That of the [`SessionSpend`].
+    pub request: u64,
+    /// Whether it was approved, which is done once.
+    pub granted: bool,
 }
 
 /// See [`Message::LegKey`]. Good for as long as the link and the agent say so.
@@ -412,6 +439,8 @@ pub enum StayReason {
     NoLink,
     /// More was read ahead of the client's stream, or waits to be sent, than may be shipped.
     TooMuchInHand,
+    /// It is a tunnel to an origin, whose other end cannot be moved. On a link, [`Message::Tunnel`] says so.
+    Tunnel,
 }
 
 impl StayReason {
@@ -422,6 +451,7 @@ impl StayReason {
             Self::Http2 => "http2",
             Self::NoLink => "no_link",
             Self::TooMuchInHand => "too_much_in_hand",
+            Self::Tunnel => "tunnel",
         }
     }
 }

@@ -1,23 +1,30 @@
 //! Sessions that agents keep for clients, and share.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::hash::Hash;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{sleep_until, timeout};
-use watari_handshake::{Found, Kept, Miss, Origin};
-use watari_session::{Action, Exchange, FoundSession, GetId, Outcome, Placement, PutId, Source, Store};
+use tokio::time::{interval, sleep_until, timeout};
+use watari_handshake::Miss;
+use watari_session::{
+    Action, Exchange, FoundSession, GetId, Now, Outcome, Placement, PutId, Session, Source, SpendId, Store, Verdict,
+};
 use watari_wire::{Message, NodeName, SessionKey};
 
-use super::Sharing;
 use super::clock::Clock;
+use super::database::{DatabaseStatus, SealedDatabase};
+use super::tickets::TicketRing;
+use super::{Mode, Sharing};
 use crate::Shared;
 
 /// The sessions, and those who wait for others.
 pub(super) struct KeptSessions {
     clock: Clock,
-    lifetime: Duration,
+    /// What memory has no room for, and what was there before the process began.
+    database: Option<SealedDatabase>,
     state: Mutex<State>,
     /// Something waits that did not before.
     changed: Notify,
@@ -27,53 +34,115 @@ struct State {
     exchange: Exchange,
     puts: HashMap<PutId, oneshot::Sender<()>>,
     gets: HashMap<GetId, oneshot::Sender<(Vec<FoundSession>, Outcome)>>,
+    spends: HashMap<SpendId, oneshot::Sender<Verdict>>,
 }
 
 impl KeptSessions {
-    pub(super) fn new(name: NodeName, sharing: &Sharing, placement: Placement, clock: Clock) -> Self {
+    pub(super) fn new(name: NodeName, sharing: &Sharing, ring: &Arc<TicketRing>, clock: Clock) -> io::Result<Self> {
+        let placement = if sharing.mode == Mode::Push { Placement::Push } else { Placement::Owner };
+        let open = |file| SealedDatabase::open(file, Arc::clone(ring), clock);
+        let database = sharing.database.as_ref().map(open).transpose()?;
         let exchange = Exchange::new(name, placement, Store::new(sharing.memory_bytes));
-        let state = State { exchange, puts: HashMap::new(), gets: HashMap::new() };
-        Self { clock, lifetime: sharing.lifetime, state: Mutex::new(state), changed: Notify::new() }
+        let state = State { exchange, puts: HashMap::new(), gets: HashMap::new(), spends: HashMap::new() };
+        Ok(Self { clock, database, state: Mutex::new(state), changed: Notify::new() })
     }
 
     /// Keeps sessions where others will look for them. Returns when they are there, or when they have not come there in time.
-    pub(super) async fn put(&self, shared: &Shared, made: Vec<Kept>) {
-        let now = self.clock.now();
-        let expires = now.unix_s + self.lifetime.as_secs();
-        let sessions = made.into_iter().map(|kept| (kept.key, kept.session, expires)).collect();
-        let (stored, actions) = {
-            let mut state = self.state();
-            let (id, actions) = state.exchange.put(now, sessions);
-            let (done, stored) = oneshot::channel();
-            state.puts.insert(id, done);
-            (stored, actions)
-        };
-        self.act(shared, actions);
-        self.changed.notify_one();
+    pub(super) async fn put(&self, shared: &Shared, sessions: Vec<(SessionKey, Session)>) {
+        if let Some(database) = &self.database {
+            for (key, session) in &sessions {
+                database.put(*key, session);
+            }
+        }
         // The exchange gives up by itself; what it says first is enough.
-        let _ = timeout(WAIT_MAX, stored).await;
+        self.run(shared, |exchange, now| exchange.put(now, sessions), |state| &mut state.puts).await;
     }
 
     /// Looks for sessions, here and where they should be; says why some were not found.
-    pub(super) async fn get(&self, shared: &Shared, keys: &[SessionKey]) -> (Vec<(SessionKey, Found)>, Option<Miss>) {
-        let (found, actions) = {
-            let mut state = self.state();
-            let (id, actions) = state.exchange.get(self.clock.now(), keys.to_vec());
-            let (done, found) = oneshot::channel();
-            state.gets.insert(id, done);
-            (found, actions)
-        };
-        self.act(shared, actions);
-        self.changed.notify_one();
-        let Ok(Ok((sessions, outcome))) = timeout(WAIT_MAX, found).await else {
-            return (Vec::new(), Some(Miss::Unreachable));
-        };
+    pub(super) async fn get(&self, shared: &Shared, keys: &[SessionKey]) -> (Vec<FoundSession>, Option<Miss>) {
+        self.restore(keys).await;
+        let found = self.run(shared, |exchange, now| exchange.get(now, keys.to_vec()), |state| &mut state.gets).await;
+        let Some((sessions, outcome)) = found else { return (Vec::new(), Some(Miss::Unreachable)) };
         let miss = match outcome {
             Outcome::Complete => None,
             Outcome::Unknown => Some(Miss::Unknown),
             Outcome::Unreachable => Some(Miss::Unreachable),
         };
-        (sessions.into_iter().map(|session| self.found(session)).collect(), miss)
+        self.store(sessions.iter().filter(|found| found.source == Source::Pulled).map(|found| found.key));
+        (sessions, miss)
+    }
+
+    /// Asks who established a session for the one use of it that is approved.
+    pub(super) async fn spend(&self, shared: &Shared, found: &FoundSession) -> Verdict {
+        let verdict = self.run(shared, |exchange, now| exchange.spend(now, found), |state| &mut state.spends).await;
+        verdict.unwrap_or(Verdict::Unreachable)
+    }
+
+    /// Begins something, and waits for what it ends in.
+    async fn run<Id: Eq + Hash, T>(
+        &self,
+        shared: &Shared,
+        begin: impl FnOnce(&mut Exchange, Now) -> (Id, Vec<Action>),
+        waiting: impl FnOnce(&mut State) -> &mut HashMap<Id, oneshot::Sender<T>>,
+    ) -> Option<T> {
+        let (ends, actions) = {
+            let mut state = self.state();
+            let (id, actions) = begin(&mut state.exchange, self.clock.now());
+            let (end, ends) = oneshot::channel();
+            waiting(&mut state).insert(id, end);
+            (ends, actions)
+        };
+        self.act(shared, actions);
+        self.changed.notify_one();
+        timeout(WAIT_MAX, ends).await.ok()?.ok()
+    }
+
+    /// Looks in the file for those that are not in memory, and keeps them there as well.
+    pub(super) async fn restore(&self, keys: &[SessionKey]) {
+        let Some(database) = &self.database else { return };
+        let missing = self.missing(keys);
+        if missing.is_empty() {
+            return;
+        }
+        for (key, session) in database.get(missing).await {
+            self.state().exchange.restore(self.clock.now(), key, session);
+        }
+    }
+
+    /// Which of those that another agent asks for may be in the file.
+    pub(super) fn may_be_stored(&self, message: &Message) -> Vec<SessionKey> {
+        match (&self.database, message) {
+            (Some(_), Message::SessionGet(get)) => self.missing(&get.keys),
+            _ => Vec::new(),
+        }
+    }
+
+    fn missing(&self, keys: &[SessionKey]) -> Vec<SessionKey> {
+        let (state, now) = (self.state(), self.clock.unix_s());
+        keys.iter().filter(|key| state.exchange.store().get(key, now).is_none()).copied().collect()
+    }
+
+    /// Has the file hold those that are in memory.
+    fn store(&self, keys: impl Iterator<Item = SessionKey>) {
+        let Some(database) = &self.database else { return };
+        let now = self.clock.unix_s();
+        for key in keys {
+            let kept = self.state().exchange.store().get(&key, now).map(|(session, _)| session.clone());
+            if let Some(session) = kept {
+                database.put(key, &session);
+            }
+        }
+    }
+
+    /// Returns when the file holds all that it shall.
+    pub(super) async fn flush(&self) {
+        if let Some(database) = &self.database {
+            database.flush().await;
+        }
+    }
+
+    pub(super) fn stored(&self) -> Option<DatabaseStatus> {
+        self.database.as_ref()?.status()
     }
 
     /// These are the agents that there are links to.
@@ -83,12 +152,18 @@ impl KeptSessions {
     }
 
     pub(super) fn on_message(&self, shared: &Shared, from: &NodeName, message: Message) {
+        let put: Vec<SessionKey> = match &message {
+            Message::SessionPut(put) => put.sessions.iter().map(|kept| kept.key).collect(),
+            _ => Vec::new(),
+        };
         let actions = self.state().exchange.on_message(self.clock.now(), from, message);
+        self.store(put.into_iter());
         self.act(shared, actions);
     }
 
     /// Sends again what was not answered, for as long as anybody runs it.
     pub(super) async fn keep_time(&self, shared: &Shared) {
+        let mut expiry = interval(EXPIRY);
         loop {
             let next = self.state().exchange.next_timer().map(|ms| self.clock.at(ms));
             let due = async {
@@ -103,6 +178,7 @@ impl KeptSessions {
                     self.act(shared, actions);
                 }
                 () = self.changed.notified() => {}
+                _ = expiry.tick() => self.state().exchange.expire(self.clock.now()),
             }
         }
     }
@@ -129,18 +205,12 @@ impl KeptSessions {
                     let waits = self.state().gets.remove(&id);
                     let _ = waits.map(|waits| waits.send((sessions, outcome)));
                 }
+                Action::Spent(id, verdict) => {
+                    let waits = self.state().spends.remove(&id);
+                    let _ = waits.map(|waits| waits.send(verdict));
+                }
             }
         }
-    }
-
-    fn found(&self, found: FoundSession) -> (SessionKey, Found) {
-        let origin = match found.source {
-            Source::Own => Origin::Here,
-            Source::Here => Origin::Elsewhere,
-            Source::Pulled => Origin::Pulled,
-        };
-        let since = found.expires_unix_s.saturating_sub(self.lifetime.as_secs());
-        (found.key, Found { session: found.session, since, origin })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -148,5 +218,7 @@ impl KeptSessions {
     }
 }
 
+/// How often what has expired leaves, though nothing new comes.
+const EXPIRY: Duration = Duration::from_secs(10);
 /// Longer than the exchange takes for anything.
-const WAIT_MAX: Duration = Duration::from_secs(3);
+const WAIT_MAX: Duration = Duration::from_secs(5);

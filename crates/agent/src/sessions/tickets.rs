@@ -6,8 +6,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use watari_handshake::{Found, Miss, Origin, Terms, Tickets};
-use watari_session::{Dated, NotOpened, RANDOM_LEN, Ring, RingSettings};
-use watari_wire::{TicketSeed, TicketSeedId};
+use watari_session::{Dated, NotOpened, RANDOM_LEN, Ring, RingSettings, Session};
+use watari_wire::{NodeName, SecretBytes, SessionKey, TicketSeed, TicketSeedId};
 use zeroize::Zeroizing;
 
 use super::clock::Clock;
@@ -50,6 +50,18 @@ impl TicketRing {
         made.is_none_or(|made| made.saturating_add(after) <= self.clock.unix_s())
     }
 
+    /// Whether the newest seed has been made after this time, by whichever clocks. Of one that says it was made in the future, nothing is
+    /// believed.
+    pub(super) fn are_newer_than(&self, unix_s: u64) -> bool {
+        let surely_later = unix_s.saturating_add(PERIOD_MIN.as_secs());
+        self.read().newest_made().is_some_and(|made| (surely_later..=self.clock.unix_s()).contains(&made))
+    }
+
+    /// Gives up the eldest seed if there would be no room for another.
+    pub(super) fn make_room(&self) {
+        self.write().make_room();
+    }
+
     /// How many seeds there are, and how long ago the newest was made.
     pub(super) fn seeds(&self) -> (usize, Option<Duration>) {
         let ring = self.read();
@@ -78,6 +90,33 @@ impl TicketRing {
         self.read().knows(&seed)
     }
 
+    /// Seals a session for a place that is not trusted with it. Nobody can present it there under another key, nor as a ticket: terms
+    /// and keys are digests of different things.
+    pub(super) fn seal_kept(&self, key: &SessionKey, session: &Session) -> Option<Vec<u8>> {
+        let (now, nonce) = (self.clock.unix_s(), random().ok()?);
+        let issuer = session.issuer.as_str().as_bytes();
+        let secret = session.secret.as_slice();
+        // Once allocated for all of it: growing would leave copies behind.
+        let mut content = Zeroizing::new(Vec::with_capacity(1 + issuer.len() + secret.len()));
+        content.push(u8::try_from(issuer.len()).ok()?);
+        content.extend_from_slice(issuer);
+        content.extend_from_slice(secret);
+        let ring = self.read();
+        let since = session.expires.saturating_sub(ring.lifetime().as_secs());
+        ring.seal(&key.0, Dated { since, session: &content }, *nonce, now)
+    }
+
+    /// Opens what any agent has sealed so.
+    pub(super) fn open_kept(&self, key: &SessionKey, sealed: &[u8]) -> Option<Session> {
+        let ring = self.read();
+        let opened = ring.open(&key.0, sealed, self.clock.unix_s()).ok()?;
+        let (len, rest) = opened.session.as_slice().split_first()?;
+        let (issuer, secret) = rest.split_at_checked(usize::from(*len))?;
+        let issuer = NodeName::new(str::from_utf8(issuer).ok()?).ok()?;
+        let expires = opened.since.saturating_add(ring.lifetime().as_secs());
+        Some(Session { secret: SecretBytes::new(secret.to_vec()), expires, issuer })
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, Ring> {
         self.ring.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,21 +136,16 @@ const RIPENING: Duration = Duration::from_secs(5);
 const PATIENCE_MAX: f64 = 0.1;
 
 impl Tickets for TicketRing {
-    fn lifetime(&self) -> Duration {
-        self.read().lifetime()
-    }
-
-    fn seal(&self, terms: &Terms, session: &[u8], since: Option<u64>) -> Option<Vec<u8>> {
+    fn seal(&self, terms: &Terms, session: &[u8]) -> Option<Vec<u8>> {
         let (now, nonce) = (self.clock.unix_s(), random().ok()?);
-        let session = Dated { since: since.unwrap_or(now), session };
-        self.read().seal(terms.as_bytes(), session, *nonce, now)
+        self.read().seal(terms.as_bytes(), Dated { since: now, session }, *nonce, now)
     }
 
     fn open(&self, terms: &Terms, ticket: &[u8]) -> Result<Found, Miss> {
         let ring = self.read();
         let opened = ring.open(terms.as_bytes(), ticket, self.clock.unix_s());
         let origin = if ring.is_own(ticket) { Origin::Here } else { Origin::Elsewhere };
-        opened.map(|Dated { since, session }| Found { session, since, origin }).map_err(|cause| match cause {
+        opened.map(|Dated { session, .. }| Found { session, origin }).map_err(|cause| match cause {
             NotOpened::NoKey => Miss::NoKey,
             NotOpened::Expired => Miss::Expired,
             NotOpened::Forged => Miss::Forged,
@@ -133,4 +167,23 @@ fn random<const LEN: usize>() -> io::Result<Zeroizing<[u8; LEN]>> {
     let mut bytes = Zeroizing::new([0; LEN]);
     aws_lc_rs::rand::fill(&mut *bytes).map_err(|_| io::Error::other("there is no randomness to be had"))?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// An agent that begins anew hears again of who was evicted long ago.
+    #[test]
+    fn an_eviction_takes_new_keys_unless_it_is_older_than_they_are() {
+        let clock = Clock::start();
+        let tickets = TicketRing::new(&Sharing::default(), clock).unwrap();
+        let (now, long) = (clock.unix_s(), PERIOD_MIN.as_secs());
+        assert!(!tickets.are_newer_than(now - 10 * long));
+        tickets.rotate().unwrap();
+        assert!(tickets.are_newer_than(now - 2 * long));
+        assert!(!tickets.are_newer_than(now), "clocks may differ");
+    }
 }

@@ -132,7 +132,7 @@ fn what_was_agreed_on_is_told() {
     let total = finished.tally.total();
     let (seen, count) = total.connections.tls.iter().next().unwrap();
     assert_eq!((total.connections.tls.len(), *count), (1, 3));
-    assert_eq!((seen.version, seen.suite.as_str()), ("TLSv1.3", "TLS_AES_256_GCM_SHA384"));
+    assert_eq!((seen.version, seen.suite.as_str()), ("TLSv1.3", "TLS_AES_128_GCM_SHA256"));
     assert_eq!(seen.group.as_deref(), Some("X25519MLKEM768"));
     assert_eq!(seen.key.as_deref(), Some("ECDSA P-256"));
 }

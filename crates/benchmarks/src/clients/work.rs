@@ -11,7 +11,8 @@ use watari_bench::plan::Pace;
 use watari_bench::requests::{Requests, Sites};
 use watari_bench::sample::{Family, HandshakeKind};
 use watari_bench::site;
-use watari_bench::tally::{Endings, Part};
+use watari_bench::tally::{Connections, Endings, Part};
+use watari_bench::tls::Resume;
 
 use crate::failure::{Failure, planning, tls};
 use crate::site::{Item, Key, SMALL};
@@ -61,15 +62,25 @@ impl Work {
         format!("- {path} 1 status=200{content}")
     }
 
-    /// Whether everything came as it should, over no more connections than it should, with full handshakes.
-    pub(super) fn check(&self, done: &Part) -> Result<(), String> {
+    /// Whether everything came as it should, over no more connections than it should, with full handshakes; or with none but the first of
+    /// each client, if they resume.
+    pub(super) fn check(&self, done: &Part, resume: Resume) -> Result<(), String> {
         let connections = &done.connections;
         let came = done.endings.of(EndingKind::Normal) == self.requests
             && done.body_bytes == self.requests * self.item.len
             && connections.endings.failed() == 0
-            && connections.handshakes(HandshakeKind::Full) == connections.opened
+            && self.is_resumed_enough(connections, resume)
             && connections.opened <= self.connections_max();
         if came { Ok(()) } else { Err(self.describe(done)) }
+    }
+
+    fn is_resumed_enough(&self, connections: &Connections, resume: Resume) -> bool {
+        let full = connections.handshakes(HandshakeKind::Full);
+        match (resume, &self.pace) {
+            (Resume::Full, _) => full == connections.opened,
+            (_, Pace::Closed { connections: clients }) => full <= *clients as u64,
+            _ => unreachable!("nobody else comes back"),
+        }
     }
 
     fn connections_max(&self) -> u64 {
@@ -110,7 +121,6 @@ const DIGESTED_LEN_MAX: u64 = 64 * 1024;
 mod tests {
     use watari_bench::ending::{Ending, Phase, Side};
     use watari_bench::sample::TlsSeen;
-    use watari_bench::tally::Connections;
 
     use super::*;
     use crate::site::LARGE;
@@ -118,13 +128,13 @@ mod tests {
     #[test]
     fn only_all_of_the_work_will_do() {
         let regulars = Work::of_regulars(SMALL, 2, 3);
-        assert_eq!(regulars.check(&done(&[(EndingKind::Normal, 3)], 3 * SMALL.len, 2)), Ok(()));
-        assert_eq!(regulars.check(&done(&[(EndingKind::Normal, 3)], 3 * SMALL.len, 1)), Ok(()));
-        assert!(regulars.check(&done(&[(EndingKind::Normal, 3)], 3 * SMALL.len, 3)).is_err());
-        assert!(regulars.check(&done(&[(EndingKind::Normal, 3)], 3 * SMALL.len - 1, 2)).is_err());
-        assert!(regulars.check(&done(&[(EndingKind::Normal, 2)], 2 * SMALL.len, 2)).is_err());
+        assert_eq!(regulars.check(&done(&[(EndingKind::Normal, 3)], 3 * SMALL.len, 2), Resume::Full), Ok(()));
+        assert_eq!(regulars.check(&done(&[(EndingKind::Normal, 3)], 3 * SMALL.len, 1), Resume::Full), Ok(()));
+        assert!(regulars.check(&done(&[(EndingKind::Normal, 3)], 3 * SMALL.len, 3), Resume::Full).is_err());
+        assert!(regulars.check(&done(&[(EndingKind::Normal, 3)], 3 * SMALL.len - 1, 2), Resume::Full).is_err());
+        assert!(regulars.check(&done(&[(EndingKind::Normal, 2)], 2 * SMALL.len, 2), Resume::Full).is_err());
         let mismatch = [(EndingKind::Normal, 2), (EndingKind::Mismatch, 1)];
-        let wrong = regulars.check(&done(&mismatch, 3 * SMALL.len, 2));
+        let wrong = regulars.check(&done(&mismatch, 3 * SMALL.len, 2), Resume::Full);
         assert!(wrong.is_err_and(|what| what.contains("1 MISMATCH (response, server)")));
     }
 
@@ -132,9 +142,9 @@ mod tests {
     fn visitors_have_a_connection_each() {
         let visitors = Work::of_visitors(Key::P256, Pace::Closed { connections: 2 }, 3);
         let mut done = done(&[(EndingKind::Normal, 3)], 3 * SMALL.len, 3);
-        assert_eq!(visitors.check(&done), Ok(()));
+        assert_eq!(visitors.check(&done, Resume::Full), Ok(()));
         done.connections.endings.add(Ending::new(EndingKind::Reset, Phase::Close, Side::Server));
-        assert!(visitors.check(&done).is_err());
+        assert!(visitors.check(&done, Resume::Full).is_err());
     }
 
     #[test]
@@ -142,7 +152,11 @@ mod tests {
         let mut done = done(&[(EndingKind::Normal, 3)], 3 * SMALL.len, 2);
         done.connections.tls =
             [(Arc::new(seen(HandshakeKind::Full)), 1), (Arc::new(seen(HandshakeKind::Resumed)), 1)].into();
-        assert!(Work::of_regulars(SMALL, 2, 3).check(&done).is_err());
+        assert!(Work::of_regulars(SMALL, 2, 3).check(&done, Resume::Full).is_err());
+        let returning = |clients| Work::of_visitors(Key::P256, Pace::Closed { connections: clients }, 3);
+        assert_eq!(returning(1).check(&done, Resume::Reuse), Ok(()));
+        done.connections.tls = [(Arc::new(seen(HandshakeKind::Full)), 2)].into();
+        assert!(returning(1).check(&done, Resume::Reuse).is_err());
     }
 
     #[test]

@@ -26,6 +26,20 @@ pub(crate) fn haproxy(site: &Site, clients: &Clients, backend: SocketAddr, splic
     Server { service, processes: vec![process] }.ready(clients)
 }
 
+/// Forwards HTTPS to `origin`, over connections that it keeps.
+pub(crate) fn haproxy_proxy(site: &Site, clients: &Clients, origin: SocketAddr) -> Result<Server, Failure> {
+    let (service, certificates) = (site.address()?, certificates(site)?);
+    let text = format!(
+        "global\n  maxconn 4000\n  ssl-default-bind-options ssl-min-ver TLSv1.3\ndefaults\n  mode http\n  \
+         timeout client 10m\n  timeout http-keep-alive 10m\n  timeout connect 5s\n  timeout server 1m\nlisten site\n  \
+         bind {service} ssl{certificates}\n  http-reuse safe\n  option forwardfor\n  http-request set-header X-Forwarded-Proto https\n  \
+         http-request set-header X-Forwarded-Host %[req.hdr(Host)]\n  server origin {origin}\n"
+    );
+    let config = site.write("haproxy-proxy.cfg", &text)?;
+    let process = Process::start("haproxy-proxy", "haproxy", &["-db", "-f", &config], site.path("haproxy-proxy.log"))?;
+    Server { service, processes: vec![process] }.ready(clients)
+}
+
 /// `HAProxy` as end of TLS, and what it was started with.
 pub(crate) struct Haproxy {
     pub(crate) server: Server,
@@ -35,14 +49,7 @@ pub(crate) struct Haproxy {
 
 /// Serves the small file over HTTPS, from memory.
 pub(crate) fn haproxy_of_tls(site: &Site, clients: &Clients) -> Result<Haproxy, Failure> {
-    let service = site.address()?;
-    let mut certificates = String::new();
-    for key in Key::ALL {
-        let (chain, private) = site.certificate(key);
-        let read = |path| fs::read_to_string(path).map_err(doing("reading a certificate of the site"));
-        let path = site.write(&format!("{}-haproxy.pem", key.host()), &(read(chain)? + &read(private)?))?;
-        let _ = write!(certificates, " crt {path}");
-    }
+    let (service, certificates) = (site.address()?, certificates(site)?);
     let text = format!(
         "global\n  maxconn 9000\n  ssl-default-bind-options ssl-min-ver TLSv1.3\ndefaults\n  mode http\n  \
          timeout client 10m\n  timeout http-keep-alive 10m\n  timeout connect 5s\n  timeout server 1m\nfrontend site\n  \
@@ -53,6 +60,18 @@ pub(crate) fn haproxy_of_tls(site: &Site, clients: &Clients) -> Result<Haproxy, 
     let log = site.path("haproxy-tls.log");
     let process = Process::start("haproxy-tls", "haproxy", &["-db", "-f", &config], log.clone())?;
     Ok(Haproxy { server: Server { service, processes: vec![process] }.ready(clients)?, config, log })
+}
+
+/// As `bind` has them.
+fn certificates(site: &Site) -> Result<String, Failure> {
+    let mut certificates = String::new();
+    for key in Key::ALL {
+        let (chain, private) = site.certificate(key);
+        let read = |path| fs::read_to_string(path).map_err(doing("reading a certificate of the site"));
+        let path = site.write(&format!("{}-haproxy.pem", key.host()), &(read(chain)? + &read(private)?))?;
+        let _ = write!(certificates, " crt {path}");
+    }
+    Ok(certificates)
 }
 
 impl Haproxy {

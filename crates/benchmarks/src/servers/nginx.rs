@@ -1,10 +1,11 @@
 //! nginx, as server of the site and as relay of TCP.
 
+use std::fs;
 use std::net::SocketAddr;
 
 use super::Server;
 use crate::clients::Clients;
-use crate::failure::Failure;
+use crate::failure::{Failure, doing, tls};
 use crate::process::Process;
 use crate::site::{Key, Site};
 
@@ -21,6 +22,25 @@ pub(crate) fn nginx(site: &Site, clients: &Clients) -> Result<Server, Failure> {
     );
     start(site, "nginx", service, "", &http)?.ready(clients)
 }
+
+/// The same in TLS 1.2, too; its workers share the keys of tickets, which a file holds.
+pub(crate) fn nginx_with_tickets(site: &Site, clients: &Clients) -> Result<Server, Failure> {
+    let service = site.address()?;
+    let mut keys = [0; TICKET_KEYS_LEN];
+    aws_lc_rs::rand::fill(&mut keys).map_err(tls("drawing keys of tickets"))?;
+    let file = site.path("nginx-tickets.keys");
+    fs::write(&file, keys).map_err(doing("writing keys of tickets"))?;
+    let hosts: String = Key::ALL.map(|key| host(site, service, key)).concat();
+    let http = format!(
+        "http {{\n  access_log off;\n  sendfile on;\n  keepalive_requests 1000000000;\n  keepalive_timeout 10m;\n  \
+         ssl_protocols TLSv1.2 TLSv1.3;\n  ssl_session_ticket_key {};\n{hosts}}}\n",
+        file.display()
+    );
+    start(site, "nginx-tickets", service, "", &http)?.ready(clients)
+}
+
+/// As long as nginx wants them, for AES-256, in bytes.
+const TICKET_KEYS_LEN: usize = 80;
 
 /// What load generators ask: each kind of service at an address of its own, because not all of them send a server name.
 pub(crate) struct Asked {
@@ -43,6 +63,34 @@ pub(crate) fn nginx_for_generators(site: &Site, clients: &Clients) -> Result<Ask
     );
     let server = start(site, "nginx-asked", p256, "", &http)?.ready(clients)?;
     Ok(Asked { server, plain, rsa, p256 })
+}
+
+/// Serves the files over HTTP and over HTTPS.
+pub(crate) fn nginx_as_origin(site: &Site, clients: &Clients) -> Result<(Server, SocketAddr), Failure> {
+    let (service, plain) = (site.address()?, site.address()?);
+    let hosts: String = Key::ALL.map(|key| host(site, service, key)).concat();
+    let http = format!(
+        "http {{\n  access_log off;\n  sendfile on;\n  keepalive_requests 1000000000;\n  keepalive_timeout 10m;\n  \
+         ssl_protocols TLSv1.3;\n  server {{ listen {plain}; root {}; }}\n{hosts}}}\n",
+        site.root().display()
+    );
+    Ok((start(site, "nginx-origin", service, "", &http)?.ready(clients)?, plain))
+}
+
+/// Forwards HTTPS to `origin`, over connections that it keeps.
+pub(crate) fn nginx_proxy(site: &Site, clients: &Clients, origin: SocketAddr) -> Result<Server, Failure> {
+    let service = site.address()?;
+    let told = "proxy_set_header Host $host; proxy_set_header X-Forwarded-Host $host; \
+                proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_set_header X-Forwarded-Proto $scheme;";
+    let forward = format!(
+        "location / {{ proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection \"\"; {told} }}\n  }}"
+    );
+    let hosts: String = Key::ALL.map(|key| host(site, service, key).replace("  }", &forward)).concat();
+    let http = format!(
+        "http {{\n  access_log off;\n  keepalive_requests 1000000000;\n  keepalive_timeout 10m;\n  ssl_protocols TLSv1.3;\n  \
+         upstream origin {{ server {origin}; keepalive 64; keepalive_requests 1000000000; }}\n{hosts}}}\n"
+    );
+    start(site, "nginx-proxy", service, "", &http)?.ready(clients)
 }
 
 /// Relays TCP to `backend`.

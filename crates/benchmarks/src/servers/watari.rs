@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -33,6 +33,8 @@ pub(crate) struct Watari {
     program: String,
     /// The dispatcher's administration socket.
     admin: PathBuf,
+    /// The first agent's.
+    agent_admin: PathBuf,
 }
 
 struct Node {
@@ -47,6 +49,19 @@ impl Watari {
     /// A dispatcher and an agent, which does everything.
     pub(crate) fn single(site: &Site, clients: &Clients) -> Result<Self, Failure> {
         Self::start(site, clients, "single", &[MOVED_FROM])
+    }
+
+    /// A dispatcher and an agent, which forwards requests: `proxy` is `[agent.proxy]` and what is below it.
+    pub(crate) fn forwarding(site: &Site, clients: &Clients, proxy: String) -> Result<Self, Failure> {
+        let shape = Shape { proxy: Some(proxy), ..Shape::default() };
+        Self::start_as(site, clients, "forwarding", &[MOVED_FROM], shape)
+    }
+
+    /// A dispatcher and so many agents, which take turns and keep what they get, and share sessions in this mode.
+    pub(crate) fn resuming(site: &Site, clients: &Clients, mode: &str, agents: usize) -> Result<Self, Failure> {
+        let sessions = format!("[agent.sessions]\nmode = \"{mode}\"\ntickets = 1\n");
+        let shape = Shape { bulk: "stay", all_have_keys: true, sessions, proxy: None };
+        Self::start_as(site, clients, mode, &["a1", "a2", "a3"][..agents], shape)
     }
 
     /// A dispatcher and two agents: one does all handshakes, and keeps the clients whose addresses select it; the others'
@@ -75,15 +90,28 @@ impl Watari {
     }
 
     fn order_others(&self, order: &str) -> Result<(), Failure> {
-        for agent in ["a2", "a3"] {
-            let ordered = Command::new(&self.program).args(["ctl", order, agent, "--admin"]).arg(&self.admin).output();
-            let ordered = ordered.map_err(doing(format!("asking for {order} {agent}")))?;
-            if !ordered.status.success() {
-                let why = String::from_utf8_lossy(&ordered.stderr).into_owned();
-                return Err(doing(format!("{order} {agent}"))(std::io::Error::other(why)));
-            }
+        ["a2", "a3"].into_iter().try_for_each(|agent| self.ctl(&self.admin, &[order, agent]).map(drop))
+    }
+
+    /// Has the first agent let the only download that there is go on at another origin.
+    pub(crate) fn move_download(&self) -> Result<(), Failure> {
+        let pools = self.ctl(&self.agent_admin, &["--json", "origins"])?;
+        let pools: Vec<serde_json::Value> = serde_json::from_slice(&pools)
+            .map_err(|error| doing("reading what an agent says of origins")(error.into()))?;
+        let transfer = pools.iter().find_map(|pool| pool["transfers"][0]["id"].as_u64());
+        let transfer = transfer.ok_or_else(|| doing("moving a download")(std::io::ErrorKind::NotFound.into()))?;
+        self.ctl(&self.agent_admin, &["origins", "move", &transfer.to_string()]).map(drop)
+    }
+
+    /// What `watari ctl` answers.
+    fn ctl(&self, admin: &Path, order: &[&str]) -> Result<Vec<u8>, Failure> {
+        let answer = Command::new(&self.program).arg("ctl").args(order).arg("--admin").arg(admin).output();
+        let answer = answer.map_err(doing(format!("running watari ctl {}", order.join(" "))))?;
+        if answer.status.success() {
+            return Ok(answer.stdout);
         }
-        Ok(())
+        let why = String::from_utf8_lossy(&answer.stderr).into_owned();
+        Err(doing(order.join(" "))(std::io::Error::other(why)))
     }
 
     /// How many connections have been moved since the dispatcher began.
@@ -100,6 +128,16 @@ impl Watari {
     }
 
     fn start(site: &Site, clients: &Clients, name: &str, agents: &[&'static str]) -> Result<Self, Failure> {
+        Self::start_as(site, clients, name, agents, Shape::default())
+    }
+
+    fn start_as(
+        site: &Site,
+        clients: &Clients,
+        name: &str,
+        agents: &[&'static str],
+        shape: Shape,
+    ) -> Result<Self, Failure> {
         let node = |name| -> Result<Node, Failure> {
             Ok(Node { name, mesh: site.address()?, metrics: site.address()?, legs: site.address()? })
         };
@@ -107,7 +145,7 @@ impl Watari {
         let service = site.address()?;
         // Some are started several times.
         let name = format!("{name}-{}", service.ip());
-        let cluster = Cluster { site, name, nodes, service };
+        let cluster = Cluster { site, name, nodes, service, shape };
         cluster.issue()?;
         let program = program()?;
         let processes = cluster.nodes.iter().map(|node| cluster.run(&program, node)).collect::<Result<_, _>>()?;
@@ -115,8 +153,8 @@ impl Watari {
         for (node, process) in cluster.nodes.iter().zip(&mut server.processes) {
             process.wait_until(|| cluster.linked(&program, node))?;
         }
-        let (metrics, admin) = (cluster.nodes[0].metrics, cluster.admin(&cluster.nodes[0]));
-        Ok(Self { server: server.ready(clients)?, metrics, program, admin })
+        let [admin, agent_admin] = [0, 1].map(|node: usize| cluster.admin(&cluster.nodes[node]));
+        Ok(Self { server: server.ready(clients)?, metrics: cluster.nodes[0].metrics, program, admin, agent_admin })
     }
 }
 
@@ -127,6 +165,25 @@ struct Cluster<'a> {
     /// The dispatcher first.
     nodes: Vec<Node>,
     service: SocketAddr,
+    shape: Shape,
+}
+
+/// In what clusters differ.
+struct Shape {
+    /// Which agent gets a client's data, as configurations say it.
+    bulk: &'static str,
+    /// Whether all agents do handshakes, or the first.
+    all_have_keys: bool,
+    /// `[agent.sessions]`, if it is not the default.
+    sessions: String,
+    /// `[agent.proxy]`, if agents do not have the files.
+    proxy: Option<String>,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self { bulk: "client_address", all_have_keys: false, sessions: String::new(), proxy: None }
+    }
 }
 
 impl Cluster<'_> {
@@ -173,7 +230,7 @@ impl Cluster<'_> {
 
     fn dispatcher(&self) -> String {
         let mut text =
-            format!("[dispatcher]\nlisten = [\"{}\"]\nbulk = \"client_address\"\nagents = [\n", self.service);
+            format!("[dispatcher]\nlisten = [\"{}\"]\nbulk = \"{}\"\nagents = [\n", self.service, self.shape.bulk);
         for agent in &self.nodes[1..] {
             let _ = writeln!(text, "  {{ name = \"{}\", legs = \"{}\" }},", agent.name, agent.legs);
         }
@@ -181,10 +238,16 @@ impl Cluster<'_> {
     }
 
     fn agent(&self, node: &Node) -> String {
-        let mut text =
-            format!("[agent]\nlegs = \"{}\"\n[agent.files]\nroot = \"{}\"\n", node.legs, self.site.root().display());
+        let mut text = format!("[agent]\nlegs = \"{}\"\n", node.legs);
+        match &self.shape.proxy {
+            Some(proxy) => text += proxy,
+            None => {
+                let _ = writeln!(text, "[agent.files]\nroot = \"{}\"", self.site.root().display());
+            }
+        }
         text += "[agent.limits]\nconnections_max = 9000\nkeep_alive_timeout = \"10m\"\n";
-        if node.name == MOVED_FROM {
+        text += &self.shape.sessions;
+        if node.name == MOVED_FROM || self.shape.all_have_keys {
             for (chain, key) in Key::ALL.map(|key| self.site.certificate(key)) {
                 let _ = writeln!(
                     text,

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod client_certificates;
+mod early_data;
 mod established;
 mod fragments;
 mod names;

@@ -47,6 +47,23 @@ fn suites_and_groups_that_are_left_out_are_not_used() {
     assert_eq!(failed.cause.label(), "no_common_suite");
 }
 
+/// Who has no hardware for AES says so by putting the other first.
+#[test]
+fn our_order_of_suites_decides_unless_the_client_prefers_chacha20() {
+    let config = server(&options(&[KeyKind::P256]));
+    let cases = [
+        (["TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"], "TLS_AES_128_GCM_SHA256"),
+        (["TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_256_GCM_SHA384"], "TLS_CHACHA20_POLY1305_SHA256"),
+    ];
+    for (first, chosen) in cases {
+        let mut client = Client::of_version(&TLS13);
+        let rank = |name: &str| first.iter().position(|first| name.ends_with(&first[4..])).unwrap_or(first.len());
+        client.suites.sort_by_key(|suite| rank(&format!("{:?}", suite.suite())));
+        let info = shake(&config, &mut client.connect(NAME)).unwrap().established.info;
+        assert_eq!(info.suite.to_string(), chosen);
+    }
+}
+
 #[test]
 fn options_under_which_a_version_has_no_handshake_are_refused() {
     let suites = vec![CipherSuite::TLS_AES_128_GCM_SHA256];

@@ -8,6 +8,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, SupportedProtocolVersion};
 use watari_handshake::{ClientCertificates, Miss, Policy, ServerConfig, ServerOptions, Sessions};
 use watari_record::Version;
+use watari_wire::SecretBytes;
 
 use crate::pki::{Authority, KeyKind};
 use crate::records::open;
@@ -73,6 +74,39 @@ fn who_takes_no_tickets_is_kept_where_that_is_done() {
         (resumes(&config, &Keeper::tickets(), &of_ids), resumes(&config, &Keeper::tickets(), &of_ids)),
         (FIRST, FIRST)
     );
+}
+
+/// Some clients of TLS 1.2 take nothing but tickets.
+#[test]
+fn a_ticket_of_tls12_is_a_name_where_sessions_are_kept_and_stays_the_same() {
+    let config = server(&options(&[KeyKind::P256]));
+    for keeper in [Keeper::sessions(), Keeper::tickets()] {
+        let client = client(&TLS12);
+        assert_eq!(resumes(&config, &keeper, &client), FIRST);
+        for _ in 0..3 {
+            assert_eq!(resumes(&config, &keeper, &client), RESUMED);
+        }
+        let (kept, wanted) = (keeper.kept.lock().unwrap(), keeper.wanted.lock().unwrap());
+        let is_kept = !kept.is_empty();
+        assert_eq!((kept.len(), wanted.len()), if is_kept { (1, 3) } else { (0, 0) });
+        assert!(wanted.iter().all(|wanted| wanted.sessions == [kept[0].key]), "the same name each time");
+    }
+}
+
+/// It may be another program's, or have been forged by whoever keeps it.
+#[test]
+fn what_is_no_session_is_not_resumed() {
+    let config = server(&options(&[KeyKind::P256]));
+    for client in [client(&TLS12), client(&TLS13), client_of_ids()] {
+        for garbage in [vec![], vec![0; 1], vec![0xff; 300]] {
+            let keeper = Keeper::sessions();
+            assert!(!resumes(&config, &keeper, &client).0);
+            for kept in keeper.kept.lock().unwrap().iter_mut() {
+                kept.session = SecretBytes::new(garbage.clone());
+            }
+            assert_eq!(resumes(&config, &keeper, &client), (false, Some(Miss::Unfit)));
+        }
+    }
 }
 
 #[test]
@@ -170,7 +204,11 @@ fn a_key_that_is_missing_is_asked_for_and_lost_only_if_it_does_not_come() {
     for version in [&TLS12, &TLS13] {
         let (ours, theirs) = (Arc::new(OpenTickets::default()), Arc::new(OpenTickets { word: RwLock::new([7; 8]) }));
         let of = |tickets: &Arc<OpenTickets>| {
-            Keeper::new(Sessions { tickets: Some(Arc::clone(tickets) as _), kept: false, tickets_per_handshake: 1 })
+            Keeper::new(Sessions {
+                tickets: Some(Arc::clone(tickets) as _),
+                tickets_per_handshake: 1,
+                ..Sessions::default()
+            })
         };
         let (client, keeper) = (client(version), of(&ours));
         assert_eq!(resumes(&config, &of(&theirs), &client), FIRST);

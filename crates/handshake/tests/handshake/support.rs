@@ -1,5 +1,6 @@
 //! Both ends of a handshake and the bytes between them.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -8,8 +9,8 @@ use rustls::crypto::{CryptoProvider, SupportedKxGroup, WebPkiSupportedAlgorithms
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion};
 use watari_handshake::{
-    Established, Failed, Found, Handshake, Kept, Miss, Origin, ServerConfig, ServerOptions, Sessions, Terms, Tickets,
-    Wanted,
+    EarlyData, Established, Failed, Found, Handshake, Kept, Miss, Origin, Progress, Provided, ServerConfig,
+    ServerOptions, Sessions, Terms, Tickets, Wanted,
 };
 use watari_wire::{SecretBytes, SessionKey, TicketSeedId};
 
@@ -134,6 +135,9 @@ impl Done {
 pub(crate) struct Server {
     pub(crate) handshake: Handshake,
     pub(crate) unread: Vec<u8>,
+    /// What became of early data, and what has come of it.
+    pub(crate) early_data: Option<EarlyData>,
+    pub(crate) early: Vec<u8>,
     keeper: Keeper,
 }
 
@@ -144,6 +148,8 @@ pub(crate) struct Keeper {
     pub(crate) kept: Arc<Mutex<Vec<Kept>>>,
     /// What was wanted, one handshake after the other.
     pub(crate) wanted: Arc<Mutex<Vec<Wanted>>>,
+    /// With which sessions early data was approved.
+    pub(crate) approved: Arc<Mutex<HashSet<SessionKey>>>,
 }
 
 impl Keeper {
@@ -154,27 +160,40 @@ impl Keeper {
     /// Gives tickets.
     pub(crate) fn tickets() -> Self {
         let tickets = Arc::new(OpenTickets::default());
-        Self::new(Sessions { tickets: Some(tickets), kept: false, tickets_per_handshake: 2 })
+        Self::new(Sessions {
+            tickets: Some(tickets),
+            lifetime: LIFETIME,
+            tickets_per_handshake: 2,
+            ..Sessions::default()
+        })
     }
 
     /// Keeps sessions.
     pub(crate) fn sessions() -> Self {
-        Self::new(Sessions { tickets: None, kept: true, tickets_per_handshake: 2 })
+        Self::new(Sessions { kept: true, lifetime: LIFETIME, tickets_per_handshake: 2, ..Sessions::default() })
     }
 
-    fn find(&self, wanted: &Wanted) -> Vec<(SessionKey, Found)> {
+    /// The same, approving each session once.
+    pub(crate) fn early_data() -> Self {
+        Self::new(Sessions { early_data: true, ..Sessions::clone(&Self::sessions().sessions) })
+    }
+
+    pub(crate) fn find(&self, wanted: &Wanted) -> Provided {
         self.wanted.lock().unwrap().push(wanted.clone());
-        let found = |kept: &Kept| Found { session: kept.session.clone(), since: 1, origin: Origin::Elsewhere };
+        let found = |kept: &Kept| Found { session: kept.session.clone(), origin: Origin::Elsewhere };
         let kept = self.kept.lock().unwrap();
-        let wanted = kept.iter().filter(|kept| wanted.sessions.contains(&kept.key));
-        wanted.map(|kept| (kept.key, found(kept))).collect()
+        let offered = kept.iter().filter(|kept| wanted.sessions.contains(&kept.key));
+        let found: Vec<_> = offered.map(|kept| (kept.key, found(kept))).collect();
+        let miss = found.is_empty().then_some(Miss::Unknown);
+        let early_data = wanted.early_data && self.approved.lock().unwrap().insert(wanted.sessions[0]);
+        Provided { found, miss, early_data }
     }
 }
 
 impl Server {
     pub(crate) fn new(config: &ServerConfig, keeper: &Keeper) -> Self {
         let handshake = Handshake::new(config, &keeper.sessions);
-        Self { handshake, unread: Vec::new(), keeper: keeper.clone() }
+        Self { handshake, unread: Vec::new(), early_data: None, early: Vec::new(), keeper: keeper.clone() }
     }
 
     /// Takes `bytes` as they arrive, gives the answer to `client`.
@@ -184,18 +203,30 @@ impl Server {
         client: &mut ClientConnection,
     ) -> Result<Option<Box<Established>>, Failed> {
         self.unread.extend_from_slice(bytes);
-        let mut progress = self.handshake.receive(&self.unread)?;
-        self.unread.drain(..progress.consumed);
+        let mut progress = self.receive()?;
         if !progress.wanted.is_empty() {
             assert!(progress.output.is_empty() && progress.established.is_none());
-            let found = self.keeper.find(&progress.wanted);
-            let miss = found.is_empty().then_some(Miss::Unknown);
-            progress = self.handshake.provide(found, miss)?;
+            let provided = self.keeper.find(&progress.wanted);
+            let provided = self.handshake.provide(provided)?;
+            self.take(provided, client);
+            progress = self.receive()?;
         }
         assert!(self.unread.len() <= Handshake::UNREAD_MAX || progress.established.is_some());
+        Ok(self.take(progress, client))
+    }
+
+    fn receive(&mut self) -> Result<Progress, Failed> {
+        let progress = self.handshake.receive(&self.unread)?;
+        self.unread.drain(..progress.consumed);
+        Ok(progress)
+    }
+
+    fn take(&mut self, mut progress: Progress, client: &mut ClientConnection) -> Option<Box<Established>> {
         self.keeper.kept.lock().unwrap().append(&mut progress.made);
+        self.early_data = self.early_data.take().or(progress.early_data);
+        self.early.append(&mut progress.early);
         give(client, &progress.output).unwrap();
-        Ok(progress.established)
+        progress.established
     }
 
     /// Carries bytes both ways, those to the server in pieces of at most `piece` bytes, until the handshake ends.
@@ -233,6 +264,8 @@ pub(crate) fn send_early(client: &mut ClientConnection, data: &[u8]) {
     client.writer().write_all(data).unwrap();
 }
 
+const LIFETIME: Duration = Duration::from_hours(1);
+
 /// Seals nothing: a ticket is the terms and the session, behind a word.
 #[derive(Debug, Default)]
 pub(crate) struct OpenTickets {
@@ -240,24 +273,18 @@ pub(crate) struct OpenTickets {
 }
 
 impl Tickets for OpenTickets {
-    fn lifetime(&self) -> Duration {
-        Duration::from_hours(1)
-    }
-
-    fn seal(&self, terms: &Terms, session: &[u8], since: Option<u64>) -> Option<Vec<u8>> {
-        let since = since.unwrap_or(1).to_be_bytes();
-        Some([&self.word()[..], terms.as_bytes(), &since, session].concat())
+    fn seal(&self, terms: &Terms, session: &[u8]) -> Option<Vec<u8>> {
+        Some([&self.word()[..], terms.as_bytes(), session].concat())
     }
 
     fn open(&self, terms: &Terms, ticket: &[u8]) -> Result<Found, Miss> {
         let (word, rest) = ticket.split_first_chunk::<8>().ok_or(Miss::Forged)?;
-        let rest = rest.strip_prefix(terms.as_bytes()).ok_or(Miss::Forged)?;
-        let (since, session) = rest.split_first_chunk().ok_or(Miss::Forged)?;
+        let session = rest.strip_prefix(terms.as_bytes()).ok_or(Miss::Forged)?;
         if *word != self.word() {
             return Err(Miss::NoKey);
         }
         let session = SecretBytes::new(session.to_vec());
-        Ok(Found { session, since: u64::from_be_bytes(*since), origin: Origin::Elsewhere })
+        Ok(Found { session, origin: Origin::Elsewhere })
     }
 
     fn missing_seed(&self, ticket: &[u8]) -> Option<TicketSeedId> {

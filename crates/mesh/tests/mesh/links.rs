@@ -5,7 +5,7 @@ use std::time::Duration;
 use prometheus_client::registry::Registry;
 use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
-use watari_mesh::{Config, Limits, LinkError, Mesh, Peer, SendError, StartError};
+use watari_mesh::{Config, Join, Limits, LinkError, Mesh, Peer, SendError, StartError};
 use watari_wire::frame::{FRAME_LEN_MAX, Frame};
 use watari_wire::{AbortReason, Cancel, ConnectionId, Epoch, LinkMessage, Message, Rest};
 
@@ -218,6 +218,7 @@ async fn impossible_configurations_do_not_start() {
             roles: roles("a"),
             listener: listener().await,
             peers: vec![Peer { name: name("b"), address: nowhere() }],
+            join: Join::Configured,
             limits: limits(),
         };
         change(&mut config);

@@ -5,5 +5,6 @@
 mod admission;
 mod hostile;
 mod links;
+mod members;
 mod peers;
 mod support;

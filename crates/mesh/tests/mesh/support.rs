@@ -17,7 +17,7 @@ use tokio::time::{interval, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
-use watari_mesh::{Config, Event, Limits, LinkError, Mesh, Peer};
+use watari_mesh::{Config, Event, Join, Limits, LinkError, Mesh, Peer};
 use watari_pki::{Authority, Identity};
 use watari_wire::frame::{self, Frame};
 use watari_wire::{
@@ -73,6 +73,13 @@ impl Cluster {
     pub(crate) async fn node(&self, node: &str, peers: &[(&str, SocketAddr)]) -> Node {
         Node::start(self.identity(node), listener().await, peers, limits())
     }
+
+    /// A node that begins with these peers, and lets in whoever has a certificate.
+    pub(crate) async fn open_node(&self, node: &str, peers: &[(&str, SocketAddr)], limits: Limits) -> Node {
+        let listener = listener().await;
+        let join = Join::Certified { mesh: listener.local_addr().unwrap(), legs: None };
+        Node::start_with(self.identity(node), listener, peers, join, limits)
+    }
 }
 
 pub(crate) fn roles(node: &str) -> BTreeSet<Role> {
@@ -111,10 +118,20 @@ impl Node {
         peers: &[(&str, SocketAddr)],
         limits: Limits,
     ) -> Self {
+        Self::start_with(identity, listener, peers, Join::Configured, limits)
+    }
+
+    pub(crate) fn start_with(
+        identity: Identity,
+        listener: TcpListener,
+        peers: &[(&str, SocketAddr)],
+        join: Join,
+        limits: Limits,
+    ) -> Self {
         let (address, roles) = (listener.local_addr().unwrap(), identity.roles().clone());
         let peers = peers.iter().map(|(peer, address)| Peer { name: name(peer), address: *address }).collect();
         let (mut registry, shutdown) = (Registry::default(), CancellationToken::new());
-        let config = Config { identity, roles, listener, peers, limits };
+        let config = Config { identity, roles, listener, peers, join, limits };
         let (mesh, events) = Mesh::start(config, &mut registry, shutdown.clone()).unwrap();
         Self { mesh, address, shutdown, events, registry }
     }

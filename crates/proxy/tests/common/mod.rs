@@ -2,8 +2,13 @@
 
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub(crate) mod download;
+pub(crate) mod pki;
+pub(crate) mod upgrade;
+
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -12,7 +17,7 @@ use http_body_util::{BodyExt, Empty, Full};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use watari_proxy::{Body, BoxError, Client, Limits, Metrics, OriginAddress, Proxy};
+use watari_proxy::{Body, BoxError, Client, Config, Limits, Metrics, OriginAddress, PoolConfig, Proxy};
 
 /// What a scripted origin does with the next request, whichever connection it comes on.
 #[derive(Clone)]
@@ -25,6 +30,10 @@ pub(crate) enum Act {
     AnswerAndStall(Vec<u8>),
     /// Reads the head of the request only, and nothing more.
     Ignore,
+    /// Writes this when it has read the head of the request, and closes the connection when the other side has.
+    AnswerTheHead(Vec<u8>),
+    /// Asks for the body by a 100 when it has read the head, and does with the request what comes next.
+    AskForTheBody,
 }
 
 pub(crate) fn answer(text: &str) -> Act {
@@ -74,10 +83,20 @@ async fn play(listener: TcpListener, script: Vec<Act>, requests: mpsc::Unbounded
     for connection in 1.. {
         let (mut socket, _) = listener.accept().await.unwrap();
         while let Some(head) = read_head(&mut socket).await {
-            let act = script.next().expect("the script is long enough");
+            let mut act = script.next().expect("the script is long enough");
+            if let Act::AskForTheBody = act {
+                socket.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.unwrap();
+                act = script.next().expect("the script is long enough");
+            }
             if let Act::Ignore = act {
                 requests.send((connection, head)).ok();
                 stalled.push(socket);
+                break;
+            }
+            if let Act::AnswerTheHead(bytes) = act {
+                requests.send((connection, head)).ok();
+                socket.write_all(&bytes).await.unwrap();
+                assert_eq!(socket.read_to_end(&mut Vec::new()).await.unwrap(), 0, "nothing was asked for");
                 break;
             }
             let body = read_body(&mut socket, &head).await;
@@ -93,7 +112,7 @@ async fn play(listener: TcpListener, script: Vec<Act>, requests: mpsc::Unbounded
                     stalled.push(socket);
                     break;
                 }
-                Act::Ignore => unreachable!("handled above"),
+                Act::Ignore | Act::AnswerTheHead(_) | Act::AskForTheBody => unreachable!("handled above"),
             }
         }
     }
@@ -138,9 +157,13 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) fn new(origins: impl IntoIterator<Item = OriginAddress>, limits: Limits) -> Self {
+        Self::of(PoolConfig { limits, ..PoolConfig::plain("pool", origins) })
+    }
+
+    pub(crate) fn of(pool: PoolConfig) -> Self {
         let mut registry = prometheus_client::registry::Registry::default();
         let metrics = Metrics::register(&mut registry);
-        Self { proxy: Proxy::new(origins, limits, metrics), registry }
+        Self { proxy: Proxy::new(Config::one_pool(pool), metrics).unwrap(), registry }
     }
 
     /// Whether the metrics, as they are scraped, have this line.
@@ -165,12 +188,23 @@ impl Fixture {
     }
 }
 
+/// Has so much time pass at once.
+pub(crate) async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
 pub(crate) fn client() -> Client {
     Client::new("192.0.2.7:1234".parse().unwrap(), "192.0.2.1:443".parse().unwrap(), None)
 }
 
 pub(crate) fn get() -> Request<Empty<Bytes>> {
-    Request::get("/").header("host", "example.org").body(Empty::new()).unwrap()
+    get_path("/")
+}
+
+pub(crate) fn get_path(path: &str) -> Request<Empty<Bytes>> {
+    Request::get(path).header("host", "example.org").body(Empty::new()).unwrap()
 }
 
 pub(crate) fn post(body: &'static str) -> Request<Full<Bytes>> {

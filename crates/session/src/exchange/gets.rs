@@ -39,15 +39,17 @@ struct Ask {
     request: u64,
     to: NodeName,
     keys: Vec<SessionKey>,
+    tries: u32,
     again_ms: u64,
 }
 
 /// Two owners, and one more: one node may have come since, and know nothing.
 const ASKED_RANKS: usize = 3;
-/// Who has not answered by then, in milliseconds, is asked again, and the next, too.
+/// Who has not answered by then, in milliseconds, is asked again, and the next, too; each pause is twice as long as the last.
 const PATIENCE_MS: u64 = 100;
-/// A search ends after so many milliseconds: a full handshake takes no longer.
-const SEARCH_MS: u64 = 1000;
+/// A search ends after so many milliseconds. Question and answer may each be half a second late, and wait behind others that are: with less,
+/// sessions were missed on links that lose packets.
+const SEARCH_MS: u64 = 3000;
 
 impl Gets {
     pub(super) fn start(&mut self, turn: &mut Turn<'_>, keys: Vec<SessionKey>) -> GetId {
@@ -137,7 +139,7 @@ impl Get {
         }
         for (to, keys) in next {
             self.serial += 1;
-            let mut ask = Ask { request: request(self.id, self.serial), to, keys, again_ms: 0 };
+            let mut ask = Ask { request: request(self.id, self.serial), to, keys, tries: 0, again_ms: 0 };
             ask.send(turn);
             self.asks.push(ask);
         }
@@ -223,7 +225,8 @@ impl Sought {
 
 impl Ask {
     fn send(&mut self, turn: &mut Turn<'_>) {
-        self.again_ms = turn.now.ms.saturating_add(PATIENCE_MS);
+        self.again_ms = turn.now.ms.saturating_add(PATIENCE_MS << self.tries);
+        self.tries += 1;
         let get = SessionGet { request: self.request, keys: self.keys.clone() };
         turn.send(&self.to, Message::SessionGet(get));
     }

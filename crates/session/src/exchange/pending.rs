@@ -43,6 +43,12 @@ impl<T> Pending<T> {
         Some(thing)
     }
 
+    /// The same if `wanted` is true of it.
+    pub(super) fn take_if(&mut self, id: u64, wanted: impl Fn(&T) -> bool) -> Option<T> {
+        let is_wanted = self.waiting.get(&id).is_some_and(|(_, thing)| wanted(thing));
+        if is_wanted { self.take(id) } else { None }
+    }
+
     /// The first that is due at `now_ms`.
     pub(super) fn take_due(&mut self, now_ms: u64) -> Option<T> {
         let (due_ms, id) = *self.due.first()?;

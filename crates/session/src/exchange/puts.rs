@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use watari_wire::{Message, NodeName, SESSION_LEN_MAX, SESSIONS_MAX, SecretBytes, SessionKey, SessionPut};
+use watari_wire::{Message, NodeName, SESSION_LEN_MAX, SESSIONS_MAX, SessionKey, SessionPut};
 
 use super::pending::{Pending, id_of, request};
 use super::ranks::Ranks;
 use super::turn::Turn;
 use super::{Action, OWNERS, PENDING_MAX, Placement, PutId};
+use crate::Session;
 
 /// All puts that wait for acknowledgements.
 pub(super) struct Puts {
@@ -27,8 +28,7 @@ struct Put {
 
 struct Placed {
     key: SessionKey,
-    session: SecretBytes,
-    expires_unix_s: u64,
+    session: Session,
     owners: Vec<NodeName>,
 }
 
@@ -54,7 +54,7 @@ enum Standing {
     /// None has it, and nothing more is done about it.
     Lost,
     Waiting,
-    /// One has it.
+    /// One has it, besides the node that established it.
     Safe,
 }
 
@@ -68,7 +68,7 @@ impl Puts {
         Self { placement, pending: Pending::default() }
     }
 
-    pub(super) fn start(&mut self, turn: &mut Turn<'_>, sessions: Vec<(SessionKey, SecretBytes, u64)>) -> PutId {
+    pub(super) fn start(&mut self, turn: &mut Turn<'_>, sessions: Vec<(SessionKey, Session)>) -> PutId {
         let id = self.pending.new_id();
         let mut put = Put::new(id, turn.ranks(), sessions);
         put.send_missing(turn, self.placement);
@@ -119,11 +119,8 @@ impl Puts {
 }
 
 impl Put {
-    fn new(id: u64, ranks: &Ranks, sessions: Vec<(SessionKey, SecretBytes, u64)>) -> Self {
-        let placed = |(key, session, expires_unix_s)| {
-            let owners = ranks.first(&key, OWNERS);
-            Placed { key, session, expires_unix_s, owners }
-        };
+    fn new(id: u64, ranks: &Ranks, sessions: Vec<(SessionKey, Session)>) -> Self {
+        let placed = |(key, session)| Placed { key, session, owners: ranks.first(&key, OWNERS) };
         let sessions = sessions.into_iter().map(placed).collect();
         Self { id, sessions, copies: Vec::new(), serial: 0, told: false }
     }
@@ -198,7 +195,7 @@ impl Put {
 
     fn standing(&self, me: &NodeName, place: usize) -> Standing {
         let owners = &self.sessions[place].owners;
-        if owners.contains(me) {
+        if owners.iter().all(|owner| owner == me) {
             return Standing::Safe;
         }
         let copies = self.copies.iter().filter(|copy| copy.places.contains(&place) && owners.contains(&copy.to));
@@ -217,7 +214,7 @@ impl Put {
 impl Placed {
     /// Who shall have it. What is too long for a message stays here.
     fn targets(&self, ranks: &Ranks, placement: Placement) -> Vec<NodeName> {
-        if self.session.as_slice().len() > SESSION_LEN_MAX {
+        if self.session.secret.as_slice().len() > SESSION_LEN_MAX {
             return Vec::new();
         }
         match placement {
@@ -237,7 +234,7 @@ impl Copy {
         self.fate = Fate::Waiting { again_ms: turn.now.ms.saturating_add(PAUSE_MS << self.tries) };
         self.tries += 1;
         let placed = self.places.iter().map(|place| &sessions[*place]);
-        let sessions = placed.map(|placed| turn.kept(placed.key, &placed.session, placed.expires_unix_s)).collect();
+        let sessions = placed.map(|placed| turn.told(placed.key, &placed.session)).collect();
         turn.send(&self.to, Message::SessionPut(SessionPut { request: self.request, sessions }));
     }
 

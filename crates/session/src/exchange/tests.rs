@@ -3,13 +3,17 @@
 mod gets;
 mod puts;
 mod simulation;
+mod spends;
 
 use std::collections::BTreeSet;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use watari_wire::{KeptSession, SESSIONS_MAX, SessionFound, SessionGet, SessionPut, SessionStored};
+use watari_wire::{
+    KeptSession, SESSIONS_MAX, SecretBytes, SessionFound, SessionGet, SessionPut, SessionSpend, SessionSpent,
+    SessionStored,
+};
 
 use super::*;
 
@@ -62,17 +66,21 @@ fn secret() -> SecretBytes {
     SecretBytes::new(vec![7; 100])
 }
 
-/// A session that expires in an hour.
-fn session(key: SessionKey) -> (SessionKey, SecretBytes, u64) {
-    (key, secret(), START.unix_s + 3600)
+/// A session of the first node that expires in an hour.
+fn session(key: SessionKey) -> (SessionKey, Session) {
+    (key, session_of(0))
+}
+
+fn session_of(issuer: usize) -> Session {
+    Session { secret: secret(), expires: START.unix_s + 3600, issuer: name(issuer) }
 }
 
 fn on_the_wire(key: SessionKey) -> KeptSession {
-    KeptSession { key, session: secret(), expires_in_s: 3600 }
+    KeptSession { key, session: secret(), expires_in_s: 3600, issuer: name(0) }
 }
 
 fn found(key: SessionKey, source: Source) -> FoundSession {
-    FoundSession { key, session: secret(), expires_unix_s: START.unix_s + 3600, source }
+    FoundSession { key, session: session_of(0), source }
 }
 
 /// To whom something is sent.
@@ -89,6 +97,7 @@ fn request_to(number: usize, actions: &[Action]) -> u64 {
     let mut requests = actions.iter().filter_map(|action| match action {
         Action::Send(to, Message::SessionPut(put)) if *to == name(number) => Some(put.request),
         Action::Send(to, Message::SessionGet(get)) if *to == name(number) => Some(get.request),
+        Action::Send(to, Message::SessionSpend(spend)) if *to == name(number) => Some(spend.request),
         _ => None,
     });
     requests.next_back().unwrap()
@@ -100,6 +109,14 @@ fn stored(request: u64) -> Message {
 
 fn answer(request: u64, sessions: Vec<KeptSession>) -> Message {
     Message::SessionFound(SessionFound { request, sessions })
+}
+
+fn spend(request: u64, key: SessionKey) -> Message {
+    Message::SessionSpend(SessionSpend { request, key })
+}
+
+fn spent(request: u64, granted: bool) -> Message {
+    Message::SessionSpent(SessionSpent { request, granted })
 }
 
 #[test]
@@ -124,7 +141,7 @@ fn only_what_is_kept_is_acknowledged() {
 fn who_is_asked_says_what_is_kept_and_has_not_expired() {
     let mut exchange = owner(0);
     let (kept, expired, unknown) = (key([0, 1]), key([0, 2]), key([0, 3]));
-    exchange.put(START, vec![session(kept), (expired, secret(), START.unix_s + 1)]);
+    exchange.put(START, vec![session(kept), (expired, Session { expires: START.unix_s + 1, ..session_of(0) })]);
     let get = SessionGet { request: 5, keys: vec![unknown, kept, expired] };
     let left = KeptSession { expires_in_s: 3590, ..on_the_wire(kept) };
     let actions = exchange.on_message(after(10_000), &name(4), Message::SessionGet(get));
@@ -157,6 +174,7 @@ enum Step {
     Hear(usize, Message),
     Put(Vec<u64>),
     Get(Vec<u64>),
+    Spend(u64, usize),
     Members(Vec<usize>),
     Pass(u64),
 }
@@ -180,11 +198,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             Message::SessionGet(SessionGet { request, keys: numbers.into_iter().map(digested).collect() })
         }),
         (request(), kept()).prop_map(|(request, sessions)| answer(request, sessions)),
+        (request(), 0..10_u64).prop_map(|(request, number)| spend(request, digested(number))),
+        (1..8_u64, any::<bool>()).prop_map(|(request, granted)| spent(request, granted)),
     ];
     let step = prop_oneof![
         4 => (0..NODES, message).prop_map(|(from, message)| Step::Hear(from, message)),
         2 => numbers().prop_map(Step::Put),
         2 => numbers().prop_map(Step::Get),
+        2 => (0..10_u64, 0..NODES).prop_map(|(number, issuer)| Step::Spend(number, issuer)),
         1 => vec(0..NODES, 0..NODES).prop_map(Step::Members),
         2 => (0..400_u64).prop_map(Step::Pass),
     ];
@@ -192,7 +213,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whatever is said, each put and each get ends exactly once, and in time.
+    /// Whatever is said, each put, each get and each spend ends exactly once, and in time.
     #[test]
     fn nothing_panics_and_everything_ends_once(steps in steps(), push: bool) {
         let mut exchange = node(0, if push { Placement::Push } else { Placement::Owner });
@@ -203,12 +224,18 @@ proptest! {
                 Step::Hear(from, message) => exchange.on_message(now, &name(from), message),
                 Step::Put(numbers) => {
                     let (PutId(id), actions) = exchange.put(now, sessions(&numbers));
-                    open.insert((true, id));
+                    open.insert(('p', id));
                     actions
                 }
                 Step::Get(numbers) => {
                     let (GetId(id), actions) = exchange.get(now, numbers.into_iter().map(digested).collect());
-                    open.insert((false, id));
+                    open.insert(('g', id));
+                    actions
+                }
+                Step::Spend(number, issuer) => {
+                    let of_issuer = FoundSession { session: session_of(issuer), ..found(digested(number), Source::Here) };
+                    let (SpendId(id), actions) = exchange.spend(now, &of_issuer);
+                    open.insert(('s', id));
                     actions
                 }
                 Step::Members(members) => exchange.set_members(now, &names(members)),
@@ -220,7 +247,7 @@ proptest! {
             ended.extend(ends(&actions));
         }
         while let Some(ms) = exchange.next_timer() {
-            prop_assert!(ms <= now.ms + 1000, "no pause is so long");
+            prop_assert!(ms <= now.ms + 3000, "no pause is so long");
             now.ms = now.ms.max(ms);
             ended.extend(ends(&exchange.on_timer(now)));
         }
@@ -229,12 +256,13 @@ proptest! {
     }
 }
 
-/// The puts (`true`) and gets that have ended.
-fn ends(actions: &[Action]) -> Vec<(bool, u64)> {
+/// The puts, gets and spends that have ended.
+fn ends(actions: &[Action]) -> Vec<(char, u64)> {
     let ends = actions.iter().filter_map(|action| match action {
         Action::Send(..) => None,
-        Action::Stored(PutId(id)) => Some((true, *id)),
-        Action::Found(GetId(id), ..) => Some((false, *id)),
+        Action::Stored(PutId(id)) => Some(('p', *id)),
+        Action::Found(GetId(id), ..) => Some(('g', *id)),
+        Action::Spent(SpendId(id), _) => Some(('s', *id)),
     });
     ends.collect()
 }

@@ -1,12 +1,13 @@
 //! What one call has at hand: the node, the time, and the actions that follow.
 
 use watari_wire::{
-    KeptSession, Message, NodeName, SecretBytes, SessionFound, SessionGet, SessionKey, SessionPut, SessionStored, frame,
+    KeptSession, Message, NodeName, SessionFound, SessionGet, SessionKey, SessionPut, SessionSpend, SessionSpent,
+    SessionStored, frame,
 };
 
 use super::ranks::Ranks;
 use super::{Action, ExchangeCounters, FoundSession, Now, Source};
-use crate::Store;
+use crate::{Session, Store};
 
 /// What a node knows and keeps.
 pub(super) struct Node {
@@ -14,6 +15,9 @@ pub(super) struct Node {
     pub(super) store: Store,
     pub(super) counters: ExchangeCounters,
 }
+
+/// No session lasts longer (RFC 8446, section 4.6.1), whatever is said of it.
+const EXPIRES_IN_S_MAX: u32 = 7 * 24 * 3600;
 
 pub(super) struct Turn<'a> {
     pub(super) now: Now,
@@ -40,37 +44,31 @@ impl<'a> Turn<'a> {
         self.actions.push(Action::Send(to.clone(), message));
     }
 
-    /// Keeps what was established here.
-    pub(super) fn keep_own(&mut self, key: SessionKey, session: SecretBytes, expires_unix_s: u64) {
+    /// Keeps what was established here (`is_own`) or elsewhere; whether there was room for it.
+    pub(super) fn keep(&mut self, key: SessionKey, session: Session, is_own: bool) -> bool {
         self.node.store.expire(self.now.unix_s);
-        self.node.store.put(key, session, expires_unix_s, true);
-    }
-
-    /// Keeps what was established elsewhere; whether there was room for it.
-    fn keep(&mut self, key: SessionKey, session: SecretBytes, expires_unix_s: u64) -> bool {
-        self.node.store.expire(self.now.unix_s);
-        self.node.store.put(key, session, expires_unix_s, false).is_some()
+        self.node.store.put(key, session, is_own).is_some()
     }
 
     pub(super) fn find_here(&self, key: SessionKey) -> Option<FoundSession> {
-        let (session, expires_unix_s, is_own) = self.node.store.get(&key, self.now.unix_s)?;
+        let (session, is_own) = self.node.store.get(&key, self.now.unix_s)?;
         let source = if is_own { Source::Own } else { Source::Here };
-        Some(FoundSession { key, session: session.clone(), expires_unix_s, source })
+        Some(FoundSession { key, session: session.clone(), source })
     }
 
     /// What another node sent, as it is kept here from now on; `None`: it has expired.
     pub(super) fn keep_pulled(&mut self, kept: KeptSession) -> Option<FoundSession> {
-        let expires_unix_s = self.expires(&kept)?;
-        self.keep(kept.key, kept.session.clone(), expires_unix_s);
-        Some(FoundSession { key: kept.key, session: kept.session, expires_unix_s, source: Source::Pulled })
+        let (key, session) = self.received(kept)?;
+        self.keep(key, session.clone(), false);
+        Some(FoundSession { key, session, source: Source::Pulled })
     }
 
     /// Keeps what another node established. Only what is kept is acknowledged.
     pub(super) fn on_put(&mut self, from: &NodeName, put: SessionPut) {
         let mut all_kept = true;
         for kept in put.sessions {
-            if let Some(expires_unix_s) = self.expires(&kept) {
-                all_kept &= self.keep(kept.key, kept.session, expires_unix_s);
+            if let Some((key, session)) = self.received(kept) {
+                all_kept &= self.keep(key, session, false);
             }
         }
         if all_kept {
@@ -81,17 +79,27 @@ impl<'a> Turn<'a> {
     /// Says which sessions are kept here.
     pub(super) fn on_get(&mut self, from: &NodeName, get: &SessionGet) {
         let found = get.keys.iter().filter_map(|key| self.find_here(*key));
-        let sessions = found.map(|found| self.kept(found.key, &found.session, found.expires_unix_s)).collect();
+        let sessions = found.map(|found| self.told(found.key, &found.session)).collect();
         self.send(from, Message::SessionFound(SessionFound { request: get.request, sessions }));
     }
 
-    /// A session as other nodes are told of it.
-    pub(super) fn kept(&self, key: SessionKey, session: &SecretBytes, expires_unix_s: u64) -> KeptSession {
-        let left_s = expires_unix_s.saturating_sub(self.now.unix_s);
-        KeptSession { key, session: session.clone(), expires_in_s: u32::try_from(left_s).unwrap_or(u32::MAX) }
+    /// Approves a use of what was established here.
+    pub(super) fn on_spend(&mut self, from: &NodeName, spend: &SessionSpend) {
+        let granted = self.node.store.spend(&spend.key, self.now.unix_s);
+        self.send(from, Message::SessionSpent(SessionSpent { request: spend.request, granted }));
     }
 
-    fn expires(&self, kept: &KeptSession) -> Option<u64> {
-        (kept.expires_in_s > 0).then(|| self.now.unix_s.saturating_add(u64::from(kept.expires_in_s)))
+    /// A session as other nodes are told of it.
+    pub(super) fn told(&self, key: SessionKey, session: &Session) -> KeptSession {
+        let left_s = session.expires.saturating_sub(self.now.unix_s);
+        let expires_in_s = u32::try_from(left_s).unwrap_or(u32::MAX);
+        KeptSession { key, session: session.secret.clone(), expires_in_s, issuer: session.issuer.clone() }
+    }
+
+    /// A session as another node told of it; `None`: it has expired.
+    fn received(&self, kept: KeptSession) -> Option<(SessionKey, Session)> {
+        let KeptSession { key, session, expires_in_s, issuer } = kept;
+        let expires = self.now.unix_s.saturating_add(u64::from(expires_in_s.min(EXPIRES_IN_S_MAX)));
+        (expires_in_s > 0).then_some((key, Session { secret: session, expires, issuer }))
     }
 }

@@ -47,6 +47,36 @@ fn opens(ring: &Ring, ticket: &[u8]) -> Result<(), NotOpened> {
     ring.open(TERMS, ticket, 0).map(|dated| assert_eq!(dated.session.as_slice(), b"session"))
 }
 
+/// From a state of the beginning of time it would be half a million steps to now.
+#[test]
+fn seeds_of_the_far_past_and_future_are_passed_over() {
+    let mut ring = first(START);
+    let epoch = u32::try_from(START / HOUR).unwrap();
+    let told = |id: u8, epoch| {
+        let state = EpochSecret { epoch, secret: SecretBytes::new(vec![id; 32]) };
+        TicketSeed { id: [id; 8], made: 0, state: Some(state), keys: Vec::new() }
+    };
+    let far = vec![told(1, 0), told(2, epoch - 16), told(3, epoch + 2), told(4, u32::MAX)];
+    assert_eq!(ring.merge(far, START), 0);
+    assert_eq!(ring.merge(vec![told(5, epoch - 15), told(6, epoch + 1)], START), 2);
+}
+
+#[test]
+fn where_there_is_no_room_the_eldest_can_be_given_up() {
+    let mut ring = first(START);
+    let oldest = seal(&ring, START);
+    for number in 1..TICKET_SEEDS_MAX as u64 {
+        ring.rotate(START + number, &[2; RANDOM_LEN]).unwrap();
+    }
+    let now = START + 100;
+    assert!(ring.rotate(now, &[3; RANDOM_LEN]).is_err());
+    ring.make_room();
+    ring.make_room();
+    ring.rotate(now, &[3; RANDOM_LEN]).unwrap();
+    assert_eq!((ring.len(), opens(&ring, &oldest)), (TICKET_SEEDS_MAX, Err(NotOpened::NoKey)));
+    assert_eq!(opens(&ring, &seal(&ring, now + 5)), Ok(()));
+}
+
 #[test]
 fn every_node_opens_what_any_has_sealed() {
     let a = first(START);

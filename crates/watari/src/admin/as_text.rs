@@ -17,3 +17,28 @@ where
 {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
+
+/// The same of values that may be absent.
+pub(super) mod option {
+    use super::{Deserialize, Deserializer, Display, Error, FromStr, Serializer};
+
+    #[allow(clippy::ref_option, reason = "serde gives it so")]
+    pub(in super::super) fn serialize<S: Serializer>(
+        value: &Option<impl Display>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => serializer.collect_str(value),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(in super::super) fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
+    }
+}

@@ -48,8 +48,19 @@ fn answers(answer: &Answer, topic: &Topic) -> bool {
             | (Topic::Nodes, Answer::Nodes(_))
             | (Topic::Connections, Answer::Connections(_))
             | (Topic::Sessions, Answer::Sessions(_))
+            | (Topic::Origins, Answer::Origins(_))
             | (Topic::Reload, Answer::Reloaded(_))
-            | (Topic::Move { .. } | Topic::Drain { .. } | Topic::Undrain { .. } | Topic::RotateKeys, Answer::Done)
+            | (
+                Topic::Move { .. }
+                    | Topic::Drain { .. }
+                    | Topic::Undrain { .. }
+                    | Topic::Evict { .. }
+                    | Topic::Admit { .. }
+                    | Topic::RotateKeys
+                    | Topic::DrainOrigin { .. }
+                    | Topic::MoveTransfer { .. },
+                Answer::Done
+            )
     )
 }
 

@@ -2,6 +2,7 @@
 
 mod drain;
 mod moving;
+mod origins;
 mod show;
 
 use std::path::{Path, PathBuf};
@@ -42,9 +43,12 @@ enum What {
     /// How the node is
     #[command(after_help = "Example:\n  watari ctl status")]
     Status,
-    /// The nodes it knows, itself included
-    #[command(after_help = "Example:\n  watari ctl --admin d1.sock nodes")]
-    Nodes,
+    /// The nodes it knows, itself included; or who may be one
+    #[command(after_help = NODES_EXAMPLES)]
+    Nodes {
+        #[command(subcommand)]
+        order: Option<Membership>,
+    },
     /// The connections of clients that it holds
     #[command(after_help = "Example:\n  watari ctl --json connections | jq '.[] | select(.moves > 0)'")]
     Connections,
@@ -54,6 +58,15 @@ enum What {
     /// had to be fetched while the handshake waited (pulled); missed is why a session that was offered was not resumed.
     #[command(after_help = "Example:\n  watari ctl --admin a1.sock sessions")]
     Sessions,
+    /// The origins of an agent, who waits for them, what of them could move, and what is being downloaded; or orders about them
+    ///
+    /// A resource is movable if another origin has shown that it holds the same bytes: by a strong validator, the same length,
+    /// and ranges. Otherwise it is said why not.
+    #[command(after_help = ORIGINS_EXAMPLES)]
+    Origins {
+        #[command(subcommand)]
+        order: Option<origins::Order>,
+    },
     /// Move a connection to another agent
     ///
     /// The node that is asked is the connection's dispatcher. A connection moves when no request is in progress; HTTP/2
@@ -100,6 +113,28 @@ enum What {
 }
 
 #[derive(Subcommand)]
+enum Membership {
+    /// Put a node out of the cluster, whatever its certificate says
+    ///
+    /// Its links end, here at once and then at all nodes, which refuse it from then on; agents make new keys for
+    /// tickets, which it does not get. What is ordered at any node counts at all, as long as one of those remembers
+    /// that has heard of it. To evict for good, also let no valid certificate be left with it.
+    #[command(after_help = "Example:\n  watari ctl --admin d1.sock nodes evict a3")]
+    Evict {
+        /// The node
+        #[arg(value_parser = NodeName::new)]
+        node: NodeName,
+    },
+    /// Let an evicted node be a member again
+    #[command(after_help = "Example:\n  watari ctl --admin d1.sock nodes admit a3")]
+    Admit {
+        /// The node
+        #[arg(value_parser = NodeName::new)]
+        node: NodeName,
+    },
+}
+
+#[derive(Subcommand)]
 enum Keys {
     /// Begin anew with fresh randomness, at this agent and at all others that it has links to
     ///
@@ -107,6 +142,17 @@ enum Keys {
     #[command(after_help = "Example:\n  watari ctl --admin a1.sock keys rotate")]
     Rotate,
 }
+
+const NODES_EXAMPLES: &str = "\
+Examples:
+  watari ctl --admin d1.sock nodes
+  watari ctl --admin d1.sock nodes evict a3";
+
+const ORIGINS_EXAMPLES: &str = "\
+Examples:
+  watari ctl --admin a1.sock origins
+  watari ctl --admin a1.sock --json origins | jq '.[].resources[] | select(.movable | not)'
+  watari ctl --admin a1.sock origins drain http://10.0.0.1:8080";
 
 const DRAIN_EXAMPLES: &str = "\
 Examples:
@@ -144,8 +190,16 @@ impl Ctl {
         let node = Remote { socket: &self.admin, json: self.json };
         match self.what {
             What::Status => node.show(Topic::Status).await,
-            What::Nodes => node.show(Topic::Nodes).await,
+            What::Nodes { order: None } => node.show(Topic::Nodes).await,
+            What::Nodes { order: Some(Membership::Evict { node: evicted }) } => {
+                node.order(Topic::Evict { node: evicted }).await
+            }
+            What::Nodes { order: Some(Membership::Admit { node: admitted }) } => {
+                node.order(Topic::Admit { node: admitted }).await
+            }
             What::Sessions => node.show(Topic::Sessions).await,
+            What::Origins { order: None } => node.show(Topic::Origins).await,
+            What::Origins { order: Some(order) } => order.run(&node).await,
             What::Connections => node.show(Topic::Connections).await,
             What::Move { connection, node: target } => moving::run(&node, connection, &target).await,
             What::Drain { node: agent, grace } => drain::run(&node, agent, grace.get()).await,

@@ -10,15 +10,15 @@ use std::time::Duration;
 use ipnet::IpNet;
 use toml::Spanned;
 use watari_balance::{BulkPolicy, HandshakePolicy, Patience};
-use watari_dispatcher::{AgentConfig, Checks, PassthroughRule, Policies};
-use watari_mesh::Peer;
-use watari_wire::NodeName;
+use watari_dispatcher::{Checks, PassthroughRule, Policies};
+use watari_mesh::{Join, Peer};
 
-use super::raw::{
-    ProxyProtocol, RawAgent, RawChecks, RawConfig, RawDispatcher, RawNode, RawPassthrough, RawPeer, line_of,
-};
-use super::value::{Address, HostPattern, Network, Origin, Prefix, Span};
+use super::raw::{ProxyProtocol, RawAgent, RawChecks, RawConfig, RawDispatcher, RawNode, RawPassthrough, line_of};
+use super::value::{Address, HostPattern, Network, Prefix, Span};
 use super::{Agent, At, Config, DEFAULT_ADMIN, Dispatcher, Log, Node, Outline, Site};
+
+/// A certificate chain and its key.
+pub(super) type IdentityFiles = (At<PathBuf>, At<PathBuf>);
 
 /// A line and what is wrong there.
 pub(super) type Wrong = (usize, String);
@@ -41,14 +41,12 @@ impl Check<'_> {
         }
         self.listeners(&raw)?;
         let is_agent = raw.agent.is_some();
-        let node = self.node(raw.node.into_inner());
+        let join = self.join(&raw)?;
+        let node = self.node(raw.node.into_inner(), join);
         let peers = self.peers(&node.name.value, raw.peer)?;
         Ok(Config {
             file: self.file.to_owned(),
-            dispatcher: raw
-                .dispatcher
-                .map(|raw| self.dispatcher(&node.name.value, is_agent, &peers, raw))
-                .transpose()?,
+            dispatcher: raw.dispatcher.map(|raw| self.dispatcher(&node, is_agent, &peers, raw)).transpose()?,
             agent: raw.agent.map(|raw| self.agent(raw)).transpose()?,
             node,
             peers,
@@ -57,11 +55,12 @@ impl Check<'_> {
         })
     }
 
-    fn node(&self, raw: RawNode) -> Node {
+    fn node(&self, raw: RawNode, join: Join) -> Node {
         Node {
             name: self.at(raw.name),
             pki: self.path(&raw.pki),
             mesh: raw.mesh.into_inner().0,
+            join,
             admin: raw.admin.map_or_else(|| DEFAULT_ADMIN.into(), |admin| self.resolve(&admin)),
             metrics: raw.metrics.map(|metrics| metrics.into_inner().0),
             drain_timeout: raw.drain_timeout.map_or(DRAIN_TIMEOUT, Span::get),
@@ -89,52 +88,12 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn peers(&self, node: &NodeName, raw: Vec<RawPeer>) -> Result<Vec<Peer>, Wrong> {
-        let (mut names, mut addresses) = (BTreeMap::new(), BTreeMap::new());
-        let mut peers = Vec::new();
-        for RawPeer { name, mesh } in raw {
-            self.once(&mut names, &name, "the peer")?;
-            self.once_at(&mut addresses, &mesh)?;
-            // All nodes may have one list.
-            if name.get_ref() != node {
-                peers.push(Peer { name: name.into_inner(), address: mesh.into_inner().0 });
-            }
-        }
-        Ok(peers)
-    }
-
-    fn dispatcher(
-        &self,
-        node: &NodeName,
-        is_agent: bool,
-        peers: &[Peer],
-        raw: RawDispatcher,
-    ) -> Result<Dispatcher, Wrong> {
+    fn dispatcher(&self, node: &Node, is_agent: bool, peers: &[Peer], raw: RawDispatcher) -> Result<Dispatcher, Wrong> {
         if raw.listen.get_ref().is_empty() && raw.listen_proxy.is_empty() {
             return self.wrong(&raw.listen, "the dispatcher listens nowhere");
         }
-        if raw.agents.get_ref().is_empty() {
-            return self.wrong(&raw.agents, "the dispatcher has no agents");
-        }
-        let (mut names, mut addresses) = (BTreeMap::new(), BTreeMap::new());
-        let mut agents = Vec::new();
-        for agent in raw.agents.into_inner() {
-            self.once(&mut names, &agent.name, "the agent")?;
-            self.once_at(&mut addresses, &agent.legs)?;
-            let name = agent.name.get_ref();
-            if name == node && !is_agent {
-                return self.wrong(&agent.name, format!("this node, {name}, is no agent ([agent])"));
-            }
-            if name != node && !peers.iter().any(|peer| peer.name == *name) {
-                return self.wrong(&agent.name, format!("the agent {name} is none of the peers ([[peer]])"));
-            }
-            agents.push(AgentConfig {
-                name: agent.name.into_inner(),
-                legs: agent.legs.into_inner().0,
-                weight: agent.weight.0,
-                connections_max: agent.connections_max,
-            });
-        }
+        let discover = self.discover(node.join, raw.discover, &raw.agents)?;
+        let agents = self.agents(node, is_agent, peers, raw.agents)?;
         let threads = self.threads(raw.threads)?;
         let (listen, listen_proxy) = (self.addresses(raw.listen.get_ref())?, self.addresses(&raw.listen_proxy)?);
         let own: Vec<_> = listen.iter().chain(&listen_proxy).copied().collect();
@@ -143,8 +102,9 @@ impl Check<'_> {
             listen,
             listen_proxy,
             redirect: self.addresses(&raw.redirect)?,
+            discover,
             config: watari_dispatcher::Config {
-                name: node.clone(),
+                name: node.name.value.clone(),
                 agents,
                 policies: policies(raw.handshake, raw.bulk, raw.client_prefix, raw.slow_start),
                 checks: checks(&raw.check),
@@ -222,14 +182,7 @@ impl Check<'_> {
         let raw = raw.into_inner();
         let site = match (raw.files, raw.proxy) {
             (Some(files), None) => Site::Files(self.path(&files.root)),
-            (None, Some(proxy)) => {
-                let origins = proxy.into_inner().origins;
-                if origins.get_ref().is_empty() {
-                    return self.wrong(&origins, "the proxy has no origins");
-                }
-                let origins = origins.get_ref().iter();
-                Site::Proxy(origins.map(|origin| Ok(self.element::<Origin>(origin)?.0)).collect::<Result<_, _>>()?)
-            }
+            (None, Some(proxy)) => Site::Proxy(Box::new(self.proxy(proxy)?)),
             (None, None) => {
                 return Err((
                     line,
@@ -254,7 +207,7 @@ impl Check<'_> {
     }
 
     /// Reads an element of an array.
-    fn element<T: TryFrom<String, Error = String>>(&self, text: &Spanned<String>) -> Result<T, Wrong> {
+    pub(super) fn element<T: TryFrom<String, Error = String>>(&self, text: &Spanned<String>) -> Result<T, Wrong> {
         T::try_from(text.get_ref().clone()).map_err(|sentence| (self.line(text), sentence))
     }
 
@@ -271,7 +224,11 @@ impl Check<'_> {
         }
     }
 
-    fn once_at(&self, seen: &mut BTreeMap<SocketAddr, usize>, address: &Spanned<Address>) -> Result<(), Wrong> {
+    pub(super) fn once_at(
+        &self,
+        seen: &mut BTreeMap<SocketAddr, usize>,
+        address: &Spanned<Address>,
+    ) -> Result<(), Wrong> {
         match seen.insert(address.get_ref().0, self.line(address)) {
             Some(line) => {
                 self.wrong(address, format!("the address {} is there twice, first on line {line}", address.get_ref().0))
@@ -290,6 +247,19 @@ impl Check<'_> {
 
     pub(super) fn at<T>(&self, value: Spanned<T>) -> At<T> {
         At { line: self.line(&value), value: value.into_inner() }
+    }
+
+    /// A certificate and its key, where there are any.
+    pub(super) fn identity(
+        &self,
+        certificate: Option<&Spanned<PathBuf>>,
+        key: Option<&Spanned<PathBuf>>,
+    ) -> Result<Option<IdentityFiles>, Wrong> {
+        match (certificate, key) {
+            (Some(certificate), Some(key)) => Ok(Some((self.path(certificate), self.path(key)))),
+            (None, None) => Ok(None),
+            (Some(alone), None) | (None, Some(alone)) => self.wrong(alone, "a certificate and its key go together"),
+        }
     }
 
     pub(super) fn path(&self, value: &Spanned<PathBuf>) -> At<PathBuf> {

@@ -33,11 +33,15 @@ pub(super) struct DispatcherLimits {
 pub(super) struct AgentLimits {
     connections_max: Option<NonZeroUsize>,
     requests_max: Option<NonZeroUsize>,
+    head_bytes_max: Option<Within<8_192, 1_048_576>>,
+    head_fields_max: Option<Within<1, 1_000>>,
+    target_bytes_max: Option<NonZeroUsize>,
     held_max: Option<NonZeroUsize>,
     idle_legs_max: Option<usize>,
     handshake_timeout: Option<Span>,
     keep_alive_timeout: Option<Span>,
     transfer_timeout: Option<Span>,
+    tunnel_timeout: Option<Span>,
     end_timeout: Option<Span>,
 }
 
@@ -61,6 +65,23 @@ impl TryFrom<Span> for MoveTimeout {
             ));
         }
         Ok(Self(span.get()))
+    }
+}
+
+/// A number from `MIN` to `MAX`.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(try_from = "usize")]
+struct Within<const MIN: usize, const MAX: usize>(usize);
+
+impl<const MIN: usize, const MAX: usize> TryFrom<usize> for Within<MIN, MAX> {
+    type Error = String;
+
+    fn try_from(number: usize) -> Result<Self, String> {
+        if (MIN..=MAX).contains(&number) {
+            Ok(Self(number))
+        } else {
+            Err(format!("{number} is not from {MIN} to {MAX}"))
+        }
     }
 }
 
@@ -94,11 +115,15 @@ impl From<AgentLimits> for watari_agent::Limits {
         Self {
             connections_max: set.connections_max.map_or(default.connections_max, NonZeroUsize::get),
             requests_max: set.requests_max.map_or(default.requests_max, NonZeroUsize::get),
+            head_bytes_max: set.head_bytes_max.map_or(default.head_bytes_max, |max| max.0),
+            head_fields_max: set.head_fields_max.map_or(default.head_fields_max, |max| max.0),
+            target_bytes_max: set.target_bytes_max.map_or(default.target_bytes_max, NonZeroUsize::get),
             held_max: set.held_max.map_or(default.held_max, NonZeroUsize::get),
             idle_legs_max: set.idle_legs_max.unwrap_or(default.idle_legs_max),
             handshake_timeout: set.handshake_timeout.map_or(default.handshake_timeout, Span::get),
             keep_alive_timeout: set.keep_alive_timeout.map_or(default.keep_alive_timeout, Span::get),
             transfer_timeout: set.transfer_timeout.map_or(default.transfer_timeout, Span::get),
+            tunnel_timeout: set.tunnel_timeout.map_or(default.tunnel_timeout, Span::get),
             end_timeout: set.end_timeout.map_or(default.end_timeout, Span::get),
             ..default
         }

@@ -8,18 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
-use watari_agent::Settings;
+use watari_agent::{RedisServer, Settings};
 use watari_files::Files;
 use watari_handshake::{Certificate, ClientRoots, ServerConfig, ServerOptions};
 use watari_pki::Identity;
-use watari_proxy::Proxy;
 use watari_wire::Role;
 use zeroize::Zeroizing;
 
 use super::stamps::Stamps;
 use super::{Agent, At, CertificateFiles, ClientCertificates, Config, ConfigError, Site, Terms, Tls};
 
-/// More than any chain of certificates takes; a wrong path may lead to a large file.
+/// More than any chain of certificates or page for failures takes; a wrong path may lead to a large file.
 const FILE_LEN_MAX: usize = 1 << 20;
 
 /// What the files of a configuration hold, ready for use.
@@ -75,11 +74,17 @@ impl Config {
         before: Option<&LoadedAgent>,
         metrics: &SiteMetrics,
     ) -> Result<Option<LoadedAgent>, ConfigError> {
-        let (Some(agent), Some(before), Some(old)) = (&self.agent, before, &old.agent) else { return Ok(None) };
+        let (Some(agent), Some(before), Some(old_agent)) = (&self.agent, before, &old.agent) else { return Ok(None) };
         let stamps = self.stamps();
         let tls = self.tls(agent)?;
-        let site = match (&agent.site, &old.site) {
-            (Site::Proxy(new), Site::Proxy(old)) if new == old => before.settings.site.clone(),
+        let site = match (&agent.site, &old_agent.site) {
+            (Site::Proxy(_), Site::Proxy(_)) if !self.outline.differs(&old.outline, "agent.proxy") => {
+                before.settings.site.clone()
+            }
+            (Site::Proxy(proxy), Site::Proxy(_)) => match &*before.settings.site {
+                watari_agent::Site::Proxy(running) => self.next_proxy(proxy, old, running)?,
+                watari_agent::Site::Files(_) => self.site(&agent.site, metrics)?,
+            },
             (site, _) => self.site(site, metrics)?,
         };
         Ok(Some(LoadedAgent { settings: Settings { tls, site, limits: agent.limits }, stamps }))
@@ -104,6 +109,10 @@ impl Config {
     }
 
     fn load_agent(&self, agent: &Agent, metrics: &SiteMetrics) -> Result<LoadedAgent, ConfigError> {
+        // Looked at, so that a mistake is found before the agent starts; it reads them again then.
+        if let Some(Err(error)) = agent.sharing.redis.as_ref().map(RedisServer::settings) {
+            return Err(self.wrong(self.outline.line_of("agent.sessions.redis").unwrap_or(1), &error));
+        }
         let stamps = self.stamps();
         let tls = self.tls(agent)?;
         let settings = Settings { tls, site: self.site(&agent.site, metrics)?, limits: agent.limits };
@@ -216,20 +225,17 @@ impl Config {
                 let files = files.map_err(|error| self.wrong(root.line, &named(&root.value, &error)))?;
                 watari_agent::Site::Files(files)
             }
-            Site::Proxy(origins) => {
-                let limits = watari_proxy::Limits::default();
-                watari_agent::Site::Proxy(Proxy::new(origins.iter().cloned(), limits, metrics.proxy.clone()))
-            }
+            Site::Proxy(proxy) => watari_agent::Site::Proxy(Box::new(self.proxy(proxy, &metrics.proxy)?)),
         }))
     }
 
-    fn read_file(&self, file: &At<PathBuf>) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
+    pub(super) fn read_file(&self, file: &At<PathBuf>) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
         let content = File::open(&file.value).and_then(read);
         content.map_err(|error| self.wrong(file.line, &named(&file.value, &error)))
     }
 
     /// Reads a file that must not be everybody's to read.
-    fn read_key(&self, file: &At<PathBuf>) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
+    pub(super) fn read_key(&self, file: &At<PathBuf>) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
         let content = File::open(&file.value).and_then(|opened| refuse_exposed(&opened).and_then(|()| read(opened)));
         content.map_err(|error| self.wrong(file.line, &named(&file.value, &error)))
     }
@@ -249,11 +255,11 @@ fn read(file: File) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(FILE_LEN_MAX + 1));
     file.take(FILE_LEN_MAX as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > FILE_LEN_MAX {
-        return Err(io::Error::new(ErrorKind::FileTooLarge, "too large for certificates or a key"));
+        return Err(io::Error::new(ErrorKind::FileTooLarge, "too large: more than 1 MiB"));
     }
     Ok(bytes)
 }
 
-fn named(path: &Path, error: &dyn std::fmt::Display) -> String {
+pub(super) fn named(path: &Path, error: &dyn std::fmt::Display) -> String {
     format!("{}: {error}", path.display())
 }

@@ -62,12 +62,19 @@ impl Outline {
         changes.filter(|change| change.old != change.new).collect()
     }
 
+    /// Whether `other` says something else of `key`, or of what is below it.
+    pub(super) fn differs(&self, other: &Self, key: &str) -> bool {
+        self.changes(other).iter().any(|change| is_below(&change.key, key))
+    }
+
     /// The line that `key` is on, or what is below it.
     pub(super) fn line_of(&self, key: &str) -> Option<usize> {
-        let below =
-            |path: &str| path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
-        self.0.iter().filter(|(path, _)| below(path)).map(|(_, entry)| entry.line).min()
+        self.0.iter().filter(|(path, _)| is_below(path, key)).map(|(_, entry)| entry.line).min()
     }
+}
+
+fn is_below(path: &str, key: &str) -> bool {
+    path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
 struct Reader<'a> {

@@ -10,6 +10,7 @@ use watari_balance::{BulkPolicy, HandshakePolicy};
 use watari_wire::NodeName;
 
 use super::limits::{AgentLimits, DispatcherLimits};
+use super::proxy::RawProxy;
 use super::value::{Address, Level, ListenerAddress, Prefix, Span, Weight};
 
 #[derive(Deserialize)]
@@ -30,9 +31,19 @@ pub(super) struct RawNode {
     pub(super) name: Spanned<NodeName>,
     pub(super) pki: Spanned<PathBuf>,
     pub(super) mesh: Spanned<Address>,
+    pub(super) join: Option<JoinRule>,
+    pub(super) advertise: Option<Spanned<Address>>,
     pub(super) admin: Option<PathBuf>,
     pub(super) metrics: Option<Spanned<Address>>,
     pub(super) drain_timeout: Option<Span>,
+}
+
+/// Who may be a member of the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum JoinRule {
+    Configured,
+    Certified,
 }
 
 #[derive(Deserialize)]
@@ -53,6 +64,7 @@ pub(super) struct RawDispatcher {
     #[serde(default)]
     pub(super) redirect: Vec<Spanned<String>>,
     pub(super) agents: Spanned<Vec<RawAgentAddress>>,
+    pub(super) discover: Option<Spanned<bool>>,
     pub(super) threads: Option<Spanned<NonZeroUsize>>,
     pub(super) handshake: Option<HandshakePolicy>,
     pub(super) bulk: Option<BulkPolicy>,
@@ -121,11 +133,30 @@ pub(super) struct RawAgent {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawSessions {
-    pub(super) mode: Option<SessionMode>,
+    pub(super) mode: Option<Spanned<SessionMode>>,
     pub(super) lifetime: Option<Spanned<Span>>,
     pub(super) rotation: Option<Spanned<Span>>,
     pub(super) tickets: Option<Spanned<usize>>,
     pub(super) memory_mib: Option<NonZeroUsize>,
+    pub(super) single_use: Option<Spanned<bool>>,
+    pub(super) early_data: Option<Spanned<bool>>,
+    pub(super) keys_file: Option<Spanned<PathBuf>>,
+    pub(super) database: Option<Spanned<PathBuf>>,
+    pub(super) database_mib: Option<Spanned<NonZeroU32>>,
+    pub(super) redis: Option<Spanned<RawRedis>>,
+}
+
+/// `[agent.sessions.redis]`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawRedis {
+    pub(super) url: String,
+    pub(super) username: Option<Spanned<String>>,
+    pub(super) password_file: Option<Spanned<PathBuf>>,
+    pub(super) ca: Option<Spanned<PathBuf>>,
+    pub(super) certificate: Option<Spanned<PathBuf>>,
+    pub(super) key: Option<Spanned<PathBuf>>,
+    pub(super) timeout: Option<Span>,
 }
 
 /// With whom sessions are shared.
@@ -136,6 +167,7 @@ pub(super) enum SessionMode {
     Tickets,
     Push,
     Owner,
+    Redis,
 }
 
 #[derive(Deserialize)]
@@ -214,12 +246,6 @@ pub(super) enum Demand {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawFiles {
     pub(super) root: Spanned<PathBuf>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawProxy {
-    pub(super) origins: Spanned<Vec<Spanned<String>>>,
 }
 
 #[derive(Deserialize)]

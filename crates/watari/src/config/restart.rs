@@ -15,6 +15,7 @@ impl Config {
             ("node.name", old_node.name.value == new_node.name.value),
             ("node.pki", old_node.pki.value == new_node.pki.value),
             ("node.mesh", old_node.mesh == new_node.mesh),
+            ("node.join", old_node.join == new_node.join),
             ("node.admin", old_node.admin == new_node.admin),
             ("node.metrics", old_node.metrics == new_node.metrics),
             ("dispatcher", self.dispatcher.is_some() == new.dispatcher.is_some()),
@@ -34,8 +35,8 @@ impl Config {
         self.dispatcher.as_ref().map(|dispatcher| dispatcher.threads)
     }
 
-    fn sharing(&self) -> Option<Sharing> {
-        self.agent.as_ref().map(|agent| agent.sharing)
+    fn sharing(&self) -> Option<&Sharing> {
+        self.agent.as_ref().map(|agent| &agent.sharing)
     }
 
     fn legs(&self) -> Option<SocketAddr> {

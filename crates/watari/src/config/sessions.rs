@@ -1,36 +1,44 @@
 //! `[agent.sessions]`: how sessions are shared.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use watari_agent::{Mode, Sharing};
+use toml::Spanned;
+use watari_agent::{DatabaseFile, Mode, RedisServer, Sharing};
 
 use super::check::{Check, Wrong};
 use super::raw::{RawSessions, SessionMode};
+use super::value::Span;
 
-/// Shorter, and clients would hardly come back in time.
-const LIFETIME_MIN: Duration = Duration::from_mins(1);
+/// Clocks of agents may be minutes apart: with less, a session of one could be too old for another when it is made.
+const LIFETIME_MIN: Duration = Duration::from_mins(10);
 /// RFC 8446, section 4.6.1.
 const LIFETIME_MAX: Duration = Duration::from_hours(7 * 24);
 /// Seeds are kept as long as their tickets are good; there is room for twice as many, made by order.
 const ROTATIONS_MAX: f64 = 24.0;
 /// Each costs the client some memory, and a handshake some time.
 const TICKETS_MAX: usize = 10;
+/// Room for some millions of sessions.
+const DATABASE_MIB: u32 = 1024;
+/// A full handshake takes no longer.
+const REDIS_TIMEOUT: Duration = Duration::from_millis(250);
 
 impl Check<'_> {
     pub(super) fn sharing(&self, raw: &RawSessions) -> Result<Sharing, Wrong> {
         let mut sharing = Sharing::default();
-        sharing.mode = match raw.mode {
+        sharing.mode = match raw.mode.as_ref().map(|mode| *mode.get_ref()) {
             None => sharing.mode,
             Some(SessionMode::Private) => Mode::Private,
             Some(SessionMode::Tickets) => Mode::Tickets,
             Some(SessionMode::Push) => Mode::Push,
             Some(SessionMode::Owner) => Mode::Owner,
+            Some(SessionMode::Redis) => Mode::Redis,
         };
         if let Some(lifetime) = &raw.lifetime {
             sharing.lifetime = lifetime.get_ref().get();
             if !(LIFETIME_MIN..=LIFETIME_MAX).contains(&sharing.lifetime) {
                 return self
-                    .wrong(lifetime, "a session can be resumed for one minute at least, and seven days at most");
+                    .wrong(lifetime, "a session can be resumed for ten minutes at least, and seven days at most");
             }
         }
         sharing.rotation = raw.rotation.as_ref().map_or(sharing.lifetime / 2, |rotation| rotation.get_ref().get());
@@ -45,7 +53,68 @@ impl Check<'_> {
                 return self.wrong(tickets, format!("a handshake gives 1 to {TICKETS_MAX} tickets"));
             }
         }
+        sharing.single_use = raw.single_use.as_ref().is_some_and(|single_use| *single_use.get_ref());
+        if let Some(single_use) = &raw.single_use
+            && sharing.single_use
+            && !matches!(sharing.mode, Mode::Push | Mode::Owner | Mode::Redis)
+        {
+            return self.wrong(
+                single_use,
+                "only of sessions that somebody keeps (mode \"owner\", \"push\" or \"redis\") can it be known whether they were used",
+            );
+        }
+        sharing.early_data = raw.early_data.as_ref().is_some_and(|early_data| *early_data.get_ref());
+        if let Some(early_data) = &raw.early_data
+            && sharing.early_data
+            && !matches!(sharing.mode, Mode::Push | Mode::Owner)
+        {
+            return self.wrong(
+                early_data,
+                "early data takes agents that have kept the sessions they approve it for: mode \"owner\" or \"push\"",
+            );
+        }
+        sharing.keys_file = raw.keys_file.as_ref().map(|path| self.path(path).value);
+        sharing.database = self.database(raw, sharing.mode)?;
+        sharing.redis = self.redis(raw, sharing.mode)?;
         sharing.memory_bytes = raw.memory_mib.map_or(sharing.memory_bytes, |mib| mib.get().saturating_mul(1 << 20));
         Ok(sharing)
+    }
+
+    fn database(&self, raw: &RawSessions, mode: Mode) -> Result<Option<DatabaseFile>, Wrong> {
+        match (&raw.database, &raw.database_mib) {
+            (Some(path), _) if mode == Mode::Redis => {
+                self.wrong(path, "in mode \"redis\" agents keep no sessions, so there is nothing for a database")
+            }
+            (None, Some(mib)) => self.wrong(mib, "database_mib is of no use without a database"),
+            (None, None) => Ok(None),
+            (Some(path), mib) => {
+                let mib = mib.as_ref().map_or(DATABASE_MIB, |mib| mib.get_ref().get());
+                Ok(Some(DatabaseFile { path: self.path(path).value, bytes_max: u64::from(mib) << 20 }))
+            }
+        }
+    }
+
+    fn redis(&self, raw: &RawSessions, mode: Mode) -> Result<Option<RedisServer>, Wrong> {
+        let server = match (&raw.redis, mode, &raw.mode) {
+            (None, Mode::Redis, Some(mode)) => {
+                return self.wrong(mode, "[agent.sessions.redis] has to say where the server is");
+            }
+            (None, ..) => return Ok(None),
+            (Some(redis), Mode::Redis, _) => redis.get_ref(),
+            (Some(redis), ..) => return self.wrong(redis, "a Redis server is of no use unless mode is \"redis\""),
+        };
+        let certificate = self.identity(server.certificate.as_ref(), server.key.as_ref())?;
+        if let (Some(name), None) = (&server.username, &server.password_file) {
+            return self.wrong(name, "who has a name there has a password, too: password_file");
+        }
+        let path = |path: &Spanned<PathBuf>| self.path(path).value;
+        Ok(Some(RedisServer {
+            url: server.url.clone(),
+            username: server.username.as_ref().map(|name| name.get_ref().clone()),
+            password_file: server.password_file.as_ref().map(path),
+            ca: server.ca.as_ref().map(path),
+            certificate: certificate.map(|(certificate, key)| (certificate.value, key.value)),
+            timeout: server.timeout.map_or(REDIS_TIMEOUT, Span::get),
+        }))
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use rcgen::{CertificateParams, KeyPair};
-use watari_agent::{Mode, Sharing};
+use watari_agent::{DatabaseFile, Mode, RedisServer, Sharing};
 use watari_balance::{BulkPolicy, ClientPrefix, HandshakePolicy, Patience};
 use watari_dispatcher::{Checks, Policies};
 use watari_handshake::{Group, Policy};
@@ -22,6 +22,13 @@ const DISPATCHER: &str =
     "[dispatcher]\nlisten = [\"0.0.0.0:443\"]\nagents = [{ name = \"a1\", legs = \"127.0.0.1:3\" }]\n";
 const AGENT: &str = "[agent]\nlegs = \"127.0.0.1:4\"\n";
 const FILES: &str = "[agent.files]\nroot = \"www\"\n";
+/// A pool with this name, and with these lines below.
+fn pool(name: &str, lines: &str) -> String {
+    format!("[[agent.proxy.pool]]\nname = \"{name}\"\norigins = [\"http://127.0.0.1:80\"]\n{lines}")
+}
+
+/// A route to the pool `a`.
+const ROUTE: &str = "[[agent.proxy.route]]\npool = \"a\"\n";
 const PROXY: &str = "[agent.proxy]\norigins = [\"http://127.0.0.1:80\"]\n";
 const CERTIFICATE: &str = "[[agent.certificate]]\nchain = \"c.pem\"\nkey = \"c.key\"\n";
 
@@ -93,7 +100,27 @@ fn the_example_has_every_key_and_the_defaults() {
     let files = "[agent.files]\nroot = \"www\"";
     let proxy = "[agent.proxy]\norigins = [\"http://192.0.2.7:8080\"]";
     let other = text.replace(files, proxy);
-    assert!(matches!(parse(&[&other]).unwrap().agent.unwrap().site, Site::Proxy(origins) if origins.len() == 1));
+    assert!(matches!(parse(&[&other]).unwrap().agent.unwrap().site, Site::Proxy(proxy) if proxy.pools.len() == 1));
+}
+
+#[test]
+fn pools_take_their_policies() {
+    let keys = "balance = \"hash\"\nweights = [3]\nhash_key = \"header:x-user\"\nslow_start = \"30s\"\n\
+                retry_on = [\"reset\", \"503\"]\nresolve_interval = \"1s\"\n\
+                check = { path = \"/health\", host = \"a:80\", statuses = \"200-399\", interval = \"1s\", fall = 5 }\n\
+                limits = { connect_timeout = \"1s\", attempts_max = 2, in_flight_max = 7, idle_max = 0 }\n";
+    let Site::Proxy(proxy) = parse(&[NODE, AGENT, &pool("a", keys)]).unwrap().agent.unwrap().site else { panic!() };
+    let read = format!("{:?}", proxy.pools);
+    for expected in [
+        "policy: Hash, hash_key: Header(\"x-user\"), slow_start: Some(30s)",
+        "retry_on: {Reset, Unavailable}",
+        "weights: [3], resolve_interval: Some(1s)",
+        "path: /health, host: Some(a:80), statuses: 200..=399",
+        "interval: 1s, timeout: 2s, patience: Patience { fall: 5, rise: 2 }",
+        "connect_timeout: 1s, response_timeout: 60s, body_timeout: 60s, attempts_max: 2, in_flight_max: 7, idle_max: 0",
+    ] {
+        assert!(read.contains(expected), "{expected} is not in {read}");
+    }
 }
 
 #[test]
@@ -161,11 +188,11 @@ fn a_dispatcher_may_pick_its_own_node() {
 #[test]
 fn what_is_not_known_or_has_the_wrong_shape_is_refused() {
     let weight = |weight: &str| DISPATCHER.replace(":3\"", &format!(":3\", weight = {weight}"));
-    let cases: [(&[&str], &str); 27] = [
+    let cases: [(&[&str], &str); 28] = [
         (&["[node"], "1: unclosed table, expected `]`"),
         (
             &[NODE, "x = 1\n"],
-            "5: unknown field `x`, expected one of `name`, `pki`, `mesh`, `admin`, `metrics`, `drain_timeout`",
+            "5: unknown field `x`, expected one of `name`, `pki`, `mesh`, `join`, `advertise`, `admin`, `metrics`, `drain_timeout`",
         ),
         (&[NODE, AGENT, "[x]\n"], "7: unknown field `x`, expected one of `node`, `peer`, `dispatcher`, `agent`, `log`"),
         (&[NODE, AGENT, FILES, "index = true\n"], "9: unknown field `index`, expected `root`"),
@@ -222,9 +249,10 @@ fn what_is_not_known_or_has_the_wrong_shape_is_refused() {
             &[NODE, PEER, DISPATCHER, "[dispatcher.limits]\nmove_timeout = \"5001ms\"\n"],
             "12: move_timeout is at most 5s: agents that wait for the decision give up after 10 s",
         ),
+        (&[NODE, AGENT, FILES, "[agent.limits]\nhead_bytes_max = 8191\n"], "10: 8191 is not from 8192 to 1048576"),
         (
-            &[NODE, AGENT, "[agent.proxy]\norigins = [\n  \"http://a\",\n  \"https://b\",\n]\n"],
-            "10: \"https://b\" is no origin: an origin is given as http://HOST or http://HOST:PORT",
+            &[NODE, AGENT, "[agent.proxy]\norigins = [\n  \"http://a\",\n  \"ftp://b\",\n]\n"],
+            "10: \"ftp://b\" is no origin: an origin is given as http://HOST or https://HOST, with or without a port",
         ),
         (
             &[NODE, AGENT, FILES, CERTIFICATE, "[agent.tls]\nclient_certificates = \"maybe\"\n"],
@@ -240,10 +268,93 @@ fn what_is_not_known_or_has_the_wrong_shape_is_refused() {
 }
 
 #[test]
+fn proxies_that_cannot_be_are_refused() {
+    let cases: &[(&[&str], &str)] = &[
+        (&[NODE, AGENT, "[agent.proxy]\norigins = []\n"], "8: a pool without origins serves nobody"),
+        (&[NODE, AGENT, "[agent.proxy]\n"], "7: the proxy has no origins"),
+        (&[NODE, AGENT, PROXY, &pool("a", "")], "9: either the proxy itself has origins, or its pools have"),
+        (&[NODE, AGENT, &pool("a", ""), &pool("a", "")], "11: the pool a is there twice, first on line 8"),
+        (
+            &[NODE, AGENT, &pool("a", ""), &pool("b", "")],
+            "10: where there are several pools, [[agent.proxy.route]] has to say what they get",
+        ),
+        (&[NODE, AGENT, &pool("a", "weights = [1, 2]\n")], "10: there are 2 weights for 1 origins"),
+        (
+            &[NODE, AGENT, &pool("a", "weights = [2]\n")],
+            "10: round_robin knows no weights; balance = \"weighted\" does",
+        ),
+        (&[NODE, AGENT, &pool("a", "hash_key = \"path\"\n")], "10: hash_key is of no use without balance = \"hash\""),
+        (
+            &[NODE, AGENT, &pool("a", "balance = \"hash\"\nhash_key = \"url\"\n")],
+            "11: \"url\": requests are told apart by \"path\", \"client\", \"header:NAME\" or \"cookie:NAME\"",
+        ),
+        (&[NODE, AGENT, &pool("a", "check.statuses = \"200\"\n")], "10: without a path, a check only connects"),
+        (&[NODE, AGENT, &pool("a", "check.path = \"x\"\n")], "10: the path \"x\" does not begin with /"),
+        (
+            &[NODE, AGENT, &pool("a", "check = { path = \"/x\", statuses = \"299-200\" }\n")],
+            "10: \"299-200\" are no statuses, such as \"204\" or \"200-299\"",
+        ),
+        (&[NODE, AGENT, &pool("a", ""), "[[agent.proxy.route]]\npool = \"b\"\n"], "11: there is no pool \"b\""),
+        (
+            &[NODE, AGENT, &pool("a", ""), "[[agent.proxy.route]]\npool = \"a\"\npath = \"x\"\n"],
+            "12: \"x\": a path begins with /, and has neither ? nor # nor segments such as ..",
+        ),
+        (
+            &[NODE, AGENT, &pool("a", ""), "[[agent.proxy.route]]\npool = \"a\"\nhost = \"a:80\"\n"],
+            "12: \"a:80\": a host is a name such as www.example.com, all names below one (*.example.com), or an address",
+        ),
+        (
+            &[NODE, AGENT, &pool("a", ""), "[[agent.proxy.route]]\npath = \"/x\"\n"],
+            "10: a route has either a pool, refuse = 403 or 404, or a redirect",
+        ),
+        (
+            &[NODE, AGENT, &pool("a", ""), "[[agent.proxy.route]]\nredirect = { to = \"//%{path}\" }\n"],
+            "11: \"//%{path}\": a redirect leads to http://HOST or https://HOST with or without a path, or to a path such as \
+             /new%{path}",
+        ),
+        (
+            &[NODE, AGENT, &pool("a", ""), "[[agent.proxy.route]]\nredirect = { to = \"/x\", status = 200 }\n"],
+            "11: \"/x\": the status of a redirect is 301, 302, 303, 307 or 308",
+        ),
+        (
+            &[NODE, AGENT, &pool("a", ""), ROUTE, "request_headers.set = { Content-Length = \"5\" }\n"],
+            "12: content-length is the proxy's own to set",
+        ),
+        (
+            &[NODE, AGENT, &pool("a", ""), ROUTE, "request_headers.host = \"a/b\"\n"],
+            "12: \"a/b\" is no host, with or without a port",
+        ),
+        (
+            &[NODE, AGENT, &pool("a", ""), ROUTE, "response_headers.append = { Vary = \"%{cookie}\" }\n"],
+            "12: vary: what stands for a part of the request is %{client}, %{host} or %{path}",
+        ),
+        (
+            &[NODE, AGENT, PROXY, "error_pages = { \"200\" = \"a.html\" }\n"],
+            "9: \"200\": error pages are for a status from 400 to 599, or for 4xx or 5xx",
+        ),
+        (&[NODE, AGENT, PROXY, "intercept_errors = true\n"], "9: intercept_errors is of no use without error_pages"),
+        (
+            &[NODE, AGENT, PROXY, "trusted_proxies = [\"10.0.0.1\"]\n"],
+            "9: \"10.0.0.1\" is no network, such as 192.0.2.0/24 or 2001:db8::/32",
+        ),
+        (
+            &[NODE, AGENT, &pool("a", "tls = { certificate = \"c.pem\" }\n")],
+            "10: a certificate and its key go together",
+        ),
+        (&[NODE, AGENT, &pool("a", "tls = { server_name = \"a b\" }\n")], "10: \"a b\" is no name of a host"),
+        (
+            &[NODE, AGENT, &pool("a", "http = \"3\"\n")],
+            "10: unknown variant `3`, expected one of `1.1`, `2`, `negotiated`",
+        ),
+    ];
+    check(cases);
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     let two_sites = [NODE, AGENT, FILES, PROXY];
     let agents = |agents: &str| DISPATCHER.replace("{ name = \"a1\", legs = \"127.0.0.1:3\" }", agents);
-    let cases: [(&[&str], &str); 21] = [
+    let cases: &[(&[&str], &str)] = &[
         (&[NODE], "1: the node has no role: neither [dispatcher] nor [agent] is there"),
         (&[NODE, PEER, PEER, DISPATCHER], "9: the peer a1 is there twice, first on line 6"),
         (
@@ -284,7 +395,6 @@ fn what_cannot_be_is_refused() {
         ),
         (&[NODE, AGENT], "5: the agent serves nothing: neither [agent.files] nor [agent.proxy] is there"),
         (&two_sites, "9: the agent serves either [agent.files] or [agent.proxy], not both"),
-        (&[NODE, AGENT, "[agent.proxy]\norigins = []\n"], "8: the proxy has no origins"),
         (
             &[NODE, AGENT, FILES, "[agent.tls]\n"],
             "9: [agent.tls] is of no use without a certificate ([[agent.certificate]])",
@@ -307,7 +417,7 @@ fn what_cannot_be_is_refused() {
         ),
         (&["# nothing\n\n", NODE], "3: the node has no role: neither [dispatcher] nor [agent] is there"),
     ];
-    check(&cases);
+    check(cases);
 }
 
 #[test]
@@ -385,7 +495,9 @@ fn listeners_have_terms_of_their_own_and_the_rest_from_above() {
 #[test]
 fn sessions_are_read_and_bounded() {
     let sessions = |lines: &str| format!("[agent.sessions]\n{lines}\n");
-    let set = sessions("mode = \"push\"\nlifetime = \"2h\"\ntickets = 1\nmemory_mib = 2");
+    let set = "mode = \"push\"\nlifetime = \"2h\"\ntickets = 1\nmemory_mib = 2\nsingle_use = true\n";
+    let set =
+        sessions(&(set.to_owned() + "early_data = true\nkeys_file = \"keys\"\ndatabase = \"db\"\ndatabase_mib = 3"));
     let sharing = parse(&[NODE, AGENT, FILES, &set]).unwrap().agent.unwrap().sharing;
     let hours = Duration::from_hours;
     let expected = Sharing {
@@ -394,19 +506,68 @@ fn sessions_are_read_and_bounded() {
         rotation: hours(1),
         tickets_per_handshake: 1,
         memory_bytes: 2 << 20,
+        single_use: true,
+        early_data: true,
+        keys_file: Some("etc/keys".into()),
+        database: Some(DatabaseFile { path: "etc/db".into(), bytes_max: 3 << 20 }),
+        redis: None,
     };
     assert_eq!(sharing, expected);
     let cases = [
-        ("mode = \"shared\"", "unknown variant `shared`, expected one of `private`, `tickets`, `push`, `owner`"),
-        ("lifetime = \"30s\"", "a session can be resumed for one minute at least, and seven days at most"),
-        ("lifetime = \"8d\"", "a session can be resumed for one minute at least, and seven days at most"),
+        (
+            "mode = \"shared\"",
+            "unknown variant `shared`, expected one of `private`, `tickets`, `push`, `owner`, `redis`",
+        ),
+        ("lifetime = \"9m\"", "a session can be resumed for ten minutes at least, and seven days at most"),
+        ("lifetime = \"8d\"", "a session can be resumed for ten minutes at least, and seven days at most"),
         ("rotation = \"29m\"", "ticket keys are rotated at most 24 times in the lifetime of a session"),
         ("tickets = 0", "a handshake gives 1 to 10 tickets"),
+        ("mode = \"redis\"", "[agent.sessions.redis] has to say where the server is"),
+        ("database_mib = 5", "database_mib is of no use without a database"),
         ("tickets = 11", "a handshake gives 1 to 10 tickets"),
+        (
+            "early_data = true",
+            "early data takes agents that have kept the sessions they approve it for: mode \"owner\" or \"push\"",
+        ),
+        (
+            "single_use = true",
+            "only of sessions that somebody keeps (mode \"owner\", \"push\" or \"redis\") can it be known whether they were used",
+        ),
     ];
     for (line, sentence) in cases {
         let refused = parse(&[NODE, AGENT, FILES, &sessions(line)]).unwrap_err();
         assert!(refused.ends_with(&format!("10: {sentence}")), "{refused}");
+    }
+}
+
+#[test]
+fn a_redis_server_is_read() {
+    let redis = |mode: &str, lines: &str| {
+        let text =
+            format!("[agent.sessions]\nmode = \"{mode}\"\n[agent.sessions.redis]\nurl = \"redis://r1\"\n{lines}\n");
+        let config = parse(&[NODE, AGENT, FILES, &text]);
+        config.map(|config| config.agent.unwrap().sharing.redis.unwrap())
+    };
+    let all =
+        "username = \"w\"\npassword_file = \"pw\"\nca = \"ca\"\ncertificate = \"c\"\nkey = \"/k\"\ntimeout = \"1s\"";
+    let expected = RedisServer {
+        url: "redis://r1".to_owned(),
+        username: Some("w".to_owned()),
+        password_file: Some("etc/pw".into()),
+        ca: Some("etc/ca".into()),
+        certificate: Some(("etc/c".into(), "/k".into())),
+        timeout: Duration::from_secs(1),
+    };
+    assert_eq!(redis("redis", all).unwrap(), expected);
+    assert_eq!(redis("redis", "").unwrap().timeout, Duration::from_millis(250));
+    let cases = [
+        ("owner", "", "11: a Redis server is of no use unless mode is \"redis\""),
+        ("redis", "username = \"w\"", "13: who has a name there has a password, too: password_file"),
+        ("redis", "key = \"k\"", "13: a certificate and its key go together"),
+    ];
+    for (mode, lines, sentence) in cases {
+        let refused = redis(mode, lines).unwrap_err();
+        assert!(refused.ends_with(sentence), "{refused}");
     }
 }
 
@@ -564,6 +725,35 @@ fn the_files_are_loaded() {
 }
 
 #[test]
+fn what_the_proxy_changes_is_loaded() {
+    let disk = Disk::new();
+    for page in ["503.html", "client.html", "server.html"] {
+        disk.write_key(page, "<p>sorry", 0o644);
+    }
+    disk.write_key("sticky.key", &"s".repeat(32), 0o600);
+    let proxy = "[agent.proxy]\ntrusted_proxies = [\"10.0.0.0/8\"]\nintercept_errors = true\ncompress = {}\n\
+                 error_pages = { \"503\" = \"503.html\", \"4xx\" = \"client.html\", \"5xx\" = \"server.html\" }\n"
+        .to_owned()
+        + &pool("a", "sticky = { cookie = \"watari\", ttl = \"1h\", secret = \"sticky.key\" }\n")
+        + ROUTE
+        + "request_headers = { host = \"b:80\", set = { X-A = \"%{client}\" }, append = { X-B = \"1\" }, remove = [\"X\"] }\n\
+           response_headers = { set = { Strict-Transport-Security = \"max-age=1\" }, remove = [\"X\"] }\n\
+           [[agent.proxy.route]]\nhost = \"c\"\nredirect = { to = \"https://a%{path}\" }\n";
+    assert!(disk.load(&[NODE, AGENT, &proxy]).is_ok(), "{proxy}");
+    for (key, other, expected) in [
+        ("503.html", "gone.html", "gone.html: No such file or directory (os error 2)"),
+        ("sticky.key", "503.html", "everybody on this machine can read it"),
+        ("\"watari\"", "\"a b\"", "a cookie's name has letters, digits, - and _, 64 at most"),
+    ] {
+        let refused = disk.load(&[NODE, AGENT, &proxy.replace(key, other)]).err().unwrap();
+        assert!(refused.contains(expected), "{refused}");
+    }
+    disk.write_key("sticky.key", "short", 0o600);
+    let refused = disk.load(&[NODE, AGENT, &proxy]).err().unwrap();
+    assert!(refused.ends_with("sticky.key: the secret of a cookie has at least 32 bytes"), "{refused}");
+}
+
+#[test]
 fn files_of_no_use_are_named() {
     let disk = Disk::new();
     disk.certificate("other", vec!["example.test".to_owned()]);
@@ -583,7 +773,7 @@ fn files_of_no_use_are_named() {
         ),
         (with("garbage", "c.key"), "10: garbage: contains no certificate"),
         (with("c.pem", "garbage.key"), "11: garbage.key: contains no private key"),
-        (with("large", "c.key"), "10: large: too large for certificates or a key"),
+        (with("large", "c.key"), "10: large: too large: more than 1 MiB"),
         (
             with("unnamed.pem", "unnamed.key"),
             "10: unnamed.pem is issued for no DNS name, so only `default` can be its use",

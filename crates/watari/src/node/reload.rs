@@ -7,7 +7,7 @@ use tokio::sync::Mutex;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::sleep;
 use watari_dispatcher::Dispatcher;
-use watari_mesh::Mesh;
+use watari_mesh::{Join, Mesh};
 use watari_wire::NodeName;
 
 use super::{NodeError, Roles, files, listeners};
@@ -106,11 +106,14 @@ impl Reloader {
         // From here on nothing fails.
         self.level.set(&new.config.log.level);
         if let (Some(running), Some(agent)) = (&self.running.agent, &new.agent) {
+            // Logs are rotated in this way, too, where nothing else has changed.
+            agent.settings.site.reopen_logs();
             running.reload(agent.settings.clone());
         }
         if let (Some(running), Some(dispatcher)) = (&self.running.dispatcher, &new.config.dispatcher) {
             // Before links to new agents are up: they hand out keys then.
-            running.reload(dispatcher.config.clone()).await;
+            let config = dispatcher.with_agents(&self.mesh.legs().borrow());
+            running.reload(config).await;
         }
         self.mesh.set_peers(new.config.peers.clone()).await;
         let changes = state.config.outline.changes(&new.config.outline);
@@ -134,7 +137,9 @@ impl Reloader {
 
     /// Without its link, an agent could neither give a connection away nor say how it has ended.
     fn refuse_loss(&self, old: &Config, new: &Config) -> Result<(), ReloadError> {
-        let stays = |peer: &NodeName| new.peers.iter().any(|other| other.name == *peer);
+        // Who has a link is a member by itself where that can be.
+        let stays =
+            |peer: &NodeName| new.node.join != Join::Configured || new.peers.iter().any(|other| other.name == *peer);
         for peer in old.peers.iter().map(|peer| &peer.name).filter(|peer| !stays(peer)) {
             // An agent that is none of the dispatcher's any more may still have connections.
             let of_dispatcher = self.running.dispatcher.iter().flat_map(Dispatcher::connections);
@@ -146,6 +151,23 @@ impl Reloader {
             }
         }
         Ok(())
+    }
+
+    /// Has a dispatcher that discovers agents work with those that are members, for ever.
+    pub(super) async fn watch_agents(&self) {
+        let Some(running) = &self.running.dispatcher else { return };
+        let mut legs = self.mesh.legs();
+        loop {
+            let state = self.state.lock().await;
+            if let Some(dispatcher) = state.config.dispatcher.as_ref().filter(|dispatcher| dispatcher.discover) {
+                let config = dispatcher.with_agents(&legs.borrow_and_update());
+                running.reload(config).await;
+            }
+            drop(state);
+            if legs.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Looks for changed certificates for ever, and loads them.

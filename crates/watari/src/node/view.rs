@@ -5,15 +5,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use watari_agent::{Agent, RotationError, SessionStatus};
+use watari_agent::{
+    Agent, DatabaseStatus, NoProxy, RedisCounters, RedisStatus, RotationError, SessionStatus, WriterCounters,
+};
 use watari_dispatcher::{AgentStatus, Dispatcher};
 use watari_mesh::{Mesh, PeerStatus};
+use watari_proxy::Proxy;
 use watari_record::{CipherSuite, Version};
 use watari_wire::{ConnectionStatus, Role, TlsInfo};
 
 use super::Roles;
 use super::reload::Reloader;
-use crate::admin::{Answer, Connection, Handshakes, Node, Sessions, Status, Topic};
+use crate::admin::{Answer, Connection, Handshakes, Node, Pool, RedisServer, Sessions, Status, Stored, Topic};
 
 /// Answers an administrator's questions, and follows the orders.
 pub(super) struct View {
@@ -32,13 +35,29 @@ impl View {
             Topic::Status => Answer::Status(self.status()),
             Topic::Nodes => Answer::Nodes(self.nodes()),
             Topic::Connections => Answer::Connections(self.connections().iter().map(connection).collect()),
-            Topic::Sessions => {
-                self.of_agent(|agent| Ok::<_, RotationError>(Answer::Sessions(sessions(agent.sessions()))))
-            }
+            Topic::Sessions => self.of_agent("resume sessions", |agent| {
+                Ok::<_, RotationError>(Answer::Sessions(sessions(agent.sessions())))
+            }),
+            Topic::Origins => self.of_agent("have origins", |agent| {
+                let pools = agent.with_proxy(Proxy::status)?;
+                Ok::<_, NoProxy>(Answer::Origins(pools.into_iter().map(Pool::from).collect()))
+            }),
+            Topic::DrainOrigin { origin, draining } => self.of_agent("have origins", |agent| {
+                let drained = agent.with_proxy(|proxy| proxy.drain(&origin, draining))?;
+                Ok::<_, NoProxy>(done(drained))
+            }),
+            Topic::MoveTransfer { transfer, origin } => self.of_agent("have origins", |agent| {
+                let moved = agent.with_proxy(|proxy| proxy.move_transfer(transfer, origin.as_ref()))?;
+                Ok::<_, NoProxy>(done(moved))
+            }),
             Topic::Move { connection, node } => self.order(|dispatcher| dispatcher.move_connection(connection, &node)),
             Topic::Drain { node } => self.order(|dispatcher| dispatcher.drain(&node)),
             Topic::Undrain { node } => self.order(|dispatcher| dispatcher.undrain(&node)),
-            Topic::RotateKeys => self.of_agent(|agent| agent.rotate_ticket_keys().map(|()| Answer::Done)),
+            Topic::Evict { node } => done(self.mesh.evict(&node).await),
+            Topic::Admit { node } => done(self.mesh.admit(&node)),
+            Topic::RotateKeys => {
+                self.of_agent("resume sessions", |agent| agent.rotate_ticket_keys().map(|()| Answer::Done))
+            }
             Topic::Reload => {
                 self.reloader.reload().await.map_or_else(|refused| Answer::Error(refused.to_string()), Answer::Reloaded)
             }
@@ -49,12 +68,13 @@ impl View {
         let Some(dispatcher) = &self.running.dispatcher else {
             return Answer::Error(format!("{} is no dispatcher, and only those move and drain", self.name));
         };
-        order(dispatcher).map_or_else(|refused| Answer::Error(refused.to_string()), |()| Answer::Done)
+        done(order(dispatcher))
     }
 
-    fn of_agent<E: ToString>(&self, order: impl FnOnce(&Agent) -> Result<Answer, E>) -> Answer {
+    /// `what` is what only agents do.
+    fn of_agent<E: ToString>(&self, what: &str, order: impl FnOnce(&Agent) -> Result<Answer, E>) -> Answer {
         let Some(agent) = &self.running.agent else {
-            return Answer::Error(format!("{} is no agent, and only those resume sessions", self.name));
+            return Answer::Error(format!("{} is no agent, and only those {what}", self.name));
         };
         order(agent).unwrap_or_else(|refused| Answer::Error(refused.to_string()))
     }
@@ -75,29 +95,27 @@ impl View {
 
     fn nodes(&self) -> Vec<Node> {
         let agents = self.running.dispatcher.as_ref().map(Dispatcher::agents).unwrap_or_default();
+        let as_agent = |name: &str| agents.iter().find(|agent| agent.name.as_str() == name);
         let peers = self.mesh.peers().into_iter().map(|peer| {
-            let agent = agents.iter().find(|agent| agent.name == peer.name);
+            let agent = as_agent(peer.name.as_str());
             node(peer, agent)
         });
-        let own = agents.iter().find(|agent| agent.name.as_str() == self.name);
-        let mut nodes: Vec<_> = peers.chain([self.this(own)]).collect();
+        let evicted = self.mesh.evicted().into_iter().filter(|name| name.as_str() != self.name);
+        let evicted =
+            evicted.map(|name| Node { member: Some("evicted".to_owned()), ..unlinked(&name, as_agent(name.as_str())) });
+        let mut nodes: Vec<_> = peers.chain(evicted).chain([self.this(as_agent(&self.name))]).collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         nodes
     }
 
     fn this(&self, agent: Option<&AgentStatus>) -> Node {
         Node {
-            name: self.name.clone(),
-            mesh: self.mesh_address,
+            mesh: Some(self.mesh_address),
             this: true,
             up: true,
             roles: self.roles.clone(),
             up_s: Some(self.started.elapsed().as_secs()),
-            available: agent.map(|agent| agent.available),
-            healthy: agent.map(|agent| agent.healthy),
-            connections: agent.map(|agent| agent.connections),
-            draining: agent.map(|agent| agent.draining),
-            last_error: None,
+            ..unlinked(&self.name, agent)
         }
     }
 
@@ -110,19 +128,37 @@ impl View {
     }
 }
 
+fn done<E: ToString>(outcome: Result<(), E>) -> Answer {
+    outcome.map_or_else(|refused| Answer::Error(refused.to_string()), |()| Answer::Done)
+}
+
 fn node(peer: PeerStatus, agent: Option<&AgentStatus>) -> Node {
     Node {
-        name: peer.name.to_string(),
-        mesh: peer.address,
-        this: false,
+        mesh: Some(peer.address),
+        member: Some(peer.source.as_str().to_owned()),
         up: peer.up_for.is_some(),
         roles: peer.roles.iter().map(Role::to_string).collect(),
         up_s: peer.up_for.map(|up| up.as_secs()),
+        last_error: peer.last_error,
+        ..unlinked(&peer.name, agent)
+    }
+}
+
+/// A node that there is no link to, and what this node knows of it as an agent of its own.
+fn unlinked(name: &impl ToString, agent: Option<&AgentStatus>) -> Node {
+    Node {
+        name: name.to_string(),
+        mesh: None,
+        member: None,
+        this: false,
+        up: false,
+        roles: Vec::new(),
+        up_s: None,
         available: agent.map(|agent| agent.available),
         healthy: agent.map(|agent| agent.healthy),
         connections: agent.map(|agent| agent.connections),
         draining: agent.map(|agent| agent.draining),
-        last_error: peer.last_error,
+        last_error: None,
     }
 }
 
@@ -143,8 +179,20 @@ fn sessions(status: SessionStatus) -> Sessions {
         newest_seed_age_s: status.newest_seed_age.map(|age| age.as_secs()),
         kept: status.kept.0,
         kept_bytes: status.kept.1,
+        stored: status.stored.map(stored),
+        redis: status.redis.map(redis),
         handshakes: handshakes.collect(),
     }
+}
+
+fn stored(DatabaseStatus { usage, counters }: DatabaseStatus) -> Stored {
+    let WriterCounters { dropped, failed, evicted, .. } = counters;
+    Stored { sessions: usage.entries, bytes: usage.bytes, dropped, failed, evicted }
+}
+
+fn redis(RedisStatus { connected, counters }: RedisStatus) -> RedisServer {
+    let RedisCounters { away, timed_out, lost, refused, garbage, .. } = counters;
+    RedisServer { connected, away, unanswered: timed_out + lost, refused: refused + garbage }
 }
 
 fn connection(status: &ConnectionStatus) -> Connection {

@@ -114,3 +114,16 @@ fn curl_uploads_in_every_manner() {
     }
     caller.expected.check(&cluster);
 }
+
+/// curl 7 takes a stream for failed that is reset behind its response, and would not show the status.
+#[test]
+fn curl_sees_the_answer_to_an_upload_that_nobody_wants() {
+    let cluster = Cluster::start(&Plan { content: Content::Files(&[SMALL]), ..Plan::default() });
+    let mut caller = Caller { cluster: &cluster, expected: Expected::default() };
+    let file = cluster.dir().join("upload");
+    fs::write(&file, pattern(9, 0..LARGE)).unwrap();
+    for manner in Manner::all().into_iter().filter(|manner| manner.http == "2") {
+        let answer = caller.curl(manner, "/upload", &["--header", "Expect:", "--upload-file", file.to_str().unwrap()]);
+        assert_eq!(answer.status, 405, "{manner:?}");
+    }
+}

@@ -1,4 +1,4 @@
-//! A cluster of real processes on loopback: one dispatcher, three agents, two origins.
+//! A cluster of real processes on loopback: one dispatcher, some agents (three, where a plan says nothing else), two origins.
 //!
 //! Everything a cluster needs lies in a directory of its own, its ports are on an address of its own, and it ends when it
 //! is dropped. Nothing here waits for a time to pass: states are looked for until they are there (`wait`).
@@ -7,10 +7,11 @@ pub(crate) mod addresses;
 pub(crate) mod ctl;
 pub(crate) mod metrics;
 pub(crate) mod node;
-mod nursery;
+pub(crate) mod nursery;
 pub(crate) mod origin;
 pub(crate) mod pattern;
 mod plan;
+pub(crate) mod recorder;
 pub(crate) mod site;
 pub(crate) mod tap;
 pub(crate) mod wait;
@@ -23,9 +24,10 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::panicking;
 
 use tempfile::TempDir;
+use watari_test_origins::LoopbackAddresses;
 
-use addresses::{ClientAddresses, ServerAddresses, take_v6};
-use ctl::Connection;
+use addresses::{ClientAddresses, take_v6};
+use ctl::{Connection, NodeLine};
 use node::{Node, WATARI};
 use origin::Origin;
 use pattern::pattern;
@@ -35,10 +37,12 @@ use wait::{until, until_some};
 
 pub(crate) const DISPATCHER: &str = "d1";
 pub(crate) const AGENTS: [&str; 3] = ["a1", "a2", "a3"];
+/// An agent that no plan knows, and that is started by whoever wants it.
+pub(crate) const NEWCOMER: &str = "a9";
 pub(crate) const NODES: [&str; 4] = [DISPATCHER, "a1", "a2", "a3"];
 
-/// Other nodes that each node is linked with.
-const PEERS: i64 = 3;
+/// As many agents as the paper's largest cluster and more; a plan may take the first few of them.
+pub(crate) const FIVE_AGENTS: [&str; 5] = ["a1", "a2", "a3", "a4", "a5"];
 
 /// Peers that every node is configured with and that nobody runs: tests speak in their names. They sort first, so that it
 /// is they who dial.
@@ -55,6 +59,7 @@ pub(crate) struct Cluster {
     pub(crate) for_relays: [SocketAddr; 2],
     pub(crate) clients: ClientAddresses,
     nodes: Vec<Node>,
+    newcomer: Node,
     taps: Vec<(String, Tap)>,
     _origins: Vec<Origin>,
     dir: TempDir,
@@ -64,23 +69,26 @@ impl Cluster {
     /// Starts a cluster, and waits until everything is linked with everything and takes connections.
     pub(crate) fn start(plan: &Plan) -> Self {
         let dir = tempfile::Builder::new().prefix("watari-cluster-").tempdir().unwrap();
-        let addresses = ServerAddresses::draw();
+        let addresses = LoopbackAddresses::draw();
         let take = || addresses.take();
-        make_pki(&dir.path().join("pki"));
+        make_pki(&dir.path().join("pki"), plan.agents());
         site::write(&dir.path().join("site"));
         write_content(&dir.path().join("www"), &plan.content);
-        let nodes: Vec<_> = NODES.into_iter().map(|name| Node::new(name, dir.path(), plan.files_max, take)).collect();
+        let names = [DISPATCHER].into_iter().chain(plan.agents().iter().copied());
+        let node = |name| Node::new(name, dir.path(), plan.files_max, take).with_clock(plan.clock_of(name));
+        let nodes: Vec<_> = names.map(node).collect();
+        let newcomer = Node::new(NEWCOMER, dir.path(), plan.files_max, take);
         let taps = plan.taps(&nodes, take);
         let origins: Vec<_> = [take(), take()].into_iter().map(Origin::start).collect();
         let services = Services { clients: [take(), take_v6()], relays: [take(), take_v6()] };
-        for node in &nodes {
+        for node in nodes.iter().chain([&newcomer]) {
             let text = plan.config(node, &nodes, &taps, &services, &origins);
             fs::write(node.config(), text).unwrap();
-            node.start();
         }
+        nodes.iter().for_each(Node::start);
         let clients = ClientAddresses::default();
         let Services { clients: [service, service_v6], relays: for_relays } = services;
-        let cluster = Self { service, service_v6, for_relays, clients, nodes, taps, _origins: origins, dir };
+        let cluster = Self { service, service_v6, for_relays, clients, nodes, newcomer, taps, _origins: origins, dir };
         cluster.wait_until_whole();
         cluster
     }
@@ -92,12 +100,40 @@ impl Cluster {
                 assert!(node.is_running(), "{} has ended:\n{}", node.name, node.log());
             }
             let links_up = |node: &Node| node.metrics().map_or(0, |metrics| metrics.sum("watari_mesh_links_up", ""));
-            self.nodes.iter().all(|node| links_up(node) == PEERS) && self.available_agents() == AGENTS
+            let peers = i64::try_from(self.nodes.len() - 1).unwrap();
+            let agents = self.agents().map(|agent| agent.name);
+            self.nodes.iter().all(|node| links_up(node) == peers) && agents.eq(self.available_agents())
         });
+    }
+
+    /// Has nodes end as `end` does, and begin anew; returns when everything is whole again. The others see them gone before:
+    /// what they say afterwards is of those that are there now.
+    pub(crate) fn begin_anew(&self, names: &[&str], end: impl Fn(&Node)) {
+        let is_meant = |name: &str| names.contains(&name);
+        let (meant, others): (Vec<_>, Vec<_>) = self.nodes.iter().partition(|node| is_meant(node.name));
+        for node in &meant {
+            end(node);
+        }
+        until("their end is noticed", || {
+            let is_there = |line: NodeLine| line.up == Some(true) || line.available == Some(true);
+            others.iter().all(|other| {
+                ctl::nodes(&other.admin())
+                    .is_some_and(|lines| !lines.into_iter().any(|line| is_meant(&line.name) && is_there(line)))
+            })
+        });
+        for node in &meant {
+            node.start();
+        }
+        self.wait_until_whole();
     }
 
     pub(crate) fn node(&self, name: &str) -> &Node {
         self.nodes.iter().find(|node| node.name == name).unwrap()
+    }
+
+    /// See [`NEWCOMER`].
+    pub(crate) fn newcomer(&self) -> &Node {
+        &self.newcomer
     }
 
     pub(crate) fn dispatcher(&self) -> &Node {
@@ -105,7 +141,7 @@ impl Cluster {
     }
 
     pub(crate) fn agents(&self) -> impl Iterator<Item = &Node> {
-        AGENTS.into_iter().map(|name| self.node(name))
+        self.nodes.iter().filter(|node| node.is_agent())
     }
 
     /// What stands before a leg port (`a1`) or in a link (`a1-a2`).
@@ -169,7 +205,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if panicking() {
-            self.nodes.iter().for_each(Node::print_last_words);
+            self.nodes.iter().chain([&self.newcomer]).for_each(Node::print_last_words);
             self.dir.disable_cleanup(true);
             eprintln!("configurations and logs are in {}", self.dir().display());
         }
@@ -195,7 +231,7 @@ impl SharedCluster {
 }
 
 /// Makes the authority and all certificates as an administrator would.
-fn make_pki(dir: &Path) {
+fn make_pki(dir: &Path, agents: &[&str]) {
     let run = |arguments: &[&str]| {
         let output = Command::new(WATARI).arg("pki").args(arguments).arg("--dir").arg(dir).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -204,7 +240,7 @@ fn make_pki(dir: &Path) {
     for node in [DISPATCHER, GUEST_DISPATCHER] {
         run(&["issue", node, "--role", "dispatcher"]);
     }
-    for node in AGENTS.into_iter().chain([GUEST_AGENT]) {
+    for node in agents.iter().copied().chain([NEWCOMER, GUEST_AGENT]) {
         run(&["issue", node, "--role", "agent"]);
     }
 }

@@ -17,6 +17,7 @@ use watari_wire::{
 use crate::clients::guest::{Guest, identity, name};
 use crate::clients::http::Http;
 use crate::clients::tls::{TLS13, Taste, Tls};
+use crate::harness::ctl;
 use crate::harness::node::Node;
 use crate::harness::wait::until;
 use crate::harness::{Cluster, GUEST_AGENT, GUEST_DISPATCHER, Plan};
@@ -222,6 +223,11 @@ fn a_ship_without_a_state_is_refused() {
     let mut scene = Scene::set();
     let mut dispatcher = Guest::link(&scene.cluster, GUEST_DISPATCHER, scene.agent());
     let mut agent = Guest::link(&scene.cluster, GUEST_AGENT, scene.agent());
+    // What an agent has for somebody whose link it does not know yet is lost.
+    until("the agent has the dispatcher's link", || {
+        let has = |line: &ctl::NodeLine| line.name == GUEST_DISPATCHER && line.up == Some(true);
+        ctl::nodes(&scene.agent().admin()).is_some_and(|lines| lines.iter().any(has))
+    });
     for (number, state) in (1..).zip([&b""[..], b"\x01", &[0; 100], &[0xff; 4096]]) {
         let connection = ConnectionId { boot: 0x0bad, number };
         agent.say(&Message::Ship(Box::new(garbage_ship(connection, state))));

@@ -2,8 +2,10 @@
 
 use std::io::{self, Read};
 
+use crate::clients::curl::{Curl, Manner};
 use crate::clients::http::{Http, get_bytes};
 use crate::clients::tls::{Taste, Tls, dial};
+use crate::harness::site::KeyKind;
 use crate::harness::wait::until;
 use crate::harness::{Cluster, Plan};
 
@@ -117,6 +119,42 @@ fn an_agent_with_all_requests_in_progress_says_so() {
         take_body(&mut other, head.len().unwrap());
         head.status == 200
     });
+}
+
+#[test]
+fn heads_may_be_so_large_in_any_version_of_http() {
+    let agent_limits = "head_bytes_max = 10000\nhead_fields_max = 50\ntarget_bytes_max = 1000";
+    let cluster = Cluster::start(&Plan { agent_limits, agents: Some(&["a1"]), ..Plan::default() });
+    let (ca, dir, service) = (cluster.site_ca(), cluster.dir(), cluster.service);
+    let target = |len: usize| format!("/bytes/10?{:0>digits$}", 1, digits = len - "/bytes/10?".len());
+    let field = |len| vec![format!("x: {}", "y".repeat(len))];
+    for http in ["1.1", "2"] {
+        let manner = Manner { http, tls: "1.3", key: KeyKind::P256 };
+        for (target, fields, status) in [
+            (target(1000), Vec::new(), 200),
+            (target(1001), Vec::new(), 414),
+            (target(20), vec!["x: y".to_owned(); 40], 200),
+            (target(20), vec!["x: y".to_owned(); 51], 431),
+            (target(20), field(9000), 200),
+            (target(20), field(11_000), 431),
+        ] {
+            let arguments: Vec<&str> = fields.iter().flat_map(|field| ["--header", field]).collect();
+            let answer = Curl { manner, source: cluster.clients.any(), service, ca: &ca, dir }.run(&target, &arguments);
+            assert_eq!((answer.status, answer.http.as_str()), (status, http), "{} fields", fields.len());
+        }
+    }
+}
+
+/// Who asks for too much may ask again.
+#[test]
+fn a_target_that_is_too_long_costs_no_connection() {
+    let cluster = Cluster::start(&Plan { agents: Some(&["a1"]), ..Plan::default() });
+    let mut client = Http::new(Tls::to_site(cluster.clients.any(), cluster.service, &Taste::default()).unwrap());
+    client.send(format!("GET /{} HTTP/1.1\r\nhost: site.test\r\n\r\n", "x".repeat(20_000)).as_bytes()).unwrap();
+    let refused = client.read_head().unwrap();
+    assert_eq!(refused.status, 414);
+    take_body(&mut client, refused.len().unwrap());
+    client.download(1000, 1).unwrap();
 }
 
 fn take_body(client: &mut Http<Tls>, len: u64) {

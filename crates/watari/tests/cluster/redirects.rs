@@ -4,14 +4,15 @@ use std::io;
 use std::net::TcpStream;
 use std::process::Command;
 
-use crate::harness::addresses::ServerAddresses;
+use watari_test_origins::LoopbackAddresses;
+
 use crate::harness::site::SITE;
 use crate::harness::{Cluster, Plan};
 
 #[test]
 fn a_listener_that_redirects_comes_and_goes_with_the_configuration() {
     let cluster = Cluster::start(&Plan::default());
-    let address = ServerAddresses::draw().take();
+    let address = LoopbackAddresses::draw().take();
     let line = format!("redirect = [\"{address}\"]\n");
     let dispatcher = cluster.dispatcher();
     dispatcher.reconfigure(|text| text.replace("[dispatcher]\n", &format!("[dispatcher]\n{line}")));

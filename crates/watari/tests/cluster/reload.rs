@@ -4,10 +4,10 @@ use std::net::{TcpListener, TcpStream};
 use std::{fs, io};
 
 use serde_json::json;
+use watari_test_origins::LoopbackAddresses;
 
 use crate::clients::http::{Http, get_bytes};
 use crate::clients::tls::{Taste, Tls};
-use crate::harness::addresses::ServerAddresses;
 use crate::harness::ctl;
 use crate::harness::site::renew;
 use crate::harness::wait::until;
@@ -162,7 +162,7 @@ fn a_dispatcher_listens_where_it_is_told_to() {
     let cluster = Cluster::start(&Plan::default());
     let mut resident = connect(&cluster, "a1");
     resident.download(1000, 1).unwrap();
-    let (dispatcher, added) = (cluster.dispatcher(), ServerAddresses::draw().take());
+    let (dispatcher, added) = (cluster.dispatcher(), LoopbackAddresses::draw().take());
     let (first, other) = (format!("\"{}\"", cluster.service), format!("\"{added}\""));
     let connect_to = |address| Tls::to_site(cluster.clients.any(), address, &Taste::default());
     for _ in 0..3 {
@@ -178,7 +178,7 @@ fn a_dispatcher_listens_where_it_is_told_to() {
     resident.download(1000, 5).unwrap();
 
     // What somebody else listens at cannot be had, and nothing of the rest is taken.
-    let (taken, free) = (TcpListener::bind((added.ip(), 0)).unwrap(), ServerAddresses::draw().take());
+    let (taken, free) = (TcpListener::bind((added.ip(), 0)).unwrap(), LoopbackAddresses::draw().take());
     let taken = taken.local_addr().map(|address| (taken, address)).unwrap();
     dispatcher.configure(|text| text.replace(&first, &format!("{first}, \"{free}\", \"{}\"", taken.1)));
     let refused = ctl::reload(&dispatcher.admin()).unwrap_err();

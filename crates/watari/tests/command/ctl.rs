@@ -59,6 +59,39 @@ fn json_is_what_the_node_said() {
     assert_eq!(shown, connections());
 }
 
+fn origins() -> Value {
+    json!([
+        {
+            "name": "app",
+            "origins": [{
+                "url": "http://192.0.2.1:80", "available": true, "draining": false, "requests": 3, "response_us": 812,
+                "bytes_per_s": 5000
+            }],
+            "queue": [
+                {"pattern": null, "in_progress": 12, "waiting": 7},
+                {"pattern": "/cgi-bin/*", "in_progress": 2, "waiting": 7},
+            ],
+            "resources": [], "transfers": []
+        },
+    ])
+}
+
+#[test]
+fn it_is_shown_who_waits_for_origins() {
+    let (question, ended) = ctl(&["origins"], &json!({ "origins": origins() }));
+    assert_eq!(question, json!({"version": 1, "topic": "origins"}));
+    let expected = "
+pool  pattern     in_progress  waiting
+app   all                  12        7
+app   /cgi-bin/*            2        7
+
+";
+    let shown = ended.done();
+    assert!(shown.contains(expected), "{shown}");
+    let (_, ended) = ctl(&["--json", "origins"], &json!({ "origins": origins() }));
+    assert_eq!(serde_json::from_str::<Value>(&ended.done()).unwrap(), origins());
+}
+
 #[test]
 fn refusals_are_one_sentence() {
     let (_, ended) = ctl(&["status"], &json!({"error": "busy"}));

@@ -51,8 +51,8 @@ fn run<const N: usize>(name: &str, nodes: [&str; N], pages: usize) -> usize {
     moves.unwrap().parse().unwrap()
 }
 
-/// A copy of an example with its certificates, at `ip`; and its README.
-fn set_up(name: &str, ip: &str) -> (tempfile::TempDir, String) {
+/// A copy of an example with its certificates, at `ip` instead of 127.0.0.1; and its README.
+pub(crate) fn set_up(name: &str, ip: &str) -> (tempfile::TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
     copy(&example(name), dir.path(), ip);
     let readme = fs::read_to_string(dir.path().join("README.md")).unwrap();
@@ -79,13 +79,13 @@ fn copy(from: &Path, to: &Path, ip: &str) {
 }
 
 /// The block of `readme` that is marked with `mark`.
-fn block(readme: &str, mark: &str) -> String {
+pub(crate) fn block(readme: &str, mark: &str) -> String {
     let (_, after) = readme.split_once(&format!("```{mark}\n")).unwrap();
     after.split_once("```").unwrap().0.to_owned()
 }
 
 /// Runs `script` in `dir`, with `watari` on its path, and returns its output.
-fn shell(dir: &Path, script: &str) -> String {
+pub(crate) fn shell(dir: &Path, script: &str) -> String {
     let watari = Path::new(env!("CARGO_BIN_EXE_watari")).parent().unwrap().display();
     let path = format!("{watari}:{}", std::env::var("PATH").unwrap());
     let output = Command::new("sh").args(["-euc", script]).current_dir(dir).env("PATH", path).output().unwrap();
@@ -94,7 +94,7 @@ fn shell(dir: &Path, script: &str) -> String {
 }
 
 /// Asks `node` until it is linked to all others, and can use all its agents if it is a dispatcher.
-fn wait_until_linked(dir: &Path, node: &str) {
+pub(crate) fn wait_until_linked(dir: &Path, node: &str) {
     let begin = Instant::now();
     loop {
         let nodes = nodes(dir, node);

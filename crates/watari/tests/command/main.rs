@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod behind_others;
 mod bench_http;
 mod bench_report;
 mod bench_truth;

@@ -1,13 +1,14 @@
 //! nginx as a server whose log is believed.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
+use watari_test_origins::LoopbackAddresses;
 
 use super::support::{PATIENCE, Running};
 
@@ -37,7 +38,8 @@ pub(crate) struct Logged {
 impl Nginx {
     /// Serves `directory`; `more` goes into the server that speaks TLS.
     pub(crate) fn start(directory: &Path, more: &str) -> Self {
-        let (plain, tls) = (address(), address());
+        let addresses = LoopbackAddresses::draw();
+        let (plain, tls) = (addresses.take(), addresses.take());
         configure(directory, plain, tls, more);
         let mut process = Running(spawn(directory));
         let deadline = Instant::now() + PATIENCE;
@@ -113,9 +115,4 @@ fn spawn(directory: &Path) -> Child {
 
 fn log(directory: &Path, name: &str) -> String {
     fs::read_to_string(directory.join(name)).unwrap_or_default()
-}
-
-/// An address that nobody listens at. Outgoing connections come from 127.0.0.1, and cannot take its port meanwhile.
-pub(crate) fn address() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::new(127, 77, 0, 1), 0)).unwrap().local_addr().unwrap()
 }

@@ -6,8 +6,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
 use serde_json::Value;
+use watari_test_origins::LoopbackAddresses;
 
-use crate::nginx::{self, Nginx};
+use crate::nginx::Nginx;
 use crate::support::watari;
 
 /// Answers everything with a token, until the test's process ends.
@@ -54,7 +55,7 @@ fn users_come_as_often_as_they_should() {
 fn users_speak_http_2_over_a_connection_for_each_visit() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a.html"), "a").unwrap();
-    let http2 = nginx::address();
+    let http2 = LoopbackAddresses::draw().take();
     let nginx = Nginx::start(dir.path(), &format!("listen {http2} ssl http2;"));
     let url = format!("https://{http2}/a.html");
     let few =

@@ -14,6 +14,8 @@ pub struct Offers<'a> {
     /// Sessions of TLS 1.3 by tickets, the client's preference first (RFC 8446, section 4.2.11); no more than
     /// [`Offers::IDENTITIES_MAX`].
     pub identities: Vec<&'a [u8]>,
+    /// Whether the client announces early data (RFC 8446, section 4.2.10).
+    pub early_data: bool,
 }
 
 impl<'a> Offers<'a> {
@@ -24,12 +26,14 @@ impl<'a> Offers<'a> {
     pub fn of(message: &'a [u8]) -> Option<Self> {
         let [CLIENT_HELLO, a, b, c, rest @ ..] = message else { return None };
         let body = Body::read(rest.get(..u32::from_be_bytes([0, *a, *b, *c]) as usize)?)?;
-        let mut offers = Self { tls13: false, session_id: body.session_id, ticket: None, identities: Vec::new() };
         let mut extensions = body.extensions;
+        let mut offers =
+            Self { tls13: false, session_id: body.session_id, ticket: None, identities: Vec::new(), early_data: false };
         while let Some((kind, mut extension)) = extensions.extension() {
             match kind {
                 SESSION_TICKET => offers.ticket = Some(extension.0),
                 PRE_SHARED_KEY => offers.identities = identities(&mut extension)?,
+                EARLY_DATA => offers.early_data = true,
                 SUPPORTED_VERSIONS => offers.tls13 = offers_tls13(&mut extension)?,
                 _ => {}
             }
@@ -41,6 +45,7 @@ impl<'a> Offers<'a> {
 /// Types of extensions.
 const SESSION_TICKET: u16 = 35;
 const PRE_SHARED_KEY: u16 = 41;
+const EARLY_DATA: u16 = 42;
 const SUPPORTED_VERSIONS: u16 = 43;
 
 const TLS13: u16 = 0x0304;
@@ -88,11 +93,12 @@ mod tests {
         let extensions = [
             extension(SESSION_TICKET, b"ticket"),
             extension(SUPPORTED_VERSIONS, &[4, 3, 4, 3, 3]),
+            extension(EARLY_DATA, b""),
             pre_shared_key(&[b"first".to_vec(), b"second".to_vec()]),
         ];
         let hello = hello(&extensions.concat());
         let offers = Offers::of(&hello).expect("it is a ClientHello");
-        assert!(offers.tls13);
+        assert!(offers.tls13 && offers.early_data);
         assert_eq!(offers.session_id, [1, 2, 3, 4]);
         assert_eq!(offers.ticket, Some(&b"ticket"[..]));
         assert_eq!(offers.identities, [&b"first"[..], b"second"]);
@@ -103,6 +109,7 @@ mod tests {
         let old = hello(&extension(SUPPORTED_VERSIONS, &[2, 3, 3]));
         let offers = Offers::of(&old).expect("it is a ClientHello");
         assert_eq!((offers.tls13, offers.ticket, offers.identities.len()), (false, None, 0));
+        assert!(!offers.early_data);
         let willing = hello(&extension(SESSION_TICKET, b""));
         assert_eq!(Offers::of(&willing).and_then(|offers| offers.ticket), Some(&b""[..]));
     }

@@ -84,6 +84,8 @@ fn link_messages_come_back() {
         LinkMessage::Ping,
         LinkMessage::Pong,
         LinkMessage::Unsupported { version: 9, kind: 200 },
+        LinkMessage::Members(members(2)),
+        LinkMessage::Members(members(Members::MAX)),
     ];
     for message in messages {
         let mut out = Vec::new();
@@ -92,37 +94,83 @@ fn link_messages_come_back() {
     }
 }
 
+/// So many members, and as many verdicts.
+fn members(count: usize) -> Members {
+    let name = |number: usize| NodeName::new(&format!("n{number}")).unwrap();
+    let member = |number| Member {
+        name: name(number),
+        since: 300,
+        mesh: ([192, 0, 2, 1], 7001).into(),
+        legs: Some(([192, 0, 2, 1], 7101).into()),
+        heard_s: 5,
+    };
+    let verdict = |number| Verdict { name: name(number), at: 300, evicted: true, keys_by: Some(name(0)) };
+    Members { verdicts: (0..count).map(verdict).collect(), members: (0..count).map(member).collect() }
+}
+
+#[test]
+fn members_are_so_many() {
+    let many = members(Members::MAX + 1);
+    let cases = [
+        ("members", Members { verdicts: Vec::new(), ..many.clone() }),
+        ("verdicts", Members { members: Vec::new(), ..many }),
+    ];
+    for (field, members) in cases {
+        let mut out = Vec::new();
+        encode_link(&LinkMessage::Members(members), &mut out);
+        match decode(&out) {
+            Err(FrameError::BadLength { kind: MEMBERS, cause }) => assert_eq!(cause.field, field),
+            other => panic!("{field}: {other:?}"),
+        }
+    }
+}
+
 /// The layout is a contract with other builds: whoever changes these bytes makes a new version.
 #[test]
 fn the_layout_is_pinned() {
     let mut out = Vec::new();
     encode_link(&LinkMessage::Ping, &mut out);
+    encode_link(&LinkMessage::Members(members(1)), &mut out);
     let connection = ConnectionId { boot: 0x81, number: 2 };
     encode(&Message::Committed(Decided { connection, epoch: Epoch(3) }), &mut out).unwrap();
     let key = SecretBytes::new(vec![9; LEG_KEY_LEN]);
     encode(&Message::LegKey(LegKey { id: 300, key, handshakes: true }), &mut out).unwrap();
     encode(&Message::Cancel(Cancel { connection, epoch: Epoch(4), reason: AbortReason::Timeout }), &mut out).unwrap();
     encode(&Message::LegKept(LegKept { connection, epoch: Epoch(3), rx_offset: 300 }), &mut out).unwrap();
-    let kept = KeptSession { key: SessionKey([8; 32]), session: SecretBytes::new(vec![7; 3]), expires_in_s: 300 };
+    let kept = KeptSession {
+        key: SessionKey([8; 32]),
+        session: SecretBytes::new(vec![7; 3]),
+        expires_in_s: 300,
+        issuer: NodeName::new("a1").unwrap(),
+    };
     encode(&Message::SessionPut(SessionPut { request: 5, sessions: vec![kept.clone()] }), &mut out).unwrap();
     encode(&Message::SessionStored(SessionStored { request: 300 }), &mut out).unwrap();
     encode(&Message::SessionGet(SessionGet { request: 6, keys: vec![kept.key] }), &mut out).unwrap();
     encode(&Message::SessionFound(SessionFound { request: 6, sessions: Vec::new() }), &mut out).unwrap();
+    encode(&Message::SessionSpend(SessionSpend { request: 7, key: kept.key }), &mut out).unwrap();
+    encode(&Message::SessionSpent(SessionSpent { request: 7, granted: true }), &mut out).unwrap();
+    encode(&Message::Tunnel(connection), &mut out).unwrap();
     let expected = [
         &[0, 0, 0, 2, 0, 2][..],
+        &[0, 0, 0, 35, 0, 5, 1, 2, b'n', b'0', 0xac, 0x02, 1, 1, 2, b'n', b'0'],
+        &[1, 2, b'n', b'0', 0xac, 0x02, 0, 192, 0, 2, 1, 0xd9, 0x36, 1, 0, 192, 0, 2, 1, 0xbd, 0x37, 5],
         &[0, 0, 0, 6, 1, 25, 0x81, 0x01, 2, 3],
         &[0, 0, 0, 38, 1, 16, 0xac, 0x02, 32],
         &[9; 32],
         &[1],
         &[0, 0, 0, 7, 1, 24, 0x81, 0x01, 2, 4, 1],
         &[0, 0, 0, 8, 1, 32, 0x81, 0x01, 2, 3, 0xac, 0x02],
-        &[0, 0, 0, 42, 1, 35, 5, 1],
+        &[0, 0, 0, 45, 1, 35, 5, 1],
         &[8; 32],
-        &[3, 7, 7, 7, 0xac, 0x02],
+        &[3, 7, 7, 7, 0xac, 0x02, 2, 97, 49],
         &[0, 0, 0, 4, 1, 36, 0xac, 0x02],
         &[0, 0, 0, 36, 1, 37, 6, 1],
         &[8; 32],
         &[0, 0, 0, 4, 1, 38, 6, 0],
+        &[0, 0, 0, 35, 1, 39, 7],
+        &[8; 32],
+        &[0, 0, 0, 4, 1, 40, 7, 1],
+        &[0, 0, 0, 5, 1, 41, 0x81, 0x01, 2],
     ];
     assert_eq!(out, expected.concat());
 }
@@ -204,7 +252,9 @@ fn a_leg_key_has_its_length() {
 
 #[test]
 fn sessions_are_so_many_and_so_long() {
-    let kept = |len| KeptSession { key: SessionKey([1; 32]), session: SecretBytes::new(vec![2; len]), expires_in_s: 3 };
+    let (key, issuer) = (SessionKey([1; 32]), NodeName::new("a1").unwrap());
+    let kept =
+        |len| KeptSession { key, session: SecretBytes::new(vec![2; len]), expires_in_s: 3, issuer: issuer.clone() };
     let put = |sessions| Message::SessionPut(SessionPut { request: 4, sessions });
     let most = put(vec![kept(SESSION_LEN_MAX); SESSIONS_MAX]);
     let bytes = encoded(&most);

@@ -18,10 +18,11 @@ fn a_session_goes_to_its_owners_and_the_first_to_have_it_is_enough() {
 }
 
 #[test]
-fn an_owner_need_not_wait() {
+fn an_owner_waits_for_the_other() {
     let mut exchange = owner(0);
     let (id, actions) = exchange.put(START, vec![session(key([4, 0]))]);
-    assert_eq!((receivers(&actions), actions.last()), (vec![name(4)], Some(&Action::Stored(id))));
+    assert_eq!((receivers(&actions), actions.len()), (vec![name(4)], 1));
+    assert_eq!(exchange.on_message(after(1), &name(4), stored(request_to(4, &actions))), [Action::Stored(id)]);
 }
 
 #[test]
@@ -99,11 +100,16 @@ fn an_owner_that_leaves_after_it_has_acknowledged_is_replaced_too() {
 }
 
 #[test]
-fn who_becomes_an_owner_because_others_leave_need_not_wait() {
+fn who_becomes_an_owner_because_others_leave_waits_for_the_other() {
     for placement in [Placement::Owner, Placement::Push] {
         let mut exchange = node(0, placement);
-        let (id, _) = exchange.put(START, vec![session(key([3, 1, 0]))]);
-        assert_eq!(exchange.set_members(after(10), &names([1, 2, 4, 5])), [Action::Stored(id)]);
+        let (id, actions) = exchange.put(START, vec![session(key([3, 1, 0]))]);
+        assert_eq!(exchange.set_members(after(10), &names([1, 2, 4, 5])), []);
+        let request = request_to(1, &actions);
+        assert_eq!(exchange.on_message(after(11), &name(1), stored(request)), [Action::Stored(id)]);
+        // Nobody is left to wait for.
+        let (id, _) = exchange.put(after(12), vec![session(key([1, 0]))]);
+        assert_eq!(exchange.set_members(after(13), &BTreeSet::new()), [Action::Stored(id)]);
     }
 }
 
@@ -131,7 +137,7 @@ fn a_message_holds_so_many() {
 fn what_is_too_long_stays_here() {
     let mut exchange = owner(0);
     let long = SecretBytes::new(vec![1; SESSION_LEN_MAX + 1]);
-    let (id, actions) = exchange.put(START, vec![(key([3, 1]), long, START.unix_s + 10)]);
+    let (id, actions) = exchange.put(START, vec![(key([3, 1]), Session { secret: long, ..session_of(0) })]);
     assert_eq!(actions, [Action::Stored(id)]);
     assert_eq!((exchange.store().len(), exchange.counters().puts_not_acknowledged), (1, 1));
 }

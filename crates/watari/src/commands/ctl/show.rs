@@ -1,6 +1,6 @@
 //! Answers, as they are printed.
 
-use super::{print, print_json};
+use super::{origins, print, print_json};
 use crate::admin::{Answer, Connection, Node, Reloaded, Sessions, Status};
 use crate::config::Change;
 use crate::failure::Failure;
@@ -17,6 +17,7 @@ fn as_json(answer: &Answer) -> Result<(), Failure> {
         Answer::Nodes(nodes) => print_json(nodes),
         Answer::Connections(connections) => print_json(connections),
         Answer::Sessions(sessions) => print_json(sessions),
+        Answer::Origins(pools) => print_json(pools),
         Answer::Reloaded(reloaded) => print_json(reloaded),
         Answer::Done => Ok(()),
         Answer::Error(sentence) => print_json(sentence),
@@ -29,6 +30,7 @@ fn as_text(answer: &Answer) -> String {
         Answer::Nodes(nodes) => node_table(nodes).to_string(),
         Answer::Connections(connections) => connection_table(connections).to_string(),
         Answer::Sessions(sessions) => session_text(sessions),
+        Answer::Origins(pools) => origins::text(pools),
         Answer::Reloaded(reloaded) => reloaded_lines(reloaded),
         Answer::Done => String::new(),
         Answer::Error(sentence) => sentence.clone(),
@@ -59,8 +61,17 @@ fn status_table(status: &Status) -> Table {
 
 /// How sessions are shared, and a row for each version.
 fn session_text(sessions: &Sessions) -> String {
-    let mut sharing =
-        Table::new(&["mode", "lifetime_s", "rotation_s", "seeds", "newest_seed_age_s", "kept", "kept_bytes"]);
+    let mut sharing = Table::new(&[
+        "mode",
+        "lifetime_s",
+        "rotation_s",
+        "seeds",
+        "newest_seed_age_s",
+        "kept",
+        "kept_bytes",
+        "stored",
+        "redis",
+    ]);
     sharing.row([
         sessions.mode.clone(),
         sessions.lifetime_s.to_string(),
@@ -69,6 +80,8 @@ fn session_text(sessions: &Sessions) -> String {
         or_dash(sessions.newest_seed_age_s),
         sessions.kept.to_string(),
         sessions.kept_bytes.to_string(),
+        or_dash(sessions.stored.as_ref().map(|stored| stored.sessions)),
+        or_dash(sessions.redis.as_ref().map(|redis| if redis.connected { "connected" } else { "away" })),
     ]);
     let mut handshakes = Table::new(&["version", "full", "here", "elsewhere", "pulled", "missed"]);
     for of_version in &sessions.handshakes {
@@ -91,6 +104,7 @@ fn node_table(nodes: &[Node]) -> Table {
     let mut table = Table::new(&[
         "name",
         "mesh",
+        "member",
         "roles",
         "state",
         "up_s",
@@ -103,7 +117,8 @@ fn node_table(nodes: &[Node]) -> Table {
     for node in nodes {
         table.row([
             node.name.clone(),
-            node.mesh.to_string(),
+            or_dash(node.mesh),
+            or_dash(node.member.as_ref()),
             or_dash((!node.roles.is_empty()).then(|| node.roles.join(","))),
             (if node.this {
                 "this"
@@ -155,10 +170,10 @@ pub(super) fn connection_table(connections: &[Connection]) -> Table {
     table
 }
 
-fn yes_or_no(value: bool) -> &'static str {
+pub(super) fn yes_or_no(value: bool) -> &'static str {
     if value { "yes" } else { "no" }
 }
 
-fn or_dash(value: Option<impl ToString>) -> String {
+pub(super) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }

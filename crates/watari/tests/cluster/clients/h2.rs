@@ -32,8 +32,8 @@ const CANCEL: u32 = 8;
 const LAST_PING: &[u8; 8] = b"the last";
 
 /// The client's end of a connection.
-pub(crate) struct H2 {
-    tls: Tls,
+pub(crate) struct H2<S = Tls> {
+    tls: S,
 }
 
 /// What the server has sent, as far as it matters here.
@@ -58,10 +58,71 @@ impl H2 {
         config.alpn_protocols = vec![b"h2".to_vec()];
         let tls = Tls::connect(dial(source, service).unwrap(), Arc::new(config), SITE, |_| {}).unwrap();
         let mut h2 = Self { tls };
-        h2.tls.write_all(PREFACE).unwrap();
-        let settings = [&SETTINGS_INITIAL_WINDOW_SIZE.to_be_bytes()[..], &window.to_be_bytes()].concat();
-        h2.send(SETTINGS, 0, 0, &settings);
+        h2.tls.write_all(&opening(window)).unwrap();
+        h2.tls.flush().unwrap();
         h2
+    }
+}
+
+/// What becomes of a stream, as far as its beginning tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Head(u8),
+    Reset(u32),
+    GoAway(u32),
+    Closed,
+}
+
+/// `:status: 200` and `:status: 400` in the static table (RFC 7541, appendix A).
+pub(crate) const STATUS_200: u8 = 0x88;
+pub(crate) const STATUS_400: u8 = 0x8c;
+pub(crate) const PROTOCOL_ERROR: u32 = 1;
+
+/// What a client begins with, whose streams have windows of so many bytes.
+fn opening(window: u32) -> Vec<u8> {
+    let settings = [&SETTINGS_INITIAL_WINDOW_SIZE.to_be_bytes()[..], &window.to_be_bytes()].concat();
+    [PREFACE, &frame(SETTINGS, 0, 0, &settings)].concat()
+}
+
+/// What a client begins with that asks for `path` on stream 1 at once.
+pub(crate) fn opening_with_get(path: &str) -> Vec<u8> {
+    let request = frame(HEADERS, END_HEADERS | END_STREAM, 1, &get_block(path));
+    [opening(WINDOW_DEFAULT), request].concat()
+}
+
+impl<S: Read + Write> H2<S> {
+    /// Goes on where such an opening has been sent.
+    pub(crate) fn opened(tls: S) -> Self {
+        Self { tls }
+    }
+
+    pub(crate) fn stream(&mut self) -> &mut S {
+        &mut self.tls
+    }
+
+    /// Begins a stream with a head of these fields, and ends it if it `is_all`.
+    pub(crate) fn begin(&mut self, stream: u32, fields: &[(&str, &str)], is_all: bool) {
+        let end = if is_all { END_STREAM } else { 0 };
+        self.send(HEADERS, END_HEADERS | end, stream, &literal_block(fields));
+    }
+
+    /// Sends content on a stream, and ends it if it `is_all`.
+    pub(crate) fn data(&mut self, stream: u32, bytes: &[u8], is_all: bool) {
+        self.send(DATA, if is_all { END_STREAM } else { 0 }, stream, bytes);
+    }
+
+    /// The first byte of the block that comes next on a stream, which tells of some statuses what they are (RFC 7541, appendix A).
+    pub(crate) fn read_status(&mut self, stream: u32) -> Answer {
+        loop {
+            match self.read_frame() {
+                None => return Answer::Closed,
+                Some((HEADERS, _, on, block)) if on == stream => return Answer::Head(block[0]),
+                Some((RST_STREAM, _, on, error)) if on == stream => return Answer::Reset(number(&error)),
+                Some((GOAWAY, _, _, payload)) => return Answer::GoAway(number(&payload[4..])),
+                Some((SETTINGS, 0, ..)) => self.send(SETTINGS, ACK, 0, &[]),
+                Some(_) => {}
+            }
+        }
     }
 
     /// Asks for `path` on a new stream.
@@ -162,6 +223,19 @@ fn number(bytes: &[u8]) -> u32 {
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let [_, a, b, c] = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&[a, b, c, kind, flags][..], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Fields as they are, of which nothing is indexed (RFC 7541, section 6.2.2).
+fn literal_block(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in fields {
+        block.push(0);
+        for text in [name, value] {
+            block.push(u8::try_from(text.len()).ok().filter(|len| *len < 0x7f).expect("one byte says how long it is"));
+            block.extend(text.as_bytes());
+        }
+    }
+    block
 }
 
 /// The fields of a request. RFC 7541: from the static table `:method: GET` and `:scheme: https`; `:path` and `:authority`,

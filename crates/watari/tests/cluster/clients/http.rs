@@ -75,7 +75,8 @@ impl<S: Read + Write> Http<S> {
         self.take_text()
     }
 
-    fn take_text(&mut self) -> Result<String, Fault> {
+    /// Reads the response to a request of a text that was sent before.
+    pub(crate) fn take_text(&mut self) -> Result<String, Fault> {
         let head = self.read_head()?;
         let len = head.len()? as usize;
         let mut body = Vec::new();
@@ -108,7 +109,7 @@ impl<S: Read + Write> Http<S> {
     }
 
     /// Reads `len - range.start` bytes of body, and compares them with the pattern from `range.start` on.
-    fn check_body(&mut self, range: std::ops::Range<u64>, len: u64, seed: u64) -> Result<(), Fault> {
+    pub(crate) fn check_body(&mut self, range: std::ops::Range<u64>, len: u64, seed: u64) -> Result<(), Fault> {
         let mut at = range.start;
         while at < range.end {
             let piece = self.read_piece((range.end - at) as usize)?;

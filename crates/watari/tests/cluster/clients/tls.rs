@@ -179,7 +179,7 @@ impl Tls {
 }
 
 /// One write, however much it is.
-fn send(tls: &mut ClientConnection, tcp: &mut TcpStream) -> io::Result<()> {
+pub(super) fn send(tls: &mut ClientConnection, tcp: &mut TcpStream) -> io::Result<()> {
     let mut flight = Vec::new();
     while tls.wants_write() {
         tls.write_tls(&mut flight)?;
@@ -187,7 +187,7 @@ fn send(tls: &mut ClientConnection, tcp: &mut TcpStream) -> io::Result<()> {
     tcp.write_all(&flight)
 }
 
-fn receive(tls: &mut ClientConnection, tcp: &mut TcpStream) -> io::Result<()> {
+pub(super) fn receive(tls: &mut ClientConnection, tcp: &mut TcpStream) -> io::Result<()> {
     match tls.read_tls(tcp) {
         Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
         // The end of a child may interrupt a wait that has a timeout.

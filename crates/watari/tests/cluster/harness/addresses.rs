@@ -1,44 +1,19 @@
 //! Addresses for servers and for clients, all on loopback.
 
-use std::cell::RefCell;
-use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use watari_balance::{Candidate, by_client_address};
 use watari_wire::NodeName;
 
 use super::AGENTS;
 
-/// Ports on a loopback address drawn at random, of 127.128.0.0/9: outgoing connections take 127.0.0.1, and clients the
-/// lower half, so that nobody takes a port between the moment it is found and the moment its process binds it.
-pub(crate) struct ServerAddresses {
-    ip: IpAddr,
-    taken: RefCell<BTreeSet<SocketAddr>>,
-}
-
-impl ServerAddresses {
-    pub(crate) fn draw() -> Self {
-        let mut bytes = [0; 3];
-        aws_lc_rs::rand::fill(&mut bytes).unwrap();
-        let [a, b, c] = bytes;
-        Self { ip: Ipv4Addr::new(127, a | 0x80, b, c.clamp(1, 254)).into(), taken: RefCell::default() }
-    }
-
-    /// The system may find a free port twice.
-    pub(crate) fn take(&self) -> SocketAddr {
-        let mut found = std::iter::repeat_with(|| free(self.ip));
-        found.find(|address| self.taken.borrow_mut().insert(*address)).expect("there are many ports")
-    }
-}
-
-/// A port of the only IPv6 loopback address there is.
+/// A port of the only IPv6 loopback address there is. See [`watari_test_origins::LoopbackAddresses`] why it is not bound to find it.
 pub(crate) fn take_v6() -> SocketAddr {
-    free(Ipv6Addr::LOCALHOST.into())
-}
-
-fn free(ip: IpAddr) -> SocketAddr {
-    TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap()
+    static PORT: AtomicU16 = AtomicU16::new(10_000);
+    let ports = std::iter::repeat_with(|| PORT.fetch_add(1, Ordering::Relaxed));
+    let mut addresses = ports.map(|port| SocketAddr::from((Ipv6Addr::LOCALHOST, port)));
+    addresses.find(|address| TcpStream::connect(address).is_err()).expect("there are many ports")
 }
 
 /// Addresses for clients, each given out once, so that an address tells a connection.

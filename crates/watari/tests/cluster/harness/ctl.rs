@@ -37,8 +37,10 @@ impl Connection {
 #[derive(Debug, Deserialize)]
 pub(crate) struct NodeLine {
     pub(crate) name: String,
+    pub(crate) up: Option<bool>,
     pub(crate) available: Option<bool>,
     pub(crate) healthy: Option<bool>,
+    pub(crate) member: Option<String>,
 }
 
 pub(crate) fn connections(admin: &Path) -> Option<Vec<Connection>> {
@@ -67,11 +69,40 @@ pub(crate) fn order_move(admin: &Path, id: &str, agent: &str) -> Result<(), Stri
     }
 }
 
+/// Has a node evict another, or admit it; or the sentence that refuses it.
+pub(crate) fn membership(admin: &Path, order: &str, node: &str) -> Result<(), String> {
+    let output =
+        Command::new(WATARI).arg("ctl").arg("--admin").arg(admin).args(["nodes", order, node]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    if output.status.success() { Ok(()) } else { Err(said) }
+}
+
 /// Begins to drain `agent`; ends with status 0 when it is empty.
 pub(crate) fn drain(admin: &Path, agent: &str) -> Child {
     let mut command = Command::new(WATARI);
     command.arg("ctl").arg("--admin").arg(admin).args(["drain", agent, "--grace", "60s"]);
     command.stdout(Stdio::null()).spawn().unwrap()
+}
+
+/// Has an agent leave an origin, in the middle of what it sends.
+pub(crate) fn drain_origin(admin: &Path, origin: &str) {
+    let mut command = Command::new(WATARI);
+    let output = command.arg("ctl").arg("--admin").arg(admin).args(["origins", "drain", origin]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What an agent says of its origins.
+pub(crate) fn origins(admin: &Path) -> Value {
+    let mut command = Command::new(WATARI);
+    let output = command.arg("ctl").arg("--admin").arg(admin).args(["--json", "origins"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Has an agent make new keys of tickets.
+pub(crate) fn rotate_keys(admin: &Path) {
+    let output = Command::new(WATARI).arg("ctl").arg("--admin").arg(admin).args(["keys", "rotate"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Has a node read its configuration again: what has changed, or the sentence that refuses it.

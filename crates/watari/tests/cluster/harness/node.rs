@@ -13,10 +13,17 @@ use serde_json::Value;
 
 use super::metrics::Metrics;
 use super::wait::until;
-use super::{ctl, nursery};
+use super::{DISPATCHER, ctl, nursery};
 
 /// The program under test.
 pub(crate) const WATARI: &str = env!("CARGO_BIN_EXE_watari");
+
+/// The library of Debian's package faketime, which lies about the time to whatever is started with it.
+fn faketime() -> PathBuf {
+    let path = PathBuf::from(format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH));
+    assert!(path.exists(), "{} is missing: install faketime", path.display());
+    path
+}
 
 /// How much of a log is shown when a test fails, in bytes.
 const LAST_WORDS_LEN: usize = 6_000;
@@ -31,6 +38,8 @@ pub(crate) struct Node {
     pub(crate) metrics: SocketAddr,
     dir: PathBuf,
     files_max: Option<u64>,
+    /// How far its clock is from the system's, as faketime(1) says it.
+    clock: Option<&'static str>,
     process: Mutex<Option<Child>>,
 }
 
@@ -42,7 +51,16 @@ impl Node {
         mut take: impl FnMut() -> SocketAddr,
     ) -> Self {
         let (mesh, legs, metrics) = (take(), take(), take());
-        Self { name, mesh, legs, metrics, dir: dir.to_owned(), files_max, process: Mutex::default() }
+        Self { name, mesh, legs, metrics, dir: dir.to_owned(), files_max, clock: None, process: Mutex::default() }
+    }
+
+    pub(crate) fn with_clock(mut self, clock: Option<&'static str>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    pub(crate) fn is_agent(&self) -> bool {
+        self.name != DISPATCHER
     }
 
     pub(crate) fn config(&self) -> PathBuf {
@@ -65,6 +83,11 @@ impl Node {
         };
         command.args(["run", "--with-parent", "--config"]).arg(self.config());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        if let Some(clock) = self.clock {
+            // Timers are to take as long as they take.
+            command.env("LD_PRELOAD", faketime()).env("FAKETIME", clock).env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+            command.env("DONT_FAKE_MONOTONIC", "1");
+        }
         // In a group of its own, a stopped process does not outlive this one either: the system continues and hangs up
         // what is stopped in a group that nobody is left to look after.
         command.process_group(0);
@@ -79,6 +102,14 @@ impl Node {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+
+    /// SIGTERM: it hands over what it has, and ends by itself.
+    pub(crate) fn terminate(&self) {
+        self.signal(Signal::TERM);
+        until("the process ends", || !self.is_running());
+        let status = self.process.lock().unwrap().take().and_then(|mut child| child.wait().ok());
+        assert!(status.is_some_and(|status| status.success()), "{}: {status:?}", self.name);
     }
 
     /// SIGSTOP: it looks dead, and has its sockets still. Returns once it stands.

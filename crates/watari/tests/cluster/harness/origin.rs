@@ -3,6 +3,7 @@
 //! | request | answer |
 //! | --- | --- |
 //! | `GET /bytes/N?S` | the first N bytes of the pattern of seed S |
+//! | `GET /read/N?S` | the same, once the request has been read to its end |
 //! | `GET /slow/N?S` | the same, a piece now and a piece then |
 //! | `GET /slow/M/N?S` | the same, with M milliseconds between the pieces |
 //! | `GET /cut/N?S` | half of it, and the end of the connection |
@@ -79,6 +80,12 @@ async fn answer(request: Request<Incoming>) -> Response<Bytewise> {
     let seed = || request.uri().query().and_then(|query| query.parse().ok()).unwrap_or(0);
     match path[..] {
         ["bytes", len] => Response::new(Bytewise::of(len.parse().unwrap(), seed(), None)),
+        ["read", len] => {
+            let answer = Response::new(Bytewise::of(len.parse().unwrap(), seed(), None));
+            // Whoever cuts it short gets no answer.
+            let _ = request.collect().await;
+            answer
+        }
         ["slow", len] => Response::new(Bytewise::of(len.parse().unwrap(), seed(), Some(interval(PAUSE)))),
         ["slow", pause_ms, len] => {
             let pause = Duration::from_millis(pause_ms.parse().unwrap());

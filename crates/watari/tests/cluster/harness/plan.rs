@@ -12,6 +12,8 @@ use super::{AGENTS, DISPATCHER, GUEST_AGENT, GUEST_DISPATCHER};
 #[derive(Default)]
 pub(crate) struct Plan {
     pub(crate) content: Content,
+    /// The agents, the first few of [`FIVE_AGENTS`](super::FIVE_AGENTS). Without any, those of [`AGENTS`].
+    pub(crate) agents: Option<&'static [&'static str]>,
     /// Lines of `[dispatcher]`.
     pub(crate) dispatcher: &'static str,
     /// Keys of each agent in the dispatcher's list, with a comma ahead.
@@ -24,12 +26,17 @@ pub(crate) struct Plan {
     pub(crate) backend: Option<SocketAddr>,
     /// Lines of `[dispatcher.limits]`.
     pub(crate) dispatcher_limits: &'static str,
-    /// Lines of `[agent.sessions]`.
+    /// Agents whose clocks are not the system's, and how far they are from it: `+5m`.
+    pub(crate) clocks: &'static [(&'static str, &'static str)],
+    /// Lines of `[agent.sessions]`; `NAME` stands for the agent's name.
     pub(crate) sessions: &'static str,
     /// Lines of `[agent.limits]`.
     pub(crate) agent_limits: &'static str,
     /// `optional` or `required`.
     pub(crate) client_certificates: Option<&'static str>,
+    /// Nodes that all nodes are configured with to begin with; whoever else has a certificate is a member, too. Without
+    /// any, all nodes are configured with all, and with the guests.
+    pub(crate) seeds: &'static [&'static str],
     /// How many files each node may have open.
     pub(crate) files_max: Option<u64>,
     /// Links with a tap in them: who dials, and whom.
@@ -50,11 +57,23 @@ pub(crate) enum Content {
     /// The origins of the harness, behind the agents.
     #[default]
     Origins,
+    /// What is served at these URLs, behind the agents.
+    Behind(Vec<String>),
+    /// Pools and routes, as they are configured.
+    Proxy(String),
     /// Files of these lengths, served by the agents: `N.bin` is the pattern of seed N.
     Files(&'static [u64]),
 }
 
 impl Plan {
+    pub(crate) fn clock_of(&self, node: &str) -> Option<&'static str> {
+        self.clocks.iter().find(|(agent, _)| *agent == node).map(|(_, clock)| *clock)
+    }
+
+    pub(crate) fn agents(&self) -> &'static [&'static str] {
+        self.agents.unwrap_or(&AGENTS)
+    }
+
     pub(crate) fn taps(&self, nodes: &[Node], take: impl Fn() -> SocketAddr) -> Vec<(String, Tap)> {
         let node = |name: &str| nodes.iter().find(|node| node.name == name).unwrap();
         let links = self.tapped_links.iter().map(|(from, to)| (link_name(from, to), node(to).mesh));
@@ -72,16 +91,20 @@ impl Plan {
     ) -> String {
         let tapped = |name: &str| taps.iter().find(|(tap, _)| tap == name).map(|(_, tap)| tap.address);
         let mut text = common(node);
-        for peer in nodes {
+        if !self.seeds.is_empty() {
+            text += "join = \"certified\"\n";
+        }
+        let configured = |peer: &&Node| self.seeds.is_empty() || self.seeds.contains(&peer.name);
+        for peer in nodes.iter().filter(configured) {
             let mesh = tapped(&link_name(node.name, peer.name)).unwrap_or(peer.mesh);
             text += &peer_table(peer.name, mesh);
         }
-        for (port, guest) in (1..).zip([GUEST_AGENT, GUEST_DISPATCHER]) {
+        for (port, guest) in (1..).zip([GUEST_AGENT, GUEST_DISPATCHER]).filter(|_| self.seeds.is_empty()) {
             // Nobody listens there: it is the guests who dial.
             text += &peer_table(guest, ([127, 0, 0, 1], port).into());
         }
         text += &if node.name == DISPATCHER {
-            let agents = nodes.iter().filter(|node| AGENTS.contains(&node.name));
+            let agents = nodes.iter().filter(|node| node.is_agent());
             self.dispatcher(services, agents.map(|agent| (agent.name, tapped(agent.name).unwrap_or(agent.legs))))
         } else {
             self.agent(node, origins)
@@ -119,14 +142,20 @@ impl Plan {
         if let Some(demand) = self.client_certificates {
             let _ = writeln!(text, "[agent.tls]\nclient_ca = \"site/clients.pem\"\nclient_certificates = \"{demand}\"");
         }
-        let _ = match self.content {
+        let _ = match &self.content {
             Content::Origins => {
                 let origins = quoted(origins.iter().map(|origin| format!("http://{}", origin.address)));
                 writeln!(text, "[agent.proxy]\norigins = [{origins}]")
             }
+            Content::Behind(origins) => writeln!(text, "[agent.proxy]\norigins = [{}]", quoted(origins)),
+            Content::Proxy(tables) => writeln!(text, "{tables}"),
             Content::Files(_) => writeln!(text, "[agent.files]\nroot = \"www\""),
         };
-        text + "[agent.sessions]\n" + self.sessions + "\n[agent.limits]\n" + self.agent_limits + "\n"
+        text + "[agent.sessions]\n"
+            + &self.sessions.replace("NAME", node.name)
+            + "\n[agent.limits]\n"
+            + self.agent_limits
+            + "\n"
     }
 }
 

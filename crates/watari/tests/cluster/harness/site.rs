@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, PKCS_ECDSA_P256_SHA256,
-    PKCS_RSA_SHA256,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256,
 };
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use time::{Duration, OffsetDateTime};
 
 /// The name that the site has certificates for, one of each kind.
 pub(crate) const SITE: &str = "site.test";
@@ -65,6 +66,7 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
@@ -100,11 +102,20 @@ pub(crate) fn write(dir: &Path) {
     fs::write(ca_file(dir), Authority::of_site().0.pem()).unwrap();
     fs::write(dir.join("clients.pem"), Authority::of_clients().0.pem()).unwrap();
     for kind in KeyKind::BOTH {
-        let params = CertificateParams::new([SITE.to_owned()]).unwrap();
-        let leaf = params.signed_by(kind.key(), &Authority::of_site().0).unwrap();
+        let leaf = of_today().signed_by(kind.key(), &Authority::of_site().0).unwrap();
         fs::write(dir.join(format!("{}.pem", kind.file())), leaf.pem()).unwrap();
         write_key(&dir.join(format!("{}.key", kind.file())), &kind.key().serialize_pem());
     }
+}
+
+/// As certificates of the public are, which scanners look at, too.
+fn of_today() -> CertificateParams {
+    let mut params = CertificateParams::new([SITE.to_owned()]).unwrap();
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    params.not_before = OffsetDateTime::now_utc() - Duration::days(1);
+    params.not_after = params.not_before + Duration::days(90);
+    params
 }
 
 /// A new certificate for the site.

@@ -1,12 +1,21 @@
-//! A TCP relay in front of a node, to listen in on connections, to hold them up, and to break them.
+//! A TCP relay in front of a node, to listen in on connections, to hold them up, to lose of them, and to break them.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
+use std::time::Duration;
+
+use super::pattern::Random;
 
 /// How much of the beginning of each connection is kept, in bytes.
 const RECORDED_MAX: usize = 1024;
+
+/// How many pieces of a hundred are lost, where some are.
+const LOST_OF_100: u64 = 5;
+/// How much later a lost piece arrives, and all that is behind it: what the loss of a packet is to a TCP connection. Linux sends it
+/// again after 200 ms at the earliest, and after 400 ms more if it is lost again.
+const LATE: Duration = Duration::from_millis(500);
 
 /// Relays every connection to one server.
 #[derive(Clone)]
@@ -25,6 +34,9 @@ struct State {
     open: Vec<TcpStream>,
     /// What the client of each connection said first.
     recorded: Vec<Vec<u8>>,
+    /// Decides what is lost, if anything is.
+    losing: Option<Random>,
+    lost: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,7 +50,8 @@ impl Tap {
     /// Relays from `address` to `server`.
     pub(crate) fn start(address: SocketAddr, server: SocketAddr) -> Self {
         let listener = TcpListener::bind(address).unwrap();
-        let state = Mutex::new(State { mode: Mode::Passing, open: Vec::new(), recorded: Vec::new() });
+        let state =
+            Mutex::new(State { mode: Mode::Passing, open: Vec::new(), recorded: Vec::new(), losing: None, lost: 0 });
         let shared = Arc::new(Shared { state, changed: Condvar::new() });
         let tap = Self { address, shared: shared.clone() };
         thread::spawn(move || {
@@ -68,6 +81,16 @@ impl Tap {
         drop(self.set(Mode::Passing));
     }
 
+    /// From now on some pieces, of both directions, arrive late.
+    pub(crate) fn lose(&self, seed: u64) {
+        self.shared.lock().losing = Some(Random::new(seed));
+    }
+
+    /// How many were late so far.
+    pub(crate) fn lost(&self) -> usize {
+        self.shared.lock().lost
+    }
+
     /// The first bytes of each connection's client so far.
     pub(crate) fn recorded(&self) -> Vec<Vec<u8>> {
         self.shared.lock().recorded.clone()
@@ -90,6 +113,17 @@ impl Shared {
     fn may_pass(&self) -> bool {
         let state = self.changed.wait_while(self.lock(), |state| state.mode == Mode::Holding).unwrap();
         state.mode == Mode::Passing
+    }
+
+    /// Takes the time that a piece is late. It is what happens; nothing is waited for by it.
+    fn delay(&self) {
+        let mut state = self.lock();
+        let is_lost = state.losing.as_mut().is_some_and(|random| random.below(100) < LOST_OF_100);
+        state.lost += usize::from(is_lost);
+        drop(state);
+        if is_lost {
+            thread::sleep(LATE);
+        }
     }
 
     fn record(&self, connection: usize, bytes: &[u8]) {
@@ -122,6 +156,7 @@ fn copy(shared: &Shared, mut from: TcpStream, mut to: TcpStream, mut see: impl F
     let mut buffer = vec![0; 64 << 10];
     while let Ok(len @ 1..) = from.read(&mut buffer) {
         see(&buffer[..len]);
+        shared.delay();
         if !shared.may_pass() || to.write_all(&buffer[..len]).is_err() {
             break;
         }

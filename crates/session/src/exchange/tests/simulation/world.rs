@@ -158,9 +158,9 @@ impl World {
         self.clients[client].node = node;
         self.clients[client].established_ms = self.now_ms;
         let now = self.now(node);
-        let session = (digested(client as u64), secret_of(client), now.unix_s + 3600);
+        let session = Session { secret: secret_of(client), expires: now.unix_s + 3600, issuer: name(node) };
         let Some(exchange) = &mut self.nodes[node] else { return };
-        let (id, actions) = exchange.put(now, vec![session]);
+        let (id, actions) = exchange.put(now, vec![(digested(client as u64), session)]);
         self.puts.insert((node, self.lives[node], id), client);
         self.report.put += 1;
         self.follow(node, actions);
@@ -204,6 +204,7 @@ impl World {
                 Action::Send(to, message) => self.send(node, &to, message),
                 Action::Stored(id) => self.stored(node, id),
                 Action::Found(id, sessions, outcome) => self.found(node, id, &sessions, outcome),
+                Action::Spent(..) => unreachable!("no client asks for it"),
             }
         }
     }
@@ -232,7 +233,9 @@ impl World {
         let client = &self.clients[number];
         self.report.search_ms_max = self.report.search_ms_max.max(self.now_ms - client.sought_ms);
         let found = sessions.iter().any(|found| {
-            found.key == digested(number as u64) && found.session == secret_of(number) && self.is_in_time(node, found)
+            found.key == digested(number as u64)
+                && found.session.secret == secret_of(number)
+                && self.is_in_time(node, found)
         });
         if found && outcome == Outcome::Complete {
             self.report.resumed += 1;
@@ -245,7 +248,7 @@ impl World {
 
     /// It expires an hour after it was established, but for the time that messages take.
     fn is_in_time(&self, node: usize, found: &FoundSession) -> bool {
-        let left_s = found.expires_unix_s - self.now(node).unix_s;
+        let left_s = found.session.expires - self.now(node).unix_s;
         (3_590..=3_603).contains(&left_s)
     }
 

@@ -1,0 +1,75 @@
+//! What HTTP runs over as long as the handshake is not done.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use watari_stream::TlsStream;
+
+use super::shaking::Shaking;
+use super::{State, lock};
+
+/// A stream that reads early data, and then waits; and that writes what rustls seals.
+pub(crate) struct EarlyStream(Arc<Mutex<State>>);
+
+impl EarlyStream {
+    pub(super) fn new(state: Arc<Mutex<State>>) -> Self {
+        Self(state)
+    }
+
+    /// The stream that goes on, once the connection is open: from then on this one is good for nothing.
+    pub(crate) fn take_open(&self) -> Option<Box<TlsStream<TcpStream>>> {
+        let mut state = lock(&self.0);
+        match std::mem::replace(&mut *state, State::Taken) {
+            State::Open(stream) => Some(stream),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Shaking) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match &mut *lock(&self.0) {
+            State::Shaking(shaking) => work(shaking),
+            State::Open(_) | State::Taken => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+}
+
+impl AsyncRead for EarlyStream {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.with(|shaking| shaking.poll_early(buf).map(Ok))
+    }
+}
+
+impl AsyncWrite for EarlyStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(buf)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.with(|shaking| shaking.poll_seal(parts, cx))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.with(|shaking| shaking.poll_send(cx))
+    }
+
+    /// The end is sealed by the record layer, when the handshake is done.
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_flush(cx))?;
+        Poll::Ready(Ok(()))
+    }
+}

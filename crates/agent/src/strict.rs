@@ -1,0 +1,240 @@
+//! What RFC 9112 has a server refuse, and hyper lets through. Looked for in every request of HTTP/1, before anybody acts on it;
+//! and, in requests of any version, whether their heads are within the limits ([`Limits::head_fields_max`], [`Limits::target_bytes_max`]).
+//!
+//! | hyper | here |
+//! | --- | --- |
+//! | refuses lengths that are none or contradict each other, codings that do not end in `chunked`, folded lines, spaces before a colon, NUL and bare CR | |
+//! | takes `chunked` behind other codings, and more than once | refused: nobody would know what the content is |
+//! | takes any number of `Host` fields, and none | refused but one (section 3.2); HTTP/1.0 may have none |
+//! | takes a target of any form with any method | `*` is for OPTIONS (section 3.2), an authority alone for nobody |
+//! | takes CONNECT and TRACE | refused: they end at a proxy, and behind a CONNECT there may be anything |
+//! | reads `Transfer-Encoding` beside `Content-Length`, forgets the latter, and closes after the response | as section 6.1 allows |
+//! | ends a line at a bare LF | as section 2.2 allows; it is sent on with CR LF |
+//!
+//! The framing of HTTP/2 leaves nothing of this to ask, but for the names of hosts, which a proxy looks at.
+
+use http::header::{CONNECTION, COOKIE, HOST, TRANSFER_ENCODING};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use watari_files::Body;
+
+use crate::Limits;
+use crate::requests::refusal;
+
+/// Why a request is refused; always the client's fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Irregular {
+    /// RFC 9112, section 3.2.
+    #[error("A request names one host.")]
+    Host,
+    /// RFC 9110, section 9.3.6 and 9.3.8.
+    #[error("This method is not implemented.")]
+    Method,
+    /// RFC 9112, section 3.2.
+    #[error("This target is none for this method.")]
+    Target,
+    /// RFC 9112, section 6.1.
+    #[error("Content is coded as chunked once.")]
+    Chunked,
+    /// RFC 9112, section 6.1.
+    #[error("Content is coded as chunked, and in no other way.")]
+    Coding,
+    /// RFC 6585, section 5.
+    #[error("A request has fewer fields, and shorter ones.")]
+    Fields,
+    /// RFC 9110, section 15.5.15.
+    #[error("A target is shorter.")]
+    TargetLen,
+}
+
+/// Whether this may be answered as it is.
+pub(crate) fn check<B>(request: &Request<B>, limits: &Limits) -> Result<(), Irregular> {
+    check_size(request.uri(), request.headers(), limits)?;
+    if request.version() > Version::HTTP_11 {
+        return Ok(());
+    }
+    check_len(request.uri(), request.headers(), limits)?;
+    check_target(request.method(), request.uri())?;
+    check_host(request.version(), request.headers())?;
+    check_coding(request.headers())
+}
+
+impl Irregular {
+    /// What the client is told. Where its next request begins is not to be relied on, unless it only asks for too much.
+    pub(crate) fn response(self) -> Response<Body> {
+        let mut response = refusal(self.status(), format!("{self}\n"));
+        if !matches!(self, Self::Fields | Self::TargetLen) {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+
+    fn status(self) -> StatusCode {
+        match self {
+            Self::Method | Self::Coding => StatusCode::NOT_IMPLEMENTED,
+            Self::Host | Self::Target | Self::Chunked => StatusCode::BAD_REQUEST,
+            Self::Fields => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::TargetLen => StatusCode::URI_TOO_LONG,
+        }
+    }
+}
+
+fn check_size(target: &Uri, headers: &HeaderMap, limits: &Limits) -> Result<(), Irregular> {
+    // HTTP/2 has a field for each cookie where that packs better (RFC 9113, section 8.2.3); they count as the one that they are.
+    let more_cookies = headers.get_all(COOKIE).iter().skip(1).count();
+    if headers.len() - more_cookies > limits.head_fields_max {
+        return Err(Irregular::Fields);
+    }
+    let len = target.path_and_query().map_or(0, |target| target.as_str().len());
+    if len > limits.target_bytes_max { Err(Irregular::TargetLen) } else { Ok(()) }
+}
+
+/// hyper stops to read a head that is too long, but takes one that has come all at once. The library of HTTP/2 counts by itself.
+fn check_len(target: &Uri, headers: &HeaderMap, limits: &Limits) -> Result<(), Irregular> {
+    let of_target = target.path_and_query().map_or(0, |target| target.as_str().len());
+    let fields = headers.iter().map(|(name, value)| name.as_str().len() + ": \r\n".len() + value.len());
+    if of_target + fields.sum::<usize>() > limits.head_bytes_max { Err(Irregular::Fields) } else { Ok(()) }
+}
+
+fn check_target(method: &Method, target: &Uri) -> Result<(), Irregular> {
+    if *method == Method::CONNECT || *method == Method::TRACE {
+        return Err(Irregular::Method);
+    }
+    let is_authority = target.authority().is_some() && target.scheme().is_none();
+    let is_asterisk = target.scheme().is_none() && target.path() == "*" && *method != Method::OPTIONS;
+    if is_authority || is_asterisk { Err(Irregular::Target) } else { Ok(()) }
+}
+
+fn check_host(version: Version, headers: &HeaderMap) -> Result<(), Irregular> {
+    let mut hosts = headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) if is_host(host) => Ok(()),
+        (None, None) if version < Version::HTTP_11 => Ok(()),
+        _ => Err(Irregular::Host),
+    }
+}
+
+/// RFC 9110, section 7.2; without user information (section 4.2.4).
+fn is_host(value: &HeaderValue) -> bool {
+    let authority = Authority::try_from(value.as_bytes());
+    authority.is_ok_and(|authority| !authority.host().is_empty() && !authority.as_str().contains('@'))
+}
+
+fn check_coding(headers: &HeaderMap) -> Result<(), Irregular> {
+    let values = headers.get_all(TRANSFER_ENCODING).iter();
+    let codings = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    let mut codings = codings.filter(|coding| !coding.is_empty());
+    let Some(first) = codings.next() else { return Ok(()) };
+    match codings.next() {
+        _ if !first.eq_ignore_ascii_case(b"chunked") => Err(Irregular::Coding),
+        None => Ok(()),
+        Some(_) => Err(Irregular::Chunked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn checked(method: &str, target: &str, version: Version, fields: &[(&str, &str)]) -> Result<(), Irregular> {
+        let mut request = Request::builder().method(method).uri(target).version(version);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        check(&request.body(()).unwrap(), &Limits::default())
+    }
+
+    #[test]
+    fn sizes() {
+        let limits = Limits { head_fields_max: 3, target_bytes_max: 6, ..Limits::default() };
+        let sized = |target: &str, fields: &[&str]| {
+            let request = Request::get(target).version(Version::HTTP_2);
+            let request = fields.iter().fold(request, |request, name| request.header(*name, "a"));
+            check(&request.body(()).unwrap(), &limits)
+        };
+        for (target, fields, expected) in [
+            ("https://any.host/1?345", &["a", "b", "c"][..], Ok(())),
+            ("https://any.host/1?3456", &[], Err(Irregular::TargetLen)),
+            ("/1?345", &["a", "a", "a", "a"], Err(Irregular::Fields)),
+            ("/", &["a", "cookie", "cookie", "cookie", "b"], Ok(())),
+        ] {
+            assert_eq!(sized(target, fields), expected, "{target} {fields:?}");
+        }
+    }
+
+    #[test]
+    fn lengths() {
+        let limits = Limits { head_bytes_max: 20, ..Limits::default() };
+        for (value, expected) in [("123", Ok(())), ("1234", Err(Irregular::Fields))] {
+            // One byte of the target, 9 of the host, 7 of the name.
+            let request = Request::get("/").header("host", "a").header("abc", value).body(()).unwrap();
+            assert_eq!(check(&request, &limits), expected);
+        }
+    }
+
+    #[test]
+    fn targets() {
+        let host = [("host", "a")];
+        for (method, target, expected) in [
+            ("GET", "/", Ok(())),
+            ("GET", "http://a/", Ok(())),
+            ("GET", "*", Err(Irregular::Target)),
+            ("GET", "a:80", Err(Irregular::Target)),
+            ("OPTIONS", "*", Ok(())),
+            ("OPTIONS", "/", Ok(())),
+            ("OPTIONS", "a:80", Err(Irregular::Target)),
+            ("CONNECT", "a:80", Err(Irregular::Method)),
+            ("TRACE", "/", Err(Irregular::Method)),
+        ] {
+            assert_eq!(checked(method, target, Version::HTTP_11, &host), expected, "{method} {target}");
+        }
+    }
+
+    #[test]
+    fn hosts() {
+        use Version as V;
+        for (version, hosts, is_regular) in [
+            (V::HTTP_11, &["a"][..], true),
+            (V::HTTP_11, &["[::1]:8443"], true),
+            (V::HTTP_11, &[], false),
+            (V::HTTP_11, &[""], false),
+            (V::HTTP_11, &["a", "a"], false),
+            (V::HTTP_11, &["a/b"], false),
+            (V::HTTP_11, &["u@a"], false),
+            (V::HTTP_10, &[], true),
+            (V::HTTP_10, &["a", "b"], false),
+            (V::HTTP_2, &[], true),
+        ] {
+            let fields: Vec<_> = hosts.iter().map(|host| ("host", *host)).collect();
+            assert_eq!(checked("GET", "/", version, &fields).is_ok(), is_regular, "{version:?} {hosts:?}");
+        }
+    }
+
+    #[test]
+    fn codings() {
+        for (codings, expected) in [
+            (&["chunked"][..], Ok(())),
+            (&["Chunked ,"], Ok(())),
+            (&["", "chunked"], Ok(())),
+            (&["chunked, chunked"], Err(Irregular::Chunked)),
+            (&["chunked", "chunked"], Err(Irregular::Chunked)),
+            (&["gzip, chunked"], Err(Irregular::Coding)),
+            (&["gzip", "chunked"], Err(Irregular::Coding)),
+            (&["xchunked"], Err(Irregular::Coding)),
+        ] {
+            let fields: Vec<_> = codings.iter().map(|coding| ("transfer-encoding", *coding)).collect();
+            let fields = [&[("host", "a")], &fields[..]].concat();
+            assert_eq!(checked("POST", "/", Version::HTTP_11, &fields), expected, "{codings:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_is_refused_is_not_listened_to_any_more() {
+        let response = Irregular::Host.response();
+        assert_eq!((response.status().as_u16(), &response.headers()[CONNECTION]), (400, &"close".parse().unwrap()));
+        assert_eq!(Irregular::Coding.response().status(), 501);
+        assert!(!Irregular::Fields.response().headers().contains_key(CONNECTION));
+    }
+}

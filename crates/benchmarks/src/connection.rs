@@ -1,0 +1,192 @@
+//! Connections of which what happens between their requests and answers matters: thousands that are idle, and then tell whether they
+//! still are what they were; and one on which the time of every byte is looked at.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use socket2::{Domain, Socket, Type};
+use watari_record::CipherSuite;
+
+use crate::failure::{Failure, tls};
+use crate::offer;
+use crate::site::{Key, SMALL, Site};
+
+/// Opens connections, each with a full handshake.
+pub(crate) struct Opener {
+    tls: Arc<ClientConfig>,
+    /// The addresses they come from in turn.
+    sources: Vec<IpAddr>,
+    opened: AtomicUsize,
+}
+
+/// An HTTP/1.1 connection over TLS.
+pub(crate) struct Connection {
+    service: SocketAddr,
+    stream: Stream,
+}
+
+type Stream = StreamOwned<ClientConnection, TcpStream>;
+
+impl Opener {
+    pub(crate) fn coming_from(sources: Vec<IpAddr>, site: &Site) -> Result<Self, Failure> {
+        let tls = offer::config(site, CipherSuite::TLS_AES_128_GCM_SHA256)?;
+        Ok(Self { tls: Arc::new(tls), sources, opened: AtomicUsize::new(0) })
+    }
+
+    /// Connects to `service`, and does the handshake.
+    pub(crate) fn open(&self, service: SocketAddr) -> Result<Connection, Failure> {
+        let name = ServerName::try_from(Key::P256.host()).map_err(tls("naming a server"))?;
+        let tls = ClientConnection::new(Arc::clone(&self.tls), name).map_err(tls("beginning a handshake"))?;
+        let secured = self.connect(service).and_then(|tcp| secure(StreamOwned::new(tls, tcp)));
+        Ok(Connection { service, stream: secured.map_err(|error| wrong(service, &error))? })
+    }
+
+    fn connect(&self, service: SocketAddr) -> io::Result<TcpStream> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        let turn = self.opened.fetch_add(1, Ordering::Relaxed) % self.sources.len();
+        socket.bind(&SocketAddr::new(self.sources[turn], 0).into())?;
+        socket.connect(&service.into())?;
+        let tcp = TcpStream::from(socket);
+        tcp.set_nodelay(true)?;
+        tcp.set_read_timeout(Some(PATIENCE))?;
+        Ok(tcp)
+    }
+}
+
+impl Connection {
+    /// Gets the small file, and checks status and length. Tells how long it took from the request to the first byte of the answer.
+    pub(crate) fn get(&mut self) -> Result<Duration, Failure> {
+        let asked = Instant::now();
+        let first_byte = self.ask(SMALL.path).and_then(|()| self.receive());
+        Ok(first_byte.map_err(|error| wrong(self.service, &error))? - asked)
+    }
+
+    /// Gets `path`, of so many bytes. `piece` sees them as they come, and where they belong.
+    pub(crate) fn download(
+        &mut self,
+        path: &str,
+        len: u64,
+        piece: impl FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        let done = self.ask(path).and_then(|()| self.receive_all(len, piece));
+        done.map_err(|error| wrong(self.service, &error))
+    }
+
+    fn receive_all(&mut self, len: u64, mut piece: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
+        let mut buffer = vec![0; PIECE_LEN_MAX];
+        let mut filled = 0;
+        let head_len = loop {
+            filled += self.read(&mut buffer[filled..])?;
+            if let Some(head_len) = head_len(&buffer[..filled]) {
+                break head_len;
+            }
+        };
+        if content_len(&buffer[..head_len]) != Some(len) {
+            return Err(io::Error::other(String::from_utf8_lossy(&buffer[..head_len])));
+        }
+        let (mut from, mut position) = (head_len, 0);
+        loop {
+            piece(position, &buffer[from..filled])?;
+            position += (filled - from) as u64;
+            if position >= len {
+                return if position == len { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) };
+            }
+            (from, filled) = (0, self.read(&mut buffer)?);
+        }
+    }
+
+    fn ask(&mut self, path: &str) -> io::Result<()> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", Key::P256.host());
+        self.stream.write_all(request.as_bytes())?;
+        self.stream.flush()
+    }
+
+    /// Tells when the first byte was there.
+    fn receive(&mut self) -> io::Result<Instant> {
+        let mut response = [0; RESPONSE_LEN_MAX];
+        let mut filled = self.read(&mut response)?;
+        let first_byte = Instant::now();
+        while !is_whole(&response[..filled])? {
+            filled += self.read(&mut response[filled..])?;
+        }
+        Ok(first_byte)
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self.stream.read(into)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            read => Ok(read),
+        }
+    }
+}
+
+fn secure(mut stream: Stream) -> io::Result<Stream> {
+    while stream.conn.is_handshaking() || stream.conn.wants_write() {
+        stream.conn.complete_io(&mut stream.sock)?;
+    }
+    Ok(stream)
+}
+
+fn wrong(service: SocketAddr, error: &io::Error) -> Failure {
+    Failure::Answer { service, what: error.to_string() }
+}
+
+/// Whether all of the small file has come; an error, if that is not what comes.
+fn is_whole(response: &[u8]) -> io::Result<bool> {
+    let Some(head_len) = head_len(response) else { return Ok(false) };
+    let (head, body) = response.split_at(head_len);
+    if content_len(head) != Some(SMALL.len) || body.len() as u64 > SMALL.len {
+        return Err(io::Error::other(String::from_utf8_lossy(head)));
+    }
+    Ok(body.len() as u64 == SMALL.len)
+}
+
+fn head_len(response: &[u8]) -> Option<usize> {
+    response.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
+}
+
+/// `Content-Length` of the head of a successful response.
+fn content_len(head: &[u8]) -> Option<u64> {
+    let mut lines = std::str::from_utf8(head).ok()?.lines();
+    lines.next()?.starts_with("HTTP/1.1 200 ").then_some(())?;
+    let fields = lines.filter_map(|line| line.split_once(':'));
+    let mut lens = fields.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    lens.next()?.1.trim().parse().ok()
+}
+
+/// More than the small file and the head of its response, in bytes.
+const RESPONSE_LEN_MAX: usize = 4 * 1024;
+/// What is read of a download at once, in bytes; the head of its response is shorter.
+const PIECE_LEN_MAX: usize = 64 * 1024;
+/// Nothing here takes so long; without an end a mistake would.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn only_the_whole_file_counts() {
+        let head = b"HTTP/1.1 200 OK\r\nServer: x\r\ncontent-length: 1024\r\n\r\n";
+        let response = [&head[..], &SMALL.content()].concat();
+        assert!(is_whole(&response).unwrap());
+        for cut in [0, 10, head.len(), response.len() - 1] {
+            assert!(!is_whole(&response[..cut]).unwrap(), "{cut}");
+        }
+        assert!(is_whole(&[&response[..], b"x"].concat()).is_err());
+    }
+
+    #[test]
+    fn only_a_success_with_the_length_counts() {
+        for head in ["404 Not Found\r\nContent-Length: 1024", "200 OK", "200 OK\r\nContent-Length: 1023"] {
+            assert!(is_whole(format!("HTTP/1.1 {head}\r\n\r\n").as_bytes()).is_err(), "{head}");
+        }
+    }
+}

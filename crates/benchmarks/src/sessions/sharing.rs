@@ -1,0 +1,195 @@
+//! What it costs to share sessions as a cluster grows: simulated, with the code that nodes run.
+//!
+//! Nothing is lost or late. Each client of TLS 1.3 shakes hands in full once and resumes twice, each time at a node that is drawn at
+//! random; each handshake makes two sessions, as with `tickets = 2`.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use watari_session::{Action, Exchange, Now, Placement, RANDOM_LEN, Ring, RingSettings, Session, Store};
+use watari_wire::{Message, NodeName, SecretBytes, SessionKey, frame};
+
+use crate::failure::{Failure, tls};
+
+/// What stands above it.
+pub(super) const TITLE: &str =
+    "What sharing sessions takes, by the number of agents (simulated with the code that agents run)";
+
+/// A table of what each mode costs, by the number of nodes.
+pub(super) fn table() -> Result<String, Failure> {
+    let mut table = String::from(HEAD);
+    for nodes in SIZES {
+        let (push, owner) = (Costs::of(nodes, Placement::Push)?, Costs::of(nodes, Placement::Owner)?);
+        let tickets = rotation(nodes);
+        let _ = writeln!(table, "| {nodes} | {push} | {owner} | {tickets} |");
+    }
+    Ok(table)
+}
+
+const SIZES: [usize; 9] = [2, 3, 5, 10, 20, 50, 100, 300, 1000];
+const CLIENTS: u64 = 200;
+const RESUMPTIONS: u64 = 2;
+const TICKETS: u64 = 2;
+/// As rustls' sessions of TLS 1.3 are, without a client certificate.
+const SESSION_LEN: usize = 150;
+
+const HEAD: &str = "\
+| nodes | push: messages, bytes of a handshake | a node's share | copies of a session | owner: messages, bytes | a node's share | copies \
+| tickets: bytes a node is sent a day |
+| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+";
+
+/// What was sent for all handshakes.
+struct Costs {
+    nodes: usize,
+    messages: u64,
+    bytes: u64,
+    copies: usize,
+}
+
+impl Costs {
+    fn of(nodes: usize, placement: Placement) -> Result<Self, Failure> {
+        let mut cluster = Cluster::of(nodes, placement)?;
+        for client in 0..CLIENTS {
+            cluster.serve(client);
+        }
+        let counters = cluster.nodes.iter().map(Exchange::counters);
+        let (messages, bytes) =
+            counters.fold((0, 0), |(messages, bytes), node| (messages + node.messages_sent, bytes + node.bytes_sent));
+        let copies = cluster.nodes.iter().map(|node| node.store().len()).sum();
+        Ok(Self { nodes, messages, bytes, copies })
+    }
+}
+
+impl std::fmt::Display for Costs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let handshakes = (CLIENTS * (1 + RESUMPTIONS)) as f64;
+        let (messages, bytes) = (self.messages as f64 / handshakes, self.bytes as f64 / handshakes);
+        let nodes = self.nodes as f64;
+        // What one sends, another receives.
+        let (sent_and_received, share) = (2.0 * messages / nodes, 2.0 * bytes / nodes);
+        let copies = self.copies as f64 / (handshakes * TICKETS as f64);
+        write!(f, "{messages:.1}, {bytes:.0} | {sent_and_received:.2}, {share:.0} | {copies:.1}")
+    }
+}
+
+/// Nodes whose messages arrive at once.
+struct Cluster {
+    names: Vec<NodeName>,
+    by_name: HashMap<NodeName, usize>,
+    nodes: Vec<Exchange>,
+    sessions: u64,
+}
+
+impl Cluster {
+    fn of(nodes: usize, placement: Placement) -> Result<Self, Failure> {
+        let names = (0..nodes).map(|number| NodeName::new(&format!("agent-{number}")));
+        let names: Vec<_> = names.collect::<Result<_, _>>().map_err(tls("naming a node"))?;
+        let members = names.iter().cloned().collect();
+        let node = |name: &NodeName| {
+            let mut node = Exchange::new(name.clone(), placement, Store::new(64 << 20));
+            node.set_members(NOW, &members);
+            node
+        };
+        let by_name = names.iter().cloned().zip(0..).collect();
+        Ok(Self { nodes: names.iter().map(node).collect(), names, by_name, sessions: 0 })
+    }
+
+    fn serve(&mut self, client: u64) {
+        let mut known = self.establish(self.drawn(client, 0));
+        for visit in 1..=RESUMPTIONS {
+            let node = self.drawn(client, visit);
+            let (_, actions) = self.nodes[node].get(NOW, vec![known]);
+            self.deliver(node, actions);
+            known = self.establish(node);
+        }
+    }
+
+    /// A handshake's sessions; one of them is what the client will resume.
+    fn establish(&mut self, node: usize) -> SessionKey {
+        let made: Vec<_> = (0..TICKETS).map(|_| self.session(node)).collect();
+        let key = made[0].0;
+        let (_, actions) = self.nodes[node].put(NOW, made);
+        self.deliver(node, actions);
+        key
+    }
+
+    fn session(&mut self, node: usize) -> (SessionKey, Session) {
+        self.sessions += 1;
+        let mut key = [0; 32];
+        key.copy_from_slice(digest(&SHA256, &self.sessions.to_be_bytes()).as_ref());
+        let secret = SecretBytes::new(vec![0; SESSION_LEN]);
+        let issuer = self.names[node].clone();
+        (SessionKey(key), Session { secret, expires: NOW.unix_s + 3600, issuer })
+    }
+
+    /// Until nobody has anything to say.
+    fn deliver(&mut self, from: usize, actions: Vec<Action>) {
+        let mut sent: VecDeque<(usize, Vec<Action>)> = [(from, actions)].into();
+        while let Some((from, actions)) = sent.pop_front() {
+            for action in actions {
+                if let Action::Send(to, message) = action
+                    && let Some(&to) = self.by_name.get(&to)
+                {
+                    let sender = self.names[from].clone();
+                    sent.push_back((to, self.nodes[to].on_message(NOW, &sender, message)));
+                }
+            }
+        }
+    }
+
+    /// Any node, the same in every run.
+    fn drawn(&self, client: u64, visit: u64) -> usize {
+        let digest = digest(&SHA256, &[client.to_be_bytes(), visit.to_be_bytes()].concat());
+        let number = digest.as_ref().first_chunk().map_or(0, |first| u64::from_be_bytes(*first));
+        (number % self.nodes.len() as u64) as usize
+    }
+}
+
+const NOW: Now = Now { ms: 1_000, unix_s: 1_000_000 };
+
+/// What a node is sent in a day in which keys are rotated every six hours, and in which it begins anew once: then all others tell it what
+/// they know.
+fn rotation(nodes: usize) -> u64 {
+    let settings = RingSettings {
+        lifetime: Duration::from_hours(12),
+        period: Duration::from_hours(1),
+        ripening: Duration::from_secs(5),
+    };
+    let mut ring = Ring::new(settings, [0; 12], NOW.unix_s);
+    let mut rotated = 0;
+    for hour in 0..24 {
+        let now = NOW.unix_s + hour * 3600;
+        ring.advance(now);
+        if hour % 6 == 0
+            && let Ok(seed) = ring.rotate(now, &[u8::try_from(hour).unwrap_or_default(); RANDOM_LEN])
+        {
+            rotated += len(ring.share_one(&seed).into_iter().collect());
+        }
+    }
+    rotated + (nodes as u64 - 1) * len(ring.share())
+}
+
+fn len(seeds: Vec<watari_wire::TicketSeed>) -> u64 {
+    frame::encoded_len(&Message::TicketSeeds(seeds)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn owners_cost_the_same_in_any_cluster_and_pushing_does_not() {
+        let per_handshake = |nodes, placement| {
+            Costs::of(nodes, placement).unwrap().messages as f64 / (CLIENTS * (1 + RESUMPTIONS)) as f64
+        };
+        let (small, large) = (per_handshake(10, Placement::Owner), per_handshake(100, Placement::Owner));
+        assert!(large < small * 1.4 && large < 12.0, "{small} {large}");
+        let (small, large) = (per_handshake(10, Placement::Push), per_handshake(100, Placement::Push));
+        assert!((17.9..19.0).contains(&small) && (197.9..199.0).contains(&large), "{small} {large}");
+    }
+}

@@ -1,0 +1,82 @@
+//! What is known of another node.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use watari_wire::{Member, NodeName};
+
+use super::{AHEAD_MAX_S, Now, Source};
+
+/// What is known of another node.
+pub(super) struct Known {
+    pub(super) configured: Option<SocketAddr>,
+    pub(super) said: Option<Said>,
+    pub(super) linked: bool,
+    /// When somebody last had a link to it.
+    pub(super) heard: Instant,
+}
+
+/// What a node says of itself. The greater counts; what is behind `since` only has all nodes prefer the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Said {
+    pub(super) since: u64,
+    pub(super) mesh: SocketAddr,
+    pub(super) legs: Option<SocketAddr>,
+}
+
+impl Known {
+    pub(super) fn new(heard: Instant) -> Self {
+        Self { configured: None, said: None, linked: false, heard }
+    }
+
+    pub(super) fn is_nothing(&self) -> bool {
+        self.configured.is_none() && self.said.is_none()
+    }
+
+    pub(super) fn source(&self) -> Source {
+        if self.configured.is_some() { Source::Configured } else { Source::Learned }
+    }
+
+    /// Where it listens. What it says itself counts more than the configuration, which may be older.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        self.said.map(|said| said.mesh).or(self.configured)
+    }
+
+    /// Whether it may be forgotten.
+    pub(super) fn may_go(&self) -> bool {
+        self.source() == Source::Learned && !self.linked
+    }
+
+    /// How long nobody has had a link to it.
+    pub(super) fn unheard_for(&self, now: Now) -> Duration {
+        if self.linked { Duration::ZERO } else { now.instant.saturating_duration_since(self.heard) }
+    }
+}
+
+impl Said {
+    /// What a node says that only knows its configured peers: nothing, and nobody is told.
+    pub(super) const NOTHING: Self =
+        Self { since: 0, mesh: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0), legs: None };
+
+    pub(super) fn of(member: &Member) -> Self {
+        Self { since: member.since, mesh: member.mesh, legs: member.legs }
+    }
+
+    /// The time is rounded up, so that nobody gets younger by being told of.
+    pub(super) fn told(&self, name: &NodeName, unheard: Duration) -> Member {
+        let heard_s = u32::try_from(unheard.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
+        Member { name: name.clone(), since: self.since, mesh: self.mesh, legs: self.legs, heard_s }
+    }
+
+    /// Whether somebody could be there, and can have said so by now.
+    pub(super) fn is_possible(&self, now: Now) -> bool {
+        let mut addresses = [self.mesh].into_iter().chain(self.legs);
+        self.since <= now.unix_s.saturating_add(AHEAD_MAX_S) && addresses.all(can_be_dialed)
+    }
+}
+
+fn can_be_dialed(address: SocketAddr) -> bool {
+    let ip = address.ip().to_canonical();
+    let is_broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
+    address.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && !is_broadcast
+}

@@ -1,0 +1,62 @@
+//! What operators have ordered about members.
+
+use std::collections::BTreeMap;
+
+use watari_wire::{Members as Told, NodeName, Verdict};
+
+use super::{AHEAD_MAX_S, OrderError};
+
+/// The latest verdict about each node. They stay as long as this node runs: to be evicted for good, a node has to lose
+/// its certificate.
+#[derive(Default)]
+pub(super) struct Verdicts(BTreeMap<NodeName, Verdict>);
+
+impl Verdicts {
+    pub(super) fn is_evicted(&self, name: &NodeName) -> bool {
+        self.0.get(name).is_some_and(|verdict| verdict.evicted)
+    }
+
+    pub(super) fn evicted(&self) -> impl Iterator<Item = &NodeName> {
+        self.0.values().filter(|verdict| verdict.evicted).map(|verdict| &verdict.name)
+    }
+
+    pub(super) fn all(&self) -> Vec<Verdict> {
+        self.0.values().cloned().collect()
+    }
+
+    /// Whether it says anything new, of which there may be so much more.
+    pub(super) fn is_news(&self, verdict: &Verdict, now_unix_s: u64) -> bool {
+        let is_later = self.0.get(&verdict.name).is_none_or(|known| rank(known) < rank(verdict));
+        is_later && verdict.at <= now_unix_s.saturating_add(AHEAD_MAX_S)
+    }
+
+    /// Adds a verdict that is news. What lets nodes in again makes room: whoever has not heard of that has mostly not
+    /// heard of their eviction either.
+    pub(super) fn add(&mut self, verdict: Verdict) -> Result<(), OrderError> {
+        if self.0.len() >= Told::MAX && !self.0.contains_key(&verdict.name) {
+            let admitted = self.0.values().filter(|known| !known.evicted);
+            let eldest = admitted.min_by_key(|known| known.at).map(|known| known.name.clone());
+            self.0.remove(&eldest.ok_or(OrderError::TooMany)?);
+        }
+        self.0.insert(verdict.name.clone(), verdict);
+        Ok(())
+    }
+
+    /// An eviction that counts more than whatever has been ordered before.
+    pub(super) fn eviction(&self, name: &NodeName, keys_by: Option<NodeName>, now_unix_s: u64) -> Verdict {
+        let at = self.0.get(name).map_or(now_unix_s, |known| known.at.max(now_unix_s));
+        Verdict { name: name.clone(), at, evicted: true, keys_by }
+    }
+
+    /// What ends an eviction; `None`: there is none.
+    pub(super) fn admission(&self, name: &NodeName, now_unix_s: u64) -> Option<Verdict> {
+        let eviction = self.0.get(name).filter(|known| known.evicted)?;
+        let at = now_unix_s.max(eviction.at.saturating_add(1));
+        Some(Verdict { name: name.clone(), at, evicted: false, keys_by: None })
+    }
+}
+
+/// Of two verdicts about a node, the one that ranks higher counts.
+fn rank(verdict: &Verdict) -> (u64, bool, Option<&NodeName>) {
+    (verdict.at, verdict.evicted, verdict.keys_by.as_ref())
+}

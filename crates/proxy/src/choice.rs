@@ -1,0 +1,145 @@
+//! Which origin of a pool gets a request, and which one after that.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::request::Parts;
+use http::{Request, Response};
+use prometheus_client::metrics::counter::Counter;
+use tokio::time::Instant;
+use watari_balance::{Balancer, Candidate, RetryBudget};
+
+use crate::Body;
+use crate::body::ResponseBody;
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::origin::{Origin, Outcome};
+use crate::policy::{Balance, RetryOn};
+use crate::request::Repeatable;
+use crate::standing::Name;
+
+/// What a pool chooses by.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    balance: Balance,
+    balancer: Mutex<Balancer<Name>>,
+    budget: Mutex<RetryBudget>,
+    attempts_max: usize,
+    retries: Counter,
+}
+
+impl Choice {
+    /// `retries` counts requests that are tried again.
+    pub(crate) fn new(balance: Balance, attempts_max: usize, retries: Counter, now: Instant) -> Self {
+        Self {
+            balancer: Mutex::new(Balancer::new(balance.policy, None)),
+            budget: Mutex::new(RetryBudget::new(balance.retries, now.into_std())),
+            balance,
+            attempts_max,
+            retries,
+        }
+    }
+
+    /// Origins for a request; the one at place `wanted` first, as long as none is in a better state.
+    pub(crate) fn tries<'a>(
+        &'a self,
+        origins: &'a [Arc<Origin>],
+        wanted: Option<usize>,
+        head: &Parts,
+        client: &Client,
+    ) -> Tries<'a> {
+        let key = self.balance.hash_key.of(head, client).into_owned();
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner).request(Instant::now().into_std());
+        Tries { choice: self, origins, wanted, key, passed: Vec::new(), asked: 0 }
+    }
+
+    /// One of `candidates`, by its place in the pool.
+    fn pick(&self, key: &[u8], candidates: &[Candidate<Name>]) -> Option<usize> {
+        let mut balancer = self.balancer.lock().unwrap_or_else(PoisonError::into_inner);
+        balancer.pick(key, rand::random(), candidates).map(|picked| picked.name.index)
+    }
+
+    fn take_retry(&self) -> bool {
+        let may = self.budget.lock().unwrap_or_else(PoisonError::into_inner).retry(Instant::now().into_std());
+        if may {
+            self.retries.inc();
+        }
+        may
+    }
+}
+
+/// The origins that a request is given to, one after the other.
+pub(crate) struct Tries<'a> {
+    choice: &'a Choice,
+    origins: &'a [Arc<Origin>],
+    /// The one that the client stays with.
+    wanted: Option<usize>,
+    key: Vec<u8>,
+    /// Those that did not answer it.
+    passed: Vec<usize>,
+    /// How many of them were asked at all.
+    asked: usize,
+}
+
+/// What follows from what became of a request.
+pub(crate) enum Then {
+    /// It may go to another origin, which is all that is left to hope for after the failure.
+    Again(Request<Body>, Failure),
+    End(Result<Response<ResponseBody>, Failure>),
+}
+
+impl Tries<'_> {
+    /// The next origin. Those that are down come last, before them those that shall be left: where nobody is up, all are
+    /// tried.
+    pub(crate) fn next(&mut self) -> Option<usize> {
+        let now = Instant::now();
+        let left = || self.origins.iter().enumerate().filter(|(index, _)| !self.passed.contains(index));
+        let ranked: Vec<_> = left().map(|(_, origin)| (origin.rank(now), origin)).collect();
+        let best = ranked.iter().map(|(rank, _)| *rank).min()?;
+        let best = ranked.into_iter().filter(|(rank, _)| *rank == best);
+        let candidates: Vec<_> = best.map(|(_, origin)| origin.candidate(now)).collect();
+        let is_among = |wanted: &usize| candidates.iter().any(|candidate| candidate.name.index == *wanted);
+        let picked = self.wanted.filter(is_among).or_else(|| self.choice.pick(&self.key, &candidates))?;
+        self.passed.push(picked);
+        Some(picked)
+    }
+
+    /// Goes on after `outcome`; `again` is the request, if it can be made again.
+    pub(crate) fn judge(&mut self, outcome: Outcome, again: Option<&Repeatable>) -> Then {
+        match outcome {
+            // Nobody was asked: that costs no origin anything.
+            Outcome::Untouched(request, failure @ Failure::Saturated(_)) => Then::Again(request, failure),
+            outcome => {
+                self.asked += 1;
+                self.judge_asked(outcome, again)
+            }
+        }
+    }
+
+    fn judge_asked(&self, outcome: Outcome, again: Option<&Repeatable>) -> Then {
+        match outcome {
+            Outcome::Untouched(request, failure) if self.may_go_on() => Then::Again(request, failure),
+            Outcome::Untouched(_, failure) => Then::End(Err(failure)),
+            Outcome::Failed(failure) => match again {
+                Some(again) if failure.is_reset() && self.retries(Some(RetryOn::Reset)) => {
+                    Then::Again(again.request(), failure)
+                }
+                _ => Then::End(Err(failure)),
+            },
+            Outcome::Answered(response) => match again {
+                Some(again) if self.retries(RetryOn::of(response.status())) => {
+                    Then::Again(again.request(), Failure::NoOrigin)
+                }
+                _ => Then::End(Ok(response)),
+            },
+        }
+    }
+
+    fn retries(&self, on: Option<RetryOn>) -> bool {
+        on.is_some_and(|on| self.choice.balance.retry_on.contains(&on)) && self.may_go_on()
+    }
+
+    /// Whether another origin may be asked; if so, the budget is charged for it.
+    fn may_go_on(&self) -> bool {
+        self.asked < self.choice.attempts_max && self.passed.len() < self.origins.len() && self.choice.take_retry()
+    }
+}

@@ -1,0 +1,238 @@
+//! Connections that are kept for later requests, or shared by several.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hyper::client::conn::{http1, http2};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
+
+use crate::connect::Sender;
+use crate::{Body, Limits};
+
+/// The connections to one origin that can be used again, and how many requests it may be given at once.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    kept: Mutex<Kept>,
+    in_flight: Arc<Semaphore>,
+    in_flight_max: usize,
+    idle_max: usize,
+    idle_timeout: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// Of HTTP/1.1, without a request. The one used last is at the back.
+    idle: VecDeque<Idle>,
+    /// Of HTTP/2, with or without requests.
+    shared: Vec<Arc<Shared>>,
+    /// Where the origin is, if that may change: no connection to elsewhere is used again.
+    addresses: Option<Arc<[SocketAddr]>>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    sender: http1::SendRequest<Body>,
+    peer: SocketAddr,
+    since: Instant,
+}
+
+/// A connection of HTTP/2.
+#[derive(Debug)]
+struct Shared {
+    sender: http2::SendRequest<Body>,
+    peer: SocketAddr,
+    streams: AtomicUsize,
+    /// When its last request ended.
+    used: Mutex<Instant>,
+}
+
+/// Requests on one connection of HTTP/2; most servers allow about as many (RFC 9113, section 6.5.2, recommends at least 100).
+const STREAMS_MAX: usize = 100;
+
+impl Connections {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let in_flight_max = limits.in_flight_max.min(Semaphore::MAX_PERMITS);
+        Self {
+            kept: Mutex::default(),
+            in_flight: Arc::new(Semaphore::new(in_flight_max)),
+            in_flight_max,
+            idle_max: limits.idle_max,
+            idle_timeout: limits.idle_timeout,
+        }
+    }
+
+    /// Leave to send one more request, unless too many are in flight.
+    pub(crate) fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.in_flight).try_acquire_owned().ok()
+    }
+
+    /// How many requests are in flight.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight_max - self.in_flight.available_permits()
+    }
+
+    /// A connection that is there: of HTTP/2 the first that has room; of HTTP/1.1 the one that was used last, so that those
+    /// which are not needed grow old.
+    pub(crate) fn take(&self, now: Instant) -> Option<Connection> {
+        let mut kept = self.lock();
+        self.remove_old(&mut kept, now);
+        if let Some(shared) = kept.shared.iter().find(|shared| shared.has_room()) {
+            return Some(Connection::Http2(Stream::on(shared)));
+        }
+        let mut idle = std::iter::from_fn(|| kept.idle.pop_back());
+        idle.find(|idle| idle.sender.is_ready()).map(|idle| Connection::Http1(idle.sender, idle.peer))
+    }
+
+    /// Whether the next request finds a connection that is there.
+    pub(crate) fn has_spare(&self, now: Instant) -> bool {
+        let mut kept = self.lock();
+        self.remove_old(&mut kept, now);
+        kept.idle.retain(|idle| idle.sender.is_ready());
+        !kept.idle.is_empty() || kept.shared.iter().any(|shared| shared.has_room())
+    }
+
+    /// Keeps a connection that was just made for whoever needs one next.
+    pub(crate) fn keep(&self, sender: Sender, peer: SocketAddr, now: Instant) {
+        if let Connection::Http1(sender, peer) = self.add(sender, peer, true, now) {
+            self.put(sender, peer, now);
+        }
+    }
+
+    /// A connection that was just made. If it can be shared, and is for all clients, others find it from now on.
+    pub(crate) fn add(&self, sender: Sender, peer: SocketAddr, for_all: bool, now: Instant) -> Connection {
+        match sender {
+            Sender::Http1(sender) => Connection::Http1(sender, peer),
+            Sender::Http2(sender) => {
+                let shared = Arc::new(Shared { sender, peer, streams: AtomicUsize::new(0), used: Mutex::new(now) });
+                let stream = Stream::on(&shared);
+                if for_all {
+                    self.lock().shared.push(shared);
+                }
+                Connection::Http2(stream)
+            }
+        }
+    }
+
+    /// The origin is here from now on. Connections to elsewhere end with the requests on them.
+    pub(crate) fn keep_only(&self, addresses: Arc<[SocketAddr]>) {
+        let mut kept = self.lock();
+        kept.idle.retain(|idle| addresses.contains(&idle.peer));
+        kept.shared.retain(|shared| addresses.contains(&shared.peer));
+        kept.addresses = Some(addresses);
+    }
+
+    /// Keeps a connection, instead of the oldest one where there are too many.
+    fn put(&self, sender: http1::SendRequest<Body>, peer: SocketAddr, now: Instant) {
+        let mut kept = self.lock();
+        self.remove_old(&mut kept, now);
+        if kept.addresses.as_ref().is_some_and(|addresses| !addresses.contains(&peer)) {
+            return;
+        }
+        kept.idle.push_back(Idle { sender, peer, since: now });
+        if kept.idle.len() > self.idle_max {
+            kept.idle.pop_front();
+        }
+    }
+
+    fn remove_old(&self, kept: &mut Kept, now: Instant) {
+        let is_old = |since: Instant| now.duration_since(since) >= self.idle_timeout;
+        while kept.idle.front().is_some_and(|idle| is_old(idle.since)) {
+            kept.idle.pop_front();
+        }
+        kept.shared.retain(|shared| !shared.sender.is_closed() && (shared.is_in_use() || !is_old(shared.last_used())));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    fn has_room(&self) -> bool {
+        self.streams.load(Ordering::Relaxed) < STREAMS_MAX && !self.sender.is_closed()
+    }
+
+    fn is_in_use(&self) -> bool {
+        self.streams.load(Ordering::Relaxed) > 0
+    }
+
+    fn last_used(&self) -> Instant {
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection that a request can go on.
+pub(crate) enum Connection {
+    /// All of one, and to where.
+    Http1(http1::SendRequest<Body>, SocketAddr),
+    Http2(Stream),
+}
+
+/// A place on a connection of HTTP/2.
+pub(crate) struct Stream {
+    pub(crate) sender: http2::SendRequest<Body>,
+    shared: Arc<Shared>,
+}
+
+impl Stream {
+    fn on(shared: &Arc<Shared>) -> Self {
+        shared.streams.fetch_add(1, Ordering::Relaxed);
+        Self { sender: shared.sender.clone(), shared: Arc::clone(shared) }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        *self.shared.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.shared.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection in use. Dropped, it is closed, or only the request on it is ended if there may be others.
+pub(crate) struct Lease {
+    connections: Arc<Connections>,
+    connection: Connection,
+    for_all: bool,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Lease {
+    pub(crate) fn new(
+        connections: &Arc<Connections>,
+        connection: Connection,
+        for_all: bool,
+        permit: OwnedSemaphorePermit,
+    ) -> Self {
+        Self { connections: Arc::clone(connections), connection, for_all, permit }
+    }
+
+    /// Only the leave to send is still needed: the connection is HTTP's no more.
+    pub(crate) fn into_permit(self) -> OwnedSemaphorePermit {
+        self.permit
+    }
+
+    /// Gives the connection back after a response that was read to its end; one that does not become ready again
+    /// within `patience` (the rest of a request's body may still be on its way) is closed.
+    pub(crate) fn release(self, patience: Duration) {
+        let Self { connections, connection, for_all, permit } = self;
+        let Connection::Http1(mut sender, peer) = connection else { return };
+        if !for_all || sender.is_closed() {
+            return;
+        }
+        if sender.is_ready() {
+            connections.put(sender, peer, Instant::now());
+        } else {
+            tokio::spawn(async move {
+                if let Ok(Ok(())) = timeout(patience, sender.ready()).await {
+                    connections.put(sender, peer, Instant::now());
+                }
+                mem::drop(permit);
+            });
+        }
+    }
+}

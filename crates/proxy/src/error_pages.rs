@@ -1,0 +1,160 @@
+//! What clients see when something has failed.
+
+use std::str::FromStr;
+
+use bytes::Bytes;
+use http::header::{self, HeaderName};
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+
+use crate::Body;
+
+/// Pages that stand for the bodies of failures.
+#[derive(Debug, Clone, Default)]
+pub struct ErrorPages {
+    /// Of single statuses first: they count before those of a class.
+    pages: Vec<(Statuses, ErrorPage)>,
+    intercept: bool,
+}
+
+/// A page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErrorPage {
+    /// All of it.
+    pub content: Bytes,
+    /// Its media type.
+    pub content_type: HeaderValue,
+}
+
+/// What a page is for: one status from 400 to 599 (`503`), or all of a class (`4xx`, `5xx`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Statuses {
+    /// This one.
+    One(StatusCode),
+    /// Those that begin with this digit.
+    Class(u16),
+}
+
+/// A text is no [`Statuses`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("error pages are for a status from 400 to 599, or for 4xx or 5xx")]
+pub struct InvalidStatuses;
+
+impl ErrorPages {
+    /// None yet. `intercept`: they stand for what origins say of failures, too.
+    pub fn new(intercept: bool) -> Self {
+        Self { pages: Vec::new(), intercept }
+    }
+
+    /// The page of `statuses` is `page` from now on.
+    pub fn add(&mut self, statuses: Statuses, page: ErrorPage) {
+        self.pages.retain(|(others, _)| *others != statuses);
+        self.pages.push((statuses, page));
+        self.pages.sort_by_key(|(statuses, _)| *statuses);
+    }
+
+    /// A failure of the proxy's own, with its page.
+    pub(crate) fn for_own(&self, response: Response<Body>) -> Response<Body> {
+        match self.page(response.status()) {
+            Some(page) => page.stand_in(response),
+            None => response,
+        }
+    }
+
+    /// An origin's response; the page of a failure, where origins' failures have one.
+    pub(crate) fn for_origin(&self, response: Response<Body>) -> Response<Body> {
+        if self.intercept { self.for_own(response) } else { response }
+    }
+
+    fn page(&self, status: StatusCode) -> Option<&ErrorPage> {
+        self.pages.iter().find(|(statuses, _)| statuses.include(status)).map(|(_, page)| page)
+    }
+}
+
+impl ErrorPage {
+    /// What says how the other body was is removed; challenges, cookies and when to come again stay.
+    fn stand_in(&self, mut response: Response<Body>) -> Response<Body> {
+        let headers = response.headers_mut();
+        for name in &DESCRIPTIONS {
+            headers.remove(name);
+        }
+        headers.insert(header::CONTENT_TYPE, self.content_type.clone());
+        headers.insert(header::CONTENT_LENGTH, self.content.len().into());
+        let content = Full::from(self.content.clone()).map_err(|never| match never {});
+        response.map(|_| content.boxed_unsync())
+    }
+}
+
+impl Statuses {
+    fn include(self, status: StatusCode) -> bool {
+        match self {
+            Self::One(one) => one == status,
+            Self::Class(class) => status.as_u16() / 100 == class,
+        }
+    }
+}
+
+impl FromStr for Statuses {
+    type Err = InvalidStatuses;
+
+    fn from_str(text: &str) -> Result<Self, InvalidStatuses> {
+        match text {
+            "4xx" => Ok(Self::Class(4)),
+            "5xx" => Ok(Self::Class(5)),
+            _ => {
+                let is_failure = |status: &StatusCode| status.is_client_error() || status.is_server_error();
+                text.parse().ok().filter(is_failure).map(Self::One).ok_or(InvalidStatuses)
+            }
+        }
+    }
+}
+
+/// Fields about a body, and for how long it is good.
+const DESCRIPTIONS: [HeaderName; 14] = [
+    header::ACCEPT_RANGES,
+    header::CONTENT_DISPOSITION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LANGUAGE,
+    header::CONTENT_LENGTH,
+    header::CONTENT_LOCATION,
+    header::CONTENT_TYPE,
+    header::ETAG,
+    header::LAST_MODIFIED,
+    header::TRAILER,
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("content-md5"),
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("repr-digest"),
+];
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn page(text: &'static str) -> ErrorPage {
+        ErrorPage { content: Bytes::from_static(text.as_bytes()), content_type: HeaderValue::from_static("text/html") }
+    }
+
+    #[test]
+    fn a_status_counts_before_its_class() {
+        let mut pages = ErrorPages::default();
+        for (statuses, text) in [("5xx", "any"), ("503", "old"), ("503", "one"), ("404", "missing")] {
+            pages.add(statuses.parse().unwrap(), page(text));
+        }
+        for (status, expected) in
+            [(503, Some("one")), (502, Some("any")), (404, Some("missing")), (403, None), (200, None)]
+        {
+            let found = pages.page(StatusCode::from_u16(status).unwrap());
+            assert_eq!(found, expected.map(page).as_ref(), "{status}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_failure_has_no_page() {
+        for text in ["", "200", "399", "600", "3xx", "xxx", "4XX", "+404", "0404", " 404"] {
+            assert_eq!(text.parse::<Statuses>(), Err(InvalidStatuses), "{text}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What is counted of the queues of pools.
+//!
+//! Each request is counted once: under the rule that is about it, or as one that none is about. The sum is the whole pool.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use tokio::time::Instant;
+use watari_admission::{Load, Pattern, Queue};
+
+/// The queues of all pools. Clones count together.
+#[derive(Debug, Clone)]
+pub(super) struct Queues {
+    in_progress: Family<PoolAndRule, Gauge>,
+    waiting: Family<PoolAndRule, Gauge>,
+    refused: Family<Refusal, Counter>,
+    wait_seconds: Family<PoolAndRule, Histogram, fn() -> Histogram>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PoolAndRule {
+    pool: String,
+    rule: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Refusal {
+    pool: String,
+    rule: String,
+    cause: &'static str,
+}
+
+/// The queue of one pool.
+#[derive(Debug)]
+pub(crate) struct QueueMetrics {
+    queues: Queues,
+    pool: String,
+}
+
+/// The requests of one rule.
+#[derive(Debug)]
+pub(crate) struct RuleMetrics {
+    in_progress: Gauge,
+    waiting: Gauge,
+    /// What this queue has added to the gauges: another one may count in them, too, while a pool takes the place of one.
+    shown: Load,
+    pub(crate) waits: WaitMetrics,
+}
+
+/// What becomes of those that find no place at once.
+#[derive(Debug, Clone)]
+pub(crate) struct WaitMetrics {
+    seconds: Histogram,
+    pub(crate) full: Counter,
+    timeout: Counter,
+    client_gone: Counter,
+}
+
+/// A request that waits. Dropped, its client has gone.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    since: Instant,
+    /// Until it is over.
+    metrics: Option<WaitMetrics>,
+}
+
+/// The label of the requests that no rule is about; patterns begin with a slash or name a host with one.
+const NO_RULE: &str = "none";
+
+impl Default for Queues {
+    fn default() -> Self {
+        Self {
+            in_progress: Family::default(),
+            waiting: Family::default(),
+            refused: Family::default(),
+            wait_seconds: Family::new_with_constructor(wait_histogram),
+        }
+    }
+}
+
+/// From a millisecond to a minute.
+fn wait_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 2.0, 17))
+}
+
+impl Queues {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "watari_proxy_queue_in_progress",
+            "Requests that have a place at the origins of a pool, by the rule of its queue",
+            self.in_progress.clone(),
+        );
+        registry.register(
+            "watari_proxy_queue_waiting",
+            "Requests that wait for a place at the origins of a pool, by the rule of its queue",
+            self.waiting.clone(),
+        );
+        registry.register(
+            "watari_proxy_queue_refused",
+            "Requests that got no place at the origins of a pool, by the rule of its queue and cause",
+            self.refused.clone(),
+        );
+        registry.register(
+            "watari_proxy_queue_wait_seconds",
+            "How long requests waited that then got a place at the origins of a pool",
+            self.wait_seconds.clone(),
+        );
+    }
+
+    pub(super) fn of_pool(&self, pool: &str) -> QueueMetrics {
+        QueueMetrics { queues: self.clone(), pool: pool.to_owned() }
+    }
+}
+
+impl QueueMetrics {
+    /// Counts those of each rule, and at last those that no rule is about.
+    pub(crate) fn of_rules(&self, queue: &Queue) -> Vec<RuleMetrics> {
+        queue.loads().map(|(rule, _)| self.queues.of_rule(&self.pool, rule)).collect()
+    }
+}
+
+impl Queues {
+    /// Counts those of this rule; without one, those that no rule is about.
+    fn of_rule(&self, pool: &str, rule: Option<&Pattern>) -> RuleMetrics {
+        let (pool, rule) = (pool.to_owned(), rule.map_or_else(|| NO_RULE.to_owned(), ToString::to_string));
+        let refused = |cause| {
+            let label = Refusal { pool: pool.clone(), rule: rule.clone(), cause };
+            self.refused.get_or_create_owned(&label)
+        };
+        let [full, timeout, client_gone] = ["full", "timeout", "client_gone"].map(refused);
+        let label = PoolAndRule { pool, rule };
+        let seconds = self.wait_seconds.get_or_create_owned(&label);
+        RuleMetrics {
+            in_progress: self.in_progress.get_or_create_owned(&label),
+            waiting: self.waiting.get_or_create_owned(&label),
+            shown: Load::default(),
+            waits: WaitMetrics { seconds, full, timeout, client_gone },
+        }
+    }
+}
+
+impl RuleMetrics {
+    /// There are so many.
+    pub(crate) fn show(&mut self, load: Load) {
+        let Load { in_progress, waiting } = std::mem::replace(&mut self.shown, load);
+        self.in_progress.inc_by(difference(load.in_progress, in_progress));
+        self.waiting.inc_by(difference(load.waiting, waiting));
+    }
+}
+
+fn difference(now: usize, before: usize) -> i64 {
+    (now.cast_signed() - before.cast_signed()) as i64
+}
+
+impl WaitMetrics {
+    pub(crate) fn begin(&self) -> Wait {
+        Wait { since: Instant::now(), metrics: Some(self.clone()) }
+    }
+}
+
+impl Wait {
+    /// It begins, or has waited too long.
+    pub(crate) fn end(mut self, begins: bool) {
+        match self.metrics.take() {
+            Some(metrics) if begins => metrics.seconds.observe(self.since.elapsed().as_secs_f64()),
+            Some(metrics) => drop(metrics.timeout.inc()),
+            None => {}
+        }
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if let Some(metrics) = &self.metrics {
+            metrics.client_gone.inc();
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What decides who of a pool gets a request, and who gets it when that one fails.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use http::header::COOKIE;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, StatusCode};
+use watari_balance::{OriginPolicy, OutlierLimits, RetryLimits};
+
+use crate::client::Client;
+
+/// Who of a pool gets a request, and who gets it when that one fails.
+#[derive(Debug, Clone)]
+pub struct Balance {
+    /// Who gets it.
+    pub policy: OriginPolicy,
+    /// What [`OriginPolicy::Hash`] goes by.
+    pub hash_key: HashKey,
+    /// How long it takes until an origin that has come back gets all of its share. `None`: it gets that at once.
+    pub slow_start: Option<Duration>,
+    /// When origins that fail requests are passed over.
+    pub outliers: OutlierLimits,
+    /// How many requests are tried again.
+    pub retries: RetryLimits,
+    /// After which failures requests are tried again that can be repeated. Those of which an origin has seen nothing
+    /// always are.
+    pub retry_on: BTreeSet<RetryOn>,
+}
+
+impl Default for Balance {
+    fn default() -> Self {
+        Self {
+            policy: OriginPolicy::RoundRobin,
+            hash_key: HashKey::Path,
+            slow_start: None,
+            outliers: OutlierLimits::default(),
+            retries: RetryLimits::default(),
+            retry_on: BTreeSet::from([RetryOn::Reset]),
+        }
+    }
+}
+
+/// What requests have in common that go to the same origin. One that lacks it goes by its client's address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HashKey {
+    /// The path, without the query.
+    Path,
+    /// The client's address.
+    Client,
+    /// The first field of this name.
+    Header(HeaderName),
+    /// The first cookie of this name.
+    Cookie(String),
+}
+
+/// A text is no [`HashKey`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("requests are told apart by \"path\", \"client\", \"header:NAME\" or \"cookie:NAME\"")]
+pub struct InvalidHashKey;
+
+/// A failure that another origin may do better after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RetryOn {
+    /// The connection broke before the head of a response.
+    Reset,
+    /// Status 502.
+    BadGateway,
+    /// Status 503.
+    Unavailable,
+    /// Status 504.
+    GatewayTimeout,
+}
+
+impl RetryOn {
+    pub(crate) fn of(status: StatusCode) -> Option<Self> {
+        match status {
+            StatusCode::BAD_GATEWAY => Some(Self::BadGateway),
+            StatusCode::SERVICE_UNAVAILABLE => Some(Self::Unavailable),
+            StatusCode::GATEWAY_TIMEOUT => Some(Self::GatewayTimeout),
+            _ => None,
+        }
+    }
+}
+
+impl HashKey {
+    /// The key of a request.
+    pub(crate) fn of<'a>(&self, head: &'a Parts, client: &Client) -> Cow<'a, [u8]> {
+        let found = match self {
+            Self::Path => Some(head.uri.path().as_bytes()),
+            Self::Client => None,
+            Self::Header(name) => head.headers.get(name).map(http::HeaderValue::as_bytes),
+            Self::Cookie(name) => cookie(&head.headers, name),
+        };
+        found.map_or_else(|| Cow::Owned(octets(client.address().ip())), Cow::Borrowed)
+    }
+}
+
+impl FromStr for HashKey {
+    type Err = InvalidHashKey;
+
+    fn from_str(text: &str) -> Result<Self, InvalidHashKey> {
+        match text.split_once(':') {
+            None if text == "path" => Ok(Self::Path),
+            None if text == "client" => Ok(Self::Client),
+            Some(("header", name)) => name.parse().map(Self::Header).map_err(|_| InvalidHashKey),
+            // A cookie's name is a token, as a field's (RFC 6265, section 4.1.1), but its case counts.
+            Some(("cookie", name)) if name.parse::<HeaderName>().is_ok() => Ok(Self::Cookie(name.to_owned())),
+            _ => Err(InvalidHashKey),
+        }
+    }
+}
+
+fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
+    let pairs = headers.get_all(COOKIE).iter().flat_map(|field| field.as_bytes().split(|byte| *byte == b';'));
+    let mut values = pairs.filter_map(|pair| pair.trim_ascii_start().strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+    values.next()
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use http::Request;
+
+    use super::*;
+
+    #[test]
+    fn requests_have_the_key_that_is_asked_for() {
+        let client = Client::new("[::ffff:192.0.2.7]:1".parse().unwrap(), "192.0.2.1:443".parse().unwrap(), None);
+        let request = Request::get("/path?query").header("x-user", "me").header("cookie", "a=1; sid=x=y; xsid=2");
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        for (key, expected) in [
+            ("path", &b"/path"[..]),
+            ("client", &[192, 0, 2, 7]),
+            ("header:X-User", b"me"),
+            ("header:x-other", &[192, 0, 2, 7]),
+            ("cookie:sid", b"x=y"),
+            ("cookie:id", &[192, 0, 2, 7]),
+        ] {
+            assert_eq!(*key.parse::<HashKey>().unwrap().of(&head, &client), *expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused() {
+        for text in ["", "url", "path:", "header:", "header:a b", "cookie:", "cookie:a;b", "client:x"] {
+            assert_eq!(text.parse::<HashKey>(), Err(InvalidHashKey), "{text}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Whether an origin is fit for requests, as those that it was given show, and the checks.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use watari_balance::{Change, Health, Outcome, Outliers, Patience, Verdict};
+
+use crate::metrics::StandingMetrics;
+
+/// What an origin is called within its pool; the address alone may be there twice.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name {
+    pub(crate) address: Arc<str>,
+    /// Its place in the pool.
+    pub(crate) index: usize,
+}
+
+impl AsRef<str> for Name {
+    fn as_ref(&self) -> &str {
+        &self.address
+    }
+}
+
+/// What is known of all origins of a pool from their requests.
+pub(crate) type SharedOutliers = Arc<Mutex<Outliers<Name>>>;
+
+/// How an origin stands.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    pub(crate) name: Name,
+    outliers: SharedOutliers,
+    slow_start: Option<Duration>,
+    state: Mutex<State>,
+    metrics: StandingMetrics,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    health: Health,
+    ejected: bool,
+    /// When it came back, or appeared.
+    returned: Option<Instant>,
+}
+
+impl Standing {
+    pub(crate) fn new(
+        name: Name,
+        outliers: SharedOutliers,
+        slow_start: Option<Duration>,
+        metrics: StandingMetrics,
+    ) -> Arc<Self> {
+        metrics.healthy.set(1);
+        Arc::new(Self { name, outliers, slow_start, state: Mutex::default(), metrics })
+    }
+
+    /// Whether it may be given a request.
+    pub(crate) fn is_up(&self, now: Instant) -> bool {
+        let (healthy, ejected) = {
+            let state = lock(&self.state);
+            (state.health.is_healthy(), state.ejected)
+        };
+        healthy && (!ejected || lock(&self.outliers).may_have_request(&self.name, now))
+    }
+
+    /// How long ago it came back, and when it gets all of its share; see [`watari_balance::Candidate::slow_start`].
+    pub(crate) fn slow_start(&self, now: Instant) -> Option<(Duration, Duration)> {
+        let returned = lock(&self.state).returned?;
+        self.slow_start.map(|whole_after| (now.saturating_duration_since(returned), whole_after))
+    }
+
+    /// It is new among others.
+    pub(crate) fn appeared(&self, now: Instant) {
+        lock(&self.state).returned = Some(now);
+    }
+
+    /// What checks have shown of the same origin holds on, until they show something else.
+    pub(crate) fn follows(&self, former: &Self) {
+        let (health, returned) = {
+            let state = lock(&former.state);
+            (state.health, state.returned)
+        };
+        let mut state = lock(&self.state);
+        (state.health, state.returned) = (health, returned);
+        self.show(&state);
+    }
+
+    /// A request is about to be sent.
+    pub(crate) fn watch(self: &Arc<Self>, now: Instant) -> Watch {
+        lock(&self.outliers).began(&self.name, now);
+        Watch(Some((Arc::clone(self), now)))
+    }
+
+    /// A check has ended.
+    pub(crate) fn checked(&self, succeeded: bool, patience: Patience, now: Instant) {
+        let mut state = lock(&self.state);
+        let Some(change) = state.health.checked(succeeded, patience) else { return };
+        let origin = self.name.as_ref();
+        match change {
+            Change::Fell => tracing::warn!(origin, "origin unhealthy"),
+            Change::Rose => {
+                state.returned = Some(now);
+                tracing::info!(origin, "origin healthy");
+            }
+        }
+        self.show(&state);
+    }
+
+    fn ended(&self, began: Instant, outcome: Outcome, now: Instant) {
+        let verdict = lock(&self.outliers).ended(&self.name, began, outcome, now);
+        let Some(verdict) = verdict else { return };
+        let mut state = lock(&self.state);
+        let origin = self.name.as_ref();
+        match verdict {
+            Verdict::Ejected { until, cause } => {
+                state.ejected = true;
+                self.metrics.count_ejection(cause);
+                let seconds = until.saturating_duration_since(now).as_secs();
+                tracing::warn!(origin, cause = cause.as_str(), seconds, "origin ejected");
+            }
+            Verdict::Readmitted => {
+                (state.ejected, state.returned) = (false, Some(now));
+                tracing::info!(origin, "origin readmitted");
+            }
+        }
+        self.show(&state);
+    }
+
+    fn show(&self, state: &State) {
+        self.metrics.healthy.set(i64::from(state.health.is_healthy() && !state.ejected));
+    }
+}
+
+/// A request to an origin, until it is known how it ended. Dropped before, it says nothing of the origin.
+#[derive(Debug)]
+pub(crate) struct Watch(Option<(Arc<Standing>, Instant)>);
+
+impl Watch {
+    pub(crate) fn ended(mut self, outcome: Outcome) {
+        self.end(outcome);
+    }
+
+    fn end(&mut self, outcome: Outcome) {
+        if let Some((standing, began)) = self.0.take() {
+            standing.ended(began, outcome, tokio::time::Instant::now().into_std());
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.end(Outcome::Abandoned);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

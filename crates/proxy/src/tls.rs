@@ -1,0 +1,55 @@
+//! TLS to origins: whom to trust, and who we are.
+
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+
+/// TLS to origins.
+#[derive(Debug, Clone)]
+pub struct OriginTls {
+    /// Roots and our certificate. What it says of ALPN is replaced.
+    pub config: ClientConfig,
+    /// The name that origins are asked for and must prove to have; `None`: the one in their address.
+    pub server_name: Option<ServerName<'static>>,
+}
+
+/// What was given is of no use for TLS to origins.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidTls {
+    /// Not PEM, or nothing of the kind in it.
+    #[error("{0}")]
+    Pem(#[from] pem::Error),
+    /// A certificate that is none, a key of another certificate.
+    #[error("{0}")]
+    Rustls(#[from] rustls::Error),
+    /// There is no certificate in what was given, or in the system's store.
+    #[error("there are no certificates of authorities")]
+    NoAuthorities,
+}
+
+/// Trusts the authorities in `roots` (PEM), or else those of the system. `identity` is our certificate chain and its key, both
+/// PEM, for origins that ask for them.
+pub fn client_config(roots: Option<&[u8]>, identity: Option<(&[u8], &[u8])>) -> Result<ClientConfig, InvalidTls> {
+    let roots = roots.map_or_else(system_roots, roots_of)?;
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    let builder = ClientConfig::builder_with_provider(provider.into()).with_safe_default_protocol_versions()?;
+    let builder = builder.with_root_certificates(roots);
+    let Some((chain, key)) = identity else { return Ok(builder.with_no_client_auth()) };
+    let chain = CertificateDer::pem_slice_iter(chain).collect::<Result<_, _>>()?;
+    Ok(builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(key)?)?)
+}
+
+fn roots_of(pem: &[u8]) -> Result<RootCertStore, InvalidTls> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        roots.add(certificate?)?;
+    }
+    if roots.is_empty() { Err(InvalidTls::NoAuthorities) } else { Ok(roots) }
+}
+
+/// Certificates of the system that cannot be parsed are passed over: old ones lie in every such store.
+fn system_roots() -> Result<RootCertStore, InvalidTls> {
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if added == 0 { Err(InvalidTls::NoAuthorities) } else { Ok(roots) }
+}

@@ -1,0 +1,281 @@
+//! The body of a response that goes on at another origin when it has to.
+//!
+//! ```text
+//!                  order, or the origin fails          accepted
+//!   source alone ------------------------------> asking ------> prepared
+//!        ^   ^                                     | refused        | the source has reached the seam, or is gone
+//!        |   +-------------------------------------+                |
+//!        +----------------------------------------------------------+ the other origin is the source
+//! ```
+//!
+//! The source delivers all the time until the other takes over; so an attempt that comes to nothing does no harm. What a seam
+//! is, and what origins have to show, is [`watari_handover`]'s.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::Response;
+use http_body::{Body as _, Frame, SizeHint};
+use tokio::sync::mpsc;
+use watari_handover::governor::{Cause, Order, OriginId};
+use watari_handover::{Continuation, Seam, Transfer};
+
+use crate::access_log::Journey;
+use crate::body::{ResponseBody, ResponseBodyError};
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::origin::Outcome;
+use crate::pool::Pool;
+use crate::request::Repeatable;
+use crate::resources;
+use crate::transfers::{Registered, Resource, Running};
+
+/// A response on its way to a client.
+pub(crate) struct TransferBody {
+    pool: Arc<Pool>,
+    transfer: Transfer,
+    request: RunningRequest,
+    registered: Registered,
+    orders: mpsc::Receiver<Order>,
+    source: Result<Source, Option<ResponseBodyError>>,
+    next: Next,
+}
+
+/// What was asked for, and by whom.
+pub(crate) struct RunningRequest {
+    pub(crate) again: Repeatable,
+    pub(crate) client: Client,
+    pub(crate) journey: Arc<Journey>,
+}
+
+/// Where bytes come from.
+pub(crate) struct Source {
+    pub(crate) origin: OriginId,
+    pub(crate) body: ResponseBody,
+    /// Where its body has to be joined to what was delivered before.
+    pub(crate) seam: Option<Seam>,
+}
+
+/// Where they may come from next.
+enum Next {
+    Nothing,
+    Asking(Asking),
+    Prepared(Attempt, Source),
+}
+
+/// Another origin is asked for the rest.
+struct Asking {
+    attempt: Attempt,
+    continuation: Continuation,
+    answer: Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Failure>> + Send>>,
+}
+
+/// The origin that is asked, and why.
+#[derive(Clone, Copy)]
+struct Attempt {
+    origin: OriginId,
+    cause: Cause,
+    /// Where its bytes join those of the source.
+    at: u64,
+    begun: Instant,
+}
+
+impl TransferBody {
+    pub(crate) fn new(
+        pool: &Arc<Pool>,
+        transfer: Transfer,
+        resource: Resource,
+        request: RunningRequest,
+        source: Source,
+    ) -> Self {
+        let RunningRequest { again, client, .. } = &request;
+        resources::compare(pool, &transfer, &resource, source.origin, again, client);
+        let (registered, orders) = pool.transfers().begin(pool, source.origin, &transfer, resource, client);
+        let (pool, source) = (Arc::clone(pool), Ok(source));
+        Self { pool, transfer, request, registered, orders, source, next: Next::Nothing }
+    }
+
+    fn running(&self) -> &Running {
+        self.registered.running()
+    }
+
+    /// Takes the next order, unless another origin is asked already.
+    fn poll_orders(&mut self, cx: &mut Context<'_>) {
+        while matches!(self.next, Next::Nothing) {
+            let Poll::Ready(Some(order)) = self.orders.poll_recv(cx) else { return };
+            if self.source.as_ref().is_ok_and(|source| source.origin == order.from) {
+                let ahead = self.pool.bytes_until_answer(order.to, self.running());
+                // What cannot be asked for any more is nearly complete.
+                let _ = self.ask(order.to, order.cause, self.transfer.position().saturating_add(ahead));
+            }
+        }
+    }
+
+    /// Asks an origin for what is left from `at` on.
+    fn ask(&mut self, to: OriginId, cause: Cause, at: u64) -> Result<(), watari_handover::Stays> {
+        let continuation = self.transfer.continuation(at)?;
+        let mut again = self.request.again.clone();
+        continuation.request(&mut again.headers);
+        let (origin, client) = (Arc::clone(self.pool.origin(to)), self.request.client.clone());
+        let answer = Box::pin(async move {
+            match origin.exchange(again.request(), None, Some(&again), &client).await {
+                Outcome::Answered(response) => Ok(response),
+                Outcome::Untouched(_, failure) | Outcome::Failed(failure) => Err(failure),
+            }
+        });
+        let attempt = Attempt { origin: to, cause, at: at.max(self.transfer.position()), begun: Instant::now() };
+        self.running().set_moving(true);
+        self.next = Next::Asking(Asking { attempt, continuation, answer });
+        Ok(())
+    }
+
+    /// Looks whether the origin that is asked has answered.
+    fn poll_asking(&mut self, cx: &mut Context<'_>) {
+        let Next::Asking(asking) = &mut self.next else { return };
+        let Poll::Ready(answer) = asking.answer.as_mut().poll(cx) else { return };
+        let attempt = asking.attempt;
+        let prepared = answer.map_err(|failure| failure.reason()).and_then(|response| {
+            let seam = asking.continuation.accept(response.status(), response.headers());
+            let seam = seam.map_err(watari_handover::Refusal::as_str)?;
+            Ok(Source { origin: attempt.origin, body: response.into_body(), seam: Some(seam) })
+        });
+        match prepared {
+            Ok(source) => self.next = Next::Prepared(attempt, source),
+            Err(reason) => self.refused(attempt.origin, reason),
+        }
+    }
+
+    /// The origin does not go on with this; nothing of what it sent has reached the client.
+    fn refused(&mut self, origin: OriginId, reason: &'static str) {
+        self.next = Next::Nothing;
+        self.running().set_moving(false);
+        self.pool.transfers().refused(self.running(), origin);
+        self.pool.count_refusal(origin, reason);
+        let resource = self.running().resource().name();
+        tracing::info!(resource, origin = %self.pool.origin(origin).address, reason, "transfer refused");
+    }
+
+    /// Lets the other origin take over, where the source has come as far as it has to, or is gone.
+    fn join(&mut self) {
+        let Next::Prepared(attempt, next) = &self.next else { return };
+        let owed = next.seam.as_ref().map_or(0, |seam| seam.owed(&self.transfer));
+        match (&self.source, owed) {
+            (_, 0) => {
+                let attempt = *attempt;
+                let Next::Prepared(_, next) = std::mem::replace(&mut self.next, Next::Nothing) else { return };
+                self.source = Ok(next);
+                self.running().moved(attempt.origin);
+                self.request.journey.moves_to(self.pool.origin(attempt.origin));
+                self.pool.count_handover(attempt.origin, attempt.cause, attempt.begun.elapsed());
+                let resource = self.running().resource().name();
+                let (to, cause) = (&self.pool.origin(attempt.origin).address, attempt.cause.as_str());
+                tracing::info!(resource, %to, cause, position = self.transfer.position(), "transfer moved");
+            }
+            // It does not begin where the source has ended.
+            (Err(_), _) => self.next = Next::Nothing,
+            (Ok(_), _) => {}
+        }
+    }
+
+    /// The source will deliver no more.
+    fn lost(&mut self, error: ResponseBodyError) {
+        if let Ok(source) = &self.source {
+            let origin = &self.pool.origin(source.origin).address;
+            tracing::info!(resource = self.running().resource().name(), %origin, %error, "transfer cut");
+            if matches!(error, ResponseBodyError::Seam(_)) {
+                self.pool.transfers().refused(self.running(), source.origin);
+            }
+        }
+        self.source = Err(Some(error));
+        if let Next::Asking(asking) = &self.next
+            && asking.attempt.at > self.transfer.position()
+        {
+            self.next = Next::Nothing;
+        }
+    }
+
+    /// Looks for an origin that goes on with what the lost one has begun.
+    fn go_on(&mut self) -> Result<(), ResponseBodyError> {
+        let to = self.pool.transfers().failed(self.running(), &self.pool.views());
+        let asked = to.ok().and_then(|to| self.ask(to, Cause::Failed, self.transfer.position()).ok());
+        let lost = match &mut self.source {
+            Err(error) => error.take(),
+            Ok(_) => None,
+        };
+        match asked {
+            Some(()) => {
+                self.source = Err(lost);
+                Ok(())
+            }
+            None => Err(lost.unwrap_or(ResponseBodyError::Short)),
+        }
+    }
+
+    /// The next piece for the client, which is empty where the source repeats what it has.
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, ResponseBodyError>> {
+        let Ok(source) = &mut self.source else { return Poll::Pending };
+        Poll::Ready(match ready!(Pin::new(&mut source.body).poll_frame(cx)) {
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(piece) => source.join(&mut self.transfer, piece),
+                // Trailers were not announced, and the length says where the body ends.
+                Err(_) => Ok(Bytes::new()),
+            },
+            Some(Err(error)) => Err(error),
+            None => Err(ResponseBodyError::Short),
+        })
+    }
+}
+
+impl Source {
+    fn join(&mut self, transfer: &mut Transfer, piece: Bytes) -> Result<Bytes, ResponseBodyError> {
+        if let Some(seam) = &mut self.seam {
+            return Ok(seam.take(transfer, piece)?);
+        }
+        transfer.delivered(&piece)?;
+        Ok(piece)
+    }
+}
+
+impl http_body::Body for TransferBody {
+    type Data = Bytes;
+    type Error = ResponseBodyError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ResponseBodyError>>> {
+        let this = self.get_mut();
+        while !this.transfer.is_complete() {
+            this.poll_orders(cx);
+            this.poll_asking(cx);
+            this.join();
+            if this.source.is_err() && matches!(this.next, Next::Nothing) {
+                if let Err(error) = this.go_on() {
+                    return Poll::Ready(Some(Err(error)));
+                }
+                continue;
+            }
+            match this.poll_source(cx) {
+                Poll::Pending => {
+                    this.running().waits();
+                    return Poll::Pending;
+                }
+                Poll::Ready(Ok(piece)) if piece.is_empty() => {}
+                Poll::Ready(Ok(piece)) => {
+                    this.running().delivered(&this.transfer);
+                    return Poll::Ready(Some(Ok(Frame::data(piece))));
+                }
+                Poll::Ready(Err(error)) => this.lost(error),
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.transfer.is_complete()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.transfer.remaining())
+    }
+}

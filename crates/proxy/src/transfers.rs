@@ -1,0 +1,284 @@
+//! The transfers of a pool that could go on at another origin, and who tells them to.
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use http::HeaderMap;
+use http::Uri;
+use http::header::HOST;
+use tokio::sync::mpsc;
+use tokio::time::interval;
+use watari_handover::Transfer;
+use watari_handover::governor::{
+    Availability, Denied, Governor, Order, OriginId, OriginView, ResourceId, Settings, TransferId, TransferView,
+};
+
+use crate::client::Client;
+use crate::pool::Pool;
+
+/// All of a pool.
+#[derive(Debug)]
+pub(crate) struct Transfers {
+    governor: Mutex<Governor>,
+    running: Mutex<HashMap<TransferId, Arc<Running>>>,
+    /// A task looks after them.
+    watched: AtomicBool,
+    begun: Arc<AtomicU64>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Running {
+    id: TransferId,
+    client: IpAddr,
+    resource: Resource,
+    begun: Instant,
+    progress: Mutex<Progress>,
+    orders: mpsc::Sender<Order>,
+}
+
+/// What is transferred.
+#[derive(Debug, Clone)]
+pub(crate) struct Resource {
+    id: ResourceId,
+    name: String,
+}
+
+/// How far one has come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Progress {
+    pub(crate) origin: OriginId,
+    pub(crate) moving: bool,
+    pub(crate) moves: u32,
+    pub(crate) delivered: u64,
+    pub(crate) remaining: u64,
+    waiting_since: Option<Instant>,
+    waited: Duration,
+}
+
+/// Between two looks at all transfers.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+impl Transfers {
+    pub(crate) fn new(settings: Settings, begun: Arc<AtomicU64>) -> Self {
+        let governor = Mutex::new(Governor::new(settings));
+        Self { governor, running: Mutex::default(), watched: AtomicBool::new(false), begun }
+    }
+
+    /// A transfer begins at `origin`. It is known until what is returned first is dropped; orders come by the other.
+    pub(crate) fn begin(
+        &self,
+        pool: &Arc<Pool>,
+        origin: OriginId,
+        transfer: &Transfer,
+        resource: Resource,
+        client: &Client,
+    ) -> (Registered, mpsc::Receiver<Order>) {
+        let (orders, received) = mpsc::channel(1);
+        let id = TransferId(self.begun.fetch_add(1, Ordering::Relaxed));
+        let progress = Progress {
+            origin,
+            moving: false,
+            moves: 0,
+            delivered: 0,
+            remaining: transfer.remaining(),
+            waiting_since: None,
+            waited: Duration::ZERO,
+        };
+        let client = client.address().ip();
+        let running =
+            Arc::new(Running { id, client, resource, begun: Instant::now(), progress: Mutex::new(progress), orders });
+        let mut all = lock(&self.running);
+        all.insert(id, Arc::clone(&running));
+        if !self.watched.swap(true, Ordering::Relaxed) {
+            tokio::spawn(look_after(Arc::downgrade(pool)));
+        }
+        (Registered { pool: Arc::clone(pool), running }, received)
+    }
+
+    /// Where a transfer goes on whose origin has failed.
+    pub(crate) fn failed(&self, running: &Running, origins: &[OriginView]) -> Result<OriginId, Denied> {
+        lock(&self.governor).failed(Instant::now(), origins, &running.view())
+    }
+
+    /// The origin does not go on with this resource.
+    pub(crate) fn refused(&self, running: &Running, origin: OriginId) {
+        self.differs(running.resource.id, origin);
+    }
+
+    /// An origin was asked beforehand, and would not go on with it.
+    pub(crate) fn differs(&self, resource: ResourceId, origin: OriginId) {
+        lock(&self.governor).refused(Instant::now(), resource, origin);
+    }
+
+    /// An operator wants a transfer elsewhere.
+    pub(crate) fn asked(&self, running: &Running, to: Option<OriginId>, origins: &[OriginView]) -> Result<(), Denied> {
+        running.order(lock(&self.governor).asked(Instant::now(), origins, &running.view(), to)?);
+        Ok(())
+    }
+
+    /// One that runs now.
+    pub(crate) fn find(&self, id: TransferId) -> Option<Arc<Running>> {
+        lock(&self.running).get(&id).cloned()
+    }
+
+    /// Those that run now, by age.
+    pub(crate) fn all(&self) -> Vec<Arc<Running>> {
+        let mut all: Vec<_> = lock(&self.running).values().cloned().collect();
+        all.sort_by_key(|running| running.id);
+        all
+    }
+
+    fn look(&self, origins: &[OriginView]) {
+        let all = lock(&self.running).clone();
+        let views: Vec<_> = all.values().map(|running| running.view()).collect();
+        let orders = lock(&self.governor).look(Instant::now(), origins, &views);
+        for order in orders {
+            if let Some(running) = all.get(&order.transfer) {
+                running.order(order);
+            }
+        }
+    }
+}
+
+/// Orders what has to be ordered for as long as there is a transfer.
+async fn look_after(pool: Weak<Pool>) {
+    let mut due = interval(LOOK_INTERVAL);
+    loop {
+        due.tick().await;
+        let Some(pool) = pool.upgrade() else { return };
+        let views = pool.views();
+        let transfers = pool.transfers();
+        transfers.look(&views);
+        // One of them may have to go on elsewhere at any moment, and to connect first would take longer.
+        let up = views.iter().filter(|origin| origin.availability == Availability::Up);
+        up.for_each(|origin| pool.origin(origin.id).prepare());
+        // Whoever begins the next one, which takes the lock, too, begins to look again.
+        let running = lock(&transfers.running);
+        if running.is_empty() {
+            transfers.watched.store(false, Ordering::Relaxed);
+            return;
+        }
+    }
+}
+
+impl Running {
+    pub(crate) fn id(&self) -> TransferId {
+        self.id
+    }
+
+    pub(crate) fn client(&self) -> IpAddr {
+        self.client
+    }
+
+    pub(crate) fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        *lock(&self.progress)
+    }
+
+    /// How many bytes the client will be given in a while, as far as its past tells.
+    pub(crate) fn bytes_in(&self, time: Duration) -> u64 {
+        let age_us = self.begun.elapsed().as_micros().max(1);
+        let bytes = u128::from(self.progress().delivered) * time.as_micros() / age_us;
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+
+    /// Its origin is waited for.
+    pub(crate) fn waits(&self) {
+        lock(&self.progress).waiting_since.get_or_insert_with(Instant::now);
+    }
+
+    /// The client has been given more.
+    pub(crate) fn delivered(&self, transfer: &Transfer) {
+        let mut progress = lock(&self.progress);
+        let given = progress.remaining.saturating_sub(transfer.remaining());
+        progress.delivered += given;
+        progress.remaining = transfer.remaining();
+        if let Some(since) = progress.waiting_since.take() {
+            progress.waited += since.elapsed();
+        }
+    }
+
+    /// Another origin is asked, or not any more.
+    pub(crate) fn set_moving(&self, moving: bool) {
+        lock(&self.progress).moving = moving;
+    }
+
+    /// It has come to another origin.
+    pub(crate) fn moved(&self, to: OriginId) {
+        let mut progress = lock(&self.progress);
+        (progress.origin, progress.moving) = (to, false);
+        progress.moves += 1;
+    }
+
+    /// One order at a time: whoever has one is shown as moving once it has seen it.
+    fn order(&self, order: Order) {
+        let _ = self.orders.try_send(order);
+    }
+
+    fn view(&self) -> TransferView {
+        let progress = self.progress();
+        TransferView {
+            id: self.id,
+            origin: progress.origin,
+            client: self.client,
+            resource: self.resource.id,
+            moving: progress.moving,
+            delivered: progress.delivered,
+            remaining: progress.remaining,
+            waiting_since: progress.waiting_since,
+            waited: progress.waited,
+        }
+    }
+}
+
+impl Resource {
+    /// What a request asks for.
+    pub(crate) fn of(uri: &Uri, headers: &HeaderMap) -> Self {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let name = format!("{host}{uri}");
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        Self { id: ResourceId(hasher.finish()), name }
+    }
+
+    /// Its host, path and query.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn id(&self) -> ResourceId {
+        self.id
+    }
+}
+
+/// A transfer is known as long as this is there.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    pool: Arc<Pool>,
+    running: Arc<Running>,
+}
+
+impl Registered {
+    pub(crate) fn running(&self) -> &Running {
+        &self.running
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        lock(&self.pool.transfers().running).remove(&self.running.id);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

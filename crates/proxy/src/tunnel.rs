@@ -1,0 +1,205 @@
+//! What follows an upgrade: bytes both ways, which are nobody's business here.
+//!
+//! ```text
+//!            client ends                        origin ends
+//!   Open ---------------> to the client only ----------------> over
+//!    |  \                                                       ^
+//!    |   '-- origin ends -> to the origin only -- client ends --'
+//!    '-- either fails, or both are silent for too long: broken
+//! ```
+//! The end of one direction is passed on, and the other goes on. What breaks is an error that says who was at fault.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::{Extensions, Response};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, sleep_until};
+
+use crate::access_log::Ending;
+use crate::attended::Kept;
+
+/// The origin's side of a tunnel. Dropped, it closes the connection to the origin.
+pub struct Tunnel {
+    origin: TokioIo<Upgraded>,
+    /// It is a request in flight, to the origin.
+    _permit: OwnedSemaphorePermit,
+    /// The request that asked for it is in progress as long as it lasts.
+    kept: Kept,
+}
+
+/// Why a tunnel ended before both sides had ended it.
+#[derive(Debug, thiserror::Error)]
+pub enum TunnelBroken {
+    /// The client's connection failed, or was cut.
+    #[error("the client broke a tunnel off")]
+    Client(#[source] io::Error),
+    /// The origin's connection failed, or was reset.
+    #[error("the origin broke a tunnel off")]
+    Origin(#[source] io::Error),
+    /// Neither sent anything for so long.
+    #[error("nobody sent anything through a tunnel for {0:?}")]
+    Silent(Duration),
+}
+
+impl Tunnel {
+    pub(crate) fn new(origin: Upgraded, permit: OwnedSemaphorePermit) -> Self {
+        Self { origin: TokioIo::new(origin), _permit: permit, kept: Kept::default() }
+    }
+
+    /// Lays the tunnel into the response that announces it.
+    pub(crate) fn lay<B>(self, response: &mut Response<B>) {
+        response.extensions_mut().insert(Laid(Arc::new(Mutex::new(Some(self)))));
+    }
+
+    /// Whether one comes with a response that has these extensions.
+    pub(crate) fn is_in(extensions: &Extensions) -> bool {
+        extensions.get::<Laid>().is_some()
+    }
+
+    /// Keeps all this as long as the tunnel lasts that comes with a response that has these extensions.
+    pub(crate) fn keep(extensions: &Extensions, kept: Kept) {
+        if let Some(tunnel) = extensions.get().map(Laid::lock).as_deref_mut().and_then(Option::as_mut) {
+            tunnel.kept = kept;
+        }
+    }
+
+    /// Takes out the tunnel that follows a response, if one does.
+    pub fn take<B>(response: &mut Response<B>) -> Option<Self> {
+        response.extensions_mut().remove::<Laid>()?.lock().take()
+    }
+
+    /// Carries bytes both ways until `client` and the origin have both ended their streams, or nobody has sent anything
+    /// for `silence_max`. Holds 16 KiB for each direction.
+    pub async fn join<S>(self, client: S, silence_max: Duration) -> Result<(), TunnelBroken>
+    where
+        S: AsyncRead + AsyncWrite + Send,
+    {
+        let (silence, mut kept) = (Silence::new(), self.kept);
+        let (from_client, to_client) = tokio::io::split(client);
+        let (from_origin, to_origin) = tokio::io::split(self.origin);
+        let (client, origin) = (TunnelBroken::Client, TunnelBroken::Origin);
+        let up = carry((from_client, client), (to_origin, origin), &silence, |_| {});
+        let down = carry((from_origin, origin), (to_client, client), &silence, |len| kept.sent(len));
+        let result = tokio::select! {
+            ended = async { tokio::try_join!(up, down) } => ended.map(|_| ()),
+            () = silence.lasts(silence_max) => Err(TunnelBroken::Silent(silence_max)),
+        };
+        kept.end(Ending::of(&result));
+        result
+    }
+}
+
+impl fmt::Debug for Tunnel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tunnel").finish_non_exhaustive()
+    }
+}
+
+/// Extensions can be cloned; a tunnel is taken once.
+#[derive(Clone)]
+struct Laid(Arc<Mutex<Option<Tunnel>>>);
+
+impl Laid {
+    fn lock(&self) -> MutexGuard<'_, Option<Tunnel>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ending {
+    fn of(result: &Result<(), TunnelBroken>) -> Self {
+        match result {
+            Ok(()) => Self::Complete,
+            Err(TunnelBroken::Client(_)) => Self::ClientLeft,
+            Err(TunnelBroken::Origin(_)) => Self::Cut,
+            Err(TunnelBroken::Silent(_)) => Self::Silent,
+        }
+    }
+}
+
+/// One end of a direction, and what it means if that fails.
+type End<S> = (S, fn(io::Error) -> TunnelBroken);
+
+/// Carried at once, in bytes: what a record of TLS holds.
+const PIECE_LEN: usize = 16 << 10;
+
+/// Carries one direction to its end, and passes that on. Says how long each piece was.
+async fn carry<R, W>(
+    from: End<R>,
+    to: End<W>,
+    silence: &Silence,
+    mut carried: impl FnMut(usize),
+) -> Result<(), TunnelBroken>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let ((mut reader, unread), (mut writer, unwritten)) = (from, to);
+    let mut piece = vec![0; PIECE_LEN];
+    loop {
+        let len = reader.read(&mut piece).await.map_err(unread)?;
+        silence.end();
+        if len == 0 {
+            return writer.shutdown().await.map_err(unwritten);
+        }
+        writer.write_all(&piece[..len]).await.map_err(unwritten)?;
+        writer.flush().await.map_err(unwritten)?;
+        silence.end();
+        carried(len);
+    }
+}
+
+/// How long nothing has been carried.
+struct Silence {
+    begun: Instant,
+    /// When something was carried last, in milliseconds from the beginning.
+    last_ms: AtomicU64,
+}
+
+impl Silence {
+    fn new() -> Self {
+        Self { begun: Instant::now(), last_ms: AtomicU64::new(0) }
+    }
+
+    /// Something is carried: it begins anew.
+    fn end(&self) {
+        self.last_ms.store(self.begun.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// Waits until nothing has been carried for `max`.
+    async fn lasts(&self, max: Duration) {
+        loop {
+            let due = self.begun + Duration::from_millis(self.last_ms.load(Ordering::Relaxed)) + max;
+            if due <= Instant::now() {
+                return;
+            }
+            sleep_until(due).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_counts_from_what_was_carried_last() {
+        let (silence, begun, max) = (Silence::new(), Instant::now(), Duration::from_mins(1));
+        let talk = async {
+            for _ in 0..3 {
+                sleep(Duration::from_secs(50)).await;
+                silence.end();
+            }
+        };
+        tokio::join!(talk, silence.lasts(max));
+        assert_eq!(begun.elapsed().as_secs(), 3 * 50 + 60);
+    }
+}

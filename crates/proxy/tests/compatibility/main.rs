@@ -1,0 +1,105 @@
+//! Transfers through the proxy that begin at a real server and end at another one of its kind: ordered away in the middle, and
+//! bereft of their server in the middle. What became of them stands in `docs/origins.md`, and is compared with that.
+//!
+//! `make origins` writes that table anew.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod table;
+
+use std::time::{Duration, SystemTime};
+
+use common::Fixture;
+use common::download::{Download, transfers};
+use tokio::time::sleep;
+use watari_proxy::PoolConfig;
+use watari_test_origins::Content;
+use watari_test_origins::real::{Docroot, Running, Setup};
+
+/// More than fits between a server and a client that does not read.
+const LEN: u64 = 32 << 20;
+const CUT_AT: u64 = LEN / 4;
+const TARGET: &str = "/large.txt";
+
+#[tokio::test]
+async fn transfers_fare_as_the_table_says() {
+    let (said, is) = (table::read(), try_all().await);
+    assert_eq!(said.len(), is.len(), "`make origins` writes the table");
+    for (said, is) in said.iter().zip(&is) {
+        assert_eq!(said, is, "`make origins` writes the table");
+    }
+}
+
+#[tokio::test]
+#[ignore = "writes docs/origins.md instead of testing"]
+async fn write_the_table() {
+    table::write(&try_all().await);
+}
+
+async fn try_all() -> Vec<table::Row> {
+    let content = Content::generated(1, LEN);
+    let roots = [root_of(&content), root_of(&content)];
+    let mut rows = Vec::new();
+    for setup in Setup::ALL {
+        println!("{setup:?}");
+        let ordered = ordered_away(setup, &roots, &content).await;
+        let killed = killed(setup, &roots, &content).await;
+        rows.push([setup.server.name().into(), setup.configuration.into(), ordered.into(), killed.into()]);
+    }
+    rows
+}
+
+/// All of the file arrives in any case; the question is where from.
+async fn ordered_away(setup: &Setup, roots: &[Docroot; 2], content: &Content) -> &'static str {
+    let (fixture, [_first, second]) = start(setup, roots);
+    let mut download = Download::begin(&fixture, TARGET, content).await;
+    download.read_to(CUT_AT).await.unwrap();
+    if let [transfer] = &transfers(&fixture)[..] {
+        fixture.proxy.move_transfer(transfer.id, Some(&second.url().parse().unwrap())).unwrap();
+    }
+    // A client that takes its time, or there is nothing left when the other server has answered.
+    while moves(&fixture) == Some(0) && download.position < LEN / 2 && download.piece().await.unwrap().is_some() {
+        sleep(Duration::from_millis(2)).await;
+    }
+    download.read_to_the_end().await.unwrap();
+    if moves(&fixture) == Some(1) { "moves" } else { "stays" }
+}
+
+/// All of the file arrives, or the client can tell.
+async fn killed(setup: &Setup, roots: &[Docroot; 2], content: &Content) -> &'static str {
+    let (fixture, [first, _second]) = start(setup, roots);
+    let mut download = Download::begin(&fixture, TARGET, content).await;
+    download.read_to(CUT_AT).await.unwrap();
+    if let [transfer] = &transfers(&fixture)[..] {
+        assert_eq!(transfer.origin.to_string(), first.url());
+    }
+    drop(first);
+    match download.read_to_the_end().await {
+        Ok(()) => {
+            assert_eq!(moves(&fixture), Some(1));
+            "complete"
+        }
+        Err(_) => "visibly incomplete",
+    }
+}
+
+/// How often the only transfer has moved, if it can.
+fn moves(fixture: &Fixture) -> Option<u32> {
+    transfers(fixture).first().map(|transfer| transfer.moves)
+}
+
+/// Two servers of a kind, and a proxy that asks the first one first.
+fn start(setup: &Setup, roots: &[Docroot; 2]) -> (Fixture, [Running; 2]) {
+    let servers = roots.each_ref().map(|root| setup.start(root).unwrap_or_else(|error| panic!("{error}")));
+    let addresses = servers.each_ref().map(|server| server.url().parse().unwrap());
+    (Fixture::of(PoolConfig::plain("pool", addresses)), servers)
+}
+
+/// Copies that keep the time of modification.
+fn root_of(content: &Content) -> Docroot {
+    let root = Docroot::new().unwrap();
+    root.put(&TARGET[1..], content, SystemTime::UNIX_EPOCH + Duration::from_hours(498_198)).unwrap();
+    root
+}

@@ -1,0 +1,138 @@
+//! Origins whose names lead elsewhere as time goes by.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{Fixture, ok};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep};
+use watari_proxy::{PoolConfig, Resolution, Resolver, Resolving};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Says what it was told last; counts how often it was asked.
+#[derive(Debug, Default)]
+struct Told(Mutex<(Vec<IpAddr>, usize)>);
+
+impl Told {
+    fn tell(&self, addresses: &[Ipv4Addr]) {
+        self.0.lock().unwrap().0 = addresses.iter().copied().map(IpAddr::V4).collect();
+    }
+
+    fn asked(&self) -> usize {
+        self.0.lock().unwrap().1
+    }
+}
+
+impl Resolver for Told {
+    fn resolve(&self, host: &str) -> Resolving {
+        assert_eq!(host, "origin.test");
+        let mut told = self.0.lock().unwrap();
+        told.1 += 1;
+        let found = told.0.clone();
+        Box::pin(async move { if found.is_empty() { Err(io::Error::other("no answer")) } else { Ok(found) } })
+    }
+}
+
+const A: Ipv4Addr = Ipv4Addr::LOCALHOST;
+const B: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// Where nobody listens.
+const NOBODY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
+
+/// Answers every request on any of its connections with `name`.
+fn serve(listener: TcpListener, name: &'static str, keep: bool) {
+    tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let mut request = [0; 4096];
+                while socket.read(&mut request).await.is_ok_and(|len| len > 0) {
+                    let common::Act::Answer(answer) = ok(name) else { unreachable!() };
+                    if socket.write_all(&answer).await.is_err() || !keep {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Two that listen at the same port of different addresses.
+async fn listeners() -> (TcpListener, TcpListener) {
+    loop {
+        let a = TcpListener::bind((A, 0)).await.unwrap();
+        if let Ok(b) = TcpListener::bind((B, a.local_addr().unwrap().port())).await {
+            return (a, b);
+        }
+    }
+}
+
+/// Origins at both addresses, and a proxy to the name of both.
+async fn stage(interval: Duration, keep: bool) -> (Arc<Told>, Fixture) {
+    let (a, b) = listeners().await;
+    let address = format!("http://origin.test:{}", a.local_addr().unwrap().port()).parse().unwrap();
+    serve(a, "a", keep);
+    serve(b, "b", keep);
+    let told = Arc::<Told>::default();
+    let resolver = Arc::clone(&told) as Arc<dyn Resolver>;
+    let pool = PoolConfig { resolution: Resolution { resolver, interval }, ..PoolConfig::plain("pool", [address]) };
+    (told, Fixture::of(pool))
+}
+
+async fn get(fixture: &Fixture) -> String {
+    fixture.get().await.1.unwrap()
+}
+
+#[tokio::test]
+async fn connections_go_to_all_addresses_in_turn() {
+    let (told, fixture) = stage(Duration::from_hours(1), false).await;
+    told.tell(&[B, A, B]);
+    let mut answers = Vec::new();
+    for _ in 0..4 {
+        answers.push(get(&fixture).await);
+    }
+    assert_eq!(answers, ["a", "b", "a", "b"]);
+    assert_eq!(told.asked(), 1);
+}
+
+#[tokio::test]
+async fn where_one_address_does_not_answer_the_next_does() {
+    let (told, fixture) = stage(Duration::from_hours(1), false).await;
+    told.tell(&[NOBODY, B]);
+    for _ in 0..4 {
+        assert_eq!(get(&fixture).await, "b");
+    }
+}
+
+#[tokio::test]
+async fn a_kept_connection_to_an_address_that_is_gone_is_not_used() {
+    let (told, fixture) = stage(Duration::from_millis(5), true).await;
+    told.tell(&[A]);
+    assert_eq!(get(&fixture).await, "a");
+    told.tell(&[B]);
+    let deadline = Instant::now() + PATIENCE;
+    while get(&fixture).await != "b" {
+        assert!(Instant::now() < deadline, "it is never looked up again");
+        sleep(Duration::from_millis(2)).await;
+    }
+    told.tell(&[]);
+    let asked = told.asked();
+    while told.asked() < asked + 2 {
+        assert_eq!(get(&fixture).await, "b", "what was known before is used while there is no answer");
+        assert!(Instant::now() < deadline, "it is never looked up again");
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_name_without_addresses_is_a_bad_gateway() {
+    let (_, fixture) = stage(Duration::from_hours(1), true).await;
+    assert_eq!(fixture.get().await.0, 502);
+}

@@ -1,0 +1,195 @@
+//! Origins that are spoken to in HTTP/2, by TLS, or behind a header of the PROXY protocol.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use common::pki::Pki;
+use common::{Fixture, get, ok, read, upload};
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use watari_proxy::{HttpVersion, OriginAddress, PoolConfig, Transport};
+
+/// Says how it was asked, and gives the body and its trailers back.
+async fn describe(
+    request: Request<Incoming>,
+) -> Result<Response<impl http_body::Body<Data = Bytes, Error = Infallible>>, Infallible> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.unwrap();
+    let trailers = body.trailers().cloned().map(Ok);
+    let field = |name| head.headers.get(name).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
+    let host = head.uri.authority().map_or_else(|| field("host"), ToString::to_string);
+    let scheme = head.uri.scheme_str().unwrap_or_default();
+    let text = format!("{:?} {scheme} {host} {} te={}", head.version, head.uri.path(), field("te"));
+    let text = [text.into_bytes(), body.to_bytes().to_vec()].concat();
+    Ok(Response::new(Full::<Bytes>::from(text).with_trailers(async { trailers })))
+}
+
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, http2: bool) {
+    let stream = TokioIo::new(stream);
+    if http2 {
+        http2::Builder::new(TokioExecutor::new()).serve_connection(stream, service_fn(describe)).await.ok();
+    } else {
+        http1::Builder::new().serve_connection(stream, service_fn(describe)).await.ok();
+    }
+}
+
+/// An origin, and how many connections it has had.
+struct Origin {
+    address: OriginAddress,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Origin {
+    /// Without `tls`, `http2` is what it speaks; with it, what is agreed on.
+    async fn start(tls: Option<ServerConfig>, http2: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let address = format!("{scheme}://localhost:{}", listener.local_addr().unwrap().port()).parse().unwrap();
+        let acceptor = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
+        let connections = Arc::<AtomicUsize>::default();
+        let count = Arc::clone(&connections);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::Relaxed);
+                let Some(acceptor) = acceptor.clone() else {
+                    tokio::spawn(serve(stream, http2));
+                    continue;
+                };
+                tokio::spawn(async move {
+                    let Ok(stream) = acceptor.accept(stream).await else { return };
+                    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                    serve(stream, http2).await;
+                });
+            }
+        });
+        Self { address, connections }
+    }
+}
+
+fn fixture(origin: &Origin, transport: Transport) -> Fixture {
+    Fixture::of(PoolConfig { transport, ..PoolConfig::plain("pool", [origin.address.clone()]) })
+}
+
+#[tokio::test]
+async fn http2_without_tls_is_spoken_where_it_is_known() {
+    let origin = Origin::start(None, true).await;
+    let fixture = fixture(&origin, Transport { version: HttpVersion::Http2, ..Transport::default() });
+    let (pieces, mut request) = upload();
+    request.headers_mut().insert("te", HeaderValue::from_static("trailers"));
+    pieces.send(Ok(Frame::data(" body".into()))).unwrap();
+    let trailers = HeaderMap::from_iter([("x-sum".parse().unwrap(), HeaderValue::from_static("7"))]);
+    pieces.send(Ok(Frame::trailers(trailers))).unwrap();
+    drop(pieces);
+    let body = fixture.respond(request).await.into_body().collect().await.unwrap();
+    assert_eq!(body.trailers().unwrap()["x-sum"], "7");
+    assert_eq!(body.to_bytes(), "HTTP/2.0 http example.org / te=trailers body");
+}
+
+#[tokio::test]
+async fn requests_share_a_connection_of_http2() {
+    let origin = Origin::start(None, true).await;
+    let fixture = fixture(&origin, Transport { version: HttpVersion::Http2, ..Transport::default() });
+    assert_eq!(fixture.get().await.0, 200);
+    let (pieces, upload) = upload();
+    let upload = async {
+        let response = fixture.respond(upload).await;
+        read(response).await
+    };
+    let get = async {
+        assert_eq!(fixture.get().await.0, 200);
+        drop(pieces);
+    };
+    assert_eq!(tokio::join!(upload, get).0.0, 200);
+    assert_eq!(origin.connections.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn the_version_is_what_tls_agrees_on() {
+    use HttpVersion::{Http1, Http2, Negotiated};
+    let pki = Pki::new();
+    let both: &[&[u8]] = &[b"h2", b"http/1.1"];
+    for (version, alpn, expected) in [
+        (Http1, both, Some("HTTP/1.1  example.org / te=")),
+        (Http2, both, Some("HTTP/2.0 https example.org / te=")),
+        (Negotiated, both, Some("HTTP/2.0 https example.org / te=")),
+        (Negotiated, &[b"http/1.1".as_slice()], Some("HTTP/1.1  example.org / te=")),
+        (Negotiated, &[], Some("HTTP/1.1  example.org / te=")),
+        (Http2, &[], None),
+    ] {
+        let origin = Origin::start(Some(pki.server(None, alpn)), false).await;
+        let fixture = fixture(&origin, pki.transport(version, None));
+        for _ in 0..2 {
+            let (status, text) = fixture.get().await;
+            let expected = expected.map_or((502, "Bad Gateway\n"), |text| (200, text));
+            assert_eq!((status, text.unwrap().as_str()), expected, "{version:?} {alpn:?}");
+        }
+        if expected.is_some() {
+            assert_eq!(origin.connections.load(Ordering::Relaxed), 1, "{version:?} {alpn:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn origins_prove_who_they_are_and_so_do_we() {
+    let (pki, stranger) = (Pki::new(), Pki::new());
+    for (clients, transport, status) in [
+        (None, pki.transport(HttpVersion::Http1, None), 200),
+        (None, stranger.transport(HttpVersion::Http1, None), 502),
+        (Some(&pki), pki.transport(HttpVersion::Http1, Some(&pki)), 200),
+        (Some(&pki), pki.transport(HttpVersion::Http1, Some(&stranger)), 502),
+        (Some(&pki), pki.transport(HttpVersion::Http1, None), 502),
+    ] {
+        let origin = Origin::start(Some(pki.server(clients, &[])), false).await;
+        assert_eq!(fixture(&origin, transport).get().await.0, status);
+    }
+    let origin = Origin::start(Some(pki.server(None, &[])), false).await;
+    let mut transport = pki.transport(HttpVersion::Http1, None);
+    transport.tls.as_mut().unwrap().server_name = Some("other.example".try_into().unwrap());
+    assert_eq!(fixture(&origin, transport).get().await.0, 502);
+}
+
+#[tokio::test]
+async fn an_origin_learns_the_client_by_the_proxy_protocol() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let transport = Transport { proxy_protocol: true, ..Transport::default() };
+    let fixture = Fixture::of(PoolConfig { transport, ..PoolConfig::plain("pool", [address]) });
+    let answer = async {
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = [0; 28];
+            stream.read_exact(&mut head).await.unwrap();
+            assert_eq!(&head[..13], b"\r\n\r\n\0\r\nQUIT\n\x21");
+            assert_eq!(&head[16..24], [192, 0, 2, 7, 192, 0, 2, 1]);
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.unwrap());
+            }
+            let common::Act::Answer(text) = ok("hello") else { unreachable!() };
+            stream.write_all(&text).await.unwrap();
+            // What is one client's is not used for another.
+            assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
+        }
+    };
+    let ask = async {
+        for _ in 0..2 {
+            assert_eq!(read(fixture.respond(get()).await).await, (200, Ok("hello".to_owned())));
+        }
+    };
+    tokio::join!(answer, ask);
+}

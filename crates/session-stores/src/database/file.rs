@@ -1,0 +1,48 @@
+//! Opening the file of a database.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use redb::backends::FileBackend;
+use redb::{Builder, StorageError};
+
+use super::DatabaseError;
+
+/// So much of the file is held in memory besides what the system holds, in bytes.
+const CACHE_BYTES: usize = 32 << 20;
+
+/// Opens the file at `path` and checks all of it, or makes one.
+pub(super) fn open(path: &Path) -> Result<redb::Database, DatabaseError> {
+    let file = create(path).map_err(|cause| DatabaseError::System { path: path.to_owned(), cause })?;
+    let opened = FileBackend::new(file).and_then(|backend| {
+        Builder::new().set_cache_size(CACHE_BYTES).set_check_integrity_on_open(true).create_with_backend(backend)
+    });
+    opened.map_err(|cause| explain(path, cause))
+}
+
+/// The file, and its directory knows it for good.
+fn create(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
+    Ok(file)
+}
+
+fn explain(path: &Path, cause: redb::DatabaseError) -> DatabaseError {
+    let path = path.to_owned();
+    match cause {
+        redb::DatabaseError::DatabaseAlreadyOpen | redb::DatabaseError::LockProtocolMismatch => {
+            DatabaseError::InUse(path)
+        }
+        redb::DatabaseError::UpgradeRequired(found) => DatabaseError::OtherFormat { path, found: found.into() },
+        redb::DatabaseError::Storage(StorageError::Io(cause)) if cause.kind() == ErrorKind::InvalidData => {
+            DatabaseError::NotADatabase(path)
+        }
+        redb::DatabaseError::Storage(StorageError::Io(cause)) if cause.kind() != ErrorKind::UnexpectedEof => {
+            DatabaseError::System { path, cause }
+        }
+        cause => DatabaseError::Damaged { path, cause: cause.to_string() },
+    }
+}

@@ -1,0 +1,195 @@
+//! Which server, and who we are to it.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ::redis::RedisConnectionInfo;
+use url::Url;
+use zeroize::Zeroizing;
+
+pub use tls::RedisTls;
+
+mod tls;
+
+/// A Redis server, and how to get on with it.
+#[derive(Debug, Clone)]
+pub struct RedisSettings {
+    /// Its name or address.
+    pub host: String,
+    /// Its TCP port.
+    pub port: u16,
+    /// The number of the database to use there.
+    pub database: u32,
+    /// Who we are. `None`: the server asks nobody.
+    pub credentials: Option<RedisCredentials>,
+    /// How to speak TLS. `None`: no TLS.
+    pub tls: Option<RedisTls>,
+    /// How long each call may wait for its answer.
+    pub timeout: Duration,
+}
+
+/// A user and a password. The user needs to be allowed three commands on our keys (`~watari:session:* +set +mget +getdel`).
+#[derive(Clone)]
+pub struct RedisCredentials {
+    /// `None`: the user `default`.
+    username: Option<String>,
+    password: Zeroizing<String>,
+}
+
+/// Why settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BadRedisSettings {
+    /// The address is not one of a Redis server.
+    #[error("{url}: {why} (it should be like redis://HOST:PORT/DATABASE, or rediss:// for TLS)")]
+    Url {
+        /// What was given, without a password.
+        url: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A file cannot be read.
+    #[error("{}: {cause}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// A password or key may be read by every user of the machine.
+    #[error("{} can be read by everybody on this machine (chmod 600 it)", .0.display())]
+    Exposed(PathBuf),
+    /// A file does not hold what it should.
+    #[error("{}: {why}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There are no certificates of authorities on this system, and none were given.
+    #[error("the system has no certificates of authorities: {0}")]
+    NoAuthorities(String),
+    /// Certificate and key do not fit, or are of no use.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// What is waited for an answer, unless something else is set.
+const TIMEOUT: Duration = Duration::from_millis(250);
+/// More than any password.
+const FILE_LEN_MAX: u64 = 64 * 1024;
+const PORT: u16 = 6379;
+
+impl RedisSettings {
+    /// The server at `url`: `redis://HOST:PORT/DATABASE`, where the port may be left out (6379), and the database (0). With `rediss://`
+    /// it is TLS, with `authorities` and as `client` as in [`RedisTls::load`]. The password does not belong here: addresses are shown and logged.
+    pub fn from_url(
+        url: &str,
+        authorities: Option<&Path>,
+        client: Option<(&Path, &Path)>,
+    ) -> Result<Self, BadRedisSettings> {
+        let parsed = Url::parse(url).map_err(|_| bad(url, "this is no URL"))?;
+        let tls = match parsed.scheme() {
+            "redis" => None,
+            "rediss" => Some(RedisTls::load(authorities, client)?),
+            _ => return Err(bad(url, "this is no address of a Redis server")),
+        };
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            return Err(bad("the Redis server's URL", "user and password are settings of their own"));
+        }
+        if parsed.query().is_some() || parsed.fragment().is_some() {
+            return Err(bad(url, "there is something behind the database"));
+        }
+        let host = parsed.host_str().filter(|host| !host.is_empty()).ok_or_else(|| bad(url, "the host is missing"))?;
+        let database = match parsed.path().trim_start_matches('/') {
+            "" => 0,
+            number => number.parse().map_err(|_| bad(url, "the database is no number"))?,
+        };
+        Ok(Self {
+            host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+            port: parsed.port().unwrap_or(PORT),
+            database,
+            credentials: None,
+            tls,
+            timeout: TIMEOUT,
+        })
+    }
+
+    /// What is said first on a connection.
+    pub(super) fn greeting(&self) -> RedisConnectionInfo {
+        let info = RedisConnectionInfo::default().set_db(self.database.into()).set_skip_set_lib_name();
+        let Some(RedisCredentials { username, password }) = &self.credentials else { return info };
+        let info = info.set_password(password.as_str());
+        match username {
+            Some(username) => info.set_username(username),
+            None => info,
+        }
+    }
+}
+
+impl RedisCredentials {
+    /// The password in a file (its first line, which must not be everybody's to read), and whose it is; `None`: of the user `default`.
+    pub fn load(username: Option<String>, path: &Path) -> Result<Self, BadRedisSettings> {
+        let content = read_secret(path)?;
+        let bad = |why: &str| BadRedisSettings::Content { path: path.to_owned(), why: why.to_owned() };
+        let text = std::str::from_utf8(&content).map_err(|_| bad("the password is no UTF-8"))?;
+        let password =
+            text.lines().next().filter(|line| !line.is_empty()).ok_or_else(|| bad("there is no password"))?;
+        Ok(Self { username, password: Zeroizing::new(password.to_owned()) })
+    }
+}
+
+fn bad(url: &str, why: &'static str) -> BadRedisSettings {
+    BadRedisSettings::Url { url: url.to_owned(), why }
+}
+
+/// Reads a file that must not be everybody's to read.
+fn read_secret(path: &Path) -> Result<Zeroizing<Vec<u8>>, BadRedisSettings> {
+    let at = |cause| BadRedisSettings::File { path: path.to_owned(), cause };
+    let file = File::open(path).map_err(at)?;
+    if file.metadata().map_err(at)?.permissions().mode() & 0o007 != 0 {
+        return Err(BadRedisSettings::Exposed(path.to_owned()));
+    }
+    // All the room it may need, so that it never moves and leaves a copy behind.
+    let mut content = Zeroizing::new(Vec::with_capacity(FILE_LEN_MAX as usize + 1));
+    read_limited(path, file, &mut content)?;
+    Ok(content)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, BadRedisSettings> {
+    let file = File::open(path).map_err(|cause| BadRedisSettings::File { path: path.to_owned(), cause })?;
+    let mut content = Vec::new();
+    read_limited(path, file, &mut content)?;
+    Ok(content)
+}
+
+fn read_limited(path: &Path, file: File, content: &mut Vec<u8>) -> Result<(), BadRedisSettings> {
+    let read = file.take(FILE_LEN_MAX + 1).read_to_end(content);
+    let len = read.map_err(|cause| BadRedisSettings::File { path: path.to_owned(), cause })?;
+    if len as u64 > FILE_LEN_MAX {
+        return Err(BadRedisSettings::Content { path: path.to_owned(), why: "this is too long".to_owned() });
+    }
+    Ok(())
+}
+
+/// The address, as it is logged.
+impl fmt::Display for RedisSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        write!(f, "{scheme}://{host}:{}/{}", self.port, self.database)
+    }
+}
+
+impl fmt::Debug for RedisCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisCredentials").field("username", &self.username).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

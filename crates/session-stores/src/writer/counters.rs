@@ -1,0 +1,65 @@
+//! What became of what a writer was given.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tracing::{error, info};
+
+use crate::DatabaseError;
+
+/// What a writer has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WriterCounters {
+    /// Entries put or taken that went to disk.
+    pub written: u64,
+    /// Entries that were neither put nor taken, because too many were waiting.
+    pub dropped: u64,
+    /// Entries that were neither put nor taken, and lookups that found nothing, because the file could not be read or written.
+    pub failed: u64,
+    /// Entries that left before their time, or were not kept, for want of room.
+    pub evicted: u64,
+    /// Lookups that were not made, because too many were in progress.
+    pub refused: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    written: AtomicU64,
+    dropped: AtomicU64,
+    failed: AtomicU64,
+    evicted: AtomicU64,
+    refused: AtomicU64,
+    is_failing: AtomicBool,
+}
+
+impl Counters {
+    pub(super) fn now(&self) -> WriterCounters {
+        let [written, dropped, failed, evicted, refused] =
+            [&self.written, &self.dropped, &self.failed, &self.evicted, &self.refused]
+                .map(|counter| counter.load(Ordering::Relaxed));
+        WriterCounters { written, dropped, failed, evicted, refused }
+    }
+
+    pub(super) fn dropped(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn written(&self, entries: usize, evicted: usize) {
+        self.written.fetch_add(entries as u64, Ordering::Relaxed);
+        self.evicted.fetch_add(evicted as u64, Ordering::Relaxed);
+        if self.is_failing.swap(false, Ordering::Relaxed) {
+            info!("sessions are kept in the database again");
+        }
+    }
+
+    /// Says so once, until it works again: a disk that is full fails for every handshake.
+    pub(super) fn failed(&self, entries: usize, cause: &DatabaseError) {
+        self.failed.fetch_add(entries as u64, Ordering::Relaxed);
+        if !self.is_failing.swap(true, Ordering::Relaxed) {
+            error!(%cause, "sessions are not kept in the database any more, and not looked for in it");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The thread that writes.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+use watari_wire::SessionKey;
+
+use super::Clock;
+use super::counters::Counters;
+use crate::database::Change;
+use crate::{Database, DatabaseError, Entry};
+
+/// What a writer is asked for.
+pub(super) enum Order {
+    Put(Entry),
+    Take(SessionKey),
+    /// To answer when all before it is done.
+    Flush(oneshot::Sender<()>),
+}
+
+pub(super) struct Thread {
+    database: Arc<Database>,
+    clock: Clock,
+    counters: Arc<Counters>,
+    /// When to look next for what has expired.
+    expire_at: Instant,
+}
+
+/// A transaction waits so long for more, at most ..
+const GATHER: Duration = Duration::from_millis(50);
+/// .. and for so many: each waits for the disk to have it all.
+const BATCH: usize = 1000;
+const EXPIRE_EVERY: Duration = Duration::from_secs(1);
+
+impl Thread {
+    pub(super) fn new(database: Arc<Database>, clock: Clock, counters: Arc<Counters>) -> Self {
+        Self { database, clock, counters, expire_at: Instant::now() }
+    }
+
+    /// Does what is ordered until there is nobody left to order anything.
+    pub(super) fn run(mut self, orders: &Receiver<Order>) {
+        loop {
+            match orders.recv_timeout(self.expire_at.saturating_duration_since(Instant::now())) {
+                Ok(first) => self.write(&mut gather(orders, first)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.expire();
+        }
+    }
+
+    fn write(&self, orders: &mut Vec<Order>) {
+        let changes = || orders.iter().filter_map(Order::change);
+        let count = changes().count();
+        if count > 0 {
+            match self.database.apply(changes(), (self.clock)()) {
+                Ok(done) => self.counters.written(count, done.evicted),
+                Err(error) => self.counters.failed(count, &error),
+            }
+        }
+        for order in orders.drain(..) {
+            if let Order::Flush(done) = order {
+                // Who waited may have gone.
+                let _ = done.send(());
+            }
+        }
+    }
+
+    /// A part of what has expired leaves; if that was not all, the rest soon.
+    fn expire(&mut self) {
+        if Instant::now() < self.expire_at {
+            return;
+        }
+        let expired = self.database.expire((self.clock)()).unwrap_or_else(|error: DatabaseError| {
+            self.counters.failed(0, &error);
+            0
+        });
+        let pause = if expired == crate::EXPIRE_MAX { GATHER } else { EXPIRE_EVERY };
+        self.expire_at = Instant::now() + pause;
+    }
+}
+
+impl Order {
+    fn change(&self) -> Option<Change<'_>> {
+        match self {
+            Self::Put(entry) => Some(Change::Put(entry)),
+            Self::Take(key) => Some(Change::Take(key)),
+            Self::Flush(_) => None,
+        }
+    }
+}
+
+/// What comes soon after `first`. Whoever waits ends the waiting.
+fn gather(orders: &Receiver<Order>, first: Order) -> Vec<Order> {
+    let due = Instant::now() + GATHER;
+    let mut gathered = vec![first];
+    while gathered.len() < BATCH && !matches!(gathered.last(), Some(Order::Flush(_))) {
+        let Ok(next) = orders.recv_timeout(due.saturating_duration_since(Instant::now())) else { break };
+        gathered.push(next);
+    }
+    gathered
+}

@@ -1,0 +1,15 @@
+//! Waiting for a state to be reached.
+
+use std::time::{Duration, Instant};
+
+/// Long enough for the slowest machine; nothing waits so long unless it fails.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Looks again and again until `condition` holds.
+pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition().await {
+        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,128 @@
+//! What is said of origins and of transfers.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use watari_proxy::{OriginStatus, PoolStatus, QueueStatus, ResourceStatus, TransferStatus};
+
+/// A pool of origins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Pool {
+    pub(crate) name: String,
+    pub(crate) origins: Vec<Origin>,
+    /// The requests of all of it, and then those of each rule of its queue; nothing where it has none.
+    pub(crate) queue: Vec<Queue>,
+    /// What was asked for lately, the latest first.
+    pub(crate) resources: Vec<Resource>,
+    /// What could go on at another origin, the eldest first.
+    pub(crate) transfers: Vec<Transfer>,
+}
+
+/// An origin of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    pub(crate) url: String,
+    /// Whether it gets requests.
+    pub(crate) available: bool,
+    /// Whether it shall be left.
+    pub(crate) draining: bool,
+    /// Requests in progress.
+    pub(crate) requests: usize,
+    /// How soon it answers, on average, in microseconds.
+    pub(crate) response_us: u64,
+    pub(crate) bytes_per_s: u64,
+}
+
+/// Requests that have a place at the origins of a pool, or wait for one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Queue {
+    /// What they ask for; `None`: all of the pool.
+    pub(crate) pattern: Option<String>,
+    pub(crate) in_progress: usize,
+    pub(crate) waiting: usize,
+}
+
+/// Whether transfers of something could move.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Resource {
+    /// Host, path and query.
+    pub(crate) name: String,
+    pub(crate) movable: bool,
+    /// Why they could not, wherever that were.
+    pub(crate) stays: Option<String>,
+    /// The other origins that were asked.
+    pub(crate) elsewhere: Vec<Elsewhere>,
+}
+
+/// An origin that was asked whether it has the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Elsewhere {
+    pub(crate) origin: String,
+    pub(crate) same: bool,
+    /// Why it could not go on.
+    pub(crate) refusal: Option<String>,
+}
+
+/// A transfer that could go on at another origin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Transfer {
+    pub(crate) id: u64,
+    /// Where its bytes come from.
+    pub(crate) origin: String,
+    /// Host, path and query.
+    pub(crate) resource: String,
+    pub(crate) client: IpAddr,
+    /// In bytes.
+    pub(crate) delivered: u64,
+    pub(crate) remaining: u64,
+    /// How often it went on elsewhere.
+    pub(crate) moves: u32,
+}
+
+impl From<PoolStatus> for Pool {
+    fn from(status: PoolStatus) -> Self {
+        Self {
+            name: status.name,
+            origins: status.origins.into_iter().map(Origin::from).collect(),
+            queue: status.queue.into_iter().map(Queue::from).collect(),
+            resources: status.resources.into_iter().map(Resource::from).collect(),
+            transfers: status.transfers.into_iter().map(Transfer::from).collect(),
+        }
+    }
+}
+
+impl From<OriginStatus> for Origin {
+    fn from(status: OriginStatus) -> Self {
+        let OriginStatus { address, available, draining, requests, response, bytes_per_s } = status;
+        let response_us = u64::try_from(response.as_micros()).unwrap_or(u64::MAX);
+        Self { url: address.to_string(), available, draining, requests, response_us, bytes_per_s }
+    }
+}
+
+impl From<QueueStatus> for Queue {
+    fn from(status: QueueStatus) -> Self {
+        let QueueStatus { pattern, in_progress, waiting } = status;
+        Self { pattern, in_progress, waiting }
+    }
+}
+
+impl From<ResourceStatus> for Resource {
+    fn from(status: ResourceStatus) -> Self {
+        let elsewhere = status.elsewhere.into_iter().map(|(origin, refusal)| Elsewhere {
+            origin: origin.to_string(),
+            same: refusal.is_none(),
+            refusal: refusal.map(str::to_owned),
+        });
+        let elsewhere: Vec<_> = elsewhere.collect();
+        let movable = status.stays.is_none() && elsewhere.iter().any(|origin| origin.same);
+        let stays = status.stays.map(|stays| stays.as_str().to_owned());
+        Self { name: status.resource, movable, stays, elsewhere }
+    }
+}
+
+impl From<TransferStatus> for Transfer {
+    fn from(status: TransferStatus) -> Self {
+        let TransferStatus { id, origin, resource, client, delivered, remaining, moves } = status;
+        Self { id, origin: origin.to_string(), resource, client, delivered, remaining, moves }
+    }
+}

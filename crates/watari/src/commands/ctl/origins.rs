@@ -1,0 +1,109 @@
+//! `watari ctl origins`: what is known of origins, and orders about them.
+
+use clap::Subcommand;
+use watari_proxy::OriginAddress;
+
+use super::Remote;
+use super::show::{or_dash, yes_or_no};
+use crate::admin::{Origin, Pool, Queue, Resource, Topic, Transfer};
+use crate::failure::Failure;
+use crate::table::Table;
+
+#[derive(Subcommand)]
+pub(super) enum Order {
+    /// Leave an origin: nothing new goes there while there are others, and what can go on elsewhere does
+    ///
+    /// Downloads move in the middle where another origin shows that it has the same bytes; `origins` shows what is still there.
+    /// Nothing is cut. The origin stays drained until `undrain`, or until the agent begins anew.
+    #[command(after_help = "Example:\n  watari ctl --admin a1.sock origins drain http://10.0.0.1:8080")]
+    Drain {
+        /// The origin, as `origins` names it
+        origin: OriginAddress,
+    },
+    /// Let a drained origin have requests again
+    #[command(after_help = "Example:\n  watari ctl --admin a1.sock origins undrain http://10.0.0.1:8080")]
+    Undrain {
+        /// The origin
+        origin: OriginAddress,
+    },
+    /// Have a running download go on at another origin
+    #[command(after_help = "Example:\n  watari ctl --admin a1.sock origins move 17 http://10.0.0.2:8080")]
+    Move {
+        /// The transfer, as `origins` numbers it
+        transfer: u64,
+        /// Where to; without it, where there is least to do
+        origin: Option<OriginAddress>,
+    },
+}
+
+impl Order {
+    pub(super) async fn run(self, node: &Remote<'_>) -> Result<(), Failure> {
+        node.order(match self {
+            Self::Drain { origin } => Topic::DrainOrigin { origin, draining: true },
+            Self::Undrain { origin } => Topic::DrainOrigin { origin, draining: false },
+            Self::Move { transfer, origin } => Topic::MoveTransfer { transfer, origin },
+        })
+        .await
+    }
+}
+
+/// A table of origins, one of those who wait for them, one of what was asked for lately, and one of what could go on elsewhere.
+pub(super) fn text(pools: &[Pool]) -> String {
+    let mut origins =
+        Table::new(&["pool", "origin", "available", "draining", "requests", "response_us", "bytes_per_s"]);
+    let mut queues = Table::new(&["pool", "pattern", "in_progress", "waiting"]);
+    let mut resources = Table::new(&["pool", "resource", "movable", "why", "elsewhere"]);
+    let mut transfers = Table::new(&["id", "pool", "origin", "client", "delivered", "remaining", "moves", "resource"]);
+    for pool in pools {
+        pool.origins.iter().for_each(|origin| origins.row(origin_row(&pool.name, origin)));
+        pool.queue.iter().for_each(|queue| queues.row(queue_row(&pool.name, queue)));
+        pool.resources.iter().for_each(|resource| resources.row(resource_row(&pool.name, resource)));
+        pool.transfers.iter().for_each(|transfer| transfers.row(transfer_row(&pool.name, transfer)));
+    }
+    format!("{origins}\n{queues}\n{resources}\n{transfers}")
+}
+
+fn origin_row(pool: &str, origin: &Origin) -> [String; 7] {
+    [
+        pool.to_owned(),
+        origin.url.clone(),
+        yes_or_no(origin.available).to_owned(),
+        yes_or_no(origin.draining).to_owned(),
+        origin.requests.to_string(),
+        origin.response_us.to_string(),
+        origin.bytes_per_s.to_string(),
+    ]
+}
+
+fn queue_row(pool: &str, queue: &Queue) -> [String; 4] {
+    let pattern = queue.pattern.clone().unwrap_or_else(|| "all".to_owned());
+    [pool.to_owned(), pattern, queue.in_progress.to_string(), queue.waiting.to_string()]
+}
+
+fn resource_row(pool: &str, resource: &Resource) -> [String; 5] {
+    let elsewhere = resource.elsewhere.iter().map(|elsewhere| {
+        let refusal = elsewhere.refusal.as_deref().unwrap_or("same");
+        format!("{}={refusal}", elsewhere.origin)
+    });
+    let elsewhere: Vec<_> = elsewhere.collect();
+    [
+        pool.to_owned(),
+        resource.name.clone(),
+        yes_or_no(resource.movable).to_owned(),
+        or_dash(resource.stays.as_ref()),
+        or_dash((!elsewhere.is_empty()).then(|| elsewhere.join(","))),
+    ]
+}
+
+fn transfer_row(pool: &str, transfer: &Transfer) -> [String; 8] {
+    [
+        transfer.id.to_string(),
+        pool.to_owned(),
+        transfer.origin.clone(),
+        transfer.client.to_string(),
+        transfer.delivered.to_string(),
+        transfer.remaining.to_string(),
+        transfer.moves.to_string(),
+        transfer.resource.clone(),
+    ]
+}

@@ -1,0 +1,182 @@
+//! Who the other nodes are.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use toml::Spanned;
+use watari_dispatcher::AgentConfig;
+use watari_mesh::{Join, Peer};
+use watari_wire::NodeName;
+
+use super::Node;
+use super::check::{Check, Wrong};
+use super::raw::{JoinRule, RawAgentAddress, RawConfig, RawPeer};
+
+impl Check<'_> {
+    /// What others are told who are configured with nothing but a node to begin with.
+    pub(super) fn join(&self, raw: &RawConfig) -> Result<Join, Wrong> {
+        let node = raw.node.get_ref();
+        match (node.join, &node.advertise) {
+            (Some(JoinRule::Certified), advertise) => {
+                let said = advertise.as_ref().unwrap_or(&node.mesh);
+                let mesh = said.get_ref().0;
+                if mesh.ip().is_unspecified() {
+                    return self
+                        .wrong(said, format!("nobody connects to {mesh}: advertise has to say to what instead"));
+                }
+                let legs = raw.agent.as_ref().map(|agent| agent.get_ref().legs.get_ref().0);
+                Ok(Join::Certified { mesh, legs: legs.map(|legs| seen_from_outside(legs, mesh)) })
+            }
+            (_, Some(advertise)) => self.wrong(advertise, "advertise is of no use unless join is \"certified\""),
+            (_, None) => Ok(Join::Configured),
+        }
+    }
+
+    pub(super) fn peers(&self, node: &NodeName, raw: Vec<RawPeer>) -> Result<Vec<Peer>, Wrong> {
+        let (mut names, mut addresses) = (BTreeMap::new(), BTreeMap::new());
+        let mut peers = Vec::new();
+        for RawPeer { name, mesh } in raw {
+            self.once(&mut names, &name, "the peer")?;
+            self.once_at(&mut addresses, &mesh)?;
+            // All nodes may have one list.
+            if name.get_ref() != node {
+                peers.push(Peer { name: name.into_inner(), address: mesh.into_inner().0 });
+            }
+        }
+        Ok(peers)
+    }
+
+    /// The agents of a dispatcher; `is_agent`: it is one itself.
+    pub(super) fn agents(
+        &self,
+        node: &Node,
+        is_agent: bool,
+        peers: &[Peer],
+        raw: Spanned<Vec<RawAgentAddress>>,
+    ) -> Result<Vec<AgentConfig>, Wrong> {
+        let (mut names, mut addresses) = (BTreeMap::new(), BTreeMap::new());
+        let mut agents = Vec::new();
+        for agent in raw.into_inner() {
+            self.once(&mut names, &agent.name, "the agent")?;
+            self.once_at(&mut addresses, &agent.legs)?;
+            let (own, name) = (&node.name.value, agent.name.get_ref());
+            if name == own && !is_agent {
+                return self.wrong(&agent.name, format!("this node, {name}, is no agent ([agent])"));
+            }
+            let may_come = node.join != Join::Configured || peers.iter().any(|peer| peer.name == *name);
+            if name != own && !may_come {
+                return self.wrong(&agent.name, format!("the agent {name} is none of the peers ([[peer]])"));
+            }
+            agents.push(AgentConfig {
+                name: agent.name.into_inner(),
+                legs: agent.legs.into_inner().0,
+                weight: agent.weight.0,
+                connections_max: agent.connections_max,
+            });
+        }
+        Ok(agents)
+    }
+
+    /// Whether a dispatcher finds agents by itself.
+    pub(super) fn discover(
+        &self,
+        join: Join,
+        discover: Option<Spanned<bool>>,
+        agents: &Spanned<Vec<RawAgentAddress>>,
+    ) -> Result<bool, Wrong> {
+        match discover.filter(|discover| *discover.get_ref()) {
+            Some(discover) if join == Join::Configured => {
+                self.wrong(&discover, "agents can be discovered only where join is \"certified\" ([node])")
+            }
+            None if agents.get_ref().is_empty() => self.wrong(agents, "the dispatcher has no agents"),
+            discover => Ok(discover.is_some()),
+        }
+    }
+}
+
+/// Where others find a listener of a node that they find at `mesh`.
+fn seen_from_outside(listener: SocketAddr, mesh: SocketAddr) -> SocketAddr {
+    if listener.ip().is_unspecified() { SocketAddr::new(mesh.ip(), listener.port()) } else { listener }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
+
+    use super::super::Config;
+    use super::*;
+
+    const NODE: &str = "[node]\nname = \"n1\"\npki = \"pki\"\n";
+    const AGENT: &str = "[agent]\nlegs = \"0.0.0.0:4\"\nfiles = { root = \"www\" }\n";
+
+    fn parse(parts: &[&str]) -> Result<Config, String> {
+        let text = [&[NODE], parts].concat().concat();
+        Config::parse(Path::new("node.toml"), &text).map_err(|error| error.to_string())
+    }
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn what_others_are_told_is_read() {
+        let certified = "join = \"certified\"\n";
+        let cases = [
+            ("mesh = \"0.0.0.0:1\"\n", "", Join::Configured),
+            ("mesh = \"0.0.0.0:1\"\n", "join = \"configured\"\n", Join::Configured),
+            (
+                "mesh = \"192.0.2.1:1\"\n",
+                certified,
+                Join::Certified { mesh: address("192.0.2.1:1"), legs: Some(address("192.0.2.1:4")) },
+            ),
+            (
+                "mesh = \"0.0.0.0:1\"\nadvertise = \"192.0.2.9:7\"\n",
+                certified,
+                Join::Certified { mesh: address("192.0.2.9:7"), legs: Some(address("192.0.2.9:4")) },
+            ),
+        ];
+        for (mesh, join, expected) in cases {
+            assert_eq!(parse(&[mesh, join, AGENT]).unwrap().node.join, expected);
+        }
+    }
+
+    #[test]
+    fn a_dispatcher_may_find_agents_by_itself() {
+        let certified = "mesh = \"127.0.0.1:1\"\njoin = \"certified\"\n";
+        let dispatcher = "[dispatcher]\nlisten = [\"127.0.0.1:2\"]\ndiscover = true\nagents = ";
+        let found = |node: &str, legs: &str| (NodeName::new(node).unwrap(), address(legs));
+        let legs = [found("a1", "127.0.0.1:8"), found("a2", "127.0.0.1:9")].into();
+        let listed = "[{ name = \"a1\", legs = \"127.0.0.1:3\", weight = 5 }]\n";
+        for (agents, expected) in [
+            ("[]\n", [("a1", "127.0.0.1:8", 1), ("a2", "127.0.0.1:9", 1)]),
+            (listed, [("a1", "127.0.0.1:3", 5), ("a2", "127.0.0.1:9", 1)]),
+        ] {
+            let dispatcher = parse(&[certified, dispatcher, agents]).unwrap().dispatcher.unwrap();
+            let config = dispatcher.with_agents(&legs);
+            let agents: Vec<_> =
+                config.agents.iter().map(|agent| (agent.name.as_str(), agent.legs, agent.weight)).collect();
+            assert_eq!(agents, expected.map(|(name, legs, weight)| (name, address(legs), weight)));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let dispatcher = "[dispatcher]\nlisten = [\"127.0.0.1:2\"]\nagents = []\n";
+        let cases: [(&[&str], &str); 5] = [
+            (
+                &["mesh = \"[::]:1\"\njoin = \"certified\"\n", AGENT],
+                "4: nobody connects to [::]:1: advertise has to say",
+            ),
+            (&["mesh = \"127.0.0.1:1\"\nadvertise = \"127.0.0.1:1\"\n", AGENT], "5: advertise is of no use unless"),
+            (&["mesh = \"127.0.0.1:1\"\njoin = \"anybody\"\n", AGENT], "5: unknown variant `anybody`"),
+            (&["mesh = \"127.0.0.1:1\"\n", dispatcher, "discover = true\n"], "8: agents can be discovered only where"),
+            (&["mesh = \"127.0.0.1:1\"\n", dispatcher, "discover = false\n"], "7: the dispatcher has no agents"),
+        ];
+        for (parts, expected) in cases {
+            let refused = parse(parts).unwrap_err();
+            assert!(refused.starts_with(&format!("node.toml:{expected}")), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! `[agent.proxy]`: pools of origins, and which requests they get.
+
+mod gate;
+#[cfg(test)]
+mod guide;
+mod handover;
+mod policies;
+mod shape;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use serde::Deserialize;
+use toml::Spanned;
+use watari_balance::OriginPolicy;
+use watari_proxy::{
+    Destination, Handover, HostPattern, HttpVersion, InvalidTransport, OriginAddress, OriginTls, PathPrefix,
+    PoolConfig, QueueSettings, Route, Transport,
+};
+
+use self::gate::{Gate, RawAccessLog, RawAuth, RawClientLimits, RawQueue};
+use self::handover::RawHandover;
+use self::policies::{Policies, RawCheck, RawLimits, RawRetryOn};
+use self::shape::{
+    RawCompression, RawErrorPages, RawRedirect, RawRequestRules, RawResponseRules, RawSticky, Shape, StickyCookie,
+};
+use super::check::{Check, IdentityFiles, Wrong};
+use super::load::named;
+use super::raw::{Names, ProxyProtocol};
+use super::value::{Origin, Span, Weight};
+use super::{At, Config, ConfigError};
+
+/// `[agent.proxy]`
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    pub(crate) pools: Vec<Pool>,
+    pub(crate) routes: Vec<Route>,
+    gate: Gate,
+    shape: Shape,
+}
+
+/// `[[agent.proxy.pool]]`
+#[derive(Debug)]
+pub(crate) struct Pool {
+    line: usize,
+    name: String,
+    origins: Vec<OriginAddress>,
+    version: HttpVersion,
+    proxy_protocol: bool,
+    tls: Tls,
+    handover: Option<Handover>,
+    policies: Policies,
+    queue: Option<QueueSettings>,
+    sticky: Option<StickyCookie>,
+}
+
+/// `[agent.proxy.pool.tls]`
+#[derive(Debug, Default)]
+struct Tls {
+    ca: Option<At<PathBuf>>,
+    identity: Option<IdentityFiles>,
+    server_name: Option<ServerName<'static>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawProxy {
+    /// One pool, for all requests.
+    origins: Option<Names>,
+    #[serde(default)]
+    pool: Vec<Spanned<RawPool>>,
+    #[serde(default)]
+    route: Vec<Spanned<RawRoute>>,
+    access_log: Option<RawAccessLog>,
+    #[serde(default)]
+    limits: RawClientLimits,
+    #[serde(default)]
+    trusted_proxies: Vec<Spanned<String>>,
+    #[serde(default)]
+    error_pages: RawErrorPages,
+    intercept_errors: Option<Spanned<bool>>,
+    compress: Option<RawCompression>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPool {
+    name: Spanned<String>,
+    origins: Names,
+    http: Option<RawVersion>,
+    proxy_protocol: Option<ProxyProtocol>,
+    #[serde(default)]
+    tls: RawTls,
+    #[serde(default)]
+    handover: RawHandover,
+    balance: Option<OriginPolicy>,
+    hash_key: Option<Spanned<String>>,
+    weights: Option<Spanned<Vec<Weight>>>,
+    slow_start: Option<Span>,
+    retry_on: Option<Vec<RawRetryOn>>,
+    resolve_interval: Option<Span>,
+    check: Option<RawCheck>,
+    #[serde(default)]
+    limits: RawLimits,
+    #[serde(default)]
+    queue: Vec<Spanned<RawQueue>>,
+    sticky: Option<RawSticky>,
+}
+
+#[derive(Deserialize)]
+enum RawVersion {
+    #[serde(rename = "1.1")]
+    Http1,
+    #[serde(rename = "2")]
+    Http2,
+    #[serde(rename = "negotiated")]
+    Negotiated,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawTls {
+    ca: Option<Spanned<PathBuf>>,
+    certificate: Option<Spanned<PathBuf>>,
+    key: Option<Spanned<PathBuf>>,
+    server_name: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRoute {
+    host: Option<Spanned<String>>,
+    path: Option<Spanned<String>>,
+    pool: Option<Spanned<String>>,
+    refuse: Option<Spanned<u16>>,
+    #[serde(default)]
+    allow: Vec<Spanned<String>>,
+    #[serde(default)]
+    deny: Vec<Spanned<String>>,
+    auth: Option<Spanned<RawAuth>>,
+    redirect: Option<RawRedirect>,
+    #[serde(default)]
+    request_headers: RawRequestRules,
+    #[serde(default)]
+    response_headers: RawResponseRules,
+}
+
+/// What a pool is called that has no name because it is the only one.
+const ONLY_POOL: &str = "default";
+
+impl Check<'_> {
+    pub(super) fn proxy(&self, raw: Spanned<RawProxy>) -> Result<Proxy, Wrong> {
+        let line = self.line(&raw);
+        let raw = raw.into_inner();
+        let pools = match (raw.origins, raw.pool) {
+            (Some(origins), pools) => {
+                if let Some(pool) = pools.first() {
+                    return self.wrong(pool, "either the proxy itself has origins, or its pools have");
+                }
+                vec![self.only_pool(&origins)?]
+            }
+            (None, pools) if pools.is_empty() => return Err((line, "the proxy has no origins".to_owned())),
+            (None, pools) => self.pools(pools)?,
+        };
+        let mut gate = self.gate(raw.access_log.as_ref(), &raw.limits);
+        let routes = self.routes(&raw.route, &pools, &mut gate)?;
+        let shape = self.shape(&raw.trusted_proxies, &raw.error_pages, raw.intercept_errors.as_ref(), raw.compress)?;
+        Ok(Proxy { pools, routes, gate, shape })
+    }
+
+    fn only_pool(&self, origins: &Names) -> Result<Pool, Wrong> {
+        Ok(Pool {
+            line: self.line(origins),
+            name: ONLY_POOL.to_owned(),
+            origins: self.origins(origins)?,
+            version: HttpVersion::default(),
+            proxy_protocol: false,
+            tls: Tls::default(),
+            handover: Some(Handover::default()),
+            policies: Policies::default(),
+            queue: None,
+            sticky: None,
+        })
+    }
+
+    fn pools(&self, raw: Vec<Spanned<RawPool>>) -> Result<Vec<Pool>, Wrong> {
+        let mut names = BTreeMap::new();
+        let mut pools = Vec::new();
+        for raw in raw {
+            self.once(&mut names, &raw.get_ref().name, "the pool")?;
+            pools.push(self.pool(&raw)?);
+        }
+        Ok(pools)
+    }
+
+    fn pool(&self, raw: &Spanned<RawPool>) -> Result<Pool, Wrong> {
+        let line = self.line(raw);
+        let raw = raw.get_ref();
+        Ok(Pool {
+            line,
+            name: raw.name.get_ref().clone(),
+            origins: self.origins(&raw.origins)?,
+            version: match raw.http {
+                None | Some(RawVersion::Http1) => HttpVersion::Http1,
+                Some(RawVersion::Http2) => HttpVersion::Http2,
+                Some(RawVersion::Negotiated) => HttpVersion::Negotiated,
+            },
+            proxy_protocol: raw.proxy_protocol.is_some_and(|ProxyProtocol::V2| true),
+            tls: self.origin_tls(&raw.tls)?,
+            handover: raw.handover.handover(),
+            policies: self.policies(raw)?,
+            queue: self.queue(&raw.queue)?,
+            sticky: raw.sticky.as_ref().map(|sticky| self.sticky(sticky)),
+        })
+    }
+
+    fn origins(&self, raw: &Names) -> Result<Vec<OriginAddress>, Wrong> {
+        if raw.get_ref().is_empty() {
+            return self.wrong(raw, "a pool without origins serves nobody");
+        }
+        raw.get_ref().iter().map(|origin| Ok(self.element::<Origin>(origin)?.0)).collect()
+    }
+
+    fn origin_tls(&self, raw: &RawTls) -> Result<Tls, Wrong> {
+        let identity = self.identity(raw.certificate.as_ref(), raw.key.as_ref())?;
+        let server_name = raw.server_name.as_ref().map(|name| {
+            let parsed = ServerName::try_from(name.get_ref().clone());
+            parsed.or_else(|_| self.wrong(name, format!("\"{}\" is no name of a host", name.get_ref())))
+        });
+        let ca = raw.ca.as_ref().map(|ca| self.path(ca));
+        Ok(Tls { ca, identity, server_name: server_name.transpose()? })
+    }
+
+    /// Without any, all requests go to the only pool.
+    fn routes(&self, raw: &[Spanned<RawRoute>], pools: &[Pool], gate: &mut Gate) -> Result<Vec<Route>, Wrong> {
+        match (pools, raw.is_empty()) {
+            (_, false) => {
+                let mut seen = BTreeMap::new();
+                raw.iter().map(|raw| self.new_route(raw, pools, gate, &mut seen)).collect()
+            }
+            ([_], true) => Ok(vec![Route::to_pool(None, PathPrefix::all(), 0)]),
+            ([.., last], true) => {
+                Err((last.line, "where there are several pools, [[agent.proxy.route]] has to say what they get".into()))
+            }
+            ([], true) => Ok(Vec::new()),
+        }
+    }
+
+    /// A route for what none before it is for: only the first would ever count.
+    fn new_route(
+        &self,
+        raw: &Spanned<RawRoute>,
+        pools: &[Pool],
+        gate: &mut Gate,
+        seen: &mut BTreeMap<(Option<String>, String), usize>,
+    ) -> Result<Route, Wrong> {
+        let route = self.route(raw, pools, gate)?;
+        let host = route.host.as_ref().map(ToString::to_string);
+        let path = route.path.to_string().trim_end_matches('/').to_owned();
+        match seen.insert((host, path), self.line(raw)) {
+            Some(line) => self.wrong(raw, format!("the route on line {line} is for the same host and path")),
+            None => Ok(route),
+        }
+    }
+
+    fn route(&self, spanned: &Spanned<RawRoute>, pools: &[Pool], gate: &mut Gate) -> Result<Route, Wrong> {
+        let raw = spanned.get_ref();
+        let to = match (&raw.pool, &raw.refuse, &raw.redirect) {
+            (Some(pool), None, None) => self.to_pool(pool, pools)?,
+            (None, Some(refuse), None) => self.to_nobody(refuse)?,
+            (None, None, Some(redirect)) => Destination::Redirect(self.redirect(redirect)?),
+            _ => return self.wrong(spanned, "a route has either a pool, refuse = 403 or 404, or a redirect"),
+        };
+        let host = raw.host.as_ref().map(|host| {
+            host.get_ref()
+                .parse::<HostPattern>()
+                .map_err(|error| (self.line(host), format!("\"{}\": {error}", host.get_ref())))
+        });
+        let path = raw.path.as_ref().map_or(Ok(PathPrefix::all()), |path| {
+            path.get_ref().parse().map_err(|error| (self.line(path), format!("\"{}\": {error}", path.get_ref())))
+        });
+        let access = self.access(&raw.allow, &raw.deny)?;
+        let auth = raw.auth.as_ref().map(|auth| self.auth(auth, gate)).transpose()?;
+        let rules = self.rules(&raw.request_headers, &raw.response_headers)?;
+        Ok(Route { host: host.transpose()?, path: path?, to, access, auth, rules })
+    }
+
+    fn to_pool(&self, name: &Spanned<String>, pools: &[Pool]) -> Result<Destination, Wrong> {
+        match pools.iter().position(|pool| pool.name == *name.get_ref()) {
+            Some(pool) => Ok(Destination::Pool(pool)),
+            None => self.wrong(name, format!("there is no pool \"{}\"", name.get_ref())),
+        }
+    }
+}
+
+impl Config {
+    /// The proxy, with what its files hold.
+    pub(super) fn proxy(
+        &self,
+        proxy: &Proxy,
+        metrics: &watari_proxy::Metrics,
+    ) -> Result<watari_proxy::Proxy, ConfigError> {
+        self.accepted(watari_proxy::Proxy::new(self.of_proxy(proxy, metrics)?, metrics.clone()))
+    }
+
+    /// The proxy, in place of the one that runs by `old`. Pools of which the configuration says the same go on.
+    pub(super) fn next_proxy(
+        &self,
+        proxy: &Proxy,
+        old: &Self,
+        running: &watari_proxy::Proxy,
+    ) -> Result<Arc<watari_agent::Site>, ConfigError> {
+        let differs = |key: &str| self.outline.differs(&old.outline, key);
+        let is_same = |name: &str| !differs("agent.proxy.origins") && !differs(&format!("agent.proxy.pool[{name}]"));
+        let next =
+            self.accepted(watari_proxy::Proxy::succeed(self.of_proxy(proxy, running.metrics())?, running, is_same))?;
+        Ok(Arc::new(watari_agent::Site::Proxy(Box::new(next))))
+    }
+
+    fn of_proxy(&self, proxy: &Proxy, metrics: &watari_proxy::Metrics) -> Result<watari_proxy::Config, ConfigError> {
+        let pools = proxy.pools.iter().map(|pool| self.pool(pool)).collect::<Result<_, _>>()?;
+        Ok(watari_proxy::Config {
+            pools,
+            routes: proxy.routes.clone(),
+            auths: self.auths(&proxy.gate)?,
+            clients: proxy.gate.clients.clone(),
+            access_log: self.access_log(&proxy.gate, metrics)?,
+            trusted_proxies: proxy.shape.trusted_proxies.clone(),
+            error_pages: self.error_pages(&proxy.shape)?,
+            compression: proxy.shape.compression.clone(),
+        })
+    }
+
+    fn accepted<T>(&self, proxy: Result<T, InvalidTransport>) -> Result<T, ConfigError> {
+        proxy.map_err(|error| self.wrong(self.outline.line_of("agent.proxy").unwrap_or(1), &error))
+    }
+
+    fn pool(&self, pool: &Pool) -> Result<PoolConfig, ConfigError> {
+        let asks_for_tls = pool.origins.iter().any(OriginAddress::is_tls);
+        let tls = if asks_for_tls { Some(self.origin_tls(pool)?) } else { None };
+        let transport = Transport { version: pool.version, tls, proxy_protocol: pool.proxy_protocol };
+        let sticky = pool.sticky.as_ref().map(|sticky| self.sticky(sticky)).transpose()?;
+        let plain = PoolConfig::plain(&pool.name, pool.origins.iter().cloned());
+        Ok(pool.policies.of(PoolConfig {
+            transport,
+            handover: pool.handover.clone(),
+            queue: pool.queue.clone(),
+            sticky,
+            ..plain
+        }))
+    }
+
+    fn origin_tls(&self, pool: &Pool) -> Result<OriginTls, ConfigError> {
+        let Tls { ca, identity, server_name } = &pool.tls;
+        let roots = ca.as_ref().map(|ca| self.read_file(ca)).transpose()?;
+        let identity = identity.as_ref().map(|(chain, key)| Ok((self.read_file(chain)?, self.read_key(key)?)));
+        let identity = identity.transpose()?;
+        let identity = identity.as_ref().map(|(chain, key)| (chain.as_slice(), key.as_slice()));
+        let config = watari_proxy::client_config(roots.as_ref().map(|roots| roots.as_slice()), identity);
+        let config = config.map_err(|error| match ca {
+            Some(ca) => self.wrong(ca.line, &named(&ca.value, &error)),
+            None => self.wrong(pool.line, &error),
+        })?;
+        Ok(OriginTls { config, server_name: server_name.clone() })
+    }
+}

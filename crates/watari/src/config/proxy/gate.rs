@@ -1,0 +1,356 @@
+//! What happens before a request is forwarded: `[agent.proxy.limits]`, `access_log`, queues of pools, and what routes refuse or
+//! ask for.
+
+use std::collections::BTreeMap;
+use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::HeaderName;
+use serde::Deserialize;
+use toml::Spanned;
+use watari_proxy::{
+    Access, AccessLog, AuthConfig, AuthUrl, ClientLimits, Destination, LogFormat, Pattern, QueueLimits, QueueSettings,
+    RateLimit, Refusal, Rule, Transport,
+};
+
+use super::super::check::{Check, Wrong};
+use super::super::load::named;
+use super::super::value::{Network, Prefix, Span};
+use super::super::{At, Config, ConfigError};
+
+/// What holds for requests before they are forwarded, besides what their routes say.
+#[derive(Debug)]
+pub(super) struct Gate {
+    pub(super) clients: ClientLimits,
+    access_log: Option<(At<PathBuf>, LogFormat)>,
+    /// By the indices that routes have.
+    auths: Vec<Auth>,
+}
+
+#[derive(Debug)]
+struct Auth {
+    line: usize,
+    url: AuthUrl,
+    copy: Vec<HeaderName>,
+    timeout: Duration,
+}
+
+/// `[agent.proxy.limits]`
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawClientLimits {
+    client_prefix: Option<Prefix>,
+    rate: Option<RawRate>,
+    requests_per_client_max: Option<NonZeroUsize>,
+    body_bytes_max: Option<NonZeroU64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRate {
+    requests: NonZeroU32,
+    per: Span,
+    burst: Option<NonZeroU32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawAccessLog {
+    file: Spanned<PathBuf>,
+    format: RawFormat,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RawFormat {
+    Combined,
+    Json,
+}
+
+/// `[[agent.proxy.pool.queue]]`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawQueue {
+    /// Without one, all of the pool is meant.
+    pattern: Option<Spanned<String>>,
+    in_progress_max: Option<NonZeroUsize>,
+    queue_max: Option<usize>,
+    wait_max: Option<Span>,
+    #[serde(default)]
+    priority: u8,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawAuth {
+    url: Spanned<String>,
+    #[serde(default)]
+    copy: Vec<Spanned<String>>,
+    timeout: Option<Span>,
+}
+
+/// Who waits at a lower priority begins instead of each so manieth of a higher one.
+const ONE_IN: NonZeroU32 = NonZeroU32::new(10).expect("it is not zero");
+/// A request waits for the authority as long as for a connection to an origin.
+const AUTH_TIMEOUT: Duration = Duration::from_secs(3);
+
+impl Check<'_> {
+    pub(super) fn gate(&self, log: Option<&RawAccessLog>, limits: &RawClientLimits) -> Gate {
+        Gate {
+            clients: limits.into(),
+            access_log: log.map(|log| (self.path(&log.file), log.format.into())),
+            auths: Vec::new(),
+        }
+    }
+
+    pub(super) fn queue(&self, raw: &[Spanned<RawQueue>]) -> Result<Option<QueueSettings>, Wrong> {
+        let mut settings =
+            QueueSettings { rules: Vec::new(), all: QueueLimits::default(), priority: 0, one_in: ONE_IN };
+        let (mut patterns, mut all) = (BTreeMap::new(), None);
+        for spanned in raw {
+            let raw = spanned.get_ref();
+            if let Some(pattern) = &raw.pattern {
+                self.once(&mut patterns, pattern, "the pattern")?;
+                settings.rules.push(self.rule(pattern, raw)?);
+            } else if let Some(line) = all.replace(self.line(spanned)) {
+                return self.wrong(spanned, format!("the pool has a queue without a pattern already, on line {line}"));
+            } else {
+                (settings.all, settings.priority) = (raw.limits(), raw.priority);
+            }
+        }
+        Ok((!raw.is_empty()).then_some(settings))
+    }
+
+    fn rule(&self, pattern: &Spanned<String>, raw: &RawQueue) -> Result<Rule, Wrong> {
+        let text = pattern.get_ref();
+        let parsed = text.parse::<Pattern>().map_err(|error| (self.line(pattern), format!("\"{text}\": {error}")));
+        Ok(Rule { pattern: parsed?, limits: raw.limits(), priority: raw.priority })
+    }
+
+    pub(super) fn access(&self, allow: &[Spanned<String>], deny: &[Spanned<String>]) -> Result<Access, Wrong> {
+        let networks = |networks: &[Spanned<String>]| {
+            networks.iter().map(|network| Ok(self.element::<Network>(network)?.0)).collect::<Result<_, _>>()
+        };
+        Ok(Access { allow: networks(allow)?, deny: networks(deny)? })
+    }
+
+    pub(super) fn to_nobody(&self, refuse: &Spanned<u16>) -> Result<Destination, Wrong> {
+        match refuse.get_ref() {
+            403 => Ok(Destination::Refused(Refusal::Forbidden)),
+            404 => Ok(Destination::Refused(Refusal::NotFound)),
+            other => self.wrong(refuse, format!("a route refuses with 403 or 404, not {other}")),
+        }
+    }
+
+    /// Its index.
+    pub(super) fn auth(&self, spanned: &Spanned<RawAuth>, gate: &mut Gate) -> Result<usize, Wrong> {
+        let RawAuth { url, copy, timeout } = spanned.get_ref();
+        let text = url.get_ref();
+        let parsed = text.parse().map_err(|error| (self.line(url), format!("\"{text}\": {error}")));
+        gate.auths.push(Auth {
+            line: self.line(url),
+            url: parsed?,
+            copy: copy.iter().map(|name| self.copied(name)).collect::<Result<_, _>>()?,
+            timeout: timeout.map_or(AUTH_TIMEOUT, Span::get),
+        });
+        Ok(gate.auths.len() - 1)
+    }
+
+    fn copied(&self, name: &Spanned<String>) -> Result<HeaderName, Wrong> {
+        match name.get_ref().parse::<HeaderName>() {
+            Ok(name) if AuthConfig::may_copy(&name) => Ok(name),
+            Ok(_) => self.wrong(name, format!("the field {} is not the authority's to say", name.get_ref())),
+            Err(_) => self.wrong(name, format!("\"{}\" is no name of a field", name.get_ref())),
+        }
+    }
+}
+
+impl Config {
+    pub(super) fn auths(&self, gate: &Gate) -> Result<Vec<AuthConfig>, ConfigError> {
+        gate.auths.iter().map(|auth| self.auth(auth)).collect()
+    }
+
+    fn auth(&self, auth: &Auth) -> Result<AuthConfig, ConfigError> {
+        let Auth { line, url, copy, timeout } = auth;
+        let config = || watari_proxy::client_config(None, None).map_err(|error| self.wrong(*line, &error));
+        let config = url.address().is_tls().then(config).transpose()?;
+        let tls = config.map(|config| watari_proxy::OriginTls { config, server_name: None });
+        let transport = Transport { tls, ..Transport::default() };
+        Ok(AuthConfig { url: url.clone(), transport, copy: copy.clone(), timeout: *timeout })
+    }
+
+    pub(super) fn access_log(
+        &self,
+        gate: &Gate,
+        metrics: &watari_proxy::Metrics,
+    ) -> Result<Option<AccessLog>, ConfigError> {
+        let Some((file, format)) = &gate.access_log else { return Ok(None) };
+        let log = AccessLog::open(&file.value, *format, metrics);
+        log.map(Some).map_err(|error| self.wrong(file.line, &named(&file.value, &error)))
+    }
+}
+
+impl RawQueue {
+    fn limits(&self) -> QueueLimits {
+        QueueLimits {
+            in_progress_max: self.in_progress_max,
+            waiting_max: self.queue_max,
+            wait_max: self.wait_max.map(Span::get),
+        }
+    }
+}
+
+impl From<&RawClientLimits> for ClientLimits {
+    fn from(set: &RawClientLimits) -> Self {
+        Self {
+            prefix: set.client_prefix.map_or(Self::default().prefix, |prefix| prefix.0),
+            rate: set.rate.as_ref().map(RawRate::limit),
+            requests_max: set.requests_per_client_max,
+            body_bytes_max: set.body_bytes_max,
+        }
+    }
+}
+
+impl RawRate {
+    fn limit(&self) -> RateLimit {
+        let Self { requests, per, burst } = *self;
+        RateLimit { requests, per: per.get(), burst: burst.unwrap_or(requests) }
+    }
+}
+
+impl From<RawFormat> for LogFormat {
+    fn from(format: RawFormat) -> Self {
+        match format {
+            RawFormat::Combined => Self::Combined,
+            RawFormat::Json => Self::Json,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
+
+    use super::super::super::{Config, Site};
+    use super::*;
+
+    const AGENT: &str = "[node]\nname = \"n1\"\npki = \"pki\"\nmesh = \"127.0.0.1:1\"\n\
+                         [agent]\nlegs = \"127.0.0.1:4\"\n";
+    const POOL: &str = "[[agent.proxy.pool]]\nname = \"a\"\norigins = [\"http://127.0.0.1:80\"]\n";
+    const ROUTE: &str = "[[agent.proxy.route]]\n";
+
+    fn parse(parts: &[&str]) -> Result<super::super::Proxy, String> {
+        let text = [&[AGENT], parts].concat().concat();
+        let config = Config::parse(Path::new("etc/node.toml"), &text).map_err(|error| error.to_string())?;
+        let Site::Proxy(proxy) = config.agent.unwrap().site else { panic!("it is a proxy") };
+        Ok(*proxy)
+    }
+
+    #[test]
+    fn what_clients_may_do_is_read() {
+        let proxy = parse(&[
+            "[agent.proxy]\naccess_log = { file = \"access.log\", format = \"json\" }\n",
+            "[agent.proxy.limits]\nclient_prefix = { ipv4 = 24, ipv6 = 56 }\nrequests_per_client_max = 20\n",
+            "rate = { requests = 100, per = \"1s\", burst = 200 }\nbody_bytes_max = 1000\n",
+            POOL,
+        ]);
+        let Gate { clients, access_log, .. } = proxy.unwrap().gate;
+        let rate = clients.rate.unwrap();
+        assert_eq!((rate.requests.get(), rate.per, rate.burst.get()), (100, Duration::from_secs(1), 200));
+        assert_eq!((clients.requests_max, clients.body_bytes_max), (NonZeroUsize::new(20), NonZeroU64::new(1000)));
+        assert_eq!(clients.prefix, watari_balance::ClientPrefix::new(24, 56).unwrap());
+        let (file, format) = access_log.unwrap();
+        assert_eq!((file.value.as_path(), format), (Path::new("etc/access.log"), LogFormat::Json));
+    }
+
+    #[test]
+    fn queues_are_read() {
+        let proxy = parse(&[
+            POOL,
+            "[[agent.proxy.pool.queue]]\npattern = \"/cgi-bin/*\"\nin_progress_max = 2\npriority = 1\n",
+            "[[agent.proxy.pool.queue]]\nin_progress_max = 10\nqueue_max = 100\nwait_max = \"5s\"\npriority = 3\n",
+        ]);
+        let queue = proxy.unwrap().pools[0].queue.clone().unwrap();
+        let all = QueueLimits {
+            in_progress_max: NonZeroUsize::new(10),
+            waiting_max: Some(100),
+            wait_max: Some(Duration::from_secs(5)),
+        };
+        assert_eq!((queue.all, queue.priority), (all, 3));
+        let limits = QueueLimits { in_progress_max: NonZeroUsize::new(2), ..QueueLimits::default() };
+        assert_eq!(queue.rules, [Rule { pattern: "/cgi-bin/*".parse().unwrap(), limits, priority: 1 }]);
+        assert_eq!(parse(&[POOL]).unwrap().pools[0].queue, None);
+    }
+
+    #[test]
+    fn what_routes_refuse_or_ask_for_is_read() {
+        let proxy = parse(&[
+            POOL,
+            ROUTE,
+            "pool = \"a\"\nallow = [\"10.0.0.0/8\"]\ndeny = [\"10.0.0.1/32\"]\n",
+            "auth = { url = \"http://127.0.0.1:9000/check\", copy = [\"X-User\"], timeout = \"1s\" }\n",
+            ROUTE,
+            "path = \"/.git\"\nrefuse = 404\n",
+        ]);
+        let proxy = proxy.unwrap();
+        let [first, second] = &proxy.routes[..] else { panic!("{:?}", proxy.routes) };
+        assert_eq!(
+            (first.to.clone(), first.auth, first.access.allow.len(), first.access.deny.len()),
+            (Destination::Pool(0), Some(0), 1, 1)
+        );
+        assert_eq!((second.to.clone(), second.auth), (Destination::Refused(Refusal::NotFound), None));
+        let [Auth { url, copy, timeout, .. }] = &proxy.gate.auths[..] else { panic!("{:?}", proxy.gate) };
+        assert_eq!(*url, "http://127.0.0.1:9000/check".parse().unwrap());
+        assert_eq!(
+            (copy.as_slice(), *timeout),
+            ([HeaderName::from_static("x-user")].as_slice(), Duration::from_secs(1))
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_line() {
+        let queue = "[[agent.proxy.pool.queue]]\n";
+        for (parts, expected) in [
+            (vec![POOL, queue, queue], "11: the pool has a queue without a pattern already, on line 10"),
+            (
+                vec![POOL, queue, "pattern = \"cgi-bin\"\n"],
+                "11: \"cgi-bin\": a pattern is HOST/PATH or /PATH: there is no slash in it",
+            ),
+            (
+                vec![POOL, queue, "pattern = \"/a\"\n", queue, "pattern = \"/a\"\n"],
+                "13: the pattern /a is there twice, first on line 11",
+            ),
+            (vec![POOL, ROUTE], "10: a route has either a pool, refuse = 403 or 404, or a redirect"),
+            (
+                vec![POOL, ROUTE, "pool = \"a\"\nrefuse = 403\n"],
+                "10: a route has either a pool, refuse = 403 or 404, or a redirect",
+            ),
+            (
+                vec![POOL, ROUTE, "path = \"/a/\"\npool = \"a\"\n", ROUTE, "path = \"//%61\"\nrefuse = 403\n"],
+                "13: the route on line 10 is for the same host and path",
+            ),
+            (vec![POOL, ROUTE, "refuse = 500\n"], "11: a route refuses with 403 or 404, not 500"),
+            (
+                vec![POOL, ROUTE, "pool = \"a\"\nallow = [\n\"10.0.0.1/8\"]\n"],
+                "13: \"10.0.0.1/8\" has bits beyond its prefix: \"10.0.0.0/8\" is meant",
+            ),
+            (
+                vec![POOL, ROUTE, "pool = \"a\"\nauth = { url = \"ftp://a/\" }\n"],
+                "12: \"ftp://a/\": whom to ask is given as http://HOST/PATH or https://HOST/PATH, with or without a port",
+            ),
+            (
+                vec![POOL, ROUTE, "pool = \"a\"\nauth = { url = \"http://a/\", copy = [\"Host\"] }\n"],
+                "12: the field Host is not the authority's to say",
+            ),
+            (
+                vec![POOL, ROUTE, "pool = \"a\"\nauth = { url = \"http://a/\", copy = [\"a b\"] }\n"],
+                "12: \"a b\" is no name of a field",
+            ),
+        ] {
+            assert_eq!(parse(&parts).unwrap_err(), format!("etc/node.toml:{expected}"));
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `[agent.proxy.pool.handover]`: how transfers go on at another origin.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+
+use serde::Deserialize;
+use watari_proxy::{Damping, Equality, Governor, Handover, Metric, Slow, Terms, Unequal};
+
+use crate::config::value::Span;
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawHandover {
+    #[serde(default)]
+    mode: Mode,
+    overlap_bytes: Option<usize>,
+    length_min_bytes: Option<u64>,
+    equal_by_bytes: Option<NonZeroUsize>,
+    stalled: Option<Span>,
+    slow_share: Option<Ratio>,
+    metric: Option<RawMetric>,
+    unequal_above: Option<Ratio>,
+    unequal_until: Option<Ratio>,
+    stay_min: Option<Span>,
+    gain_min: Option<Ratio>,
+    remaining_min_bytes: Option<u64>,
+    moves_max: Option<u32>,
+    moves_per_s: Option<NonZeroU32>,
+    origin_moves_per_s: Option<NonZeroU32>,
+}
+
+/// When transfers move.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Mode {
+    /// Never.
+    Off,
+    /// When their origin fails, stalls or is drained, or an operator says so.
+    Needed,
+    /// Also when their origin is slow, or has more to do than others.
+    #[default]
+    Balanced,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RawMetric {
+    Connections,
+    Response,
+    Rate,
+}
+
+/// A number above 0.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(try_from = "f64")]
+struct Ratio(f64);
+
+impl TryFrom<f64> for Ratio {
+    type Error = String;
+
+    fn try_from(ratio: f64) -> Result<Self, String> {
+        if ratio.is_finite() && ratio > 0.0 { Ok(Self(ratio)) } else { Err(format!("{ratio} is not above 0")) }
+    }
+}
+
+impl RawHandover {
+    /// What is said, or else what is usual. `None`: transfers end with their origin.
+    pub(super) fn handover(&self) -> Option<Handover> {
+        let usual = Handover::default();
+        (self.mode != Mode::Off).then(|| Handover {
+            terms: self.terms(usual.terms),
+            length_min: self.length_min_bytes.unwrap_or(usual.length_min),
+            governor: self.governor(usual.governor),
+        })
+    }
+
+    fn terms(&self, usual: Terms) -> Terms {
+        let declared = |bytes: NonZeroUsize| Equality::Declared { compared_min: bytes.get() };
+        Terms {
+            overlap: self.overlap_bytes.unwrap_or(usual.overlap),
+            equality: self.equal_by_bytes.map_or(usual.equality, declared),
+        }
+    }
+
+    fn governor(&self, usual: Governor) -> Governor {
+        let balanced = self.mode == Mode::Balanced;
+        Governor {
+            stalled: self.stalled.map(Span::get).or(usual.stalled),
+            slow: usual.slow.filter(|_| balanced).map(|slow| self.slow(slow)),
+            unequal: usual.unequal.filter(|_| balanced).map(|unequal| self.unequal(unequal)),
+            damping: self.damping(usual.damping),
+        }
+    }
+
+    fn slow(&self, usual: Slow) -> Slow {
+        Slow { share: self.slow_share.map_or(usual.share, |share| share.0), ..usual }
+    }
+
+    fn unequal(&self, usual: Unequal) -> Unequal {
+        Unequal {
+            metric: match self.metric {
+                None => usual.metric,
+                Some(RawMetric::Connections) => Metric::Connections,
+                Some(RawMetric::Response) => Metric::Response,
+                Some(RawMetric::Rate) => Metric::Rate,
+            },
+            high: self.unequal_above.map_or(usual.high, |high| high.0),
+            low: self.unequal_until.map_or(usual.low, |low| low.0),
+            ..usual
+        }
+    }
+
+    fn damping(&self, usual: Damping) -> Damping {
+        Damping {
+            stay_min: self.stay_min.map_or(usual.stay_min, Span::get),
+            gain_min: self.gain_min.map_or(usual.gain_min, |gain| gain.0),
+            remaining_min: self.remaining_min_bytes.unwrap_or(usual.remaining_min),
+            moves_max: self.moves_max.unwrap_or(usual.moves_max),
+            moves_per_s: self.moves_per_s.map_or(usual.moves_per_s, NonZeroU32::get),
+            origin_moves_per_s: self.origin_moves_per_s.map_or(usual.origin_moves_per_s, NonZeroU32::get),
+            ..usual
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What `[agent.proxy]` changes of requests and responses.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use http::HeaderValue;
+use http::uri::Authority;
+use ipnet::IpNet;
+use serde::Deserialize;
+use toml::Spanned;
+use watari_proxy::{Compression, ErrorPage, ErrorPages, HeaderRules, InvalidRule, Redirect, Rules, Statuses, Sticky};
+
+use crate::config::check::{Check, Wrong};
+use crate::config::load::named;
+use crate::config::value::{Network, Span};
+use crate::config::{At, Config, ConfigError};
+
+/// What is changed whichever route a request takes.
+#[derive(Debug)]
+pub(super) struct Shape {
+    pub(super) trusted_proxies: Vec<IpNet>,
+    pages: Vec<(Statuses, At<PathBuf>)>,
+    intercept: bool,
+    pub(super) compression: Option<Compression>,
+}
+
+/// `sticky` of a pool.
+#[derive(Debug)]
+pub(super) struct StickyCookie {
+    name: At<String>,
+    ttl: Option<Span>,
+    secret: At<PathBuf>,
+}
+
+/// What pages are for, and where they are.
+pub(super) type RawErrorPages = BTreeMap<Spanned<String>, Spanned<PathBuf>>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawCompression {
+    types: Option<Vec<String>>,
+    length_min_bytes: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSticky {
+    cookie: Spanned<String>,
+    ttl: Option<Span>,
+    secret: Spanned<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawRedirect {
+    to: Spanned<String>,
+    #[serde(default = "permanent")]
+    status: u16,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawRequestRules {
+    host: Option<Spanned<String>>,
+    #[serde(default)]
+    remove: Vec<Spanned<String>>,
+    #[serde(default)]
+    set: RawFields,
+    #[serde(default)]
+    append: RawFields,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawResponseRules {
+    #[serde(default)]
+    remove: Vec<Spanned<String>>,
+    #[serde(default)]
+    set: RawFields,
+    #[serde(default)]
+    append: RawFields,
+}
+
+/// Names of fields and their values.
+type RawFields = BTreeMap<Spanned<String>, Spanned<String>>;
+
+/// It keeps the method, and clients may remember it.
+fn permanent() -> u16 {
+    308
+}
+
+impl Check<'_> {
+    pub(super) fn shape(
+        &self,
+        trusted_proxies: &[Spanned<String>],
+        pages: &RawErrorPages,
+        intercept: Option<&Spanned<bool>>,
+        compression: Option<RawCompression>,
+    ) -> Result<Shape, Wrong> {
+        let networks = trusted_proxies.iter().map(|network| Ok(self.element::<Network>(network)?.0));
+        if let (Some(intercept), true) = (intercept, pages.is_empty()) {
+            return self.wrong(intercept, "intercept_errors is of no use without error_pages");
+        }
+        Ok(Shape {
+            trusted_proxies: networks.collect::<Result<_, _>>()?,
+            pages: pages.iter().map(|(statuses, file)| self.page(statuses, file)).collect::<Result<_, _>>()?,
+            intercept: intercept.is_some_and(|intercept| *intercept.get_ref()),
+            compression: compression.map(Compression::from),
+        })
+    }
+
+    fn page(&self, statuses: &Spanned<String>, file: &Spanned<PathBuf>) -> Result<(Statuses, At<PathBuf>), Wrong> {
+        match statuses.get_ref().parse() {
+            Ok(statuses) => Ok((statuses, self.path(file))),
+            Err(error) => self.wrong(statuses, format!("\"{}\": {error}", statuses.get_ref())),
+        }
+    }
+
+    pub(super) fn sticky(&self, raw: &RawSticky) -> StickyCookie {
+        StickyCookie { name: self.at(raw.cookie.clone()), ttl: raw.ttl, secret: self.path(&raw.secret) }
+    }
+
+    pub(super) fn redirect(&self, raw: &RawRedirect) -> Result<Redirect, Wrong> {
+        let redirect = Redirect::new(raw.to.get_ref(), raw.status);
+        redirect.or_else(|error| self.wrong(&raw.to, format!("\"{}\": {error}", raw.to.get_ref())))
+    }
+
+    pub(super) fn rules(&self, request: &RawRequestRules, response: &RawResponseRules) -> Result<Rules, Wrong> {
+        let host = request.host.as_ref().map(|host| match host.get_ref().parse::<Authority>() {
+            Ok(authority) if !authority.as_str().contains('@') => Ok(authority),
+            _ => self.wrong(host, format!("\"{}\" is no host, with or without a port", host.get_ref())),
+        });
+        Ok(Rules {
+            request: self.header_rules(&request.remove, &request.set, &request.append)?,
+            host: host.transpose()?,
+            response: self.header_rules(&response.remove, &response.set, &response.append)?,
+        })
+    }
+
+    fn header_rules(
+        &self,
+        remove: &[Spanned<String>],
+        set: &RawFields,
+        append: &RawFields,
+    ) -> Result<HeaderRules, Wrong> {
+        let mut rules = HeaderRules::default();
+        let wrong = |name: &Spanned<String>, error: InvalidRule| (self.line(name), error.to_string());
+        for name in remove {
+            rules.remove(name.get_ref()).map_err(|error| wrong(name, error))?;
+        }
+        for (name, value) in set {
+            rules.set(name.get_ref(), value.get_ref()).map_err(|error| wrong(name, error))?;
+        }
+        for (name, value) in append {
+            rules.append(name.get_ref(), value.get_ref()).map_err(|error| wrong(name, error))?;
+        }
+        Ok(rules)
+    }
+}
+
+impl From<RawCompression> for Compression {
+    fn from(raw: RawCompression) -> Self {
+        let default = Self::default();
+        Self {
+            types: raw.types.unwrap_or(default.types),
+            length_min: raw.length_min_bytes.unwrap_or(default.length_min),
+        }
+    }
+}
+
+impl Config {
+    /// The pages, read.
+    pub(super) fn error_pages(&self, shape: &Shape) -> Result<ErrorPages, ConfigError> {
+        let mut pages = ErrorPages::new(shape.intercept);
+        for (statuses, file) in &shape.pages {
+            let content = self.read_file(file)?.to_vec().into();
+            let content_type = watari_files::media_type(file.value.as_os_str().as_encoded_bytes());
+            let content_type = HeaderValue::try_from(content_type).map_err(|error| self.wrong(file.line, &error))?;
+            pages.add(*statuses, ErrorPage { content, content_type });
+        }
+        Ok(pages)
+    }
+
+    /// The cookie, with its secret.
+    pub(super) fn sticky(&self, sticky: &StickyCookie) -> Result<Sticky, ConfigError> {
+        let StickyCookie { name, ttl, secret } = sticky;
+        let key = self.read_key(secret)?;
+        Sticky::new(&name.value, ttl.map(Span::get), &key).map_err(|error| match error {
+            watari_proxy::InvalidSticky::Name => self.wrong(name.line, &error),
+            watari_proxy::InvalidSticky::Secret => self.wrong(secret.line, &named(&secret.value, &error)),
+        })
+    }
+}

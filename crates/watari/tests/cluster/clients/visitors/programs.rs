@@ -1,0 +1,76 @@
+//! The programs: how they are built and run.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+
+use super::{Kind, Tally, Visits};
+use crate::harness::site::SITE;
+
+/// The program by OpenSSL, the one that pkg-config finds.
+pub(super) fn openssl(service: SocketAddr, ca: &Path, visits: Visits) -> Tally {
+    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+        let (source, program) = (source("visitor.c"), built("openssl"));
+        let build = "cc -O1 -Wall -Wextra -Werror -o \"$1\" \"$0\" $(pkg-config --cflags --libs openssl)";
+        finish(Command::new("sh").args(["-euc", build]).arg(source).arg(&program));
+        program
+    });
+    run(&mut Command::new(&*PROGRAM), service, ca, visits)
+}
+
+/// The program by Go. Its standard library is compiled into a cache beside it, if it does not come compiled.
+pub(super) fn go(service: SocketAddr, ca: &Path, visits: Visits) -> Tally {
+    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+        let (source, program) = (source("visitor.go"), built("go"));
+        finish(Command::new("go").env("GOCACHE", built("go-cache")).args(["build", "-o"]).arg(&program).arg(source));
+        program
+    });
+    run(&mut Command::new(&*PROGRAM), service, ca, visits)
+}
+
+/// The program by JSSE.
+pub(super) fn jsse(service: SocketAddr, ca: &Path, visits: Visits) -> Tally {
+    static CLASSES: LazyLock<PathBuf> = LazyLock::new(|| {
+        let (source, classes) = (source("Visitor.java"), built("jsse"));
+        finish(Command::new("javac").arg("-d").arg(&classes).arg(source));
+        classes
+    });
+    let tickets = format!("-Djdk.tls.client.enableSessionTicketExtension={}", visits.kind != Kind::Ids);
+    let mut command = Command::new("java");
+    // One client is no server of many: the JVM shall not compile for it what runs a few times.
+    command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);
+    command.arg(tickets).arg("-cp").arg(&*CLASSES).arg("Visitor");
+    run(&mut command, service, ca, visits)
+}
+
+fn run(command: &mut Command, service: SocketAddr, ca: &Path, visits: Visits) -> Tally {
+    command.args([service.ip().to_string(), service.port().to_string()]).arg(ca).args([SITE, visits.kind.as_str()]);
+    command.args([visits.sessions.to_string(), visits.resumptions.to_string()]);
+    let said = finish(command);
+    let numbers = said.trim().strip_prefix("full=").and_then(|rest| rest.split_once(" resumed="));
+    let (full, resumed) = numbers.unwrap_or_else(|| panic!("it says {said:?}"));
+    Tally { full: full.parse().unwrap(), resumed: resumed.parse().unwrap() }
+}
+
+/// Runs a command to its end, and returns what it has said.
+fn finish(command: &mut Command) -> String {
+    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| {
+        panic!("cannot run {}, which `scripts/deps test` installs: {error}", command.get_program().display());
+    });
+    let (said, complaints) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {said}{complaints}");
+    said.into_owned()
+}
+
+fn source(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/clients/visitors").join(file)
+}
+
+/// Where what is built lies, in the directory that cargo gives to tests.
+fn built(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("visitors");
+    fs::create_dir_all(&dir).unwrap();
+    dir.join(name)
+}

@@ -1,0 +1,64 @@
+//! What h2spec says of HTTP/2 as clients of an agent see it (RFC 9113, RFC 7541): nothing against it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use roxmltree::{Document, Node};
+
+use crate::harness::{Cluster, Content, Plan};
+
+/// How many cases there are at least, the strict ones included.
+const CASES_MIN: usize = 145;
+
+/// For an answer, in seconds. Only what fails waits so long, and what is to be silence.
+const ANSWER_MAX_S: u32 = 3;
+
+#[test]
+fn it_has_nothing_against_files() {
+    let (content, dispatcher) = (Content::Files(&[1024]), "bulk = \"stay\"");
+    check(&Plan { content, dispatcher, agents: Some(&["a1"]), ..Plan::default() }, "/1024.bin");
+}
+
+/// Of an origin that has read a request when it answers: else a proxy has, too, and what is wrong in the rest comes too late.
+#[test]
+fn it_has_nothing_against_a_proxy() {
+    check(&Plan { agents: Some(&["a1"]), ..Plan::default() }, "/read/1024?1");
+}
+
+fn check(plan: &Plan, path: &str) {
+    let cluster = Cluster::start(plan);
+    for agent in cluster.agents() {
+        // h2spec asks for no name.
+        agent.reconfigure(|text| text.replace(".key\"\n", ".key\"\ndefault = true\n"));
+    }
+    let report = cluster.dir().join("h2spec.xml");
+    let said = run(&cluster, path, &report);
+    let report = fs::read_to_string(&report).unwrap_or_else(|error| panic!("no report: {error}\n{said}"));
+    let report = Document::parse(&report).unwrap();
+    let cases: Vec<_> = report.descendants().filter(|node| node.has_tag_name("testcase")).collect();
+    let failed: Vec<_> = cases.iter().filter(|case| !has_passed(**case)).map(name).collect();
+    assert!(failed.is_empty(), "{failed:#?}\n{said}");
+    assert!(cases.len() >= CASES_MIN, "{} cases are all\n{said}", cases.len());
+}
+
+/// Asks every question there is; what h2spec has said.
+fn run(cluster: &Cluster, path: &str, report: &Path) -> String {
+    let (ip, port) = (cluster.service.ip().to_string(), cluster.service.port().to_string());
+    let mut command = Command::new(Path::new(env!("CARGO_TARGET_TMPDIR")).join("h2spec"));
+    command.args(["--strict", "--tls", "--insecure", "--host", &ip, "--port", &port, "--path", path]);
+    command.args(["--timeout", &ANSWER_MAX_S.to_string(), "--junit-report"]).arg(report);
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.unwrap_or_else(|error| panic!("cannot run h2spec, which `scripts/deps test` builds: {error}"));
+    [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat()
+}
+
+/// A case that was skipped has not been tried.
+fn has_passed(case: Node<'_, '_>) -> bool {
+    !case.children().any(|child| child.is_element())
+}
+
+fn name(case: &Node<'_, '_>) -> String {
+    let part = |name| case.attribute(name).unwrap_or_default();
+    format!("{}: {}", part("package"), part("classname"))
+}

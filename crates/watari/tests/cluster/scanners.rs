@@ -1,0 +1,177 @@
+//! What testssl.sh and sslyze say of an agent with keys of both kinds: that it resumes sessions, and nothing against it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::clients::visitors::rustls::FILE_LEN;
+use crate::harness::ctl::sessions;
+use crate::harness::node::Node;
+use crate::harness::site::{KeyKind, SITE};
+use crate::harness::wait::until;
+use crate::harness::{Cluster, Content, Plan};
+
+/// How often sslyze resumes, in each of the two ways.
+const RESUMPTIONS: u32 = 50;
+
+/// How often testssl.sh may look whether sessions are resumed.
+const LOOKS_MAX: usize = 5;
+
+/// New keys of tickets are not used before, so that all agents have them then, in seconds (`RIPENING` in `agent::sessions::tickets`).
+const RIPENING_S: u64 = 5;
+
+/// What testssl.sh has against this site, and not against Watari.
+const NOT_OURS: [(&str, &str); 2] = [
+    ("cert_revocation", "the test's own authority publishes no list of what it has revoked"),
+    ("security_headers", "what a site says of itself in its responses is the site's"),
+];
+
+/// A finding of testssl.sh.
+#[derive(Debug, Deserialize)]
+struct Finding {
+    id: String,
+    /// Of the server.
+    ip: String,
+    severity: String,
+    #[serde(rename = "finding")]
+    text: String,
+}
+
+impl Finding {
+    /// Also what it could not find out; not what it complains of about its own machine.
+    fn is_grave(&self) -> bool {
+        let is_of_the_server = self.ip != "/";
+        is_of_the_server && ["MEDIUM", "HIGH", "CRITICAL", "WARN", "FATAL"].contains(&self.severity.as_str())
+    }
+
+    /// Findings on one of several certificates say which.
+    fn is_about(&self, topic: &str) -> bool {
+        self.id.split(' ').next() == Some(topic)
+    }
+
+    fn is_expected(&self) -> bool {
+        NOT_OURS.iter().any(|(topic, _)| self.is_about(topic))
+    }
+}
+
+/// A site as they are: clients that ask for no name get a certificate, too.
+fn start() -> Cluster {
+    let (content, dispatcher) = (Content::Files(&[FILE_LEN]), "bulk = \"stay\"");
+    let cluster = Cluster::start(&Plan { content, dispatcher, ..Plan::default() });
+    for agent in cluster.agents() {
+        agent.reconfigure(|text| text.replace(".key\"\n", ".key\"\ndefault = true\n"));
+    }
+    // In between, a session that is resumed gets a ticket of the newer keys, and scanners take it for another one.
+    until("the keys of tickets are those that stay", || {
+        let age = |agent: &Node| sessions(&agent.admin())?["newest_seed_age_s"].as_u64();
+        cluster.agents().all(|agent| age(agent).is_some_and(|age| age > RIPENING_S + 1))
+    });
+    cluster
+}
+
+#[test]
+fn testssl_finds_resumption_and_nothing_grave() {
+    let cluster = start();
+    let topics = ["--protocols", "--std", "--fs", "--server-preference", "--headers", "--vulnerable"];
+    let mut findings = testssl(&cluster, &topics).unwrap();
+    // It leaves at once after a handshake, and may be gone before the ticket has come; then it says that it could not find out.
+    let mut looks = (0..LOOKS_MAX).map(|_| testssl(&cluster, &["--server-defaults"]));
+    findings.extend(looks.find(Result::is_ok).expect("it could not find out").unwrap());
+
+    for resumption in ["sessionresumption_ticket", "sessionresumption_ID"] {
+        let found = findings.iter().find(|finding| finding.is_about(resumption)).unwrap();
+        assert_eq!(found.text, "supported", "{resumption}");
+    }
+    let grave: Vec<_> = findings.iter().filter(|finding| finding.is_grave() && !finding.is_expected()).collect();
+    assert!(grave.is_empty(), "{grave:#?}");
+    for (topic, reason) in &NOT_OURS {
+        assert!(
+            findings.iter().any(|finding| finding.is_about(topic) && finding.is_grave()),
+            "{topic} ({reason}) is gone"
+        );
+    }
+}
+
+/// What it finds, if it could find out all that it looked for.
+fn testssl(cluster: &Cluster, topics: &[&str]) -> Result<Vec<Finding>, String> {
+    let report = tempfile::Builder::new().suffix(".json").tempfile_in(cluster.dir()).unwrap().into_temp_path();
+    fs::remove_file(&report).unwrap();
+    let mut command = Command::new("testssl");
+    command.args(topics).args(["--warnings", "batch", "--color", "0", "--ip", &cluster.service.ip().to_string()]);
+    command.arg("--add-ca").arg(cluster.site_ca()).arg("--jsonfile").arg(&report);
+    run(command.arg(format!("https://{SITE}:{}/", cluster.service.port())).current_dir(cluster.dir()))?;
+    Ok(serde_json::from_slice(&fs::read(&report).unwrap()).unwrap())
+}
+
+/// sslyze compares with what Mozilla recommends for servers of the public, too.
+#[test]
+fn sslyze_finds_resumption_and_what_mozilla_recommends() {
+    let cluster = start();
+    let report = cluster.dir().join("sslyze.json");
+    let mut command = Command::new(Path::new(env!("CARGO_TARGET_TMPDIR")).join("sslyze/bin/sslyze"));
+    command.args(["--mozilla_config", "intermediate", "--certinfo", "--resum", "--early_data", "--reneg", "--ems"]);
+    command.args(["--sslv2", "--sslv3", "--tlsv1", "--tlsv1_1", "--tlsv1_2", "--tlsv1_3", "--elliptic_curves"]);
+    command.args(["--heartbleed", "--openssl_ccs", "--robot", "--compression", "--fallback"]);
+    command.args(["--resum_attempts", &RESUMPTIONS.to_string()]);
+    command.arg("--certinfo_ca_file").arg(cluster.site_ca());
+    command.arg(format!("--json_out={}", report.display()));
+    run(command.arg(format!("{SITE}:{}{{{}}}", cluster.service.port(), cluster.service.ip()))).unwrap();
+    let report: Report = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+
+    let Scans { session_resumption, tls_1_3_early_data, certificate_info } = &report.server_scan_results[0].scan_result;
+    assert_eq!(session_resumption.result.session_id_successful_resumptions_count, RESUMPTIONS);
+    assert_eq!(session_resumption.result.tls_ticket_successful_resumptions_count, RESUMPTIONS);
+    assert!(!tls_1_3_early_data.result.supports_early_data);
+    assert_eq!(certificate_info.result.certificate_deployments.len(), KeyKind::BOTH.len());
+}
+
+/// What sslyze reports, as far as it is asserted here.
+#[derive(Deserialize)]
+struct Report {
+    server_scan_results: Vec<Server>,
+}
+
+#[derive(Deserialize)]
+struct Server {
+    scan_result: Scans,
+}
+
+#[derive(Deserialize)]
+struct Scans {
+    session_resumption: Scan<Resumption>,
+    tls_1_3_early_data: Scan<EarlyData>,
+    certificate_info: Scan<CertificateInfo>,
+}
+
+#[derive(Deserialize)]
+struct Scan<T> {
+    result: T,
+}
+
+#[derive(Deserialize)]
+struct Resumption {
+    session_id_successful_resumptions_count: u32,
+    tls_ticket_successful_resumptions_count: u32,
+}
+
+#[derive(Deserialize)]
+struct EarlyData {
+    supports_early_data: bool,
+}
+
+#[derive(Deserialize)]
+struct CertificateInfo {
+    certificate_deployments: Vec<IgnoredAny>,
+}
+
+/// What it said, if it was not content.
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| {
+        panic!("cannot run {}, which `scripts/deps test` installs: {error}", command.get_program().display());
+    });
+    let [said, complaints] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    if output.status.success() { Ok(()) } else { Err(format!("{}: {said}{complaints}", output.status)) }
+}
