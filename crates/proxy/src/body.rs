@@ -20,7 +20,7 @@ use watari_handover::{SeamError, TooLong};
 use crate::connections::Lease;
 use crate::metrics::BodyCounters;
 use crate::standing::Watch;
-use crate::{Body, BoxError};
+use crate::{Body, BoxError, fields};
 
 /// No body. Allocates nothing.
 pub(crate) fn empty() -> Body {
@@ -104,19 +104,19 @@ fn until_wanted(wanted: Arc<Notify>) -> Pin<Box<dyn Future<Output = ()> + Send>>
     })
 }
 
-impl<B: http_body::Body> http_body::Body for RequestBody<B> {
-    type Data = B::Data;
+impl<B: http_body::Body<Data = Bytes>> http_body::Body for RequestBody<B> {
+    type Data = Bytes;
     type Error = B::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         if let Some(held) = &mut self.held {
             ready!(held.as_mut().poll(cx));
             self.held = None;
         }
-        let frame = self.inner.as_mut().poll_frame(cx);
+        let mut frame = self.inner.as_mut().poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &mut frame {
+            clean(frame);
+        }
         self.upload.waiting.store(frame.is_pending(), Ordering::Relaxed);
         if frame.is_ready() {
             self.upload.advanced.store(true, Ordering::Relaxed);
@@ -130,6 +130,12 @@ impl<B: http_body::Body> http_body::Body for RequestBody<B> {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
+    }
+}
+
+fn clean(frame: &mut Frame<Bytes>) {
+    if let Some(trailers) = frame.trailers_mut() {
+        fields::clean_trailers(trailers);
     }
 }
 
@@ -235,7 +241,8 @@ impl http_body::Body for ResponseBody {
         self.waiting = false;
         Poll::Ready(match frame {
             Some(Err(error)) => Some(Err(self.fail(ResponseBodyError::Cut(error)))),
-            Some(Ok(frame)) => {
+            Some(Ok(mut frame)) => {
+                clean(&mut frame);
                 self.counters.bytes.inc_by(frame.data_ref().map_or(0, Bytes::len) as u64);
                 if self.inner.is_end_stream() {
                     self.release();

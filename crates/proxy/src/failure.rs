@@ -80,7 +80,7 @@ pub(crate) enum Failure {
     /// The origin's: no response, half of one, or none that HTTP knows.
     #[error("bad response from {0}")]
     BadResponse(OriginAddress, #[source] hyper::Error),
-    /// The origin's: a `Content-Length` beside `Transfer-Encoding`, which is how responses are split (RFC 9112, section 6.3).
+    /// The origin's: two lengths, or one beside `Transfer-Encoding`, which is how responses are split (RFC 9112, section 6.3).
     #[error("{0} said in two ways where its response ends")]
     TwoLengths(OriginAddress),
     /// The origin's: it has coded the content for the way, and nobody asked for that.
@@ -227,20 +227,7 @@ impl Failure {
     }
 
     fn is_of_client(&self) -> bool {
-        matches!(
-            self,
-            Self::BadRequest(_)
-                | Self::Method
-                | Self::Protocol
-                | Self::UploadCut(_)
-                | Self::UploadStalled
-                | Self::UploadTooLong
-                | Self::TooFast(_)
-                | Self::TooMany
-                | Self::NotAllowed
-                | Self::Refused(_)
-                | Self::NoRoute(_)
-        )
+        matches!(self, Self::Method | Self::Protocol) || self.status().is_client_error()
     }
 
     /// A client's fault is nothing for an operator to act on.

@@ -1,7 +1,10 @@
 //! Fields that end at a proxy.
 
-use http::header::{CONNECTION, CONTENT_LENGTH, TE, TRANSFER_ENCODING, UPGRADE};
-use http::{HeaderMap, HeaderName};
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HOST,
+    MAX_FORWARDS, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// It is for the origin, whatever `Connection` says: nobody on the way may remove it (RFC 8470, section 5.1).
 static EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
@@ -28,6 +31,45 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
         headers.remove(name);
     }
 }
+
+/// Two lengths are said.
+pub(crate) struct LengthsDiffer;
+
+/// Leaves one `Content-Length` where several fields or elements say the same (RFC 9110, section 8.6).
+pub(crate) fn settle_length(headers: &mut HeaderMap) -> Result<(), LengthsDiffer> {
+    let fields = headers.get_all(CONTENT_LENGTH).iter();
+    let mut lengths = fields.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    let Some(length) = lengths.next() else { return Ok(()) };
+    let Some(other) = lengths.next() else { return Ok(()) };
+    if length != other || lengths.any(|other| other != length) {
+        return Err(LengthsDiffer);
+    }
+    let length = HeaderValue::from_bytes(length).map_err(|_| LengthsDiffer)?;
+    headers.insert(CONTENT_LENGTH, length);
+    Ok(())
+}
+
+/// Removes from trailers what would be about the message itself, or about the connection (RFC 9110, section 6.5.1).
+pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
+    remove_hop_by_hop(trailers);
+    for name in NOT_IN_TRAILERS {
+        trailers.remove(name);
+    }
+}
+
+/// Framing, routing, authentication, and how content is read and kept.
+const NOT_IN_TRAILERS: [HeaderName; 10] = [
+    AUTHORIZATION,
+    CACHE_CONTROL,
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    CONTENT_RANGE,
+    CONTENT_TYPE,
+    HOST,
+    MAX_FORWARDS,
+    SET_COOKIE,
+    TRAILER,
+];
 
 /// Whether any field `name` has the list element `token`, in any case; parameters of an element are not looked at.
 pub(crate) fn lists(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
@@ -69,8 +111,6 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use http::HeaderValue;
-
     use super::*;
 
     #[test]
@@ -99,6 +139,42 @@ mod tests {
         let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
         assert_eq!(left, ["early-data", "trailer", "x-three"]);
+    }
+
+    #[test]
+    fn one_length_is_left() {
+        for (said, settled) in [
+            (&[][..], Some(None)),
+            (&["3"], Some(Some("3"))),
+            (&["3", "3"], Some(Some("3"))),
+            (&["3, 3", "3"], Some(Some("3"))),
+            (&["3", "4"], None),
+            (&["3, 3, 4"], None),
+            (&["3", "03"], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            for length in said {
+                headers.append(CONTENT_LENGTH, HeaderValue::from_static(length));
+            }
+            let left = settle_length(&mut headers).ok().map(|()| {
+                assert!(headers.get_all(CONTENT_LENGTH).iter().count() <= 1);
+                headers.get(CONTENT_LENGTH).map(|length| length.to_str().unwrap())
+            });
+            assert_eq!(left, settled, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn trailers_say_nothing_of_the_message_itself() {
+        let mut trailers = HeaderMap::new();
+        for name in ["content-length", "transfer-encoding", "host", "set-cookie", "connection", "x-sum", "grpc-status"]
+        {
+            trailers.append(name, HeaderValue::from_static("1"));
+        }
+        clean_trailers(&mut trailers);
+        let mut left: Vec<&str> = trailers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["grpc-status", "x-sum"]);
     }
 
     #[test]

@@ -322,6 +322,9 @@ impl Origin {
         self.metrics.count_answer(response.status());
         let (mut head, body) = response.into_parts();
         fields::remove_hop_by_hop(&mut head.headers);
+        if fields::settle_length(&mut head.headers).is_err() {
+            return Outcome::Failed(Failure::TwoLengths(self.address.clone()));
+        }
         if head.status == StatusCode::NO_CONTENT {
             // It would be the length of nothing (RFC 9110, section 8.6).
             head.headers.remove(CONTENT_LENGTH);

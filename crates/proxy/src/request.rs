@@ -30,6 +30,7 @@ pub(crate) fn rewrite(mut head: Parts, has_content: bool, client: &Client) -> Re
     let host = host(&head, client)?;
     let takes_trailers = fields::lists(&head.headers, &TE, "trailers");
     fields::remove_hop_by_hop(&mut head.headers);
+    fields::settle_length(&mut head.headers).map_err(|_| Failure::BadRequest("several lengths"))?;
     remove_claims(&mut head.headers);
     let waits =
         has_content && head.version == Version::HTTP_11 && fields::lists(&head.headers, &EXPECT, "100-continue");

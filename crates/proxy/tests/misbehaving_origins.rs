@@ -120,6 +120,17 @@ fn answer_and_stall_or_close(text: &str) -> Act {
 }
 
 #[tokio::test]
+async fn a_length_that_is_said_twice_is_one() {
+    for fields in ["Content-Length: 2, 2\r\n", "Content-Length: 2\r\nContent-Length: 2\r\n"] {
+        let origin = ScriptedOrigin::start([answer(&format!("HTTP/1.1 200 OK\r\n{fields}\r\nok"))]).await;
+        let fixture = Fixture::new([origin.address], Limits::default());
+        let response = fixture.respond(get()).await;
+        assert_eq!(response.headers().get_all("content-length").iter().collect::<Vec<_>>(), ["2"], "{fields}");
+        assert_eq!(read(response).await, (200, Ok("ok".into())));
+    }
+}
+
+#[tokio::test]
 async fn a_body_cut_short_does_not_end_cleanly() {
     for text in [
         "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",

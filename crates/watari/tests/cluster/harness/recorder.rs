@@ -109,7 +109,7 @@ fn answer(request: &Recorded) -> String {
     match request.target() {
         target if target.starts_with("/trailers") => {
             let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n";
-            format!("{head}2\r\nok\r\n0\r\nx-sum: 42\r\n\r\n")
+            format!("{head}2\r\nok\r\n0\r\nx-sum: 42\r\ncontent-length: 9\r\n\r\n")
         }
         target if target.starts_with("/nothing") => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
         target if target.starts_with("/same") => "HTTP/1.1 304 Not Modified\r\ncontent-length: 2\r\n\r\n".to_owned(),
