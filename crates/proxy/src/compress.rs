@@ -54,6 +54,8 @@ pub(crate) enum Coding {
 pub(crate) struct Accepted {
     coding: Option<Coding>,
     head_only: bool,
+    /// It has something by a weak tag, which may be what was compressed.
+    has_weak: bool,
 }
 
 /// A response that could go on at another origin; in its extensions.
@@ -69,7 +71,9 @@ pub(crate) struct Compressor {
 
 impl Accepted {
     pub(crate) fn of(method: &Method, headers: &HeaderMap) -> Self {
-        Self { coding: accept::preferred(headers), head_only: method == Method::HEAD }
+        let mut tags = headers.get_all(header::IF_NONE_MATCH).iter();
+        let has_weak = tags.any(|tags| tags.as_bytes().windows(3).any(|start| start == b"W/\""));
+        Self { coding: accept::preferred(headers), head_only: method == Method::HEAD, has_weak }
     }
 }
 
@@ -81,6 +85,11 @@ impl Compressor {
     /// The response as its client takes it. Where very many are being compressed, it stays as it is.
     pub(crate) fn compress(&self, response: Response<Body>, accepted: Accepted) -> Response<Body> {
         let (mut head, body) = response.into_parts();
+        if head.status == StatusCode::NOT_MODIFIED && accepted.has_weak {
+            vary(&mut head.headers);
+            weaken(&mut head.headers);
+            return Response::from_parts(head, body);
+        }
         // To a request without a body in its answer, the length is told by the field alone.
         let length = content_length(&head.headers).or(body.size_hint().exact().filter(|_| !accepted.head_only));
         if !self.is_worth_it(&head, length) {
@@ -177,6 +186,10 @@ fn code(headers: &mut HeaderMap, coding: Coding) {
     headers.remove(header::CONTENT_LENGTH);
     headers.remove(header::ACCEPT_RANGES);
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.as_str()));
+    weaken(headers);
+}
+
+fn weaken(headers: &mut HeaderMap) {
     let strong = headers.get(header::ETAG).filter(|tag| !tag.as_bytes().starts_with(b"W/"));
     let weak = strong.and_then(|tag| HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()).ok());
     if let Some(weak) = weak {
@@ -201,7 +214,7 @@ mod tests {
         let mut response = Response::new(body);
         *response.headers_mut() = headers;
         change(&mut response);
-        let accepted = Accepted { coding: Some(Coding::Gzip), head_only: false };
+        let accepted = Accepted { coding: Some(Coding::Gzip), head_only: false, has_weak: true };
         Compressor::new(Compression::default()).compress(response, accepted).headers().clone()
     }
 
@@ -220,6 +233,22 @@ mod tests {
             (&"gzip".parse().unwrap(), &"W/\"a\"".parse().unwrap())
         );
         assert_eq!(headers.get_all("vary").iter().count(), 1);
+    }
+
+    /// A cache would not find what it has by a strong tag (RFC 9111, section 4.3.4).
+    #[test]
+    fn what_is_not_modified_is_called_as_it_was() {
+        let not_modified = |tags: &'static str| {
+            let asked = HeaderMap::from_iter([(header::IF_NONE_MATCH, HeaderValue::from_static(tags))]);
+            let mut response = Response::new(crate::body::empty());
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            response.headers_mut().insert(header::ETAG, HeaderValue::from_static("\"a\""));
+            let accepted = Accepted::of(&Method::GET, &asked);
+            let headers = Compressor::new(Compression::default()).compress(response, accepted).headers().clone();
+            (headers["etag"].to_str().unwrap().to_owned(), headers.contains_key("vary"))
+        };
+        assert_eq!(not_modified("\"b\", W/\"a\""), ("W/\"a\"".to_owned(), true));
+        assert_eq!(not_modified("\"a\""), ("\"a\"".to_owned(), false));
     }
 
     #[test]
