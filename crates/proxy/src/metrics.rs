@@ -2,6 +2,8 @@
 
 mod queue;
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -32,7 +34,7 @@ pub struct Metrics {
     handovers: Family<Handover, Counter>,
     handover_refusals: Family<Refusal, Counter>,
     handover_seconds: Family<PoolLabel, Histogram, fn() -> Histogram>,
-    healthy: Family<PoolAndOrigin, Gauge>,
+    healthy: Healthy,
     ejections: Family<Ejection, Counter>,
     retries: Family<PoolLabel, Counter>,
     queues: Queues,
@@ -105,7 +107,7 @@ impl Default for Metrics {
             handovers: Family::default(),
             handover_refusals: Family::default(),
             handover_seconds: Family::new_with_constructor(handover_histogram),
-            healthy: Family::default(),
+            healthy: Healthy::default(),
             ejections: Family::default(),
             retries: Family::default(),
             queues: Queues::default(),
@@ -165,7 +167,7 @@ impl Metrics {
         registry.register(
             "watari_proxy_origin_healthy",
             "Whether an origin is given requests, as checks and its answers are: 1 or 0",
-            metrics.healthy.clone(),
+            metrics.healthy.shown.clone(),
         );
         registry.register(
             "watari_proxy_origin_ejections",
@@ -218,7 +220,8 @@ impl Metrics {
 
     pub(crate) fn of_standing(&self, pool: &str, origin: &OriginAddress) -> StandingMetrics {
         let label = PoolAndOrigin { pool: pool.to_owned(), origin: origin.to_string() };
-        StandingMetrics { healthy: self.healthy.get_or_create_owned(&label), ejections: self.ejections.clone(), label }
+        let healthy = self.healthy.begin(&label);
+        StandingMetrics { healthy, all: self.healthy.clone(), ejections: self.ejections.clone(), label }
     }
 
     pub(crate) fn retries(&self, pool: &str) -> Counter {
@@ -260,6 +263,7 @@ impl TransferMetrics {
 #[derive(Debug)]
 pub(crate) struct StandingMetrics {
     pub(crate) healthy: Gauge,
+    all: Healthy,
     ejections: Family<Ejection, Counter>,
     label: PoolAndOrigin,
 }
@@ -268,6 +272,42 @@ impl StandingMetrics {
     pub(crate) fn count_ejection(&self, cause: watari_balance::Cause) {
         let PoolAndOrigin { pool, origin } = self.label.clone();
         self.ejections.get_or_create(&Ejection { pool, origin, cause: cause.as_str() }).inc();
+    }
+}
+
+impl Drop for StandingMetrics {
+    fn drop(&mut self) {
+        self.all.end(&self.label);
+    }
+}
+
+/// Which origins are healthy. What is gone is not shown.
+#[derive(Debug, Clone, Default)]
+struct Healthy {
+    shown: Family<PoolAndOrigin, Gauge>,
+    /// How many have each gauge: while a pool takes the place of another, both do.
+    holders: Arc<Mutex<HashMap<PoolAndOrigin, usize>>>,
+}
+
+impl Healthy {
+    fn begin(&self, label: &PoolAndOrigin) -> Gauge {
+        let mut holders = self.holders();
+        *holders.entry(label.clone()).or_default() += 1;
+        self.shown.get_or_create_owned(label)
+    }
+
+    fn end(&self, label: &PoolAndOrigin) {
+        let mut holders = self.holders();
+        let Some(count) = holders.get_mut(label) else { return };
+        *count -= 1;
+        if *count == 0 {
+            holders.remove(label);
+            self.shown.remove(label);
+        }
+    }
+
+    fn holders(&self) -> MutexGuard<'_, HashMap<PoolAndOrigin, usize>> {
+        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

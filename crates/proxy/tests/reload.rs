@@ -5,6 +5,8 @@
 mod common;
 
 use common::{ScriptedOrigin, client, get, ok, read};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
 use watari_proxy::{Config, Metrics, OriginAddress, PoolConfig, Proxy};
 
 fn config(origins: impl IntoIterator<Item = OriginAddress>) -> Config {
@@ -27,6 +29,25 @@ async fn a_pool_that_stays_keeps_its_connections() {
     drop((old, same));
     assert_eq!(answer(&other).await, "3");
     assert_eq!(origin.connections(), [1, 1, 2]);
+}
+
+#[tokio::test]
+async fn an_origin_that_is_gone_is_not_counted_as_healthy() {
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let shown = || {
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        ["a", "b"].map(|origin| text.contains(&format!("origin_healthy{{pool=\"pool\",origin=\"http://{origin}\"")))
+    };
+    let config = |origins: &[&str]| config(origins.iter().map(|origin| format!("http://{origin}").parse().unwrap()));
+    let old = Proxy::new(config(&["a", "b"]), metrics).unwrap();
+    let next = Proxy::succeed(config(&["b"]), &old, |_| false).unwrap();
+    assert_eq!(shown(), [true, true]);
+    drop(old);
+    assert_eq!(shown(), [false, true]);
+    drop(next);
+    assert_eq!(shown(), [false, false]);
 }
 
 #[tokio::test]
