@@ -35,7 +35,7 @@ pub(crate) struct Known {
     pub(crate) name: String,
     /// Why its transfers stay where they are, if they do.
     pub(crate) stays: Option<Stays>,
-    /// What origins answered that were asked whether they have it: `None`, the same.
+    /// What origins answered that were asked for it last: `None`, the same.
     pub(crate) elsewhere: HashMap<OriginId, Option<&'static str>>,
 }
 
@@ -87,7 +87,8 @@ impl Resources {
         due
     }
 
-    fn learn(&self, resource: ResourceId, origin: OriginId, difference: Option<&'static str>) {
+    /// An origin was asked for it: why it could not go on there, if so.
+    pub(crate) fn learn(&self, resource: ResourceId, origin: OriginId, difference: Option<&'static str>) {
         if let Some(entry) = self.recent().get_mut(&resource) {
             entry.known.elsewhere.insert(origin, difference);
         }
@@ -133,7 +134,7 @@ pub(crate) fn compare(
             let answer = ask(&pool, origin.id, &probe, &request, &client).await;
             // One that does not answer may do so when it is needed.
             if matches!(answer, Ok(Err(_))) {
-                pool.transfers().differs(resource, origin.id);
+                pool.transfers().refused(resource, origin.id);
             }
             let difference = match answer {
                 Ok(same) => same.err().map(Refusal::as_str),

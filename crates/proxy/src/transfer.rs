@@ -143,7 +143,10 @@ impl TransferBody {
             Ok(Source { origin: attempt.origin, body: response.into_body(), seam: Some(seam) })
         });
         match prepared {
-            Ok(source) => self.next = Next::Prepared(attempt, source),
+            Ok(source) => {
+                self.pool.resources().learn(self.running().resource().id(), attempt.origin, None);
+                self.next = Next::Prepared(attempt, source);
+            }
             Err(reason) => self.refused(attempt.origin, reason),
         }
     }
@@ -152,10 +155,16 @@ impl TransferBody {
     fn refused(&mut self, origin: OriginId, reason: &'static str) {
         self.next = Next::Nothing;
         self.running().set_moving(false);
-        self.pool.transfers().refused(self.running(), origin);
+        self.does_not_have_it(origin, reason);
         self.pool.count_refusal(origin, reason);
         let resource = self.running().resource().name();
         tracing::info!(resource, origin = %self.pool.origin(origin).address, reason, "transfer refused");
+    }
+
+    fn does_not_have_it(&self, origin: OriginId, reason: &'static str) {
+        let resource = self.running().resource().id();
+        self.pool.transfers().refused(resource, origin);
+        self.pool.resources().learn(resource, origin, Some(reason));
     }
 
     /// Lets the other origin take over, where the source has come as far as it has to, or is gone.
@@ -185,8 +194,8 @@ impl TransferBody {
         if let Ok(source) = &self.source {
             let origin = &self.pool.origin(source.origin).address;
             tracing::info!(resource = self.running().resource().name(), %origin, %error, "transfer cut");
-            if matches!(error, ResponseBodyError::Seam(_)) {
-                self.pool.transfers().refused(self.running(), source.origin);
+            if let ResponseBodyError::Seam(error) = &error {
+                self.does_not_have_it(source.origin, error.as_str());
             }
         }
         self.source = Err(Some(error));

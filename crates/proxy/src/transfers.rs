@@ -106,13 +106,8 @@ impl Transfers {
         lock(&self.governor).failed(Instant::now(), origins, &running.view())
     }
 
-    /// The origin does not go on with this resource.
-    pub(crate) fn refused(&self, running: &Running, origin: OriginId) {
-        self.differs(running.resource.id, origin);
-    }
-
-    /// An origin was asked beforehand, and would not go on with it.
-    pub(crate) fn differs(&self, resource: ResourceId, origin: OriginId) {
+    /// An origin does not go on with this resource, or would not: it was asked.
+    pub(crate) fn refused(&self, resource: ResourceId, origin: OriginId) {
         lock(&self.governor).refused(Instant::now(), resource, origin);
     }
 

@@ -11,7 +11,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Empty};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use watari_proxy::{Body, Config, Handover, Limits, PoolConfig, Proxy, TransferStatus};
+use watari_proxy::{Body, Config, Handover, Limits, OriginAddress, PoolConfig, Proxy, TransferStatus};
 use watari_test_origins::{Case, Content, Fault, Moment, Origin, Resource, Verdict};
 
 const LEN: u64 = 300_000;
@@ -184,6 +184,27 @@ async fn it_is_known_beforehand_where_a_transfer_could_go_on() {
     // Not again so soon.
     receive(get(&fixture, None).await).await;
     assert!(same.requests().iter().filter(|asked| asked.is_probe()).count() <= 1);
+}
+
+/// It said that it has the same, and then it did not.
+#[tokio::test]
+async fn what_was_known_beforehand_is_corrected() {
+    let first = Origin::faulty(resource(), Moment::Whole, Fault::Reset { after: CUT_AT });
+    let second = Origin::start(resource());
+    let fixture = fixture([&first, &second]);
+    let known = || {
+        let resource = fixture.proxy.status().remove(0).resources.into_iter().next();
+        let of_second = |(address, _): &(OriginAddress, _)| address.to_string() == second.url();
+        resource.and_then(|resource| resource.elsewhere.into_iter().find(of_second)).map(|(_, refusal)| refusal)
+    };
+    receive(get(&fixture, None).await).await;
+    until(|| known() == Some(None)).await;
+    second.replace(resource().replaced(LEN));
+    // Each begins one.
+    for _ in 0..2 {
+        receive(get(&fixture, None).await).await;
+    }
+    assert_eq!(known(), Some(Some("whole")));
 }
 
 #[tokio::test]
