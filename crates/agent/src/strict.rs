@@ -11,7 +11,7 @@
 //! | reads `Transfer-Encoding` beside `Content-Length`, forgets the latter, and closes after the response | as section 6.1 allows |
 //! | ends a line at a bare LF | as section 2.2 allows; it is sent on with CR LF |
 //!
-//! The framing of HTTP/2 leaves nothing of this to ask, but for the names of hosts, which a proxy looks at.
+//! The framing of HTTP/2 leaves nothing of this to ask, but for `*` as a target, and the names of hosts, which a proxy looks at.
 
 use http::header::{CONNECTION, COOKIE, HOST, TRANSFER_ENCODING};
 use http::uri::Authority;
@@ -50,6 +50,7 @@ pub(crate) enum Irregular {
 /// Whether this may be answered as it is.
 pub(crate) fn check<B>(request: &Request<B>, limits: &Limits) -> Result<(), Irregular> {
     check_size(request.uri(), request.headers(), limits)?;
+    check_asterisk(request.method(), request.uri())?;
     if request.version() > Version::HTTP_11 {
         return Ok(());
     }
@@ -96,13 +97,16 @@ fn check_len(target: &Uri, headers: &HeaderMap, limits: &Limits) -> Result<(), I
     if of_target + fields.sum::<usize>() > limits.head_bytes_max { Err(Irregular::Fields) } else { Ok(()) }
 }
 
+fn check_asterisk(method: &Method, target: &Uri) -> Result<(), Irregular> {
+    if target.path() == "*" && *method != Method::OPTIONS { Err(Irregular::Target) } else { Ok(()) }
+}
+
 fn check_target(method: &Method, target: &Uri) -> Result<(), Irregular> {
     if *method == Method::CONNECT || *method == Method::TRACE {
         return Err(Irregular::Method);
     }
     let is_authority = target.authority().is_some() && target.scheme().is_none();
-    let is_asterisk = target.scheme().is_none() && target.path() == "*" && *method != Method::OPTIONS;
-    if is_authority || is_asterisk { Err(Irregular::Target) } else { Ok(()) }
+    if is_authority { Err(Irregular::Target) } else { Ok(()) }
 }
 
 fn check_host(version: Version, headers: &HeaderMap) -> Result<(), Irregular> {
@@ -189,6 +193,9 @@ mod tests {
             ("TRACE", "/", Err(Irregular::Method)),
         ] {
             assert_eq!(checked(method, target, Version::HTTP_11, &host), expected, "{method} {target}");
+        }
+        for (method, expected) in [("GET", Err(Irregular::Target)), ("OPTIONS", Ok(()))] {
+            assert_eq!(checked(method, "*", Version::HTTP_2, &[]), expected, "{method}");
         }
     }
 
