@@ -182,7 +182,7 @@ impl Auth {
     /// What the client says in fields of these names does not count, also where the authority says nothing.
     fn copy(&self, answer: &HeaderMap, request: &mut HeaderMap) {
         for name in &self.copy {
-            fields::remove_alike(request, |field| fields::are_alike(name.as_str(), field));
+            fields::remove_if(request, |field| fields::are_alike(name.as_str(), field));
             for value in answer.get_all(name) {
                 request.append(name.clone(), value.clone());
             }

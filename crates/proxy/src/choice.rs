@@ -6,7 +6,7 @@ use http::request::Parts;
 use http::{Request, Response};
 use prometheus_client::metrics::counter::Counter;
 use tokio::time::Instant;
-use watari_balance::{Balancer, Candidate, RetryBudget};
+use watari_balance::{Balancer, Candidate, OriginPolicy, RetryBudget};
 
 use crate::Body;
 use crate::body::ResponseBody;
@@ -47,7 +47,8 @@ impl Choice {
         head: &Parts,
         client: &Client,
     ) -> Tries<'a> {
-        let key = self.balance.hash_key.of(head, client).into_owned();
+        let is_by_key = self.balance.policy == OriginPolicy::Hash;
+        let key = if is_by_key { self.balance.hash_key.of(head, client).into_owned() } else { Vec::new() };
         self.budget.lock().unwrap_or_else(PoisonError::into_inner).request(Instant::now().into_std());
         Tries { choice: self, origins, wanted, key, passed: Vec::new(), asked: 0 }
     }
@@ -73,6 +74,7 @@ pub(crate) struct Tries<'a> {
     origins: &'a [Arc<Origin>],
     /// The one that the client stays with.
     wanted: Option<usize>,
+    /// What selects an origin, where a key does.
     key: Vec<u8>,
     /// Those that did not answer it.
     passed: Vec<usize>,

@@ -1,6 +1,7 @@
 //! The client, as origins are told about it.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,6 +12,8 @@ use http::HeaderValue;
 pub struct Client {
     address: SocketAddr,
     server: SocketAddr,
+    /// The `for` parameter of `Forwarded`: an IPv6 address stands in brackets and quotes (RFC 7239, section 6).
+    pub(crate) forwarded_for: Arc<str>,
     pub(crate) address_field: HeaderValue,
     pub(crate) certificate_field: Option<HeaderValue>,
 }
@@ -20,9 +23,14 @@ impl Client {
     /// * `server`: the service address it connected to.
     /// * `certificate`: the certificate (DER) that it proved to hold in the TLS handshake.
     pub fn new(address: SocketAddr, server: SocketAddr, certificate: Option<&[u8]>) -> Self {
+        let forwarded_for = match address.ip().to_canonical() {
+            IpAddr::V4(address) => format!("for={address}"),
+            IpAddr::V6(address) => format!("for=\"[{address}]\""),
+        };
         Self {
             address,
             server,
+            forwarded_for: forwarded_for.into(),
             address_field: field(address.ip().to_canonical().to_string()),
             certificate_field: certificate.map(|der| field(format!(":{}:", STANDARD.encode(der)))),
         }
@@ -36,14 +44,6 @@ impl Client {
     /// The service address the client connected to.
     pub fn server(&self) -> SocketAddr {
         self.server
-    }
-
-    /// The `for` parameter of `Forwarded`: an IPv6 address stands in brackets and quotes (RFC 7239, section 6).
-    pub(crate) fn forwarded_for(&self) -> String {
-        match self.address.ip().to_canonical() {
-            IpAddr::V4(address) => format!("for={address}"),
-            IpAddr::V6(address) => format!("for=\"[{address}]\""),
-        }
     }
 }
 

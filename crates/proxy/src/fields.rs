@@ -2,7 +2,7 @@
 
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HOST,
-    MAX_FORWARDS, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    MAX_FORWARDS, SET_COOKIE, TRAILER, TRANSFER_ENCODING,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -20,16 +20,11 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     for name in named_by_connection(headers).into_iter().filter(|name| *name != EARLY_DATA) {
         headers.remove(name);
     }
-    for name in [CONNECTION, TE, TRANSFER_ENCODING, UPGRADE] {
-        headers.remove(name);
-    }
-    for name in ["keep-alive", "proxy-connection"] {
-        headers.remove(name);
-    }
-    // Many origins read an underscore as a hyphen (RFC 3875, section 4.1.18), and would see a length that is none.
-    for name in ["content_length", "transfer_encoding"] {
-        headers.remove(name);
-    }
+    remove_if(headers, |name| {
+        matches!(name, "connection" | "keep-alive" | "proxy-connection" | "te" | "transfer-encoding" | "upgrade")
+            // Many origins read an underscore as a hyphen (RFC 3875, section 4.1.18), and would see a length that is none.
+            || matches!(name, "content_length" | "transfer_encoding")
+    });
 }
 
 /// Two lengths are said.
@@ -80,16 +75,16 @@ pub(crate) fn lists(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool
     })
 }
 
-/// Removes the fields of a name, however it is written: many origins read `Client_Cert` and `Client-Cert` as the same name
-/// (RFC 3875, section 4.1.18).
-pub(crate) fn remove_alike(headers: &mut HeaderMap, is_meant: impl Fn(&str) -> bool) {
+/// Removes the fields whose names, in lower case, are meant.
+pub(crate) fn remove_if(headers: &mut HeaderMap, is_meant: impl Fn(&str) -> bool) {
     let meant: Vec<HeaderName> = headers.keys().filter(|name| is_meant(name.as_str())).cloned().collect();
     for name in meant {
         headers.remove(name);
     }
 }
 
-/// Whether two names in lower case are the same where an underscore counts as a hyphen.
+/// Whether two names in lower case are the same where an underscore counts as a hyphen: many origins read `Client_Cert` and
+/// `Client-Cert` as the same name (RFC 3875, section 4.1.18).
 pub(crate) fn are_alike(one: &str, other: &str) -> bool {
     let hyphen = |byte| if byte == b'_' { b'-' } else { byte };
     one.bytes().map(hyphen).eq(other.bytes().map(hyphen))
@@ -110,6 +105,8 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use http::header::TE;
 
     use super::*;
 

@@ -15,7 +15,7 @@ use crate::client::Client;
 pub(crate) struct TrustedProxies(Vec<IpNet>);
 
 /// What a trusted proxy said of its client.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Claims {
     chains: [Vec<HeaderValue>; 2],
     facts: [Option<HeaderValue>; 2],
@@ -33,15 +33,13 @@ impl TrustedProxies {
     }
 
     /// What `client` says of its own, if it may.
-    pub(crate) fn claims(&self, headers: &HeaderMap, client: &Client) -> Claims {
+    pub(crate) fn claims(&self, headers: &HeaderMap, client: &Client) -> Option<Claims> {
         let address = client.address().ip().to_canonical();
-        if !self.0.iter().any(|network| network.contains(&address)) {
-            return Claims::default();
-        }
-        Claims {
+        let is_trusted = self.0.iter().any(|network| network.contains(&address));
+        is_trusted.then(|| Claims {
             chains: CHAINS.map(|name| headers.get_all(name).iter().cloned().collect()),
             facts: FACTS.map(|name| headers.get(name).cloned()),
-        }
+        })
     }
 }
 
@@ -97,7 +95,9 @@ mod tests {
         ] {
             headers.append(name, HeaderValue::from_static(value));
         }
-        trusted.claims(&claimed, &client).precede(&mut headers);
+        if let Some(claims) = trusted.claims(&claimed, &client) {
+            claims.precede(&mut headers);
+        }
         headers
     }
 

@@ -324,7 +324,9 @@ impl Proxy {
         let client = asker.client;
         let claims = self.shape.claims(&head.headers, client);
         let (mut head, host) = request::rewrite(head, !body.is_end_stream(), client)?;
-        claims.precede(&mut head.headers);
+        if let Some(claims) = claims {
+            claims.precede(&mut head.headers);
+        }
         kept.in_progress = self.clients.admit(client)?;
         let target = head.uri.path_and_query().cloned();
         let facts = Facts { client, host: &host, path: target.as_ref() };

@@ -81,7 +81,7 @@ impl HeaderRules {
     /// what is removed or set.
     fn apply_to_alike(&self, headers: &mut HeaderMap, facts: Facts<'_>) {
         for name in self.remove.iter().chain(self.set.iter().map(|(name, _)| name)) {
-            fields::remove_alike(headers, |field| fields::are_alike(name.as_str(), field));
+            fields::remove_if(headers, |field| fields::are_alike(name.as_str(), field));
         }
         self.apply(headers, facts);
     }

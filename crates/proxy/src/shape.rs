@@ -25,7 +25,7 @@ impl Shape {
     }
 
     /// What `client` says of clients of its own, if it may.
-    pub(crate) fn claims(&self, headers: &HeaderMap, client: &Client) -> Claims {
+    pub(crate) fn claims(&self, headers: &HeaderMap, client: &Client) -> Option<Claims> {
         self.trusted.claims(headers, client)
     }
 
