@@ -5,7 +5,8 @@ use std::hash::BuildHasher;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Ports of a loopback address drawn at random, of 127.128.0.0/9; clients of tests take the lower half.
+/// Ports of a loopback address drawn at random, of 127.128.0.0/9, from a port on that is drawn, too: a server that has closed its
+/// connections keeps its port for a minute, and tests start many. Clients of tests take the lower half of addresses.
 ///
 /// A port is not looked for by binding it: a child process that another thread starts in that moment holds the socket, too,
 /// until it runs its program, and whoever binds the port meanwhile is refused. Nor is there a need to: outgoing connections
@@ -16,15 +17,18 @@ pub struct LoopbackAddresses {
     port: AtomicU16,
 }
 
-/// Far above what needs privileges, and far below where the system begins to give out ports itself.
-const FIRST_PORT: u16 = 10_000;
+/// Far above what needs privileges.
+const PORT_MIN: u16 = 10_000;
+/// So many may be the first; the others follow, still below where the system begins to give out ports itself.
+const FIRST_PORTS: u16 = 20_000;
 
 impl LoopbackAddresses {
     /// Of an address drawn now.
     pub fn draw() -> Self {
-        let [a, b, c, ..] = RandomState::new().hash_one(()).to_le_bytes();
+        let [a, b, c, low, high, ..] = RandomState::new().hash_one(()).to_le_bytes();
         let ip = Ipv4Addr::new(127, a | 0x80, b, c.clamp(1, 254));
-        Self { ip, port: AtomicU16::new(FIRST_PORT) }
+        let first = PORT_MIN + u16::from_le_bytes([low, high]) % FIRST_PORTS;
+        Self { ip, port: AtomicU16::new(first) }
     }
 
     /// The next port.
