@@ -89,7 +89,7 @@ proptest! {
         let document = parse(&page);
         prop_assert_eq!(elements(&document, "script").count(), 0);
         prop_assert!(document.descendants().all(|node| !node.is_comment()));
-        prop_assert!(texts(&document, "th").contains(&shown(&name).trim_start().to_owned()));
+        prop_assert!(texts(&document, "th").contains(&shown(name.trim_start())));
         prop_assert_eq!(texts(&document, "code"), [shown(&summary.run.command.join(" "))]);
     }
 
