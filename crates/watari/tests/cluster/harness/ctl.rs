@@ -71,43 +71,34 @@ pub(crate) fn order_move(admin: &Path, id: &str, agent: &str) -> Result<(), Stri
 
 /// Has a node evict another, or admit it; or the sentence that refuses it.
 pub(crate) fn membership(admin: &Path, order: &str, node: &str) -> Result<(), String> {
-    let output =
-        Command::new(WATARI).arg("ctl").arg("--admin").arg(admin).args(["nodes", order, node]).output().unwrap();
+    let output = ctl(admin, &["nodes", order, node]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     if output.status.success() { Ok(()) } else { Err(said) }
 }
 
 /// Begins to drain `agent`; ends with status 0 when it is empty.
 pub(crate) fn drain(admin: &Path, agent: &str) -> Child {
-    let mut command = Command::new(WATARI);
-    command.arg("ctl").arg("--admin").arg(admin).args(["drain", agent, "--grace", "60s"]);
-    command.stdout(Stdio::null()).spawn().unwrap()
+    ctl(admin, &["drain", agent, "--grace", "60s"]).stdout(Stdio::null()).spawn().unwrap()
 }
 
 /// Has an agent leave an origin, in the middle of what it sends.
 pub(crate) fn drain_origin(admin: &Path, origin: &str) {
-    let mut command = Command::new(WATARI);
-    let output = command.arg("ctl").arg("--admin").arg(admin).args(["origins", "drain", origin]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    succeed(admin, &["origins", "drain", origin]);
 }
 
 /// What an agent says of its origins.
 pub(crate) fn origins(admin: &Path) -> Value {
-    let mut command = Command::new(WATARI);
-    let output = command.arg("ctl").arg("--admin").arg(admin).args(["--json", "origins"]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    serde_json::from_slice(&succeed(admin, &["--json", "origins"])).unwrap()
 }
 
 /// Has an agent make new keys of tickets.
 pub(crate) fn rotate_keys(admin: &Path) {
-    let output = Command::new(WATARI).arg("ctl").arg("--admin").arg(admin).args(["keys", "rotate"]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    succeed(admin, &["keys", "rotate"]);
 }
 
 /// Has a node read its configuration again: what has changed, or the sentence that refuses it.
 pub(crate) fn reload(admin: &Path) -> Result<Value, String> {
-    let output = Command::new(WATARI).arg("ctl").arg("--admin").arg(admin).args(["--json", "reload"]).output().unwrap();
+    let output = ctl(admin, &["--json", "reload"]).output().unwrap();
     if output.status.success() {
         return Ok(serde_json::from_slice(&output.stdout).unwrap());
     }
@@ -117,6 +108,19 @@ pub(crate) fn reload(admin: &Path) -> Result<Value, String> {
 
 /// `None` where the node does not answer.
 fn ask<T: DeserializeOwned>(admin: &Path, topic: &str) -> Option<T> {
-    let output = Command::new(WATARI).arg("ctl").arg("--admin").arg(admin).args(["--json", topic]).output().unwrap();
+    let output = ctl(admin, &["--json", topic]).output().unwrap();
     output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+}
+
+/// What it prints; it has to succeed.
+fn succeed(admin: &Path, arguments: &[&str]) -> Vec<u8> {
+    let output = ctl(admin, arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+fn ctl(admin: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(WATARI);
+    command.arg("ctl").arg("--admin").arg(admin).args(arguments);
+    command
 }
