@@ -60,12 +60,14 @@ impl Transfers {
     /// for as soon as it has given something; and from the beginning, for in HTTP/2 the first poll is up to the client's
     /// window.
     pub(crate) fn send<B>(self: &Arc<Self>, body: B, exchange: &Arc<Exchange>) -> Watched<B> {
-        Watched { body, is_request: false, entry: self.enter(0, exchange) }
+        Watched { body, is_request: false, entry: Some(self.enter(0, exchange)) }
     }
 
-    /// A request's body, watched until it is dropped: the client is waited for when it gives nothing.
-    pub(crate) fn receive<B>(self: &Arc<Self>, body: B, exchange: &Arc<Exchange>) -> Watched<B> {
-        Watched { body, is_request: true, entry: self.enter(NOT_THE_CLIENT, exchange) }
+    /// A request's body, watched until it is dropped: the client is waited for when it gives nothing. Most requests have none,
+    /// and there is nothing to watch.
+    pub(crate) fn receive<B: Body>(self: &Arc<Self>, body: B, exchange: &Arc<Exchange>) -> Watched<B> {
+        let entry = (!body.is_end_stream()).then(|| self.enter(NOT_THE_CLIENT, exchange));
+        Watched { body, is_request: true, entry }
     }
 
     fn enter(self: &Arc<Self>, looks: u8, exchange: &Arc<Exchange>) -> Entry {
@@ -143,7 +145,7 @@ impl Transfer {
 pub(crate) struct Watched<B> {
     body: B,
     is_request: bool,
-    entry: Entry,
+    entry: Option<Entry>,
 }
 
 /// As long as it lives, the transfer is looked at.
@@ -167,8 +169,10 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Watched<B> {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = self.get_mut();
         let frame = Pin::new(&mut this.body).poll_frame(cx);
-        let waits_for_client = frame.is_ready() != this.is_request;
-        this.entry.transfer.set(if waits_for_client { 0 } else { NOT_THE_CLIENT });
+        if let Some(entry) = &this.entry {
+            let waits_for_client = frame.is_ready() != this.is_request;
+            entry.transfer.set(if waits_for_client { 0 } else { NOT_THE_CLIENT });
+        }
         frame
     }
 
@@ -237,6 +241,10 @@ mod tests {
         let mut coming = transfers.receive(Full::new(Bytes::from_static(b"piece")), &Exchange::on(&stalls));
         poll(&mut coming);
         assert_eq!((looks(&transfers, 2 * LOOKS_MAX), stalls.count()), (0, 1));
+
+        let watched = transfers.entries().transfers.len();
+        let _none = transfers.receive(Full::new(Bytes::new()), &exchange);
+        assert_eq!(transfers.entries().transfers.len(), watched, "nothing is waited for where nothing is announced");
     }
 
     #[test]

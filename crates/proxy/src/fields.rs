@@ -20,11 +20,14 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     for name in named_by_connection(headers).into_iter().filter(|name| *name != EARLY_DATA) {
         headers.remove(name);
     }
-    remove_if(headers, |name| {
-        matches!(name, "connection" | "keep-alive" | "proxy-connection" | "te" | "transfer-encoding" | "upgrade")
-            // Many origins read an underscore as a hyphen (RFC 3875, section 4.1.18), and would see a length that is none.
-            || matches!(name, "content_length" | "transfer_encoding")
-    });
+    headers.remove(CONNECTION);
+    remove_if(headers, is_hop_by_hop);
+}
+
+fn is_hop_by_hop(name: &str) -> bool {
+    matches!(name, "connection" | "keep-alive" | "proxy-connection" | "te" | "transfer-encoding" | "upgrade")
+        // Many origins read an underscore as a hyphen (RFC 3875, section 4.1.18), and would see a length that is none.
+        || matches!(name, "content_length" | "transfer_encoding")
 }
 
 /// Two lengths are said.
@@ -96,10 +99,12 @@ pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
     values.any(|value| !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"))
 }
 
+/// Those that are not removed anyway; most messages name none.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    let names = values.flat_map(|value| value.split(','));
-    names.filter_map(|name| HeaderName::try_from(name.trim_ascii()).ok()).collect()
+    let names = values.flat_map(|value| value.split(',')).map(str::trim_ascii);
+    let names = names.filter(|name| !is_hop_by_hop(name) && !name.eq_ignore_ascii_case("close"));
+    names.filter_map(|name| HeaderName::try_from(name).ok()).collect()
 }
 
 #[cfg(test)]

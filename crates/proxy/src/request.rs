@@ -157,7 +157,7 @@ fn is_claim(name: &str) -> bool {
 
 /// Says who the client is: `Forwarded` (RFC 7239), its older relatives, and `Client-Cert` (RFC 9440).
 fn introduce(headers: &mut HeaderMap, client: &Client, host: &Authority) {
-    let forwarded = format!("{};host=\"{host}\";proto=https", client.forwarded_for);
+    let forwarded = [&*client.forwarded_for, ";host=\"", host.as_str(), "\";proto=https"].concat();
     let host = HeaderValue::from_str(host.as_str());
     for (name, value) in [(FORWARDED, HeaderValue::try_from(forwarded)), (X_FORWARDED_HOST.clone(), host)] {
         headers.insert(name, value.expect("an authority is printable ASCII without quotes"));
