@@ -1,0 +1,1 @@
+//! How TCP connections to servers ended, and what that says of the servers.
