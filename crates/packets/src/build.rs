@@ -1,0 +1,219 @@
+//! Frames around segments, for synthetic captures and for tests.
+//!
+//! A [`Builder`] puts one header after the other around a segment, the innermost first. Its frames are good: lengths and
+//! checksums are right.
+
+use std::net::IpAddr;
+
+use crate::Segment;
+use crate::checksum::{self, sum};
+
+/// Octets that begin with a header, around which another one may be put.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub struct Builder {
+    octets: Vec<u8>,
+    begins: Begins,
+}
+
+/// What a header around the octets says of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begins {
+    /// A transport header or what may stand in its place, by its protocol number.
+    Protocol(u8),
+    /// An IP header, or a VLAN tag, by its `EtherType`.
+    EtherType(u16),
+    /// An Ethernet header.
+    Ethernet,
+    /// Another header of a link layer.
+    Link,
+}
+
+/// What a GRE header has besides the protocol (RFC 2784, RFC 2890).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Gre {
+    /// Whether there is a checksum.
+    pub checksum: bool,
+    /// The key.
+    pub key: Option<u32>,
+    /// The sequence number.
+    pub sequence: Option<u32>,
+}
+
+/// An Ethernet frame with `segment`, whose data beyond what is captured is zero.
+pub fn ethernet(segment: &Segment<'_>) -> Vec<u8> {
+    Builder::tcp(segment, &[]).ip(segment.source.ip(), segment.destination.ip()).ethernet().finish()
+}
+
+impl Builder {
+    /// A TCP header with `options` (a multiple of 4 octets, at most 40), and the segment's data with zeros up to its
+    /// length. (RFC 9293, section 3.1.)
+    pub fn tcp(segment: &Segment<'_>, options: &[u8]) -> Self {
+        assert!(options.len().is_multiple_of(4) && options.len() <= 40, "the length counts words");
+        let words = 5 + options.len() as u8 / 4;
+        let mut octets = [
+            &segment.source.port().to_be_bytes()[..],
+            &segment.destination.port().to_be_bytes(),
+            &segment.sequence.to_be_bytes(),
+            &segment.acknowledgment.to_be_bytes(),
+            &[words << 4, segment.flags.0],
+            &segment.window.to_be_bytes(),
+            &[0; 4],
+            options,
+            segment.data,
+        ]
+        .concat();
+        octets.resize(usize::from(words) * 4 + segment.len as usize, 0);
+        let (source, destination) = (segment.source.ip(), segment.destination.ip());
+        let (pseudo_header, len) = checksum::pseudo_header(source, destination, octets.len());
+        let checksum = !sum(&[&pseudo_header[..len], &octets]);
+        octets[16..18].copy_from_slice(&checksum.to_be_bytes());
+        Self { octets, begins: Begins::Protocol(6) }
+    }
+
+    /// An IP header, of version 4 where both addresses are. A packet that is too long for the length field has zero
+    /// there, as those have that a network card is to segment.
+    pub fn ip(self, source: IpAddr, destination: IpAddr) -> Self {
+        match (source, destination) {
+            (IpAddr::V4(_), IpAddr::V4(_)) => self.ipv4(source, destination, &[]),
+            _ => self.ipv6(source, destination),
+        }
+    }
+
+    /// An IPv4 header with options: a multiple of 4 octets, at most 40. (RFC 791, section 3.1.)
+    pub fn ipv4_with_options(self, source: IpAddr, destination: IpAddr, options: &[u8]) -> Self {
+        assert!(options.len().is_multiple_of(4) && options.len() <= 40, "the length counts words");
+        self.ipv4(source, destination, options)
+    }
+
+    /// An extension header of IPv6 of `units` times 8 octets, at least one; all but its length is zero. (RFC 8200,
+    /// section 4.)
+    pub fn extension(self, protocol: u8, units: u8) -> Self {
+        let mut header = vec![0; usize::from(units.max(1)) * 8];
+        header[..2].copy_from_slice(&[self.protocol(), units.max(1) - 1]);
+        self.behind(&header, Begins::Protocol(protocol))
+    }
+
+    /// A VLAN tag: 0x8100 for one, 0x88a8 for that of a service provider around it. (IEEE 802.1Q, clause 9.)
+    pub fn vlan(self, tag_protocol: u16) -> Self {
+        let inner = self.ether_type().to_be_bytes();
+        self.behind(&[[0, 1], inner].concat(), Begins::EtherType(tag_protocol))
+    }
+
+    /// An Ethernet header, and padding to 60 octets.
+    pub fn ethernet(self) -> Self {
+        let inner = self.ether_type().to_be_bytes();
+        let mut frame = self.behind(&[&[2; 6], &[4; 6], &inner[..]].concat(), Begins::Ethernet);
+        frame.octets.resize(frame.octets.len().max(60), 0);
+        frame
+    }
+
+    /// A GRE header, around IP or Ethernet. (RFC 2784, section 2; RFC 2890, section 2.)
+    pub fn gre(self, gre: Gre) -> Self {
+        let inner = if self.begins == Begins::Ethernet { 0x6558 } else { self.ether_type() };
+        let optional = |is_there, octets: u32| if is_there { octets.to_be_bytes().to_vec() } else { Vec::new() };
+        let flag = |is_there, flag| if is_there { flag } else { 0u16 };
+        let flags = flag(gre.checksum, 0x8000) | flag(gre.key.is_some(), 0x2000) | flag(gre.sequence.is_some(), 0x1000);
+        let header = [
+            flags.to_be_bytes().to_vec(),
+            inner.to_be_bytes().to_vec(),
+            optional(gre.checksum, 0),
+            optional(gre.key.is_some(), gre.key.unwrap_or_default()),
+            optional(gre.sequence.is_some(), gre.sequence.unwrap_or_default()),
+        ];
+        let mut built = self.behind(&header.concat(), Begins::Protocol(47));
+        if gre.checksum {
+            let checksum = !sum(&[&built.octets]);
+            built.octets[4..6].copy_from_slice(&checksum.to_be_bytes());
+        }
+        built
+    }
+
+    /// A VXLAN header around Ethernet, and the UDP header to this port around that. (RFC 7348, section 5.)
+    pub fn vxlan(self, port: u16) -> Self {
+        assert_eq!(self.begins, Begins::Ethernet, "VXLAN carries Ethernet");
+        let len = u16::try_from(16 + self.octets.len()).unwrap_or(0).to_be_bytes();
+        let udp = [49_152u16.to_be_bytes(), port.to_be_bytes(), len, [0; 2]].concat();
+        let vxlan = [0x08, 0, 0, 0, 0, 0, 7, 0];
+        self.behind(&[&udp[..], &vxlan].concat(), Begins::Protocol(17))
+    }
+
+    /// The header of a Linux "cooked" capture: `LINKTYPE_LINUX_SLL`.
+    pub fn cooked(self) -> Self {
+        let inner = self.ether_type().to_be_bytes();
+        self.behind(&[&[0, 0, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0], &inner[..]].concat(), Begins::Link)
+    }
+
+    /// The same, version 2: `LINKTYPE_LINUX_SLL2`.
+    pub fn cooked_2(self) -> Self {
+        let inner = self.ether_type().to_be_bytes();
+        let rest = [0, 0, 0, 0, 0, 3, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0];
+        self.behind(&[&inner[..], &rest].concat(), Begins::Link)
+    }
+
+    /// The header of a loopback interface, in network byte order: `LINKTYPE_LOOP`, or `LINKTYPE_NULL` of a machine with
+    /// that order.
+    pub fn loopback(self) -> Self {
+        let family: u32 = if self.begins == Begins::EtherType(0x0800) { 2 } else { 24 };
+        self.behind(&family.to_be_bytes(), Begins::Link)
+    }
+
+    /// The octets.
+    pub fn finish(self) -> Vec<u8> {
+        self.octets
+    }
+
+    fn ipv4(self, source: IpAddr, destination: IpAddr, options: &[u8]) -> Self {
+        let header_len = 20 + options.len();
+        let total_len = u16::try_from(header_len + self.octets.len()).unwrap_or(0).to_be_bytes();
+        let words = header_len as u8 / 4;
+        let fixed = [0x40 | words, 0, total_len[0], total_len[1], 0, 0, 0x40, 0, 64, self.protocol(), 0, 0];
+        let mut header = [&fixed[..], &octets(source), &octets(destination), options].concat();
+        let checksum = !sum(&[&header]);
+        header[10..12].copy_from_slice(&checksum.to_be_bytes());
+        self.behind(&header, Begins::EtherType(0x0800))
+    }
+
+    /// RFC 8200, section 3.
+    fn ipv6(self, source: IpAddr, destination: IpAddr) -> Self {
+        let len = u16::try_from(self.octets.len()).unwrap_or(0).to_be_bytes();
+        let fixed = [0x60, 0, 0, 0, len[0], len[1], self.protocol(), 64];
+        let header = [&fixed[..], &octets_v6(source), &octets_v6(destination)].concat();
+        self.behind(&header, Begins::EtherType(0x86dd))
+    }
+
+    fn behind(self, header: &[u8], begins: Begins) -> Self {
+        Self { octets: [header, &self.octets].concat(), begins }
+    }
+
+    /// Its number in an IP header, where an IP header may be a payload, too.
+    fn protocol(&self) -> u8 {
+        match self.begins {
+            Begins::Protocol(protocol) => protocol,
+            Begins::EtherType(0x0800) => 4,
+            Begins::EtherType(0x86dd) => 41,
+            begins => panic!("IP does not carry {begins:?}"),
+        }
+    }
+
+    fn ether_type(&self) -> u16 {
+        match self.begins {
+            Begins::EtherType(ether_type) => ether_type,
+            begins => panic!("there is no EtherType for {begins:?}"),
+        }
+    }
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+fn octets_v6(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}

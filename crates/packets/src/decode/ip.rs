@@ -1,0 +1,146 @@
+//! IP headers: version 4 (RFC 791) and 6 (RFC 8200).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::Other;
+use super::link::Packet;
+use super::octets::Octets;
+use crate::checksum;
+
+/// Protocol numbers (<https://www.iana.org/assignments/protocol-numbers>).
+pub(super) const IPV4: u8 = 4;
+pub(super) const TCP: u8 = 6;
+pub(super) const UDP: u8 = 17;
+pub(super) const IPV6: u8 = 41;
+pub(super) const GRE: u8 = 47;
+
+/// The version of a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    V4,
+    V6,
+}
+
+/// An IP packet behind its headers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Datagram<'a> {
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    /// What the payload is.
+    pub(super) protocol: u8,
+    /// As long as the header says, so without the padding of a short Ethernet frame.
+    pub(super) payload: Octets<'a>,
+    /// Whether the rest of the payload is in other fragments.
+    pub(super) is_fragment: bool,
+    /// Whether `destination` is only the next stop of the packet, so that its last one is what checksums cover (RFC
+    /// 8200, section 8.1).
+    pub(super) is_routed: bool,
+}
+
+pub(super) fn read(packet: Packet<'_>, verify_checksum: bool) -> Result<Datagram<'_>, Other> {
+    match packet.version {
+        Version::V4 => read_v4(packet.octets, verify_checksum),
+        Version::V6 => read_v6(packet.octets),
+    }
+}
+
+/// RFC 791, section 3.1.
+fn read_v4(packet: Octets<'_>, verify_checksum: bool) -> Result<Datagram<'_>, Other> {
+    let header = packet.first::<20>()?;
+    let header_len = usize::from(header[0] & 0x0f) * 4;
+    let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    // A machine that leaves the segmentation to its network card has packets longer than the field can say.
+    let total_len = if total_len == 0 { packet.len() } else { total_len };
+    if header[0] >> 4 != 4 || header_len < header.len() || total_len < header_len {
+        return Err(Other::Malformed);
+    }
+    if verify_checksum && packet.captured().get(..header_len).is_some_and(|header| !checksum::is_good(&[header])) {
+        return Err(Other::Checksum);
+    }
+    let fragment = u16::from_be_bytes([header[6], header[7]]);
+    if fragment & FRAGMENT_OFFSET != 0 {
+        return Err(Other::Fragment);
+    }
+    let [.., s1, s2, s3, s4, d1, d2, d3, d4] = *header;
+    let datagram = Datagram {
+        source: Ipv4Addr::new(s1, s2, s3, s4).into(),
+        destination: Ipv4Addr::new(d1, d2, d3, d4).into(),
+        protocol: header[9],
+        payload: packet.of_len(total_len).skip(header_len)?,
+        is_fragment: fragment & MORE_FRAGMENTS != 0,
+        is_routed: false,
+    };
+    extensions(Version::V4, datagram)
+}
+
+/// RFC 8200, section 3.
+fn read_v6(packet: Octets<'_>) -> Result<Datagram<'_>, Other> {
+    let (fixed, rest) = packet.split::<8>()?;
+    let (source, rest) = rest.split::<16>()?;
+    let (destination, rest) = rest.split::<16>()?;
+    if fixed[0] >> 4 != 6 {
+        return Err(Other::Malformed);
+    }
+    // A jumbogram (RFC 2675, section 3), or longer than the field can say as above. Without payload there is no TCP.
+    let payload_len = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
+    let datagram = Datagram {
+        source: Ipv6Addr::from(*source).into(),
+        destination: Ipv6Addr::from(*destination).into(),
+        protocol: fixed[6],
+        payload: if payload_len == 0 { rest } else { rest.of_len(payload_len) },
+        is_fragment: false,
+        is_routed: false,
+    };
+    extensions(Version::V6, datagram)
+}
+
+/// Goes past extension headers (RFC 8200, section 4), of which version 4 has only one.
+fn extensions(version: Version, mut datagram: Datagram<'_>) -> Result<Datagram<'_>, Other> {
+    for _ in 0..=EXTENSIONS_MAX {
+        let payload = datagram.payload;
+        let len = match (version, datagram.protocol) {
+            (_, AUTHENTICATION) => (usize::from(payload.first::<2>()?[1]) + 2) * 4,
+            (Version::V6, HOP_BY_HOP | DESTINATION | MOBILITY) => units_of_8(payload.first::<2>()?[1]),
+            (Version::V6, ROUTING) => {
+                let [_, len, _, segments_left] = payload.first()?;
+                datagram.is_routed |= *segments_left != 0;
+                units_of_8(*len)
+            }
+            (Version::V6, FRAGMENT) => {
+                datagram.is_fragment |= begins_fragments(payload)?;
+                8
+            }
+            _ => return Ok(datagram),
+        };
+        let [next] = payload.first()?;
+        datagram = Datagram { protocol: *next, payload: payload.skip(len)?, ..datagram };
+    }
+    Err(Other::TooDeep)
+}
+
+/// The first 8 octets of a header do not count.
+fn units_of_8(len: u8) -> usize {
+    (usize::from(len) + 1) * 8
+}
+
+/// Whether fragments follow: a header may also say that there is only one (RFC 6946). (RFC 8200, section 4.5.)
+fn begins_fragments(header: Octets<'_>) -> Result<bool, Other> {
+    let [_, _, high, low] = header.first()?;
+    let fragment = u16::from_be_bytes([*high, *low]);
+    if fragment >> 3 == 0 { Ok(fragment & 1 != 0) } else { Err(Other::Fragment) }
+}
+
+/// RFC 791, section 3.1: flags and fragment offset.
+const MORE_FRAGMENTS: u16 = 0x2000;
+const FRAGMENT_OFFSET: u16 = 0x1fff;
+
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+/// RFC 4302, section 2.2: its length is counted otherwise, in units of 4 octets without the first 8.
+const AUTHENTICATION: u8 = 51;
+const DESTINATION: u8 = 60;
+/// RFC 6275, section 6.1.1.
+const MOBILITY: u8 = 135;
+/// Each occurs once, but for the destination options (RFC 8200, section 4.1).
+const EXTENSIONS_MAX: usize = 8;

@@ -1,0 +1,46 @@
+//! The TCP header (RFC 9293, section 3.1).
+
+use std::net::SocketAddr;
+
+use super::ip::Datagram;
+use super::{Decoded, Other};
+use crate::checksum;
+use crate::{Flags, Segment, Timestamp};
+
+/// Its options may be cut off: the segment is known without them.
+pub(super) fn read<'a>(time: Timestamp, datagram: &Datagram<'a>, verify_checksum: bool) -> Result<Decoded<'a>, Other> {
+    let payload = datagram.payload;
+    let header = payload.first::<20>()?;
+    let header_len = usize::from(header[12] >> 4) * 4;
+    if header_len < header.len() {
+        return Err(Other::Malformed);
+    }
+    let data = payload.skip(header_len)?;
+    if verify_checksum && !is_good(datagram) {
+        return Err(Other::Checksum);
+    }
+    let u16_at = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    let u32_at = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let segment = Segment {
+        time,
+        source: SocketAddr::new(datagram.source, u16_at(0)),
+        destination: SocketAddr::new(datagram.destination, u16_at(2)),
+        sequence: u32_at(4),
+        acknowledgment: u32_at(8),
+        flags: Flags(header[13]),
+        window: u16_at(14),
+        len: data.len() as u32,
+        data: data.captured(),
+    };
+    Ok(if datagram.is_fragment { Decoded::FirstFragment(segment) } else { Decoded::Segment(segment) })
+}
+
+/// Also where it cannot be told: the capture does not have all octets, or not the address that counts.
+fn is_good(datagram: &Datagram<'_>) -> bool {
+    let Some(octets) = datagram.payload.whole() else { return true };
+    if datagram.is_fragment || datagram.is_routed {
+        return true;
+    }
+    let (pseudo_header, len) = checksum::pseudo_header(datagram.source, datagram.destination, octets.len());
+    checksum::is_good(&[&pseudo_header[..len], octets])
+}

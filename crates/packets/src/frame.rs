@@ -1,0 +1,70 @@
+//! What a capture keeps of a frame.
+
+use crate::Timestamp;
+
+/// A captured frame: what went over an interface, or the beginning of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// When it was captured.
+    pub time: Timestamp,
+    /// What its first header is.
+    pub link: LinkType,
+    /// How many octets it had on the wire.
+    pub len: u32,
+    /// The first of them: as many as the capture kept.
+    pub data: &'a [u8],
+}
+
+/// How the frames of an interface begin: a number of the registry at <https://www.tcpdump.org/linktypes.html>.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LinkType(pub u16);
+
+/// Frames of this kind are not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "frames of link type {0} (https://www.tcpdump.org/linktypes.html); read are Ethernet (1), raw IP (12, 14, 101, 228, \
+     229), loopback (0, 108) and Linux cooked captures (113, 276)"
+)]
+pub struct UnknownLinkType(pub u16);
+
+impl LinkType {
+    /// BSD loopback: the address family, in the byte order of the machine that captured.
+    pub const NULL: Self = Self(0);
+    /// Ethernet, without preamble and frame check sequence.
+    pub const ETHERNET: Self = Self(1);
+    /// IP of either version, as some systems number it in their files.
+    pub const RAW_BSD: Self = Self(12);
+    /// The same, as OpenBSD does.
+    pub const RAW_OPENBSD: Self = Self(14);
+    /// IP of either version.
+    pub const RAW: Self = Self(101);
+    /// OpenBSD loopback: the address family, in network byte order.
+    pub const LOOP: Self = Self(108);
+    /// Linux "cooked" capture, as of the interface `any`.
+    pub const LINUX_SLL: Self = Self(113);
+    /// IPv4.
+    pub const IPV4: Self = Self(228);
+    /// IPv6.
+    pub const IPV6: Self = Self(229);
+    /// Linux "cooked" capture, version 2.
+    pub const LINUX_SLL2: Self = Self(276);
+
+    /// Those that are read.
+    pub const ALL: [Self; 10] = [
+        Self::NULL,
+        Self::ETHERNET,
+        Self::RAW_BSD,
+        Self::RAW_OPENBSD,
+        Self::RAW,
+        Self::LOOP,
+        Self::LINUX_SLL,
+        Self::IPV4,
+        Self::IPV6,
+        Self::LINUX_SLL2,
+    ];
+
+    /// Refused where a decoder would read no frame of this kind.
+    pub fn known(self) -> Result<Self, UnknownLinkType> {
+        if Self::ALL.contains(&self) { Ok(self) } else { Err(UnknownLinkType(self.0)) }
+    }
+}
