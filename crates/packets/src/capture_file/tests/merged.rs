@@ -1,0 +1,67 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+/// A file of frames of these times, each with its number in the file.
+fn file(link: LinkType, times: &[u64]) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), link, 96).unwrap();
+    for (number, time) in times.iter().enumerate() {
+        let data = (number as u32).to_be_bytes();
+        writer.write(&Frame { time: Timestamp(*time), link, len: 4, data: &data }).unwrap();
+    }
+    writer.into_inner()
+}
+
+fn merged(files: &[Vec<u8>]) -> Merged<&[u8]> {
+    Merged::new(files.iter().map(|file| Reader::new(&file[..]).unwrap()).collect())
+}
+
+fn drain(merged: &mut Merged<&[u8]>) -> Vec<(u64, LinkType)> {
+    let mut frames = Vec::new();
+    while let Some(frame) = merged.next_frame().unwrap() {
+        frames.push((frame.time.0, frame.link));
+    }
+    frames
+}
+
+#[test]
+fn frames_come_by_time_and_then_by_file() {
+    let files = [
+        file(LinkType::RAW, &[3, 5, 5]),
+        file(LinkType::ETHERNET, &[]),
+        file(LinkType::IPV4, &[1, 5, 9]),
+        file(LinkType::IPV6, &[5]),
+    ];
+    let (raw, v4, v6) = (LinkType::RAW, LinkType::IPV4, LinkType::IPV6);
+    let expected = [(1, v4), (3, raw), (5, raw), (5, raw), (5, v4), (5, v6), (9, v4)];
+    assert_eq!(drain(&mut merged(&files)), expected);
+    assert_eq!(drain(&mut merged(&[])), []);
+}
+
+/// A file that is cut off says so at its end; the others are read on.
+#[test]
+fn an_error_ends_one_file_only() {
+    let mut files = [file(LinkType::RAW, &[1, 4]), file(LinkType::IPV4, &[2, 3]), file(LinkType::IPV6, &[5])];
+    files[1].pop();
+    let mut merged = merged(&files);
+    assert_eq!(merged.next_frame().unwrap().unwrap().time, Timestamp(1));
+    assert_eq!(merged.next_frame().unwrap().unwrap().time, Timestamp(2));
+    let error = merged.next_frame().unwrap_err();
+    assert!(matches!(error, FileError { file: 1, source: ReadError::CutOff { .. } }), "{error:?}");
+    assert_eq!(drain(&mut merged), [(4, LinkType::RAW), (5, LinkType::IPV6)]);
+}
+
+proptest! {
+    #[test]
+    fn sorted_files_become_one(mut times in vec(vec(0..50u64, 0..20), 0..6)) {
+        for times in &mut times {
+            times.sort_unstable();
+        }
+        let files: Vec<_> = times.iter().map(|times| file(LinkType::RAW, times)).collect();
+        let mut all = times.concat();
+        all.sort_unstable();
+        let read: Vec<_> = drain(&mut merged(&files)).into_iter().map(|(time, _)| time).collect();
+        prop_assert_eq!(read, all);
+    }
+}
