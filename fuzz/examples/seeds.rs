@@ -3,13 +3,18 @@
 //! `cargo run --manifest-path fuzz/Cargo.toml --example seeds`, in the repository; then `scripts/fuzz minimise`.
 
 use std::fs;
-use std::io::IoSlice;
+use std::io::{IoSlice, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 use watari_fuzz::pair;
+use watari_packets::build::{Builder, Gre};
+use watari_packets::capture_file::Writer;
+use watari_packets::{Flags, Frame, LinkType, Segment, Timestamp};
 use watari_record::CipherSuite;
 use watari_wire::leg::{Kind, LegSigner, Preface};
 use watari_wire::proxy::{Header, Tlv};
@@ -32,6 +37,8 @@ fn main() {
     write("flow_answers", &[ANSWER.to_vec()]);
     write("http1_response", &RESPONSES.map(|response| [&[0, 30], response].concat()));
     write("lists", &[LIST.to_vec()]);
+    write("frames", &captured_frames());
+    write("capture_files", &capture_files());
     write("continuation", &CONTINUATIONS.map(<[u8]>::to_vec));
 }
 
@@ -237,4 +244,68 @@ fn paths() -> Vec<Vec<u8>> {
     ["/a/../../f", "/%2e%2e/f", "/a/.b/f", "/.well-known/x", "/l", "bytes=0-9", "bytes=-5,10-", "\"etag\""]
         .map(asked)
         .to_vec()
+}
+
+fn captured_segment() -> Segment<'static> {
+    let (source, destination) = addresses();
+    let (time, flags) = (Timestamp(1_800_000_000_000_000_000), Flags::PSH.with(Flags::ACK));
+    let (sequence, acknowledgment, window) = (1000, 2000, 500);
+    Segment { time, source, destination, sequence, acknowledgment, flags, window, len: 4, data: b"data" }
+}
+
+/// Under each link layer and tunnel; in front, what the target takes for the rest of its input.
+fn captured_frames() -> Vec<Vec<u8>> {
+    let segment = captured_segment();
+    let (source, destination) = (segment.source.ip(), segment.destination.ip());
+    let v6 = std::net::Ipv6Addr::LOCALHOST.into();
+    let packet = || Builder::tcp(&segment, &[1; 12]).ip(source, destination);
+    let packet_v6 = || Builder::tcp(&segment, &[]).extension(60, 1).extension(0, 1).ip(v6, v6);
+    let gre = Gre { checksum: true, key: Some(7), sequence: Some(8) };
+    let frames = [
+        (LinkType::ETHERNET, packet().vlan(0x8100).vlan(0x88a8).ethernet()),
+        (LinkType::ETHERNET, packet().ethernet().vxlan(4789).ip(source, destination).ethernet()),
+        (LinkType::ETHERNET, packet_v6().ethernet().gre(gre).ip(v6, v6).ethernet()),
+        (LinkType::RAW, packet_v6().gre(gre).ip(source, destination)),
+        (LinkType::IPV4, packet().ip(source, destination).ip(source, destination)),
+        (LinkType::IPV6, packet_v6().ip(v6, v6)),
+        (LinkType::NULL, packet().loopback()),
+        (LinkType::LINUX_SLL, packet().cooked()),
+        (LinkType::LINUX_SLL2, packet_v6().cooked_2()),
+    ];
+    let choice = |link| LinkType::ALL.iter().position(|known| *known == link).expect("a known one") as u8;
+    frames.map(|(link, built)| [&[choice(link), 0, 0, 1][..], &built.finish()].concat()).to_vec()
+}
+
+/// pcap and pcapng, the first also packed; in front, what the target takes for itself.
+fn capture_files() -> Vec<Vec<u8>> {
+    let frames = captured_frames();
+    let mut writer = Writer::new(Vec::new(), LinkType::ETHERNET, 96).expect("memory takes everything");
+    for data in frames[..3].iter().map(|seed| &seed[4..]) {
+        let frame = Frame { time: captured_segment().time, link: LinkType::ETHERNET, len: data.len() as u32, data };
+        writer.write(&frame).expect("memory takes everything");
+    }
+    let pcap = writer.into_inner();
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(&pcap).expect("memory takes everything");
+    let packed = encoder.finish().expect("memory takes everything");
+    [pcap, packed, pcapng()].map(|file| [&[100][..], &file].concat()).to_vec()
+}
+
+/// Section, interface with its clock, a frame of each kind, statistics (`draft-ietf-opsawg-pcapng`, section 4).
+fn pcapng() -> Vec<u8> {
+    let block = |kind: u32, body: &[u8]| {
+        let len = (body.len() as u32 + 12).to_le_bytes();
+        [&kind.to_le_bytes()[..], &len, body, &len].concat()
+    };
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+    let clock = words(&[0x0001_0009, 9, 0x0008_000e, 5, 0, 0]);
+    [
+        block(0x0a0d_0d0a, &words(&[0x1a2b_3c4d, 1, u32::MAX, u32::MAX])),
+        block(1, &[words(&[1, 96]), clock].concat()),
+        block(6, &[&words(&[0, 0x18fa_e27a, 7, 5, 5])[..], b"frame\0\0\0", &words(&[0])].concat()),
+        block(3, &[&words(&[4])[..], b"data"].concat()),
+        block(2, &[&words(&[0, 0, 8, 4, 90])[..], b"data"].concat()),
+        block(5, &[0; 12]),
+    ]
+    .concat()
 }
