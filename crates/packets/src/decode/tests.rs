@@ -135,7 +135,7 @@ fn other_link_types_are_refused_by_number() {
 #[test]
 fn what_is_no_segment_has_a_reason() {
     let tags = [0x81, 0x00, 0, 1].repeat(10);
-    let cases: [(&str, LinkType, Vec<u8>, Other); 23] = [
+    let cases: [(&str, LinkType, Vec<u8>, Other); 24] = [
         ("ARP", LinkType::ETHERNET, [&ETHERNET[..], &[0x08, 0x06], &[0; 46]].concat(), Other::NotIp),
         ("802.3", LinkType::ETHERNET, [&ETHERNET[..], &[0x00, 0x2e], &[0; 46]].concat(), Other::NotIp),
         ("tags", LinkType::ETHERNET, [&ETHERNET[..], &tags, &[0x08, 0x00], &PACKET_V4].concat(), Other::TooDeep),
@@ -158,6 +158,7 @@ fn what_is_no_segment_has_a_reason() {
         ("a TCP header of 16", LinkType::RAW, patched(&PACKET_V4, 32, &[0x40]), Other::Malformed),
         ("TCP options beyond", LinkType::RAW, patched(&PACKET_V4, 32, &[0xf0]), Other::Malformed),
         ("a later fragment", LinkType::RAW, patched(&PACKET_V4, 6, &[0x20, 0x01]), Other::Fragment),
+        ("a far fragment", LinkType::RAW, patched(&PACKET_V4, 6, &[0x30, 0x00]), Other::Fragment),
         ("the last fragment", LinkType::RAW, patched(&PACKET_V4, 6, &[0x00, 0xb9]), Other::Fragment),
     ];
     for (what, link, octets, reason) in cases {
@@ -181,6 +182,16 @@ fn what_the_capture_cut_off_is_unknown() {
             Decoded::Segment(Segment { data, ..segment })
         };
         assert_eq!(Decoder::default().decode(&snapped), expected, "of {kept} octets");
+    }
+}
+
+/// A header that ends with the frame is cut off like any other.
+#[test]
+fn what_ends_with_a_header_may_be_cut_off_too() {
+    let without_data = patched(&PACKET_V4[..40], 2, &[0, 40]);
+    for kept in 1..40 {
+        let snapped = Frame { len: 40, ..frame(LinkType::RAW, &without_data[..kept]) };
+        assert_eq!(Decoder::default().decode(&snapped), Decoded::Other(Other::Truncated), "of {kept} octets");
     }
 }
 

@@ -61,6 +61,16 @@ fn gzip_has_an_end_of_its_own() {
     assert_eq!(read, frames, "all but the checksum is there");
 }
 
+/// Of a block that is read past in steps, too.
+#[test]
+fn all_that_is_missing_of_a_long_block_is_counted() {
+    let little = Order::Little;
+    let front = pcapng::section(little);
+    let file = [&front[..], &pcapng::block(little, 10, &vec![0; 3_000_000])].concat();
+    let (_, error) = read(&file[..front.len() + 8 + 100_000]);
+    assert!(matches!(error, Some(ReadError::CutOff { missing: 2_900_000, within: Part::Block, .. })), "{error:?}");
+}
+
 #[test]
 fn what_is_missing_is_said() {
     let file = pcap(Order::Little, 0xa1b2_c3d4);
