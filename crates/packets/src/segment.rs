@@ -1,6 +1,8 @@
 //! What a captured packet says of a TCP connection.
 
 use std::net::SocketAddr;
+use std::ops::Add;
+use std::time::Duration;
 
 /// When a packet was captured, in nanoseconds since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +33,22 @@ pub struct Segment<'a> {
     pub len: u32,
     /// The first of them: as many as the capture kept, which may be none.
     pub data: &'a [u8],
+}
+
+impl Timestamp {
+    /// How long after `earlier` it is; zero if it is not.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+
+    /// The latest time there is, if that would be later.
+    fn add(self, later: Duration) -> Self {
+        Self(u64::try_from(later.as_nanos()).map_or(u64::MAX, |later| self.0.saturating_add(later)))
+    }
 }
 
 impl Flags {

@@ -1,0 +1,200 @@
+//! How a connection ended, from all that was seen of it.
+
+use watari_packets::Timestamp;
+
+use crate::connection::Connection;
+use crate::ending::{Ending, Phase, Side};
+use crate::flow::Flow;
+use crate::half::Close;
+use crate::sequence::{is_before, is_upto};
+use crate::settings::Settings;
+use crate::turn::State;
+
+/// What made it be reported, if neither side closed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// It had been silent, or others needed its place; or the next connection took its ends.
+    Silent,
+    /// Its request was too long ago.
+    Timeout,
+    /// Nothing more is seen.
+    Cut,
+}
+
+impl Flow {
+    /// What is to be said of it, at `now`.
+    pub(crate) fn conclude(&self, left: Left, now: Timestamp, settings: &Settings) -> Connection {
+        let (client, server) = (self.half(Side::Client), self.half(Side::Server));
+        let closed_by = self.closed_by();
+        let (ending, phase) = self.ending(closed_by, left, now, settings);
+        let end = closed_by
+            .and_then(|side| self.close_of(side))
+            .map_or(if left == Left::Timeout { now } else { self.last }, |close| close.at);
+        let (to_client, to_server) = (server.sent(client), client.sent(server));
+        Connection {
+            client: self.end(Side::Client),
+            server: self.end(Side::Server),
+            start: self.started,
+            end,
+            last: self.last,
+            ending,
+            phase,
+            closed_by: closed_by.filter(|_| ending != Ending::Backscatter),
+            is_delivered: self.is_delivered(phase),
+            has_asked: to_server > 0,
+            was_overdue: self.is_knock_overdue && self.is_knocking()
+                || self.turn.is_overdue && self.waits_since().is_some(),
+            handshake: self.established.filter(|_| client.syns > 0).map(|at| at.since(self.started)),
+            requests: self.turn.requests,
+            bytes_to_client: to_client,
+            bytes_to_server: to_server,
+            packets_to_client: server.packets,
+            packets_to_server: client.packets,
+            conn_state: self.zeek.conn_state(to_client + to_server),
+            history: self.history,
+        }
+    }
+
+    fn ending(&self, closed_by: Option<Side>, left: Left, now: Timestamp, settings: &Settings) -> (Ending, Phase) {
+        if !self.is_established {
+            return (self.ending_of_handshake(closed_by, left, now, settings), Phase::BeforeHandshake);
+        }
+        let Some(side) = closed_by else {
+            let phase = self.phase_at(now, settings);
+            return (if left == Left::Timeout { Ending::Timeout } else { Ending::Open }, phase);
+        };
+        let is_reset = self.half(side).fin.is_none() && self.half(side).reset.is_some();
+        let ending = match (side, is_reset) {
+            (Side::Client, false) => Ending::CNormal,
+            (Side::Client, true) => Ending::CReset,
+            (Side::Server, false) => Ending::SNormal,
+            (Side::Server, true) => Ending::SReset,
+        };
+        (ending, self.phase_of_close(side, is_reset, settings))
+    }
+
+    fn ending_of_handshake(&self, by: Option<Side>, left: Left, now: Timestamp, settings: &Settings) -> Ending {
+        let (client, server) = (self.half(Side::Client), self.half(Side::Server));
+        match by {
+            // Nobody's SYN.
+            _ if client.syns == 0 => Ending::Backscatter,
+            Some(Side::Client) => Ending::CReset,
+            Some(Side::Server) if server.syns == 0 => Ending::Refused,
+            Some(Side::Server) => Ending::SReset,
+            None if server.packets > 0 => Ending::Open,
+            // A second SYN is sent because the first got no answer.
+            None if left == Left::Cut && client.syns < 2 && now.since(self.started) < settings.knock_patience => {
+                Ending::Open
+            }
+            None => Ending::NoAnswer,
+        }
+    }
+
+    /// Who closed first. Who has the other's FIN closed after it; where neither has, the one that was captured first
+    /// did, and the server if that is the same.
+    fn closed_by(&self) -> Option<Side> {
+        match (self.close_of(Side::Client), self.close_of(Side::Server)) {
+            (None, None) => None,
+            (Some(_), None) => Some(if self.answers_unseen_fin(Side::Client) { Side::Server } else { Side::Client }),
+            (None, Some(_)) => Some(if self.answers_unseen_fin(Side::Server) { Side::Client } else { Side::Server }),
+            (Some(client), Some(server)) => {
+                let client_knew = self.knew_fin(client, Side::Server);
+                let server_knew = self.knew_fin(server, Side::Client);
+                let is_server = if client_knew == server_knew { server.at <= client.at } else { client_knew };
+                Some(if is_server { Side::Server } else { Side::Client })
+            }
+        }
+    }
+
+    fn close_of(&self, side: Side) -> Option<Close> {
+        self.half(side).close()
+    }
+
+    /// Whether a close was sent with the FIN of `of` at hand.
+    fn knew_fin(&self, close: Close, of: Side) -> bool {
+        let fin = self.half(of).fin;
+        fin.zip(close.acknowledgment).is_some_and(|(fin, known)| is_before(fin.sequence, known))
+    }
+
+    /// Whether the close of `side` acknowledges one number more than there were data: a FIN that was not captured.
+    fn answers_unseen_fin(&self, side: Side) -> bool {
+        let peer = self.half(side.peer());
+        let known = self.close_of(side).and_then(|close| close.acknowledgment);
+        peer.packets > 0 && peer.is_placed && known == Some(peer.next.wrapping_add(1))
+    }
+
+    fn phase_of_close(&self, by: Side, is_reset: bool, settings: &Settings) -> Phase {
+        let turn = &self.turn;
+        if turn.requests == 0 {
+            return Phase::BeforeRequest;
+        }
+        // An unseen FIN has no time of its own; the answer to it is near enough.
+        let close = self.close_of(by).or(self.close_of(by.peer()));
+        let Some(close) = close else { return Phase::InAnswer };
+        let after = if close.at.since(turn.last_at) < settings.idle_after { Phase::AfterAnswer } else { Phase::Idle };
+        let knew = self.close_of(by).and_then(|close| close.acknowledgment);
+        let knew = knew.or(self.half(by).acked);
+        match by {
+            Side::Client => self.phase_of_client(knew, after),
+            Side::Server => self.phase_of_server(knew, is_reset, after),
+        }
+    }
+
+    /// What the client had of the answer when it closed.
+    fn phase_of_client(&self, knew: Option<u32>, after: Phase) -> Phase {
+        let (turn, server) = (&self.turn, self.half(Side::Server));
+        if turn.state == State::Asked || knew.is_some_and(|knew| is_upto(knew, turn.answer)) {
+            return Phase::BeforeAnswer;
+        }
+        let end = if turn.state == State::Answered { turn.end } else { server.next };
+        let has_all = knew.is_none_or(|knew| is_upto(end, knew));
+        if has_all && !self.app.lacks(turn.state) { after } else { Phase::InAnswer }
+    }
+
+    /// What the server had of the request, and had sent, when it closed.
+    fn phase_of_server(&self, knew: Option<u32>, is_reset: bool, after: Phase) -> Phase {
+        let turn = &self.turn;
+        if turn.state == State::Asked {
+            // The request crossed the close.
+            if knew.is_some_and(|knew| is_upto(knew, turn.asked)) && !is_reset {
+                return if turn.requests == 1 { Phase::BeforeRequest } else { Phase::Idle };
+            }
+            return Phase::BeforeAnswer;
+        }
+        let (client, server) = (self.half(Side::Client), self.half(Side::Server));
+        let is_cut = turn.state == State::Answering
+            && (self.app.lacks(turn.state) || is_reset && client.packets > 0 && !client.has_acked(server.next));
+        if is_cut { Phase::InAnswer } else { after }
+    }
+
+    /// The phase it is in, not closed.
+    fn phase_at(&self, now: Timestamp, settings: &Settings) -> Phase {
+        let turn = &self.turn;
+        let is_quiet = settings.idle_after <= now.since(turn.last_at);
+        let has_all = self.half(Side::Client).has_acked(self.half(Side::Server).next);
+        match turn.state {
+            _ if turn.requests == 0 => Phase::BeforeRequest,
+            State::Quiet | State::Asked => Phase::BeforeAnswer,
+            State::Answering if self.app.lacks(turn.state) || !is_quiet || !has_all => Phase::InAnswer,
+            _ if is_quiet => Phase::Idle,
+            _ => Phase::AfterAnswer,
+        }
+    }
+
+    /// Whether the client has the whole answer to its last request.
+    fn is_delivered(&self, phase: Phase) -> bool {
+        let (turn, client, server) = (&self.turn, self.half(Side::Client), self.half(Side::Server));
+        let end = match turn.state {
+            State::Quiet | State::Asked => return false,
+            State::Answering if self.app.lacks(turn.state) => return false,
+            State::Answering => server.next,
+            State::Answered => turn.end,
+        };
+        // A client that was never seen cannot be asked.
+        let has_it = client.packets == 0 || client.has_acked(end);
+        let is_whole = turn.state == State::Answered
+            || server.fin.is_some() && server.reset.is_none()
+            || matches!(phase, Phase::AfterAnswer | Phase::Idle);
+        has_it && is_whole
+    }
+}

@@ -1,0 +1,127 @@
+//! What is said of a connection.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use watari_packets::Timestamp;
+
+use crate::ending::{Ending, Phase, Side};
+use crate::turn::Exchange;
+use crate::zeek::{ConnState, History};
+
+/// What [`crate::Connections`] has to say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A connection began.
+    Opened(Opened),
+    /// A request was answered, or never will be.
+    Request(Request),
+    /// One that has got no answer yet waits for long. It may still get one.
+    Overdue(Overdue),
+    /// A connection ended.
+    Closed(Box<Connection>),
+    /// A connection was given up to hold others.
+    Evicted(Evicted),
+}
+
+/// A connection began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opened {
+    /// Who opened it.
+    pub client: SocketAddr,
+    /// Who was asked.
+    pub server: SocketAddr,
+    /// When its first packet came.
+    pub at: Timestamp,
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// Who asked.
+    pub client: SocketAddr,
+    /// Who was asked.
+    pub server: SocketAddr,
+    /// Its times.
+    pub exchange: Exchange,
+    /// Whether an [`Event::Overdue`] was said of it.
+    pub was_overdue: bool,
+}
+
+/// Something waits for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overdue {
+    /// Who waits.
+    pub client: SocketAddr,
+    /// For whom.
+    pub server: SocketAddr,
+    /// Since when.
+    pub since: Timestamp,
+    /// When that was too long.
+    pub at: Timestamp,
+    /// Whether it is the SYN that has no answer.
+    pub is_knock: bool,
+}
+
+/// A connection was given up before its handshake was complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Evicted {
+    /// Who was asked.
+    pub server: SocketAddr,
+    /// When it was given up.
+    pub at: Timestamp,
+    /// Whether the server had answered its SYN.
+    pub is_answered: bool,
+    /// Whether it was said to be overdue.
+    pub was_overdue: bool,
+}
+
+/// A connection that ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connection {
+    /// Who opened it.
+    pub client: SocketAddr,
+    /// Who was asked.
+    pub server: SocketAddr,
+    /// When its first packet came.
+    pub start: Timestamp,
+    /// When it ended: the first FIN or RST; else when its last packet came, or time ran out.
+    pub end: Timestamp,
+    /// When its last packet came.
+    pub last: Timestamp,
+    /// How it ended.
+    pub ending: Ending,
+    /// How far it had come.
+    pub phase: Phase,
+    /// Who ended it.
+    pub closed_by: Option<Side>,
+    /// Whether the client has got a whole answer to its last request, as far as can be told.
+    pub is_delivered: bool,
+    /// Whether the client asked for anything: sent data.
+    pub has_asked: bool,
+    /// Whether [`Event::Overdue`] was said of what it waits for still.
+    pub was_overdue: bool,
+    /// From the first SYN to the end of the handshake, if both were seen.
+    pub handshake: Option<Duration>,
+    /// Requests: exactly with clear HTTP/1, else as often as the client spoke after the server.
+    pub requests: u32,
+    /// Octets of data, each counted once.
+    pub bytes_to_client: u64,
+    /// Octets of data, each counted once.
+    pub bytes_to_server: u64,
+    /// Packets that were seen.
+    pub packets_to_client: u32,
+    /// Packets that were seen.
+    pub packets_to_server: u32,
+    /// What Zeek says of it.
+    pub conn_state: ConnState,
+    /// What Zeek says of it.
+    pub history: History,
+}
+
+impl Connection {
+    /// From its first packet to its end.
+    pub fn duration(&self) -> Duration {
+        self.end.since(self.start)
+    }
+}

@@ -1,0 +1,265 @@
+//! All connections that are in progress.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashTable;
+use watari_packets::{Flags, Segment, Timestamp};
+
+use crate::close::Left;
+use crate::connection::{Event, Evicted, Opened, Overdue};
+use crate::ending::Side;
+use crate::flow::{Cause, Flow, Stage};
+use crate::key::Key;
+use crate::lists::Lists;
+use crate::settings::Settings;
+use crate::wheel::Wheel;
+
+/// Follows connections. Give it each segment with [`Connections::observe`], or the time alone with
+/// [`Connections::advance`], and then take what there is from [`Connections::poll_event`] until it says nothing.
+#[derive(Debug)]
+pub struct Connections {
+    settings: Settings,
+    now: Timestamp,
+    flows: Vec<Option<Flow>>,
+    free: Vec<u32>,
+    index: HashTable<u32>,
+    wheel: Wheel,
+    classes: Lists,
+    events: VecDeque<Event>,
+    counts: Counts,
+}
+
+/// What was not followed, or was given up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections given up with their handshake incomplete.
+    pub evicted: u64,
+    /// Connections that were not followed, because all that are held are established.
+    pub untracked: u64,
+    /// Segments that belong to no connection and begin none.
+    pub stray: u64,
+}
+
+// Lists of connections, by what may be given up first.
+const HALF_OPEN: u32 = 0;
+const ESTABLISHED: u32 = 1;
+const OVER: u32 = 2;
+
+impl Connections {
+    /// None yet.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            now: Timestamp(0),
+            flows: Vec::new(),
+            free: Vec::new(),
+            index: HashTable::new(),
+            wheel: Wheel::new(),
+            classes: Lists::new(3),
+            events: VecDeque::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Takes a segment. It may have been captured out of order; time is that of the latest.
+    pub fn observe(&mut self, segment: &Segment<'_>) {
+        self.advance(segment.time);
+        let (key, source_is_first) = Key::new(segment.source, segment.destination);
+        let hash = key.hash(self.settings.seed);
+        let flows = &self.flows;
+        let found = self.index.find(hash, |id| flow(flows, *id).is_some_and(|flow| flow.key == key)).copied();
+        if let Some(id) = found {
+            let Some(flow) = flow(&self.flows, id) else { return };
+            let side = flow.side(source_is_first);
+            if !flow.is_left_behind(side, segment) {
+                self.see(id, side, segment);
+                return;
+            }
+            self.report(id, Left::Silent);
+            self.forget(id);
+        }
+        self.begin(key, hash, source_is_first, segment);
+    }
+
+    /// Time has come to `now`, as far as packets show.
+    pub fn advance(&mut self, now: Timestamp) {
+        if now <= self.now {
+            return;
+        }
+        self.now = now;
+        if !self.wheel.is_behind(now) {
+            return;
+        }
+        while let Some(id) = self.wheel.due(now) {
+            self.look_at(id);
+        }
+    }
+
+    /// The next of what there is to say.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Nothing more is seen: all connections are reported as they are.
+    pub fn finish(&mut self) {
+        for id in 0..self.flows.len() {
+            self.report(id as u32, Left::Cut);
+            self.forget(id as u32);
+        }
+    }
+
+    /// What was not followed.
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// How many connections have not ended.
+    pub fn open(&self) -> u32 {
+        self.classes.len(HALF_OPEN) + self.classes.len(ESTABLISHED)
+    }
+
+    fn see(&mut self, id: u32, side: Side, segment: &Segment<'_>) {
+        let Some(flow) = flow_mut(&mut self.flows, id) else { return };
+        let stage = flow.stage;
+        if !flow.see(side, segment, &mut self.events) {
+            return;
+        }
+        let (at, _) = flow.due(&self.settings);
+        if stage != flow.stage && flow.stage == Stage::Open {
+            self.classes.push(ESTABLISHED, id);
+        }
+        self.wheel.set(id, at);
+    }
+
+    fn begin(&mut self, key: Key, hash: u64, source_is_first: bool, segment: &Segment<'_>) {
+        let Some(sender) = self.sender(segment) else {
+            self.counts.stray += 1;
+            return;
+        };
+        if !self.make_room() {
+            self.counts.untracked += 1;
+            return;
+        }
+        let flow = Flow::new(key, source_is_first == (sender == Side::Client), segment);
+        let class = if flow.stage == Stage::Opening { HALF_OPEN } else { ESTABLISHED };
+        let opened = Opened { client: flow.end(Side::Client), server: flow.end(Side::Server), at: segment.time };
+        let id = self.free.pop().unwrap_or(self.flows.len() as u32);
+        if self.flows.len() == id as usize {
+            self.flows.push(None);
+        }
+        self.flows[id as usize] = Some(flow);
+        let (flows, seed) = (&self.flows, self.settings.seed);
+        self.index.insert_unique(hash, id, |id| self::flow(flows, *id).map_or(0, |flow| flow.key.hash(seed)));
+        self.classes.push(class, id);
+        self.events.push_back(Event::Opened(opened));
+        self.see(id, sender, segment);
+        if let Some(flow) = self::flow(&self.flows, id) {
+            self.wheel.set(id, flow.due(&self.settings).0);
+        }
+    }
+
+    /// Who sends a segment of no known connection; `None` if it begins none.
+    fn sender(&self, segment: &Segment<'_>) -> Option<Side> {
+        let has = |flag| segment.flags.contains(flag);
+        match (has(Flags::SYN), has(Flags::RST)) {
+            (true, false) if has(Flags::ACK) => Some(Side::Server),
+            (true, false) => Some(Side::Client),
+            (true, true) => None,
+            // Acknowledgments alone are the rest of something.
+            (false, false) if segment.len == 0 && !has(Flags::FIN) => None,
+            _ => Some(self.settings.servers.sender(segment.source, segment.destination)),
+        }
+    }
+
+    /// Gives up what may be given up for another connection: what is over, then the oldest half open one.
+    fn make_room(&mut self) -> bool {
+        let is_full = self.classes.len(HALF_OPEN) + self.classes.len(ESTABLISHED) + self.classes.len(OVER)
+            >= self.settings.connections_max;
+        if is_full && let Some(id) = self.classes.first(OVER) {
+            self.forget(id);
+        } else if (is_full || self.classes.len(HALF_OPEN) >= self.settings.half_open_max)
+            && let Some(id) = self.classes.first(HALF_OPEN)
+        {
+            self.evict(id);
+        } else if is_full {
+            return false;
+        }
+        true
+    }
+
+    fn evict(&mut self, id: u32) {
+        if let Some(flow) = flow(&self.flows, id) {
+            self.counts.evicted += 1;
+            let server = flow.end(Side::Server);
+            let (is_answered, was_overdue) = (!flow.is_knocking(), flow.is_knock_overdue);
+            self.events.push_back(Event::Evicted(Evicted { server, at: self.now, is_answered, was_overdue }));
+        }
+        self.forget(id);
+    }
+
+    /// It has come up.
+    fn look_at(&mut self, id: u32) {
+        let Some(flow) = flow_mut(&mut self.flows, id) else { return };
+        let (at, cause) = flow.due(&self.settings);
+        if self.now < at {
+            self.wheel.set(id, at);
+            return;
+        }
+        match cause {
+            Cause::KnockOverdue | Cause::RequestOverdue => {
+                let is_knock = cause == Cause::KnockOverdue;
+                let since = if is_knock { flow.started } else { flow.waits_since().unwrap_or(at) };
+                flow.is_knock_overdue |= is_knock;
+                flow.turn.is_overdue |= !is_knock;
+                let (client, server) = (flow.end(Side::Client), flow.end(Side::Server));
+                self.events.push_back(Event::Overdue(Overdue { client, server, since, at, is_knock }));
+                let (at, _) = flow.due(&self.settings);
+                self.wheel.set(id, at);
+            }
+            Cause::Timeout => self.report_at(id, Left::Timeout, at),
+            Cause::End => self.report(id, Left::Silent),
+            Cause::Forget => self.forget(id),
+        }
+    }
+
+    fn report(&mut self, id: u32, left: Left) {
+        self.report_at(id, left, self.now);
+    }
+
+    /// Says how a connection ended, and keeps it for what may still come.
+    fn report_at(&mut self, id: u32, left: Left, at: Timestamp) {
+        let Some(flow) = flow_mut(&mut self.flows, id).filter(|flow| flow.stage != Stage::Over) else { return };
+        let exchange = flow.turn.exchange(false);
+        let connection = flow.conclude(left, at, &self.settings);
+        flow.tell(exchange, &mut self.events);
+        flow.bury(self.now);
+        self.events.push_back(Event::Closed(Box::new(connection)));
+        self.classes.push(OVER, id);
+        let (at, _) = flow.due(&self.settings);
+        self.wheel.set(id, at);
+        if self.settings.over_max < self.classes.len(OVER)
+            && let Some(oldest) = self.classes.first(OVER)
+        {
+            self.forget(oldest);
+        }
+    }
+
+    fn forget(&mut self, id: u32) {
+        let Some(flow) = self.flows.get_mut(id as usize).and_then(Option::take) else { return };
+        let hash = flow.key.hash(self.settings.seed);
+        if let Ok(entry) = self.index.find_entry(hash, |other| *other == id) {
+            entry.remove();
+        }
+        self.wheel.remove(id);
+        self.classes.remove(id);
+        self.free.push(id);
+    }
+}
+
+fn flow(flows: &[Option<Flow>], id: u32) -> Option<&Flow> {
+    flows.get(id as usize)?.as_ref()
+}
+
+fn flow_mut(flows: &mut [Option<Flow>], id: u32) -> Option<&mut Flow> {
+    flows.get_mut(id as usize)?.as_mut()
+}

@@ -1,0 +1,32 @@
+//! Sequence numbers (RFC 9293, section 3.4), which are compared around their wrap.
+
+/// Whether `a` comes before `b`. Numbers half of the space apart have no order; then it is not.
+pub(crate) const fn is_before(a: u32, b: u32) -> bool {
+    a != b && b.wrapping_sub(a) < 1 << 31
+}
+
+/// Whether `a` comes before `b`, or is the same.
+pub(crate) const fn is_upto(a: u32, b: u32) -> bool {
+    a == b || is_before(a, b)
+}
+
+/// The later of two.
+pub(crate) const fn later(a: u32, b: u32) -> u32 {
+    if is_before(a, b) { b } else { a }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_goes_round() {
+        let cases = [(0, 1, true), (1, 0, false), (5, 5, false), (u32::MAX, 0, true), (0, u32::MAX, false)];
+        for (a, b, before) in cases {
+            assert_eq!(is_before(a, b), before, "{a} {b}");
+            assert_eq!(is_upto(a, b), before || a == b, "{a} {b}");
+        }
+        assert_eq!(later(u32::MAX - 2, 3), 3);
+        assert!(!is_before(0, 1 << 31) && !is_before(1 << 31, 0));
+    }
+}

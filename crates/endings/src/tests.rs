@@ -1,0 +1,4 @@
+//! What is expected of whole connections.
+
+mod endings;
+mod script;

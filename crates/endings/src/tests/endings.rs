@@ -1,0 +1,52 @@
+//! Each ending from each side in each phase, as a table.
+
+use super::script::told;
+
+/// The handshake, a request, an answer.
+const CASES: &[(&str, &[&str])] = &[
+    // An answer, closed by the server; by the client.
+    ("Cs Ssa Ca C+100 S+1000 Ca Sf Ca Cf Sa", &["S_NORMAL after_answer SF ShADdfFa 1000/100"]),
+    ("Cs Ssa Ca C+100 S+1000 Ca ~2 Sf Cf Sa", &["S_NORMAL idle SF ShADdfFa 1000/100"]),
+    ("Cs Ssa Ca C+100 S+1000 Ca Cf Sf Ca", &["C_NORMAL after_answer SF ShADdFf 1000/100"]),
+    ("Cs Ssa Ca C+100 S+1000 Ca ~2 Cf Sf Ca", &["C_NORMAL idle SF ShADdFf 1000/100"]),
+    // Reset by the client, by the server.
+    ("Cs Ssa Ca Cr", &["C_RESET before_request RSTO ShAR 0/0"]),
+    ("Cs Ssa Ca C+100 Cr", &["C_RESET before_answer RSTO ShADR 0/100"]),
+    ("Cs Ssa Ca C+100 S+1000 Cr^501", &["C_RESET in_answer RSTO ShADdR 1000/100"]),
+    ("Cs Ssa Ca C+100 S+1000 Cr", &["C_RESET after_answer RSTO ShADdR 1000/100"]),
+    ("Cs Ssa Ca C+100 S+1000 Ca ~5 CR", &["C_RESET idle RSTO ShADdR 1000/100"]),
+    ("Cs Ssa Ca Sr", &["S_RESET before_request RSTR ShAr 0/0"]),
+    ("Cs Ssa Ca C+100 Sa Sr", &["S_RESET before_answer RSTR ShADar 0/100"]),
+    ("Cs Ssa Ca C+100 S+1000 Sr", &["S_RESET in_answer RSTR ShADdr 1000/100"]),
+    ("Cs Ssa Ca C+100 S+1000 Ca Sr", &["S_RESET after_answer RSTR ShADdr 1000/100"]),
+    ("Cs Ssa Ca C+100 S+1000 Ca ~5 Sr", &["S_RESET idle RSTR ShADdr 1000/100"]),
+    // FIN in the other phases.
+    ("Cs Ssa Ca Cf Sf Ca", &["C_NORMAL before_request SF ShAFf 0/0"]),
+    ("Cs Ssa Ca Sf Cf Sa", &["S_NORMAL before_request SF ShAfFa 0/0"]),
+    ("Cs Ssa Ca C+100 Cf Sf Ca", &["C_NORMAL before_answer SF ShADFf 0/100"]),
+    ("Cs Ssa Ca C+100 Sf Cf Sa", &["S_NORMAL before_answer SF ShADfFa 0/100"]),
+    // The client leaves while the answer is on its way; its RSTs follow its FIN.
+    ("Cs Ssa Ca C+100 S+1000 S+1000 Cf^1001 S+500 CR CR", &["C_NORMAL in_answer RSTO ShADdFR 2500/100"]),
+    // The handshake.
+    ("Cs Sr^1", &["REFUSED before_handshake REJ Sr 0/0"]),
+    ("Cs ~1 Cs@0 ~2 Cs@0", &["NO_ANSWER before_handshake S0 S 0/0"]),
+    ("Cs", &["OPEN before_handshake S0 S 0/0"]),
+    ("Cs Ssa", &["OPEN before_handshake S1 Sh 0/0"]),
+    ("Cs Ssa CR@1", &["C_RESET before_handshake RSTO ShR 0/0"]),
+    ("Cs CR@1", &["C_RESET before_handshake RSTOS0 SR 0/0"]),
+    ("Ssa^1", &["BACKSCATTER before_handshake OTH h 0/0"]),
+    ("Ssa^1 CR@1", &["BACKSCATTER before_handshake RSTO hR 0/0"]),
+    ("Sr", &["BACKSCATTER before_handshake RSTRH r 0/0"]),
+    // What lasts.
+    ("Cs Ssa Ca C+100 ~700 Ca", &["TIMEOUT before_answer S1 ShAD 0/100"]),
+    ("Cs Ssa Ca C+100 S+1000 ~700 Ca", &["TIMEOUT in_answer S1 ShADd 1000/100"]),
+    ("Cs Ssa Ca", &["OPEN before_request S1 ShA 0/0"]),
+    ("Cs Ssa Ca C+100 S+1000 Ca", &["OPEN in_answer S1 ShADd 1000/100"]),
+];
+
+#[test]
+fn each_from_each_side_in_each_phase() {
+    let wrong: Vec<_> = CASES.iter().map(|(script, expected)| (script, told(script), expected)).collect();
+    let wrong: Vec<_> = wrong.iter().filter(|(_, told, expected)| told != *expected).collect();
+    assert!(wrong.is_empty(), "script, said, expected: {wrong:#?}");
+}

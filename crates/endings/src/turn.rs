@@ -1,0 +1,154 @@
+//! Whose turn it is: requests and answers by the direction of data alone, which works for TLS and for cut packets, too.
+
+use std::time::Duration;
+
+use watari_packets::Timestamp;
+
+use crate::sequence::is_upto;
+
+/// The last request of a connection.
+///
+/// ```text
+///           ask                 answer              complete
+///   Quiet ───────▶ Asked ─────────────▶ Answering ───────────▶ Answered
+///                    ▲ │ ask: the same     │  │ answer            │
+///                    │ └─ request goes on  │  └─ goes on          │
+///                    └─────────────────────┴──────────────────────┘ ask: the next request
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turn {
+    pub(crate) state: State,
+    /// Whether this request has been said to wait for long.
+    pub(crate) is_overdue: bool,
+    /// Requests that were begun.
+    pub(crate) requests: u32,
+    /// Where the request begins in the client's octets.
+    pub(crate) asked: u32,
+    /// Where the answer begins in the server's, and where it ends, if it does.
+    pub(crate) answer: u32,
+    pub(crate) end: u32,
+    /// How much of the client's the server had when its answer began.
+    heard: u32,
+    /// When the last octets of the request were sent, of the answer the first and the last.
+    pub(crate) asked_at: Option<Timestamp>,
+    pub(crate) first_at: Timestamp,
+    pub(crate) last_at: Timestamp,
+}
+
+/// See [`Turn`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Quiet,
+    Asked,
+    Answering,
+    Answered,
+}
+
+/// One request and what became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exchange {
+    /// When the last octets of the request were sent; `None` if they were not seen.
+    pub asked_at: Option<Timestamp>,
+    /// When the first octets of the answer were; `None` if there was no answer.
+    pub first_at: Option<Timestamp>,
+    /// When the last were.
+    pub last_at: Option<Timestamp>,
+    /// Whether the answer is known to be complete. Only clear HTTP/1 shows it; elsewhere it counts as complete
+    /// when the client asks again.
+    pub is_complete: bool,
+}
+
+impl Exchange {
+    /// From the request to the first octet of the answer.
+    pub fn first_octet(&self) -> Option<Duration> {
+        Some(self.first_at?.since(self.asked_at?))
+    }
+
+    /// From the request to the last octet of the answer.
+    pub fn response(&self) -> Option<Duration> {
+        Some(self.last_at?.since(self.asked_at?))
+    }
+}
+
+impl Turn {
+    pub(crate) const fn new() -> Self {
+        let never = Timestamp(0);
+        Self {
+            state: State::Quiet,
+            is_overdue: false,
+            requests: 0,
+            asked: 0,
+            answer: 0,
+            end: 0,
+            heard: 0,
+            asked_at: None,
+            first_at: never,
+            last_at: never,
+        }
+    }
+
+    /// Octets of the client's that ask for something. `answer`: where the server's next octets stand. Says which
+    /// exchange is over thereby.
+    pub(crate) fn ask(&mut self, from: u32, upto: u32, at: Timestamp, answer: u32) -> Option<Exchange> {
+        match self.state {
+            State::Asked => {
+                self.asked_at = Some(at);
+                return None;
+            }
+            // Captured behind its own answer.
+            State::Answering | State::Answered if is_upto(upto, self.heard) => {
+                self.asked_at.get_or_insert(at);
+                return None;
+            }
+            _ => {}
+        }
+        let over = (self.state == State::Answering).then(|| self.exchange(true)).flatten();
+        self.state = State::Asked;
+        self.is_overdue = false;
+        self.requests = self.requests.saturating_add(1);
+        (self.asked, self.answer, self.asked_at) = (from, answer, Some(at));
+        over
+    }
+
+    /// A request that was not seen, but was heard by the server.
+    pub(crate) fn imply_ask(&mut self, from: u32, answer: u32) -> Option<Exchange> {
+        let over = self.ask(from, from.wrapping_add(1), Timestamp(0), answer);
+        self.asked_at = None;
+        over
+    }
+
+    /// Octets of the server's, behind which it has heard so much of the client.
+    pub(crate) fn answer(&mut self, heard: u32, at: Timestamp) {
+        match self.state {
+            State::Asked => {
+                self.state = State::Answering;
+                (self.first_at, self.last_at, self.heard) = (at, at, heard);
+            }
+            State::Answering => self.last_at = self.last_at.max(at),
+            State::Quiet | State::Answered => {}
+        }
+    }
+
+    /// The answer ends before the octet at `end`.
+    pub(crate) fn complete(&mut self, end: u32) -> Option<Exchange> {
+        if self.state != State::Answering {
+            return None;
+        }
+        let over = self.exchange(true);
+        (self.state, self.end) = (State::Answered, end);
+        over
+    }
+
+    /// The exchange in progress.
+    pub(crate) fn exchange(&self, is_complete: bool) -> Option<Exchange> {
+        let asked_at = self.asked_at;
+        match self.state {
+            State::Quiet | State::Answered => None,
+            State::Asked => Some(Exchange { asked_at, first_at: None, last_at: None, is_complete: false }),
+            State::Answering => {
+                let (first_at, last_at) = (Some(self.first_at), Some(self.last_at));
+                Some(Exchange { asked_at, first_at, last_at, is_complete })
+            }
+        }
+    }
+}

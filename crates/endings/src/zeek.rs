@@ -1,0 +1,224 @@
+//! The same connection in Zeek's words: `conn_state` and `history`, as its documentation of `conn.log` has them.
+//!
+//! They say what was on the wire, not who closed first; so they stand beside an [`crate::Ending`] and neither is
+//! made from the other. Invalid resets are in the history; they change no state.
+
+use std::fmt;
+
+use watari_packets::{Flags, Segment};
+
+use crate::ending::Side;
+
+/// Zeek's `conn_state`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ConnState {
+    /// A SYN without an answer.
+    S0,
+    /// Established, not ended.
+    S1,
+    /// Established, ended by both.
+    SF,
+    /// A SYN that a RST answered.
+    REJ,
+    /// Established, closed by the client only.
+    S2,
+    /// Established, closed by the server only.
+    S3,
+    /// Reset by the client.
+    RSTO,
+    /// Reset by the server.
+    RSTR,
+    /// A SYN, then a RST of the client; no SYN-ACK was seen.
+    RSTOS0,
+    /// A SYN-ACK, then a RST of the server; no SYN was seen.
+    RSTRH,
+    /// A SYN, then a FIN of the client; no SYN-ACK was seen.
+    SH,
+    /// A SYN-ACK, then a FIN of the server; no SYN was seen.
+    SHR,
+    /// Anything else: its beginning was not seen.
+    OTH,
+}
+
+impl ConnState {
+    /// As `conn.log` has it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::S0 => "S0",
+            Self::S1 => "S1",
+            Self::SF => "SF",
+            Self::REJ => "REJ",
+            Self::S2 => "S2",
+            Self::S3 => "S3",
+            Self::RSTO => "RSTO",
+            Self::RSTR => "RSTR",
+            Self::RSTOS0 => "RSTOS0",
+            Self::RSTRH => "RSTRH",
+            Self::SH => "SH",
+            Self::SHR => "SHR",
+            Self::OTH => "OTH",
+        }
+    }
+}
+
+impl fmt::Display for ConnState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// What Zeek holds of each end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum End {
+    #[default]
+    Inactive,
+    SynSent,
+    /// Data without a SYN.
+    Partial,
+    Established,
+    Closed,
+    Reset,
+}
+
+/// Both ends; the originator is the client.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ends {
+    client: End,
+    server: End,
+}
+
+impl Ends {
+    /// A segment that fits, by its flags.
+    pub(crate) fn see(&mut self, side: Side, segment: &Segment<'_>) {
+        let flags = segment.flags;
+        let (end, peer) = match side {
+            Side::Client => (&mut self.client, &mut self.server),
+            Side::Server => (&mut self.server, &mut self.client),
+        };
+        if flags.contains(Flags::RST) {
+            if !(*end == End::Reset || *end == End::Closed && *peer == End::Closed) {
+                *end = End::Reset;
+            }
+            return;
+        }
+        if *end == End::Inactive || *end == End::SynSent {
+            *end = match side {
+                _ if flags.contains(Flags::SYN) && side == Side::Client => End::SynSent,
+                _ if flags.contains(Flags::SYN) => {
+                    if *peer == End::SynSent {
+                        *peer = End::Established;
+                    }
+                    End::Established
+                }
+                Side::Client if flags.contains(Flags::ACK) && *peer == End::Established => End::Established,
+                _ if *end == End::SynSent => End::SynSent,
+                // Some acknowledge a SYN before they answer it.
+                Side::Server if segment.len == 0 && *peer == End::SynSent => End::Inactive,
+                _ => End::Partial,
+            };
+        }
+        if flags.contains(Flags::FIN) && *end != End::Reset {
+            *end = End::Closed;
+        }
+    }
+
+    /// A reset was not its own.
+    pub(crate) fn revive(&mut self, side: Side) {
+        let end = match side {
+            Side::Client => &mut self.client,
+            Side::Server => &mut self.server,
+        };
+        if *end == End::Reset {
+            *end = End::Established;
+        }
+    }
+
+    /// `octets`: of data, of both.
+    pub(crate) fn conn_state(self, octets: u64) -> ConnState {
+        let is_inactive = |end| matches!(end, End::Inactive | End::Partial);
+        match (self.client, self.server) {
+            (End::SynSent, End::Reset) => ConnState::REJ,
+            (End::Reset, End::Reset) if octets == 0 => ConnState::REJ,
+            (client, End::Reset) if is_inactive(client) => ConnState::RSTRH,
+            (_, End::Reset) => ConnState::RSTR,
+            (End::Reset, server) if is_inactive(server) => ConnState::RSTOS0,
+            (End::Reset, _) => ConnState::RSTO,
+            (End::Closed, End::Closed) => ConnState::SF,
+            (End::Closed, server) if is_inactive(server) => ConnState::SH,
+            (End::Closed, _) => ConnState::S2,
+            (client, End::Closed) if is_inactive(client) => ConnState::SHR,
+            (_, End::Closed) => ConnState::S3,
+            (End::SynSent, End::Inactive) => ConnState::S0,
+            (End::Established, End::Established) => ConnState::S1,
+            _ => ConnState::OTH,
+        }
+    }
+}
+
+/// Zeek's `history`: a letter for what was seen of each kind, upper case where the client sent it, in order. What
+/// exceeds 22 letters is left out.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct History {
+    letters: [u8; 22],
+    len: u8,
+    /// Which letters that stand once stand there: a d i q of each side.
+    once: u8,
+}
+
+impl History {
+    /// The letters.
+    pub fn as_str(&self) -> &str {
+        str::from_utf8(&self.letters[..usize::from(self.len)]).unwrap_or_default()
+    }
+
+    /// What the flags and length of a segment add. `is_repeated`: the same SYN, FIN or RST was seen before.
+    pub(crate) fn see(&mut self, side: Side, segment: &Segment<'_>, is_repeated: bool) {
+        let has = |flag| segment.flags.contains(flag);
+        match (has(Flags::SYN), has(Flags::FIN), has(Flags::RST)) {
+            (false, false, false) if segment.len > 0 => self.add_once(side, b'd', 0),
+            (false, false, false) if has(Flags::ACK) => self.add_once(side, b'a', 1),
+            (false, false, false) => {}
+            (_, true, true) => self.add_once(side, b'i', 2),
+            (true, true, _) | (true, _, true) => self.add_once(side, b'q', 3),
+            _ if is_repeated => {}
+            (true, ..) if has(Flags::ACK) => self.add(side, b'h'),
+            (true, ..) => self.add(side, b's'),
+            (_, true, _) => self.add(side, b'f'),
+            (_, _, true) => self.add(side, b'r'),
+        }
+    }
+
+    /// The `count`th of what is written at the 1st, the 10th, the 100th time ..
+    pub(crate) fn count(&mut self, side: Side, letter: u8, count: u32) {
+        if count.checked_ilog10().is_some_and(|log| count == 10_u32.pow(log)) {
+            self.add(side, letter);
+        }
+    }
+
+    fn add_once(&mut self, side: Side, letter: u8, bit: u8) {
+        let bit = 1 << (bit * 2 + u8::from(side == Side::Server));
+        if self.once & bit == 0 {
+            self.once |= bit;
+            self.add(side, letter);
+        }
+    }
+
+    fn add(&mut self, side: Side, letter: u8) {
+        if let Some(place) = self.letters.get_mut(usize::from(self.len)) {
+            *place = if side == Side::Client { letter.to_ascii_uppercase() } else { letter };
+            self.len += 1;
+        }
+    }
+}
+
+impl fmt::Debug for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl fmt::Display for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
