@@ -157,13 +157,14 @@ impl Flow {
         if turn.state == State::Asked {
             // The request crossed the close.
             if knew.is_some_and(|knew| is_upto(knew, turn.asked)) && !is_reset {
-                return if turn.requests == 1 { Phase::BeforeRequest } else { Phase::Idle };
+                return if turn.requests == 1 { Phase::BeforeRequest } else { after };
             }
             return Phase::BeforeAnswer;
         }
         let (client, server) = (self.half(Side::Client), self.half(Side::Server));
-        let is_cut = turn.state == State::Answering
-            && (self.app.lacks(turn.state) || is_reset && client.packets > 0 && !client.has_acked(server.next));
+        let heard = server.reset.and_then(|reset| reset.heard);
+        let is_in_flight = client.packets > 0 && heard.is_none_or(|heard| is_before(heard, server.next));
+        let is_cut = turn.state == State::Answering && (self.app.lacks(turn.state) || is_reset && is_in_flight);
         if is_cut { Phase::InAnswer } else { after }
     }
 

@@ -211,10 +211,11 @@ impl Flow {
             return;
         }
         self.zeek.see(side, segment);
-        let (half, _) = self.halves(side);
+        let (half, peer) = self.halves(side);
         if half.reset.is_none() {
             let acknowledgment = segment.flags.contains(Flags::ACK).then_some(segment.acknowledgment).or(half.acked);
-            half.reset = Some(Close { sequence: segment.sequence, acknowledgment, at: segment.time });
+            half.reset =
+                Some(Close { sequence: segment.sequence, acknowledgment, heard: peer.acked, at: segment.time });
         }
         if self.stage != Stage::Closing {
             self.is_doubtful = worth == Reset::Doubtful;
@@ -252,7 +253,7 @@ impl Flow {
         }
         self.zeek.see(side, segment);
         if segment.flags.contains(Flags::ACK) {
-            self.see_acknowledgment(side, segment.acknowledgment);
+            self.see_acknowledgment(side, segment.acknowledgment, segment.time);
         }
         let sequence = segment.sequence.wrapping_add(u32::from(is_syn));
         self.revive(side, segment, sequence);
@@ -268,7 +269,7 @@ impl Flow {
         self.step(side, segment);
     }
 
-    fn see_acknowledgment(&mut self, side: Side, upto: u32) {
+    fn see_acknowledgment(&mut self, side: Side, upto: u32, at: Timestamp) {
         let (half, peer) = self.halves(side);
         let is_gap = peer.see_acked(upto);
         let gaps = peer.gaps;
@@ -278,6 +279,17 @@ impl Flow {
         }
         if is_gap {
             self.history.count(side.peer(), b'g', gaps);
+        }
+        if side == Side::Client {
+            self.see_unseen_answer(upto, at);
+        }
+    }
+
+    /// The client has more of the server than was seen, and it is no FIN.
+    fn see_unseen_answer(&mut self, upto: u32, at: Timestamp) {
+        let fin = u32::from(self.server.packets > 0);
+        if self.turn.state == State::Asked && is_before(self.server.next.wrapping_add(fin), upto) {
+            self.turn.answer(self.client.next, at);
         }
     }
 
@@ -326,19 +338,28 @@ impl Flow {
         end.and_then(|end| self.turn.complete(end))
     }
 
-    /// What comes behind its own reset, or knows more than it, shows that the reset was another's.
+    /// What comes behind its own FIN or RST, or knows more than its RST, shows that those were another's.
     fn revive(&mut self, side: Side, segment: &Segment<'_>, sequence: u32) {
+        let end = sequence.wrapping_add(segment.len);
         let (half, _) = self.halves(side);
-        let Some(reset) = half.reset else { return };
-        let says_more = is_before(reset.sequence, sequence.wrapping_add(segment.len));
-        let knows_more = reset.acknowledgment.is_some_and(|known| is_before(known, segment.acknowledgment));
-        self.life += if says_more { LIFE_MIN } else { u8::from(knows_more) };
-        if self.life < LIFE_MIN {
-            return;
+        if segment.len > 0 && half.fin.is_some_and(|fin| is_before(fin.sequence, end)) {
+            half.fin = None;
+            self.reopen(side);
         }
         let (half, _) = self.halves(side);
-        half.reset = None;
-        self.life = 0;
+        let Some(reset) = half.reset else { return };
+        let says_more = is_before(reset.sequence, end);
+        let knows_more = reset.acknowledgment.is_some_and(|known| is_before(known, segment.acknowledgment));
+        self.life += if says_more { LIFE_MIN } else { u8::from(knows_more) };
+        if self.life >= LIFE_MIN {
+            let (half, _) = self.halves(side);
+            half.reset = None;
+            self.life = 0;
+            self.reopen(side);
+        }
+    }
+
+    fn reopen(&mut self, side: Side) {
         self.zeek.revive(side);
         if self.stage == Stage::Closing {
             self.stage = if self.is_established { Stage::Open } else { Stage::Opening };
@@ -346,18 +367,16 @@ impl Flow {
     }
 
     fn step(&mut self, side: Side, segment: &Segment<'_>) {
-        let is_syn = segment.flags.contains(Flags::SYN);
-        if self.stage == Stage::Opening && !is_syn {
+        if !self.is_established && !segment.flags.contains(Flags::SYN) {
             // Only who has got a SYN-ACK acknowledges it, and only to who has is data sent.
-            let is_established = match side {
-                Side::Client => segment.flags.contains(Flags::ACK),
-                Side::Server => segment.len > 0,
-            };
-            if is_established || self.half(side).fin.is_some() {
-                self.stage = Stage::Open;
+            let has_ack = side == Side::Client && segment.flags.contains(Flags::ACK);
+            if has_ack || segment.len > 0 || self.half(side).fin.is_some() {
                 self.is_established = true;
                 self.established = Some(segment.time);
             }
+        }
+        if self.stage == Stage::Opening && self.is_established {
+            self.stage = Stage::Open;
         }
         if self.stage == Stage::Open && self.client.fin.is_some() && self.server.fin.is_some() {
             self.close(segment.time);

@@ -25,6 +25,7 @@ pub(crate) struct Half {
     /// Octets of data that it sent, each counted once.
     pub(crate) octets: u64,
     pub(crate) packets: u32,
+    /// Segments with data, none of them new or all of them late.
     pub(crate) retransmits: u32,
     pub(crate) gaps: u32,
     pub(crate) zero_windows: u32,
@@ -47,6 +48,8 @@ pub(crate) struct Close {
     pub(crate) sequence: u32,
     /// What it said to have of its peer's.
     pub(crate) acknowledgment: Option<u32>,
+    /// What its peer had said to have, as far as was captured by then.
+    pub(crate) heard: Option<u32>,
     pub(crate) at: Timestamp,
 }
 
@@ -166,6 +169,7 @@ impl Half {
             && is_before(from, end)
         {
             self.fill(sequence, end);
+            self.retransmits = self.retransmits.saturating_add(1);
             return Some(Data::Late);
         }
         self.retransmits = self.retransmits.saturating_add(1);
@@ -195,11 +199,11 @@ impl Half {
 
     /// Its FIN, behind its data. Of copies, the one that knew least of the peer was sent first.
     pub(crate) fn see_fin(&mut self, sequence: u32, acknowledgment: Option<u32>, at: Timestamp) {
-        if is_before(self.next, sequence) {
+        if self.fin.is_none() && is_before(self.next, sequence) {
             self.see_data(self.next, sequence.wrapping_sub(self.next), self.data_at);
         }
         match &mut self.fin {
-            None => self.fin = Some(Close { sequence, acknowledgment, at }),
+            None => self.fin = Some(Close { sequence, acknowledgment, heard: None, at }),
             Some(fin) => {
                 if let (Some(first), Some(other)) = (fin.acknowledgment, acknowledgment)
                     && is_before(other, first)

@@ -1,4 +1,6 @@
 //! What is expected of whole connections.
 
+mod captures;
 mod endings;
+mod model;
 mod script;

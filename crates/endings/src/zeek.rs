@@ -122,13 +122,13 @@ impl Ends {
         }
     }
 
-    /// A reset was not its own.
+    /// A FIN or RST was not its own.
     pub(crate) fn revive(&mut self, side: Side) {
         let end = match side {
             Side::Client => &mut self.client,
             Side::Server => &mut self.server,
         };
-        if *end == End::Reset {
+        if matches!(end, End::Closed | End::Reset) {
             *end = End::Established;
         }
     }

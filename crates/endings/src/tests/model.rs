@@ -1,0 +1,158 @@
+//! Conversations whose end is known, and the same as captures distort them.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::script::{Sent, closed, events, script};
+use crate::{Connection, Ending, Phase, Side};
+
+/// How a conversation ends.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    by: Side,
+    is_reset: bool,
+    phase: Phase,
+    /// What comes behind the first close, of those that fit it.
+    tail: usize,
+}
+
+const TAILS: usize = 4;
+
+fn end() -> impl Strategy<Value = End> {
+    let phases = prop::sample::select(&[
+        Phase::BeforeRequest,
+        Phase::BeforeAnswer,
+        Phase::InAnswer,
+        Phase::AfterAnswer,
+        Phase::Idle,
+    ]);
+    let sides = prop::sample::select(&[Side::Client, Side::Server]);
+    (sides, any::<bool>(), phases, 0..TAILS).prop_map(|(by, is_reset, phase, tail)| {
+        // A server that closes in its answer without resetting has ended the answer, as far as is to be seen.
+        let is_reset = is_reset || by == Side::Server && phase == Phase::InAnswer;
+        End { by, is_reset, phase, tail }
+    })
+}
+
+/// The conversation as a script: whole exchanges, then the last.
+fn conversation(exchanges: &[(u32, u32)], end: End) -> String {
+    let mut text = String::from("Cs Ssa Ca ");
+    let exchanges = if end.phase == Phase::BeforeRequest { &[] } else { exchanges };
+    for (index, (request, segments)) in exchanges.iter().enumerate() {
+        let is_last = index + 1 == exchanges.len();
+        text.push_str("C+");
+        text.push_str(&request.to_string());
+        text.push_str(" Sa ");
+        if is_last && end.phase == Phase::BeforeAnswer {
+            break;
+        }
+        for _ in 0..*segments {
+            text += "S+1000 Ca ";
+        }
+        if is_last && end.phase == Phase::InAnswer {
+            text += "S+1000 S+1000 ";
+        }
+    }
+    if end.phase == Phase::Idle {
+        text += "~3 ";
+    }
+    text + close(end)
+}
+
+fn close(end: End) -> &'static str {
+    match (end.by, end.is_reset, end.phase) {
+        // What it has is less than what is on its way.
+        (Side::Client, false, Phase::InAnswer) => {
+            ["-Ca Cf^1 SR^1", "Cf^1 S+700 CR", "Cf^1 S+700 Sf CR CR", "Cf^1 CR"][end.tail]
+        }
+        (Side::Client, true, Phase::InAnswer) => ["Cr^1", "Cr^1 CR", "Cr^1 S+700 CR CR", "Cr^1 Sa CR"][end.tail],
+        (Side::Client, false, _) => ["Cf Sf Ca", "Cf Sa Sf Ca", "Cf Sr", "Cf Sa Sf Ca Ca"][end.tail],
+        (Side::Server, false, _) => ["Sf Cf Sa", "Sf Ca Cf Sa", "Sf Cr", "Sf C+20 SR"][end.tail],
+        (Side::Client, true, _) => ["Cr", "CR", "Cr CR", "Cr Sa CR"][end.tail],
+        (Side::Server, true, _) => ["Sr", "SR", "Sr SR", "Sr Ca SR"][end.tail],
+    }
+}
+
+/// Acknowledgments of a client that leaves in the answer are lower than all it was sent: one whole exchange short.
+fn lower(mut sent: Vec<Sent>, end: End) -> Vec<Sent> {
+    if (end.by, end.phase) == (Side::Client, Phase::InAnswer) {
+        let has = sent.iter().rfind(|it| it.is_client && it.len == 0 && it.flags.0 == 0x10);
+        let has = has.map_or(0, |it| it.acknowledgment);
+        for it in sent.iter_mut().rev().filter(|it| it.is_client && it.flags.0 & 0x11 == 0x11 || it.flags.0 == 0x14) {
+            if it.is_client {
+                it.acknowledgment = has;
+            }
+        }
+    }
+    sent
+}
+
+fn only(sent: &[Sent]) -> Connection {
+    let mut closed = closed(&events(sent));
+    assert_eq!(closed.len(), 1);
+    closed.remove(0)
+}
+
+fn expected(end: End) -> Ending {
+    match (end.by, end.is_reset) {
+        (Side::Client, false) => Ending::CNormal,
+        (Side::Client, true) => Ending::CReset,
+        (Side::Server, false) => Ending::SNormal,
+        (Side::Server, true) => Ending::SReset,
+    }
+}
+
+fn retime(sent: Vec<&Sent>, times: &[u64]) -> Vec<Sent> {
+    sent.into_iter().zip(times).map(|(it, time)| Sent { time: *time, ..it.clone() }).collect()
+}
+
+proptest! {
+    #[test]
+    fn each_ends_as_it_did(exchanges in vec((40..600_u32, 1..6_u32), 1..4), end in end()) {
+        let text = conversation(&exchanges, end);
+        let it = only(&lower(script(&text), end));
+        prop_assert_eq!((it.ending, it.phase, it.closed_by), (expected(end), end.phase, Some(end.by)), "{}", text);
+    }
+
+    #[test]
+    fn copies_change_nothing(exchanges in vec((40..600_u32, 1..6_u32), 1..4), end in end(), copies in vec((0..60_usize, 0..4_usize), 0..8)) {
+        let sent = lower(script(&conversation(&exchanges, end)), end);
+        let mut again = sent.clone();
+        for (from, later) in copies {
+            let from = from % again.len();
+            let copy = again[from].clone();
+            again.insert((from + later + 1).min(again.len()), copy);
+        }
+        let times: Vec<_> = (0..again.len() as u64).map(|at| super::script::START + at * 1_000_000).collect();
+        let again = retime(again.iter().collect(), &times);
+        let (one, other) = (only(&retime(sent.iter().collect(), &times)), only(&again));
+        prop_assert_eq!((one.ending, one.closed_by, one.bytes_to_client, one.bytes_to_server), (other.ending, other.closed_by, other.bytes_to_client, other.bytes_to_server));
+    }
+
+    /// What a capture of several queues does: neighbours change places.
+    #[test]
+    fn orders_change_nothing(exchanges in vec((40..600_u32, 1..6_u32), 1..4), end in end(), swaps in vec(0..60_usize, 0..6)) {
+        let sent = lower(script(&conversation(&exchanges, end)), end);
+        let mut order: Vec<_> = sent.iter().collect();
+        for at in swaps {
+            // What is captured before its SYN is from the middle of something.
+            let at = 1 + at % (order.len() - 2);
+            order.swap(at, at + 1);
+        }
+        let times: Vec<_> = sent.iter().map(|it| it.time).collect();
+        let it = only(&retime(order.clone(), &times));
+        // Numbers tell all but what a RST without an acknowledgment answers.
+        let is_told = !end.is_reset && end.tail != 3 && (end.phase != Phase::InAnswer || end.tail != 0);
+        if is_told {
+            prop_assert_eq!((it.ending, it.closed_by), (expected(end), Some(end.by)), "{:?}", conversation(&exchanges, end));
+        }
+    }
+
+    #[test]
+    fn losses_break_nothing(exchanges in vec((40..600_u32, 1..6_u32), 1..4), end in end(), lost: u64) {
+        let sent = lower(script(&conversation(&exchanges, end)), end);
+        let kept: Vec<_> = sent.iter().zip(0_u32..).filter(|(_, at)| lost >> (at % 64) & 1 == 0).map(|(it, _)| it.clone()).collect();
+        let closed = closed(&events(&kept));
+        prop_assert!(closed.len() <= 2, "{:?}", closed);
+    }
+}
