@@ -50,6 +50,8 @@ impl Flow {
             bytes_to_server: to_server,
             packets_to_client: server.packets,
             packets_to_server: client.packets,
+            protocol: self.app.protocol(),
+            tls: self.app.tls(),
             conn_state: self.zeek.conn_state(to_client + to_server),
             history: self.history,
         }

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use watari_packets::Timestamp;
 
+use crate::app::Protocol;
 use crate::ending::{Ending, Phase, Side};
+use crate::http::Http;
+use crate::tls::Tls;
 use crate::turn::Exchange;
 use crate::zeek::{ConnState, History};
 
@@ -46,6 +49,8 @@ pub struct Request {
     pub exchange: Exchange,
     /// Whether an [`Event::Overdue`] was said of it.
     pub was_overdue: bool,
+    /// What clear HTTP/1 shows.
+    pub http: Option<Http>,
 }
 
 /// Something waits for an answer.
@@ -113,6 +118,10 @@ pub struct Connection {
     pub packets_to_client: u32,
     /// Packets that were seen.
     pub packets_to_server: u32,
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// What was seen of a handshake of TLS.
+    pub tls: Option<Tls>,
     /// What Zeek says of it.
     pub conn_state: ConnState,
     /// What Zeek says of it.

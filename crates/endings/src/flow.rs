@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 
 use watari_packets::{Flags, Segment, Timestamp};
 
-use crate::app::App;
+use crate::app::{App, Place};
 use crate::connection::{Event, Request};
 use crate::ending::Side;
 use crate::half::{Close, Data, Half, Reset};
+use crate::http::Http;
 use crate::key::Key;
-use crate::sequence::{is_before, is_upto};
+use crate::sequence::{is_before, is_upto, later};
 use crate::settings::Settings;
 use crate::turn::{Exchange, State, Turn};
 use crate::zeek::{Ends, History};
@@ -157,8 +158,7 @@ impl Flow {
         if self.stage == Stage::Over {
             return false;
         }
-        let before =
-            (self.stage, self.turn.state, self.turn.asked_at, self.client.fin.is_some() || self.server.fin.is_some());
+        let before = self.urgency();
         self.last = self.last.max(segment.time);
         if segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::RST) {
             side = self.turn_round(side, segment);
@@ -171,8 +171,13 @@ impl Flow {
         } else {
             self.see_regular(side, segment, out);
         }
-        before
-            != (self.stage, self.turn.state, self.turn.asked_at, self.client.fin.is_some() || self.server.fin.is_some())
+        before != self.urgency()
+    }
+
+    /// What decides when it is looked at, but for times that only move on.
+    fn urgency(&self) -> (Stage, State, Option<Timestamp>, [bool; 2]) {
+        let is_half_closed = self.client.fin.is_some() || self.server.fin.is_some();
+        (self.stage, self.turn.state, self.turn.asked_at, [is_half_closed, self.waits_since().is_some()])
     }
 
     /// A SYN that came late may show that the ends were taken for each other.
@@ -302,40 +307,47 @@ impl Flow {
         if data == Data::Seen {
             return;
         }
-        let over = match side {
-            Side::Client => self.see_question(from, data, segment),
-            Side::Server => self.see_answer(from, data, segment, out),
-        };
-        self.tell(over, out);
-    }
-
-    fn see_question(&mut self, from: u32, data: Data, segment: &Segment<'_>) -> Option<Exchange> {
-        let upto = from.wrapping_add(segment.len);
-        if !self.app.see_client(from, data, segment) {
-            return None;
+        match side {
+            Side::Client => self.see_question(from, segment, out),
+            Side::Server => self.see_answer(from, segment, out),
         }
-        self.turn.ask(from, upto, segment.time, self.server.next)
     }
 
-    fn see_answer(
-        &mut self,
-        from: u32,
-        data: Data,
-        segment: &Segment<'_>,
-        out: &mut VecDeque<Event>,
-    ) -> Option<Exchange> {
+    fn see_question(&mut self, from: u32, segment: &Segment<'_>, out: &mut VecDeque<Event>) {
+        let place = Place { from, client_start: self.client.start, server_next: self.server.next };
+        let http = self.app.exchange();
+        if self.app.see_client(place, segment, self.turn.state) {
+            let upto = from.wrapping_add(segment.len);
+            let over = self.turn.ask(from, upto, segment.time, self.server.next);
+            self.tell_of(over, http, out);
+        }
+    }
+
+    fn see_answer(&mut self, from: u32, segment: &Segment<'_>, out: &mut VecDeque<Event>) {
         let heard = if segment.flags.contains(Flags::ACK) { segment.acknowledgment } else { self.client.next };
         // What the server has heard of the client was not seen; and it was more than a FIN.
-        let known = self.client.next.wrapping_add(1);
-        if self.client.is_placed && self.turn.state != State::Asked && is_before(known, heard) {
-            let over = self.turn.imply_ask(self.client.next, from);
+        let known = self.turn.heard().map_or(self.client.next, |heard| later(self.client.next, heard));
+        if self.client.is_placed && self.turn.state != State::Asked && is_before(known.wrapping_add(1), heard) {
+            let over = self.turn.imply_ask(known, heard, from);
             self.tell(over, out);
         }
-        let end = self.app.see_server(from, data, segment);
-        if self.app.is_answer() {
-            self.turn.answer(heard, segment.time);
+        loop {
+            let answer = self.app.see_server(from, heard, segment);
+            if answer.is_answer {
+                self.turn.answer(heard, segment.time);
+            }
+            let Some(end) = answer.end else { return };
+            let over = self.turn.complete(end);
+            self.tell(over, out);
+            if let Some(next) = self.app.next_request() {
+                let (asked, at) = next.asked();
+                self.turn.begin(asked, at, end);
+            }
+            if end == from.wrapping_add(segment.len) {
+                return;
+            }
+            // The next answer begins in the same segment.
         }
-        end.and_then(|end| self.turn.complete(end))
     }
 
     /// What comes behind its own FIN or RST, or knows more than its RST, shows that those were another's.
@@ -388,11 +400,15 @@ impl Flow {
         self.stage = Stage::Closing;
     }
 
-    pub(crate) fn tell(&mut self, over: Option<Exchange>, out: &mut VecDeque<Event>) {
+    pub(crate) fn tell(&self, over: Option<Exchange>, out: &mut VecDeque<Event>) {
+        self.tell_of(over, self.app.exchange(), out);
+    }
+
+    fn tell_of(&self, over: Option<Exchange>, http: Option<Http>, out: &mut VecDeque<Event>) {
         if let Some(exchange) = over {
             let (client, server) = (self.end(Side::Client), self.end(Side::Server));
             let was_overdue = self.turn.is_overdue;
-            out.push_back(Event::Request(Request { client, server, exchange, was_overdue }));
+            out.push_back(Event::Request(Request { client, server, exchange, was_overdue, http }));
         }
     }
 

@@ -70,18 +70,23 @@ mod connections;
 mod ending;
 mod flow;
 mod half;
+mod http;
 mod key;
 mod lists;
 mod sequence;
 mod settings;
+mod tls;
 mod turn;
 mod wheel;
 mod zeek;
 
+pub use app::Protocol;
 pub use connection::{Connection, Event, Evicted, Opened, Overdue, Request};
 pub use connections::{Connections, Counts};
 pub use ending::{Ending, Phase, Side};
+pub use http::{Http, Method};
 pub use settings::{Servers, Settings};
+pub use tls::{Alert, Tls, TlsVersion};
 pub use turn::Exchange;
 pub use zeek::{ConnState, History};
 

@@ -2,5 +2,7 @@
 
 mod captures;
 mod endings;
+mod http;
 mod model;
 mod script;
+mod tls;

@@ -103,18 +103,28 @@ impl Turn {
             _ => {}
         }
         let over = (self.state == State::Answering).then(|| self.exchange(true)).flatten();
+        self.begin(from, at, answer);
+        over
+    }
+
+    /// A request begins, which may have been sent before the last answer was complete.
+    pub(crate) fn begin(&mut self, from: u32, at: Timestamp, answer: u32) {
         self.state = State::Asked;
         self.is_overdue = false;
         self.requests = self.requests.saturating_add(1);
         (self.asked, self.answer, self.asked_at) = (from, answer, Some(at));
-        over
     }
 
     /// A request that was not seen, but was heard by the server.
-    pub(crate) fn imply_ask(&mut self, from: u32, answer: u32) -> Option<Exchange> {
-        let over = self.ask(from, from.wrapping_add(1), Timestamp(0), answer);
+    pub(crate) fn imply_ask(&mut self, from: u32, upto: u32, answer: u32) -> Option<Exchange> {
+        let over = self.ask(from, upto, Timestamp(0), answer);
         self.asked_at = None;
         over
+    }
+
+    /// How much of the client's the server had when its last answer began.
+    pub(crate) fn heard(&self) -> Option<u32> {
+        (self.first_at != Timestamp(0)).then_some(self.heard)
     }
 
     /// Octets of the server's, behind which it has heard so much of the client.

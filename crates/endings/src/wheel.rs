@@ -33,6 +33,7 @@ impl Wheel {
 
     /// Shall come up when `at` is over.
     pub(crate) fn set(&mut self, id: u32, at: Timestamp) {
+        self.is_started = true;
         let tick = (at.0 >> TICK_BITS).saturating_add(1);
         let tick = tick.clamp(self.tick + 1, self.tick + u64::from(SLOTS) - 1);
         let slot = slot(tick);

@@ -1,0 +1,302 @@
+//! The messages of one direction.
+
+use watari_packets::Segment;
+
+use crate::http::{Method, begins_request};
+use crate::sequence::{is_before, is_upto};
+
+/// As much of a line is kept: more than the fields that matter need.
+const LINE_LEN_MAX: usize = 64;
+
+/// Reads one direction.
+#[derive(Debug)]
+pub(crate) struct Parser {
+    /// Where the next octet of interest stands.
+    at: u32,
+    state: State,
+    is_client: bool,
+    line: [u8; LINE_LEN_MAX],
+    line_len: u16,
+    content_length: Option<u64>,
+    is_chunked: bool,
+    /// The answer to this has no content whatever its head says.
+    is_bodiless: bool,
+    content: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Between messages, or in the first line of one.
+    Start,
+    Fields,
+    /// So many octets are left of the content.
+    Content(u64),
+    ChunkSize,
+    Chunk(u64),
+    ChunkEnd,
+    Trailers,
+    UntilClose,
+    Blind,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Piece {
+    Request(Method),
+    Status(u16),
+    /// The message ends before the position.
+    End,
+}
+
+/// What is left of a segment.
+pub(crate) struct Rest<'a> {
+    data: &'a [u8],
+    len: u32,
+}
+
+impl Parser {
+    pub(crate) const fn new(at: u32, is_client: bool) -> Self {
+        Self {
+            at,
+            state: State::Start,
+            is_client,
+            line: [0; LINE_LEN_MAX],
+            line_len: 0,
+            content_length: None,
+            is_chunked: false,
+            is_bodiless: false,
+            content: 0,
+        }
+    }
+
+    /// Skips what was seen before; what was passed over within content needs not be seen.
+    pub(crate) fn enter<'a>(&mut self, from: u32, segment: &'a Segment<'_>) -> Rest<'a> {
+        let mut rest =
+            Rest { data: segment.data.get(..segment.len as usize).unwrap_or(segment.data), len: segment.len };
+        let end = from.wrapping_add(rest.len);
+        if self.state == State::Blind && is_before(self.at, end) && self.begins(rest.data) {
+            (self.state, self.at) = (State::Start, from);
+            self.line_len = 0;
+        }
+        if is_upto(end, self.at) {
+            return Rest { data: &[], len: 0 };
+        }
+        if is_before(self.at, from) {
+            self.pass_gap(from.wrapping_sub(self.at).into());
+            self.at = from;
+            if self.state == State::Blind && self.begins(rest.data) {
+                self.state = State::Start;
+            }
+        }
+        rest.skip(self.at.wrapping_sub(from));
+        rest
+    }
+
+    /// The next of what a segment holds, and the position behind it.
+    pub(crate) fn next(&mut self, rest: &mut Rest<'_>) -> Option<(Piece, u32)> {
+        while rest.len > 0 {
+            let piece = match self.state {
+                State::Content(left) => self.pass_content(left, rest, State::Content),
+                State::Chunk(left) => self.pass_content(left, rest, State::Chunk),
+                State::UntilClose | State::Blind => {
+                    self.content += u64::from(if self.state == State::Blind { 0 } else { rest.len });
+                    self.skip(rest.len, rest);
+                    None
+                }
+                _ if rest.data.is_empty() => {
+                    self.go_blind();
+                    None
+                }
+                _ => self.read_line(rest),
+            };
+            if let Some((piece, position)) = piece {
+                return Some((piece, position));
+            }
+        }
+        None
+    }
+
+    /// Octets up to this one were not seen, and never will be. Whether there are any.
+    pub(crate) fn give_up(&mut self, upto: u32) -> bool {
+        let is_lost = is_before(self.at, upto);
+        if is_lost {
+            self.at = upto;
+            self.go_blind();
+        }
+        is_lost
+    }
+
+    /// What the status of an answer says of its content (RFC 9112, section 6.3).
+    pub(crate) fn expect(&mut self, status: u16, is_head: bool) {
+        self.is_bodiless = is_head || status < 200 || status == 204 || status == 304;
+    }
+
+    /// Octets of content that came, of the last message.
+    pub(crate) const fn content(&self) -> u64 {
+        self.content
+    }
+
+    pub(crate) fn is_blind(&self) -> bool {
+        self.state == State::Blind
+    }
+
+    pub(crate) fn is_in_message(&self) -> bool {
+        self.state != State::Start || self.line_len > 0
+    }
+
+    pub(crate) fn ends_with_stream(&self) -> bool {
+        self.state == State::UntilClose
+    }
+
+    fn begins(&self, data: &[u8]) -> bool {
+        if self.is_client { begins_request(data) } else { data.starts_with(b"HTTP/1.") }
+    }
+
+    fn go_blind(&mut self) {
+        self.state = State::Blind;
+        self.line_len = 0;
+    }
+
+    fn pass_gap(&mut self, gap: u64) {
+        self.state = match self.state {
+            State::Content(left) if gap < left => State::Content(left - gap),
+            State::Chunk(left) if gap < left => State::Chunk(left - gap),
+            State::UntilClose => State::UntilClose,
+            _ => State::Blind,
+        };
+        if self.state == State::Blind {
+            self.line_len = 0;
+        } else {
+            self.content += gap;
+        }
+    }
+
+    fn skip(&mut self, octets: u32, rest: &mut Rest<'_>) {
+        rest.skip(octets);
+        self.at = self.at.wrapping_add(octets);
+    }
+
+    fn pass_content(&mut self, left: u64, rest: &mut Rest<'_>, state: fn(u64) -> State) -> Option<(Piece, u32)> {
+        let passed = u32::try_from(left).map_or(rest.len, |left| left.min(rest.len));
+        self.content += u64::from(passed);
+        self.skip(passed, rest);
+        self.state = state(left - u64::from(passed));
+        match self.state {
+            State::Content(0) => Some(self.end()),
+            State::Chunk(0) => {
+                self.state = State::ChunkEnd;
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn end(&mut self) -> (Piece, u32) {
+        self.state = State::Start;
+        (Piece::End, self.at)
+    }
+
+    /// Reads to the end of a line, or of what is there.
+    fn read_line(&mut self, rest: &mut Rest<'_>) -> Option<(Piece, u32)> {
+        let end = rest.data.iter().position(|byte| *byte == b'\n');
+        let part = &rest.data[..end.unwrap_or(rest.data.len())];
+        let have = usize::from(self.line_len).min(LINE_LEN_MAX);
+        let kept = part.len().min(LINE_LEN_MAX - have);
+        self.line[have..have + kept].copy_from_slice(&part[..kept]);
+        self.line_len = self.line_len.saturating_add(part.len().min(usize::from(u16::MAX)) as u16);
+        let passed = part.len() + usize::from(end.is_some());
+        self.skip(passed as u32, rest);
+        end?;
+        let line = self.line;
+        let len = usize::from(self.line_len).min(LINE_LEN_MAX);
+        self.line_len = 0;
+        self.take_line(line[..len].trim_ascii())
+    }
+
+    fn take_line(&mut self, line: &[u8]) -> Option<(Piece, u32)> {
+        match self.state {
+            // Empty lines in front of a message are nothing (RFC 9112, section 2.2).
+            State::Start if line.is_empty() => None,
+            State::Start => self.take_start(line),
+            State::Fields if line.is_empty() => self.take_head(),
+            State::Fields => {
+                self.take_field(line);
+                None
+            }
+            State::ChunkSize => {
+                self.take_chunk_size(line);
+                None
+            }
+            State::ChunkEnd => {
+                self.state = if line.is_empty() { State::ChunkSize } else { State::Blind };
+                None
+            }
+            State::Trailers if line.is_empty() => Some(self.end()),
+            _ => None,
+        }
+    }
+
+    fn take_start(&mut self, line: &[u8]) -> Option<(Piece, u32)> {
+        (self.content_length, self.is_chunked, self.is_bodiless, self.content) = (None, false, false, 0);
+        self.state = State::Fields;
+        let mut words = line.split(|byte| *byte == b' ');
+        let (first, second) = (words.next()?, words.next());
+        if self.is_client && begins_request(line) {
+            return Some((Piece::Request(Method::new(first)), self.at));
+        }
+        let status = second.and_then(|status| str::from_utf8(status).ok()?.parse().ok());
+        match status {
+            Some(status @ 100..=999) if !self.is_client && first.starts_with(b"HTTP/1.") => {
+                Some((Piece::Status(status), self.at))
+            }
+            _ => {
+                self.go_blind();
+                None
+            }
+        }
+    }
+
+    fn take_field(&mut self, line: &[u8]) {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { return };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if name.eq_ignore_ascii_case(b"content-length") {
+            let length = str::from_utf8(value).ok().and_then(|value| value.parse().ok());
+            if length.is_none() || self.content_length.is_some_and(|other| Some(other) != length) {
+                self.go_blind();
+            }
+            self.content_length = length;
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            self.is_chunked = value.to_ascii_lowercase().ends_with(b"chunked");
+        }
+    }
+
+    /// The head is complete: where the message ends (RFC 9112, section 6.3).
+    fn take_head(&mut self) -> Option<(Piece, u32)> {
+        self.state = match self.content_length {
+            _ if self.is_bodiless => return Some(self.end()),
+            _ if self.is_chunked => State::ChunkSize,
+            Some(0) => return Some(self.end()),
+            Some(length) => State::Content(length),
+            None if self.is_client => return Some(self.end()),
+            None => State::UntilClose,
+        };
+        None
+    }
+
+    fn take_chunk_size(&mut self, line: &[u8]) {
+        let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        let size = str::from_utf8(digits).ok().and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        self.state = match size {
+            None => State::Blind,
+            Some(0) => State::Trailers,
+            Some(size) => State::Chunk(size),
+        };
+    }
+}
+
+impl Rest<'_> {
+    fn skip(&mut self, octets: u32) {
+        self.len = self.len.saturating_sub(octets);
+        self.data = self.data.get(octets as usize..).unwrap_or_default();
+    }
+}

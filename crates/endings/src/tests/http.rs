@@ -1,0 +1,154 @@
+//! What clear HTTP/1 shows.
+
+use proptest::prelude::*;
+
+use super::script::{Sent, closed, events, script, told};
+use crate::{Event, Request};
+
+fn requests(events: &[Event]) -> Vec<Request> {
+    let request = |event: &Event| if let Event::Request(request) = event { Some(*request) } else { None };
+    events.iter().filter_map(request).collect()
+}
+
+/// `METHOD status content first-octet/whole-answer in ms, complete or not`.
+fn facts(sent: &[Sent]) -> Vec<String> {
+    let line = |request: &Request| {
+        let http = request.http.unwrap_or_default();
+        let ms =
+            |time: Option<std::time::Duration>| time.map_or_else(|| "-".into(), |time| time.as_millis().to_string());
+        format!(
+            "{} {} {} {}/{}{}",
+            http.method.map_or_else(|| "-".into(), |method| method.as_str().to_owned()),
+            http.status.map_or_else(|| "-".into(), |status| status.to_string()),
+            http.content.map_or_else(|| "-".into(), |content| content.to_string()),
+            ms(request.exchange.first_octet()),
+            ms(request.exchange.response()),
+            if request.exchange.is_complete { "" } else { " cut" },
+        )
+    };
+    requests(&events(sent)).iter().map(line).collect()
+}
+
+const GET: &str = "C{GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n}";
+const OK_5: &str = "S{HTTP/1.1 200 OK\\r\\nContent-Length: 5\\r\\n\\r\\nhello}";
+
+fn said(text: &str) -> Vec<String> {
+    facts(&script(&format!("Cs Ssa Ca {} Cf Sf Ca", text.replace("ASK", GET).replace("OK_5", OK_5))))
+}
+
+#[test]
+fn requests_and_answers() {
+    let cases: &[(&str, &[&str])] = &[
+        ("ASK OK_5 Ca", &["GET 200 5 1/1"]),
+        ("ASK ~0.2 OK_5 Ca ASK ~0.3 OK_5 Ca", &["GET 200 5 201/201", "GET 200 5 301/301"]),
+        ("ASK S{HTTP/1.1 200 OK\\r\\nContent-Length: 3000\\r\\n\\r\\n} S+1000 S+1000 S+1000", &["GET 200 3000 1/4"]),
+        ("ASK S{HTTP/1.1 200 OK\\r\\nContent-Length: 3000\\r\\n\\r\\n} S+1000", &["GET 200 1000 1/2 cut"]),
+        // A single octet shows no protocol. Lines in pieces, and with odd cases and blanks.
+        ("C{G} C{ET / HTTP/1.1\\r\\n} C{\\r\\n} S{HTTP/1.1 2} S{04 No\\r\\n\\r} S{\\n} Ca", &["- - - 1/3 cut"]),
+        ("C{GET } C{/ HTTP/1.1\\r\\n} C{\\r\\n} S{HTTP/1.1 204 No\\r\\n\\r} S{\\n} Ca", &["GET 204 0 1/2"]),
+        ("ASK S{HTTP/1.1 200\\r\\ncontent-length:  5 \\r\\n\\r\\nhello} Ca", &["GET 200 5 1/1"]),
+        // Chunks.
+        (
+            "ASK S{HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n5\\r\\nhello\\r\\n} S{3e8;x=y\\r\\n} S+1000 \
+             S{\\r\\n0\\r\\nT: 1\\r\\n\\r\\n} Ca",
+            &["GET 200 1005 1/4"],
+        ),
+        (
+            "ASK S{HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n5\\r\\nhello\\r\\n} Ca",
+            &["GET 200 5 1/1 cut"],
+        ),
+        // Bodies that are none.
+        (
+            "C{HEAD / HTTP/1.1\\r\\n\\r\\n} S{HTTP/1.1 200 OK\\r\\nContent-Length: 99\\r\\n\\r\\n} Ca",
+            &["HEAD 200 0 1/1"],
+        ),
+        ("ASK S{HTTP/1.1 304 Same\\r\\nContent-Length: 99\\r\\n\\r\\n} Ca", &["GET 304 0 1/1"]),
+        // A request with content, and an answer before the answer.
+        (
+            "C{POST / HTTP/1.1\\r\\nContent-Length: 2000\\r\\nExpect: 100-continue\\r\\n\\r\\n} S{HTTP/1.1 100 Go\\r\\n\\r\\n} C+1000 \
+             C+1000 OK_5 Ca",
+            &["POST 200 5 1/4"],
+        ),
+        ("C{POST / HTTP/1.1\\r\\nContent-Length: 2000\\r\\n\\r\\n} C+1000 C+1000 OK_5 Ca", &["POST 200 5 1/1"]),
+        // Requests that do not wait.
+        (
+            "C{GET /1 HTTP/1.1\\r\\n\\r\\nGET /2 HTTP/1.1\\r\\n\\r\\nHEAD /3 HTTP/1.1\\r\\n\\r\\n} S{HTTP/1.1 200 OK\\r\\nContent-Length: 1\\r\\n\\r\\n1HTTP/1.1 \
+             404 No\\r\\nContent-Length: 1\\r\\n\\r\\n2} S{HTTP/1.1 200 OK\\r\\nContent-Length: 9\\r\\n\\r\\n} Ca",
+            &["GET 200 1 1/1", "GET 404 1 1/1", "HEAD 200 0 2/2"],
+        ),
+        // No answer.
+        ("ASK", &["GET - - -/- cut"]),
+        // Not HTTP any more.
+        ("ASK S{HTTP/1.1 101 Ok\\r\\nUpgrade: x\\r\\n\\r\\n} S+50 Ca C+50 S+50 Ca", &["- - - 1/2", "- - - 1/1 cut"]),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(&said(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn what_was_not_captured_makes_it_blind_for_a_while() {
+    // Heads that are cut, as by a short snap length: who asks what is still there, and turns tell the rest.
+    let mut sent = script(&format!("Cs Ssa Ca {GET} {OK_5} Ca {GET} {OK_5} Ca Cf Sf Ca"));
+    for it in &mut sent {
+        it.data.truncate(22);
+    }
+    assert_eq!(facts(&sent), ["GET 200 0 1/1", "GET 200 0 1/1 cut"]);
+    // A head that is lost; the next is found again.
+    let lost = format!("Cs Ssa Ca {GET} -{OK_5} Ca {GET} {OK_5} Ca Cf Sf Ca");
+    assert_eq!(facts(&script(&lost)), ["GET - - 2/2", "GET 200 5 1/1"]);
+}
+
+#[test]
+fn an_answer_that_is_known_to_be_whole_or_not_tells_the_phase() {
+    let ending = |text: &str| told(&text.replace("ASK", GET).replace("OK_5", OK_5)).remove(0);
+    let cases = [
+        // All that came is acknowledged, and it is not all.
+        ("S{HTTP/1.1 200 OK\\r\\nContent-Length: 90\\r\\n\\r\\nhello} Ca ~3 Cf Sf Ca", "C_NORMAL in_answer"),
+        ("S{HTTP/1.1 200 OK\\r\\nContent-Length: 90\\r\\n\\r\\nhello} Ca Sf Cf Sa", "S_NORMAL in_answer"),
+        ("OK_5 Ca ~3 Cf Sf Ca", "C_NORMAL idle"),
+        ("S{HTTP/1.1 200 OK\\r\\n\\r\\nhello} Ca Sf Cf Sa", "S_NORMAL after_answer"),
+        // Silence behind a whole answer is nobody's fault.
+        ("OK_5 Ca ~900 Ca", "OPEN idle"),
+        ("S{HTTP/1.1 200 OK\\r\\nContent-Length: 90\\r\\n\\r\\nhello} Ca ~900 Ca", "TIMEOUT in_answer"),
+        ("~900 Ca", "TIMEOUT before_answer"),
+    ];
+    for (answer, expected) in cases {
+        let told = ending(&format!("Cs Ssa Ca ASK {answer}"));
+        assert!(told.starts_with(expected), "{answer}: {told}");
+    }
+}
+
+#[test]
+fn a_truncated_answer_is_not_delivered() {
+    let delivered = |answer: &str| {
+        let text = format!("Cs Ssa Ca {GET} {answer} Ca Sf Cf Sa");
+        closed(&events(&script(&text)))[0].is_delivered
+    };
+    assert!(delivered(OK_5));
+    assert!(!delivered("S{HTTP/1.1 200 OK\\r\\nContent-Length: 90\\r\\n\\r\\nhello}"));
+}
+
+proptest! {
+    /// However the octets are cut, the same is read.
+    #[test]
+    fn cuts_change_nothing(cuts in proptest::collection::vec(5..60_usize, 0..12)) {
+        let whole = script(&format!(
+            "Cs Ssa Ca {GET} S{{HTTP/1.1 200 OK\\r\\nServer: {}\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n5\\r\\nhello\\r\\n0\\r\\n\\r\\nHTTP/1.1 500 No\\r\\n}} Ca Cf Sf Ca",
+            "x".repeat(90),
+        ));
+        let mut cut = Vec::new();
+        for sent in whole {
+            let (mut rest, mut sequence) = (&sent.data[..], sent.sequence);
+            for len in &cuts {
+                if rest.len() > *len {
+                    cut.push(Sent { sequence, len: *len as u32, data: rest[..*len].to_vec(), ..sent.clone() });
+                    (sequence, rest) = (sequence.wrapping_add(*len as u32), &rest[*len..]);
+                }
+            }
+            cut.push(Sent { sequence, len: rest.len() as u32, data: rest.to_vec(), ..sent.clone() });
+        }
+        // Five octets show a request.
+        prop_assert_eq!(facts(&cut), ["GET 200 5 1/1"]);
+    }
+}

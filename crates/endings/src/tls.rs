@@ -1,0 +1,264 @@
+//! TLS as it is seen from outside (RFC 8446, RFC 5246): which version, for which name, whether a session was resumed,
+//! how long the handshake took.
+//!
+//! Nothing is decrypted, and nothing kept but what a message in progress needs: hellos are read as they come, and all of
+//! it is dropped when the handshake is over. What a capture has cut off is `None`.
+
+mod messages;
+mod records;
+
+use std::time::Duration;
+
+use watari_packets::{Segment, Timestamp};
+
+use crate::ending::Side;
+use messages::{Hello, Message, Messages};
+use records::{Piece, Records};
+
+pub(crate) use records::{begins_record, is_small};
+
+/// Content types of records (RFC 8446, section 5.1).
+pub(crate) const CHANGE_CIPHER_SPEC: u8 = 20;
+pub(crate) const ALERT: u8 = 21;
+pub(crate) const HANDSHAKE: u8 = 22;
+pub(crate) const APPLICATION_DATA: u8 = 23;
+
+/// A version of TLS, by its number on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TlsVersion(pub u16);
+
+impl TlsVersion {
+    /// RFC 5246.
+    pub const TLS_1_2: Self = Self(0x0303);
+    /// RFC 8446.
+    pub const TLS_1_3: Self = Self(0x0304);
+
+    /// As people call it.
+    pub const fn as_str(self) -> &'static str {
+        match self.0 {
+            0x0300 => "SSL 3.0",
+            0x0301 => "TLS 1.0",
+            0x0302 => "TLS 1.1",
+            0x0303 => "TLS 1.2",
+            0x0304 => "TLS 1.3",
+            _ => "TLS",
+        }
+    }
+}
+
+/// What was seen of a handshake.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// The one that the server chose.
+    pub version: Option<TlsVersion>,
+    /// The name that the client asked for (RFC 6066, section 3).
+    pub sni: Option<Box<str>>,
+    /// Whether a session was resumed. TLS 1.3: the server took a pre-shared key, which in practice is a session's. Before:
+    /// it took the client's session id, and went on without a certificate and before the client did.
+    pub is_resumed: Option<bool>,
+    /// From the client's first hello to the last message of the handshake.
+    pub handshake: Option<Duration>,
+    /// Whether the client sent data before the server's hello.
+    pub has_early_data: bool,
+    /// The first alert that was not encrypted.
+    pub alert: Option<Alert>,
+}
+
+/// An alert (RFC 8446, section 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Alert {
+    /// Who sent it.
+    pub by: Side,
+    /// What it says: 40 is `handshake_failure`, ..
+    pub description: u8,
+}
+
+/// A handshake in progress.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "what was seen, each for itself")]
+pub(crate) struct Handshake {
+    client: Stream,
+    server: Stream,
+    tls: Tls,
+    started: Timestamp,
+    /// The client's session id, as far as it offered one.
+    offered: Hello,
+    /// Where the server's octets begin.
+    server_start: u32,
+    has_certificate: bool,
+    client_changed: bool,
+    server_changed: bool,
+    /// It goes as in TLS 1.3, be the server's hello seen or not.
+    seems_1_3: bool,
+    is_over: bool,
+}
+
+#[derive(Debug)]
+struct Stream {
+    records: Records,
+    messages: Messages,
+}
+
+/// What records of one segment amount to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Data of an application that may be a request.
+    pub(crate) asks: bool,
+    /// Data of an application that may be an answer.
+    pub(crate) answers: bool,
+    pub(crate) is_over: bool,
+}
+
+impl Handshake {
+    /// The client's stream begins at `client`.
+    pub(crate) fn new(client: u32, server: u32, at: Timestamp) -> Self {
+        let stream = |start| Stream { records: Records::new(start), messages: Messages::new() };
+        Self {
+            client: stream(client),
+            server: stream(server),
+            tls: Tls::default(),
+            started: at,
+            offered: Hello::default(),
+            server_start: server,
+            has_certificate: false,
+            client_changed: false,
+            server_changed: false,
+            seems_1_3: false,
+            is_over: false,
+        }
+    }
+
+    /// Data of one side.
+    pub(crate) fn see(&mut self, side: Side, from: u32, segment: &Segment<'_>) -> Seen {
+        let mut seen = Seen::default();
+        let mut position = from;
+        let mut data = segment.data.get(..segment.len as usize).unwrap_or(segment.data);
+        let mut len = segment.len;
+        self.stream(side).records.locate(&mut position, &mut data, &mut len);
+        while let Some(piece) = self.stream(side).records.next(&mut data, &mut len) {
+            match piece {
+                Piece::Record { kind, len } => self.see_record(side, kind, len, segment, &mut seen),
+                Piece::Fragment { kind, bytes } => self.see_fragment(side, kind, bytes),
+                Piece::Hidden => self.stream(side).messages.lose(),
+            }
+        }
+        seen.is_over = self.is_over;
+        seen
+    }
+
+    /// All that was seen.
+    pub(crate) fn into_tls(self) -> Tls {
+        self.tls
+    }
+
+    pub(crate) fn tls(&self) -> &Tls {
+        &self.tls
+    }
+
+    fn stream(&mut self, side: Side) -> &mut Stream {
+        match side {
+            Side::Client => &mut self.client,
+            Side::Server => &mut self.server,
+        }
+    }
+
+    /// The header of a record.
+    fn see_record(&mut self, side: Side, kind: u8, len: u16, segment: &Segment<'_>, seen: &mut Seen) {
+        let at = segment.time;
+        if kind == HANDSHAKE && self.has_changed(side) {
+            // Finished: what TLS 1.3 would not show.
+            self.seems_1_3 = false;
+        }
+        match (kind, side) {
+            (CHANGE_CIPHER_SPEC, _) => self.see_change(side, at),
+            // Nothing of the server's had come.
+            (APPLICATION_DATA, Side::Client) if segment.acknowledgment == self.server_start => {
+                self.tls.has_early_data = true;
+                seen.asks = true;
+            }
+            // The client's first encrypted record is the end of the handshake in TLS 1.3; what follows it are data.
+            (APPLICATION_DATA, Side::Client) if self.is_1_3() && !self.is_over => self.end(at),
+            (APPLICATION_DATA, Side::Client) => seen.asks |= !is_small(len, self.tls.version),
+            // In TLS 1.3 that may be the rest of the handshake.
+            (APPLICATION_DATA, Side::Server) => seen.answers |= !self.is_1_3() || self.tls.has_early_data,
+            _ => {}
+        }
+    }
+
+    fn see_fragment(&mut self, side: Side, kind: u8, bytes: &[u8]) {
+        match kind {
+            ALERT => {
+                if let [_, description] = *bytes {
+                    self.tls.alert.get_or_insert(Alert { by: side, description });
+                }
+            }
+            // Encrypted from then on; what TLS 1.3 encrypts is no handshake to see.
+            HANDSHAKE if self.has_changed(side) && !self.is_1_3() => {}
+            HANDSHAKE => {
+                let mut rest = bytes;
+                while let Some(message) = self.stream(side).messages.next(&mut rest) {
+                    self.see_message(side, message);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn see_message(&mut self, side: Side, message: Message) {
+        match (side, message) {
+            (Side::Client, Message::ClientHello(hello, sni)) => {
+                self.tls.sni = sni.or(self.tls.sni.take());
+                self.offered = hello;
+            }
+            (Side::Server, Message::ServerHello(hello)) if hello.is_retry => {
+                self.tls.version = Some(TlsVersion::TLS_1_3);
+            }
+            (Side::Server, Message::ServerHello(hello)) => {
+                self.tls.version = Some(TlsVersion(hello.version));
+                let is_echo = hello.session.len > 0 && hello.session == self.offered.session;
+                self.tls.is_resumed = Some(if self.is_1_3() { hello.has_psk } else { is_echo });
+            }
+            (Side::Server, Message::Certificate) => {
+                self.has_certificate = true;
+                self.tls.is_resumed = Some(false);
+            }
+            _ => {}
+        }
+    }
+
+    /// A side encrypts from now on. TLS 1.3 has these messages for show only.
+    fn see_change(&mut self, side: Side, at: Timestamp) {
+        let is_first = !self.client_changed && !self.server_changed;
+        match side {
+            Side::Client => self.client_changed = true,
+            Side::Server => self.server_changed = true,
+        }
+        self.seems_1_3 = true;
+        if self.is_1_3() || self.tls.version.is_none() {
+            return;
+        }
+        // The server goes first where it resumes a session (RFC 5246, section 7.3), without a certificate.
+        if is_first && !self.has_certificate {
+            self.tls.is_resumed = Some(side == Side::Server);
+        }
+        if self.client_changed && self.server_changed {
+            self.end(at);
+        }
+    }
+
+    fn end(&mut self, at: Timestamp) {
+        self.is_over = true;
+        self.tls.handshake = Some(at.since(self.started));
+    }
+
+    fn is_1_3(&self) -> bool {
+        self.tls.version.map_or(self.seems_1_3, |version| version == TlsVersion::TLS_1_3)
+    }
+
+    const fn has_changed(&self, side: Side) -> bool {
+        match side {
+            Side::Client => self.client_changed,
+            Side::Server => self.server_changed,
+        }
+    }
+}

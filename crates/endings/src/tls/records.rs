@@ -1,0 +1,140 @@
+//! The records of one direction, as far as their headers were captured.
+
+use crate::sequence::{is_before, is_upto};
+use crate::tls::{APPLICATION_DATA, CHANGE_CIPHER_SPEC, TlsVersion};
+
+/// The longest record (RFC 5246, section 6.2.3), without its header.
+const RECORD_LEN_MAX: u16 = (1 << 14) + 2048;
+const HEADER_LEN: usize = 5;
+
+/// Where the next octet of interest stands, and in what.
+#[derive(Debug)]
+pub(crate) struct Records {
+    at: u32,
+    header: [u8; HEADER_LEN],
+    /// Of the header.
+    have: u8,
+    kind: u8,
+    /// Of the record.
+    left: u16,
+}
+
+/// What comes next in a stream.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Piece<'a> {
+    /// A record begins; of so many octets behind its header.
+    Record { kind: u8, len: u16 },
+    /// Some of its octets.
+    Fragment { kind: u8, bytes: &'a [u8] },
+    /// Some that were not captured.
+    Hidden,
+}
+
+/// Whether these can be the first octets of a record.
+pub(crate) fn begins_record(data: &[u8]) -> bool {
+    match *data {
+        [kind, 3, minor, high, low, ..] => {
+            let len = u16::from_be_bytes([high, low]);
+            (CHANGE_CIPHER_SPEC..=APPLICATION_DATA).contains(&kind) && minor <= 4 && 0 < len && len <= RECORD_LEN_MAX
+        }
+        _ => false,
+    }
+}
+
+/// Whether a record of this length holds too little for a request: an alert, or a frame of HTTP/2 that manages the
+/// connection (17 octets at most, where one stands alone). The shortest request, `GET / HTTP/1.0`, has 18.
+pub(crate) fn is_small(len: u16, version: Option<TlsVersion>) -> bool {
+    // TLS 1.3 adds a type and a tag; TLS 1.2 with GCM half a nonce and a tag.
+    let added = if version == Some(TlsVersion::TLS_1_3) { 17 } else { 24 };
+    len <= 17 + added
+}
+
+impl Records {
+    pub(crate) const fn new(at: u32) -> Self {
+        Self { at, header: [0; HEADER_LEN], have: 0, kind: 0, left: 0 }
+    }
+
+    /// Skips what was seen before. Behind a gap the stream is found again where a segment begins with a record.
+    pub(crate) fn locate(&mut self, position: &mut u32, data: &mut &[u8], len: &mut u32) {
+        if is_before(self.at, *position) && begins_record(data) {
+            self.at = *position;
+            (self.have, self.left) = (0, 0);
+        }
+        let seen = self.at.wrapping_sub(*position);
+        if is_before(self.at, *position) || is_upto(position.wrapping_add(*len), self.at) {
+            *len = 0;
+        }
+        *data = data.get(seen as usize..).unwrap_or_default();
+        *len = len.saturating_sub(seen);
+    }
+
+    /// The next piece of a segment that has `len` octets left, of which `data` were captured.
+    pub(crate) fn next<'a>(&mut self, data: &mut &'a [u8], len: &mut u32) -> Option<Piece<'a>> {
+        if *len == 0 {
+            return None;
+        }
+        if data.is_empty() {
+            self.pass_hidden(len);
+            return Some(Piece::Hidden);
+        }
+        if self.left > 0 {
+            let bytes = take(data, self.left.into());
+            self.left -= bytes.len() as u16;
+            self.pass(bytes.len() as u32, len);
+            return Some(Piece::Fragment { kind: self.kind, bytes });
+        }
+        let missing = HEADER_LEN - usize::from(self.have);
+        let bytes = take(data, missing);
+        let have = usize::from(self.have);
+        self.header[have..have + bytes.len()].copy_from_slice(bytes);
+        self.have += bytes.len() as u8;
+        self.pass(bytes.len() as u32, len);
+        if usize::from(self.have) < HEADER_LEN {
+            return self.next(data, len);
+        }
+        self.have = 0;
+        if !begins_record(&self.header) {
+            // No record, or the stream was lost: found again at a segment.
+            self.pass(*len, len);
+            return Some(Piece::Hidden);
+        }
+        self.kind = self.header[0];
+        self.left = u16::from_be_bytes([self.header[3], self.header[4]]);
+        Some(Piece::Record { kind: self.kind, len: self.left })
+    }
+
+    /// The rest of a segment was not captured: it may end within the record, or not.
+    fn pass_hidden(&mut self, len: &mut u32) {
+        let is_within = *len <= u32::from(self.left);
+        self.left = if is_within { self.left - *len as u16 } else { 0 };
+        self.have = 0;
+        self.pass(*len, len);
+    }
+
+    fn pass(&mut self, octets: u32, len: &mut u32) {
+        self.at = self.at.wrapping_add(octets);
+        *len = len.saturating_sub(octets);
+    }
+}
+
+fn take<'a>(data: &mut &'a [u8], len: usize) -> &'a [u8] {
+    let (taken, rest) = data.split_at(len.min(data.len()));
+    *data = rest;
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tls::{ALERT, HANDSHAKE};
+
+    #[test]
+    fn kinds_are_those_of_tls() {
+        assert!(begins_record(&[HANDSHAKE, 3, 1, 0, 5]) && begins_record(&[ALERT, 3, 3, 0, 2, 2, 40]));
+        for wrong in
+            [&[19, 3, 1, 0, 5][..], &[22, 2, 1, 0, 5], &[22, 3, 1, 0, 0], &[22, 3, 1, 0xff, 0], &[22, 3], b"GET /"]
+        {
+            assert!(!begins_record(wrong), "{wrong:?}");
+        }
+    }
+}
