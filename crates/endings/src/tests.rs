@@ -3,6 +3,7 @@
 mod captures;
 mod endings;
 mod http;
+mod limits;
 mod model;
 mod script;
 mod tls;
