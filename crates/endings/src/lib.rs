@@ -71,13 +71,16 @@ mod ending;
 mod flow;
 mod half;
 mod http;
+mod judge;
 mod key;
 mod lists;
 mod sequence;
 mod settings;
+mod states;
 mod tls;
 mod turn;
 mod wheel;
+mod window;
 mod zeek;
 
 pub use app::Protocol;
@@ -85,9 +88,12 @@ pub use connection::{Connection, Event, Evicted, Opened, Overdue, Request};
 pub use connections::{Connections, Counts};
 pub use ending::{Ending, Phase, Side};
 pub use http::{Http, Method};
+pub use judge::{Evidence, Judge, Learner, Profile, Reason, ServerState, Verdict};
 pub use settings::{Servers, Settings};
+pub use states::{Change, Server, States};
 pub use tls::{Alert, Tls, TlsVersion};
 pub use turn::Exchange;
+pub use window::{Counting, Shares, Tally, Window};
 pub use zeek::{ConnState, History};
 
 #[cfg(test)]

@@ -6,4 +6,5 @@ mod http;
 mod limits;
 mod model;
 mod script;
+mod states;
 mod tls;

@@ -1,0 +1,174 @@
+//! Whether a server is normal, saturated or stopped (ANMA paper, chapter 2).
+//!
+//! ```text
+//!                    nothing asked                       over a limit
+//!             ┌──── nor answered ────────┐          ┌──────────────────────┐
+//!             ▼                          │          │                      ▼
+//!           Idle ─── connections ─────▶ Normal ─────┘                  Saturated
+//!             ▲                          ▲  ▲                             │ │
+//!             │                          │  └── below it by the margin ───┘ │
+//!             │ nobody asks any more     │                                 │ most get nothing
+//!             └────────────────────── Stopped ◀────────────────────────────┘ (from any state)
+//! ```
+//!
+//! 1. A change is said when what it takes has lasted for [`Profile::hold`]; it is dated to when that began.
+//! 2. Stopped: of the knocks and requests of the last [`Profile::stopped_span`] more than [`Profile::unanswered`] got
+//!    nothing. The paper drew no point then; so what got nothing is counted by itself.
+//! 3. Saturated: the shares of the last [`Profile::span`] are over a limit.
+//! 4. A limit that was passed is passed back only [`Profile::margin`] below it.
+//! 5. Without evidence nothing changes; without clients a server is idle, and not stopped.
+
+mod profile;
+
+use std::time::Duration;
+
+use watari_packets::Timestamp;
+
+use crate::window::{Shares, Tally};
+
+pub use profile::{Learner, Profile};
+
+/// What a server is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ServerState {
+    /// Nobody asks it for anything.
+    Idle,
+    /// It delivers what it is asked for.
+    Normal,
+    /// Requests outrun it.
+    Saturated,
+    /// Most requests get nothing.
+    Stopped,
+}
+
+impl ServerState {
+    /// As logs have it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Normal => "normal",
+            Self::Saturated => "saturated",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// Which limit decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// Nothing was asked.
+    NoClients,
+    /// All shares are within their limits.
+    WithinLimits,
+    /// Clients cut off too much.
+    Aborts,
+    /// Too much is out of time.
+    Timeouts,
+    /// Both together are too much.
+    AbortsAndTimeouts,
+    /// The server cuts off too much.
+    Failures,
+    /// Too many get nothing.
+    Unanswered,
+}
+
+impl Reason {
+    /// As logs have it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoClients => "no_clients",
+            Self::WithinLimits => "within_limits",
+            Self::Aborts => "aborts",
+            Self::Timeouts => "timeouts",
+            Self::AbortsAndTimeouts => "aborts_and_timeouts",
+            Self::Failures => "failures",
+            Self::Unanswered => "unanswered",
+        }
+    }
+}
+
+/// A state, and what it is concluded from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Verdict {
+    /// What the server is in.
+    pub state: ServerState,
+    /// Since when.
+    pub since: Timestamp,
+    /// When that was known.
+    pub at: Timestamp,
+    /// Why.
+    pub evidence: Evidence,
+}
+
+/// What a state is concluded from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Evidence {
+    /// Which limit decided.
+    pub reason: Reason,
+    /// What was measured against it, and the limit; shares, 0 to 1.
+    pub value: f64,
+    /// See `value`.
+    pub limit: f64,
+    /// How much time it covers.
+    pub span: Duration,
+    /// X, Y and Z in that time.
+    pub shares: Option<Shares>,
+    /// All that happened in it.
+    pub tally: Tally,
+}
+
+/// Judges one server. Ask it once a second.
+#[derive(Debug)]
+pub struct Judge {
+    verdict: Option<Verdict>,
+    /// What it seems to be in instead, and since when.
+    candidate: Option<(ServerState, Timestamp)>,
+}
+
+impl Judge {
+    /// Nothing is known: idle.
+    pub const fn new() -> Self {
+        Self { verdict: None, candidate: None }
+    }
+
+    /// The last verdict, if there was one.
+    pub const fn verdict(&self) -> Option<&Verdict> {
+        self.verdict.as_ref()
+    }
+
+    /// What the server is in.
+    pub fn state(&self) -> ServerState {
+        self.verdict.map_or(ServerState::Idle, |verdict| verdict.state)
+    }
+
+    /// Looks at what happened in the last [`Profile::span`] and in the last [`Profile::stopped_span`]. Says so if the state
+    /// is another.
+    pub fn look(&mut self, now: Timestamp, long: &Tally, short: &Tally, profile: &Profile) -> Option<Verdict> {
+        let Some((state, evidence)) = profile.judge(self.state(), long, short) else {
+            self.candidate = None;
+            return None;
+        };
+        if state == self.state() {
+            self.candidate = None;
+            return None;
+        }
+        let since = match self.candidate {
+            Some((candidate, since)) if candidate == state => since,
+            _ => now,
+        };
+        self.candidate = Some((state, since));
+        if now.since(since) < profile.hold {
+            return None;
+        }
+        self.candidate = None;
+        let verdict = Verdict { state, since, at: now, evidence };
+        self.verdict = Some(verdict);
+        Some(verdict)
+    }
+}
+
+impl Default for Judge {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,184 @@
+//! Where the boundaries are: they belong to the site.
+
+use std::time::Duration;
+
+use crate::judge::{Evidence, Reason, ServerState};
+use crate::window::{Counting, Tally};
+
+/// Where the boundaries of states are. Shares are 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Profile {
+    /// What connections count as.
+    pub counting: Counting,
+    /// How much time the shares cover. (The paper: 20 minutes.)
+    pub span: Duration,
+    /// Saturated beyond: client aborts.
+    pub aborts: Option<f64>,
+    /// Saturated beyond: timeouts.
+    pub timeouts: Option<f64>,
+    /// Saturated beyond: both together.
+    pub aborts_and_timeouts: Option<f64>,
+    /// Saturated beyond: what the server cut off, of what ended. (The paper's real site was under 0.001.)
+    pub failures: Option<f64>,
+    /// Stopped beyond: knocks and requests that got nothing.
+    pub unanswered: f64,
+    /// How much time that covers.
+    pub stopped_span: Duration,
+    /// How far below a limit it counts as passed back.
+    pub margin: f64,
+    /// How long a change must last.
+    pub hold: Duration,
+    /// How many connections must have ended for their shares to mean anything.
+    pub ended_min: u32,
+    /// How many must have got nothing for that to mean anything.
+    pub unanswered_min: u32,
+}
+
+impl Profile {
+    /// The paper's lab: normal up to 25 % of aborts and timeouts together.
+    pub const fn lab() -> Self {
+        Self {
+            counting: Counting::Delivered,
+            span: Duration::from_mins(1),
+            aborts: None,
+            timeouts: None,
+            aborts_and_timeouts: Some(0.25),
+            failures: Some(0.1),
+            unanswered: 0.5,
+            stopped_span: Duration::from_secs(10),
+            margin: 0.05,
+            hold: Duration::from_secs(2),
+            ended_min: 10,
+            unanswered_min: 3,
+        }
+    }
+
+    /// The paper's real site: normal up to 40 % of aborts and 10 % of timeouts, over 20 minutes.
+    pub const fn site() -> Self {
+        Self {
+            span: Duration::from_mins(20),
+            aborts: Some(0.4),
+            timeouts: Some(0.1),
+            aborts_and_timeouts: None,
+            stopped_span: Duration::from_secs(30),
+            hold: Duration::from_secs(5),
+            ..Self::lab()
+        }
+    }
+
+    /// What a server is in that was in `state`. `None`: too little happened to say.
+    pub(crate) fn judge(&self, state: ServerState, long: &Tally, short: &Tally) -> Option<(ServerState, Evidence)> {
+        if let Some(evidence) = self.finds_stopped(state, short) {
+            return Some((ServerState::Stopped, evidence));
+        }
+        let is_quiet =
+            |tally: &Tally| tally.opened == 0 && tally.ended() == 0 && tally.answered + tally.unanswered == 0;
+        if is_quiet(long) || state == ServerState::Stopped && is_quiet(short) {
+            let evidence = evidence(Reason::NoClients, 0.0, 0.0, self.span, long);
+            return Some((ServerState::Idle, evidence));
+        }
+        // What ended while it was stopped says nothing of what it is in now.
+        let tally = if state == ServerState::Stopped { short } else { long };
+        let span = if state == ServerState::Stopped { self.stopped_span } else { self.span };
+        if tally.ended() + tally.failed < self.ended_min {
+            let is_news = matches!(state, ServerState::Idle | ServerState::Stopped) && tally.answered > 0;
+            return is_news.then(|| (ServerState::Normal, evidence(Reason::WithinLimits, 0.0, 0.0, span, tally)));
+        }
+        Some(match self.finds_saturated(state, tally, span) {
+            Some(evidence) => (ServerState::Saturated, evidence),
+            None => (ServerState::Normal, evidence(Reason::WithinLimits, 0.0, 0.0, span, tally)),
+        })
+    }
+
+    fn finds_stopped(&self, state: ServerState, short: &Tally) -> Option<Evidence> {
+        let is_stopped = state == ServerState::Stopped;
+        let limit = if is_stopped { self.unanswered - self.margin } else { self.unanswered };
+        let least = if is_stopped { 1 } else { self.unanswered_min };
+        let value = short.unanswered_share().filter(|share| *share > limit && short.unanswered >= least)?;
+        Some(evidence(Reason::Unanswered, value, limit, self.stopped_span, short))
+    }
+
+    fn finds_saturated(&self, state: ServerState, tally: &Tally, span: Duration) -> Option<Evidence> {
+        let shares = tally.shares().unwrap_or_default();
+        let failures = f64::from(tally.failed) / f64::from(tally.ended().saturating_add(tally.failed).max(1));
+        let together = shares.client_abort + shares.timeout;
+        let margin = if state == ServerState::Saturated { self.margin } else { 0.0 };
+        let limits = [
+            (Reason::Timeouts, shares.timeout, self.timeouts),
+            (Reason::Aborts, shares.client_abort, self.aborts),
+            (Reason::AbortsAndTimeouts, together, self.aborts_and_timeouts),
+            (Reason::Failures, failures, self.failures),
+        ];
+        let over = |(reason, value, limit): (Reason, f64, Option<f64>)| {
+            let limit = limit? - margin;
+            (value > limit).then(|| evidence(reason, value, limit, span, tally))
+        };
+        limits.into_iter().find_map(over)
+    }
+}
+
+fn evidence(reason: Reason, value: f64, limit: f64, span: Duration, tally: &Tally) -> Evidence {
+    Evidence { reason, value, limit, span, shares: tally.shares(), tally: *tally }
+}
+
+/// Learns the boundaries from a time in which a server was normal, block by block.
+///
+/// Of each share, the limit is the mean of the blocks plus three times their standard deviation, and at least 5 points
+/// above the mean: a server that never varies is not saturated by one abort. Blocks of less than
+/// [`Profile::ended_min`] connections are left out; three are needed.
+#[derive(Debug, Default)]
+pub struct Learner {
+    aborts: Moments,
+    timeouts: Moments,
+    failures: Moments,
+}
+
+/// Count, sum and sum of squares.
+#[derive(Debug, Default)]
+struct Moments(f64, f64, f64);
+
+/// Blocks that are needed.
+const BLOCKS_MIN: f64 = 3.0;
+/// The least that a limit is above the mean.
+const ABOVE_MIN: f64 = 0.05;
+/// A limit at which nothing would ever be saturated is none.
+const LIMIT_MAX: f64 = 0.95;
+
+impl Learner {
+    /// What happened in a block of time; a minute is a good length.
+    pub fn add(&mut self, block: &Tally, ended_min: u32) {
+        let Some(shares) = block.shares().filter(|_| block.ended() >= ended_min) else { return };
+        self.aborts.add(shares.client_abort);
+        self.timeouts.add(shares.timeout);
+        self.failures.add(f64::from(block.failed) / f64::from(block.ended().saturating_add(block.failed)));
+    }
+
+    /// `base` with limits for this server. `None`: too little was seen.
+    pub fn profile(&self, base: Profile) -> Option<Profile> {
+        Some(Profile {
+            aborts: Some(self.aborts.limit()?),
+            timeouts: Some(self.timeouts.limit()?),
+            aborts_and_timeouts: None,
+            failures: Some(self.failures.limit()?),
+            ..base
+        })
+    }
+}
+
+impl Moments {
+    fn add(&mut self, share: f64) {
+        self.0 += 1.0;
+        self.1 += share;
+        self.2 += share * share;
+    }
+
+    fn limit(&self) -> Option<f64> {
+        let Self(count, sum, squares) = *self;
+        if count < BLOCKS_MIN {
+            return None;
+        }
+        let mean = sum / count;
+        let deviation = (squares / count - mean * mean).max(0.0).sqrt();
+        Some((mean + (3.0 * deviation).max(ABOVE_MIN)).min(LIMIT_MAX))
+    }
+}

@@ -1,0 +1,146 @@
+//! All servers that are watched, and what they are in.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use watari_packets::Timestamp;
+
+use crate::connection::Event;
+use crate::judge::{Judge, Profile, ServerState, Verdict};
+use crate::window::{Tally, Window};
+
+/// Follows the states of servers. Give it each [`Event`] and the time, and take [`States::poll`] until it says nothing.
+#[derive(Debug)]
+pub struct States {
+    profile: Profile,
+    servers_max: usize,
+    servers: BTreeMap<SocketAddr, Server>,
+    changes: VecDeque<Change>,
+    /// The second that time is in.
+    now_s: u64,
+    unwatched: u64,
+}
+
+/// A server is in another state.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Change {
+    /// Which.
+    pub server: SocketAddr,
+    /// What it was in, until [`Verdict::since`].
+    pub before: ServerState,
+    /// What it is in.
+    pub verdict: Verdict,
+}
+
+/// What is known of a server.
+#[derive(Debug)]
+pub struct Server {
+    window: Window,
+    judge: Judge,
+    open: u32,
+}
+
+impl Server {
+    /// Its seconds; the span of index 0 is [`Profile::span`], 1 is [`Profile::stopped_span`], 2 the last ten seconds.
+    pub const fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// What it is in.
+    pub fn state(&self) -> ServerState {
+        self.judge.state()
+    }
+
+    /// The last verdict, if there was one.
+    pub const fn verdict(&self) -> Option<&Verdict> {
+        self.judge.verdict()
+    }
+
+    /// Connections that have not ended.
+    pub const fn open(&self) -> u32 {
+        self.open
+    }
+}
+
+impl States {
+    /// Of `servers_max` servers at most; what others do is not followed.
+    pub const fn new(profile: Profile, servers_max: usize) -> Self {
+        Self { profile, servers_max, servers: BTreeMap::new(), changes: VecDeque::new(), now_s: 0, unwatched: 0 }
+    }
+
+    /// Something happened at a server.
+    pub fn handle(&mut self, event: &Event) {
+        let server = match event {
+            Event::Opened(opened) => opened.server,
+            Event::Request(request) => request.server,
+            Event::Overdue(overdue) => overdue.server,
+            Event::Closed(connection) => connection.server,
+            Event::Evicted(evicted) => evicted.server,
+        };
+        if !self.servers.contains_key(&server) && self.servers.len() >= self.servers_max {
+            self.unwatched += 1;
+            return;
+        }
+        let server = self.servers.entry(server).or_insert_with(|| Server::new(&self.profile));
+        match event {
+            Event::Opened(_) => server.open += 1,
+            Event::Closed(_) | Event::Evicted(_) => server.open = server.open.saturating_sub(1),
+            Event::Request(_) | Event::Overdue(_) => {}
+        }
+        let (at, tally) = Tally::of(event, self.profile.counting);
+        if tally != Tally::default() {
+            server.window.add(at, &tally);
+        }
+    }
+
+    /// Time has come to `now`. Servers are judged once a second; after a long silence, once.
+    pub fn advance(&mut self, now: Timestamp) {
+        let now_s = now.0 / 1_000_000_000;
+        if now_s <= self.now_s {
+            return;
+        }
+        // A silence is as long as a change must last, and so says what came of it.
+        let hold_s = self.profile.hold.as_secs() + 1;
+        let first = self.now_s.max(now_s.saturating_sub(hold_s)) + 1;
+        self.now_s = now_s;
+        for second in first..=now_s {
+            self.judge(Timestamp(second.saturating_mul(1_000_000_000)));
+        }
+    }
+
+    /// The next server that is in another state.
+    pub fn poll(&mut self) -> Option<Change> {
+        self.changes.pop_front()
+    }
+
+    /// All servers that are watched.
+    pub fn servers(&self) -> impl Iterator<Item = (&SocketAddr, &Server)> {
+        self.servers.iter()
+    }
+
+    /// How many events were of servers that are not watched.
+    pub const fn unwatched(&self) -> u64 {
+        self.unwatched
+    }
+
+    fn judge(&mut self, now: Timestamp) {
+        let (profile, changes) = (&self.profile, &mut self.changes);
+        self.servers.retain(|address, server| {
+            server.window.advance(now);
+            let (long, short) = (server.window.total(0), server.window.total(1));
+            let before = server.state();
+            if let Some(verdict) = server.judge.look(now, &long, &short, profile) {
+                changes.push_back(Change { server: *address, before, verdict });
+            }
+            server.open > 0 || !server.window.is_empty() || server.state() != ServerState::Idle
+        });
+    }
+}
+
+impl Server {
+    fn new(profile: &Profile) -> Self {
+        let spans = [profile.span, profile.stopped_span, Duration::from_secs(10)];
+        Self { window: Window::new(&spans), judge: Judge::new(), open: 0 }
+    }
+}

@@ -1,0 +1,309 @@
+//! What ended per second, and over the last while.
+
+use std::collections::VecDeque;
+use std::ops::{AddAssign, SubAssign};
+use std::time::Duration;
+
+use watari_packets::Timestamp;
+
+use crate::connection::{Connection, Event, Request};
+use crate::ending::{Ending, Phase, Side};
+
+/// Which connections count as what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Counting {
+    /// As the paper has it: X is `S_NORMAL`, Y `C_NORMAL` and `C_RESET`, Z `TIMEOUT`; whatever was delivered.
+    Paper,
+    /// X is what was delivered, whoever closed then: clients that keep connections alive close them first, and that is no
+    /// abort. Y is what a client cut off, Z `TIMEOUT`. A connection that asked for nothing counts as nothing.
+    #[default]
+    Delivered,
+}
+
+/// What happened in a while.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Connections that began.
+    pub opened: u32,
+    /// X: delivered by the server.
+    pub s_normal: u32,
+    /// Y: cut off by the client.
+    pub client_abort: u32,
+    /// Z: out of time.
+    pub timeout: u32,
+    /// Cut off by the server: `S_RESET`, or closed before the answer was whole.
+    pub failed: u32,
+    /// `REFUSED`.
+    pub refused: u32,
+    /// `NO_ANSWER`.
+    pub no_answer: u32,
+    /// Connections that ended otherwise: that asked for nothing, were open, or were nobody's.
+    pub other: u32,
+    /// Requests that got a first octet of an answer.
+    pub answered: u32,
+    /// Knocks and requests that got none, or wait for it for too long.
+    pub unanswered: u32,
+    /// Answers whose time is known, and the sum of the times from the request to the first octet.
+    pub responses: u32,
+    /// See `responses`.
+    pub response_us: u64,
+    /// Octets of data to clients, of connections that ended.
+    pub bytes_to_client: u64,
+}
+
+/// Of X + Y + Z, which are all of it; 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Shares {
+    /// X.
+    pub s_normal: f64,
+    /// Y.
+    pub client_abort: f64,
+    /// Z.
+    pub timeout: f64,
+}
+
+impl Tally {
+    /// What an event adds, and when it happened.
+    pub fn of(event: &Event, counting: Counting) -> (Timestamp, Self) {
+        let none = Self::default();
+        match event {
+            Event::Opened(opened) => (opened.at, Self { opened: 1, ..none }),
+            Event::Request(request) => Self::of_request(request),
+            Event::Overdue(overdue) => (overdue.at, Self { unanswered: 1, ..none }),
+            Event::Closed(connection) => (connection.end, Self::of_connection(connection, counting)),
+            Event::Evicted(evicted) => {
+                let is_unanswered = !evicted.is_answered && !evicted.was_overdue;
+                (evicted.at, Self { other: 1, unanswered: is_unanswered.into(), ..none })
+            }
+        }
+    }
+
+    /// X, Y and Z as shares; `None` without any.
+    pub fn shares(&self) -> Option<Shares> {
+        let all = self.ended();
+        let share = |count: u32| f64::from(count) / f64::from(all);
+        (all > 0).then(|| Shares {
+            s_normal: share(self.s_normal),
+            client_abort: share(self.client_abort),
+            timeout: share(self.timeout),
+        })
+    }
+
+    /// X + Y + Z.
+    pub const fn ended(&self) -> u32 {
+        self.s_normal.saturating_add(self.client_abort).saturating_add(self.timeout)
+    }
+
+    /// Of knocks and requests, the share that got nothing; `None` without any.
+    pub fn unanswered_share(&self) -> Option<f64> {
+        let all = f64::from(self.answered) + f64::from(self.unanswered);
+        (all > 0.0).then(|| f64::from(self.unanswered) / all)
+    }
+
+    /// The mean time to the first octet of an answer.
+    pub fn response_mean(&self) -> Option<Duration> {
+        let mean = self.response_us.checked_div(self.responses.into())?;
+        Some(Duration::from_micros(mean))
+    }
+
+    fn of_request(request: &Request) -> (Timestamp, Self) {
+        let exchange = &request.exchange;
+        let Some(at) = exchange.first_at else { return (Timestamp(0), Self::default()) };
+        let response = exchange.first_octet().and_then(|time| u64::try_from(time.as_micros()).ok());
+        let (responses, response_us) = (response.is_some().into(), response.unwrap_or_default());
+        (at, Self { answered: 1, responses, response_us, ..Self::default() })
+    }
+
+    fn of_connection(connection: &Connection, counting: Counting) -> Self {
+        let mut tally = Self { bytes_to_client: connection.bytes_to_client, ..Self::default() };
+        let is_paper = counting == Counting::Paper;
+        let count = match connection.ending {
+            Ending::Refused => &mut tally.refused,
+            Ending::NoAnswer => &mut tally.no_answer,
+            Ending::Open | Ending::Backscatter => &mut tally.other,
+            Ending::Timeout => &mut tally.timeout,
+            Ending::SNormal if is_paper => &mut tally.s_normal,
+            _ if !is_paper && !connection.has_asked => &mut tally.other,
+            _ if !is_paper && connection.is_delivered => &mut tally.s_normal,
+            Ending::SNormal | Ending::SReset => &mut tally.failed,
+            Ending::CNormal | Ending::CReset => &mut tally.client_abort,
+        };
+        *count = 1;
+        tally.unanswered = is_unanswered(connection).into();
+        tally
+    }
+}
+
+/// Whether who asked got nothing, and that was not said before. A client that leaves soon is no evidence.
+fn is_unanswered(connection: &Connection) -> bool {
+    if connection.was_overdue {
+        return false;
+    }
+    match connection.ending {
+        Ending::Refused | Ending::NoAnswer => true,
+        Ending::Timeout => connection.phase == Phase::BeforeAnswer,
+        Ending::SNormal | Ending::SReset if connection.closed_by == Some(Side::Server) => {
+            connection.phase == Phase::BeforeAnswer || connection.has_asked && connection.bytes_to_client == 0
+        }
+        _ => false,
+    }
+}
+
+/// Seconds, as many as the longest of some spans holds; what they hold together is kept, too.
+///
+/// A second in which nothing happened takes no memory.
+#[derive(Debug)]
+pub struct Window {
+    seconds: VecDeque<Second>,
+    /// Seconds that were dropped at the front.
+    dropped: u64,
+    spans: Vec<Span>,
+    now_s: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Second {
+    at_s: u64,
+    tally: Tally,
+}
+
+#[derive(Debug)]
+struct Span {
+    len_s: u64,
+    total: Tally,
+    /// Its first second, counted from the first that ever was.
+    first: u64,
+}
+
+impl Window {
+    /// Of the last spans of these lengths, in whole seconds.
+    pub fn new(spans: &[Duration]) -> Self {
+        let span = |len: &Duration| Span { len_s: len.as_secs().max(1), total: Tally::default(), first: 0 };
+        Self { seconds: VecDeque::new(), dropped: 0, spans: spans.iter().map(span).collect(), now_s: 0 }
+    }
+
+    /// Adds what happened in a second, which may be one before the latest.
+    pub fn add(&mut self, at: Timestamp, tally: &Tally) {
+        let at_s = at.0 / 1_000_000_000;
+        let index = self.seconds.partition_point(|second| second.at_s < at_s);
+        let place = self.dropped + index as u64;
+        let is_there = self.seconds.get(index).is_some_and(|second| second.at_s == at_s);
+        if !is_there {
+            if self.spans.iter().all(|span| at_s + span.len_s <= self.now_s) {
+                return;
+            }
+            self.seconds.insert(index, Second { at_s, tally: Tally::default() });
+        }
+        self.seconds[index].tally += *tally;
+        for span in &mut self.spans {
+            let is_outside = at_s + span.len_s <= self.now_s;
+            if is_outside {
+                span.first += u64::from(!is_there && place <= span.first);
+            } else {
+                span.total += *tally;
+            }
+        }
+    }
+
+    /// Time has come to `now`: the second that it is in is the last.
+    pub fn advance(&mut self, now: Timestamp) {
+        self.now_s = self.now_s.max(now.0 / 1_000_000_000);
+        for span in &mut self.spans {
+            while let Some(second) = self.seconds.get((span.first - self.dropped) as usize)
+                && second.at_s + span.len_s <= self.now_s
+            {
+                span.total -= second.tally;
+                span.first += 1;
+            }
+        }
+        while self.spans.iter().all(|span| span.first > self.dropped) && self.seconds.pop_front().is_some() {
+            self.dropped += 1;
+        }
+    }
+
+    /// What happened in the span of this index.
+    pub fn total(&self, span: usize) -> Tally {
+        self.spans.get(span).map(|span| span.total).unwrap_or_default()
+    }
+
+    /// Each second that is held, since the epoch, and what happened in it.
+    pub fn seconds(&self) -> impl Iterator<Item = (u64, &Tally)> {
+        self.seconds.iter().map(|second| (second.at_s, &second.tally))
+    }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.seconds.is_empty()
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.merge(&other, u32::wrapping_add, u64::wrapping_add);
+    }
+}
+
+impl SubAssign for Tally {
+    fn sub_assign(&mut self, other: Self) {
+        self.merge(&other, u32::wrapping_sub, u64::wrapping_sub);
+    }
+}
+
+impl Tally {
+    fn merge(&mut self, other: &Self, small: fn(u32, u32) -> u32, large: fn(u64, u64) -> u64) {
+        let counts = [
+            (&mut self.opened, other.opened),
+            (&mut self.s_normal, other.s_normal),
+            (&mut self.client_abort, other.client_abort),
+            (&mut self.timeout, other.timeout),
+            (&mut self.failed, other.failed),
+            (&mut self.refused, other.refused),
+            (&mut self.no_answer, other.no_answer),
+            (&mut self.other, other.other),
+            (&mut self.answered, other.answered),
+            (&mut self.unanswered, other.unanswered),
+            (&mut self.responses, other.responses),
+        ];
+        for (count, other) in counts {
+            *count = small(*count, other);
+        }
+        self.response_us = large(self.response_us, other.response_us);
+        self.bytes_to_client = large(self.bytes_to_client, other.bytes_to_client);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp(seconds * 1_000_000_000)
+    }
+
+    proptest! {
+        #[test]
+        fn totals_are_sums(steps in proptest::collection::vec((0..20_u64, 0..4_u64, 1..5_u32), 0..80)) {
+            let (short, long) = (Duration::from_secs(5), Duration::from_secs(12));
+            let mut window = Window::new(&[long, short]);
+            let (mut now, mut all) = (1_000, Vec::new());
+            for (back, step, count) in steps {
+                now += step;
+                window.advance(at(now));
+                window.add(at(now - back), &Tally { opened: count, ..Tally::default() });
+                all.push((now - back, count));
+                for (index, span) in [long, short].into_iter().enumerate() {
+                    let inside = all.iter().filter(|(second, _)| second + span.as_secs() > now);
+                    prop_assert_eq!(window.total(index).opened, inside.map(|(_, count)| count).sum::<u32>());
+                }
+                prop_assert!(window.seconds.len() <= 12);
+            }
+        }
+    }
+
+    #[test]
+    fn a_second_is_small() {
+        assert!(size_of::<Second>() <= 72, "{}", size_of::<Second>());
+    }
+}
