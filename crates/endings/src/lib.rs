@@ -2,7 +2,8 @@
 //! chapter 2) as a pure core. It sees what was captured between the two, with what a capture does to it: losses, other
 //! orders, copies, cut packets, one direction only.
 //!
-//! [`Connections`] takes [segments](watari_packets::Segment) and says what happened as [`Event`]s.
+//! [`Connections`] takes [segments](watari_packets::Segment) and says what happened as [`Event`]s; [`States`] takes those and
+//! says what servers are in, as [`Change`]s. Both are driven alike: one call that takes something, then all that it has to say.
 //!
 //! ```text
 //!                    SYN, or a SYN-ACK or RST of nobody's SYN           data or a FIN of nobody's SYN
@@ -61,6 +62,13 @@
 //! * A close by one side only is reported when nothing has followed for [`Settings::half_closed_timeout`], as that side's.
 //! * The [`Phase`] is what who closed had got by then, by its acknowledgment number: a client that left while the rest was on
 //!   its way closed [in the answer](Phase::InAnswer).
+//! * Delivered is what was acknowledged: an answer that is known to be whole, or that the server ended by its FIN, or after
+//!   which the client closed with nothing on its way.
+//! * In TLS the handshake is no request ([`Phase::BeforeRequest`]), though one that the server leaves without an answer is
+//!   overdue, and out of time, like one. Nor is a record that is too small for a request: alerts, and frames that manage a
+//!   connection of HTTP/2. TLS 1.3 hides the server's tickets; where the client asks together with its last message, they
+//!   count as the first octets of the answer.
+//! * Of early data the server's first flight counts as the answer.
 //! * A half open connection that its client leaves is `OPEN` before the handshake; with nobody's SYN it is `BACKSCATTER`.
 
 mod app;
