@@ -1,26 +1,27 @@
 //! One connection, as far as it was seen.
 
+mod data;
+mod due;
+mod resets;
+
 use std::collections::VecDeque;
 
 use watari_packets::{Flags, Segment, Timestamp};
 
-use crate::app::{App, Place};
-use crate::connection::{Event, Request};
+use crate::app::App;
+use crate::connection::Event;
 use crate::ending::Side;
-use crate::half::{Close, Data, Half, Reset};
-use crate::http::Http;
+use crate::half::Half;
 use crate::key::Key;
-use crate::sequence::{is_before, is_upto, later};
-use crate::settings::Settings;
-use crate::turn::{Exchange, State, Turn};
+use crate::sequence::{is_before, is_upto};
+use crate::turn::{State, Turn};
 use crate::zeek::{Ends, History};
+pub(crate) use due::Cause;
 
 /// How long a SYN may be captured behind what followed it.
 const REORDER_NS: u64 = 1_000_000_000;
 /// How far into its octets a connection may then be.
 const REORDER_OCTETS: u32 = 1 << 16;
-/// Signs that who seems to have reset a connection lives on.
-const LIFE_MIN: u8 = 2;
 
 /// See the crate's picture of it.
 #[derive(Debug)]
@@ -59,21 +60,6 @@ pub(crate) enum Stage {
     Closing,
     /// It is reported.
     Over,
-}
-
-/// Why a connection comes up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// Nobody has answered its SYN for long.
-    KnockOverdue,
-    /// Nobody has answered its request for long.
-    RequestOverdue,
-    /// It is over, however.
-    End,
-    /// It lasts too long after its request.
-    Timeout,
-    /// It can be forgotten.
-    Forget,
 }
 
 impl Flow {
@@ -210,38 +196,6 @@ impl Flow {
         }
     }
 
-    fn see_reset(&mut self, side: Side, segment: &Segment<'_>) {
-        let worth = self.worth(side, segment);
-        if worth == Reset::Forged {
-            return;
-        }
-        self.zeek.see(side, segment);
-        let (half, peer) = self.halves(side);
-        if half.reset.is_none() {
-            let acknowledgment = segment.flags.contains(Flags::ACK).then_some(segment.acknowledgment).or(half.acked);
-            half.reset =
-                Some(Close { sequence: segment.sequence, acknowledgment, heard: peer.acked, at: segment.time });
-        }
-        if self.stage != Stage::Closing {
-            self.is_doubtful = worth == Reset::Doubtful;
-            self.close(segment.time);
-        } else if worth == Reset::Sure {
-            self.is_doubtful = false;
-        }
-    }
-
-    fn worth(&self, side: Side, segment: &Segment<'_>) -> Reset {
-        let (half, peer) = (self.half(side), self.half(side.peer()));
-        if let Some(syn) = peer.syn
-            && !half.is_placed
-            && segment.flags.contains(Flags::ACK)
-            && !(is_before(syn, segment.acknowledgment) && is_upto(segment.acknowledgment, peer.next))
-        {
-            return Reset::Forged;
-        }
-        half.judge_reset(segment.sequence, peer)
-    }
-
     fn see_regular(&mut self, side: Side, segment: &Segment<'_>, out: &mut VecDeque<Event>) {
         let is_syn = segment.flags.contains(Flags::SYN);
         let (half, peer) = self.halves(side);
@@ -298,86 +252,6 @@ impl Flow {
         }
     }
 
-    fn see_data(&mut self, side: Side, from: u32, data: Data, segment: &Segment<'_>, out: &mut VecDeque<Event>) {
-        if data != Data::New {
-            let (half, _) = self.halves(side);
-            let count = half.retransmits;
-            self.history.count(side, b't', count);
-        }
-        if data == Data::Seen {
-            return;
-        }
-        match side {
-            Side::Client => self.see_question(from, segment, out),
-            Side::Server => self.see_answer(from, segment, out),
-        }
-    }
-
-    fn see_question(&mut self, from: u32, segment: &Segment<'_>, out: &mut VecDeque<Event>) {
-        let place = Place { from, client_start: self.client.start, server_next: self.server.next };
-        let http = self.app.exchange();
-        if self.app.see_client(place, segment, self.turn.state) {
-            let upto = from.wrapping_add(segment.len);
-            let over = self.turn.ask(from, upto, segment.time, self.server.next);
-            self.tell_of(over, http, out);
-        }
-    }
-
-    fn see_answer(&mut self, from: u32, segment: &Segment<'_>, out: &mut VecDeque<Event>) {
-        let heard = if segment.flags.contains(Flags::ACK) { segment.acknowledgment } else { self.client.next };
-        // What the server has heard of the client was not seen; and it was more than a FIN.
-        let known = self.turn.heard().map_or(self.client.next, |heard| later(self.client.next, heard));
-        if self.client.is_placed && self.turn.state != State::Asked && is_before(known.wrapping_add(1), heard) {
-            let over = self.turn.imply_ask(known, heard, from);
-            self.tell(over, out);
-        }
-        loop {
-            let answer = self.app.see_server(from, heard, segment);
-            if answer.is_answer {
-                self.turn.answer(heard, segment.time);
-            }
-            let Some(end) = answer.end else { return };
-            let over = self.turn.complete(end);
-            self.tell(over, out);
-            if let Some(next) = self.app.next_request() {
-                let (asked, at) = next.asked();
-                self.turn.begin(asked, at, end);
-            }
-            if end == from.wrapping_add(segment.len) {
-                return;
-            }
-            // The next answer begins in the same segment.
-        }
-    }
-
-    /// What comes behind its own FIN or RST, or knows more than its RST, shows that those were another's.
-    fn revive(&mut self, side: Side, segment: &Segment<'_>, sequence: u32) {
-        let end = sequence.wrapping_add(segment.len);
-        let (half, _) = self.halves(side);
-        if segment.len > 0 && half.fin.is_some_and(|fin| is_before(fin.sequence, end)) {
-            half.fin = None;
-            self.reopen(side);
-        }
-        let (half, _) = self.halves(side);
-        let Some(reset) = half.reset else { return };
-        let says_more = is_before(reset.sequence, end);
-        let knows_more = reset.acknowledgment.is_some_and(|known| is_before(known, segment.acknowledgment));
-        self.life += if says_more { LIFE_MIN } else { u8::from(knows_more) };
-        if self.life >= LIFE_MIN {
-            let (half, _) = self.halves(side);
-            half.reset = None;
-            self.life = 0;
-            self.reopen(side);
-        }
-    }
-
-    fn reopen(&mut self, side: Side) {
-        self.zeek.revive(side);
-        if self.stage == Stage::Closing {
-            self.stage = if self.is_established { Stage::Open } else { Stage::Opening };
-        }
-    }
-
     fn step(&mut self, side: Side, segment: &Segment<'_>) {
         if !self.is_established && !segment.flags.contains(Flags::SYN) {
             // Only who has got a SYN-ACK acknowledges it, and only to who has is data sent.
@@ -400,69 +274,10 @@ impl Flow {
         self.stage = Stage::Closing;
     }
 
-    pub(crate) fn tell(&self, over: Option<Exchange>, out: &mut VecDeque<Event>) {
-        self.tell_of(over, self.app.exchange(), out);
-    }
-
-    fn tell_of(&self, over: Option<Exchange>, http: Option<Http>, out: &mut VecDeque<Event>) {
-        if let Some(exchange) = over {
-            let (client, server) = (self.end(Side::Client), self.end(Side::Server));
-            let was_overdue = self.turn.is_overdue;
-            out.push_back(Event::Request(Request { client, server, exchange, was_overdue, http }));
-        }
-    }
-
     /// It is reported; what still comes is heard no more.
     pub(crate) fn bury(&mut self, now: Timestamp) {
         self.stage = Stage::Over;
         self.staged = now;
         self.app = App::default();
-    }
-
-    /// When and why to look at it, if nothing comes until then.
-    pub(crate) fn due(&self, settings: &Settings) -> (Timestamp, Cause) {
-        match self.stage {
-            Stage::Opening if self.is_knocking() && !self.is_knock_overdue => {
-                (self.started + settings.knock_patience, Cause::KnockOverdue)
-            }
-            Stage::Opening => (self.last + settings.handshake_timeout, Cause::End),
-            Stage::Open => self.due_open(settings),
-            Stage::Closing if self.is_doubtful => (self.staged + settings.settle_doubtful, Cause::End),
-            Stage::Closing => (self.staged + settings.settle, Cause::End),
-            Stage::Over => (self.staged + settings.linger, Cause::Forget),
-        }
-    }
-
-    fn due_open(&self, settings: &Settings) -> (Timestamp, Cause) {
-        if self.client.fin.is_some() || self.server.fin.is_some() {
-            return (self.last + settings.half_closed_timeout, Cause::End);
-        }
-        if let Some(asked_at) = self.waits_since() {
-            if !self.turn.is_overdue {
-                return (asked_at + settings.request_patience, Cause::RequestOverdue);
-            }
-            return (asked_at + settings.timeout, Cause::Timeout);
-        }
-        if self.turn.state == State::Answering {
-            let since = self.turn.asked_at.unwrap_or(self.turn.first_at);
-            return (since + settings.timeout, Cause::Timeout);
-        }
-        (self.last + settings.silence_max, Cause::End)
-    }
-
-    /// Since when the client has waited for the first octet of an answer, be it of a handshake.
-    pub(crate) fn waits_since(&self) -> Option<Timestamp> {
-        match self.turn.state {
-            State::Asked => Some(self.turn.asked_at.unwrap_or(self.last)),
-            State::Quiet if self.app.is_shaking() && self.server.data_at < self.client.data_at => {
-                Some(self.client.data_at)
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether there is a SYN, and no answer to it.
-    pub(crate) fn is_knocking(&self) -> bool {
-        self.client.syns > 0 && self.server.packets == 0
     }
 }

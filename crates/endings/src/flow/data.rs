@@ -1,0 +1,87 @@
+//! What data are to the requests that a connection carries.
+
+use std::collections::VecDeque;
+
+use watari_packets::{Flags, Segment};
+
+use crate::app::Place;
+use crate::connection::{Event, Request};
+use crate::ending::Side;
+use crate::flow::Flow;
+use crate::half::Data;
+use crate::http::Http;
+use crate::sequence::{is_before, later};
+use crate::turn::{Exchange, State};
+
+impl Flow {
+    pub(super) fn see_data(
+        &mut self,
+        side: Side,
+        from: u32,
+        data: Data,
+        segment: &Segment<'_>,
+        out: &mut VecDeque<Event>,
+    ) {
+        if data != Data::New {
+            let (half, _) = self.halves(side);
+            let count = half.retransmits;
+            self.history.count(side, b't', count);
+        }
+        if data == Data::Seen {
+            return;
+        }
+        match side {
+            Side::Client => self.see_question(from, segment, out),
+            Side::Server => self.see_answer(from, segment, out),
+        }
+    }
+
+    fn see_question(&mut self, from: u32, segment: &Segment<'_>, out: &mut VecDeque<Event>) {
+        let place = Place { from, client_start: self.client.start, server_next: self.server.next };
+        let http = self.app.exchange();
+        if self.app.see_client(place, segment, self.turn.state) {
+            let upto = from.wrapping_add(segment.len);
+            let over = self.turn.ask(from, upto, segment.time, self.server.next);
+            self.tell_of(over, http, out);
+        }
+    }
+
+    fn see_answer(&mut self, from: u32, segment: &Segment<'_>, out: &mut VecDeque<Event>) {
+        let heard = if segment.flags.contains(Flags::ACK) { segment.acknowledgment } else { self.client.next };
+        // What the server has heard of the client was not seen; and it was more than a FIN.
+        let known = self.turn.heard().map_or(self.client.next, |heard| later(self.client.next, heard));
+        if self.client.is_placed && self.turn.state != State::Asked && is_before(known.wrapping_add(1), heard) {
+            let over = self.turn.imply_ask(known, heard, from);
+            self.tell(over, out);
+        }
+        loop {
+            let answer = self.app.see_server(from, heard, segment);
+            if answer.is_answer {
+                self.turn.answer(heard, segment.time);
+            }
+            let Some(end) = answer.end else { return };
+            let over = self.turn.complete(end);
+            self.tell(over, out);
+            if let Some(next) = self.app.next_request() {
+                let (asked, at) = next.asked();
+                self.turn.begin(asked, at, end);
+            }
+            if end == from.wrapping_add(segment.len) {
+                return;
+            }
+            // The next answer begins in the same segment.
+        }
+    }
+
+    pub(crate) fn tell(&self, over: Option<Exchange>, out: &mut VecDeque<Event>) {
+        self.tell_of(over, self.app.exchange(), out);
+    }
+
+    fn tell_of(&self, over: Option<Exchange>, http: Option<Http>, out: &mut VecDeque<Event>) {
+        if let Some(exchange) = over {
+            let (client, server) = (self.end(Side::Client), self.end(Side::Server));
+            let was_overdue = self.turn.is_overdue;
+            out.push_back(Event::Request(Request { client, server, exchange, was_overdue, http }));
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! When a connection is looked at without a segment.
+
+use watari_packets::Timestamp;
+
+use crate::flow::{Flow, Stage};
+use crate::settings::Settings;
+use crate::turn::State;
+
+/// Why a connection comes up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Nobody has answered its SYN for long.
+    KnockOverdue,
+    /// Nobody has answered its request for long.
+    RequestOverdue,
+    /// It is over, however.
+    End,
+    /// It lasts too long after its request.
+    Timeout,
+    /// It can be forgotten.
+    Forget,
+}
+
+impl Flow {
+    /// When and why to look at it, if nothing comes until then.
+    pub(crate) fn due(&self, settings: &Settings) -> (Timestamp, Cause) {
+        match self.stage {
+            Stage::Opening if self.is_knocking() && !self.is_knock_overdue => {
+                (self.started + settings.knock_patience, Cause::KnockOverdue)
+            }
+            Stage::Opening => (self.last + settings.handshake_timeout, Cause::End),
+            Stage::Open => self.due_open(settings),
+            Stage::Closing if self.is_doubtful => (self.staged + settings.settle_doubtful, Cause::End),
+            Stage::Closing => (self.staged + settings.settle, Cause::End),
+            Stage::Over => (self.staged + settings.linger, Cause::Forget),
+        }
+    }
+
+    fn due_open(&self, settings: &Settings) -> (Timestamp, Cause) {
+        if self.client.fin.is_some() || self.server.fin.is_some() {
+            return (self.last + settings.half_closed_timeout, Cause::End);
+        }
+        if let Some(asked_at) = self.waits_since() {
+            if !self.turn.is_overdue {
+                return (asked_at + settings.request_patience, Cause::RequestOverdue);
+            }
+            return (asked_at + settings.timeout, Cause::Timeout);
+        }
+        if self.turn.state == State::Answering {
+            let since = self.turn.asked_at.unwrap_or(self.turn.first_at);
+            return (since + settings.timeout, Cause::Timeout);
+        }
+        (self.last + settings.silence_max, Cause::End)
+    }
+
+    /// Since when the client has waited for the first octet of an answer, be it of a handshake.
+    pub(crate) fn waits_since(&self) -> Option<Timestamp> {
+        match self.turn.state {
+            State::Asked => Some(self.turn.asked_at.unwrap_or(self.last)),
+            State::Quiet if self.app.is_shaking() && self.server.data_at < self.client.data_at => {
+                Some(self.client.data_at)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether there is a SYN, and no answer to it.
+    pub(crate) fn is_knocking(&self) -> bool {
+        self.client.syns > 0 && self.server.packets == 0
+    }
+}

@@ -1,0 +1,73 @@
+//! Resets, and what shows that they were another's.
+
+use watari_packets::{Flags, Segment};
+
+use crate::ending::Side;
+use crate::flow::{Flow, Stage};
+use crate::half::{Close, Reset};
+use crate::sequence::{is_before, is_upto};
+
+/// Signs that who seems to have reset a connection lives on.
+const LIFE_MIN: u8 = 2;
+
+impl Flow {
+    pub(super) fn see_reset(&mut self, side: Side, segment: &Segment<'_>) {
+        let worth = self.worth(side, segment);
+        if worth == Reset::Forged {
+            return;
+        }
+        self.zeek.see(side, segment);
+        let (half, peer) = self.halves(side);
+        if half.reset.is_none() {
+            let acknowledgment = segment.flags.contains(Flags::ACK).then_some(segment.acknowledgment).or(half.acked);
+            half.reset =
+                Some(Close { sequence: segment.sequence, acknowledgment, heard: peer.acked, at: segment.time });
+        }
+        if self.stage != Stage::Closing {
+            self.is_doubtful = worth == Reset::Doubtful;
+            self.close(segment.time);
+        } else if worth == Reset::Sure {
+            self.is_doubtful = false;
+        }
+    }
+
+    fn worth(&self, side: Side, segment: &Segment<'_>) -> Reset {
+        let (half, peer) = (self.half(side), self.half(side.peer()));
+        if let Some(syn) = peer.syn
+            && !half.is_placed
+            && segment.flags.contains(Flags::ACK)
+            && !(is_before(syn, segment.acknowledgment) && is_upto(segment.acknowledgment, peer.next))
+        {
+            return Reset::Forged;
+        }
+        half.judge_reset(segment.sequence, peer)
+    }
+
+    /// What comes behind its own FIN or RST, or knows more than its RST, shows that those were another's.
+    pub(super) fn revive(&mut self, side: Side, segment: &Segment<'_>, sequence: u32) {
+        let end = sequence.wrapping_add(segment.len);
+        let (half, _) = self.halves(side);
+        if segment.len > 0 && half.fin.is_some_and(|fin| is_before(fin.sequence, end)) {
+            half.fin = None;
+            self.reopen(side);
+        }
+        let (half, _) = self.halves(side);
+        let Some(reset) = half.reset else { return };
+        let says_more = is_before(reset.sequence, end);
+        let knows_more = reset.acknowledgment.is_some_and(|known| is_before(known, segment.acknowledgment));
+        self.life += if says_more { LIFE_MIN } else { u8::from(knows_more) };
+        if self.life >= LIFE_MIN {
+            let (half, _) = self.halves(side);
+            half.reset = None;
+            self.life = 0;
+            self.reopen(side);
+        }
+    }
+
+    fn reopen(&mut self, side: Side) {
+        self.zeek.revive(side);
+        if self.stage == Stage::Closing {
+            self.stage = if self.is_established { Stage::Open } else { Stage::Opening };
+        }
+    }
+}
