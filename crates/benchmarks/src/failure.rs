@@ -19,6 +19,9 @@ pub(crate) enum Failure {
     /// Some of a load did not come about, or otherwise than asked for.
     #[error("{service} did not do the work it was asked for: {what}")]
     Load { service: SocketAddr, what: String },
+    /// The same, and what the servers say of it.
+    #[error("{failure}; its logs end with: {last_words}")]
+    Served { failure: Box<Failure>, last_words: String },
     /// A load cannot begin.
     #[error("a load cannot begin: {0}")]
     Plan(Box<dyn Error + Send + Sync>),

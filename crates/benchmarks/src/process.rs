@@ -84,7 +84,7 @@ impl Process {
         self.child.id()
     }
 
-    fn last_words(&self) -> String {
+    pub(crate) fn last_words(&self) -> String {
         let log = fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&log[log.len().saturating_sub(LAST_WORDS_LEN)..]).trim().to_owned()
     }

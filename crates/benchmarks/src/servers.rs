@@ -60,7 +60,7 @@ impl Server {
     /// Has `work` done, and tells what it cost each process: CPU seconds for each of `units`.
     pub(crate) fn cost(&self, units: f64, work: impl FnOnce() -> Result<(), Failure>) -> Result<Vec<f64>, Failure> {
         let before = self.cpu()?;
-        work()?;
+        work().map_err(|failure| self.served(failure))?;
         sleep(SETTLING);
         let after = self.cpu()?;
         Ok(after.iter().zip(before).map(|(after, before)| after.saturating_sub(before).as_secs_f64() / units).collect())
@@ -69,6 +69,11 @@ impl Server {
     /// What each process has in memory, in bytes.
     pub(crate) fn memory(&self) -> Result<Vec<u64>, Failure> {
         self.processes.iter().map(Process::memory).collect()
+    }
+
+    fn served(&self, failure: Failure) -> Failure {
+        let last_words: Vec<_> = self.processes.iter().map(Process::last_words).collect();
+        Failure::Served { failure: Box::new(failure), last_words: last_words.join("\n") }
     }
 
     fn cpu(&self) -> Result<Vec<Duration>, Failure> {

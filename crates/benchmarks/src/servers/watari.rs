@@ -215,7 +215,7 @@ impl Cluster<'_> {
         let mut text = format!(
             "[node]\nname = \"{name}\"\npki = \"{pki}\"\nmesh = \"{mesh}\"\nadmin = \"{admin}\"\nmetrics = \"{metrics}\"\n\
              drain_timeout = \"5m\"\n\
-             [log]\nlevel = \"warn\"\n",
+             [log]\nlevel = \"info\"\n",
             name = node.name,
             pki = self.path("pki").display(),
             mesh = node.mesh,
