@@ -265,8 +265,9 @@ pub(crate) fn clients() -> Vec<Arc<ClientConfig>> {
 /// Keys that all have are in all files, and each agent's file has the sessions that its memory has.
 fn wait_until_filed(cluster: &Cluster) {
     let keys_of = |agent: &str| fs::read(cluster.dir().join(agent).with_extension("keys")).unwrap_or_default();
+    // A file without a key is one, too: of an agent that has just begun.
     until("all agents have written the same keys", || {
-        !keys_of("a1").is_empty() && AGENTS.iter().all(|agent| keys_of(agent) == keys_of("a1"))
+        keys_of("a1").len() > KEY_LEN && AGENTS.iter().all(|agent| keys_of(agent) == keys_of("a1"))
     });
     until("what is in memory is in the file", || {
         cluster.agents().all(|agent| {
@@ -275,6 +276,9 @@ fn wait_until_filed(cluster: &Cluster) {
         })
     });
 }
+
+/// What a file with a key is longer than, in bytes: the secret alone.
+const KEY_LEN: usize = 32;
 
 /// A visit of OpenSSL, which keeps sessions in files; whether it resumed one.
 fn visit_by_openssl(cluster: &Cluster, arguments: &[&str]) -> bool {
