@@ -68,7 +68,11 @@ impl Clients {
     ) -> Result<Finished, Failure> {
         let load = Load::start(self.plan(service, work)?, log).map_err(planning)?;
         let finished = load.finish();
-        work.check(&finished.tally.total(), self.tls.resume).map_err(|what| Failure::Load { service, what })?;
+        let failed = |what: String| {
+            let causes = finished.causes.iter().map(|(cause, count)| format!("{count} x {cause}"));
+            Failure::Load { service, what: [what].into_iter().chain(causes).collect::<Vec<_>>().join("; ") }
+        };
+        work.check(&finished.tally.total(), self.tls.resume).map_err(failed)?;
         Ok(finished)
     }
 
