@@ -22,11 +22,6 @@ mod table;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use mimalloc::MiMalloc;
-
-/// A request allocates and frees some thirty times, also by the thread that has not allocated.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// A TLS cluster whose live connections change hands.
 #[derive(Parser)]
