@@ -33,6 +33,17 @@ pub enum Protocol {
     Unknown,
 }
 
+impl Protocol {
+    /// As logs have it, if it is known.
+    pub const fn as_str(self) -> Option<&'static str> {
+        match self {
+            Self::Http => Some("http"),
+            Self::Tls => Some("tls"),
+            Self::Unknown => None,
+        }
+    }
+}
+
 /// Where data stand.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {

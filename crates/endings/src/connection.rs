@@ -27,6 +27,19 @@ pub enum Event {
     Evicted(Evicted),
 }
 
+impl Event {
+    /// Whose connection it is about.
+    pub fn server(&self) -> SocketAddr {
+        match self {
+            Self::Opened(opened) => opened.server,
+            Self::Request(request) => request.server,
+            Self::Overdue(overdue) => overdue.server,
+            Self::Closed(connection) => connection.server,
+            Self::Evicted(evicted) => evicted.server,
+        }
+    }
+}
+
 /// A connection began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opened {

@@ -20,6 +20,14 @@ impl Side {
             Self::Server => Self::Client,
         }
     }
+
+    /// As logs have it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
 }
 
 /// How a connection ended: the five of the ENMA monitor (ANMA paper, chapter 2), and four for what they leave out.

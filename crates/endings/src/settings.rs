@@ -72,6 +72,11 @@ pub struct Servers {
 }
 
 impl Servers {
+    /// Whether this is one of them, or none is known.
+    pub fn is_told(&self, server: SocketAddr) -> bool {
+        self.ports.is_empty() && self.addresses.is_empty() || self.knows(server)
+    }
+
     /// Which side sent a segment that shows it by no SYN: the only known server of the two; else the lower port is the
     /// server's; else who was sent to.
     pub(crate) fn sender(&self, source: SocketAddr, destination: SocketAddr) -> Side {

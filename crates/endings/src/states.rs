@@ -7,10 +7,10 @@ use std::time::Duration;
 use watari_packets::Timestamp;
 
 use crate::connection::Event;
-use crate::judge::{Judge, Profile, ServerState, Verdict};
+use crate::judge::{Evidence, Judge, Profile, ServerState, Verdict};
 use crate::window::{Tally, Window};
 
-/// Follows the states of servers. Give it each [`Event`] and the time, and take [`States::poll`] until it says nothing.
+/// Follows the states of servers. Give it what happened and the time, and take [`States::poll`] until it says nothing.
 #[derive(Debug)]
 pub struct States {
     profile: Profile,
@@ -57,6 +57,11 @@ impl Server {
         self.judge.verdict()
     }
 
+    /// What it would be in if nothing more happened, whether that has lasted or not. `None`: too little happened to say.
+    pub fn seems(&self, profile: &Profile) -> Option<(ServerState, Evidence)> {
+        profile.judge(self.state(), &self.window.total(0), &self.window.total(1))
+    }
+
     /// Connections that have not ended.
     pub const fn open(&self) -> u32 {
         self.open
@@ -71,27 +76,27 @@ impl States {
 
     /// Something happened at a server.
     pub fn handle(&mut self, event: &Event) {
-        let server = match event {
-            Event::Opened(opened) => opened.server,
-            Event::Request(request) => request.server,
-            Event::Overdue(overdue) => overdue.server,
-            Event::Closed(connection) => connection.server,
-            Event::Evicted(evicted) => evicted.server,
-        };
+        let (at, tally) = Tally::of(event, self.profile.counting);
+        self.add(event.server(), at, &tally);
+    }
+
+    /// So much happened at a server in the second that `at` is in, as [`Tally::of`] counts it.
+    pub fn add(&mut self, server: SocketAddr, at: Timestamp, tally: &Tally) {
+        if *tally == Tally::default() {
+            return;
+        }
         if !self.servers.contains_key(&server) && self.servers.len() >= self.servers_max {
             self.unwatched += 1;
             return;
         }
         let server = self.servers.entry(server).or_insert_with(|| Server::new(&self.profile));
-        match event {
-            Event::Opened(_) => server.open += 1,
-            Event::Closed(_) | Event::Evicted(_) => server.open = server.open.saturating_sub(1),
-            Event::Request(_) | Event::Overdue(_) => {}
-        }
-        let (at, tally) = Tally::of(event, self.profile.counting);
-        if tally != Tally::default() {
-            server.window.add(at, &tally);
-        }
+        server.open = server.open.saturating_add(tally.opened).saturating_sub(tally.closed());
+        server.window.add(at, tally);
+    }
+
+    /// What they are judged by.
+    pub const fn profile(&self) -> &Profile {
+        &self.profile
     }
 
     /// Time has come to `now`. Servers are judged once a second; after a long silence, once.
@@ -114,12 +119,17 @@ impl States {
         self.changes.pop_front()
     }
 
+    /// One of those that are watched.
+    pub fn server(&self, address: &SocketAddr) -> Option<&Server> {
+        self.servers.get(address)
+    }
+
     /// All servers that are watched.
     pub fn servers(&self) -> impl Iterator<Item = (&SocketAddr, &Server)> {
         self.servers.iter()
     }
 
-    /// How many events were of servers that are not watched.
+    /// How many times something happened at servers that are not watched.
     pub const fn unwatched(&self) -> u64 {
         self.unwatched
     }

@@ -12,11 +12,13 @@ use crate::ending::{Ending, Phase, Side};
 /// Which connections count as what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Counting {
-    /// As the paper has it: X is `S_NORMAL`, Y `C_NORMAL` and `C_RESET`, Z `TIMEOUT`; whatever was delivered.
-    Paper,
-    /// X is what was delivered, whoever closed then: clients that keep connections alive close them first, and that is no
-    /// abort. Y is what a client cut off, Z `TIMEOUT`. A connection that asked for nothing counts as nothing.
+    /// As the paper has it: X is `S_NORMAL`, Y `C_NORMAL` and `C_RESET`, Z `TIMEOUT`; whatever was delivered. It knew no
+    /// connections that are kept alive: a client that puts one away, idle or after several answers, cuts nothing off, and so
+    /// it counts as X.
     #[default]
+    Paper,
+    /// X is what was delivered, whoever closed then. Y is what a client cut off, Z `TIMEOUT`. A connection that asked for
+    /// nothing counts as nothing.
     Delivered,
 }
 
@@ -25,6 +27,10 @@ pub enum Counting {
 pub struct Tally {
     /// Connections that began.
     pub opened: u32,
+    /// Connections that ended, in the order of [`Ending::ALL`].
+    pub endings: [u32; Ending::ALL.len()],
+    /// Connections that were given up to hold others.
+    pub evicted: u32,
     /// X: delivered by the server.
     pub s_normal: u32,
     /// Y: cut off by the client.
@@ -33,12 +39,6 @@ pub struct Tally {
     pub timeout: u32,
     /// Cut off by the server: `S_RESET`, or closed before the answer was whole.
     pub failed: u32,
-    /// `REFUSED`.
-    pub refused: u32,
-    /// `NO_ANSWER`.
-    pub no_answer: u32,
-    /// Connections that ended otherwise: that asked for nothing, were open, or were nobody's.
-    pub other: u32,
     /// Requests that got a first octet of an answer.
     pub answered: u32,
     /// Knocks and requests that got none, or wait for it for too long.
@@ -47,6 +47,14 @@ pub struct Tally {
     pub responses: u32,
     /// See `responses`.
     pub response_us: u64,
+    /// Connections that ended with a session of TLS: one that was made in full, and one that was resumed.
+    pub tls_full: u32,
+    /// See `tls_full`.
+    pub tls_resumed: u32,
+    /// Handshakes of TLS whose time is known, and the sum of their times.
+    pub tls_handshakes: u32,
+    /// See `tls_handshakes`.
+    pub tls_handshake_us: u64,
     /// Octets of data to clients, of connections that ended.
     pub bytes_to_client: u64,
 }
@@ -73,7 +81,7 @@ impl Tally {
             Event::Closed(connection) => (connection.end, Self::of_connection(connection, counting)),
             Event::Evicted(evicted) => {
                 let is_unanswered = !evicted.is_answered && !evicted.was_overdue;
-                (evicted.at, Self { other: 1, unanswered: is_unanswered.into(), ..none })
+                (evicted.at, Self { evicted: 1, unanswered: is_unanswered.into(), ..none })
             }
         }
     }
@@ -92,6 +100,16 @@ impl Tally {
     /// X + Y + Z.
     pub const fn ended(&self) -> u32 {
         self.s_normal.saturating_add(self.client_abort).saturating_add(self.timeout)
+    }
+
+    /// Connections that are over.
+    pub fn closed(&self) -> u32 {
+        self.endings.iter().fold(self.evicted, |all, count| all.saturating_add(*count))
+    }
+
+    /// How many ended so.
+    pub const fn ending(&self, ending: Ending) -> u32 {
+        self.endings[ending as usize]
     }
 
     /// Of knocks and requests, the share that got nothing; `None` without any.
@@ -115,23 +133,46 @@ impl Tally {
     }
 
     fn of_connection(connection: &Connection, counting: Counting) -> Self {
-        let mut tally = Self { bytes_to_client: connection.bytes_to_client, ..Self::default() };
-        let is_paper = counting == Counting::Paper;
-        let count = match connection.ending {
-            Ending::Refused => &mut tally.refused,
-            Ending::NoAnswer => &mut tally.no_answer,
-            Ending::Open | Ending::Backscatter => &mut tally.other,
-            Ending::Timeout => &mut tally.timeout,
-            Ending::SNormal if is_paper => &mut tally.s_normal,
-            _ if !is_paper && !connection.has_asked => &mut tally.other,
-            _ if !is_paper && connection.is_delivered => &mut tally.s_normal,
-            Ending::SNormal | Ending::SReset => &mut tally.failed,
-            Ending::CNormal | Ending::CReset => &mut tally.client_abort,
+        let mut tally = Self {
+            unanswered: is_unanswered(connection).into(),
+            bytes_to_client: connection.bytes_to_client,
+            ..Self::default()
         };
-        *count = 1;
-        tally.unanswered = is_unanswered(connection).into();
+        tally.endings[connection.ending as usize] = 1;
+        tally.count_tls(connection);
+        let is_good = match counting {
+            Counting::Paper => connection.ending == Ending::SNormal || is_put_away(connection),
+            Counting::Delivered => connection.is_delivered,
+        };
+        let is_counted = counting == Counting::Paper || connection.has_asked;
+        match connection.ending {
+            Ending::Refused | Ending::NoAnswer | Ending::Open | Ending::Backscatter => {}
+            Ending::Timeout => tally.timeout = 1,
+            _ if !is_counted => {}
+            _ if is_good => tally.s_normal = 1,
+            Ending::SNormal | Ending::SReset => tally.failed = 1,
+            Ending::CNormal | Ending::CReset => tally.client_abort = 1,
+        }
         tally
     }
+
+    fn count_tls(&mut self, connection: &Connection) {
+        let Some(tls) = &connection.tls else { return };
+        if let Some(time) = tls.handshake {
+            (self.tls_handshakes, self.tls_handshake_us) = (1, u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+        }
+        match tls.is_resumed {
+            Some(true) => self.tls_resumed = 1,
+            Some(false) => self.tls_full = 1,
+            None => {}
+        }
+    }
+}
+
+/// Whether a client closed a connection that it had kept alive, and got all that it had asked for.
+fn is_put_away(connection: &Connection) -> bool {
+    let is_kept = connection.phase == Phase::Idle || connection.requests > 1;
+    connection.ending == Ending::CNormal && connection.is_delivered && is_kept
 }
 
 /// Whether who asked got nothing, and that was not said before. A client that leaves soon is no evidence.
@@ -251,23 +292,28 @@ impl SubAssign for Tally {
 
 impl Tally {
     fn merge(&mut self, other: &Self, small: fn(u32, u32) -> u32, large: fn(u64, u64) -> u64) {
+        for (count, other) in self.endings.iter_mut().zip(other.endings) {
+            *count = small(*count, other);
+        }
         let counts = [
             (&mut self.opened, other.opened),
+            (&mut self.evicted, other.evicted),
             (&mut self.s_normal, other.s_normal),
             (&mut self.client_abort, other.client_abort),
             (&mut self.timeout, other.timeout),
             (&mut self.failed, other.failed),
-            (&mut self.refused, other.refused),
-            (&mut self.no_answer, other.no_answer),
-            (&mut self.other, other.other),
             (&mut self.answered, other.answered),
             (&mut self.unanswered, other.unanswered),
             (&mut self.responses, other.responses),
+            (&mut self.tls_full, other.tls_full),
+            (&mut self.tls_resumed, other.tls_resumed),
+            (&mut self.tls_handshakes, other.tls_handshakes),
         ];
         for (count, other) in counts {
             *count = small(*count, other);
         }
         self.response_us = large(self.response_us, other.response_us);
+        self.tls_handshake_us = large(self.tls_handshake_us, other.tls_handshake_us);
         self.bytes_to_client = large(self.bytes_to_client, other.bytes_to_client);
     }
 }
@@ -304,6 +350,6 @@ mod tests {
 
     #[test]
     fn a_second_is_small() {
-        assert!(size_of::<Second>() <= 72, "{}", size_of::<Second>());
+        assert!(size_of::<Second>() <= 128, "{}", size_of::<Second>());
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod ctl;
 pub(crate) mod demo;
 pub(crate) mod pki;
 pub(crate) mod run;
+pub(crate) mod watch;
 
 use std::fmt;
 use std::io::{self, Write};

@@ -10,6 +10,8 @@ use watari_bench::make_list::MakeError;
 use watari_bench::suites::SuitesError;
 use watari_bench::worker::ListenError;
 use watari_pki::PkiError;
+use watari_watch::files::FilesError;
+use watari_watch::profile::ProfileError;
 
 use crate::admin::AskError;
 use crate::commands::ctl::Unfulfilled;
@@ -52,6 +54,10 @@ pub(crate) enum Failure {
     Lost(usize),
     #[error(transparent)]
     Listen(#[from] ListenError),
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    #[error(transparent)]
+    Files(#[from] FilesError),
     #[error("cannot start: {0}")]
     Start(io::Error),
     #[error("cannot write the output: {0}")]
@@ -81,7 +87,11 @@ impl Failure {
 
     fn code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Pki(PkiError::Request(_)) | Self::MakeList(_) | Self::Usage(_) => 2,
+            Self::Config(_)
+            | Self::Pki(PkiError::Request(_))
+            | Self::MakeList(_)
+            | Self::Usage(_)
+            | Self::Profile(_) => 2,
             Self::Fleet(error) if !matches!(error, fleet::StartError::Worker { .. }) => 2,
             _ => 1,
         }

@@ -48,6 +48,7 @@ enum Command {
     Pki(commands::pki::Pki),
     Demo(commands::demo::Demo),
     Bench(commands::bench::Bench),
+    Watch(commands::watch::Watch),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         Command::Pki(pki) => pki.execute(),
         Command::Demo(demo) => demo.execute(),
         Command::Bench(bench) => bench.execute(),
+        Command::Watch(watch) => watch.execute(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

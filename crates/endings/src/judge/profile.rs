@@ -38,7 +38,7 @@ impl Profile {
     /// The paper's lab: normal up to 25 % of aborts and timeouts together.
     pub const fn lab() -> Self {
         Self {
-            counting: Counting::Delivered,
+            counting: Counting::Paper,
             span: Duration::from_mins(1),
             aborts: None,
             timeouts: None,

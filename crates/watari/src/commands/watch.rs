@@ -1,0 +1,29 @@
+//! `watari watch`: the state monitor.
+
+mod options;
+mod output;
+mod pcap;
+
+use clap::{Args, Subcommand};
+
+use crate::failure::Failure;
+
+/// Say of web servers, from packets alone, whether they are normal, saturated or stopped
+#[derive(Args)]
+pub(crate) struct Watch {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Pcap(Box<pcap::Pcap>),
+}
+
+impl Watch {
+    pub(crate) fn execute(self) -> Result<(), Failure> {
+        match self.command {
+            Command::Pcap(pcap) => pcap.execute(),
+        }
+    }
+}

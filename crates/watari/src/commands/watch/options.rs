@@ -1,0 +1,67 @@
+//! What packets are read and connections are judged by, wherever they come from.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::net::SocketAddr;
+
+use clap::Args;
+use watari_bench::duration::Span;
+use watari_endings::{Profile, Servers, Settings};
+use watari_packets::Decoder;
+use watari_watch::profile;
+
+use crate::failure::Failure;
+
+#[derive(Args)]
+pub(super) struct Options {
+    /// What servers are judged by: `lab` (saturated past 25 % of aborts and timeouts together), `site` (normal up to 40 % of
+    /// aborts and 10 % of timeouts), or a file (see --learn)
+    #[arg(long, default_value = "site", value_name = "NAME")]
+    profile: String,
+    /// A server; only those that are named are told of. All without any
+    #[arg(long = "server", value_name = "ADDRESS:PORT")]
+    servers: Vec<SocketAddr>,
+    /// A port that servers listen on; only those that are named are told of
+    #[arg(long = "port", value_name = "PORT")]
+    ports: Vec<u16>,
+    /// How long after its last request a connection is out of time
+    #[arg(long, default_value = "10m", value_name = "TIME")]
+    timeout: Span,
+    /// The most connections that are followed at once
+    #[arg(long, default_value_t = 1 << 20, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=1 << 26))]
+    connections_max: u32,
+    /// A UDP port of VXLAN, instead of 4789
+    #[arg(long = "vxlan-port", value_name = "PORT")]
+    vxlan_ports: Vec<u16>,
+    /// Leave out packets whose checksums are wrong. Those of this machine's own are, where its network card makes them
+    #[arg(long)]
+    verify_checksums: bool,
+}
+
+impl Options {
+    pub(super) fn profile(&self) -> Result<Profile, Failure> {
+        Ok(profile::named(&self.profile)?)
+    }
+
+    pub(super) fn decoder(&self) -> Decoder {
+        let mut decoder = Decoder { verify_checksums: self.verify_checksums, ..Decoder::default() };
+        if !self.vxlan_ports.is_empty() {
+            decoder.vxlan_ports.clone_from(&self.vxlan_ports);
+        }
+        decoder
+    }
+
+    pub(super) fn settings(&self) -> Settings {
+        let default = Settings::default();
+        Settings {
+            timeout: self.timeout.get(),
+            connections_max: self.connections_max,
+            half_open_max: default.half_open_max.min(self.connections_max / 2),
+            over_max: default.over_max.min(self.connections_max / 4),
+            servers: Servers { ports: self.ports.clone(), addresses: self.servers.clone() },
+            // Who sends packets must not know what they collide with.
+            seed: RandomState::new().build_hasher().finish(),
+            ..default
+        }
+    }
+}

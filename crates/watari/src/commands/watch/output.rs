@@ -1,0 +1,204 @@
+//! What is printed of a capture.
+
+use std::io::{self, BufWriter, Write};
+
+use serde::Serialize;
+use watari_endings::{Connection, Ending, Request};
+use watari_watch::batch::{Sink, Summary};
+use watari_watch::rows::{ConnectionRow, RequestRow};
+use watari_watch::spans::{Span, SpanRow, because};
+
+use crate::failure::Failure;
+use crate::table::Table;
+
+/// As what it is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Text,
+    Json,
+    Csv,
+    /// Not at all.
+    Nothing,
+}
+
+/// What is printed, where it is a row for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    Connections,
+    Requests,
+    Spans,
+}
+
+/// Prints what is found.
+pub(super) struct Output<W: Write> {
+    what: What,
+    rows: Rows<W>,
+}
+
+enum Rows<W: Write> {
+    Text { out: BufWriter<W>, spans: Vec<Span> },
+    Json(BufWriter<W>),
+    Csv(Box<csv::Writer<W>>),
+    Nothing,
+}
+
+/// Prints to `out`.
+pub(super) fn sink<W: Write>(format: Format, what: What, out: W) -> Result<Output<W>, Failure> {
+    let rows = match format {
+        Format::Text if what == What::Spans => Rows::Text { out: BufWriter::new(out), spans: Vec::new() },
+        Format::Text if what == What::Requests => {
+            return Err(Failure::Usage("--requests is printed with --json or --csv".to_owned()));
+        }
+        Format::Text => Rows::Text { out: BufWriter::new(out), spans: Vec::new() },
+        Format::Json => Rows::Json(BufWriter::new(out)),
+        Format::Csv if what == What::Spans => {
+            return Err(Failure::Usage("--states is printed as a table, or with --json".to_owned()));
+        }
+        Format::Csv => Rows::Csv(Box::new(csv::Writer::from_writer(out))),
+        Format::Nothing => Rows::Nothing,
+    };
+    Ok(Output { what, rows })
+}
+
+impl<W: Write> Sink for Output<W> {
+    type Error = Failure;
+
+    fn connection(&mut self, connection: &Connection) -> Result<(), Failure> {
+        if self.what == What::Connections { self.rows.print(&ConnectionRow::new(connection)) } else { Ok(()) }
+    }
+
+    fn request(&mut self, request: &Request) -> Result<(), Failure> {
+        if self.what == What::Requests { self.rows.print(&RequestRow::new(request)) } else { Ok(()) }
+    }
+
+    fn span(&mut self, span: &Span) -> Result<(), Failure> {
+        match &mut self.rows {
+            Rows::Text { spans, .. } => {
+                spans.push(span.clone());
+                Ok(())
+            }
+            rows if self.what == What::Spans => rows.print(&SpanRow::from(span)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<W: Write> Output<W> {
+    /// Prints what is known at the end only.
+    pub(super) fn finish(self, summary: &Summary) -> Result<(), Failure> {
+        match self.rows {
+            Rows::Text { mut out, spans } => {
+                if self.what == What::Connections {
+                    write!(out, "{}\n{}\n", overview(summary), servers(summary)).map_err(Failure::Output)?;
+                }
+                write!(out, "{}", verdicts(spans)).and_then(|()| out.flush()).map_err(Failure::Output)
+            }
+            Rows::Json(mut out) => out.flush().map_err(Failure::Output),
+            Rows::Csv(mut out) => out.flush().map_err(Failure::Output),
+            Rows::Nothing => Ok(()),
+        }
+    }
+}
+
+impl<W: Write> Rows<W> {
+    fn print(&mut self, row: &impl Serialize) -> Result<(), Failure> {
+        match self {
+            Self::Json(out) => serde_json::to_writer(&mut *out, row)
+                .map_err(io::Error::from)
+                .and_then(|()| out.write_all(b"\n"))
+                .map_err(Failure::Output),
+            Self::Csv(out) => out.serialize(row).map_err(|error| Failure::Output(io::Error::from(error))),
+            Self::Text { .. } | Self::Nothing => Ok(()),
+        }
+    }
+}
+
+/// What was read, in a few lines.
+fn overview(summary: &Summary) -> String {
+    let mut lines = vec![match summary.span {
+        Some((first, last)) => {
+            let frames = summary.frames.all();
+            let seconds = last.since(first).as_secs_f64();
+            format!("{frames} packets in {seconds:.3} s from {}", moment(first.0))
+        }
+        None => "no packets".to_owned(),
+    }];
+    lines.extend(summary.frames.reasons().map(|(other, count)| format!("{count} not followed: {other}")));
+    let counts = summary.counts;
+    for (count, what) in [
+        (counts.stray, "packets belong to no connection"),
+        (counts.evicted, "half open connections were given up to hold others"),
+        (counts.untracked, "connections were not followed: --connections-max is reached"),
+        (summary.untold, "times something happened at more servers than are judged"),
+    ] {
+        if count > 0 {
+            lines.push(format!("{count} {what}"));
+        }
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// Of each server how its connections ended.
+fn servers(summary: &Summary) -> Table {
+    let mut table = Table::new(&SERVER_HEADS);
+    let mut servers: Vec<_> = summary.servers.iter().collect();
+    servers.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.closed()));
+    for (server, tally) in servers.into_iter().take(SERVERS_SHOWN) {
+        let mut cells = [const { String::new() }; SERVER_HEADS.len()];
+        cells[0] = server.to_string();
+        for (cell, ending) in cells[1..].iter_mut().zip(Ending::ALL) {
+            *cell = tally.ending(ending).to_string();
+        }
+        cells[10] = tally.answered.to_string();
+        cells[11] = tally.response_mean().map_or_else(|| "-".into(), |mean| format!("{:.3}", mean.as_secs_f64() * 1e3));
+        table.row(cells);
+    }
+    table
+}
+
+const SERVER_HEADS: [&str; 12] = [
+    "server",
+    "S_NORMAL",
+    "C_NORMAL",
+    "C_RESET",
+    "S_RESET",
+    "TIMEOUT",
+    "REFUSED",
+    "NO_ANSWER",
+    "OPEN",
+    "BACKSCATTER",
+    "answered",
+    "mean_ms",
+];
+
+/// How many servers are listed; all are in JSON.
+const SERVERS_SHOWN: usize = 50;
+
+/// Spans of time, server by server.
+fn verdicts(mut spans: Vec<Span>) -> Table {
+    spans.sort_by_key(|span| (span.server, span.from));
+    let mut table = Table::new(&["server", "from", "to", "state", "x_%", "y_%", "z_%", "because"]);
+    for span in &spans {
+        let shares = span.total.shares();
+        let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{:.1}", value * 100.0));
+        table.row([
+            span.server.to_string(),
+            moment(span.from.0),
+            moment(span.to.0),
+            span.state.as_str().to_owned(),
+            share(shares.map(|shares| shares.s_normal)),
+            share(shares.map(|shares| shares.client_abort)),
+            share(shares.map(|shares| shares.timeout)),
+            span.evidence.as_ref().map_or_else(|| "too little happened to say".to_owned(), because),
+        ]);
+    }
+    table
+}
+
+/// A time of day, in UTC.
+fn moment(nanoseconds: u64) -> String {
+    use time::format_description::well_known::Rfc3339;
+    let seconds = i64::try_from(nanoseconds / 1_000_000_000).unwrap_or(i64::MAX);
+    let moment = time::OffsetDateTime::from_unix_timestamp(seconds).ok();
+    moment.and_then(|moment| moment.format(&Rfc3339).ok()).unwrap_or_else(|| seconds.to_string())
+}

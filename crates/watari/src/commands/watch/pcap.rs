@@ -1,0 +1,135 @@
+//! `watari watch pcap`: captures.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use watari_watch::batch::{self, Batch, Sink, Summary};
+use watari_watch::files::Files;
+use watari_watch::profile::ProfileFile;
+
+use super::options::Options;
+use super::output::{self, Format, What};
+use crate::commands::print;
+use crate::failure::Failure;
+
+/// Read captures: what became of each connection, and what servers were in
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
+pub(crate) struct Pcap {
+    /// Captures of pcap or pcapng, packed by gzip or not, which are read as one; - is the standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Print an object of JSON for each connection
+    #[arg(long)]
+    json: bool,
+    /// Print a line of CSV for each connection
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    /// Of each server, print the spans of time in which it was normal, saturated, stopped or idle, instead of connections
+    #[arg(long)]
+    states: bool,
+    /// Print requests instead of connections
+    #[arg(long, conflicts_with = "states")]
+    requests: bool,
+    /// Read as fast as the packets came, not as fast as possible
+    #[arg(long)]
+    real_time: bool,
+    /// Take the capture for a normal time of its server, and print the profile for it
+    #[arg(long, conflicts_with_all = ["json", "csv", "states", "requests"])]
+    learn: bool,
+    #[command(flatten)]
+    options: Options,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  watari watch pcap day.pcap.gz                         what servers were in, and how connections ended
+  watari watch pcap --json day.pcap                     a line for each connection, with Zeek's conn_state and history
+  watari watch pcap --json --states day.pcap            a line for each span of time
+  watari watch pcap --csv --requests --port 80 day.pcap
+  tcpdump -i eth0 -s 96 -w - tcp | watari watch pcap --json -
+  watari watch pcap --learn --server 192.0.2.1:443 monday.pcap > monday.toml
+  watari watch pcap --profile monday.toml tuesday.pcap
+
+96 octets of each packet are enough for states; what else is said of TLS and HTTP needs more of them.
+Exit status: 0 done, 1 a capture could not be read to its end, 2 wrong usage.";
+
+impl Pcap {
+    pub(crate) fn execute(self) -> Result<(), Failure> {
+        let profile = self.options.profile()?;
+        let options = batch::Options {
+            decoder: self.options.decoder(),
+            settings: self.options.settings(),
+            profile,
+            learns: self.learn,
+        };
+        let mut files = Files::open(&self.files, self.real_time)?;
+        let what = match (self.states, self.requests) {
+            (true, _) => What::Spans,
+            (_, true) => What::Requests,
+            _ => What::Connections,
+        };
+        let format = match (self.json, self.csv, self.learn) {
+            (true, ..) => Format::Json,
+            (_, true, _) => Format::Csv,
+            (.., true) => Format::Nothing,
+            _ => Format::Text,
+        };
+        let sink = output::sink(format, what, io::stdout().lock())?;
+        let (summary, sink, failure) = read(&mut files, options, sink)?;
+        sink.finish(&summary)?;
+        if self.learn {
+            print(learned(&summary, profile)?.to_toml())?;
+        }
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+/// All there is, and why it is not more: a file that ends too early has whole packets all the same.
+fn read<S: Sink<Error = Failure>>(
+    files: &mut Files,
+    options: batch::Options,
+    sink: S,
+) -> Result<(Summary, S, Option<Failure>), Failure> {
+    let mut batch = Batch::new(options, sink);
+    let mut failure = None;
+    loop {
+        match files.next_frame() {
+            Ok(Some(frame)) => batch.see(&frame)?,
+            Ok(None) => break,
+            Err(error) => {
+                if let Some(earlier) = failure.replace(error.into()) {
+                    writeln!(io::stderr(), "watari: {earlier}").map_err(Failure::Output)?;
+                }
+            }
+        }
+    }
+    let (summary, sink) = batch.finish()?;
+    Ok((summary, sink, failure))
+}
+
+fn learned(summary: &Summary, base: watari_endings::Profile) -> Result<ProfileFile, Failure> {
+    let servers: Vec<_> = summary.servers.keys().collect();
+    let [server] = servers[..] else {
+        let named = servers.iter().take(NAMED_MAX).map(|server| SocketAddr::to_string(server)).collect::<Vec<_>>();
+        let rest = if servers.len() > NAMED_MAX { ", .." } else { "" };
+        let count = servers.len();
+        let named = named.join(", ");
+        return Err(Failure::Usage(format!(
+            "--learn is of one server, name it by --server: there are {count} ({named}{rest})"
+        )));
+    };
+    let profile = summary.learned(server, base).ok_or_else(|| {
+        let least = base.ended_min;
+        Failure::Usage(format!(
+            "too little was seen of {server} to learn from: three minutes with {least} connections are needed"
+        ))
+    })?;
+    Ok(ProfileFile::of(&profile))
+}
+
+/// How many servers are named in an error.
+const NAMED_MAX: usize = 8;

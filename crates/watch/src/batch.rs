@@ -1,0 +1,169 @@
+//! A capture as a whole: what became of each connection, and what servers were in.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use watari_endings::{Connection, Counts, Event, Learner, Profile, Request, Servers, Settings, States, Tally};
+use watari_packets::{Decoder, Frame, Timestamp};
+
+use crate::analysis::{Analysis, FrameCounts};
+use crate::spans::{Span, Spans};
+
+/// Reads a capture. Give it each frame, then ask for its [`Summary`].
+#[derive(Debug)]
+pub struct Batch<S> {
+    analysis: Analysis,
+    servers: Servers,
+    states: States,
+    spans: Spans,
+    minutes: BTreeMap<SocketAddr, BTreeMap<u64, Tally>>,
+    learns: bool,
+    totals: BTreeMap<SocketAddr, Tally>,
+    untold: u64,
+    sink: S,
+}
+
+/// Takes what is found, as it is found.
+pub trait Sink {
+    /// Why it could not.
+    type Error;
+
+    /// A connection ended.
+    fn connection(&mut self, connection: &Connection) -> Result<(), Self::Error>;
+    /// A request was answered, or never will be.
+    fn request(&mut self, request: &Request) -> Result<(), Self::Error>;
+    /// A server was in a state.
+    fn span(&mut self, span: &Span) -> Result<(), Self::Error>;
+}
+
+/// What a capture is read by.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How frames are read.
+    pub decoder: Decoder,
+    /// What connections are held to. Of servers that are named in it only those are told of.
+    pub settings: Settings,
+    /// What servers are judged by.
+    pub profile: Profile,
+    /// Whether boundaries are learned.
+    pub learns: bool,
+}
+
+/// What a capture had.
+#[derive(Debug)]
+pub struct Summary {
+    /// When its first frame was captured, and its latest; `None` without any.
+    pub span: Option<(Timestamp, Timestamp)>,
+    /// What its frames were.
+    pub frames: FrameCounts,
+    /// What was not followed.
+    pub counts: Counts,
+    /// What happened at each server.
+    pub servers: BTreeMap<SocketAddr, Tally>,
+    /// How often something happened at servers beyond [`SERVERS_MAX`], which are not judged.
+    pub untold: u64,
+    minutes: BTreeMap<SocketAddr, BTreeMap<u64, Tally>>,
+}
+
+/// How many servers are judged.
+pub const SERVERS_MAX: usize = 4096;
+
+impl<S: Sink> Batch<S> {
+    /// Nothing read yet.
+    pub fn new(options: Options, sink: S) -> Self {
+        Self {
+            servers: options.settings.servers.clone(),
+            analysis: Analysis::new(options.decoder, options.settings),
+            states: States::new(options.profile, SERVERS_MAX),
+            spans: Spans::default(),
+            minutes: BTreeMap::new(),
+            learns: options.learns,
+            totals: BTreeMap::new(),
+            untold: 0,
+            sink,
+        }
+    }
+
+    /// Takes the next frame.
+    pub fn see(&mut self, frame: &Frame<'_>) -> Result<(), S::Error> {
+        self.analysis.see(frame);
+        self.drain()?;
+        self.judge(frame.time)
+    }
+
+    /// There are no more frames.
+    pub fn finish(mut self) -> Result<(Summary, S), S::Error> {
+        self.analysis.finish();
+        self.drain()?;
+        if let Some((_, last)) = self.analysis.span() {
+            for span in self.spans.finish(last, &self.states) {
+                self.sink.span(&span)?;
+            }
+        }
+        let summary = Summary {
+            span: self.analysis.span(),
+            frames: *self.analysis.frames(),
+            counts: self.analysis.counts(),
+            servers: self.totals,
+            untold: self.untold,
+            minutes: self.minutes,
+        };
+        Ok((summary, self.sink))
+    }
+
+    fn drain(&mut self) -> Result<(), S::Error> {
+        while let Some(event) = self.analysis.poll() {
+            if !self.servers.is_told(event.server()) {
+                continue;
+            }
+            self.count(&event);
+            match &event {
+                Event::Closed(connection) => self.sink.connection(connection)?,
+                Event::Request(request) => self.sink.request(request)?,
+                Event::Opened(_) | Event::Overdue(_) | Event::Evicted(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, event: &Event) {
+        let (at, tally) = Tally::of(event, self.states.profile().counting);
+        let server = event.server();
+        if !self.totals.contains_key(&server) && self.totals.len() >= SERVERS_MAX {
+            self.untold += 1;
+            return;
+        }
+        *self.totals.entry(server).or_default() += tally;
+        if self.learns {
+            *self.minutes.entry(server).or_default().entry(at.0 / MINUTE.as_nanos() as u64).or_default() += tally;
+        }
+        if tally != Tally::default() {
+            self.states.add(server, at, &tally);
+            self.spans.add(server, at, &tally);
+        }
+    }
+
+    fn judge(&mut self, now: Timestamp) -> Result<(), S::Error> {
+        self.states.advance(now);
+        while let Some(change) = self.states.poll() {
+            if let Some(span) = self.spans.change(&change, &self.states) {
+                self.sink.span(&span)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+impl Summary {
+    /// Where the boundaries of a server are if it was normal all the time. `None`: too little was seen of it.
+    pub fn learned(&self, server: &SocketAddr, base: Profile) -> Option<Profile> {
+        let mut learner = Learner::default();
+        for block in self.minutes.get(server)?.values() {
+            learner.add(block, base.ended_min);
+        }
+        learner.profile(base)
+    }
+}

@@ -1,0 +1,23 @@
+//! `watari watch`: the state monitor.
+//!
+//! It carries ENMA's state monitor (ANMA paper, chapter 2) into the present. [`watari_packets`] reads frames, [`watari_endings`]
+//! follows connections and judges servers; here both are driven, and what they say is written, shown and told.
+//!
+//! ```text
+//!   capture files ──▶ Analysis: Decoder ──▶ Connections ──▶ Event ──▶ rows: a line for each connection, each request
+//!                                                             │
+//!                                                             ▼
+//!                                                          States ──▶ spans: what a server was in, from when to when
+//! ```
+//!
+//! # Invariants
+//!
+//! 1. Time is that of the packets. Whether a capture is read in a second or in the hour that it covers, the same is said of it.
+//! 2. Nothing of what connections carried is kept or written but what [`watari_endings`] understands of it.
+
+pub mod analysis;
+pub mod batch;
+pub mod files;
+pub mod profile;
+pub mod rows;
+pub mod spans;
