@@ -1,6 +1,7 @@
 //! All connections that are in progress.
 
 use std::collections::VecDeque;
+use std::ops::AddAssign;
 
 use hashbrown::HashTable;
 use watari_packets::{Flags, Segment, Timestamp};
@@ -38,6 +39,14 @@ pub struct Counts {
     pub untracked: u64,
     /// Segments that belong to no connection and begin none.
     pub stray: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.evicted += other.evicted;
+        self.untracked += other.untracked;
+        self.stray += other.stray;
+    }
 }
 
 // Lists of connections, by what may be given up first.

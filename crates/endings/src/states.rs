@@ -42,7 +42,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Its seconds; the span of index 0 is [`Profile::span`], 1 is [`Profile::stopped_span`], 2 the last ten seconds.
+    /// How long the short span is, which decides nothing.
+    pub const SHORT_SPAN: Duration = Duration::from_secs(10);
+
+    /// Its seconds; the span of index 0 is [`Profile::span`], 1 is [`Profile::stopped_span`], 2 is [`Server::SHORT_SPAN`].
     pub const fn window(&self) -> &Window {
         &self.window
     }
@@ -150,7 +153,7 @@ impl States {
 
 impl Server {
     fn new(profile: &Profile) -> Self {
-        let spans = [profile.span, profile.stopped_span, Duration::from_secs(10)];
+        let spans = [profile.span, profile.stopped_span, Self::SHORT_SPAN];
         Self { window: Window::new(&spans), judge: Judge::new(), open: 0 }
     }
 }

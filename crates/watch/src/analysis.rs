@@ -1,5 +1,7 @@
 //! From frames to what happened.
 
+use std::ops::AddAssign;
+
 use watari_endings::{Connections, Counts, Event, Settings};
 use watari_packets::{Decoded, Decoder, Frame, Other, Timestamp};
 
@@ -72,6 +74,15 @@ impl Analysis {
     /// When the first frame came, and the latest.
     pub const fn span(&self) -> Option<(Timestamp, Timestamp)> {
         self.span
+    }
+}
+
+impl AddAssign for FrameCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.segments += other.segments;
+        for (count, other) in self.others.iter_mut().zip(other.others) {
+            *count += other;
+        }
     }
 }
 

@@ -17,7 +17,9 @@
 
 pub mod analysis;
 pub mod batch;
+pub mod board;
 pub mod files;
 pub mod profile;
+pub mod report;
 pub mod rows;
 pub mod spans;

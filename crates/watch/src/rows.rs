@@ -9,7 +9,6 @@ use watari_packets::Timestamp;
 
 /// A connection that ended. Times are in seconds, those of a day since the Unix epoch.
 #[derive(Debug, Serialize)]
-#[expect(clippy::struct_excessive_bools, reason = "columns")]
 pub struct ConnectionRow<'a> {
     client: SocketAddr,
     server: SocketAddr,

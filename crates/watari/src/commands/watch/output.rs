@@ -107,9 +107,17 @@ impl<W: Write> Rows<W> {
                 .map_err(io::Error::from)
                 .and_then(|()| out.write_all(b"\n"))
                 .map_err(Failure::Output),
-            Self::Csv(out) => out.serialize(row).map_err(|error| Failure::Output(io::Error::from(error))),
+            Self::Csv(out) => out.serialize(row).map_err(|error| Failure::Output(csv_error(error))),
             Self::Text { .. } | Self::Nothing => Ok(()),
         }
+    }
+}
+
+/// Rows are as they should be: what can fail is writing.
+fn csv_error(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
     }
 }
 

@@ -1,0 +1,368 @@
+//! What is known of all servers that all sensors see: what a page, a terminal and metrics show.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+use serde::Serialize;
+use watari_endings::{Change, Ending, Profile, Server, ServerState, States, Tally};
+use watari_packets::Timestamp;
+
+use crate::report::{Health, Report};
+use crate::rows::seconds;
+use crate::spans::{EvidenceRow, SharesRow, because};
+
+/// What all sensors see. Give it reports and the time, and take [`Board::poll`] until it says nothing.
+#[derive(Debug)]
+pub struct Board {
+    profile: Profile,
+    sensors: BTreeMap<String, Sensor>,
+    changes: VecDeque<(String, Change)>,
+    now: Timestamp,
+}
+
+#[derive(Debug)]
+struct Sensor {
+    states: States,
+    timelines: BTreeMap<SocketAddr, Timeline>,
+    /// Of each part of it: a sensor with several threads has several.
+    healths: BTreeMap<usize, Health>,
+    heard: Timestamp,
+}
+
+/// What a server was in, and since when; the latest is last.
+type Timeline = VecDeque<(Timestamp, ServerState)>;
+
+/// How many servers of a sensor are judged.
+pub const SERVERS_MAX: usize = 1024;
+/// How many sensors there may be.
+pub const SENSORS_MAX: usize = 256;
+/// How many changes of a server are held.
+const TIMELINE_MAX: usize = 256;
+/// How many of the latest seconds are told again: connections are reported when they have settled.
+const LATEST_S: u64 = 5;
+
+impl Board {
+    /// Of nothing yet.
+    pub const fn new(profile: Profile) -> Self {
+        Self { profile, sensors: BTreeMap::new(), changes: VecDeque::new(), now: Timestamp(0) }
+    }
+
+    /// A sensor says something; `part` is which of its threads. Returns whether it is heard: not where there are too many.
+    pub fn take(&mut self, sensor: &str, part: usize, report: &Report) -> bool {
+        if !self.sensors.contains_key(sensor) && self.sensors.len() >= SENSORS_MAX {
+            return false;
+        }
+        let profile = self.profile;
+        let sensor = self.sensors.entry(sensor.to_owned()).or_insert_with(|| Sensor::new(profile));
+        for (server, second, tally) in &report.tallies {
+            sensor.states.add(*server, Timestamp(second.saturating_mul(1_000_000_000)), tally);
+        }
+        sensor.healths.insert(part, report.health);
+        sensor.heard = sensor.heard.max(report.at);
+        true
+    }
+
+    /// Time has come to `now`: servers are judged once a second.
+    pub fn advance(&mut self, now: Timestamp) {
+        self.now = self.now.max(now);
+        for (name, sensor) in &mut self.sensors {
+            // Of a sensor that is not heard nothing is known: silence there is not silence of its servers.
+            sensor.states.advance(sensor.heard.min(self.now));
+            while let Some(change) = sensor.states.poll() {
+                sensor.note(&change);
+                self.changes.push_back((name.clone(), change));
+            }
+        }
+    }
+
+    /// The next server that is in another state, and who saw it.
+    pub fn poll(&mut self) -> Option<(String, Change)> {
+        self.changes.pop_front()
+    }
+
+    /// Each server with its sensor.
+    pub fn servers(&self) -> impl Iterator<Item = (&str, SocketAddr, &Server)> {
+        self.sensors.iter().flat_map(|(name, sensor)| {
+            sensor.states.servers().map(|(address, server)| (name.as_str(), *address, server))
+        })
+    }
+
+    /// Each sensor, and how it listens.
+    pub fn sensors(&self) -> impl Iterator<Item = (&str, Health)> {
+        self.sensors.iter().map(|(name, sensor)| (name.as_str(), sensor.health()))
+    }
+
+    /// What servers are judged by.
+    pub const fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// How far time has come.
+    pub const fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// All of it, but for seconds that are over.
+    pub fn view(&self) -> BoardView<'_> {
+        BoardView {
+            now: seconds(self.now),
+            columns: COLUMNS,
+            profile: ProfileView::from(&self.profile),
+            sensors: self.sensors.iter().map(|(name, sensor)| sensor.view(name)).collect(),
+            servers: self.sensors.iter().flat_map(|(name, sensor)| sensor.servers(name, self.now)).collect(),
+        }
+    }
+
+    /// The seconds of one server that are held, and what it was in; `None`: it is not watched.
+    pub fn course(&self, sensor: &str, server: &SocketAddr) -> Option<CourseView> {
+        let sensor = self.sensors.get(sensor)?;
+        let rows = sensor.states.server(server)?.window().seconds().map(|(at_s, tally)| row(at_s, tally)).collect();
+        let timeline = sensor.timelines.get(server).into_iter().flatten();
+        let timeline =
+            timeline.map(|(since, state)| StateView { since: seconds(*since), state: state.as_str() }).collect();
+        Some(CourseView { rows, timeline })
+    }
+}
+
+impl Sensor {
+    fn new(profile: Profile) -> Self {
+        Self {
+            states: States::new(profile, SERVERS_MAX),
+            timelines: BTreeMap::new(),
+            healths: BTreeMap::new(),
+            heard: Timestamp(0),
+        }
+    }
+
+    fn note(&mut self, change: &Change) {
+        let timeline = self.timelines.entry(change.server).or_default();
+        if timeline.len() >= TIMELINE_MAX {
+            timeline.pop_front();
+        }
+        timeline.push_back((change.verdict.since, change.verdict.state));
+        // A server that is forgotten has no course any more.
+        let states = &self.states;
+        self.timelines.retain(|server, _| *server == change.server || states.server(server).is_some());
+    }
+
+    fn health(&self) -> Health {
+        let mut all = Health::default();
+        for health in self.healths.values() {
+            all += *health;
+        }
+        all
+    }
+
+    fn view<'a>(&self, name: &'a str) -> SensorView<'a> {
+        let health = self.health();
+        SensorView {
+            name,
+            heard: seconds(self.heard),
+            packets: health.frames.all(),
+            dropped: health.dropped,
+            dropped_by_interface: health.dropped_by_interface,
+            evicted: health.counts.evicted,
+            untracked: health.counts.untracked,
+            stray: health.counts.stray,
+        }
+    }
+
+    fn servers<'a>(&'a self, name: &'a str, now: Timestamp) -> impl Iterator<Item = ServerView<'a>> {
+        self.states
+            .servers()
+            .map(move |(address, server)| ServerView::new(name, *address, server, self.states.profile(), now))
+    }
+}
+
+/// What is shown. Times are in seconds since the Unix epoch, shares are 0 to 1.
+#[derive(Debug, Serialize)]
+pub struct BoardView<'a> {
+    now: f64,
+    /// What the numbers of a row are.
+    columns: &'static [&'static str],
+    profile: ProfileView,
+    sensors: Vec<SensorView<'a>>,
+    servers: Vec<ServerView<'a>>,
+}
+
+/// What servers are judged by; a limit that is `null` is none.
+#[derive(Debug, Serialize)]
+struct ProfileView {
+    span_s: u64,
+    stopped_span_s: u64,
+    aborts: Option<f64>,
+    timeouts: Option<f64>,
+    aborts_and_timeouts: Option<f64>,
+    failures: Option<f64>,
+    unanswered: f64,
+}
+
+/// Who listens, and how.
+#[derive(Debug, Serialize)]
+struct SensorView<'a> {
+    name: &'a str,
+    /// When it was heard of last.
+    heard: f64,
+    packets: u64,
+    dropped: u64,
+    dropped_by_interface: u64,
+    evicted: u64,
+    untracked: u64,
+    stray: u64,
+}
+
+/// A server.
+#[derive(Debug, Serialize)]
+struct ServerView<'a> {
+    sensor: &'a str,
+    server: SocketAddr,
+    state: &'static str,
+    since: Option<f64>,
+    /// Why, for people.
+    because: Option<String>,
+    evidence: Option<EvidenceRow>,
+    /// Connections in progress.
+    open: u32,
+    /// The span of the profile, that of stopped servers, ten seconds.
+    spans: Vec<SpanView>,
+    /// Of the latest seconds, in the order of `columns`.
+    rows: Vec<Row>,
+}
+
+/// The last while.
+#[derive(Debug, Serialize)]
+struct SpanView {
+    span_s: u64,
+    shares: Option<SharesRow>,
+    opened_per_s: f64,
+    answered_per_s: f64,
+    bytes_per_s: f64,
+    response_ms: Option<f64>,
+    unanswered: Option<f64>,
+    tls_full: u32,
+    tls_resumed: u32,
+    tls_handshake_ms: Option<f64>,
+}
+
+/// A server's past.
+#[derive(Debug, Serialize)]
+pub struct CourseView {
+    /// In the order of [`BoardView`]'s `columns`.
+    rows: Vec<Row>,
+    timeline: Vec<StateView>,
+}
+
+#[derive(Debug, Serialize)]
+struct StateView {
+    since: f64,
+    state: &'static str,
+}
+
+/// A second, as numbers.
+type Row = [u64; COLUMNS.len()];
+
+/// What the numbers of a row are: the second, and what happened in it.
+pub const COLUMNS: &[&str; 22] = &[
+    "t",
+    "x",
+    "y",
+    "z",
+    "failed",
+    "opened",
+    "evicted",
+    "answered",
+    "unanswered",
+    "responses",
+    "response_us",
+    "tls_full",
+    "tls_resumed",
+    "S_NORMAL",
+    "C_NORMAL",
+    "C_RESET",
+    "S_RESET",
+    "TIMEOUT",
+    "REFUSED",
+    "NO_ANSWER",
+    "OPEN",
+    "BACKSCATTER",
+];
+
+fn row(at_s: u64, tally: &Tally) -> Row {
+    let counts = [
+        tally.s_normal,
+        tally.client_abort,
+        tally.timeout,
+        tally.failed,
+        tally.opened,
+        tally.evicted,
+        tally.answered,
+        tally.unanswered,
+        tally.responses,
+    ];
+    let mut row = [0; COLUMNS.len()];
+    row[0] = at_s;
+    for (number, count) in row[1..10].iter_mut().zip(counts) {
+        *number = count.into();
+    }
+    row[10] = tally.response_us;
+    (row[11], row[12]) = (tally.tls_full.into(), tally.tls_resumed.into());
+    for (number, ending) in row[13..].iter_mut().zip(Ending::ALL) {
+        *number = tally.ending(ending).into();
+    }
+    row
+}
+
+impl<'a> ServerView<'a> {
+    fn new(sensor: &'a str, address: SocketAddr, server: &Server, profile: &Profile, now: Timestamp) -> Self {
+        let from_s = (now.0 / 1_000_000_000).saturating_sub(LATEST_S);
+        let evidence = server.verdict().map(|verdict| &verdict.evidence);
+        let latest = server.window().seconds().filter(|(at_s, _)| *at_s >= from_s);
+        let lens = [profile.span, profile.stopped_span, Server::SHORT_SPAN];
+        let spans = lens.into_iter().enumerate();
+        Self {
+            sensor,
+            server: address,
+            state: server.state().as_str(),
+            since: server.verdict().map(|verdict| seconds(verdict.since)),
+            because: evidence.map(because),
+            evidence: evidence.map(EvidenceRow::from),
+            open: server.open(),
+            spans: spans.map(|(at, len)| SpanView::new(len.as_secs(), &server.window().total(at))).collect(),
+            rows: latest.map(|(at_s, tally)| row(at_s, tally)).collect(),
+        }
+    }
+}
+
+impl SpanView {
+    #[expect(clippy::cast_precision_loss, reason = "rates")]
+    fn new(span_s: u64, total: &Tally) -> Self {
+        let per_s = |count: f64| count / span_s.max(1) as f64;
+        let handshake_us = total.tls_handshake_us as f64 / f64::from(total.tls_handshakes);
+        Self {
+            span_s,
+            shares: total.shares().map(SharesRow::from),
+            opened_per_s: per_s(total.opened.into()),
+            answered_per_s: per_s(total.answered.into()),
+            bytes_per_s: per_s(total.bytes_to_client as f64),
+            response_ms: total.response_mean().map(|mean| mean.as_secs_f64() * 1e3),
+            unanswered: total.unanswered_share(),
+            tls_full: total.tls_full,
+            tls_resumed: total.tls_resumed,
+            tls_handshake_ms: (total.tls_handshakes > 0).then_some(handshake_us / 1e3),
+        }
+    }
+}
+
+impl From<&Profile> for ProfileView {
+    fn from(profile: &Profile) -> Self {
+        Self {
+            span_s: profile.span.as_secs(),
+            stopped_span_s: profile.stopped_span.as_secs(),
+            aborts: profile.aborts,
+            timeouts: profile.timeouts,
+            aborts_and_timeouts: profile.aborts_and_timeouts,
+            failures: profile.failures,
+            unanswered: profile.unanswered,
+        }
+    }
+}
