@@ -140,6 +140,10 @@ impl States {
     fn judge(&mut self, now: Timestamp) {
         let (profile, changes) = (&self.profile, &mut self.changes);
         self.servers.retain(|address, server| {
+            if server.window.is_ahead_of(now) {
+                // After a silence: what ended it says nothing of the seconds before.
+                return true;
+            }
             server.window.advance(now);
             let (long, short) = (server.window.total(0), server.window.total(1));
             let before = server.state();

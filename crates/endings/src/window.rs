@@ -272,6 +272,11 @@ impl Window {
         self.seconds.iter().map(|second| (second.at_s, &second.tally))
     }
 
+    /// Whether something is held that happened after the second that `now` is in.
+    pub fn is_ahead_of(&self, now: Timestamp) -> bool {
+        self.seconds.back().is_some_and(|second| second.at_s > now.0 / 1_000_000_000)
+    }
+
     /// Whether nothing is held.
     pub fn is_empty(&self) -> bool {
         self.seconds.is_empty()

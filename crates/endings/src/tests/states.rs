@@ -169,6 +169,19 @@ fn a_server_that_few_fail_to_reach_is_not_stopped() {
 }
 
 #[test]
+fn what_ends_a_silence_was_not_there_in_it() {
+    let server = SocketAddr::from(([10, 0, 0, 2], 80));
+    let mut states = States::new(Profile::lab(), 4);
+    for second in 1_000..1_004 {
+        let at = Timestamp(second * 1_000_000_000);
+        states.add(server, at, &Tally { opened: 9, unanswered: 9, ..Tally::default() });
+        states.advance(at);
+        // What it takes has to last for two seconds.
+        assert_eq!(states.poll().is_some(), second == 1_002, "{second}");
+    }
+}
+
+#[test]
 fn limits_are_learned_from_a_normal_time() {
     let mut learner = Learner::default();
     let block = |client_abort: u32| Tally { s_normal: 100 - client_abort, client_abort, ..Tally::default() };

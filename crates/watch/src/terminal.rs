@@ -1,0 +1,253 @@
+//! What servers are in, shown in a terminal.
+//!
+//! ```text
+//!  watari watch live -i eth0          3 servers, 48211 packets/s, 0 dropped                    q: end, arrows: choose
+//!  server           state      since     open  answers/s  mean ms   x %   y %   z %
+//!  192.0.2.1:443    normal     00:41:10   212     1820.4     12.3   71.0  28.2   0.8
+//!  192.0.2.2:443    SATURATED  00:00:12   ..
+//!
+//!              TIMEOUT                   192.0.2.1:443 is normal since 00:41:10:
+//!                 ╱╲                     all shares were within their limits
+//!                ╱  ╲                    opened/s ▂▃▅▆▇█▇▇▆▇▇▇
+//!               ╱    ╲                   answers/s ▂▃▅▆▇█▇▇▆▇▇▇
+//!              ╱ ·    ╲                  unanswered/s
+//!             ╱  ··    ╲                 ending S_NORMAL 71 %  C_NORMAL ..
+//!    S_NORMAL ──────────── ABORT
+//! ```
+//!
+//! [`View`] draws a [`Board`] into cells; [`Screen`] is the terminal that they are shown on.
+
+mod screen;
+mod ternary;
+
+pub use screen::{Key, Screen};
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::prelude::StatefulWidget;
+use ratatui::style::{Color, Style, Stylize};
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table, TableState, Widget, Wrap};
+use watari_endings::{Ending, Server, ServerState, Tally};
+use watari_packets::Timestamp;
+
+use crate::board::Board;
+use crate::report::Health;
+use crate::spans::because;
+use ternary::Ternary;
+
+/// Which server is looked at. Servers come and go, so it is known by its name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Choice {
+    chosen: Option<(String, SocketAddr)>,
+    table: usize,
+}
+
+/// A board, drawn.
+#[derive(Debug)]
+pub struct View<'a> {
+    title: &'a str,
+    board: &'a Board,
+    servers: Vec<(&'a str, SocketAddr, &'a Server)>,
+    chosen: usize,
+}
+
+impl Choice {
+    /// The server above or below.
+    pub fn go(&mut self, board: &Board, down: bool) {
+        let servers = sorted(board);
+        let at = self.index(&servers);
+        let at = if down { (at + 1).min(servers.len().saturating_sub(1)) } else { at.saturating_sub(1) };
+        self.chosen = servers.get(at).map(|(sensor, server, _)| ((*sensor).to_owned(), *server));
+        self.table = at;
+    }
+
+    fn index(&self, servers: &[(&str, SocketAddr, &Server)]) -> usize {
+        let chosen = self.chosen.as_ref();
+        let place =
+            servers.iter().position(|it| chosen.is_some_and(|(sensor, server)| (it.0, it.1) == (sensor, *server)));
+        place.unwrap_or_else(|| self.table.min(servers.len().saturating_sub(1)))
+    }
+}
+
+/// The worst first, then the busiest.
+fn sorted(board: &Board) -> Vec<(&str, SocketAddr, &Server)> {
+    let mut servers: Vec<_> = board.servers().collect();
+    servers.sort_by_key(|(sensor, address, server)| {
+        let opened = server.window().total(0).opened;
+        (std::cmp::Reverse((server.state(), opened)), *sensor, *address)
+    });
+    servers
+}
+
+impl<'a> View<'a> {
+    /// Of a board; `title` is what it is called.
+    pub fn new(title: &'a str, board: &'a Board, choice: &Choice) -> Self {
+        let servers = sorted(board);
+        Self { title, board, chosen: choice.index(&servers), servers }
+    }
+
+    fn head(&self) -> Line<'static> {
+        let mut all = Health::default();
+        for (_, health) in self.board.sensors() {
+            all += health;
+        }
+        let lost = all.dropped + all.dropped_by_interface;
+        let lost_style = if lost > 0 { Style::new().red().bold() } else { Style::new().dim() };
+        Line::from(vec![
+            Span::from(printable(self.title)).bold(),
+            Span::from(format!("  {} servers, {} packets, ", self.servers.len(), all.frames.all())).dim(),
+            Span::styled(format!("{lost} dropped"), lost_style),
+            Span::from("  q: end, arrows: choose").dim(),
+        ])
+    }
+
+    fn table(&self) -> Table<'static> {
+        let row = |(sensor, address, server): &(&str, SocketAddr, &Server)| self.row(sensor, *address, server);
+        let widths = [Constraint::Min(21), Constraint::Max(16), Constraint::Length(9), Constraint::Length(9)]
+            .into_iter()
+            .chain([Constraint::Length(7); 7]);
+        Table::new(self.servers.iter().map(row), widths)
+            .header(Row::new(HEADS.map(|head| Text::from(head).right_aligned().dim())))
+            .row_highlight_style(Style::new().reversed())
+    }
+
+    fn row(&self, sensor: &str, address: SocketAddr, server: &Server) -> Row<'static> {
+        let (long, short) = (server.window().total(0), server.window().total(2));
+        let rate = |count: u32| f64::from(count) / Server::SHORT_SPAN.as_secs_f64();
+        let share = |value: fn(&watari_endings::Shares) -> f64| {
+            long.shares().map_or_else(|| "-".to_owned(), |shares| format!("{:.1}", value(&shares) * 100.0))
+        };
+        let numbers = [
+            since(server, self.board.now()),
+            server.open().to_string(),
+            format!("{:.1}", rate(short.answered)),
+            milliseconds(short.response_mean()),
+            share(|shares| shares.s_normal),
+            share(|shares| shares.client_abort),
+            share(|shares| shares.timeout),
+            short.unanswered.to_string(),
+        ];
+        let state = Span::styled(shown(server.state()), style(server.state()));
+        let names = [Cell::from(address.to_string()), Cell::from(printable(sensor)), Cell::from(state)];
+        Row::new(names.into_iter().chain(numbers.map(|number| Cell::from(Text::from(number).right_aligned()))))
+    }
+
+    fn details(&self, area: Rect, buffer: &mut Buffer) {
+        let Some((sensor, address, server)) = self.servers.get(self.chosen) else {
+            let text = "No server has been seen yet.";
+            return Paragraph::new(text).dim().render(area, buffer);
+        };
+        let [picture, facts] = Layout::horizontal([Constraint::Percentage(50), Constraint::Fill(1)]).areas(area);
+        Ternary::new(server, self.board.profile(), self.board.now()).render(picture, buffer);
+        self.facts(&printable(sensor), *address, server, facts, buffer);
+    }
+
+    fn facts(&self, sensor: &str, address: SocketAddr, server: &Server, area: Rect, buffer: &mut Buffer) {
+        let areas = Layout::vertical([
+            Constraint::Length(3),
+            Constraint::Length(3),
+            Constraint::Length(3),
+            Constraint::Length(3),
+            Constraint::Min(3),
+        ]);
+        let [verdict, opened, answered, unanswered, endings] = areas.areas(area);
+        let why = server.verdict().map_or_else(|| "too little happened to say".to_owned(), |it| because(&it.evidence));
+        let sentence = Line::from(vec![
+            Span::from(format!("{address} ")).bold(),
+            Span::from(format!("({sensor}) is ")),
+            Span::styled(shown(server.state()), style(server.state())),
+            Span::from(format!(": {why}")),
+        ]);
+        Paragraph::new(sentence).wrap(Wrap { trim: true }).render(verdict, buffer);
+        let now_s = self.board.now().0 / 1_000_000_000;
+        for (area, name, value) in [
+            (opened, "opened a second", (|tally| tally.opened) as fn(&Tally) -> u32),
+            (answered, "answered", |tally| tally.answered),
+            (unanswered, "got nothing", |tally| tally.unanswered),
+        ] {
+            bars(name, server, now_s, value, area, buffer);
+        }
+        Paragraph::new(counted(&server.window().total(0))).wrap(Wrap { trim: true }).render(endings, buffer);
+    }
+}
+
+impl Widget for &View<'_> {
+    fn render(self, area: Rect, buffer: &mut Buffer) {
+        let listed = u16::try_from(self.servers.len() + 1).unwrap_or(u16::MAX).min(area.height / 2).max(2);
+        let rows = [Constraint::Length(1), Constraint::Length(listed), Constraint::Length(1), Constraint::Fill(1)];
+        let [head, table, _, details] = Layout::vertical(rows).areas(area);
+        self.head().render(head, buffer);
+        let mut state = TableState::new().with_selected(Some(self.chosen));
+        StatefulWidget::render(self.table(), table, buffer, &mut state);
+        self.details(details, buffer);
+    }
+}
+
+const HEADS: [&str; 11] =
+    ["server", "sensor", "state", "since", "open", "ans/s", "mean ms", "x %", "y %", "z %", "nothing"];
+
+/// The latest seconds as bars, as many as there is room for.
+fn bars(name: &'static str, server: &Server, now_s: u64, value: fn(&Tally) -> u32, area: Rect, buffer: &mut Buffer) {
+    let [head, bars] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    // The current second would always seem to drop, and connections are counted when they have settled.
+    let first = (now_s - now_s.min(1)).saturating_sub(bars.width.into());
+    let mut data = vec![0; bars.width.into()];
+    for (at_s, tally) in server.window().seconds() {
+        if let Some(bar) = at_s.checked_sub(first).and_then(|at| data.get_mut(at as usize)) {
+            *bar = value(tally).into();
+        }
+    }
+    let last = data.last().copied().unwrap_or(0);
+    Line::from(name).dim().render(head, buffer);
+    Line::from(last.to_string()).bold().right_aligned().render(head, buffer);
+    Sparkline::default().data(data).style(Style::new().cyan()).render(bars, buffer);
+}
+
+/// How connections ended, those of which there were any.
+fn counted(tally: &Tally) -> Line<'static> {
+    let counts = Ending::ALL.into_iter().map(|ending| (ending, tally.ending(ending)));
+    let mut words: Vec<_> = counts.filter(|(_, count)| *count > 0).map(|(e, count)| format!("{e} {count}")).collect();
+    if tally.tls_full + tally.tls_resumed > 0 {
+        words.push(format!("TLS {} full, {} resumed", tally.tls_full, tally.tls_resumed));
+    }
+    Line::from(words.join("  "))
+}
+
+fn since(server: &Server, now: Timestamp) -> String {
+    let Some(verdict) = server.verdict() else { return "-".to_owned() };
+    let seconds = now.since(verdict.since).as_secs();
+    format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// Those that somebody must look at stand out without colours, too.
+fn shown(state: ServerState) -> String {
+    match state {
+        ServerState::Idle | ServerState::Normal => state.as_str().to_owned(),
+        ServerState::Saturated | ServerState::Stopped => state.as_str().to_uppercase(),
+    }
+}
+
+const fn style(state: ServerState) -> Style {
+    match state {
+        ServerState::Idle => Style::new().add_modifier(ratatui::style::Modifier::DIM),
+        ServerState::Normal => Style::new().fg(Color::Green),
+        ServerState::Saturated => Style::new().fg(Color::Yellow),
+        ServerState::Stopped => Style::new().fg(Color::Red),
+    }
+}
+
+fn milliseconds(mean: Option<Duration>) -> String {
+    mean.map_or_else(|| "-".to_owned(), |mean| format!("{:.1}", mean.as_secs_f64() * 1e3))
+}
+
+/// Names come from elsewhere, and must not command the terminal.
+fn printable(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests;
