@@ -42,6 +42,9 @@ pub enum ServerState {
 }
 
 impl ServerState {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Idle, Self::Normal, Self::Saturated, Self::Stopped];
+
     /// As logs have it.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -24,9 +24,44 @@ pub struct Board {
 struct Sensor {
     states: States,
     timelines: BTreeMap<SocketAddr, Timeline>,
+    totals: BTreeMap<SocketAddr, Totals>,
     /// Of each part of it: a sensor with several threads has several.
     healths: BTreeMap<usize, Health>,
     heard: Timestamp,
+}
+
+/// What is known of a server.
+#[derive(Debug)]
+pub struct Entry<'a> {
+    /// Who sees it.
+    pub sensor: &'a str,
+    /// Where it is.
+    pub address: SocketAddr,
+    /// The last while.
+    pub server: &'a Server,
+    /// Since it was seen first.
+    pub totals: Totals,
+}
+
+/// What happened at a server since it was seen first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Connections that began.
+    pub opened: u64,
+    /// Connections that ended, in the order of [`Ending::ALL`].
+    pub endings: [u64; Ending::ALL.len()],
+    /// Connections that were given up to hold others.
+    pub evicted: u64,
+    /// Requests that got an answer.
+    pub answered: u64,
+    /// Knocks and requests that got none.
+    pub unanswered: u64,
+    /// Connections with a full handshake of TLS.
+    pub tls_full: u64,
+    /// Connections with a resumed session.
+    pub tls_resumed: u64,
+    /// Octets of data to clients.
+    pub bytes_to_client: u64,
 }
 
 /// What a server was in, and since when; the latest is last.
@@ -56,6 +91,9 @@ impl Board {
         let sensor = self.sensors.entry(sensor.to_owned()).or_insert_with(|| Sensor::new(profile));
         for (server, second, tally) in &report.tallies {
             sensor.states.add(*server, Timestamp(second.saturating_mul(1_000_000_000)), tally);
+            if sensor.states.server(server).is_some() {
+                sensor.totals.entry(*server).or_default().add(tally);
+            }
         }
         sensor.healths.insert(part, report.health);
         sensor.heard = sensor.heard.max(report.at);
@@ -72,6 +110,7 @@ impl Board {
                 sensor.note(&change);
                 self.changes.push_back((name.clone(), change));
             }
+            sensor.forget();
         }
     }
 
@@ -81,9 +120,14 @@ impl Board {
     }
 
     /// Each server with its sensor.
-    pub fn servers(&self) -> impl Iterator<Item = (&str, SocketAddr, &Server)> {
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         self.sensors.iter().flat_map(|(name, sensor)| {
-            sensor.states.servers().map(|(address, server)| (name.as_str(), *address, server))
+            sensor.states.servers().map(|(address, server)| Entry {
+                sensor: name,
+                address: *address,
+                server,
+                totals: sensor.totals.get(address).copied().unwrap_or_default(),
+            })
         })
     }
 
@@ -129,6 +173,7 @@ impl Sensor {
         Self {
             states: States::new(profile, SERVERS_MAX),
             timelines: BTreeMap::new(),
+            totals: BTreeMap::new(),
             healths: BTreeMap::new(),
             heard: Timestamp(0),
         }
@@ -140,9 +185,13 @@ impl Sensor {
             timeline.pop_front();
         }
         timeline.push_back((change.verdict.since, change.verdict.state));
-        // A server that is forgotten has no course any more.
+    }
+
+    /// A server that is idle for long is not watched any more, and has no past then.
+    fn forget(&mut self) {
         let states = &self.states;
-        self.timelines.retain(|server, _| *server == change.server || states.server(server).is_some());
+        self.timelines.retain(|server, _| states.server(server).is_some());
+        self.totals.retain(|server, _| states.server(server).is_some());
     }
 
     fn health(&self) -> Health {
@@ -171,6 +220,25 @@ impl Sensor {
         self.states
             .servers()
             .map(move |(address, server)| ServerView::new(name, *address, server, self.states.profile(), now))
+    }
+}
+
+impl Totals {
+    fn add(&mut self, tally: &Tally) {
+        for (total, count) in self.endings.iter_mut().zip(tally.endings) {
+            *total += u64::from(count);
+        }
+        for (total, count) in [
+            (&mut self.opened, tally.opened),
+            (&mut self.evicted, tally.evicted),
+            (&mut self.answered, tally.answered),
+            (&mut self.unanswered, tally.unanswered),
+            (&mut self.tls_full, tally.tls_full),
+            (&mut self.tls_resumed, tally.tls_resumed),
+        ] {
+            *total += u64::from(count);
+        }
+        self.bytes_to_client = self.bytes_to_client.saturating_add(tally.bytes_to_client);
     }
 }
 

@@ -34,7 +34,7 @@ use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table, TableState, Widge
 use watari_endings::{Ending, Server, ServerState, Tally};
 use watari_packets::Timestamp;
 
-use crate::board::Board;
+use crate::board::{Board, Entry};
 use crate::report::Health;
 use crate::spans::because;
 use ternary::Ternary;
@@ -51,7 +51,7 @@ pub struct Choice {
 pub struct View<'a> {
     title: &'a str,
     board: &'a Board,
-    servers: Vec<(&'a str, SocketAddr, &'a Server)>,
+    servers: Vec<Entry<'a>>,
     chosen: usize,
 }
 
@@ -61,26 +61,27 @@ impl Choice {
         let servers = sorted(board);
         let at = self.index(&servers);
         let at = if down { (at + 1).min(servers.len().saturating_sub(1)) } else { at.saturating_sub(1) };
-        self.chosen = servers.get(at).map(|(sensor, server, _)| ((*sensor).to_owned(), *server));
+        self.chosen = servers.get(at).map(|it| (it.sensor.to_owned(), it.address));
         self.table = at;
     }
 
-    fn index(&self, servers: &[(&str, SocketAddr, &Server)]) -> usize {
+    fn index(&self, servers: &[Entry<'_>]) -> usize {
         let chosen = self.chosen.as_ref();
-        let place =
-            servers.iter().position(|it| chosen.is_some_and(|(sensor, server)| (it.0, it.1) == (sensor, *server)));
+        let place = servers
+            .iter()
+            .position(|it| chosen.is_some_and(|(sensor, server)| (it.sensor, it.address) == (sensor, *server)));
         place.unwrap_or_else(|| self.table.min(servers.len().saturating_sub(1)))
     }
 }
 
 /// The worst first, then the busiest.
-fn sorted(board: &Board) -> Vec<(&str, SocketAddr, &Server)> {
-    let mut servers: Vec<_> = board.servers().collect();
-    servers.sort_by_key(|(sensor, address, server)| {
-        let opened = server.window().total(0).opened;
-        (std::cmp::Reverse((server.state(), opened)), *sensor, *address)
+fn sorted(board: &Board) -> Vec<Entry<'_>> {
+    let mut entries: Vec<_> = board.entries().collect();
+    entries.sort_by_key(|it| {
+        let opened = it.server.window().total(0).opened;
+        (std::cmp::Reverse((it.server.state(), opened)), it.sensor, it.address)
     });
-    servers
+    entries
 }
 
 impl<'a> View<'a> {
@@ -106,16 +107,16 @@ impl<'a> View<'a> {
     }
 
     fn table(&self) -> Table<'static> {
-        let row = |(sensor, address, server): &(&str, SocketAddr, &Server)| self.row(sensor, *address, server);
         let widths = [Constraint::Min(21), Constraint::Max(16), Constraint::Length(9), Constraint::Length(9)]
             .into_iter()
             .chain([Constraint::Length(7); 7]);
-        Table::new(self.servers.iter().map(row), widths)
+        Table::new(self.servers.iter().map(|entry| self.row(entry)), widths)
             .header(Row::new(HEADS.map(|head| Text::from(head).right_aligned().dim())))
             .row_highlight_style(Style::new().reversed())
     }
 
-    fn row(&self, sensor: &str, address: SocketAddr, server: &Server) -> Row<'static> {
+    fn row(&self, entry: &Entry<'_>) -> Row<'static> {
+        let Entry { sensor, address, server, .. } = entry;
         let (long, short) = (server.window().total(0), server.window().total(2));
         let rate = |count: u32| f64::from(count) / Server::SHORT_SPAN.as_secs_f64();
         let share = |value: fn(&watari_endings::Shares) -> f64| {
@@ -137,16 +138,17 @@ impl<'a> View<'a> {
     }
 
     fn details(&self, area: Rect, buffer: &mut Buffer) {
-        let Some((sensor, address, server)) = self.servers.get(self.chosen) else {
+        let Some(entry) = self.servers.get(self.chosen) else {
             let text = "No server has been seen yet.";
             return Paragraph::new(text).dim().render(area, buffer);
         };
         let [picture, facts] = Layout::horizontal([Constraint::Percentage(50), Constraint::Fill(1)]).areas(area);
-        Ternary::new(server, self.board.profile(), self.board.now()).render(picture, buffer);
-        self.facts(&printable(sensor), *address, server, facts, buffer);
+        Ternary::new(entry.server, self.board.profile(), self.board.now()).render(picture, buffer);
+        self.facts(entry, facts, buffer);
     }
 
-    fn facts(&self, sensor: &str, address: SocketAddr, server: &Server, area: Rect, buffer: &mut Buffer) {
+    fn facts(&self, entry: &Entry<'_>, area: Rect, buffer: &mut Buffer) {
+        let Entry { sensor, address, server, .. } = entry;
         let areas = Layout::vertical([
             Constraint::Length(3),
             Constraint::Length(3),
@@ -158,7 +160,7 @@ impl<'a> View<'a> {
         let why = server.verdict().map_or_else(|| "too little happened to say".to_owned(), |it| because(&it.evidence));
         let sentence = Line::from(vec![
             Span::from(format!("{address} ")).bold(),
-            Span::from(format!("({sensor}) is ")),
+            Span::from(format!("({}) is ", printable(sensor))),
             Span::styled(shown(server.state()), style(server.state())),
             Span::from(format!(": {why}")),
         ]);

@@ -1,0 +1,224 @@
+//! A board as metrics for Prometheus: asked when they are scraped, so nothing is kept twice.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use watari_endings::{Ending, ServerState};
+
+use crate::board::{Board, Entry};
+use crate::report::Health;
+
+/// A board that is scraped.
+#[derive(Debug)]
+pub struct BoardMetrics(pub Arc<Mutex<Board>>);
+
+/// A number of each server.
+struct OfServer {
+    name: &'static str,
+    help: &'static str,
+    value: fn(&Entry<'_>) -> Option<f64>,
+}
+
+/// A count of each server.
+struct CountOfServer {
+    name: &'static str,
+    help: &'static str,
+    value: fn(&Entry<'_>) -> u64,
+}
+
+/// A count of each sensor.
+struct CountOfSensor {
+    name: &'static str,
+    help: &'static str,
+    value: fn(&Health) -> u64,
+}
+
+const GAUGES: [OfServer; 3] = [
+    OfServer { name: "connections_open", help: "Connections in progress", value: |it| Some(it.server.open().into()) },
+    OfServer {
+        name: "response_seconds",
+        help: "Mean time to the first octet of an answer, over the last ten seconds",
+        value: |it| Some(it.server.window().total(2).response_mean()?.as_secs_f64()),
+    },
+    OfServer {
+        name: "unanswered_share",
+        help: "Of knocks and requests, the share that got nothing, in the span that decides whether a server is stopped",
+        value: |it| it.server.window().total(1).unanswered_share(),
+    },
+];
+
+const COUNTS: [CountOfServer; 7] = [
+    CountOfServer { name: "connections_opened", help: "Connections that began", value: |it| it.totals.opened },
+    CountOfServer { name: "requests_answered", help: "Requests that got an answer", value: |it| it.totals.answered },
+    CountOfServer {
+        name: "requests_unanswered",
+        help: "Knocks and requests that got none, or wait for too long",
+        value: |it| it.totals.unanswered,
+    },
+    CountOfServer {
+        name: "connections_evicted",
+        help: "Half open connections that were given up to hold others",
+        value: |it| it.totals.evicted,
+    },
+    CountOfServer { name: "tls_full", help: "Connections with a full handshake", value: |it| it.totals.tls_full },
+    CountOfServer {
+        name: "tls_resumed",
+        help: "Connections with a resumed session",
+        value: |it| it.totals.tls_resumed,
+    },
+    CountOfServer {
+        name: "bytes_to_clients",
+        help: "Octets of data, of connections that ended",
+        value: |it| it.totals.bytes_to_client,
+    },
+];
+
+const SENSOR_COUNTS: [CountOfSensor; 5] = [
+    CountOfSensor { name: "packets", help: "Packets that were captured", value: |health| health.frames.all() },
+    CountOfSensor { name: "packets_dropped", help: "Packets that nobody read in time", value: |health| health.dropped },
+    CountOfSensor {
+        name: "packets_dropped_by_interface",
+        help: "Packets that the network interface lost",
+        value: |health| health.dropped_by_interface,
+    },
+    CountOfSensor {
+        name: "packets_stray",
+        help: "Segments that belong to no connection",
+        value: |health| health.counts.stray,
+    },
+    CountOfSensor {
+        name: "connections_untracked",
+        help: "Connections that were not followed, because there were too many",
+        value: |health| health.counts.untracked,
+    },
+];
+
+impl Collector for BoardMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let board = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries: Vec<_> = board.entries().collect();
+        encode_states(&entries, &mut encoder)?;
+        encode_shares(&entries, &mut encoder)?;
+        encode_endings(&entries, &mut encoder)?;
+        for OfServer { name, help, value } in &GAUGES {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for entry in &entries {
+                if let Some(value) = value(entry) {
+                    ConstGauge::new(value).encode(metric.encode_family(&labels(entry))?)?;
+                }
+            }
+        }
+        for CountOfServer { name, help, value } in &COUNTS {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for entry in &entries {
+                ConstCounter::new(value(entry)).encode(metric.encode_family(&labels(entry))?)?;
+            }
+        }
+        for CountOfSensor { name, help, value } in &SENSOR_COUNTS {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (sensor, health) in board.sensors() {
+                ConstCounter::new(value(&health)).encode(metric.encode_family(&[("sensor", sensor)])?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// 1 for the state that a server is in, 0 for the others.
+fn encode_states(entries: &[Entry<'_>], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let help = "What a server is in: 1 for that, 0 for all else";
+    let mut metric = encoder.encode_descriptor("server_state", help, None, MetricType::Gauge)?;
+    for entry in entries {
+        for state in ServerState::ALL {
+            let [sensor, server] = labels(entry);
+            let labels = [sensor, server, ("state", state.as_str().to_owned())];
+            let value = i64::from(entry.server.state() == state);
+            ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn encode_shares(entries: &[Entry<'_>], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let help = "X, Y and Z over the profile's span, 0 to 1";
+    let mut metric = encoder.encode_descriptor("share", help, None, MetricType::Gauge)?;
+    for entry in entries {
+        let Some(shares) = entry.server.window().total(0).shares() else { continue };
+        let all = [("s_normal", shares.s_normal), ("client_abort", shares.client_abort), ("timeout", shares.timeout)];
+        for (name, value) in all {
+            let [sensor, server] = labels(entry);
+            let labels = [sensor, server, ("share", name.to_owned())];
+            ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn encode_endings(entries: &[Entry<'_>], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let help = "Connections that ended, by how";
+    let mut metric = encoder.encode_descriptor("connections_ended", help, None, MetricType::Counter)?;
+    for entry in entries {
+        for (ending, count) in Ending::ALL.into_iter().zip(entry.totals.endings) {
+            let [sensor, server] = labels(entry);
+            let labels = [sensor, server, ("ending", ending.as_str().to_owned())];
+            ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn labels(entry: &Entry<'_>) -> [(&'static str, String); 2] {
+    [("sensor", entry.sensor.to_owned()), ("server", entry.address.to_string())]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::net::SocketAddr;
+
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+    use watari_endings::{Profile, Tally};
+    use watari_packets::Timestamp;
+
+    use super::*;
+    use crate::report::Report;
+
+    #[test]
+    fn a_board_is_scraped() {
+        let mut board = Board::new(Profile::lab());
+        for second in 1_000..1_010 {
+            let at = Timestamp(second * 1_000_000_000);
+            let mut tally = Tally { opened: 6, s_normal: 3, client_abort: 1, answered: 3, ..Tally::default() };
+            (tally.endings[0], tally.endings[2], tally.bytes_to_client) = (3, 1, u64::from(u32::MAX));
+            let server = SocketAddr::from(([10, 0, 0, 2], 80));
+            let health = Health { dropped: second, ..Health::default() };
+            board.take("front", 0, &Report { at, tallies: vec![(server, second, tally)], health });
+            board.advance(at);
+        }
+        let mut registry = Registry::with_prefix("watari_watch");
+        registry.register_collector(Box::new(BoardMetrics(Arc::new(Mutex::new(board)))));
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let of = r#"{sensor="front",server="10.0.0.2:80"}"#;
+        for line in [
+            r#"watari_watch_server_state{sensor="front",server="10.0.0.2:80",state="normal"} 1"#,
+            r#"watari_watch_server_state{sensor="front",server="10.0.0.2:80",state="stopped"} 0"#,
+            r#"watari_watch_share{sensor="front",server="10.0.0.2:80",share="client_abort"} 0.25"#,
+            r#"watari_watch_connections_ended_total{sensor="front",server="10.0.0.2:80",ending="S_NORMAL"} 30"#,
+            &format!("watari_watch_connections_opened_total{of} 60"),
+            &format!("watari_watch_connections_open{of} 20.0"),
+            &format!("watari_watch_bytes_to_clients_total{of} 42949672950"),
+            r#"watari_watch_packets_dropped_total{sensor="front"} 1009"#,
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line}\n{text}");
+        }
+        assert!(!text.contains("response_seconds{"), "{text}");
+    }
+}
