@@ -1,11 +1,12 @@
 //! Received bytes: records that are opened in the buffer they came in.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
-use tokio::io::AsyncRead;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::poll_read_buf;
 use watari_record::{Connection, OpenError, Opened, RECORD_LEN_MAX};
 
@@ -83,6 +84,9 @@ impl Input {
     ) -> Poll<io::Result<usize>> {
         debug_assert!(self.buffer.len() < RECORD_LEN_MAX);
         if self.buffer.capacity() - self.buffer.len() < RECORD_LEN_MAX {
+            if self.buffer.is_empty() {
+                return self.poll_receive_first(io, cx);
+            }
             self.buffer.reserve(INPUT_LEN - self.buffer.len());
         }
         let received = poll_read_buf(Pin::new(io), cx, &mut self.buffer);
@@ -90,6 +94,21 @@ impl Input {
             self.buffer = BytesMut::new();
         }
         received
+    }
+
+    /// Mostly nothing has come yet, or a short request: the buffer is made when it is known for what.
+    #[expect(clippy::large_stack_arrays, reason = "it is not written to but for what comes")]
+    fn poll_receive_first<IO: AsyncRead + Unpin>(
+        &mut self,
+        io: &mut IO,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        self.buffer = BytesMut::new();
+        let mut first = [MaybeUninit::uninit(); RECORD_LEN_MAX];
+        let mut first = ReadBuf::uninit(&mut first);
+        ready!(Pin::new(io).poll_read(cx, &mut first))?;
+        self.buffer = BytesMut::from(first.filled());
+        Poll::Ready(Ok(self.buffer.len()))
     }
 }
 
