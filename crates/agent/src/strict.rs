@@ -118,10 +118,10 @@ fn check_host(version: Version, headers: &HeaderMap) -> Result<(), Irregular> {
     }
 }
 
-/// RFC 9110, section 7.2; without user information (section 4.2.4).
+/// RFC 9110, section 7.2; without user information (section 4.2.4), and so with a host unless it begins with a port.
 fn is_host(value: &HeaderValue) -> bool {
     let authority = Authority::try_from(value.as_bytes());
-    authority.is_ok_and(|authority| !authority.host().is_empty() && !authority.as_str().contains('@'))
+    authority.is_ok_and(|authority| !authority.as_str().starts_with(':') && !authority.as_str().contains('@'))
 }
 
 fn check_coding(headers: &HeaderMap) -> Result<(), Irregular> {

@@ -332,9 +332,10 @@ impl Proxy {
         let facts = Facts { client, host: &host, path: target.as_ref() };
         let path = path::plain(target.as_ref().map_or("/", PathAndQuery::path));
         let path = path.map_err(|_| Failure::BadRequest("a path that may lead elsewhere"))?;
-        let route = self.routes.find(host.host(), &path).map_err(Failure::NoRoute)?;
+        let name = host.host();
+        let route = self.routes.find(name, &path).map_err(Failure::NoRoute)?;
         route.rules.apply_to_request(&mut head.headers, facts);
-        let matched = Matched { route, path: &path, facts };
+        let matched = Matched { route, host: name, path: &path, facts };
         let response = self.ask(matched, Request::from_parts(head, body), asker.journey, kept).await;
         let mut response = response.unwrap_or_else(|failure| self.failed(&failure, asker));
         route.rules.response.apply(response.headers_mut(), facts);
@@ -343,7 +344,7 @@ impl Proxy {
 
     async fn ask<B>(
         &self,
-        Matched { route, path, facts }: Matched<'_>,
+        Matched { route, host, path, facts }: Matched<'_>,
         request: Request<B>,
         journey: &Arc<Journey>,
         kept: &mut Kept,
@@ -366,7 +367,7 @@ impl Proxy {
         if let Some(answer) = self.ask_authority(route, &mut head, client).await? {
             return Ok(self.shape.answer(answer));
         }
-        kept.place = pool.enter(facts.host.host(), path, self.clients.network(client)).await?;
+        kept.place = pool.enter(host, path, self.clients.network(client)).await?;
         let response = pool.forward(Request::from_parts(head, body), upload.as_deref(), client, journey).await?;
         Ok(self.shape.answer(response))
     }
@@ -390,6 +391,8 @@ impl Proxy {
 /// What is asked for, and what is to be done about that.
 struct Matched<'a> {
     route: &'a Route,
+    /// Without a port.
+    host: &'a str,
     /// In its plain form.
     path: &'a str,
     facts: Facts<'a>,

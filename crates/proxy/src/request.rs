@@ -47,7 +47,6 @@ pub(crate) fn rewrite(mut head: Parts, has_content: bool, client: &Client) -> Re
     }
     introduce(&mut head.headers, client, &host);
     head.headers.append(VIA, via(head.version));
-    head.headers.insert(HOST, value(host.as_str())?);
     head.uri = Uri::from(head.uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")));
     head.version = Version::HTTP_11;
     head.extensions.clear();
@@ -136,8 +135,8 @@ fn host(head: &Parts, client: &Client) -> Result<Authority, Failure> {
         }
         (None, None) => return Err(Failure::BadRequest("no Host")),
     };
-    // RFC 9110, section 4.2.4: user information is a way to deceive.
-    if authority.as_str().contains('@') || authority.host().is_empty() {
+    // RFC 9110, section 4.2.4: user information is a way to deceive. Without it, what begins with a port has no host.
+    if authority.as_str().contains('@') || authority.as_str().starts_with(':') {
         return Err(Failure::BadRequest("invalid Host"));
     }
     Ok(authority)
@@ -155,13 +154,16 @@ fn is_claim(name: &str) -> bool {
         || name.get(..PREFIX.len()).is_some_and(|start| fields::are_alike(PREFIX, start))
 }
 
-/// Says who the client is: `Forwarded` (RFC 7239), its older relatives, and `Client-Cert` (RFC 9440).
+/// Says whom the request is for, and who the client is: `Host`, `Forwarded` (RFC 7239), its older relatives, and `Client-Cert` (RFC
+/// 9440).
 fn introduce(headers: &mut HeaderMap, client: &Client, host: &Authority) {
+    const PRINTABLE: &str = "an authority is printable ASCII without quotes";
     let forwarded = [&*client.forwarded_for, ";host=\"", host.as_str(), "\";proto=https"].concat();
-    let host = HeaderValue::from_str(host.as_str());
-    for (name, value) in [(FORWARDED, HeaderValue::try_from(forwarded)), (X_FORWARDED_HOST.clone(), host)] {
-        headers.insert(name, value.expect("an authority is printable ASCII without quotes"));
-    }
+    headers.insert(FORWARDED, HeaderValue::try_from(forwarded).expect(PRINTABLE));
+    let said = headers.get(HOST).filter(|said| *said == host.as_str()).cloned();
+    let host = said.unwrap_or_else(|| HeaderValue::from_str(host.as_str()).expect(PRINTABLE));
+    headers.insert(HOST, host.clone());
+    headers.insert(X_FORWARDED_HOST.clone(), host);
     headers.insert(X_FORWARDED_FOR.clone(), client.address_field.clone());
     headers.insert(X_FORWARDED_PROTO.clone(), HeaderValue::from_static("https"));
     if let Some(certificate) = &client.certificate_field {
@@ -187,10 +189,6 @@ fn join_cookies(headers: &mut HeaderMap) -> Result<(), Failure> {
         headers.insert(COOKIE, cookies);
     }
     Ok(())
-}
-
-fn value(text: &str) -> Result<HeaderValue, Failure> {
-    HeaderValue::from_str(text).map_err(|_| Failure::BadRequest("invalid Host"))
 }
 
 #[cfg(test)]
