@@ -50,7 +50,7 @@ impl Choice {
         let is_by_key = self.balance.policy == OriginPolicy::Hash;
         let key = if is_by_key { self.balance.hash_key.of(head, client).into_owned() } else { Vec::new() };
         self.budget.lock().unwrap_or_else(PoisonError::into_inner).request(Instant::now().into_std());
-        Tries { choice: self, origins, wanted, key, passed: Vec::new(), asked: 0 }
+        Tries { choice: self, origins, wanted, key, picked: None, passed: Vec::new(), asked: 0 }
     }
 
     /// One of `candidates`, by its place in the pool.
@@ -76,7 +76,9 @@ pub(crate) struct Tries<'a> {
     wanted: Option<usize>,
     /// What selects an origin, where a key does.
     key: Vec<u8>,
-    /// Those that did not answer it.
+    /// The one that it was given last.
+    picked: Option<usize>,
+    /// Those before, which did not answer it.
     passed: Vec<usize>,
     /// How many of them were asked at all.
     asked: usize,
@@ -94,15 +96,22 @@ impl Tries<'_> {
     /// tried.
     pub(crate) fn next(&mut self) -> Option<usize> {
         let now = Instant::now();
-        let left = || self.origins.iter().enumerate().filter(|(index, _)| !self.passed.contains(index));
-        let ranked: Vec<_> = left().map(|(_, origin)| (origin.rank(now), origin)).collect();
-        let best = ranked.iter().map(|(rank, _)| *rank).min()?;
-        let best = ranked.into_iter().filter(|(rank, _)| *rank == best);
-        let candidates: Vec<_> = best.map(|(_, origin)| origin.candidate(now)).collect();
+        self.passed.extend(self.picked.take());
+        let left = self.origins.iter().enumerate().filter(|(index, _)| !self.passed.contains(index));
+        let (mut best, mut candidates) = (None, Vec::new());
+        for (_, origin) in left {
+            let rank = origin.rank(now);
+            if best.is_none_or(|best| rank < best) {
+                best = Some(rank);
+                candidates.clear();
+            }
+            if best == Some(rank) {
+                candidates.push(origin.candidate(now));
+            }
+        }
         let is_among = |wanted: &usize| candidates.iter().any(|candidate| candidate.name.index == *wanted);
-        let picked = self.wanted.filter(is_among).or_else(|| self.choice.pick(&self.key, &candidates))?;
-        self.passed.push(picked);
-        Some(picked)
+        self.picked = self.wanted.filter(is_among).or_else(|| self.choice.pick(&self.key, &candidates));
+        self.picked
     }
 
     /// Goes on after `outcome`; `again` is the request, if it can be made again.
@@ -142,6 +151,6 @@ impl Tries<'_> {
 
     /// Whether another origin may be asked; if so, the budget is charged for it.
     fn may_go_on(&self) -> bool {
-        self.asked < self.choice.attempts_max && self.passed.len() < self.origins.len() && self.choice.take_retry()
+        self.asked < self.choice.attempts_max && self.passed.len() + 1 < self.origins.len() && self.choice.take_retry()
     }
 }

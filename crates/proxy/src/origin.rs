@@ -103,7 +103,7 @@ impl Origin {
             weight: self.weight,
             slow_start: self.standing.slow_start(now.into_std()),
             connections: self.connections.in_flight(),
-            response: self.response(),
+            response: self.response(now),
             ..Candidate::new(self.standing.name.clone())
         }
     }
@@ -119,8 +119,8 @@ impl Origin {
     }
 
     /// How soon it answers, on average.
-    pub(crate) fn response(&self) -> Duration {
-        self.load().response.at(Instant::now().into_std())
+    pub(crate) fn response(&self, now: Instant) -> Duration {
+        self.load().response.at(now.into_std())
     }
 
     /// How it is, for transfers.
@@ -132,7 +132,7 @@ impl Origin {
         };
         let connections = self.connections.in_flight();
         let rate = self.load().count(self.metrics.body_bytes.get(), now);
-        OriginView { id, availability, weight: self.weight, connections, response: self.response(), rate }
+        OriginView { id, availability, weight: self.weight, connections, response: self.response(now), rate }
     }
 
     fn load(&self) -> MutexGuard<'_, Load> {
@@ -151,8 +151,9 @@ impl Origin {
         let Some(permit) = self.connections.permit() else {
             return Outcome::Untouched(request, Failure::Saturated(self.address.clone()));
         };
-        self.follow_name();
-        let watch = self.standing.watch(Instant::now().into_std());
+        let now = Instant::now();
+        self.follow_name(now);
+        let watch = self.standing.watch(now.into_std());
         let mut outcome = self.attempt(request, upload, again, client, permit).await;
         match &mut outcome {
             Outcome::Answered(response) => {
@@ -205,8 +206,8 @@ impl Origin {
     }
 
     /// Where the addresses of its name are old, has them looked up again; the request does not wait for that.
-    fn follow_name(&self) {
-        if self.addresses.is_due(Instant::now()) {
+    fn follow_name(&self, now: Instant) {
+        if self.addresses.is_due(now) {
             let (addresses, connections) = (Arc::clone(&self.addresses), Arc::clone(&self.connections));
             tokio::spawn(async move { connections.keep_only(addresses.refresh().await) });
         }

@@ -313,7 +313,7 @@ impl Pool {
 
     /// How many bytes a transfer is likely to go on by until an origin has answered.
     pub(crate) fn bytes_until_answer(&self, origin: OriginId, running: &Running) -> u64 {
-        running.bytes_in(self.origin(origin).response()).min(AHEAD_MAX)
+        running.bytes_in(self.origin(origin).response(Instant::now())).min(AHEAD_MAX)
     }
 
     pub(crate) fn count_refusal(&self, origin: OriginId, reason: &'static str) {
