@@ -35,7 +35,8 @@ where
 {
     shared.metrics.requests.inc();
     let exchange = Exchange::on(stalls);
-    if let Err(irregular) = strict::check(&request, &shared.limits()) {
+    let settings = shared.settings.get();
+    if let Err(irregular) = strict::check(&request, &settings.limits) {
         tracing::info!(client = %client.address(), cause = %irregular, "request refused");
         return Answer::alone(shared, irregular.response(), &exchange);
     }
@@ -48,8 +49,7 @@ where
         return Answer::alone(shared, too_early(), &exchange);
     };
     let request = request.map(|body| shared.transfers.receive(body, &exchange));
-    let site = shared.settings.get().site.clone();
-    let mut response = site.respond(request, client).await;
+    let mut response = settings.site.respond(request, client).await;
     match watari_proxy::Tunnel::take(&mut response) {
         Some(origin) => {
             Answer { tunnel: Some(Tunnel::new(shared, origin, place)), ..Answer::alone(shared, response, &exchange) }

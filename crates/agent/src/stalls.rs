@@ -1,6 +1,6 @@
 //! Whether clients take the responses they asked for, and send the requests they began.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ pub(crate) struct Transfers {
 #[derive(Default)]
 struct Entries {
     next: u64,
-    transfers: HashMap<u64, Arc<Transfer>>,
+    transfers: BTreeMap<u64, Arc<Transfer>>,
 }
 
 /// What one connection learns of its transfers.

@@ -105,7 +105,6 @@ use crate::attended::Kept;
 use crate::auth::Auth;
 use crate::body::RequestBody;
 use crate::clients::Clients;
-use crate::compress::Accepted;
 use crate::failure::Failure;
 use crate::pool::Pool;
 use crate::routes::Routes;
@@ -291,12 +290,12 @@ impl Proxy {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let accepted = Accepted::of(request.method(), request.headers());
-        let path = request.uri().path().to_owned();
+        let accepted = self.shape.accepted(&request);
+        let uri = request.uri().clone();
         let journey = Arc::default();
         let record = self.access_log.as_ref().map(|log| log.begin(&request, client, &journey));
         let mut kept = Kept { record, ..Kept::default() };
-        let asker = Asker { client, path: &path, journey: &journey };
+        let asker = Asker { client, path: uri.path(), journey: &journey };
         let response = self.forward(request, asker, &mut kept).await;
         let response = response.unwrap_or_else(|failure| self.failed(&failure, asker));
         kept.until_end_of(self.shape.finish(response, accepted))

@@ -314,11 +314,13 @@ impl Origin {
         if upgrade.is_some_and(|upgrade| !upgrade.is_refused_by(response.status())) {
             return Outcome::Failed(Failure::NotSwitched(self.address.clone()));
         }
-        if response.headers().contains_key(TRANSFER_ENCODING) && response.headers().contains_key(CONTENT_LENGTH) {
-            return Outcome::Failed(Failure::TwoLengths(self.address.clone()));
-        }
-        if fields::is_coded(response.headers()) {
-            return Outcome::Failed(Failure::Coded(self.address.clone()));
+        if response.headers().contains_key(TRANSFER_ENCODING) {
+            if response.headers().contains_key(CONTENT_LENGTH) {
+                return Outcome::Failed(Failure::TwoLengths(self.address.clone()));
+            }
+            if fields::is_coded(response.headers()) {
+                return Outcome::Failed(Failure::Coded(self.address.clone()));
+            }
         }
         self.metrics.count_answer(response.status());
         let (mut head, body) = response.into_parts();

@@ -20,7 +20,12 @@ pub(crate) fn plain(path: &str) -> Result<Cow<'_, str>, Ambiguous> {
 
 /// Whether it is its own plain form, as nearly all are.
 fn is_plain(path: &str) -> bool {
-    !path.contains(['%', '\\', ';']) && !path.contains("//") && !path.contains("/.")
+    let mut before = 0;
+    path.bytes().all(|byte| {
+        let behind_slash = std::mem::replace(&mut before, byte) == b'/';
+        let is_other = matches!(byte, b'%' | b'\\' | b';') || (behind_slash && matches!(byte, b'/' | b'.'));
+        !is_other
+    })
 }
 
 fn made_plain(path: &str) -> Result<String, Ambiguous> {

@@ -1,7 +1,7 @@
 //! What is made of responses before clients see them, whichever route they came by.
 
 use http::header::ALT_SVC;
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Request, Response};
 use ipnet::IpNet;
 
 use crate::Body;
@@ -29,6 +29,11 @@ impl Shape {
         self.trusted.claims(headers, client)
     }
 
+    /// What a request says about how it may be answered, if that makes a difference.
+    pub(crate) fn accepted<B>(&self, request: &Request<B>) -> Option<Accepted> {
+        self.compressor.as_ref().map(|_| Accepted::of(request.method(), request.headers()))
+    }
+
     /// The answer to a request that no origin has answered.
     pub(crate) fn failure(&self, failure: &Failure) -> Response<Body> {
         self.pages.for_own(failure.response())
@@ -42,10 +47,10 @@ impl Shape {
     }
 
     /// The last that happens to any response.
-    pub(crate) fn finish(&self, response: Response<Body>, accepted: Accepted) -> Response<Body> {
-        match &self.compressor {
-            Some(compressor) => compressor.compress(response, accepted),
-            None => response,
+    pub(crate) fn finish(&self, response: Response<Body>, accepted: Option<Accepted>) -> Response<Body> {
+        match (&self.compressor, accepted) {
+            (Some(compressor), Some(accepted)) => compressor.compress(response, accepted),
+            _ => response,
         }
     }
 }
