@@ -51,9 +51,10 @@ where
     let request = request.map(|body| shared.transfers.receive(body, &exchange));
     let mut response = settings.site.respond(request, client).await;
     match watari_proxy::Tunnel::take(&mut response) {
-        Some(origin) => {
-            Answer { tunnel: Some(Tunnel::new(shared, origin, place)), ..Answer::alone(shared, response, &exchange) }
-        }
+        Some(origin) => Answer {
+            tunnel: Some(Box::new(Tunnel::new(shared, origin, place))),
+            ..Answer::alone(shared, response, &exchange)
+        },
         None => Answer::of(shared, response, Some(place), &exchange),
     }
 }
@@ -61,8 +62,8 @@ where
 /// What a request is answered with.
 pub(crate) struct Answer {
     pub(crate) response: Response<Watched<Kept<Body, Option<Place>>>>,
-    /// What the connection, or the stream, becomes when the response has been sent.
-    pub(crate) tunnel: Option<Tunnel>,
+    /// What the connection, or the stream, becomes when the response has been sent. Boxed: few responses have one.
+    pub(crate) tunnel: Option<Box<Tunnel>>,
 }
 
 impl Answer {
@@ -134,7 +135,7 @@ impl OpenStream {
     }
 
     /// The stream becomes a tunnel, and is open as long as that is.
-    pub(crate) fn become_tunnel<B>(self, body: B, tunnel: Tunnel, upgrading: OnUpgrade) -> Kept<B, Option<Self>> {
+    pub(crate) fn become_tunnel<B>(self, body: B, tunnel: Box<Tunnel>, upgrading: OnUpgrade) -> Kept<B, Option<Self>> {
         tokio::spawn(tunnel.on_stream(upgrading, self));
         Kept { body, _kept: None }
     }

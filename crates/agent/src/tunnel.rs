@@ -76,14 +76,14 @@ impl Tunnel {
 
 /// Where a tunnel waits until the response that announces it has been sent.
 #[derive(Clone, Default)]
-pub(crate) struct Agreed(Arc<Mutex<Option<Tunnel>>>);
+pub(crate) struct Agreed(Arc<Mutex<Option<Box<Tunnel>>>>);
 
 impl Agreed {
-    pub(crate) fn set(&self, tunnel: Option<Tunnel>) {
+    pub(crate) fn set(&self, tunnel: Option<Box<Tunnel>>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = tunnel;
     }
 
-    pub(crate) fn take(&self) -> Option<Tunnel> {
+    pub(crate) fn take(&self) -> Option<Box<Tunnel>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use http::request::Parts;
 use http::{Request, Response};
 use prometheus_client::metrics::counter::Counter;
 use tokio::time::Instant;
@@ -44,11 +43,11 @@ impl Choice {
         &'a self,
         origins: &'a [Arc<Origin>],
         wanted: Option<usize>,
-        head: &Parts,
+        request: &Request<Body>,
         client: &Client,
     ) -> Tries<'a> {
         let is_by_key = self.balance.policy == OriginPolicy::Hash;
-        let key = if is_by_key { self.balance.hash_key.of(head, client).into_owned() } else { Vec::new() };
+        let key = if is_by_key { self.balance.hash_key.of(request, client).into_owned() } else { Vec::new() };
         self.budget.lock().unwrap_or_else(PoisonError::into_inner).request(Instant::now().into_std());
         Tries { choice: self, origins, wanted, key, picked: None, passed: Vec::new(), asked: 0 }
     }
@@ -85,9 +84,10 @@ pub(crate) struct Tries<'a> {
 }
 
 /// What follows from what became of a request.
+#[expect(clippy::large_enum_variant, reason = "nearly all are answers")]
 pub(crate) enum Then {
     /// It may go to another origin, which is all that is left to hope for after the failure.
-    Again(Request<Body>, Failure),
+    Again(Box<Request<Body>>, Failure),
     End(Result<Response<ResponseBody>, Failure>),
 }
 

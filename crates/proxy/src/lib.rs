@@ -319,10 +319,10 @@ impl Proxy {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         let client = asker.client;
         let claims = self.shape.claims(&head.headers, client);
-        let (mut head, host) = request::rewrite(head, !body.is_end_stream(), client)?;
+        let host = request::rewrite(&mut head, !body.is_end_stream(), client)?;
         if let Some(claims) = claims {
             claims.precede(&mut head.headers);
         }
@@ -335,7 +335,7 @@ impl Proxy {
         let route = self.routes.find(name, &path).map_err(Failure::NoRoute)?;
         route.rules.apply_to_request(&mut head.headers, facts);
         let matched = Matched { route, host: name, path: &path, facts };
-        let response = self.ask(matched, Request::from_parts(head, body), asker.journey, kept).await;
+        let response = self.ask(matched, head, body, asker.journey, kept).await;
         let mut response = response.unwrap_or_else(|failure| self.failed(&failure, asker));
         route.rules.response.apply(response.headers_mut(), facts);
         Ok(response)
@@ -344,7 +344,8 @@ impl Proxy {
     async fn ask<B>(
         &self,
         Matched { route, host, path, facts }: Matched<'_>,
-        request: Request<B>,
+        mut head: Parts,
+        body: B,
         journey: &Arc<Journey>,
         kept: &mut Kept,
     ) -> Result<Response<Body>, Failure>
@@ -361,13 +362,13 @@ impl Proxy {
             Destination::Refused(refusal) => return Err(Failure::Refused(*refusal)),
             Destination::Redirect(redirect) => return Ok(redirect.response(facts)),
         };
-        let (mut head, body) = request.into_parts();
         let (body, upload) = RequestBody::wrap(self.clients.bound(body)?, head.headers.contains_key(EXPECT));
         if let Some(answer) = self.ask_authority(route, &mut head, client).await? {
             return Ok(self.shape.answer(answer));
         }
         kept.place = pool.enter(host, path, self.clients.network(client)).await?;
-        let response = pool.forward(Request::from_parts(head, body), upload.as_deref(), client, journey).await?;
+        let request = Box::new(Request::from_parts(head, body));
+        let response = pool.forward(request, upload.as_deref(), client, journey).await?;
         Ok(self.shape.answer(response))
     }
 
@@ -382,7 +383,8 @@ impl Proxy {
             None => Ok(None),
             // Nobody can say that it may go on.
             Some(None) => Err(Failure::NoOrigin),
-            Some(Some(auth)) => auth.ask(head, client).await,
+            // Long: it would make room for itself in every request.
+            Some(Some(auth)) => Box::pin(auth.ask(head, client)).await,
         }
     }
 }

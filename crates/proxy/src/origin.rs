@@ -32,11 +32,12 @@ use crate::upgrade::{BadSwitch, Upgrade};
 use crate::{Body, Limits, fields};
 
 /// What became of a request given to an origin.
+#[expect(clippy::large_enum_variant, reason = "nearly all are answers")]
 pub(crate) enum Outcome {
     /// The response has begun.
     Answered(Response<ResponseBody>),
     /// The origin has seen nothing of the request; another may have it.
-    Untouched(Request<Body>, Failure),
+    Untouched(Box<Request<Body>>, Failure),
     /// The origin may have acted on the request.
     Failed(Failure),
 }
@@ -143,7 +144,7 @@ impl Origin {
     /// the same request, if it can be made again.
     pub(crate) async fn exchange(
         &self,
-        request: Request<Body>,
+        request: Box<Request<Body>>,
         upload: Option<&Upload>,
         again: Option<&Repeatable>,
         client: &Client,
@@ -167,7 +168,7 @@ impl Origin {
 
     async fn attempt(
         &self,
-        mut request: Request<Body>,
+        mut request: Box<Request<Body>>,
         upload: Option<&Upload>,
         again: Option<&Repeatable>,
         client: &Client,
@@ -252,12 +253,12 @@ impl Origin {
         });
     }
 
-    async fn send(&self, connection: &mut Connection, request: Request<Body>, upload: Option<&Upload>) -> Sent {
+    async fn send(&self, connection: &mut Connection, request: Box<Request<Body>>, upload: Option<&Upload>) -> Sent {
         match connection {
             Connection::Http1(sender, _) => {
                 let request = match upload {
-                    Some(upload) => upload.announce(request),
-                    None => request,
+                    Some(upload) => upload.announce(*request),
+                    None => *request,
                 };
                 self.answer(sender.try_send_request(request), upload).await
             }
@@ -265,7 +266,7 @@ impl Origin {
                 if let Some(upload) = upload {
                     upload.send();
                 }
-                let answer = stream.sender.try_send_request(request::for_http2(request, self.address.is_tls()));
+                let answer = stream.sender.try_send_request(request::for_http2(*request, self.address.is_tls()));
                 self.answer(answer, upload).await.map_unsent(request::for_http1)
             }
         }
@@ -295,7 +296,7 @@ impl Origin {
                 Sent::Answered(response)
             }
             Err(mut error) => match error.take_message() {
-                Some(request) => Sent::Unsent(request, error.into_error()),
+                Some(request) => Sent::Unsent(Box::new(request), error.into_error()),
                 None => Sent::Lost(error.into_error()),
             },
         }
@@ -365,7 +366,7 @@ impl Origin {
 enum Sent {
     Answered(Response<Incoming>),
     /// The connection was closed before anything was written.
-    Unsent(Request<Body>, hyper::Error),
+    Unsent(Box<Request<Body>>, hyper::Error),
     /// The connection failed somewhere between the request and the head of its response.
     Lost(hyper::Error),
     Failed(Failure),
@@ -393,7 +394,7 @@ const PREPARED_AGAIN: Duration = Duration::from_secs(5);
 impl Sent {
     fn map_unsent(self, change: impl FnOnce(Request<Body>) -> Request<Body>) -> Self {
         match self {
-            Self::Unsent(request, error) => Self::Unsent(change(request), error),
+            Self::Unsent(request, error) => Self::Unsent(Box::new(change(*request)), error),
             sent => sent,
         }
     }

@@ -7,8 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use http::header::COOKIE;
-use http::request::Parts;
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderMap, HeaderName, Request, StatusCode};
 use watari_balance::{OriginPolicy, OutlierLimits, RetryLimits};
 
 use crate::client::Client;
@@ -88,12 +87,12 @@ impl RetryOn {
 
 impl HashKey {
     /// The key of a request.
-    pub(crate) fn of<'a>(&self, head: &'a Parts, client: &Client) -> Cow<'a, [u8]> {
+    pub(crate) fn of<'a, B>(&self, request: &'a Request<B>, client: &Client) -> Cow<'a, [u8]> {
         let found = match self {
-            Self::Path => Some(head.uri.path().as_bytes()),
+            Self::Path => Some(request.uri().path().as_bytes()),
             Self::Client => None,
-            Self::Header(name) => head.headers.get(name).map(http::HeaderValue::as_bytes),
-            Self::Cookie(name) => cookie(&head.headers, name),
+            Self::Header(name) => request.headers().get(name).map(http::HeaderValue::as_bytes),
+            Self::Cookie(name) => cookie(request.headers(), name),
         };
         found.map_or_else(|| Cow::Owned(octets(client.address().ip())), Cow::Borrowed)
     }
@@ -131,15 +130,13 @@ fn octets(address: IpAddr) -> Vec<u8> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use http::Request;
-
     use super::*;
 
     #[test]
     fn requests_have_the_key_that_is_asked_for() {
         let client = Client::new("[::ffff:192.0.2.7]:1".parse().unwrap(), "192.0.2.1:443".parse().unwrap(), None);
         let request = Request::get("/path?query").header("x-user", "me").header("cookie", "a=1; sid=x=y; xsid=2");
-        let (head, ()) = request.body(()).unwrap().into_parts();
+        let request = request.body(()).unwrap();
         for (key, expected) in [
             ("path", &b"/path"[..]),
             ("client", &[192, 0, 2, 7]),
@@ -148,7 +145,7 @@ mod tests {
             ("cookie:sid", b"x=y"),
             ("cookie:id", &[192, 0, 2, 7]),
         ] {
-            assert_eq!(*key.parse::<HashKey>().unwrap().of(&head, &client), *expected, "{key}");
+            assert_eq!(*key.parse::<HashKey>().unwrap().of(&request, &client), *expected, "{key}");
         }
     }
 

@@ -199,16 +199,14 @@ impl Pool {
     /// Has an origin answer `request`, and another one where that may help.
     pub(crate) async fn forward(
         self: &Arc<Self>,
-        request: Request<Body>,
+        mut request: Box<Request<Body>>,
         upload: Option<&Upload>,
         client: &Client,
         journey: &Arc<Journey>,
     ) -> Result<Response<Body>, Failure> {
-        let (head, body) = request.into_parts();
-        let again = if upload.is_none() { Repeatable::of(&head) } else { None };
-        let wanted = self.wanted(&head.headers);
-        let mut tries = self.choice.tries(&self.origins, wanted, &head, client);
-        let mut request = Request::from_parts(head, body);
+        let again = if upload.is_none() { Repeatable::of(&request) } else { None };
+        let wanted = self.wanted(request.headers());
+        let mut tries = self.choice.tries(&self.origins, wanted, &request, client);
         let mut failure = Failure::NoOrigin;
         while let Some(index) = tries.next() {
             journey.tries(&self.origins[index]);
