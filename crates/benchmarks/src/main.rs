@@ -8,6 +8,7 @@
 //! moves   load --> one cluster, other client addresses -- moved | stayed
 //! drains  idle connections, and a server that is replaced -- an agent | HAProxy, nginx
 //! sessions  connections that resume -- an agent | nginx; modes of sharing; lookups among more and more sessions
+//! watch  captures --> CPU, memory -- `watari watch` | tcptrace, tshark; a server under load -- watched | not
 //! generators  requests to one nginx -- CPU of `watari bench` | wrk, ab, h2load, oha
 //! ```
 //!
@@ -40,6 +41,7 @@ mod report;
 mod servers;
 mod sessions;
 mod site;
+mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -89,6 +91,8 @@ enum Part {
     Sessions,
     /// Load generators
     Generators,
+    /// The state monitor
+    Watch,
 }
 
 /// How much is done for one sample, and how many samples are taken.
@@ -110,6 +114,8 @@ struct Scale {
     download_s: u64,
     /// How long each load generator works for a sample, about, in seconds.
     generator_s: u64,
+    /// Packets of a capture.
+    packets: u64,
 }
 
 impl Scale {
@@ -124,6 +130,7 @@ impl Scale {
         sessions: 10_000_000,
         download_s: 4,
         generator_s: 4,
+        packets: 1_000_000,
     };
     const QUICK: Self = Self {
         rounds: 2,
@@ -136,6 +143,7 @@ impl Scale {
         sessions: 10_000,
         download_s: 3,
         generator_s: 1,
+        packets: 50_000,
     };
 }
 
@@ -177,6 +185,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if wanted(Part::Generators) {
         generators::measure(&site, &scale, &mut report)?;
+    }
+    if wanted(Part::Watch) {
+        watch::measure(&site, &scale, &mut report)?;
     }
     println!("{report}");
     if let Some(out) = &arguments.out {

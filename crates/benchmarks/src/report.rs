@@ -235,6 +235,9 @@ that ends otherwise than NORMAL ends the benchmark.
 * *Load generators* ask one nginx for the file of 1 KiB, with one thread each and 50 connections (new TLS connections: h2load opens all at once).
   Here it is the CPU time of the generator that counts, for each request. A *schedule error* is how much later than due a request of the
   open loop begins, at half of the rate that the closed loop reached before.
+* *watch* reads captures that are made for it, cut to 96 octets: downloads of 50 connections, and connections with one request of ten packets
+  each. A connection's memory is the difference of ten times as many and the tenth, when all has been read and more may come. Live, it listens
+  to the loopback interface while wrk asks nginx for 1 KiB with 50 connections, both on the two cores that it needs, too.
 ";
 
 impl fmt::Display for Report {
@@ -250,6 +253,7 @@ impl fmt::Display for Report {
             sessions: _,
             download_s: _,
             generator_s: _,
+            packets: _,
         } = self.scale;
         writeln!(f, "{HEAD}")?;
         writeln!(

@@ -55,7 +55,7 @@ impl Default for Settings {
             request_patience: Duration::from_secs(10),
             connections_max: 1 << 20,
             half_open_max: 1 << 16,
-            over_max: 1 << 15,
+            over_max: 1 << 13,
             servers: Servers::default(),
             seed: 0,
         }

@@ -9,6 +9,8 @@ use watari_bench::fleet;
 use watari_bench::make_list::MakeError;
 use watari_bench::suites::SuitesError;
 use watari_bench::worker::ListenError;
+use watari_capture::CaptureError;
+use watari_capture::privileges::PrivilegesError;
 use watari_pki::PkiError;
 use watari_watch::files::FilesError;
 use watari_watch::profile::ProfileError;
@@ -58,6 +60,10 @@ pub(crate) enum Failure {
     Profile(#[from] ProfileError),
     #[error(transparent)]
     Files(#[from] FilesError),
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    #[error(transparent)]
+    Privileges(#[from] PrivilegesError),
     #[error("cannot start: {0}")]
     Start(io::Error),
     #[error("cannot write the output: {0}")]

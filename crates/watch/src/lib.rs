@@ -20,6 +20,7 @@ pub mod batch;
 pub mod board;
 pub mod files;
 pub mod listener;
+pub mod live;
 pub mod metrics;
 pub mod profile;
 pub mod report;

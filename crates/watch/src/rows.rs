@@ -114,6 +114,6 @@ impl<'a> RequestRow<'a> {
 
 /// Since the Unix epoch. A double has it to a microsecond.
 #[expect(clippy::cast_precision_loss, reason = "as it says")]
-pub(crate) fn seconds(at: Timestamp) -> f64 {
+pub fn seconds(at: Timestamp) -> f64 {
     (at.0 / 1_000) as f64 / 1e6
 }

@@ -1,8 +1,10 @@
 //! `watari watch`: the state monitor.
 
+mod live;
 mod options;
 mod output;
 mod pcap;
+mod show;
 
 use clap::{Args, Subcommand};
 
@@ -17,12 +19,14 @@ pub(crate) struct Watch {
 
 #[derive(Subcommand)]
 enum Command {
+    Live(Box<live::LiveCommand>),
     Pcap(Box<pcap::Pcap>),
 }
 
 impl Watch {
     pub(crate) fn execute(self) -> Result<(), Failure> {
         match self.command {
+            Command::Live(live) => live.execute(),
             Command::Pcap(pcap) => pcap.execute(),
         }
     }

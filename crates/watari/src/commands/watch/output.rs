@@ -84,6 +84,16 @@ impl<W: Write> Sink for Output<W> {
 }
 
 impl<W: Write> Output<W> {
+    /// Shows what has been printed so far to whoever reads along.
+    pub(super) fn flush(&mut self) -> Result<(), Failure> {
+        let flushed = match &mut self.rows {
+            Rows::Text { out, .. } | Rows::Json(out) => out.flush(),
+            Rows::Csv(out) => out.flush(),
+            Rows::Nothing => Ok(()),
+        };
+        flushed.map_err(Failure::Output)
+    }
+
     /// Prints what is known at the end only.
     pub(super) fn finish(self, summary: &Summary) -> Result<(), Failure> {
         match self.rows {
@@ -143,7 +153,8 @@ fn overview(summary: &Summary) -> String {
             lines.push(format!("{count} {what}"));
         }
     }
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    lines.push(String::new());
+    lines.join("\n")
 }
 
 /// Of each server how its connections ended.
@@ -204,7 +215,7 @@ fn verdicts(mut spans: Vec<Span>) -> Table {
 }
 
 /// A time of day, in UTC.
-fn moment(nanoseconds: u64) -> String {
+pub(super) fn moment(nanoseconds: u64) -> String {
     use time::format_description::well_known::Rfc3339;
     let seconds = i64::try_from(nanoseconds / 1_000_000_000).unwrap_or(i64::MAX);
     let moment = time::OffsetDateTime::from_unix_timestamp(seconds).ok();

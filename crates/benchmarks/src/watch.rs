@@ -1,0 +1,160 @@
+//! The state monitor: what it takes to read captures, beside tcptrace and tshark; what it holds of a connection; and what it takes
+//! to listen to a server that does as much as it can.
+
+mod captures;
+mod live;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, io};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::io::ioctl_fionread;
+
+use crate::Scale;
+use crate::cpu;
+use crate::failure::{Failure, doing};
+use crate::measure::{Samples, interleaved};
+use crate::process::Process;
+use crate::report::{Report, Row, Unit};
+use crate::site::Site;
+
+use captures::Capture;
+
+/// Who reads captures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reader {
+    Watari,
+    Tcptrace,
+    Tshark,
+}
+
+/// CPU seconds for a million packets: of long flows, and of short connections.
+const LONG_TARGET_S: f64 = 0.15;
+const SHORT_TARGET_S: f64 = 0.4;
+/// Bytes that a connection may take which is open, and one that is over.
+const OPEN_TARGET: f64 = 1024.0;
+const CLOSED_TARGET: f64 = 64.0;
+
+/// Measures all of it.
+pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
+    let long = captures::long_flows(site, scale.packets)?;
+    let short = captures::short_connections(site, "short.pcap", scale.packets / captures::PACKETS_OF_SHORT)?;
+    for (what, capture, target) in [("long flows", &long, LONG_TARGET_S), ("short connections", &short, SHORT_TARGET_S)]
+    {
+        eprintln!("a capture of {what} ..");
+        reading(what, capture, target, scale, report)?;
+    }
+    holding(site, &short, scale, report)?;
+    live::measure(site, scale, report)
+}
+
+fn reading(what: &str, capture: &Capture, target: f64, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
+    // tshark takes a hundred times as long, and a few per cent of that do not matter.
+    for (peer, rounds) in [(Reader::Tcptrace, scale.rounds), (Reader::Tshark, scale.rounds.min(2))] {
+        let cost = |reader: &Reader| reader.cpu(&capture.path).map(|cpu_s| vec![cpu_s / capture.packets as f64 * 1e6]);
+        let costs = interleaved(rounds, &[Reader::Watari, peer], cost)?;
+        let [ours, theirs] = [0, 1].map(|reader: usize| Samples::of(&costs[reader], |costs| costs[0]));
+        let what = format!("watch: million packets of {what}");
+        report.add(Row::limited(what, Unit::Seconds, ours, peer.name(), theirs, target));
+    }
+    Ok(())
+}
+
+/// What is in memory when a capture has been read and is not at its end, by the connections in it.
+fn holding(site: &Site, short: &Capture, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
+    let few = short.connections / 10;
+    let capture = |name, count| captures::short_connections(site, name, count);
+    let open = [
+        captures::open_connections(site, "open.pcap", short.connections)?,
+        captures::open_connections(site, "open-few.pcap", few)?,
+    ];
+    let closed = [capture("closed.pcap", short.connections)?, capture("closed-few.pcap", few)?];
+    for (what, [many, few], target) in [("open", open, OPEN_TARGET), ("closed", closed, CLOSED_TARGET)] {
+        eprintln!("memory of connections that are {what} ..");
+        let mut samples = Vec::new();
+        for _ in 0..scale.rounds {
+            let bytes = held(site, &many)? as f64 - held(site, &few)? as f64;
+            samples.push(bytes / (many.connections - few.connections) as f64);
+        }
+        let none = Samples::new(vec![0.0]);
+        let what = format!("watch: memory of a connection, {what}");
+        report.add(Row::limited(what, Unit::Bytes, Samples::new(samples), "nothing", none, target));
+    }
+    Ok(())
+}
+
+/// Bytes that `watari watch pcap` has in memory when it has read a capture, and waits for more of it.
+fn held(site: &Site, capture: &Capture) -> Result<u64, Failure> {
+    let pipe = site.path("capture.pipe");
+    // What a round before has left.
+    let _ = fs::remove_file(&pipe);
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+        .map_err(|error| doing("making a pipe")(error.into()))?;
+    let (watari, log) = (watari()?, site.path("watch.log"));
+    let arguments = ["watch", "pcap", &pipe.to_string_lossy()];
+    let mut process = Process::start("watari watch", &watari.to_string_lossy(), &arguments, log)?;
+    // Waits until it is read from.
+    let mut writer = File::create(&pipe).map_err(doing("opening a pipe"))?;
+    let mut file = File::open(&capture.path).map_err(doing("opening a capture"))?;
+    io::copy(&mut file, &mut writer).map_err(doing("writing a capture into a pipe"))?;
+    let id = process.id();
+    process.wait_until(|| match (ioctl_fionread(&writer), state(id)) {
+        (Ok(0), Some('S')) => Ok(()),
+        (left, state) => Err(format!("it is {state:?}, and {left:?} bytes are left")),
+    })?;
+    process.memory()
+}
+
+/// What a process is doing (proc(5)): S waits.
+fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+/// The `watari` that was built with this program lies beside it.
+fn watari() -> Result<PathBuf, Failure> {
+    Ok(env::current_exe().map_err(doing("finding watari"))?.with_file_name("watari"))
+}
+
+impl Reader {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Watari => "watari watch",
+            Self::Tcptrace => "tcptrace",
+            Self::Tshark => "tshark",
+        }
+    }
+
+    /// CPU seconds to read a capture.
+    fn cpu(self, capture: &Path) -> Result<f64, Failure> {
+        let mut command = match self {
+            Self::Watari => {
+                let mut command = Command::new(watari()?);
+                command.args(["watch", "pcap", "--json"]);
+                command
+            }
+            Self::Tcptrace => {
+                let mut command = Command::new("tcptrace");
+                command.args(["-n", "-l"]);
+                command
+            }
+            Self::Tshark => {
+                let mut command = Command::new("tshark");
+                command.args(["-n", "-q", "-z", "conv,tcp", "-r"]);
+                command
+            }
+        };
+        let doing_what = || format!("reading a capture by {}", self.name());
+        let out = File::create("/dev/null").map_err(doing(doing_what()))?;
+        let before = cpu::of_ended_children().map_err(doing(doing_what()))?;
+        let status = command.arg(capture).stdin(Stdio::null()).stdout(out).stderr(Stdio::null()).status();
+        let status = status.map_err(doing(doing_what()))?;
+        if !status.success() {
+            return Err(Failure::Generator { name: self.name(), said: status.to_string() });
+        }
+        let after = cpu::of_ended_children().map_err(doing(doing_what()))?;
+        Ok(after.saturating_sub(before).as_secs_f64())
+    }
+}

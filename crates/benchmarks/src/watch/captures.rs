@@ -1,0 +1,178 @@
+//! Captures that are made for it: what is in them is known, and the same on each machine.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use watari_packets::build::ethernet;
+use watari_packets::capture_file::Writer;
+use watari_packets::{Flags, Frame, LinkType, Segment, Timestamp};
+
+use crate::failure::{Failure, doing, planning};
+use crate::site::Site;
+
+/// A capture file.
+pub(super) struct Capture {
+    pub(super) path: PathBuf,
+    pub(super) packets: u64,
+    pub(super) connections: u64,
+}
+
+/// As many octets of each packet as are enough for states.
+const SNAP_LEN: usize = 96;
+/// Of a connection with one request, which the server closes.
+pub(super) const PACKETS_OF_SHORT: u64 = 10;
+/// How many long connections there are at once.
+const LONG_FLOWS: u64 = 50;
+const REQUEST_LEN: u32 = 120;
+const SEGMENT_LEN: u32 = 1448;
+const SERVER: ([u8; 4], u16) = ([10, 0, 0, 2], 80);
+
+/// Downloads that take turns, with an acknowledgment for every other segment.
+pub(super) fn long_flows(site: &Site, packets: u64) -> Result<Capture, Failure> {
+    let mut out = Out::create(site, "long.pcap")?;
+    let mut flows: Vec<_> = (0..LONG_FLOWS).map(Flow::new).collect();
+    for flow in &mut flows {
+        flow.open(&mut out)?;
+        flow.ask(&mut out)?;
+    }
+    while out.packets < packets {
+        for flow in &mut flows {
+            flow.server_sends(&mut out, Flags::ACK, SEGMENT_LEN)?;
+            flow.server_sends(&mut out, Flags::ACK, SEGMENT_LEN)?;
+            flow.client_sends(&mut out, Flags::ACK, 0)?;
+        }
+    }
+    for flow in &mut flows {
+        flow.close(&mut out)?;
+    }
+    out.finish(LONG_FLOWS)
+}
+
+/// So many connections with one request each, twenty at once.
+pub(super) fn short_connections(site: &Site, name: &str, count: u64) -> Result<Capture, Failure> {
+    let mut out = Out::create(site, name)?;
+    for first in (0..count).step_by(20) {
+        let mut flows: Vec<_> = (first..(first + 20).min(count)).map(Flow::new).collect();
+        for flow in &mut flows {
+            flow.open(&mut out)?;
+        }
+        for flow in &mut flows {
+            flow.ask(&mut out)?;
+            flow.server_sends(&mut out, Flags::ACK, SEGMENT_LEN)?;
+            flow.server_sends(&mut out, Flags::ACK.with(Flags::PSH), 800)?;
+            flow.client_sends(&mut out, Flags::ACK, 0)?;
+        }
+        for flow in &mut flows {
+            flow.close(&mut out)?;
+        }
+    }
+    out.finish(count)
+}
+
+/// So many connections that have got an answer, and stay.
+pub(super) fn open_connections(site: &Site, name: &str, count: u64) -> Result<Capture, Failure> {
+    let mut out = Out::create(site, name)?;
+    for number in 0..count {
+        let mut flow = Flow::new(number);
+        flow.open(&mut out)?;
+        flow.ask(&mut out)?;
+        flow.server_sends(&mut out, Flags::ACK.with(Flags::PSH), SEGMENT_LEN)?;
+        flow.client_sends(&mut out, Flags::ACK, 0)?;
+    }
+    out.finish(count)
+}
+
+struct Out {
+    path: PathBuf,
+    writer: Writer<BufWriter<File>>,
+    packets: u64,
+    time: Timestamp,
+}
+
+impl Out {
+    fn create(site: &Site, name: &str) -> Result<Self, Failure> {
+        let path = site.path(name);
+        let file = File::create(&path).map_err(doing(format!("making {}", path.display())))?;
+        let writer = Writer::new(BufWriter::new(file), LinkType::ETHERNET, SNAP_LEN).map_err(planning)?;
+        Ok(Self { path, writer, packets: 0, time: Timestamp(1_700_000_000_000_000_000) })
+    }
+
+    fn write(&mut self, segment: &Segment<'_>) -> Result<(), Failure> {
+        // 100,000 packets a second.
+        self.time.0 += 10_000;
+        self.packets += 1;
+        let octets = ethernet(&Segment { time: self.time, ..*segment });
+        let len = octets.len() as u32;
+        let frame = Frame { time: self.time, link: LinkType::ETHERNET, len, data: &octets };
+        self.writer.write(&frame).map_err(planning)
+    }
+
+    fn finish(self, connections: u64) -> Result<Capture, Failure> {
+        let written = self.writer.into_inner().flush();
+        written.map_err(doing(format!("writing {}", self.path.display())))?;
+        Ok(Capture { path: self.path, packets: self.packets, connections })
+    }
+}
+
+/// A connection, and what its ends send next.
+struct Flow {
+    client: SocketAddr,
+    client_next: u32,
+    server_next: u32,
+}
+
+impl Flow {
+    /// The connection of this number: 50,000 of each client.
+    fn new(number: u64) -> Self {
+        let (host, port) = (number / 50_000, 10_000 + number % 50_000);
+        let client = SocketAddr::from(([10, 1, (host >> 8) as u8, host as u8], port as u16));
+        Self { client, client_next: number as u32, server_next: !number as u32 }
+    }
+
+    fn open(&mut self, out: &mut Out) -> Result<(), Failure> {
+        self.client_sends(out, Flags::SYN, 0)?;
+        self.server_sends(out, Flags::SYN.with(Flags::ACK), 0)?;
+        self.client_sends(out, Flags::ACK, 0)
+    }
+
+    fn ask(&mut self, out: &mut Out) -> Result<(), Failure> {
+        self.client_sends(out, Flags::ACK.with(Flags::PSH), REQUEST_LEN)
+    }
+
+    fn close(&mut self, out: &mut Out) -> Result<(), Failure> {
+        self.server_sends(out, Flags::ACK.with(Flags::FIN), 0)?;
+        self.client_sends(out, Flags::ACK.with(Flags::FIN), 0)?;
+        self.server_sends(out, Flags::ACK, 0)
+    }
+
+    fn client_sends(&mut self, out: &mut Out, flags: Flags, len: u32) -> Result<(), Failure> {
+        let (sequence, acknowledgment) = (self.client_next, self.server_next);
+        self.client_next = sequence.wrapping_add(taken(flags, len));
+        out.write(&segment(self.client, SERVER.into(), sequence, acknowledgment, flags, len))
+    }
+
+    fn server_sends(&mut self, out: &mut Out, flags: Flags, len: u32) -> Result<(), Failure> {
+        let (sequence, acknowledgment) = (self.server_next, self.client_next);
+        self.server_next = sequence.wrapping_add(taken(flags, len));
+        out.write(&segment(SERVER.into(), self.client, sequence, acknowledgment, flags, len))
+    }
+}
+
+/// How many numbers a segment takes.
+fn taken(flags: Flags, len: u32) -> u32 {
+    len + u32::from(flags.contains(Flags::SYN)) + u32::from(flags.contains(Flags::FIN))
+}
+
+fn segment(
+    source: SocketAddr,
+    destination: SocketAddr,
+    sequence: u32,
+    acknowledgment: u32,
+    flags: Flags,
+    len: u32,
+) -> Segment<'static> {
+    let time = Timestamp(0);
+    Segment { time, source, destination, sequence, acknowledgment, flags, window: 502, len, data: &[] }
+}

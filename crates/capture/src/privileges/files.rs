@@ -1,0 +1,76 @@
+//! Which files may be opened: Landlock.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
+    RulesetStatus, Scope,
+};
+
+use super::{Keep, PrivilegesError, path_error};
+
+/// What is restricted, where the kernel can: all that one of 6.12 can.
+const NEWEST: ABI = ABI::V6;
+
+/// How far the kernel follows the rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Enforced {
+    /// Only what was named can be opened, and no process outside can be signalled.
+    Fully,
+    /// The kernel is too old for some of it (before 6.12).
+    Partly,
+    /// The kernel has no Landlock, or it is switched off. The user's permissions are what is left.
+    Not,
+}
+
+/// Rules that are not enforced yet.
+#[derive(Debug)]
+pub(super) struct Rules(RulesetCreated);
+
+impl Rules {
+    /// Opens what is named.
+    pub(super) fn new(keep: &Keep) -> Result<Self, PrivilegesError> {
+        let all = AccessFs::from_all(NEWEST);
+        let read = AccessFs::ReadFile | AccessFs::ReadDir;
+        let write = all & !(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock);
+        let mut rules = Self(Ruleset::default().handle_access(all)?.scope(Scope::from_all(NEWEST))?.create()?);
+        if keep.programs {
+            rules = rules.allow(Path::new("/"), read | AccessFs::Execute)?;
+        }
+        for path in &keep.read {
+            rules = rules.allow(path, read)?;
+        }
+        for path in &keep.write {
+            rules = rules.allow(path, write)?;
+        }
+        Ok(rules)
+    }
+
+    /// From now on.
+    pub(super) fn enforce(self) -> Result<Enforced, PrivilegesError> {
+        Ok(match self.0.restrict_self()?.ruleset {
+            RulesetStatus::FullyEnforced => Enforced::Fully,
+            RulesetStatus::PartiallyEnforced => Enforced::Partly,
+            RulesetStatus::NotEnforced => Enforced::Not,
+        })
+    }
+
+    fn allow(self, path: &Path, access: BitFlags<AccessFs>) -> Result<Self, PrivilegesError> {
+        let is_dir = fs::metadata(path).map_err(|error| path_error(path, error))?.is_dir();
+        let access = if is_dir { access } else { access & AccessFs::from_file(NEWEST) };
+        let opened = PathFd::new(path).map_err(|error| path_error(path, std::io::Error::other(error)))?;
+        Ok(Self(self.0.add_rule(PathBeneath::new(opened, access))?))
+    }
+}
+
+impl fmt::Display for Enforced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fully => "restricted",
+            Self::Partly => "restricted as far as this kernel can",
+            Self::Not => "not restricted (no Landlock)",
+        })
+    }
+}

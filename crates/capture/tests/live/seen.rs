@@ -1,0 +1,87 @@
+//! What was captured.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use watari_capture::{Options, Ring, open};
+use watari_packets::{Decoded, Decoder, Flags, Frame, Timestamp};
+
+/// A segment, and which ring had it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) ring: usize,
+    pub(crate) time: Timestamp,
+    pub(crate) source: SocketAddr,
+    pub(crate) destination: SocketAddr,
+    pub(crate) flags: Flags,
+    pub(crate) len: u32,
+}
+
+/// Longer than anything takes.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Captures on an interface.
+pub(crate) fn on(interface: &str, filter: &str) -> Vec<Ring> {
+    open(&Options { filter: Some(filter.to_owned()), ..Options::new(interface) }).unwrap()
+}
+
+/// Reads until it is enough.
+pub(crate) fn read(rings: &mut [Ring], enough: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
+    let (mut seen, begun) = (Vec::new(), Instant::now());
+    while !enough(&seen) {
+        assert!(begun.elapsed() < DEADLINE, "{seen:#?}");
+        for (number, ring) in rings.iter_mut().enumerate() {
+            while let Some(frame) = ring.next().unwrap() {
+                seen.extend(segment(number, &frame));
+            }
+        }
+    }
+    seen
+}
+
+fn segment(ring: usize, frame: &Frame<'_>) -> Option<Seen> {
+    let (Decoded::Segment(segment) | Decoded::FirstFragment(segment)) = decoder().decode(frame) else { return None };
+    let (source, destination, flags, len) = (segment.source, segment.destination, segment.flags, segment.len);
+    Some(Seen { ring, time: segment.time, source, destination, flags, len })
+}
+
+fn decoder() -> Decoder {
+    Decoder { vxlan_ports: vec![4789], ..Decoder::default() }
+}
+
+/// Segments by the client's address.
+pub(crate) fn by_client(seen: &[Seen], server: SocketAddr) -> BTreeMap<SocketAddr, Vec<Seen>> {
+    let mut clients: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for it in seen {
+        if it.source == server {
+            clients.entry(it.destination).or_default().push(*it);
+        } else if it.destination == server {
+            clients.entry(it.source).or_default().push(*it);
+        }
+    }
+    clients
+}
+
+/// Whether that is a connection as [`visit`](crate::network::visit) makes: each of what it consists of once in each direction.
+pub(crate) fn is_whole(connection: &[Seen], server: SocketAddr) -> bool {
+    let count = |from_server: bool, is: &dyn Fn(&Seen) -> bool| {
+        connection.iter().filter(|it| (it.source == server) == from_server && is(it)).count()
+    };
+    [false, true].into_iter().all(|from| {
+        let once = |is: &dyn Fn(&Seen) -> bool| count(from, is) == 1;
+        once(&|it| it.flags.contains(Flags::SYN))
+            && once(&|it| it.flags.contains(Flags::FIN))
+            && once(&|it| it.len == 5)
+    })
+}
+
+/// Reads until there are these connections of the server's, as a whole; there may be no others.
+pub(crate) fn read_whole(rings: &mut [Ring], server: SocketAddr, clients: &[SocketAddr]) -> Vec<Seen> {
+    let seen = read(rings, |seen| {
+        let found = by_client(seen, server);
+        clients.iter().all(|client| found.get(client).is_some_and(|it| is_whole(it, server)))
+    });
+    assert_eq!(by_client(&seen, server).len(), clients.len());
+    seen
+}

@@ -1,0 +1,136 @@
+//! `watari watch live`: interfaces.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+
+use clap::Args;
+use tokio::runtime::Builder;
+use watari_bench::duration::Span;
+use watari_capture::privileges::{self, Keep};
+use watari_watch::board::Board;
+use watari_watch::listener::Listener;
+use watari_watch::live::Live;
+
+use super::options::Options;
+use super::output::Format;
+use super::show::{Show, Shown};
+use crate::failure::Failure;
+use crate::process::EndSignals;
+
+/// Listen to interfaces, and say what servers are in
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
+pub(crate) struct LiveCommand {
+    /// An interface; `any` is all of them
+    #[arg(short, long = "interface", value_name = "NAME", required = true)]
+    interfaces: Vec<String>,
+    /// What the kernel lets through, as tcpdump has it (pcap-filter(7)). It sees nothing within tunnels
+    #[arg(long, value_name = "EXPRESSION", default_value = "tcp")]
+    filter: String,
+    /// Octets of each packet that are looked at. 96 are enough for states; names and versions of TLS need about 600
+    #[arg(long, value_name = "OCTETS", default_value_t = watari_capture::SNAP_LEN, value_parser = clap::value_parser!(u32).range(64..=262_144))]
+    snap_len: u32,
+    /// Threads for each interface, among which connections are divided. With tunnels over UDP only 1
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    threads: u8,
+    /// Memory for packets that have not been looked at yet, for each thread, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = watari_capture::RING_BYTES >> 20, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    ring: u32,
+    /// Also packets that are not for this machine, as on a mirror port
+    #[arg(long)]
+    promiscuous: bool,
+    /// Print an object of JSON for each connection that ends
+    #[arg(long)]
+    json: bool,
+    /// Print a line of CSV for each connection that ends
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    /// With --json, print changes of states instead of connections
+    #[arg(long, requires = "json")]
+    states: bool,
+    /// Print changes of states as lines, though there is a terminal
+    #[arg(long)]
+    plain: bool,
+    /// Serve metrics for Prometheus here
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+    /// End after so long
+    #[arg(short, long, value_name = "TIME")]
+    duration: Option<Span>,
+    /// Whom to become when the capture is open, if started by root
+    #[arg(long, value_name = "NAME", default_value = privileges::NOBODY)]
+    user: String,
+    #[command(flatten)]
+    options: Options,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  watari watch live -i eth0
+  watari watch live -i eth0 --filter 'tcp port 443' --threads 2 --snap-len 600
+  watari watch live -i lo --port 8080 --json --duration 60s > connections.jsonl
+  watari watch live -i eth1 --promiscuous --profile monday.toml --metrics 127.0.0.1:9464
+
+Opening an interface takes the capability net_raw; all privileges are dropped then. In a terminal there is a view, else a line
+for each change of a server's state.";
+
+impl LiveCommand {
+    pub(crate) fn execute(self) -> Result<(), Failure> {
+        let profile = self.options.profile()?;
+        let metrics = self.metrics.map(TcpListener::bind).transpose().map_err(Failure::Start)?;
+        let mut rings = Vec::new();
+        for interface in &self.interfaces {
+            rings.extend(watari_capture::open(&self.capture(interface))?);
+        }
+        let listener = || Listener::new(self.options.decoder(), self.options.settings(), profile.counting);
+        let rings: Vec<_> = rings.into_iter().map(|ring| (ring, listener())).collect();
+        let user = privileges::user().map(|_| self.user.clone());
+        // Before any thread is started, and before any packet is read.
+        privileges::drop_all(&Keep { user, ..Keep::default() })?;
+        let wants_events = (self.json || self.csv) && !self.states;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
+        let board = Arc::new(Mutex::new(Board::new(profile)));
+        runtime.block_on(async {
+            let mut signals = EndSignals::listen().map_err(Failure::Start)?;
+            let live = Live::start(rings, wants_events).map_err(Failure::Start)?;
+            let shown = self.shown();
+            let show = Show::new(shown, &board, metrics)?;
+            let end = async {
+                tokio::select! {
+                    _ = signals.next() => {}
+                    () = sleep_for(self.duration) => {}
+                }
+            };
+            show.run(live, end).await
+        })
+    }
+
+    fn capture(&self, interface: &str) -> watari_capture::Options {
+        watari_capture::Options {
+            filter: Some(self.filter.clone()),
+            snap_len: self.snap_len,
+            ring_bytes: self.ring << 20,
+            threads: self.threads.into(),
+            promiscuous: self.promiscuous,
+            ..watari_capture::Options::new(interface)
+        }
+    }
+
+    fn shown(&self) -> Shown {
+        match (self.json, self.csv, self.states) {
+            (true, _, true) => Shown::Changes { json: true },
+            (true, ..) => Shown::Rows(Format::Json),
+            (_, true, _) => Shown::Rows(Format::Csv),
+            _ if self.plain => Shown::Changes { json: false },
+            _ => Shown::View(format!("watari watch live -i {}", self.interfaces.join(" -i "))),
+        }
+    }
+}
+
+async fn sleep_for(duration: Option<Span>) {
+    match duration {
+        Some(duration) => tokio::time::sleep(duration.get()).await,
+        None => std::future::pending().await,
+    }
+}
