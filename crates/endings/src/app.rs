@@ -4,7 +4,7 @@ use watari_packets::{Segment, Timestamp};
 
 use crate::ending::Side;
 use crate::http::{Dialogue, Http, Pending, begins_request};
-use crate::tls::{ALERT, APPLICATION_DATA, Handshake, Tls, begins_record, is_small};
+use crate::tls::{ALERT, APPLICATION_DATA, Handshake, Tls, TlsVersion, begins_record, is_small};
 use crate::turn::State;
 
 /// What the data are. The first of the client show it.
@@ -86,7 +86,8 @@ impl App {
             *self = Self::Http(Box::new(Dialogue::new(heard, from)));
         }
         match self {
-            Self::Unknown | Self::Opaque | Self::Sealed(_) => Answer { is_answer: true, end: None },
+            Self::Unknown | Self::Opaque => Answer { is_answer: true, end: None },
+            Self::Sealed(tls) => Answer { is_answer: !is_alert(tls, segment), end: None },
             Self::Shaking(handshake) => {
                 let seen = handshake.see(Side::Server, from, segment);
                 self.settle(seen.is_over);
@@ -189,6 +190,21 @@ fn asks(tls: &Tls, segment: &Segment<'_>) -> bool {
     }
     false
 }
+
+/// Whether encrypted data of the server are an alert and nothing else, such as that which says that it closes, too.
+fn is_alert(tls: &Tls, segment: &Segment<'_>) -> bool {
+    let data = segment.data;
+    if !begins_record(data) {
+        return false;
+    }
+    let len = u16::from_be_bytes([data[3], data[4]]);
+    let is_all = segment.len == 5 + u32::from(len);
+    let is_like_one = tls.version != Some(TlsVersion::TLS_1_2) && len == ALERT_1_3_LEN;
+    is_all && (data[0] == ALERT || data[0] == APPLICATION_DATA && is_like_one)
+}
+
+/// Of a record of TLS 1.3 that holds an alert: its two octets, its type, and a tag (RFC 8446, section 5.2).
+const ALERT_1_3_LEN: u16 = 2 + 1 + 16;
 
 /// When a request was made, for those that are told of later.
 impl Pending {

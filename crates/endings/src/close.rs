@@ -1,5 +1,7 @@
 //! How a connection ended, from all that was seen of it.
 
+use std::time::Duration;
+
 use watari_packets::Timestamp;
 
 use crate::connection::Connection;
@@ -20,6 +22,9 @@ pub(crate) enum Left {
     /// Nothing more is seen.
     Cut,
 }
+
+/// How long after a packet a copy of it may come: less than any system waits before it sends a SYN again.
+const COPY_MAX: Duration = Duration::from_millis(100);
 
 impl Flow {
     /// What is to be said of it, at `now`.
@@ -77,6 +82,7 @@ impl Flow {
 
     fn ending_of_handshake(&self, by: Option<Side>, left: Left, now: Timestamp, settings: &Settings) -> Ending {
         let (client, server) = (self.half(Side::Client), self.half(Side::Server));
+        let is_first = client.syns < 2 || self.last.since(self.started) < COPY_MAX;
         match by {
             // Nobody's SYN.
             _ if client.syns == 0 => Ending::Backscatter,
@@ -84,10 +90,8 @@ impl Flow {
             Some(Side::Server) if server.syns == 0 => Ending::Refused,
             Some(Side::Server) => Ending::SReset,
             None if server.packets > 0 => Ending::Open,
-            // A second SYN is sent because the first got no answer.
-            None if left == Left::Cut && client.syns < 2 && now.since(self.started) < settings.knock_patience => {
-                Ending::Open
-            }
+            // A second SYN is sent because the first got no answer; unless it is a copy of it.
+            None if left == Left::Cut && is_first && now.since(self.started) < settings.knock_patience => Ending::Open,
             None => Ending::NoAnswer,
         }
     }
@@ -144,12 +148,11 @@ impl Flow {
 
     /// What the client had of the answer when it closed.
     fn phase_of_client(&self, knew: Option<u32>, after: Phase) -> Phase {
-        let (turn, server) = (&self.turn, self.half(Side::Server));
+        let turn = &self.turn;
         if turn.state == State::Asked || knew.is_some_and(|knew| is_upto(knew, turn.answer)) {
             return Phase::BeforeAnswer;
         }
-        let end = if turn.state == State::Answered { turn.end } else { server.next };
-        let has_all = knew.is_none_or(|knew| is_upto(end, knew));
+        let has_all = knew.is_none_or(|knew| is_upto(turn.end, knew));
         if has_all && !self.app.lacks(turn.state) { after } else { Phase::InAnswer }
     }
 
@@ -165,7 +168,7 @@ impl Flow {
         }
         let (client, server) = (self.half(Side::Client), self.half(Side::Server));
         let heard = server.reset.and_then(|reset| reset.heard);
-        let is_in_flight = client.packets > 0 && heard.is_none_or(|heard| is_before(heard, server.next));
+        let is_in_flight = client.packets > 0 && heard.is_none_or(|heard| is_before(heard, turn.end));
         let is_cut = turn.state == State::Answering && (self.app.lacks(turn.state) || is_reset && is_in_flight);
         if is_cut { Phase::InAnswer } else { after }
     }
@@ -174,7 +177,7 @@ impl Flow {
     fn phase_at(&self, now: Timestamp, settings: &Settings) -> Phase {
         let turn = &self.turn;
         let is_quiet = settings.idle_after <= now.since(turn.last_at);
-        let has_all = self.half(Side::Client).has_acked(self.half(Side::Server).next);
+        let has_all = self.half(Side::Client).has_acked(turn.end);
         match turn.state {
             _ if turn.requests == 0 => Phase::BeforeRequest,
             State::Quiet | State::Asked => Phase::BeforeAnswer,
@@ -187,14 +190,11 @@ impl Flow {
     /// Whether the client has the whole answer to its last request.
     fn is_delivered(&self, phase: Phase) -> bool {
         let (turn, client, server) = (&self.turn, self.half(Side::Client), self.half(Side::Server));
-        let end = match turn.state {
-            State::Quiet | State::Asked => return false,
-            State::Answering if self.app.lacks(turn.state) => return false,
-            State::Answering => server.next,
-            State::Answered => turn.end,
-        };
+        if matches!(turn.state, State::Quiet | State::Asked) || self.app.lacks(turn.state) {
+            return false;
+        }
         // A client that was never seen cannot be asked.
-        let has_it = client.packets == 0 || client.has_acked(end);
+        let has_it = client.packets == 0 || client.has_acked(turn.end);
         let is_whole = turn.state == State::Answered
             || server.fin.is_some() && server.reset.is_none()
             || matches!(phase, Phase::AfterAnswer | Phase::Idle);

@@ -135,8 +135,15 @@ impl Flow {
                 ahead != 0 && !(is_late && ahead < REORDER_OCTETS)
             }
             // The other side's SYN crossed this one.
-            None => self.stage != Stage::Opening,
+            None => self.stage != Stage::Opening && !self.is_refused(side, segment),
         }
+    }
+
+    /// Whether a SYN was refused by what was captured ahead of it.
+    fn is_refused(&self, side: Side, syn: &Segment<'_>) -> bool {
+        let reset = self.half(side.peer()).reset;
+        let is_late = syn.time.since(self.started).as_nanos() < u128::from(REORDER_NS);
+        is_late && reset.is_some_and(|reset| reset.acknowledgment == Some(syn.sequence.wrapping_add(1)))
     }
 
     /// Takes a segment of `side` that is this connection's. True if it is to be looked at sooner.
@@ -170,7 +177,8 @@ impl Flow {
     fn turn_round(&mut self, side: Side, segment: &Segment<'_>) -> Side {
         let is_ack = segment.flags.contains(Flags::ACK);
         let is_known = self.client.syns > 0 || self.server.syns > 0;
-        if is_known || (side == Side::Client) != is_ack || !(self.client.is_placed || self.server.is_placed) {
+        let has_heard = |half: &Half| half.is_placed || half.reset.is_some();
+        if is_known || (side == Side::Client) != is_ack || !(has_heard(&self.client) || has_heard(&self.server)) {
             return side;
         }
         std::mem::swap(&mut self.client, &mut self.server);
@@ -207,7 +215,7 @@ impl Flow {
                 return;
             }
             half.see_syn(segment);
-        } else if !half.fits(segment, peer) {
+        } else if side == Side::Server && half.knows_other(segment, peer) || !half.fits(segment, peer) {
             return;
         }
         self.zeek.see(side, segment);
@@ -248,7 +256,7 @@ impl Flow {
     fn see_unseen_answer(&mut self, upto: u32, at: Timestamp) {
         let fin = u32::from(self.server.packets > 0);
         if self.turn.state == State::Asked && is_before(self.server.next.wrapping_add(fin), upto) {
-            self.turn.answer(self.client.next, at);
+            self.turn.answer(self.client.next, self.server.next, at);
         }
     }
 

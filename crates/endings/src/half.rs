@@ -127,6 +127,13 @@ impl Half {
         }
     }
 
+    /// Whether a server that is not known to have taken the client's SYN acknowledges something before it: an earlier connection
+    /// between the same ends, which it remembers (RFC 9293, section 3.10.7.4: it answers a SYN with what it expects in that).
+    pub(crate) fn knows_other(&self, segment: &Segment<'_>, client: &Self) -> bool {
+        let is_before_syn = |syn| !is_before(syn, segment.acknowledgment);
+        !self.is_placed && segment.flags.contains(Flags::ACK) && client.syn.is_some_and(is_before_syn)
+    }
+
     /// Whether a segment is of this connection at all, by its place.
     pub(crate) fn fits(&mut self, segment: &Segment<'_>, peer: &Self) -> bool {
         let near =
@@ -200,7 +207,10 @@ impl Half {
     /// Its FIN, behind its data. Of copies, the one that knew least of the peer was sent first.
     pub(crate) fn see_fin(&mut self, sequence: u32, acknowledgment: Option<u32>, at: Timestamp) {
         if self.fin.is_none() && is_before(self.next, sequence) {
-            self.see_data(self.next, sequence.wrapping_sub(self.next), self.data_at);
+            let unseen = self.next;
+            self.see_data(unseen, sequence.wrapping_sub(unseen), self.data_at);
+            // They may be captured yet.
+            self.hole.get_or_insert((unseen, sequence)).1 = sequence;
         }
         match &mut self.fin {
             None => self.fin = Some(Close { sequence, acknowledgment, heard: None, at }),

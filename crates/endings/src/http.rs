@@ -100,6 +100,8 @@ impl Dialogue {
         let mut asks = turn != State::Answering && self.client.is_in_message() && self.pending.is_empty();
         // The answer was not seen, but the client has it.
         let is_lost = segment.flags.contains(Flags::ACK) && self.server.give_up(segment.acknowledgment);
+        // Where it ends cannot be told, so it is whose turn it is that counts.
+        let is_lost = is_lost || turn == State::Answering && self.server.is_blind();
         if is_lost {
             self.pending.clear();
         }

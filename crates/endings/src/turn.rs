@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use watari_packets::Timestamp;
 
-use crate::sequence::is_upto;
+use crate::sequence::{is_upto, later};
 
 /// The last request of a connection.
 ///
@@ -24,7 +24,7 @@ pub(crate) struct Turn {
     pub(crate) requests: u32,
     /// Where the request begins in the client's octets.
     pub(crate) asked: u32,
-    /// Where the answer begins in the server's, and where it ends, if it does.
+    /// Where the answer begins in the server's, and where it ends, as far as it has come.
     pub(crate) answer: u32,
     pub(crate) end: u32,
     /// How much of the client's the server had when its answer began.
@@ -127,14 +127,14 @@ impl Turn {
         (self.first_at != Timestamp(0)).then_some(self.heard)
     }
 
-    /// Octets of the server's, behind which it has heard so much of the client.
-    pub(crate) fn answer(&mut self, heard: u32, at: Timestamp) {
+    /// Octets of the server's up to `end`, behind which it has heard so much of the client.
+    pub(crate) fn answer(&mut self, heard: u32, end: u32, at: Timestamp) {
         match self.state {
             State::Asked => {
                 self.state = State::Answering;
-                (self.first_at, self.last_at, self.heard) = (at, at, heard);
+                (self.first_at, self.last_at, self.heard, self.end) = (at, at, heard, end);
             }
-            State::Answering => self.last_at = self.last_at.max(at),
+            State::Answering => (self.last_at, self.end) = (self.last_at.max(at), later(self.end, end)),
             State::Quiet | State::Answered => {}
         }
     }

@@ -45,7 +45,10 @@ impl Spans {
     /// Something happened at a server.
     pub fn add(&mut self, server: SocketAddr, at: Timestamp, tally: &Tally) {
         let current = self.current.entry(server).or_insert_with(|| Current::new(at));
-        current.from = current.from.min(at);
+        // What is said late of a time before does not make a later span longer.
+        if current.evidence.is_none() {
+            current.from = current.from.min(at);
+        }
         current.total += *tally;
     }
 
@@ -179,4 +182,32 @@ pub fn because(evidence: &Evidence) -> String {
         Reason::Unanswered => "of what asked got no answer",
     };
     format!("{:.1} % {what}, over {:.1} %, in {} s", value * 100.0, limit * 100.0, span.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A connection that nobody ended is told of at the end of a capture, and is dated to its last packet.
+    #[test]
+    fn what_is_told_late_does_not_make_spans_overlap() {
+        let server = SocketAddr::from(([10, 0, 0, 1], 80));
+        let tally = Tally::default();
+        let evidence = Evidence {
+            reason: Reason::NoClients,
+            value: 0.0,
+            limit: 0.0,
+            span: Duration::from_mins(1),
+            shares: None,
+            tally,
+        };
+        for (evidence, from) in [(Some(evidence), 10), (None, 5)] {
+            let mut spans = Spans::default();
+            spans.current.insert(server, Current { evidence, ..Current::new(Timestamp(10)) });
+            spans.add(server, Timestamp(5), &tally);
+            assert_eq!(spans.current[&server].from, Timestamp(from));
+        }
+    }
 }

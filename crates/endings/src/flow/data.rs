@@ -57,7 +57,7 @@ impl Flow {
         loop {
             let answer = self.app.see_server(from, heard, segment);
             if answer.is_answer {
-                self.turn.answer(heard, segment.time);
+                self.turn.answer(heard, from.wrapping_add(segment.len), segment.time);
             }
             let Some(end) = answer.end else { return };
             let over = self.turn.complete(end);

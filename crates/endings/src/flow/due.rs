@@ -41,7 +41,8 @@ impl Flow {
             return (self.last + settings.half_closed_timeout, Cause::End);
         }
         if let Some(asked_at) = self.waits_since() {
-            if !self.turn.is_overdue {
+            // What is out of time before that is not told of twice.
+            if !self.turn.is_overdue && settings.request_patience < settings.timeout {
                 return (asked_at + settings.request_patience, Cause::RequestOverdue);
             }
             return (asked_at + settings.timeout, Cause::Timeout);

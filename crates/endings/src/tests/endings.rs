@@ -1,6 +1,9 @@
 //! Each ending from each side in each phase, as a table.
 
-use super::script::told;
+use std::time::Duration;
+
+use super::script::{closed, events_with, script, told};
+use crate::{Ending, Event, Settings};
 
 /// The handshake, a request, an answer.
 const CASES: &[(&str, &[&str])] = &[
@@ -30,6 +33,8 @@ const CASES: &[(&str, &[&str])] = &[
     // The handshake.
     ("Cs Sr^1", &["REFUSED before_handshake REJ Sr 0/0"]),
     ("Cs ~1 Cs@0 ~2 Cs@0", &["NO_ANSWER before_handshake S0 S 0/0"]),
+    // The server remembers the connection before this one, of which the client knows nothing; then nobody listens.
+    ("Cs Sa@900000^4000000000 CR@4000000000 ~1 Cs@0 Sr@0^1", &["REFUSED before_handshake REJ SaRr 0/0"]),
     ("Cs", &["OPEN before_handshake S0 S 0/0"]),
     ("Cs Ssa", &["OPEN before_handshake S1 Sh 0/0"]),
     ("Cs Ssa CR@1", &["C_RESET before_handshake RSTO ShR 0/0"]),
@@ -49,4 +54,32 @@ fn each_from_each_side_in_each_phase() {
     let wrong: Vec<_> = CASES.iter().map(|(script, expected)| (script, told(script), expected)).collect();
     let wrong: Vec<_> = wrong.iter().filter(|(_, told, expected)| told != *expected).collect();
     assert!(wrong.is_empty(), "script, said, expected: {wrong:#?}");
+}
+
+#[test]
+fn a_timeout_may_be_shorter_than_patience() {
+    let settings = Settings { timeout: Duration::from_secs(2), ..Settings::default() };
+    let events = events_with(settings, &script("Cs Ssa Ca C+100 ~3 Ca ~1 Sf Cf Sa"));
+    let connections = closed(&events);
+    assert_eq!(connections[0].ending, Ending::Timeout);
+    assert_eq!(connections[0].duration(), Duration::from_millis(2_003));
+    assert!(!events.iter().any(|event| matches!(event, Event::Overdue(_))));
+}
+
+/// As several queues of a network card, or two cards, bring them.
+#[test]
+fn what_was_captured_ahead_of_what_it_follows_changes_nothing() {
+    const CASES: &[(&str, &str)] = &[
+        // A FIN ahead of the request that it follows, and of an answer.
+        ("Cs Ssa Ca Cf@101 C@1+100 Sa^102 Sf", "C_NORMAL before_answer SF ShAFDTaf 0/100"),
+        ("Cs Ssa Ca C+100 Sf@1001 S@1+1000 Ca^1002 Cf", "S_NORMAL after_answer SF ShADfdtF 1000/100"),
+        // A refusal ahead of what it refuses.
+        ("Sr^1 Cs@0", "REFUSED before_handshake REJ rS 0/0"),
+        // A copy of a SYN is no second one.
+        ("Cs Cs@0", "OPEN before_handshake S0 S 0/0"),
+        ("Cs ~1 Cs@0", "NO_ANSWER before_handshake S0 S 0/0"),
+    ];
+    let said: Vec<_> = CASES.iter().map(|(script, _)| told(script).join(", ")).collect();
+    let expected: Vec<_> = CASES.iter().map(|(_, expected)| (*expected).to_owned()).collect();
+    assert_eq!(said, expected);
 }

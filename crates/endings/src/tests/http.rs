@@ -89,11 +89,14 @@ fn requests_and_answers() {
 #[test]
 fn what_was_not_captured_makes_it_blind_for_a_while() {
     // Heads that are cut, as by a short snap length: who asks what is still there, and turns tell the rest.
-    let mut sent = script(&format!("Cs Ssa Ca {GET} {OK_5} Ca {GET} {OK_5} Ca Cf Sf Ca"));
-    for it in &mut sent {
-        it.data.truncate(22);
+    // The same where requests are short enough to be whole.
+    for snap_len in [22, 30] {
+        let mut sent = script(&format!("Cs Ssa Ca {GET} {OK_5} Ca {GET} {OK_5} Ca Cf Sf Ca"));
+        for it in &mut sent {
+            it.data.truncate(snap_len);
+        }
+        assert_eq!(facts(&sent), ["GET 200 0 1/1", "GET 200 0 1/1 cut"], "{snap_len}");
     }
-    assert_eq!(facts(&sent), ["GET 200 0 1/1", "GET 200 0 1/1 cut"]);
     // A head that is lost; the next is found again.
     let lost = format!("Cs Ssa Ca {GET} -{OK_5} Ca {GET} {OK_5} Ca Cf Sf Ca");
     assert_eq!(facts(&script(&lost)), ["GET - - 2/2", "GET 200 5 1/1"]);

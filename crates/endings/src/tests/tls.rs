@@ -182,6 +182,19 @@ fn a_handshake_is_no_request_and_what_follows_is() {
     assert_eq!(phases(hello, alert, "Sf Cf"), (Ending::SNormal, Phase::BeforeRequest, 0));
 }
 
+/// As `close_notify`, by which a server answers that of a client that has closed already (RFC 8446, section 6.1).
+#[test]
+fn an_alert_is_no_part_of_an_answer() {
+    for (mut flights, alert) in [(full_1_3(), sealed(19)), (full_1_2(), record(21, &[9; 26]))] {
+        flights.extend([('C', vec![sealed(120)]), ('S', vec![sealed(1500)]), ('C', vec![sealed(19)])]);
+        let mut sent = said(&flights, &format!("Cf S+{} CR", alert.len()));
+        let at = sent.len() - 2;
+        sent[at].data = alert;
+        let it = only(&sent);
+        assert_eq!((it.ending, it.phase, it.is_delivered), (Ending::CNormal, Phase::AfterAnswer, true));
+    }
+}
+
 #[test]
 fn alerts_are_read_while_they_are_clear() {
     let flights = [('C', vec![client_hello(&[], false)]), ('S', vec![record(21, &[2, 40])])];

@@ -1,0 +1,112 @@
+//! The paper's experiment (ANMA paper, chapter 2): a file of 4 KB, a load that rises until the server saturates, the server killed
+//! while clients go on knocking, and then nobody. The cloud moves, the states follow, and silence counts as stopped.
+
+use std::fs;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::tempdir;
+
+use crate::capture::Capture;
+use crate::namespace::{PATIENCE, POLL, Running, is_inside, wait_for};
+use crate::rows::{Shares, SpanRow, spans};
+
+const SERVER: &str = "127.0.0.1:8080";
+
+/// As in the lab, but for the time that it takes.
+const PROFILE: &str = "base = \"lab\"\nspan_s = 4\nstopped_span_s = 3\nhold_s = 1\n";
+/// So long nobody asks for anything in the end: longer than the spans and what a change must last.
+const SILENCE: Duration = Duration::from_secs(7);
+
+/// The server serves 50 requests a second, on the fastest machine, too: those beyond wait in line. Clients wait for less than half a
+/// second.
+const LOAD: &str = "-r 10..110/10s -d 18s --requests-per-connection 1 --timeout 400ms --connect-timeout 400ms --json";
+
+/// So many clients have given up when the server is killed.
+const ABORTS: usize = 400;
+
+#[test]
+fn the_cloud_moves_and_the_states_follow() {
+    if !is_inside("lab::the_cloud_moves_and_the_states_follow", &["dumpcap", "nginx"]) {
+        return;
+    }
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("capture.pcapng");
+    let profile = dir.path().join("profile.toml");
+    fs::write(&profile, PROFILE).unwrap();
+    let mut nginx = serve(dir.path());
+    let capture = Capture::start(&file, "tcp port 8080 or tcp port 9 or udp");
+    let load = load(dir.path());
+    wait_for_aborts(dir.path());
+    nginx.kill();
+    assert!(load.wait_with_output().unwrap().status.success());
+    pass_time();
+    capture.stop();
+    let spans = spans(&file, SERVER.parse().unwrap(), &["--profile", profile.to_str().unwrap()]);
+    moved(&spans);
+}
+
+/// What was found.
+fn moved(spans: &[SpanRow]) {
+    let states: Vec<_> = spans.iter().map(|span| span.state.as_str()).collect();
+    assert_eq!(states, ["normal", "saturated", "stopped", "idle"], "{spans:#?}");
+    let [normal, saturated, stopped, idle] = spans else { unreachable!() };
+    let cut = |shares: Shares| shares.client_abort + shares.timeout;
+    let (before, then) = (normal.shares.unwrap(), saturated.shares.unwrap());
+    // The limit is passed when the cloud has moved already, but the time until then counts as normal.
+    assert!(before.s_normal > 0.5 && cut(then) > 0.5 && before.s_normal > then.s_normal + 0.2, "{spans:#?}");
+    assert!(stopped.endings["REFUSED"] > 100 && idle.endings.is_empty(), "{spans:#?}");
+    for (one, next) in spans.iter().zip(&spans[1..]) {
+        assert!(one.from < one.to && (one.to - next.from).abs() < 1e-6, "{spans:#?}");
+    }
+    println!("{spans:#?}");
+}
+
+fn serve(dir: &Path) -> Running {
+    let root = dir.display();
+    let config = format!(
+        "daemon off; master_process off; user root; pid {root}/pid; events {{ worker_connections 4000; }}\n\
+         http {{\n\
+         limit_req_zone $server_port zone=all:1m rate=50r/s;\n\
+         log_format told '$status'; access_log {root}/access.log told; root {root};\n\
+         client_body_temp_path {root}/a; proxy_temp_path {root}/b; fastcgi_temp_path {root}/c;\n\
+         uwsgi_temp_path {root}/d; scgi_temp_path {root}/e;\n\
+         server {{ listen {SERVER}; limit_req zone=all burst=4000; }}\n\
+         }}\n"
+    );
+    fs::write(dir.join("nginx.conf"), config).unwrap();
+    fs::write(dir.join("file"), vec![b'a'; 4096]).unwrap();
+    let nginx = Running::start(dir, "nginx", &["-p", ".", "-c", "nginx.conf", "-e", "nginx.log"]);
+    wait_for(SERVER.parse().unwrap());
+    nginx
+}
+
+fn load(dir: &Path) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_watari"));
+    command.args(["bench", "http", &format!("http://{SERVER}/file")]).args(LOAD.split(' ')).current_dir(dir);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits until many clients have given up: nginx logs 499 for each.
+fn wait_for_aborts(dir: &Path) {
+    let deadline = Instant::now() + PATIENCE;
+    let aborts = || fs::read_to_string(dir.join("access.log")).unwrap().lines().filter(|line| *line == "499").count();
+    while aborts() < ABORTS {
+        assert!(Instant::now() < deadline, "{} clients gave up", aborts());
+        thread::sleep(POLL);
+    }
+}
+
+/// Time is that of the packets, so there have to be some.
+fn pass_time() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let nowhere: SocketAddr = "127.0.0.1:9".parse().unwrap();
+    let end = Instant::now() + SILENCE;
+    while Instant::now() < end {
+        let _ = socket.send_to(b"tick", nowhere);
+        thread::sleep(Duration::from_millis(200));
+    }
+}

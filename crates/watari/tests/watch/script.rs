@@ -1,0 +1,283 @@
+//! Connections that a script ends. Both ends are in one thread, so that each step is over before the next one begins.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustls::crypto::aws_lc_rs;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
+use watari_packets::build::Builder;
+use watari_packets::{Flags, Segment, Timestamp};
+
+/// The request that each script sends, and the whole answer to it.
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789";
+/// Where an answer breaks off: in its body.
+const HALF: usize = ANSWER.len() - 5;
+
+/// Longer than an answer may be ago for what follows to be [idle](watari_endings::Settings::idle_after).
+const IDLE: Duration = Duration::from_millis(1_500);
+/// What `watari watch` is told, and longer than that, and than it may be late by.
+pub(crate) const TIMEOUT: &str = "5s";
+const TIMEOUT_AND_MORE: Duration = Duration::from_millis(5_700);
+
+/// Who does something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Client,
+    Server,
+}
+
+/// A connection in a script. Its sockets are open until it is dropped, unless the script closes them.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    listener: Socket,
+    client: Option<TcpStream>,
+    server: Option<TcpStream>,
+    /// Sockets that only have to stay open.
+    kept: Vec<Socket>,
+    pub(crate) known: Known,
+    /// Connections of the same script that were before or beside it, with their ending and phase.
+    pub(crate) others: Vec<(&'static str, &'static str, Known)>,
+}
+
+/// What the script knows of a connection, however it ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known {
+    pub(crate) client: SocketAddr,
+    pub(crate) server: SocketAddr,
+    pub(crate) to_client: u64,
+    pub(crate) to_server: u64,
+    /// Before the last octets of an answer were sent.
+    answered: Option<Instant>,
+    /// After a side closed.
+    closed: Option<Instant>,
+}
+
+impl Known {
+    /// Nothing has been sent.
+    pub(crate) fn new(client: SocketAddr, server: SocketAddr) -> Self {
+        Self { client, server, to_client: 0, to_server: 0, answered: None, closed: None }
+    }
+
+    /// The answer was so short a time ago when a side closed that nobody may call that idle.
+    pub(crate) fn closed_at_once(&self) -> bool {
+        let time = self.answered.zip(self.closed).map(|(answered, closed)| closed - answered);
+        time.is_none_or(|time| time < Duration::from_secs(1))
+    }
+}
+
+impl Scene {
+    /// A server listens, and nobody has come yet.
+    pub(crate) fn new(ip: IpAddr) -> Self {
+        let listener = socket(ip);
+        listener.bind(&SockAddr::from(SocketAddr::new(ip, 0))).unwrap();
+        // One connection may wait.
+        listener.listen(0).unwrap();
+        let server = address(listener.local_addr());
+        let known = Known::new(SocketAddr::new(ip, 0), server);
+        Self { listener, client: None, server: None, kept: Vec::new(), known, others: Vec::new() }
+    }
+
+    /// A client comes, and is accepted.
+    pub(crate) fn connect(&mut self) {
+        let client = socket(self.known.server.ip());
+        client.connect(&self.known.server.into()).unwrap();
+        self.take(client);
+    }
+
+    /// The client asks for something; the server has read it.
+    pub(crate) fn ask(&mut self) {
+        self.say(Side::Client, REQUEST);
+    }
+
+    /// The whole answer; the client has read it.
+    pub(crate) fn answer(&mut self) {
+        self.say(Side::Server, ANSWER);
+    }
+
+    /// A part of the answer.
+    pub(crate) fn begin_answer(&mut self) {
+        self.say(Side::Server, &ANSWER[..HALF]);
+    }
+
+    /// A side sends something, which the other one reads.
+    pub(crate) fn say(&mut self, side: Side, data: &[u8]) {
+        self.say_unread(side, data);
+        self.stream(other(side)).read_exact(&mut vec![0; data.len()]).unwrap();
+    }
+
+    /// A side sends something, which is not read.
+    pub(crate) fn say_unread(&mut self, side: Side, data: &[u8]) {
+        let count = match side {
+            Side::Client => &mut self.known.to_server,
+            Side::Server => &mut self.known.to_client,
+        };
+        *count += data.len() as u64;
+        if side == Side::Server {
+            self.known.answered = Some(Instant::now());
+        }
+        self.stream(side).write_all(data).unwrap();
+    }
+
+    /// What a client of TLS says first.
+    pub(crate) fn hello(&mut self) {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+        let mut hello = Vec::new();
+        let mut client = ClientConnection::new(Arc::new(config), "test".try_into().unwrap()).unwrap();
+        client.write_tls(&mut hello).unwrap();
+        self.say(Side::Client, &hello);
+    }
+
+    /// A side sends a FIN, and reads on.
+    pub(crate) fn close_half(&mut self, side: Side) {
+        self.stream(side).shutdown(Shutdown::Write).unwrap();
+        self.known.closed.get_or_insert(Instant::now());
+    }
+
+    /// A side leaves. If it has read all, it sends a FIN; else a RST.
+    pub(crate) fn leave(&mut self, side: Side) {
+        drop(self.end(side).take().unwrap());
+        self.known.closed.get_or_insert(Instant::now());
+    }
+
+    /// A side closes, and then the other one, which has seen it.
+    pub(crate) fn close(&mut self, side: Side) {
+        self.leave(side);
+        // Its end, or that it was reset.
+        let _ = self.stream(other(side)).read(&mut [0]);
+        self.leave(other(side));
+    }
+
+    /// A side sends a RST.
+    pub(crate) fn reset(&mut self, side: Side) {
+        socket2::SockRef::from(&*self.stream(side)).set_linger(Some(Duration::ZERO)).unwrap();
+        self.close(side);
+    }
+
+    /// Nothing happens for a while.
+    pub(crate) fn idle(&mut self) {
+        thread::sleep(IDLE);
+    }
+
+    /// Nothing happens for so long that it is out of time.
+    pub(crate) fn time_out(&mut self) {
+        thread::sleep(TIMEOUT_AND_MORE);
+    }
+
+    /// The client's system asks once a second whether the server's is there.
+    pub(crate) fn keep_alive(&mut self) {
+        let every_second = TcpKeepalive::new().with_time(Duration::from_secs(1)).with_interval(Duration::from_secs(1));
+        socket2::SockRef::from(&*self.stream(Side::Client)).set_tcp_keepalive(&every_second).unwrap();
+        thread::sleep(IDLE * 2);
+    }
+
+    /// A client comes while as many wait as may wait: its SYN gets no answer.
+    pub(crate) fn knock(&mut self) {
+        let first = socket(self.known.server.ip());
+        first.connect(&self.known.server.into()).unwrap();
+        self.others.push(("OPEN", "before_request", Known { client: address(first.local_addr()), ..self.known }));
+        let client = socket(self.known.server.ip());
+        client.set_nonblocking(true).unwrap();
+        client.connect(&self.known.server.into()).unwrap_err();
+        self.known.client = address(client.local_addr());
+        self.kept.extend([first, client]);
+    }
+
+    /// The one that waited is accepted; so the one behind it gets an answer when it knocks again, in a second.
+    pub(crate) fn let_in(&mut self) {
+        let (first, _) = self.listener.accept().unwrap();
+        let client = self.kept.pop().unwrap();
+        self.kept.push(first);
+        self.take(client);
+    }
+
+    /// Nobody listens any more when the client comes.
+    pub(crate) fn refuse(&mut self) {
+        self.listener = socket(self.known.server.ip());
+        let client = socket(self.known.server.ip());
+        client.bind(&SockAddr::from(SocketAddr::new(self.known.server.ip(), 0))).unwrap();
+        self.known.client = address(client.local_addr());
+        client.connect(&self.known.server.into()).unwrap_err();
+    }
+
+    /// Another client comes with the same address and port, when nothing of the first is on its way any more.
+    pub(crate) fn again(&mut self, ending: &'static str, phase: &'static str) {
+        thread::sleep(IDLE);
+        self.others.push((ending, phase, self.known));
+        let client = socket(self.known.server.ip());
+        client.set_reuse_address(true).unwrap();
+        client.bind(&self.known.client.into()).unwrap();
+        client.connect(&self.known.server.into()).unwrap();
+        self.known = Known::new(self.known.client, self.known.server);
+        self.take(client);
+    }
+
+    /// A SYN of a program that is not there any more when it is answered, so that its system resets.
+    pub(crate) fn knock_and_forget(&mut self) {
+        self.known.client.set_port(RAW_PORT);
+        self.send_raw(self.known.client, self.known.server, Flags::SYN);
+    }
+
+    /// A segment to a client that has asked for nothing.
+    pub(crate) fn answer_nobody(&mut self, flags: Flags) {
+        self.known.server.set_port(RAW_PORT + u16::from(flags.0));
+        self.known.client.set_port(RAW_PORT + 10_000);
+        self.send_raw(self.known.server, self.known.client, flags);
+    }
+
+    fn send_raw(&mut self, source: SocketAddr, destination: SocketAddr, flags: Flags) {
+        let raw = Socket::new(Domain::for_address(source), Type::RAW, Some(Protocol::TCP)).unwrap();
+        let octets = Builder::tcp(&bare(Timestamp(0), source, destination, flags), &[]).finish();
+        // The port of a raw socket is none.
+        raw.send_to(&octets, &SocketAddr::new(destination.ip(), 0).into()).unwrap();
+    }
+
+    /// The client is connected to the listener, or about to be.
+    fn take(&mut self, client: Socket) {
+        let (server, _) = self.listener.accept().unwrap();
+        client.set_nonblocking(false).unwrap();
+        self.known.client = address(client.local_addr());
+        (self.client, self.server) = (Some(client.into()), Some(server.into()));
+    }
+
+    fn end(&mut self, side: Side) -> &mut Option<TcpStream> {
+        match side {
+            Side::Client => &mut self.client,
+            Side::Server => &mut self.server,
+        }
+    }
+
+    fn stream(&mut self, side: Side) -> &mut TcpStream {
+        self.end(side).as_mut().unwrap()
+    }
+}
+
+/// A segment without data.
+pub(crate) fn bare(time: Timestamp, source: SocketAddr, destination: SocketAddr, flags: Flags) -> Segment<'static> {
+    let (sequence, acknowledgment) = (1_000_000, u32::from(flags.contains(Flags::ACK)) * 1_000_001);
+    Segment { time, source, destination, sequence, acknowledgment, flags, window: 1000, len: 0, data: &[] }
+}
+
+/// Below those that the system gives out.
+const RAW_PORT: u16 = 10_000;
+
+fn other(side: Side) -> Side {
+    match side {
+        Side::Client => Side::Server,
+        Side::Server => Side::Client,
+    }
+}
+
+fn socket(ip: IpAddr) -> Socket {
+    Socket::new(Domain::for_address(SocketAddr::new(ip, 0)), Type::STREAM, Some(Protocol::TCP)).unwrap()
+}
+
+fn address(of: std::io::Result<SockAddr>) -> SocketAddr {
+    of.unwrap().as_socket().unwrap()
+}

@@ -1,0 +1,118 @@
+//! What becomes of captures on their way, and must change nothing that is said.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::capture::{Captured, frames, write};
+use crate::namespace::run;
+use crate::rows::{Row, connections, connections_of_stdin};
+
+/// Cuts, packs, splits and disturbs the capture in every way, and asks again each time.
+pub(crate) fn say_the_same(dir: &Path, capture: &Path, options: &[&str], rows: &[Row]) {
+    let said = |files: &[PathBuf]| connections(files, options);
+    let all = frames(capture);
+    assert_same("cut to 96 octets", &said(&[cut(dir, capture)]), rows, Same::WithoutHeads);
+    assert_same("packed", &said(&[pack(dir, capture)]), rows, Same::All);
+    assert_same("from the standard input", &connections_of_stdin(capture, options), rows, Same::All);
+    assert_same(
+        "packed, from the standard input",
+        &connections_of_stdin(&pack(dir, capture), options),
+        rows,
+        Same::All,
+    );
+    assert_same("in two files", &said(&split(dir, &all)), rows, Same::All);
+    assert_same("each twice", &said(&[save(dir, "twice", &twice(&all))]), rows, Same::Ends);
+}
+
+/// What has to be the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Same {
+    All,
+    /// How each connection ended and what it carried; not how many packets there were.
+    Ends,
+    /// The same, but for what only heads of HTTP show: whether an answer is whole. What has come of it counts as all of it where they
+    /// are cut off, or stand behind it; and as nobody can tell, silence behind it counts as the server's.
+    WithoutHeads,
+}
+
+impl Same {
+    fn holds(self, said: &Row, row: &Row) -> bool {
+        match self {
+            Self::All => said == row,
+            Self::Ends => ends(said) == ends(row),
+            Self::WithoutHeads => ends(&without_heads(said)) == ends(&without_heads(row)),
+        }
+    }
+}
+
+fn ends(row: &Row) -> Row {
+    Row { start: 0.0, packets_to_client: 0, packets_to_server: 0, tls_version: None, tls_resumed: None, ..row.clone() }
+}
+
+fn without_heads(row: &Row) -> Row {
+    let mut row = row.clone();
+    if row.requests > 0 && row.bytes_to_client > 0 {
+        row.delivered = true;
+        match (row.ending.as_str(), row.phase.as_str()) {
+            ("TIMEOUT", "in_answer") | ("OPEN", "idle") => {
+                (row.ending, row.phase) = ("TIMEOUT".to_owned(), "idle".to_owned());
+            }
+            (_, "in_answer") => row.phase = "after_answer".to_owned(),
+            _ => {}
+        }
+    }
+    row
+}
+
+fn assert_same(what: &str, said: &[Row], rows: &[Row], same: Same) {
+    let differ: Vec<_> = said.iter().zip(rows).filter(|(said, row)| !same.holds(said, row)).collect();
+    let lines: String = differ.iter().map(|(said, row)| format!("{}\n  not {}\n", line(said), line(row))).collect();
+    assert!(said.len() == rows.len() && differ.is_empty(), "{what}: {} of {} rows\n{lines}", said.len(), rows.len());
+}
+
+fn line(row: &Row) -> String {
+    let Row { client, server, ending, phase, closed_by, delivered, requests, bytes_to_client, bytes_to_server, .. } =
+        row;
+    let by = closed_by.as_deref().unwrap_or("nobody");
+    format!("{client} {server} {ending} {phase} by {by} {delivered} {requests} {bytes_to_client}/{bytes_to_server}")
+}
+
+fn cut(dir: &Path, capture: &Path) -> PathBuf {
+    let file = dir.join("cut.pcapng");
+    run(Command::new("editcap").args(["-s", "96"]).args([capture, &file]));
+    file
+}
+
+fn pack(dir: &Path, capture: &Path) -> PathBuf {
+    let file = dir.join("packed.gz");
+    let out = File::create(&file).unwrap();
+    assert!(Command::new("gzip").arg("-c").arg(capture).stdout(Stdio::from(out)).status().unwrap().success());
+    assert_eq!(fs::read(&file).unwrap()[..2], [0x1f, 0x8b]);
+    file
+}
+
+/// Every other frame in each.
+fn split(dir: &Path, all: &[Captured]) -> [PathBuf; 2] {
+    [0, 1].map(|first| {
+        let half: Vec<_> = all.iter().skip(first).step_by(2).cloned().collect();
+        save(dir, ["even", "odd"][first], &half)
+    })
+}
+
+/// Each frame once more, a little later: as by a switch that mirrors a packet where it comes in and where it leaves.
+fn twice(all: &[Captured]) -> Vec<Captured> {
+    let copy = |frame: &Captured| Captured { time: frame.time + LAG, ..frame.clone() };
+    let mut both: Vec<_> = all.iter().cloned().chain(all.iter().map(copy)).collect();
+    both.sort_by_key(|frame| frame.time);
+    both
+}
+
+const LAG: Duration = Duration::from_micros(30);
+
+fn save(dir: &Path, name: &str, frames: &[Captured]) -> PathBuf {
+    let file = dir.join(format!("{name}.pcap"));
+    write(&file, frames);
+    file
+}
