@@ -62,7 +62,7 @@ fn may_come(shared: &Shared, name: &NodeName, allowed: &BTreeSet<Role>) -> Resul
         return Err(LinkError::Evicted(name.clone()));
     }
     let known = shared.peer(name);
-    // Certificates for making load are no nodes'.
+    // Certificates for making load, and for the state monitor, are no nodes'.
     let is_node = allowed.contains(&Role::Agent) || allowed.contains(&Role::Dispatcher);
     match known {
         None if !shared.is_open || !is_node || *name == shared.hello.node => Err(LinkError::UnknownPeer(name.clone())),

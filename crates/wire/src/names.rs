@@ -80,11 +80,15 @@ pub enum Role {
     Agent,
     /// Makes load, or has others make it (`watari bench`). Says nothing on the links between nodes.
     Bench,
+    /// Listens beside servers, and tells a judge (`watari watch live --report-to`). Says nothing on the links between nodes.
+    Sensor,
+    /// Judges servers by what sensors tell (`watari watch judge`). Says nothing on the links between nodes.
+    Judge,
 }
 
 impl Role {
     /// Every role there is.
-    pub const ALL: [Self; 3] = [Self::Dispatcher, Self::Agent, Self::Bench];
+    pub const ALL: [Self; 5] = [Self::Dispatcher, Self::Agent, Self::Bench, Self::Sensor, Self::Judge];
 
     /// The role as certificates, configuration and links spell it.
     pub fn as_str(self) -> &'static str {
@@ -92,6 +96,8 @@ impl Role {
             Self::Dispatcher => "dispatcher",
             Self::Agent => "agent",
             Self::Bench => "bench",
+            Self::Sensor => "sensor",
+            Self::Judge => "judge",
         }
     }
 }
@@ -112,7 +118,7 @@ impl FromStr for Role {
 
 /// A string names no [`Role`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a role is `dispatcher`, `agent` or `bench`")]
+#[error("a role is `dispatcher`, `agent`, `bench`, `sensor` or `judge`")]
 pub struct UnknownRole;
 
 /// A client's TCP connection, named by the dispatcher that accepted it.

@@ -35,6 +35,8 @@ Examples:
   watari pki issue d1 --role dispatcher
   watari pki issue a1 --role agent --days 90
   watari pki issue w1 --role bench        a load generator
+  watari pki issue s1 --role sensor       a sensor of the state monitor
+  watari pki issue j1 --role judge        the judge that sensors report to
 
 A node needs ca.pem, NODE.pem and NODE.key of the directory. ca.key stays where certificates are issued.")]
     Issue {
