@@ -11,11 +11,14 @@ use std::sync::Arc;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
+use watari_endings::Tally;
 use watari_fuzz::pair;
 use watari_packets::build::{Builder, Gre};
 use watari_packets::capture_file::Writer;
 use watari_packets::{Flags, Frame, LinkType, Segment, Timestamp};
 use watari_record::CipherSuite;
+use watari_watch::link::wire::{self, FromJudge, FromSensor, Taken, WireReport};
+use watari_watch::report::Health;
 use watari_wire::leg::{Kind, LegSigner, Preface};
 use watari_wire::proxy::{Header, Tlv};
 use watari_wire::{
@@ -39,6 +42,7 @@ fn main() {
     write("lists", &[LIST.to_vec()]);
     write("frames", &captured_frames());
     write("capture_files", &capture_files());
+    write("reports", &reports());
     write("continuation", &CONTINUATIONS.map(<[u8]>::to_vec));
 }
 
@@ -244,6 +248,32 @@ fn paths() -> Vec<Vec<u8>> {
     ["/a/../../f", "/%2e%2e/f", "/a/.b/f", "/.well-known/x", "/l", "bytes=0-9", "bytes=-5,10-", "\"etag\""]
         .map(asked)
         .to_vec()
+}
+
+/// What sensors and judges say, alone and one after the other.
+fn reports() -> Vec<Vec<u8>> {
+    let (server, _) = addresses();
+    let tally = Tally { opened: 9, s_normal: 5, client_abort: 3, timeout: 1, answered: 8, ..Tally::default() };
+    let at = Timestamp(1_800_000_000_000_000_000);
+    let tallies = vec![(server, 1_799_999_999, tally), (server, 1_800_000_000, tally)];
+    let report = Box::new(WireReport::of(1, at, &Health::default(), &tallies));
+    let taken = Taken { number: 7, told: 20, missed: 3 };
+    let sensor = [
+        FromSensor::Hello { run: 1, taken },
+        FromSensor::Report { number: 8, before: 20, report },
+        FromSensor::Beat { clock_offset_ns: Some(-5) },
+    ];
+    let judge = [
+        FromJudge::Welcome { run: 1, taken },
+        FromJudge::Refused { why: "no room".to_owned() },
+        FromJudge::Taken(taken),
+        FromJudge::Beat { at_ns: 5 },
+    ];
+    let sensor = sensor.map(|message| wire::encode(&message).expect("a short message"));
+    let mut seeds = judge.map(|message| wire::encode(&message).expect("a short message")).to_vec();
+    seeds.push(sensor.concat());
+    seeds.extend(sensor);
+    seeds
 }
 
 fn captured_segment() -> Segment<'static> {

@@ -28,6 +28,21 @@ struct Sensor {
     /// Of each part of it: a sensor with several threads has several.
     healths: BTreeMap<usize, Health>,
     heard: Timestamp,
+    /// Of one that is another machine.
+    link: Option<Link>,
+}
+
+/// How a sensor on another machine is connected.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Whether it is.
+    pub is_there: bool,
+    /// How far its clock is ahead of this one's, if that is known.
+    pub clock_offset_ns: Option<i64>,
+    /// Seconds of servers that it had to drop before they were heard here.
+    pub lost: u64,
+    /// Seconds of servers that were refused, because they are of no time that can be.
+    pub refused: u64,
 }
 
 /// What is known of a server.
@@ -84,11 +99,7 @@ impl Board {
 
     /// A sensor says something; `part` is which of its threads. Returns whether it is heard: not where there are too many.
     pub fn take(&mut self, sensor: &str, part: usize, report: &Report) -> bool {
-        if !self.sensors.contains_key(sensor) && self.sensors.len() >= SENSORS_MAX {
-            return false;
-        }
-        let profile = self.profile;
-        let sensor = self.sensors.entry(sensor.to_owned()).or_insert_with(|| Sensor::new(profile));
+        let Some(sensor) = self.sensor(sensor) else { return false };
         for (server, second, tally) in &report.tallies {
             sensor.states.add(*server, Timestamp(second.saturating_mul(1_000_000_000)), tally);
             if sensor.states.server(server).is_some() {
@@ -98,6 +109,18 @@ impl Board {
         sensor.healths.insert(part, report.health);
         sensor.heard = sensor.heard.max(report.at);
         true
+    }
+
+    /// The way to a sensor on another machine, of which nothing may have been heard yet; `None`: there are too many sensors.
+    pub fn link(&mut self, sensor: &str) -> Option<&mut Link> {
+        self.sensor(sensor).map(|sensor| sensor.link.get_or_insert_default())
+    }
+
+    /// A sensor has begun anew: how it listened before does not count any more.
+    pub fn renew(&mut self, sensor: &str) {
+        if let Some(sensor) = self.sensors.get_mut(sensor) {
+            sensor.healths.clear();
+        }
     }
 
     /// Time has come to `now`: servers are judged once a second.
@@ -157,6 +180,15 @@ impl Board {
         }
     }
 
+    /// A sensor, which is there from now on; `None`: there are too many.
+    fn sensor(&mut self, name: &str) -> Option<&mut Sensor> {
+        if !self.sensors.contains_key(name) && self.sensors.len() >= SENSORS_MAX {
+            return None;
+        }
+        let profile = self.profile;
+        Some(self.sensors.entry(name.to_owned()).or_insert_with(|| Sensor::new(profile)))
+    }
+
     /// The seconds of one server that are held, and what it was in; `None`: it is not watched.
     pub fn course(&self, sensor: &str, server: &SocketAddr) -> Option<CourseView> {
         let sensor = self.sensors.get(sensor)?;
@@ -176,6 +208,7 @@ impl Sensor {
             totals: BTreeMap::new(),
             healths: BTreeMap::new(),
             heard: Timestamp(0),
+            link: None,
         }
     }
 
@@ -202,8 +235,10 @@ impl Sensor {
         all
     }
 
+    #[expect(clippy::cast_precision_loss, reason = "a rough offset")]
     fn view<'a>(&self, name: &'a str) -> SensorView<'a> {
         let health = self.health();
+        let link = self.link;
         SensorView {
             name,
             heard: seconds(self.heard),
@@ -213,6 +248,10 @@ impl Sensor {
             evicted: health.counts.evicted,
             untracked: health.counts.untracked,
             stray: health.counts.stray,
+            away: link.is_some_and(|link| !link.is_there),
+            clock_offset_s: link.and_then(|link| link.clock_offset_ns).map(|offset| offset as f64 / 1e9),
+            lost: link.map_or(0, |link| link.lost),
+            refused: link.map_or(0, |link| link.refused),
         }
     }
 
@@ -277,6 +316,14 @@ struct SensorView<'a> {
     evicted: u64,
     untracked: u64,
     stray: u64,
+    /// Whether it is another machine, and not connected: its servers are as they were when it was heard of last.
+    away: bool,
+    /// How far its clock is ahead.
+    clock_offset_s: Option<f64>,
+    /// Seconds of servers that it had to drop while it was away.
+    lost: u64,
+    /// Seconds of servers that were refused, because they are of no time that can be.
+    refused: u64,
 }
 
 /// A server.

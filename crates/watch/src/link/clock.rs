@@ -1,0 +1,92 @@
+//! What time it is, here and there.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use watari_packets::Timestamp;
+
+/// A clock on the wall.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+
+impl Clock {
+    /// The system's.
+    pub fn system() -> Self {
+        Self::new(|| {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            Timestamp(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+        })
+    }
+
+    /// Another.
+    pub fn new(read: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    /// What it shows.
+    pub fn now(&self) -> Timestamp {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Clock").field(&self.now()).finish()
+    }
+}
+
+/// How far a clock is ahead of another, of the last few times that both were asked.
+#[derive(Debug, Default)]
+pub(super) struct Offsets(VecDeque<(Duration, i64)>);
+
+/// How many times are remembered.
+const OFFSETS_MAX: usize = 8;
+
+impl Offsets {
+    /// At `sent` the other was asked, and said `theirs`, which was here after `round_trip`: it answered in the middle, as far as is
+    /// known.
+    pub(super) fn add(&mut self, sent: Timestamp, theirs: Timestamp, round_trip: Duration) {
+        let middle = sent + round_trip / 2;
+        let offset = (i128::from(middle.0) - i128::from(theirs.0)).clamp(i64::MIN.into(), i64::MAX.into());
+        if self.0.len() >= OFFSETS_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back((round_trip, offset as i64));
+    }
+
+    /// That of the shortest way, which is wrong by half of it at most. In nanoseconds.
+    pub(super) fn best(&self) -> Option<i64> {
+        self.0.iter().min_by_key(|(round_trip, _)| *round_trip).map(|(_, offset)| *offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shortest_way_tells_best() {
+        let mut offsets = Offsets::default();
+        assert_eq!(offsets.best(), None);
+        // 3 s behind; one answer waited for a second on its way back.
+        for (sent, round_trip_ms) in [(10, 20), (11, 1_000), (12, 30)] {
+            let round_trip = Duration::from_millis(round_trip_ms);
+            let theirs = Timestamp((sent + 3) * 1_000_000_000 + 10_000_000);
+            offsets.add(Timestamp(sent * 1_000_000_000), theirs, round_trip);
+        }
+        assert_eq!(offsets.best(), Some(-3_000_000_000));
+    }
+
+    #[test]
+    fn old_answers_are_forgotten_and_absurd_ones_bounded() {
+        let mut offsets = Offsets::default();
+        offsets.add(Timestamp(0), Timestamp(u64::MAX), Duration::ZERO);
+        assert_eq!(offsets.best(), Some(i64::MIN));
+        for _ in 0..OFFSETS_MAX {
+            offsets.add(Timestamp(7), Timestamp(0), Duration::from_secs(1));
+        }
+        assert_eq!(offsets.best(), Some(500_000_007));
+    }
+}

@@ -1,0 +1,211 @@
+//! A judge that listens for sensors.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tracing::{info, warn};
+use watari_pki::{Identity, peer_identity};
+use watari_wire::{NodeName, Role};
+
+use super::judge::Judge;
+use super::serve::{Ended, dismiss, serve};
+
+/// A judge that listens.
+#[derive(Debug)]
+pub struct Listening {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+/// A judge cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The certificate is not that of a judge.
+    #[error("the certificate of {0} does not allow the role {role}", role = Role::Judge)]
+    Role(NodeName),
+    /// The address cannot be used.
+    #[error("cannot listen on {0}: {1}")]
+    Address(SocketAddr, io::Error),
+}
+
+struct Shared {
+    identity: Identity,
+    judge: Judge,
+    /// Of connections that no sensor has said hello on: not yet, or never.
+    strangers: Arc<Semaphore>,
+    complaints: Mutex<Complaints>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("node", self.identity.node()).finish_non_exhaustive()
+    }
+}
+
+impl Listening {
+    /// Listens on `address`; what sensors tell goes to `judge`.
+    pub async fn on(address: SocketAddr, identity: Identity, judge: Judge) -> Result<Self, ListenError> {
+        if !identity.roles().contains(&Role::Judge) {
+            return Err(ListenError::Role(identity.node().clone()));
+        }
+        let listener = TcpListener::bind(address).await.map_err(|error| ListenError::Address(address, error))?;
+        let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+        let shared = Shared { identity, judge, strangers, complaints: Mutex::new(Complaints::new(Instant::now())) };
+        Ok(Self { listener, shared: Arc::new(shared) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves sensors, until it is dropped; their connections end with it.
+    pub async fn run(self) {
+        let mut served = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept() => match accepted {
+                    Ok((tcp, address)) => self.welcome(&mut served, tcp, address),
+                    Err(error) => {
+                        warn!(%error, "cannot accept a sensor");
+                        sleep(PAUSE_AFTER_ERROR).await;
+                    }
+                },
+                Some(_) = served.join_next() => {}
+            }
+        }
+    }
+
+    fn welcome(&self, served: &mut JoinSet<()>, tcp: TcpStream, address: SocketAddr) {
+        if let Ok(permit) = Arc::clone(&self.shared.strangers).try_acquire_owned() {
+            let shared = Arc::clone(&self.shared);
+            served.spawn(async move { shared.serve(tcp, address, permit).await });
+        } else {
+            self.shared.say(address, None, "too many connections have not said who they are");
+            self.shared.judge.crowded();
+        }
+    }
+}
+
+/// A peer is nobody to talk to.
+#[derive(Debug, thiserror::Error)]
+enum Stranger {
+    #[error("TLS: {0}")]
+    Tls(io::Error),
+    #[error("it shows no certificate of a node")]
+    Certificate,
+    #[error("it did not finish its handshake in time")]
+    Slow,
+}
+
+/// A peer with a certificate of the cluster.
+struct Met {
+    stream: TlsStream<TcpStream>,
+    node: NodeName,
+    is_sensor: bool,
+}
+
+impl Shared {
+    async fn serve(&self, tcp: TcpStream, address: SocketAddr, stranger: OwnedSemaphorePermit) {
+        let Met { stream, node, is_sensor } = match self.meet(tcp).await {
+            Ok(met) => met,
+            Err(error) => return self.complain(address, None, error.to_string()),
+        };
+        let (mut from, mut to) = tokio::io::split(stream);
+        let mut stranger = Some(stranger);
+        match serve(&mut from, &mut to, &self.judge, &node, is_sensor, &mut stranger).await {
+            Ended::Left => info!(%address, %node, "sensor left"),
+            Ended::Lost(error) => warn!(%address, %node, %error, "sensor lost"),
+            Ended::Refused(why) => {
+                self.complain(address, Some(&node), why.clone());
+                // Who has to go is a stranger again; where there are too many it goes without a word.
+                stranger = stranger.or_else(|| Arc::clone(&self.strangers).try_acquire_owned().ok());
+                if stranger.is_some() {
+                    dismiss(&mut from, &mut to, why).await;
+                }
+            }
+        }
+    }
+
+    async fn meet(&self, tcp: TcpStream) -> Result<Met, Stranger> {
+        let acceptor = TlsAcceptor::from(Arc::clone(self.identity.server_config()));
+        let accepted = timeout(HANDSHAKE_MAX, acceptor.accept(tcp)).await.map_err(|_| Stranger::Slow)?;
+        let stream = accepted.map_err(Stranger::Tls)?;
+        let _ = stream.get_ref().0.set_nodelay(true);
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let certificate = shown.and_then(|certificate| peer_identity(certificate).ok());
+        let (node, roles) = certificate.ok_or(Stranger::Certificate)?;
+        Ok(Met { stream, node, is_sensor: roles.contains(&Role::Sensor) })
+    }
+
+    fn complain(&self, address: SocketAddr, node: Option<&NodeName>, why: String) {
+        self.say(address, node, &why);
+        self.judge.refused(why);
+    }
+
+    fn say(&self, address: SocketAddr, node: Option<&NodeName>, why: &str) {
+        let unsaid = self.complaints.lock().unwrap_or_else(PoisonError::into_inner).may(Instant::now());
+        if let Some(unsaid) = unsaid {
+            let node = node.map(tracing::field::display);
+            warn!(%address, node, error = why, unsaid, "connection refused");
+        }
+    }
+}
+
+/// Whoever is refused can come again at once: the log takes so many of them in a while, and then how many there were.
+#[derive(Debug)]
+struct Complaints {
+    since: Instant,
+    said: u32,
+    unsaid: u64,
+}
+
+const COMPLAINTS_MAX: u32 = 10;
+const COMPLAINTS_SPAN: Duration = Duration::from_mins(1);
+
+impl Complaints {
+    const fn new(now: Instant) -> Self {
+        Self { since: now, said: 0, unsaid: 0 }
+    }
+
+    /// Whether something may be said, and how much was not since the last time.
+    fn may(&mut self, now: Instant) -> Option<u64> {
+        if now.saturating_duration_since(self.since) >= COMPLAINTS_SPAN {
+            (self.since, self.said) = (now, 0);
+        }
+        if self.said >= COMPLAINTS_MAX {
+            self.unsaid += 1;
+            return None;
+        }
+        self.said += 1;
+        Some(std::mem::take(&mut self.unsaid))
+    }
+}
+
+const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+const STRANGERS_MAX: usize = 64;
+/// Where the system has no descriptor left, it has none a moment later either.
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complaints_are_bounded_and_those_unsaid_are_told() {
+        let begin = Instant::now();
+        let mut complaints = Complaints::new(begin);
+        let said: Vec<_> = (0..COMPLAINTS_MAX + 3).map(|_| complaints.may(begin)).collect();
+        assert_eq!(said.iter().flatten().count(), COMPLAINTS_MAX as usize);
+        assert_eq!(complaints.may(begin + COMPLAINTS_SPAN), Some(3));
+        assert_eq!(complaints.may(begin + COMPLAINTS_SPAN), Some(0));
+    }
+}

@@ -1,0 +1,155 @@
+//! One sensor is served, from the greeting until it leaves.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+use tracing::info;
+use watari_wire::{NodeName, Role};
+
+use super::judge::{Judge, Replaced, Seat};
+use super::wire::{self, FromJudge, FromSensor, TalkError};
+use crate::board::SENSORS_MAX;
+
+/// How serving a sensor ended.
+pub(super) enum Ended {
+    /// It hung up.
+    Left,
+    /// The connection failed, or it fell silent.
+    Lost(TalkError),
+    /// It has to be told to go ([`dismiss`]): this is why.
+    Refused(String),
+}
+
+/// It has to go.
+#[derive(Debug, thiserror::Error)]
+enum Dismissal {
+    #[error("the certificate of {0} does not allow the role {role}", role = Role::Sensor)]
+    Role(NodeName),
+    #[error("there are {SENSORS_MAX} other sensors, and no room for more")]
+    Crowded,
+    #[error("another sensor has connected as {0}: each needs a certificate of its own")]
+    Replaced(NodeName),
+    #[error(transparent)]
+    Talk(#[from] TalkError),
+}
+
+/// Serves the sensor `node`. What is in `stranger` is let go of when it has said hello.
+pub(super) async fn serve<R, W, S>(
+    from: &mut R,
+    to: &mut W,
+    judge: &Judge,
+    node: &NodeName,
+    is_sensor: bool,
+    stranger: &mut Option<S>,
+) -> Ended
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    match talk(from, to, judge, node, is_sensor, stranger).await {
+        Dismissal::Talk(TalkError::Closed) => Ended::Left,
+        Dismissal::Talk(error @ (TalkError::Io(_) | TalkError::Silent)) => Ended::Lost(error),
+        dismissal => Ended::Refused(dismissal.to_string()),
+    }
+}
+
+async fn talk<R, W, S>(
+    from: &mut R,
+    to: &mut W,
+    judge: &Judge,
+    node: &NodeName,
+    is_sensor: bool,
+    stranger: &mut Option<S>,
+) -> Dismissal
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let seat = match timeout(HELLO_MAX, welcome(from, to, judge, node, is_sensor)).await {
+        Ok(Ok(seat)) => seat,
+        Ok(Err(dismissal)) => return dismissal,
+        Err(_) => return TalkError::Silent.into(),
+    };
+    *stranger = None;
+    info!(%node, "sensor connected");
+    match attend(from, to, judge, seat, node).await {
+        Ok(never) => match never {},
+        Err(dismissal) => dismissal,
+    }
+}
+
+async fn welcome<R, W>(
+    from: &mut R,
+    to: &mut W,
+    judge: &Judge,
+    node: &NodeName,
+    is_sensor: bool,
+) -> Result<Seat, Dismissal>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    wire::greet(from, to).await?;
+    if !is_sensor {
+        return Err(Dismissal::Role(node.clone()));
+    }
+    let (run, before) = match wire::receive(from).await? {
+        FromSensor::Hello { run, taken } => (run, taken),
+        other => return Err(other.out_of_turn().into()),
+    };
+    let (seat, taken) = judge.seat(node, run, before).ok_or(Dismissal::Crowded)?;
+    wire::send(to, &FromJudge::Welcome { run: judge.run(), taken }).await?;
+    Ok(seat)
+}
+
+async fn attend<R, W>(
+    from: &mut R,
+    to: &mut W,
+    judge: &Judge,
+    mut seat: Seat,
+    node: &NodeName,
+) -> Result<std::convert::Infallible, Dismissal>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    loop {
+        let said = tokio::select! {
+            replaced = seat.replaced() => return Err(match replaced {
+                Replaced::ByItself => TalkError::Closed.into(),
+                Replaced::ByAnother => Dismissal::Replaced(node.clone()),
+            }),
+            said = wire::receive(from) => said?,
+        };
+        let answer = match said {
+            FromSensor::Report { number, before, report } => FromJudge::Taken(seat.take(number, before, *report)?),
+            FromSensor::Beat { clock_offset_ns } => {
+                seat.clock_offset(clock_offset_ns);
+                FromJudge::Beat { at_ns: judge.now().0 }
+            }
+            hello @ FromSensor::Hello { .. } => return Err(hello.out_of_turn().into()),
+        };
+        wire::send(to, &answer).await?;
+    }
+}
+
+/// Says why, and reads on for a while: to close before all has been read would reset the connection, and with it what was said.
+pub(super) async fn dismiss<R, W>(from: &mut R, to: &mut W, why: String)
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let dismissed = async {
+        wire::send(to, &FromJudge::Refused { why }).await?;
+        to.shutdown().await?;
+        tokio::io::copy(&mut from.take(FAREWELL_LEN_MAX), &mut tokio::io::sink()).await?;
+        Ok::<_, TalkError>(())
+    };
+    // Whoever does not listen does not get to know.
+    let _ = timeout(FAREWELL_MAX, dismissed).await;
+}
+
+const HELLO_MAX: Duration = Duration::from_secs(5);
+const FAREWELL_MAX: Duration = Duration::from_secs(2);
+const FAREWELL_LEN_MAX: u64 = 16 << 20;

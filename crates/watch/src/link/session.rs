@@ -1,0 +1,181 @@
+//! A sensor's end of one connection to a judge.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, WriteHalf};
+use tokio::net::TcpStream;
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use watari_packets::Timestamp;
+use watari_pki::{Identity, peer_identity};
+use watari_wire::{NodeName, Role};
+
+use super::backlog::Cursor;
+use super::clock::Offsets;
+use super::inbox::Inbox;
+use super::reporter::Shared;
+use super::wire::{self, FromJudge, FromSensor, HEARTBEAT, TalkError};
+
+/// A sensor cannot tell a judge anything.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// It cannot be reached.
+    #[error("cannot connect: {0}")]
+    Connect(io::Error),
+    /// TLS fails: a certificate of another authority, here or there.
+    #[error("TLS: {0}")]
+    Tls(io::Error),
+    /// What is there is no judge.
+    #[error("its certificate does not allow the role {role}", role = Role::Judge)]
+    Role,
+    /// It took too long.
+    #[error("no answer within {} s", CONNECT_MAX.as_secs())]
+    Slow,
+    /// It does not want to.
+    #[error("it refuses: {0}")]
+    Refused(String),
+    /// The conversation failed.
+    #[error(transparent)]
+    Talk(#[from] TalkError),
+}
+
+/// A judge that has said how far it has taken reports.
+pub(super) struct Session<'a> {
+    shared: &'a Shared,
+    judge: NodeName,
+    inbox: Inbox,
+    to: WriteHalf<TlsStream<TcpStream>>,
+    cursor: Cursor,
+    beats: Interval,
+    /// When it was asked whether it is there, and has not answered.
+    asked: Option<(Instant, Timestamp)>,
+    offsets: Offsets,
+}
+
+/// What there is to do.
+enum Turn {
+    Hear(FromJudge),
+    Beat,
+    Report(Arc<[u8]>),
+    Look,
+}
+
+impl<'a> Session<'a> {
+    /// Connects to the judge at `address`, whatever its name.
+    pub(super) async fn connect(shared: &'a Shared, address: &str, identity: &Identity) -> Result<Self, LinkError> {
+        timeout(CONNECT_MAX, Self::connect_slowly(shared, address, identity)).await.map_err(|_| LinkError::Slow)?
+    }
+
+    async fn connect_slowly(shared: &'a Shared, address: &str, identity: &Identity) -> Result<Self, LinkError> {
+        let tcp = TcpStream::connect(address).await.map_err(LinkError::Connect)?;
+        tcp.set_nodelay(true).map_err(LinkError::Connect)?;
+        let connector = TlsConnector::from(Arc::clone(identity.client_config_for_any()));
+        // The judge's certificate names a node, not the place where it runs; no name is checked, and none is sent.
+        let nowhere = ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into());
+        let stream = connector.connect(nowhere, tcp).await.map_err(LinkError::Tls)?;
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let (judge, roles) = shown.and_then(|shown| peer_identity(shown).ok()).ok_or(LinkError::Role)?;
+        if !roles.contains(&Role::Judge) {
+            return Err(LinkError::Role);
+        }
+        let (mut from, mut to) = tokio::io::split(stream);
+        let cursor = greeted(shared, &mut from, &mut to).await?;
+        let mut beats = interval(HEARTBEAT);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let inbox = Inbox::read(from);
+        Ok(Self { shared, judge, inbox, to, cursor, beats, asked: None, offsets: Offsets::default() })
+    }
+
+    /// Who the judge is.
+    pub(super) const fn judge(&self) -> &NodeName {
+        &self.judge
+    }
+
+    /// Tells what there is to tell, until the sensor ends and all of it is taken.
+    pub(super) async fn tell(mut self) -> Result<(), LinkError> {
+        while !self.shared.is_done() {
+            match self.turn().await? {
+                Turn::Hear(message) => self.hear(message)?,
+                Turn::Beat => self.beat().await?,
+                Turn::Report(message) => wire::write(&mut self.to, &message).await?,
+                Turn::Look => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What the judge says comes before what there is to say: it is short, and makes room.
+    async fn turn(&mut self) -> Result<Turn, LinkError> {
+        tokio::select! {
+            biased;
+            message = self.inbox.next() => return Ok(Turn::Hear(message?)),
+            _ = self.beats.tick() => return Ok(Turn::Beat),
+            () = std::future::ready(()) => {}
+        }
+        if let Some(message) = self.cursor.next(&self.shared.backlog()) {
+            return Ok(Turn::Report(message));
+        }
+        tokio::select! {
+            message = self.inbox.next() => Ok(Turn::Hear(message?)),
+            _ = self.beats.tick() => Ok(Turn::Beat),
+            () = self.shared.changed() => Ok(Turn::Look),
+        }
+    }
+
+    fn hear(&mut self, message: FromJudge) -> Result<(), LinkError> {
+        match message {
+            FromJudge::Taken(taken) => {
+                self.shared.backlog().take(taken).map_err(TalkError::from)?;
+                self.cursor.taken(taken.number);
+            }
+            FromJudge::Beat { at_ns } => {
+                let beat = FromJudge::Beat { at_ns };
+                let (asked, sent) = self.asked.take().ok_or_else(|| beat.out_of_turn())?;
+                self.offsets.add(sent, Timestamp(at_ns), asked.elapsed());
+            }
+            FromJudge::Refused { why } => return Err(refused(&why)),
+            welcome @ FromJudge::Welcome { .. } => return Err(welcome.out_of_turn().into()),
+        }
+        Ok(())
+    }
+
+    /// Asks whether the judge is there, unless it has been asked already.
+    async fn beat(&mut self) -> Result<(), LinkError> {
+        if self.asked.is_some() {
+            return Ok(());
+        }
+        let beat = FromSensor::Beat { clock_offset_ns: self.offsets.best() };
+        self.asked = Some((Instant::now(), self.shared.now()));
+        Ok(wire::send(&mut self.to, &beat).await?)
+    }
+}
+
+async fn greeted(
+    shared: &Shared,
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+) -> Result<Cursor, LinkError> {
+    wire::greet(from, to).await?;
+    let taken = shared.backlog().taken();
+    wire::send(to, &FromSensor::Hello { run: shared.run(), taken }).await?;
+    match wire::receive(from).await? {
+        FromJudge::Welcome { run, taken } => {
+            shared.backlog().take(taken).map_err(TalkError::from)?;
+            shared.welcomed(run);
+            Ok(Cursor::behind(taken.number))
+        }
+        FromJudge::Refused { why } => Err(refused(&why)),
+        other => Err(other.out_of_turn().into()),
+    }
+}
+
+/// What comes from outside is no more than text in a log.
+fn refused(why: &str) -> LinkError {
+    LinkError::Refused(why.escape_debug().collect())
+}
+
+const CONNECT_MAX: Duration = Duration::from_secs(10);

@@ -1,0 +1,160 @@
+//! How a report goes from one process to another.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+use watari_endings::{Counts, Ending, Tally};
+use watari_packets::{Other, Timestamp};
+
+use crate::analysis::FrameCounts;
+use crate::report::{Health, Report};
+
+/// How many tallies a report has on its way; one that has more goes in parts.
+pub const TALLIES_MAX: usize = 1024;
+/// What a sensor can have counted at most, and so can be added to others of its kind.
+const COUNT_MAX: u64 = 1 << 48;
+
+/// A report as it is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WireReport {
+    part: u8,
+    at_ns: u64,
+    health: WireHealth,
+    tallies: Vec<WireTally>,
+}
+
+/// What came is no report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a report of {0} tallies is too long")]
+pub struct BadReport(pub usize);
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct WireHealth {
+    segments: u64,
+    others: [u64; Other::ALL.len()],
+    evicted: u64,
+    untracked: u64,
+    stray: u64,
+    dropped: u64,
+    dropped_by_interface: u64,
+    untold: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct WireTally {
+    server: SocketAddr,
+    at_s: u64,
+    opened: u32,
+    endings: [u32; Ending::ALL.len()],
+    evicted: u32,
+    s_normal: u32,
+    client_abort: u32,
+    timeout: u32,
+    failed: u32,
+    answered: u32,
+    unanswered: u32,
+    responses: u32,
+    response_us: u64,
+    tls_full: u32,
+    tls_resumed: u32,
+    tls_handshakes: u32,
+    tls_handshake_us: u64,
+    bytes_to_client: u64,
+}
+
+impl WireReport {
+    /// Of a part of the sensor that has come to `at`, and of some tallies of a report.
+    pub fn of(part: u8, at: Timestamp, health: &Health, tallies: &[(SocketAddr, u64, Tally)]) -> Self {
+        let tallies = tallies.iter().map(|(server, at_s, tally)| WireTally::of(*server, *at_s, tally)).collect();
+        Self { part, at_ns: at.0, health: WireHealth::of(health), tallies }
+    }
+
+    /// Which part of the sensor tells it.
+    pub const fn part(&self) -> u8 {
+        self.part
+    }
+
+    /// The report. Whatever it claims, it can be added to others.
+    pub fn into_report(self) -> Result<Report, BadReport> {
+        if self.tallies.len() > TALLIES_MAX {
+            return Err(BadReport(self.tallies.len()));
+        }
+        Ok(Report {
+            at: Timestamp(self.at_ns),
+            tallies: self.tallies.into_iter().map(WireTally::into_tally).collect(),
+            health: self.health.into_health(),
+        })
+    }
+}
+
+impl WireHealth {
+    fn of(health: &Health) -> Self {
+        let Health { frames, counts, dropped, dropped_by_interface, untold } = *health;
+        let FrameCounts { segments, others } = frames;
+        let Counts { evicted, untracked, stray } = counts;
+        Self { segments, others, evicted, untracked, stray, dropped, dropped_by_interface, untold }
+    }
+
+    fn into_health(self) -> Health {
+        let count = |count: u64| count.min(COUNT_MAX);
+        Health {
+            frames: FrameCounts { segments: count(self.segments), others: self.others.map(count) },
+            counts: Counts { evicted: count(self.evicted), untracked: count(self.untracked), stray: count(self.stray) },
+            dropped: count(self.dropped),
+            dropped_by_interface: count(self.dropped_by_interface),
+            untold: count(self.untold),
+        }
+    }
+}
+
+impl WireTally {
+    /// A field that is added to tallies has to be added here, and the version of the protocol counted up.
+    fn of(server: SocketAddr, at_s: u64, tally: &Tally) -> Self {
+        let Tally { opened, endings, evicted, s_normal, client_abort, timeout, failed, .. } = *tally;
+        let Tally { answered, unanswered, responses, response_us, .. } = *tally;
+        let Tally { tls_full, tls_resumed, tls_handshakes, tls_handshake_us, bytes_to_client, .. } = *tally;
+        Self {
+            server,
+            at_s,
+            opened,
+            endings,
+            evicted,
+            s_normal,
+            client_abort,
+            timeout,
+            failed,
+            answered,
+            unanswered,
+            responses,
+            response_us,
+            tls_full,
+            tls_resumed,
+            tls_handshakes,
+            tls_handshake_us,
+            bytes_to_client,
+        }
+    }
+
+    /// All of what is counted may be anything: sums of tallies wrap around.
+    fn into_tally(self) -> (SocketAddr, u64, Tally) {
+        let tally = Tally {
+            opened: self.opened,
+            endings: self.endings,
+            evicted: self.evicted,
+            s_normal: self.s_normal,
+            client_abort: self.client_abort,
+            timeout: self.timeout,
+            failed: self.failed,
+            answered: self.answered,
+            unanswered: self.unanswered,
+            responses: self.responses,
+            response_us: self.response_us,
+            tls_full: self.tls_full,
+            tls_resumed: self.tls_resumed,
+            tls_handshakes: self.tls_handshakes,
+            tls_handshake_us: self.tls_handshake_us,
+            bytes_to_client: self.bytes_to_client,
+        };
+        (self.server, self.at_s, tally)
+    }
+}

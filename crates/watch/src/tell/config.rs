@@ -1,0 +1,403 @@
+//! Who is told: `[[tell]]` in the configuration.
+//!
+//! ```toml
+//! [[tell]]
+//! type = "webhook"             # or "alertmanager", "command", "syslog"
+//! name = "pager"               # in logs and metrics; the type, if left out
+//! hold_s = 30                  # how long a state must have lasted; 0
+//! repeat_s = 14400             # told again while it lasts; left out: never (alertmanager: 60)
+//! states = ["stopped"]         # left out: saturated and stopped
+//! timeout_s = 10               # how long one try may take
+//! url = "https://alerts.example/hook"
+//! ```
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::Uri;
+use serde::Deserialize;
+
+use super::alerts::{Backoff, Policy};
+use super::notice::Trouble;
+
+/// A receiver as it stands in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReceiverFile {
+    r#type: Type,
+    name: Option<String>,
+    hold_s: Option<u64>,
+    repeat_s: Option<u64>,
+    states: Option<Vec<Trouble>>,
+    timeout_s: Option<u64>,
+    url: Option<String>,
+    ca_file: Option<PathBuf>,
+    token_file: Option<PathBuf>,
+    external_url: Option<String>,
+    program: Option<PathBuf>,
+    args: Option<Vec<String>>,
+    address: Option<String>,
+    facility: Option<Facility>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Type {
+    Webhook,
+    Alertmanager,
+    Command,
+    Syslog,
+}
+
+/// Who is told, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receiver {
+    /// What it wants to be told.
+    pub policy: Policy,
+    /// How long one try may take.
+    pub timeout: Duration,
+    /// Where it is.
+    pub target: Target,
+}
+
+/// Where a receiver is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// It takes the webhook of Alertmanager, version 4.
+    Webhook(HttpTarget),
+    /// It is Alertmanager, or has its API, version 2.
+    Alertmanager(HttpTarget),
+    /// A program that is run for each notice.
+    Command {
+        /// Its path, or its name to be looked for in `PATH`.
+        program: PathBuf,
+        /// Its arguments, as they are.
+        args: Vec<String>,
+    },
+    /// It takes RFC 5424.
+    Syslog {
+        /// Where.
+        address: SyslogAddress,
+        /// As what.
+        facility: Facility,
+    },
+}
+
+/// Where an HTTP server is, and how it is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpTarget {
+    /// With `http` or `https`, a host and a path.
+    pub url: Uri,
+    /// Authorities to be trusted (PEM); `None`: those of the system.
+    pub ca_file: Option<PathBuf>,
+    /// What proves who we are; read for each notice, so that it may change.
+    pub token_file: Option<PathBuf>,
+    /// Where people see more, if there is such a place.
+    pub external_url: String,
+}
+
+/// Where syslog is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SyslogAddress {
+    /// A datagram socket.
+    Unix(PathBuf),
+    /// RFC 5426, `host:port`. Nobody says whether it came.
+    Udp(String),
+    /// RFC 6587 with octet counting, `host:port`.
+    Tcp(String),
+}
+
+/// Syslog's facility (RFC 5424, section 6.2.1), with its number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Facility {
+    User = 1,
+    #[default]
+    Daemon = 3,
+    Auth = 4,
+    Syslog = 5,
+    Local0 = 16,
+    Local1 = 17,
+    Local2 = 18,
+    Local3 = 19,
+    Local4 = 20,
+    Local5 = 21,
+    Local6 = 22,
+    Local7 = 23,
+}
+
+/// What stands in `[[tell]]` makes no sense.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum TellConfigError {
+    /// Something is missing.
+    #[error("the receiver {receiver} of [[tell]] needs {key}: it is of type {kind}")]
+    Missing {
+        /// Whose.
+        receiver: String,
+        /// What.
+        key: &'static str,
+        /// Of which type it is.
+        kind: &'static str,
+    },
+    /// Something does not belong there.
+    #[error("{key} is not for the receiver {receiver} of [[tell]]: it is of type {kind}")]
+    Misplaced {
+        /// Whose.
+        receiver: String,
+        /// What.
+        key: &'static str,
+        /// Of which type it is.
+        kind: &'static str,
+    },
+    /// A value makes no sense.
+    #[error("{key} of the receiver {receiver} of [[tell]] is not {expected}")]
+    Value {
+        /// Whose.
+        receiver: String,
+        /// What.
+        key: &'static str,
+        /// What it may be.
+        expected: &'static str,
+    },
+    /// Two have the same name.
+    #[error("two receivers of [[tell]] are called {0}; give one another name")]
+    Twice(String),
+    /// There are too many.
+    #[error("there are {0} receivers in [[tell]], over {RECEIVERS_MAX}")]
+    TooMany(usize),
+}
+
+/// How many receivers there may be.
+pub const RECEIVERS_MAX: usize = 16;
+
+/// What stands in `[[tell]]`.
+pub fn receivers(files: &[ReceiverFile]) -> Result<Vec<Receiver>, TellConfigError> {
+    if files.len() > RECEIVERS_MAX {
+        return Err(TellConfigError::TooMany(files.len()));
+    }
+    let mut receivers: Vec<Receiver> = Vec::new();
+    for file in files {
+        let receiver = file.receiver()?;
+        if receivers.iter().any(|other| other.policy.name == receiver.policy.name) {
+            return Err(TellConfigError::Twice(receiver.policy.name));
+        }
+        receivers.push(receiver);
+    }
+    Ok(receivers)
+}
+
+impl ReceiverFile {
+    fn receiver(&self) -> Result<Receiver, TellConfigError> {
+        self.has_nothing_else()?;
+        let timeout_s = self.seconds("timeout_s", self.timeout_s, 1)?.unwrap_or(TIMEOUT);
+        Ok(Receiver { policy: self.policy()?, timeout: timeout_s, target: self.target()? })
+    }
+
+    fn policy(&self) -> Result<Policy, TellConfigError> {
+        let name = self.name();
+        let is_name = |name: &str| !name.is_empty() && name.len() <= 64 && !name.contains(char::is_control);
+        if !is_name(&name) {
+            return Err(self.not("name", "1 to 64 printable characters"));
+        }
+        let troubles = self.states.clone().unwrap_or_else(|| Trouble::ALL.to_vec());
+        if troubles.is_empty() {
+            return Err(self.not("states", "a list of saturated, stopped or both"));
+        }
+        let hold = self.seconds("hold_s", self.hold_s, 0)?.unwrap_or_default();
+        let repeat = self.seconds("repeat_s", self.repeat_s, 1)?;
+        let repeat = repeat.or((self.r#type == Type::Alertmanager).then_some(ALERTMANAGER_REPEAT));
+        Ok(Policy { name, hold, repeat, troubles, backoff: Backoff::usual() })
+    }
+
+    fn target(&self) -> Result<Target, TellConfigError> {
+        Ok(match self.r#type {
+            Type::Webhook => Target::Webhook(self.http("a URL such as https://alerts.example/hook")?),
+            Type::Alertmanager => Target::Alertmanager(self.http("a URL such as http://alertmanager.example:9093")?),
+            Type::Command => {
+                let program = self.program.clone().ok_or_else(|| self.needs("program"))?;
+                let args = self.args.clone().unwrap_or_default();
+                if args.iter().any(|arg| arg.contains('\0')) {
+                    return Err(self.not("args", "without NUL"));
+                }
+                Target::Command { program, args }
+            }
+            Type::Syslog => {
+                let address = self.address.as_deref().unwrap_or("/dev/log");
+                let expected = "a path such as /dev/log, udp://host:514 or tcp://host:601";
+                let address = SyslogAddress::parse(address).ok_or_else(|| self.not("address", expected))?;
+                Target::Syslog { address, facility: self.facility.unwrap_or_default() }
+            }
+        })
+    }
+
+    fn http(&self, expected: &'static str) -> Result<HttpTarget, TellConfigError> {
+        let text = self.url.as_deref().ok_or_else(|| self.needs("url"))?;
+        let url: Uri = text.parse().map_err(|_| self.not("url", expected))?;
+        let authority = url.authority().filter(|_| matches!(url.scheme_str(), Some("http" | "https")));
+        let Some(authority) = authority.filter(|authority| !authority.host().is_empty()) else {
+            return Err(self.not("url", expected));
+        };
+        if authority.as_str().contains('@') {
+            return Err(self.not("url", "without a name and a password: use token_file"));
+        }
+        if url.scheme_str() == Some("http") && self.ca_file.is_some() {
+            return Err(self.not("ca_file", "for a url without https"));
+        }
+        let external_url = self.external_url.clone().unwrap_or_default();
+        Ok(HttpTarget { url, ca_file: self.ca_file.clone(), token_file: self.token_file.clone(), external_url })
+    }
+
+    /// Of what is only for some types.
+    fn has_nothing_else(&self) -> Result<(), TellConfigError> {
+        use Type::{Alertmanager, Command, Syslog, Webhook};
+        let http: &[Type] = &[Webhook, Alertmanager];
+        let keys = [
+            ("url", self.url.is_some(), http),
+            ("ca_file", self.ca_file.is_some(), http),
+            ("token_file", self.token_file.is_some(), http),
+            ("external_url", self.external_url.is_some(), http),
+            ("program", self.program.is_some(), &[Command]),
+            ("args", self.args.is_some(), &[Command]),
+            ("address", self.address.is_some(), &[Syslog]),
+            ("facility", self.facility.is_some(), &[Syslog]),
+        ];
+        let misplaced = keys.into_iter().find(|(_, is_set, types)| *is_set && !types.contains(&self.r#type));
+        misplaced.map_or(Ok(()), |(key, ..)| {
+            Err(TellConfigError::Misplaced { receiver: self.name(), key, kind: self.r#type.as_str() })
+        })
+    }
+
+    fn name(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.r#type.as_str().to_owned())
+    }
+
+    fn seconds(&self, key: &'static str, value: Option<u64>, least: u64) -> Result<Option<Duration>, TellConfigError> {
+        match value {
+            Some(value) if !(least..=SECONDS_MAX).contains(&value) => {
+                let (none, one) = ("a number of seconds, 0 to 604800", "a number of seconds, 1 to 604800");
+                Err(self.not(key, if least == 0 { none } else { one }))
+            }
+            value => Ok(value.map(Duration::from_secs)),
+        }
+    }
+
+    fn needs(&self, key: &'static str) -> TellConfigError {
+        TellConfigError::Missing { receiver: self.name(), key, kind: self.r#type.as_str() }
+    }
+
+    fn not(&self, key: &'static str, expected: &'static str) -> TellConfigError {
+        TellConfigError::Value { receiver: self.name(), key, expected }
+    }
+}
+
+impl Type {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Webhook => "webhook",
+            Self::Alertmanager => "alertmanager",
+            Self::Command => "command",
+            Self::Syslog => "syslog",
+        }
+    }
+}
+
+impl SyslogAddress {
+    fn parse(text: &str) -> Option<Self> {
+        match text.split_once("://") {
+            Some(("udp", place)) if is_place(place) => Some(Self::Udp(place.to_owned())),
+            Some(("tcp", place)) if is_place(place) => Some(Self::Tcp(place.to_owned())),
+            None if text.starts_with('/') => Some(Self::Unix(text.into())),
+            _ => None,
+        }
+    }
+}
+
+/// Whether it is `host:port`.
+fn is_place(text: &str) -> bool {
+    let is_name = |(host, port): (&str, &str)| {
+        !host.is_empty() && !host.contains([':', '/', '@']) && port.parse().is_ok_and(|port: u16| port > 0)
+    };
+    text.parse::<SocketAddr>().is_ok() || text.rsplit_once(':').is_some_and(is_name)
+}
+
+/// How long one try may take, unless configured.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Alertmanager forgets what it is not told again.
+const ALERTMANAGER_REPEAT: Duration = Duration::from_mins(1);
+/// A week.
+const SECONDS_MAX: u64 = 604_800;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Config {
+        tell: Vec<ReceiverFile>,
+    }
+
+    fn parsed(text: &str) -> Result<Vec<Receiver>, String> {
+        let config: Config = toml::from_str(text).map_err(|error| error.to_string())?;
+        receivers(&config.tell).map_err(|error| error.to_string())
+    }
+
+    fn one(lines: &str) -> Result<Receiver, String> {
+        parsed(&format!("[[tell]]\n{lines}")).map(|mut receivers| receivers.remove(0))
+    }
+
+    #[test]
+    fn what_is_left_out_is_as_usual() {
+        let webhook = one("type = 'webhook'\nurl = 'https://alerts.example/hook'").unwrap();
+        let policy = Policy {
+            name: "webhook".to_owned(),
+            hold: Duration::ZERO,
+            repeat: None,
+            troubles: vec![Trouble::Saturated, Trouble::Stopped],
+            backoff: Backoff::usual(),
+        };
+        assert_eq!((webhook.policy, webhook.timeout), (policy, TIMEOUT));
+        let alertmanager = one("type = 'alertmanager'\nurl = 'http://[::1]:9093'").unwrap();
+        assert_eq!(alertmanager.policy.repeat, Some(ALERTMANAGER_REPEAT));
+        let syslog = one("type = 'syslog'").unwrap();
+        let address = SyslogAddress::Unix("/dev/log".into());
+        assert_eq!(syslog.target, Target::Syslog { address, facility: Facility::Daemon });
+    }
+
+    #[test]
+    fn syslog_is_at_a_path_or_at_a_host_and_a_port() {
+        let address = |text: &str| SyslogAddress::parse(text);
+        assert_eq!(address("udp://log.example:514"), Some(SyslogAddress::Udp("log.example:514".to_owned())));
+        assert_eq!(address("tcp://[2001:db8::1]:601"), Some(SyslogAddress::Tcp("[2001:db8::1]:601".to_owned())));
+        for wrong in ["log", "udp://log", "udp://:514", "tcp://log:0", "tcp://a/b:1", "tls://log:1", "tcp://::1:99999"]
+        {
+            assert_eq!(address(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let refused = |lines: &str| one(lines).unwrap_err();
+        assert_eq!(refused("type = 'webhook'"), "the receiver webhook of [[tell]] needs url: it is of type webhook");
+        assert_eq!(
+            refused("type = 'command'\nname = 'page'\nprogram = '/bin/page'\nurl = 'http://a/'"),
+            "url is not for the receiver page of [[tell]]: it is of type command"
+        );
+        let url = "url of the receiver webhook of [[tell]] is not ";
+        assert!(refused("type = 'webhook'\nurl = 'alerts.example'").starts_with(url));
+        assert!(refused("type = 'webhook'\nurl = 'ftp://alerts.example'").starts_with(url));
+        assert!(refused("type = 'webhook'\nurl = 'https://me:secret@alerts.example'").ends_with("use token_file"));
+        let seconds = "timeout_s of the receiver syslog of [[tell]] is not a number of seconds, 1 to 604800";
+        assert_eq!(refused("type = 'syslog'\ntimeout_s = 0"), seconds);
+        assert!(refused("type = 'syslog'\nstates = []").contains("states"));
+        assert!(refused("type = 'syslog'\nstates = ['idle']").contains("unknown variant `idle`"));
+        assert!(refused("type = 'syslog'\nhold = 3").contains("unknown field `hold`"));
+        let twice = parsed("[[tell]]\ntype = 'syslog'\n[[tell]]\ntype = 'syslog'").unwrap_err();
+        assert_eq!(twice, "two receivers of [[tell]] are called syslog; give one another name");
+        let many = parsed(&"[[tell]]\ntype = 'syslog'\n".repeat(17)).unwrap_err();
+        assert_eq!(many, "there are 17 receivers in [[tell]], over 16");
+    }
+}

@@ -1,0 +1,251 @@
+//! What has to be told, in a file: a restart neither forgets it nor tells it wrongly.
+//!
+//! The file is small and written whole: to another one beside it, which then takes its name. Delivery is *at least once*: what
+//! was told in the moment before the process ended may be told again. Repeats are harmless, since a notice names its alert (by
+//! labels and `fingerprint`) and its episode (by `startsAt`).
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use watari_packets::Timestamp;
+
+use super::alerts::{ALERTS_MAX, Alert, Alerts, Policy, Slot, Standing, Untold};
+use super::notice::{Episode, Key, Over, Trouble};
+
+/// A file that outlives the process.
+#[derive(Debug, Clone)]
+pub(super) struct Journal {
+    path: PathBuf,
+}
+
+/// What stands in the file is not what was written there.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Damage {
+    /// It is no JSON, or of another shape.
+    #[error("it cannot be read: {0}")]
+    Content(#[from] serde_json::Error),
+    /// It was written by another version.
+    #[error("it is of version {0}, and not {VERSION}")]
+    Version(u32),
+    /// It is larger than it ever is.
+    #[error("it is larger than {LEN_MAX} bytes")]
+    Len,
+    /// It has more alerts than there ever are.
+    #[error("it has more than {ALERTS_MAX} alerts")]
+    Alerts,
+}
+
+/// Beyond what [`ALERTS_MAX`] alerts of some receivers take.
+const LEN_MAX: u64 = 32 << 20;
+const VERSION: u32 = 1;
+
+impl Journal {
+    pub(super) const fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What there was; `Err` inside: the file was damaged, and is aside now ([`Journal::aside`]).
+    pub(super) fn read(&self, policies: &[Policy], now: Timestamp) -> io::Result<Result<Alerts, Damage>> {
+        let content = match File::open(&self.path) {
+            Ok(file) => read_all(file)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Ok(Alerts::new(policies.to_vec()))),
+            Err(error) => return Err(error),
+        };
+        let alerts = decode(&content, policies, now);
+        if alerts.is_err() {
+            fs::rename(&self.path, self.aside())?;
+        }
+        Ok(alerts)
+    }
+
+    /// Where a damaged file is put.
+    pub(super) fn aside(&self) -> PathBuf {
+        self.beside(".damaged")
+    }
+
+    /// Makes the file hold `content`, all at once.
+    pub(super) fn write(&self, content: &[u8]) -> io::Result<()> {
+        let new = self.beside(".new");
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&new, &self.path)?;
+        let directory = self.path.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(directory)?.sync_all()
+    }
+
+    fn beside(&self, ending: &str) -> PathBuf {
+        let mut name: OsString = self.path.clone().into_os_string();
+        name.push(ending);
+        PathBuf::from(name)
+    }
+}
+
+fn read_all(file: File) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    file.take(LEN_MAX + 1).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// As it is written.
+pub(super) fn encode(alerts: &Alerts) -> Vec<u8> {
+    let names: Vec<&str> = alerts.policies().map(|policy| policy.name.as_str()).collect();
+    let alerts = alerts.all().map(|(key, alert)| AlertRow::new(key, alert, &names)).collect();
+    serde_json::to_vec(&FileRow { version: VERSION, alerts }).expect("plain values")
+}
+
+pub(super) fn decode(content: &[u8], policies: &[Policy], now: Timestamp) -> Result<Alerts, Damage> {
+    if content.len() as u64 > LEN_MAX {
+        return Err(Damage::Len);
+    }
+    let VersionRow { version } = serde_json::from_slice(content)?;
+    if version != VERSION {
+        return Err(Damage::Version(version));
+    }
+    let file: FileRow = serde_json::from_slice(content)?;
+    if file.alerts.len() > ALERTS_MAX {
+        return Err(Damage::Alerts);
+    }
+    let saved = file.alerts.into_iter().map(|alert| alert.into_alert(policies)).collect();
+    Ok(Alerts::restore(policies.to_vec(), saved, now))
+}
+
+/// Read first, whatever else there is.
+#[derive(Deserialize)]
+struct VersionRow {
+    version: u32,
+}
+
+/// The file. Times are in nanoseconds since the Unix epoch.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileRow {
+    version: u32,
+    alerts: Vec<AlertRow>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AlertRow {
+    sensor: String,
+    server: SocketAddr,
+    state: Trouble,
+    /// `null`: it is over.
+    episode: Option<EpisodeRow>,
+    /// By their names; those that have to be told nothing are left out.
+    receivers: BTreeMap<String, SlotRow>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SlotRow {
+    standing: StandingRow,
+    untold: Option<UntoldRow>,
+    may_know: bool,
+    repeat_at: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StandingRow {
+    None,
+    HeldUntil(u64),
+    Due,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UntoldRow {
+    episode: EpisodeRow,
+    over: Option<OverRow>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EpisodeRow {
+    since: u64,
+    reason: String,
+    because: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OverRow {
+    at: u64,
+    because: String,
+}
+
+impl AlertRow {
+    fn new(key: &Key, alert: &Alert, names: &[&str]) -> Self {
+        let slots = names.iter().zip(&alert.slots);
+        let told = slots.filter(|(_, slot)| slot.standing != Standing::None || slot.untold.is_some() || slot.may_know);
+        Self {
+            sensor: key.sensor.clone(),
+            server: key.server,
+            state: key.trouble,
+            episode: alert.episode.as_ref().map(EpisodeRow::from),
+            receivers: told.map(|(name, slot)| ((*name).to_owned(), SlotRow::from(slot))).collect(),
+        }
+    }
+
+    /// For receivers of now; what the file says of others is over.
+    fn into_alert(mut self, policies: &[Policy]) -> (Key, Alert) {
+        let slot = |policy: &Policy| self.receivers.remove(&policy.name).map_or_else(Slot::default, Slot::from);
+        let slots = policies.iter().map(slot).collect();
+        let key = Key::new(&self.sensor, self.server, self.state);
+        (key, Alert::saved(self.episode.map(Episode::from), slots))
+    }
+}
+
+impl From<&Slot> for SlotRow {
+    fn from(slot: &Slot) -> Self {
+        let standing = match slot.standing {
+            Standing::None => StandingRow::None,
+            Standing::Held(until) => StandingRow::HeldUntil(until.0),
+            Standing::Due => StandingRow::Due,
+        };
+        let untold = slot.untold.as_ref().map(|untold| UntoldRow {
+            episode: EpisodeRow::from(&untold.episode),
+            over: untold.over.as_ref().map(|over| OverRow { at: over.at.0, because: over.because.clone() }),
+        });
+        Self { standing, untold, may_know: slot.may_know, repeat_at: slot.repeat_at.map(|at| at.0) }
+    }
+}
+
+impl From<SlotRow> for Slot {
+    fn from(row: SlotRow) -> Self {
+        let standing = match row.standing {
+            StandingRow::None => Standing::None,
+            StandingRow::HeldUntil(until) => Standing::Held(Timestamp(until)),
+            StandingRow::Due => Standing::Due,
+        };
+        let over = |over: OverRow| Over { at: Timestamp(over.at), because: over.because };
+        let untold = row.untold.map(|row| Untold::saved(row.episode.into(), row.over.map(over)));
+        Self::saved(standing, untold, row.may_know, row.repeat_at.map(Timestamp))
+    }
+}
+
+impl From<&Episode> for EpisodeRow {
+    fn from(episode: &Episode) -> Self {
+        Self { since: episode.since.0, reason: episode.reason.clone(), because: episode.because.clone() }
+    }
+}
+
+impl From<EpisodeRow> for Episode {
+    fn from(row: EpisodeRow) -> Self {
+        Self { since: Timestamp(row.since), reason: row.reason, because: row.because }
+    }
+}
+
+#[cfg(test)]
+mod tests;

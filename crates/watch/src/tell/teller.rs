@@ -1,0 +1,303 @@
+//! Tells receivers, and keeps what they have not been told.
+//!
+//! One task drives [`Alerts`]: whatever changes in them is in the journal before it is told. Each receiver is told one thing at
+//! a time, in a task of its own.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::Notify;
+use tokio::task::{Id, JoinSet};
+use tokio::time::{Instant, sleep_until, timeout};
+use watari_endings::Change;
+use watari_packets::Timestamp;
+
+use super::alerts::{Alerts, Counts, Delivery, Policy};
+use super::config::Receiver;
+use super::http::ClientError;
+use super::journal::{self, Journal};
+use super::outlet::{DeliveryError, Outlet};
+
+/// Tells receivers of changes. Dropped, it ends at once, as if the process had been killed; [`Teller::stop`] is better.
+#[derive(Debug)]
+pub struct Teller {
+    shared: Arc<Shared>,
+    task: JoinSet<()>,
+}
+
+/// Nobody can be told.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A receiver cannot be reached, whatever happens.
+    #[error("the receiver {receiver} of [[tell]]: {source}")]
+    Receiver {
+        /// Which.
+        receiver: String,
+        /// Why.
+        source: ClientError,
+    },
+    /// The journal cannot be read, or a new one cannot be written.
+    #[error("the journal {}: {source}", .path.display())]
+    Journal {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// For metrics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TellerCounts {
+    /// Each receiver by its name.
+    pub receivers: Vec<(String, Counts)>,
+    /// How many alerts fire.
+    pub firing: usize,
+    /// How many were given up because there were too many.
+    pub given_up: u64,
+    /// How often the journal could not be written.
+    pub journal_failures: u64,
+}
+
+/// How long [`Teller::stop`] waits for what is being told.
+const STOP_GRACE: Duration = Duration::from_secs(3);
+/// How long after the journal could not be written it is tried again.
+const JOURNAL_RETRY: Duration = Duration::from_secs(10);
+
+impl Teller {
+    /// Begins to tell, with what `journal` still has; without one, nothing outlives the process. Reads files, and is called
+    /// within a runtime of tokio.
+    pub fn start(receivers: &[Receiver], journal: Option<PathBuf>) -> Result<Self, StartError> {
+        let clock = Clock::new();
+        let policies: Vec<Policy> = receivers.iter().map(|receiver| receiver.policy.clone()).collect();
+        let outlets = receivers.iter().map(outlet).collect::<Result<_, _>>()?;
+        let journal = journal.map(Journal::new);
+        let alerts = match &journal {
+            Some(journal) => restored(journal, &policies, clock.now())?,
+            None => Alerts::new(policies),
+        };
+        let shared = Arc::new(Shared {
+            alerts: Mutex::new(alerts),
+            clock,
+            wake: Notify::new(),
+            stop: Notify::new(),
+            journal_failures: Mutex::new(0),
+        });
+        let desk =
+            Desk { shared: Arc::clone(&shared), outlets, journal, unwritten: false, deliveries: Deliveries::default() };
+        let mut task = JoinSet::new();
+        task.spawn(desk.run());
+        Ok(Self { shared, task })
+    }
+
+    /// A server is in another state, as [`crate::board::Board::poll`] says. It may be said again: whoever starts a teller
+    /// beside a board that has been there for longer says of each server what it is in, since an alert of which nothing is
+    /// heard after a restart is over some time later ([`super::UNCONFIRMED`]).
+    pub fn tell(&self, sensor: &str, change: &Change) {
+        self.shared.lock().change(sensor, change, self.shared.clock.now());
+        self.shared.wake.notify_one();
+    }
+
+    /// What has been told, and what has not.
+    pub fn counts(&self) -> TellerCounts {
+        let alerts = self.shared.lock();
+        TellerCounts {
+            receivers: alerts.counts().map(|(policy, counts)| (policy.name.clone(), counts)).collect(),
+            firing: alerts.firing(),
+            given_up: alerts.given_up(),
+            journal_failures: *self.shared.journal_failures.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    /// Lets what is being told be told, if that does not take long, and writes down the rest.
+    pub async fn stop(mut self) {
+        self.shared.stop.notify_one();
+        self.task.join_next().await;
+    }
+}
+
+fn outlet(receiver: &Receiver) -> Result<Arc<Outlet>, StartError> {
+    let named = |source| StartError::Receiver { receiver: receiver.policy.name.clone(), source };
+    Outlet::new(receiver).map(Arc::new).map_err(named)
+}
+
+/// What the journal has. It is written at once, so that whoever starts learns whether it can be.
+fn restored(journal: &Journal, policies: &[Policy], now: Timestamp) -> Result<Alerts, StartError> {
+    let named = |source| StartError::Journal { path: journal.path().to_owned(), source };
+    let alerts = journal.read(policies, now).map_err(named)?.unwrap_or_else(|damage| {
+        let (path, aside) = (journal.path().display(), journal.aside());
+        tracing::error!(%path, %damage, aside = %aside.display(), "the journal of alerts is damaged; a new one begins");
+        Alerts::new(policies.to_vec())
+    });
+    journal.write(&journal::encode(&alerts)).map_err(named)?;
+    Ok(alerts)
+}
+
+#[derive(Debug)]
+struct Shared {
+    alerts: Mutex<Alerts>,
+    clock: Clock,
+    /// There is something to do.
+    wake: Notify,
+    stop: Notify,
+    journal_failures: Mutex<u64>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Alerts> {
+        self.alerts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The time of day when it began, and what has passed since: it never goes back, whoever sets the clock.
+#[derive(Debug)]
+struct Clock {
+    began: Timestamp,
+    at: Instant,
+}
+
+impl Clock {
+    fn new() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { began: Timestamp(0) + since_epoch, at: Instant::now() }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.began + self.at.elapsed()
+    }
+
+    fn instant(&self, at: Timestamp) -> Instant {
+        self.at + at.since(self.began)
+    }
+}
+
+/// The task.
+#[derive(Debug)]
+struct Desk {
+    shared: Arc<Shared>,
+    outlets: Vec<Arc<Outlet>>,
+    journal: Option<Journal>,
+    /// The journal is behind.
+    unwritten: bool,
+    deliveries: Deliveries,
+}
+
+/// What is being told.
+#[derive(Debug, Default)]
+struct Deliveries {
+    tasks: JoinSet<Result<(), DeliveryError>>,
+    of: HashMap<Id, Delivery>,
+}
+
+impl Desk {
+    async fn run(mut self) {
+        loop {
+            self.shared.lock().advance(self.shared.clock.now());
+            self.write().await;
+            self.deliver();
+            let timeout = self.timeout();
+            tokio::select! {
+                () = self.shared.wake.notified() => {}
+                (delivery, result) = self.deliveries.next() => self.settle(delivery.as_ref(), result),
+                () = sleep_until(timeout) => {}
+                () = self.shared.stop.notified() => break,
+            }
+        }
+        self.finish().await;
+    }
+
+    fn deliver(&mut self) {
+        let now = self.shared.clock.now();
+        for (at, outlet) in self.outlets.iter().enumerate() {
+            let delivery = self.shared.lock().next(at, now);
+            if let Some(delivery) = delivery {
+                let (outlet, notice) = (Arc::clone(outlet), delivery.notice.clone());
+                self.deliveries.start(delivery, async move { outlet.tell(&notice, now).await });
+            }
+        }
+    }
+
+    fn settle(&self, delivery: Option<&Delivery>, result: Result<(), DeliveryError>) {
+        let Some(delivery) = delivery else { return };
+        let (mut alerts, now) = (self.shared.lock(), self.shared.clock.now());
+        let receiver = alerts.policy(delivery.receiver).name.clone();
+        let (status, alert) = (delivery.notice.status(), delivery.notice.summary());
+        match result {
+            Ok(()) => {
+                alerts.told(delivery, now);
+                tracing::info!(receiver, status, alert, "told");
+            }
+            Err(error) => {
+                alerts.failed(delivery, error.retry(), now, rand::random());
+                tracing::warn!(receiver, status, alert, %error, "could not be told, and will be tried again");
+            }
+        }
+    }
+
+    /// What has changed is on the disk before it is told. If it cannot be written, it is told nevertheless.
+    async fn write(&mut self) {
+        let Some(journal) = self.journal.clone() else { return };
+        let content = {
+            let mut alerts = self.shared.lock();
+            self.unwritten |= alerts.take_changed();
+            if !self.unwritten {
+                return;
+            }
+            journal::encode(&alerts)
+        };
+        let path = journal.path().to_owned();
+        let written = tokio::task::spawn_blocking(move || journal.write(&content)).await;
+        match written.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            Ok(()) => self.unwritten = false,
+            Err(error) => {
+                *self.shared.journal_failures.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+                tracing::error!(path = %path.display(), %error, "cannot write the journal of alerts");
+            }
+        }
+    }
+
+    fn timeout(&self) -> Instant {
+        let now = Instant::now();
+        let next = self.shared.lock().timeout().map_or(now + IDLE, |at| self.shared.clock.instant(at));
+        if self.unwritten { next.min(now + JOURNAL_RETRY) } else { next }
+    }
+
+    async fn finish(mut self) {
+        let _ = timeout(STOP_GRACE, async {
+            while !self.deliveries.is_empty() {
+                let (delivery, result) = self.deliveries.next().await;
+                self.settle(delivery.as_ref(), result);
+            }
+        })
+        .await;
+        self.deliveries.tasks.shutdown().await;
+        self.shared.lock().advance(self.shared.clock.now());
+        self.write().await;
+    }
+}
+
+/// Something wakes it before.
+const IDLE: Duration = Duration::from_hours(1);
+
+impl Deliveries {
+    fn start(&mut self, delivery: Delivery, telling: impl Future<Output = Result<(), DeliveryError>> + Send + 'static) {
+        let id = self.tasks.spawn(telling).id();
+        self.of.insert(id, delivery);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// The next that has ended. Waits for ever if there is none.
+    async fn next(&mut self) -> (Option<Delivery>, Result<(), DeliveryError>) {
+        match self.tasks.join_next_with_id().await {
+            Some(Ok((id, result))) => (self.of.remove(&id), result),
+            Some(Err(error)) => (self.of.remove(&error.id()), Err(DeliveryError::Lost(error))),
+            None => std::future::pending().await,
+        }
+    }
+}

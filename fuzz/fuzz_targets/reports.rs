@@ -1,0 +1,75 @@
+//! What a sensor or a judge says, from a peer that says any bytes: it is refused, or means the same when it is said again; and
+//! whatever sensors report, a board takes it, shows it, and no report twice.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use watari_endings::Profile;
+use watari_packets::Timestamp;
+use watari_watch::board::Board;
+use watari_watch::link::books::Books;
+use watari_watch::link::judge;
+use watari_watch::link::wire::{self, FromJudge, FromSensor, Spoken, WireReport};
+use watari_wire::NodeName;
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut judge = Judge::new();
+    let mut rest = bytes;
+    while let Some((len, behind)) = rest.split_first_chunk::<4>() {
+        let Some((message, behind)) = behind.split_at_checked(u32::from_be_bytes(*len) as usize) else { return };
+        rest = behind;
+        again::<FromJudge>(message);
+        match again::<FromSensor>(message) {
+            Some(FromSensor::Hello { run, taken }) => {
+                judge.books.open(&judge.sensor, run, taken);
+                judge.run = Some(run);
+            }
+            Some(FromSensor::Report { number, before, report }) => judge.take(number, before, *report),
+            Some(FromSensor::Beat { .. }) | None => {}
+        }
+    }
+    serde_json::to_string(&judge.board.view()).expect("whatever it is, it can be shown");
+});
+
+/// A message, if it is one, which means the same when it is said again.
+fn again<T: Spoken + PartialEq + std::fmt::Debug>(bytes: &[u8]) -> Option<T> {
+    let message = wire::decode::<T>(bytes).ok()?;
+    // What is too long to be said is not received either.
+    if bytes.len() <= T::LEN_MAX {
+        let said = wire::encode(&message).expect("the shortest form is not longer");
+        assert_eq!(wire::decode::<T>(&said[4..]).expect("it was understood before"), message);
+    }
+    Some(message)
+}
+
+struct Judge {
+    board: Board,
+    books: Books,
+    sensor: NodeName,
+    run: Option<u64>,
+}
+
+/// When all of it happens.
+const NOW: Timestamp = Timestamp(1_800_000_000_000_000_000);
+
+impl Judge {
+    fn new() -> Self {
+        let sensor = NodeName::new("s1").expect("a name");
+        Self { board: Board::new(Profile::lab()), books: Books::default(), sensor, run: None }
+    }
+
+    fn take(&mut self, number: u64, before: u64, report: WireReport) {
+        let part = report.part().into();
+        let Ok(mut report) = report.into_report() else { return };
+        let count = report.tallies.len() as u64;
+        let Some(run) = self.run else { return };
+        let Some(taking) = self.books.take(&self.sensor, run, number, before, count) else { return };
+        let repeated = self.books.take(&self.sensor, run, number, before, count).expect("it was known before");
+        assert!(!repeated.is_next && repeated.taken == taking.taken);
+        if taking.is_next {
+            judge::sift(&mut report, NOW, self.board.profile());
+            assert!(self.board.take("s1", part, &report));
+            self.board.advance(NOW);
+            while self.board.poll().is_some() {}
+        }
+    }
+}
