@@ -27,8 +27,8 @@ pub(crate) fn is_inside(test: &str, needs: &[&str]) -> bool {
         run(Command::new("ip").args(["link", "set", "lo", "up"]));
         return true;
     }
+    #[expect(clippy::explicit_write, reason = "what `eprintln!` prints is kept from the eye where a test passes")]
     if let Some(missing) = needs.iter().find(|program| !is_there(program)) {
-        // Not by `eprintln!`: what that prints is kept from the eye where a test passes.
         writeln!(io::stderr(), "SKIPPED: {test}: there is no {missing}, which `scripts/deps test` installs").unwrap();
         return false;
     }

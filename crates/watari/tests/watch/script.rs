@@ -161,11 +161,13 @@ impl Scene {
     }
 
     /// Nothing happens for a while.
+    #[expect(clippy::unused_self, reason = "a step of a script, as the others are")]
     pub(crate) fn idle(&mut self) {
         thread::sleep(IDLE);
     }
 
     /// Nothing happens for so long that it is out of time.
+    #[expect(clippy::unused_self, reason = "a step of a script, as the others are")]
     pub(crate) fn time_out(&mut self) {
         thread::sleep(TIMEOUT_AND_MORE);
     }
@@ -231,6 +233,7 @@ impl Scene {
         self.send_raw(self.known.server, self.known.client, flags);
     }
 
+    #[expect(clippy::unused_self, reason = "a step of a script, as the others are")]
     fn send_raw(&mut self, source: SocketAddr, destination: SocketAddr, flags: Flags) {
         let raw = Socket::new(Domain::for_address(source), Type::RAW, Some(Protocol::TCP)).unwrap();
         let octets = Builder::tcp(&bare(Timestamp(0), source, destination, flags), &[]).finish();

@@ -179,7 +179,7 @@ struct Servers {
     _silent: [TcpListener; 2],
 }
 
-/// Starts nginx and HAProxy, and waits until they take connections.
+/// Starts nginx and `HAProxy`, and waits until they take connections.
 fn start(dir: &Path) -> Servers {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (chain, key) = (cert.pem(), signing_key.serialize_pem());

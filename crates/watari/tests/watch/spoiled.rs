@@ -59,7 +59,7 @@ fn without_heads(row: &Row) -> Row {
             ("TIMEOUT", "in_answer") | ("OPEN", "idle") => {
                 (row.ending, row.phase) = ("TIMEOUT".to_owned(), "idle".to_owned());
             }
-            (_, "in_answer") => row.phase = "after_answer".to_owned(),
+            (_, "in_answer") => "after_answer".clone_into(&mut row.phase),
             _ => {}
         }
     }
@@ -68,7 +68,8 @@ fn without_heads(row: &Row) -> Row {
 
 fn assert_same(what: &str, said: &[Row], rows: &[Row], same: Same) {
     let differ: Vec<_> = said.iter().zip(rows).filter(|(said, row)| !same.holds(said, row)).collect();
-    let lines: String = differ.iter().map(|(said, row)| format!("{}\n  not {}\n", line(said), line(row))).collect();
+    let lines: Vec<_> = differ.iter().map(|(said, row)| format!("{}\n  not {}", line(said), line(row))).collect();
+    let lines = lines.join("\n");
     assert!(said.len() == rows.len() && differ.is_empty(), "{what}: {} of {} rows\n{lines}", said.len(), rows.len());
 }
 
