@@ -267,7 +267,7 @@ impl Alerts {
         alerts.chain(self.receivers.iter().enumerate().filter_map(|(at, _)| self.next_try(at))).min()
     }
 
-    /// Whether what [`super::journal`] keeps has changed since this was asked last.
+    /// Whether what the journal keeps has changed since this was asked last.
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }
