@@ -1,0 +1,106 @@
+//! Builds the page with npm and esbuild, where its sources have changed.
+//!
+//! npm works on a copy: the source tree is not written to.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::{env, fs, io};
+
+/// What the page is made of, in `page/`; its tests are not.
+const SOURCES: [&str; 6] = ["package.json", "package-lock.json", ".npmrc", "tsconfig.json", "build.mjs", "src"];
+
+fn main() -> ExitCode {
+    for source in SOURCES {
+        println!("cargo::rerun-if-changed=page/{source}");
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo says where"));
+    match build(Path::new("page"), &out) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn build(from: &Path, out: &Path) -> Result<(), String> {
+    let page = out.join("page");
+    copy_sources(from, &page)
+        .map_err(|error| format!("cannot copy the page's sources to {}: {error}", page.display()))?;
+    install(&page)?;
+    run(&page, "node", &["build.mjs"])?;
+    let list =
+        fs::read_to_string(page.join("dist/assets.tsv")).map_err(|error| format!("the page's files: {error}"))?;
+    fs::write(out.join("assets.rs"), table(&list, &page.join("dist"))).map_err(|error| error.to_string())
+}
+
+fn copy_sources(from: &Path, to: &Path) -> io::Result<()> {
+    for built in ["src", "dist"] {
+        if to.join(built).exists() {
+            fs::remove_dir_all(to.join(built))?;
+        }
+    }
+    fs::create_dir_all(to)?;
+    SOURCES.iter().try_for_each(|source| copy(&from.join(source), &to.join(source)))
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    if !from.is_dir() {
+        return fs::copy(from, to).map(|_| ());
+    }
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        copy(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+/// What the page depends on, if it is not there yet as the lock file has it.
+fn install(page: &Path) -> Result<(), String> {
+    let lock = fs::read(page.join("package-lock.json")).map_err(|error| error.to_string())?;
+    let installed = page.join("node_modules/.installed");
+    if fs::read(&installed).is_ok_and(|installed| installed == lock) {
+        return Ok(());
+    }
+    run(page, "npm", &["ci", "--omit=dev"])?;
+    fs::write(installed, lock).map_err(|error| error.to_string())
+}
+
+fn run(page: &Path, program: &str, arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new(program).args(arguments).current_dir(page).output().map_err(|error| {
+        format!(
+            "cannot run {program}: {error}. The page of `watari watch` is built by Node.js (18 or later) and npm; \
+             scripts/deps installs both where they are Debian's."
+        )
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    Err(format!(
+        "the page of `watari watch` cannot be built: `{program} {}` says:\n{}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&said)
+    ))
+}
+
+/// The list of files, as Rust has it. Each line of `list`: path, type, tag, whether it is immutable, file.
+fn table(list: &str, dist: &Path) -> String {
+    let mut table = String::from("const ASSETS: &[Asset] = &[\n");
+    for line in list.lines() {
+        let [path, content_type, etag, is_immutable, file] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("build.mjs writes five fields, not {line:?}");
+        };
+        let file = dist.join(file).display().to_string();
+        writeln!(
+            table,
+            "    Asset {{ path: {path:?}, content_type: {content_type:?}, etag: {etag:?}, is_immutable: {is_immutable}, \
+             body: include_bytes!({file:?}) }},"
+        )
+        .expect("a string takes all");
+    }
+    table + "];\n"
+}

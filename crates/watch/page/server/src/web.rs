@@ -1,0 +1,282 @@
+//! The page: what the [`Board`] has, for people with a browser.
+//!
+//! ```text
+//!   Board ── once a second ──▶ tick: its JSON, as shared bytes ──▶ GET /api/live: one event each second, to every viewer
+//!     │                                                     └────▶ GET /api/board: the latest of them
+//!     └────────── asked for one server ─────────────────────────▶ GET /api/course: the seconds that are held
+//! ```
+//!
+//! # Invariants
+//!
+//! 1. The board is written as JSON once a second, however many look at it.
+//! 2. Nothing is kept for a viewer but what is on its way: who reads slowly gets the latest tick next and misses those between;
+//!    who does not read at all is cut off.
+//! 3. The page gets its scripts and styles from here only ([`CONTENT_SECURITY_POLICY`]), and what sensors say is text to it.
+//! 4. No name that somebody else may have pointed here is answered to ([`host`]): another site's script cannot read this.
+
+mod assets;
+mod host;
+mod live;
+mod patience;
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY as CSP, CONTENT_TYPE, HOST, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::uri::Authority;
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::channel::Channel;
+use http_body_util::{Either, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::board::{Board, CourseView};
+use patience::Patient;
+
+/// What is served.
+#[derive(Clone)]
+pub struct Site {
+    /// Asked for the past of single servers.
+    pub board: Arc<Mutex<Board>>,
+    /// The latest [`tick`]: send one each second.
+    pub ticks: watch::Receiver<Bytes>,
+    /// What `/metrics` says, as `OpenMetrics`; `None`: it says nothing.
+    pub metrics: Option<Metrics>,
+    /// By which names it may be asked, besides `localhost` and addresses.
+    pub names: Vec<String>,
+}
+
+/// Writes metrics.
+pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// How much is given to those who look.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// Connections at the same time.
+    connections_max: usize,
+    /// The longest that the head of a request may take, and that a connection may wait for one.
+    head_max: Duration,
+    /// The longest that somebody may take nothing of what is sent.
+    patience: Duration,
+    /// How long nothing may be said on a live stream.
+    keep_alive: Duration,
+}
+
+impl Limits {
+    const USUAL: Self = Self {
+        connections_max: 256,
+        head_max: Duration::from_secs(10),
+        patience: Duration::from_secs(20),
+        keep_alive: Duration::from_secs(15),
+    };
+}
+
+/// How much the system and hyper hold of what is on its way on a connection, each.
+const ON_ITS_WAY_MAX: usize = 64 << 10;
+/// What the page may load, and from where.
+const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+     base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
+const JSON: &str = "application/json";
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+type Body = Either<Full<Bytes>, Channel<Bytes>>;
+
+/// What a viewer gets once a second: the board as JSON, written once for all of them.
+pub fn tick(board: &Mutex<Board>) -> Bytes {
+    let board = board.lock().unwrap_or_else(PoisonError::into_inner);
+    Bytes::from(serde_json::to_vec(&board.view()).expect("plain values"))
+}
+
+/// Serves the page until `shutdown` is cancelled. Must be called in a tokio runtime.
+pub fn serve(listener: StdTcpListener, site: Site, shutdown: CancellationToken) -> std::io::Result<()> {
+    serve_within(Limits::USUAL, listener, site, shutdown)
+}
+
+fn serve_within(
+    limits: Limits,
+    listener: StdTcpListener,
+    site: Site,
+    shutdown: CancellationToken,
+) -> std::io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = TcpListener::from_std(listener)?;
+    let site = Arc::new(Desk { site, limits, shutdown: shutdown.clone() });
+    tokio::spawn(shutdown.run_until_cancelled_owned(accept(listener, site)));
+    Ok(())
+}
+
+/// A site, and how it is served.
+#[derive(Debug)]
+struct Desk {
+    site: Site,
+    limits: Limits,
+    shutdown: CancellationToken,
+}
+
+async fn accept(listener: TcpListener, desk: Arc<Desk>) {
+    let connections = Arc::new(Semaphore::new(desk.limits.connections_max));
+    loop {
+        match listener.accept().await {
+            // Whoever comes when there are too many is told at once, by the end of the connection.
+            Ok((stream, _)) => {
+                if let Ok(permit) = Arc::clone(&connections).try_acquire_owned() {
+                    tokio::spawn(converse(stream, Arc::clone(&desk), permit));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept on the page's address");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn converse(stream: TcpStream, desk: Arc<Desk>, _permit: OwnedSemaphorePermit) {
+    // Otherwise the system holds megabytes for somebody who does not read, and that is noticed hours later.
+    if let Err(error) = SockRef::from(&stream).set_send_buffer_size(ON_ITS_WAY_MAX) {
+        tracing::debug!(%error, "cannot bound a page connection's buffer");
+    }
+    let stream = TokioIo::new(Patient::new(stream, desk.limits.patience));
+    let (limits, shutdown) = (desk.limits, desk.shutdown.clone());
+    let service = service_fn(move |request| {
+        let response = guarded(desk.respond(&request));
+        async { Ok::<_, Infallible>(response) }
+    });
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(limits.head_max).max_buf_size(ON_ITS_WAY_MAX);
+    if let Some(Err(error)) = shutdown.run_until_cancelled(server.serve_connection(stream, service)).await {
+        tracing::debug!(%error, "a page connection ended");
+    }
+}
+
+impl Desk {
+    fn respond(&self, request: &Request<Incoming>) -> Response<Body> {
+        if !self.is_asked(request) {
+            return text(
+                StatusCode::MISDIRECTED_REQUEST,
+                "the page is not served by that name; --page-host adds names\n",
+            );
+        }
+        let path = request.uri().path();
+        let Some(answer) = self.resource(path) else {
+            return text(StatusCode::NOT_FOUND, "there is nothing here; the page is at /\n");
+        };
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return response;
+        }
+        match answer {
+            Resource::Asset(asset) => asset.respond(request).map(Either::Left),
+            Resource::Board => json(self.site.ticks.borrow().clone()),
+            Resource::Course => self.course(request.uri().query().unwrap_or_default()),
+            Resource::Live if request.method() == Method::HEAD => live::head(Either::Left(Full::default())),
+            Resource::Live => live::respond(self.site.ticks.clone(), self.limits.keep_alive, self.shutdown.clone()),
+            Resource::Metrics(metrics) => content(OPENMETRICS, metrics().into()),
+        }
+    }
+
+    /// By a name that is ours, wherever the request has it (RFC 9112, section 3.2.2: both are there).
+    fn is_asked(&self, request: &Request<Incoming>) -> bool {
+        let mut hosts = request.headers().get_all(HOST).iter();
+        let host = hosts.next().and_then(|host| Authority::try_from(host.as_bytes()).ok());
+        let is_ours = |host: &Authority| host::is_ours(host, &self.site.names);
+        hosts.next().is_none() && host.as_ref().is_some_and(is_ours) && request.uri().authority().is_none_or(is_ours)
+    }
+
+    fn resource(&self, path: &str) -> Option<Resource<'_>> {
+        match path {
+            "/api/board" => Some(Resource::Board),
+            "/api/course" => Some(Resource::Course),
+            "/api/live" => Some(Resource::Live),
+            "/metrics" => self.site.metrics.as_ref().map(Resource::Metrics),
+            path => assets::find(path).map(Resource::Asset),
+        }
+    }
+
+    fn course(&self, query: &str) -> Response<Body> {
+        let Some((sensor, server)) = asked_for(query) else {
+            return text(StatusCode::BAD_REQUEST, "a course is asked for by ?sensor=NAME&server=ADDRESS:PORT\n");
+        };
+        let board = self.site.board.lock().unwrap_or_else(PoisonError::into_inner);
+        let course = board.course(&sensor, &server);
+        drop(board);
+        course.map_or_else(|| text(StatusCode::NOT_FOUND, "no such server is watched\n"), |course| written(&course))
+    }
+}
+
+/// What there is.
+enum Resource<'a> {
+    Asset(&'static assets::Asset),
+    Board,
+    Course,
+    Live,
+    Metrics(&'a Metrics),
+}
+
+/// Which sensor's server a query means.
+fn asked_for(query: &str) -> Option<(String, SocketAddr)> {
+    let (mut sensor, mut server) = (None, None);
+    for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        match &*key {
+            "sensor" => sensor = Some(value.into_owned()),
+            "server" => server = value.parse().ok(),
+            _ => {}
+        }
+    }
+    Some((sensor?, server?))
+}
+
+fn written(course: &CourseView) -> Response<Body> {
+    json(serde_json::to_vec(course).expect("plain values").into())
+}
+
+fn json(body: Bytes) -> Response<Body> {
+    content(JSON, body)
+}
+
+fn text(status: StatusCode, sentence: &'static str) -> Response<Body> {
+    let mut response = content("text/plain; charset=utf-8", Bytes::from_static(sentence.as_bytes()));
+    *response.status_mut() = status;
+    response
+}
+
+fn content(content_type: &'static str, body: Bytes) -> Response<Body> {
+    let mut response = Response::new(Either::Left(Full::new(body)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// With what keeps a browser from doing more with it than is meant.
+fn guarded(mut response: Response<Body>) -> Response<Body> {
+    const GUARDS: [(HeaderName, HeaderValue); 4] = [
+        (CSP, CONTENT_SECURITY_POLICY),
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
+    ];
+    response.headers_mut().extend(GUARDS);
+    response
+}
+
+impl fmt::Debug for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Site").field("names", &self.names).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,49 @@
+//! The page's files, as `build.rs` put them together.
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Bytes;
+
+/// A file of the page.
+#[derive(Debug)]
+pub(super) struct Asset {
+    pub(super) path: &'static str,
+    content_type: &'static str,
+    etag: &'static str,
+    /// Its name has a digest of it, and so never means anything else.
+    is_immutable: bool,
+    body: &'static [u8],
+}
+
+include!(concat!(env!("OUT_DIR"), "/assets.rs"));
+
+/// The one at a path.
+pub(super) fn find(path: &str) -> Option<&'static Asset> {
+    ASSETS.iter().find(|asset| asset.path == path)
+}
+
+/// All of them.
+#[cfg(test)]
+pub(super) fn all() -> impl Iterator<Item = &'static Asset> {
+    ASSETS.iter()
+}
+
+impl Asset {
+    /// It, or that the browser has it (RFC 9110, section 13.1.2).
+    pub(super) fn respond<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        let known = request.headers().get_all(IF_NONE_MATCH).iter().filter_map(|tags| tags.to_str().ok());
+        let mut tags = known.flat_map(|tags| tags.split(',')).map(|tag| tag.trim().trim_start_matches("W/"));
+        let is_known = tags.any(|tag| tag == self.etag || tag == "*");
+        let mut response = Response::new(Full::new(if is_known { Bytes::new() } else { self.body.into() }));
+        if is_known {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+        }
+        let caching = if self.is_immutable { "public, max-age=31536000, immutable" } else { "no-cache" };
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        headers.insert(ETAG, HeaderValue::from_static(self.etag));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
+        response
+    }
+}

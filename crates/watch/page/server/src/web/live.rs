@@ -1,0 +1,65 @@
+//! Server-sent events (HTML, section 9.2): the board, each second.
+
+use std::time::Duration;
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response};
+use http_body_util::Either;
+use http_body_util::channel::{Channel, SendError, Sender};
+use hyper::body::Bytes;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::Body;
+
+/// JSON has no line breaks, so that one field holds it.
+const BEFORE: Bytes = Bytes::from_static(b"event: board\ndata: ");
+const AFTER: Bytes = Bytes::from_static(b"\n\n");
+/// A comment: shows both ends that the other is there.
+const NOTHING: Bytes = Bytes::from_static(b":\n\n");
+
+/// The latest tick, and each that follows.
+pub(super) fn respond(
+    ticks: watch::Receiver<Bytes>,
+    keep_alive: Duration,
+    shutdown: CancellationToken,
+) -> Response<Body> {
+    // A tick waits here when the one before is on its way, and no more.
+    let (sender, body) = Channel::new(1);
+    tokio::spawn(shutdown.run_until_cancelled_owned(tell(ticks, sender, keep_alive)));
+    head(Either::Right(body))
+}
+
+/// What such a stream begins with.
+pub(super) fn head(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Until the viewer goes, or nobody ticks any more.
+async fn tell(mut ticks: watch::Receiver<Bytes>, mut viewer: Sender<Bytes>, keep_alive: Duration) {
+    ticks.mark_changed();
+    loop {
+        let told = match timeout(keep_alive, ticks.changed()).await {
+            Ok(Ok(())) => {
+                let tick = ticks.borrow_and_update().clone();
+                event(&mut viewer, tick).await
+            }
+            Ok(Err(_)) => return,
+            Err(_) => viewer.send_data(NOTHING).await,
+        };
+        if told.is_err() {
+            return;
+        }
+    }
+}
+
+/// In three parts: the middle one is shared by all viewers.
+async fn event(viewer: &mut Sender<Bytes>, tick: Bytes) -> Result<(), SendError> {
+    viewer.send_data(BEFORE).await?;
+    viewer.send_data(tick).await?;
+    viewer.send_data(AFTER).await
+}

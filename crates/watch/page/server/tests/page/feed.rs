@@ -1,0 +1,139 @@
+//! A board whose time and sensors a test is, and the page of it.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio_util::bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+use watari_endings::{Ending, Profile, Tally};
+use watari_packets::Timestamp;
+use watari_watch::board::Board;
+use watari_watch::report::{Health, Report};
+use watari_watch::web::{Site, serve, tick};
+
+/// A second at a server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Second {
+    /// So many are delivered, so many cut off, so many out of time.
+    Ended(u32, u32, u32),
+    /// Connections are there, and none ends.
+    Quiet,
+    /// Nobody gets anything.
+    Refused(u32),
+}
+
+/// What a sensor says of a server in a second.
+pub(crate) type Said<'a> = (&'a str, &'a str, Second);
+
+pub(crate) struct Feed {
+    runtime: Runtime,
+    board: Arc<Mutex<Board>>,
+    ticks: watch::Sender<Bytes>,
+    address: SocketAddr,
+    shutdown: CancellationToken,
+    /// The second that is over next.
+    second: u64,
+}
+
+/// What the tests' boards hold.
+pub(crate) const SPAN_S: u64 = 60;
+
+impl Feed {
+    /// Of nothing yet.
+    pub(crate) fn new() -> Self {
+        Self::over(SPAN_S)
+    }
+
+    /// Of nothing yet; it holds so much time.
+    pub(crate) fn over(span_s: u64) -> Self {
+        let profile = Profile {
+            span: Duration::from_secs(span_s),
+            stopped_span: Duration::from_secs(10),
+            hold: Duration::from_secs(2),
+            ..Profile::site()
+        };
+        let board = Arc::new(Mutex::new(Board::new(profile)));
+        let (ticks, _) = watch::channel(tick(&board));
+        let mut feed = Self {
+            runtime: tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap(),
+            board,
+            ticks,
+            address: "127.0.0.1:0".parse().unwrap(),
+            shutdown: CancellationToken::new(),
+            second: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs(),
+        };
+        feed.arrive();
+        feed
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://localhost:{}/", self.address.port())
+    }
+
+    /// The server comes, or comes back where it was.
+    pub(crate) fn arrive(&mut self) {
+        let listener = TcpListener::bind(self.address).unwrap();
+        self.address = listener.local_addr().unwrap();
+        self.shutdown = CancellationToken::new();
+        let site =
+            Site { board: Arc::clone(&self.board), ticks: self.ticks.subscribe(), metrics: None, names: Vec::new() };
+        let _entered = self.runtime.enter();
+        serve(listener, site, self.shutdown.clone()).unwrap();
+    }
+
+    /// The server goes: nothing listens any more when this returns.
+    pub(crate) fn leave(&self) {
+        self.shutdown.cancel();
+        let begun = std::time::Instant::now();
+        while std::net::TcpStream::connect(self.address).is_ok() {
+            assert!(begun.elapsed() < Duration::from_mins(1), "it still listens");
+        }
+    }
+
+    /// A second passes.
+    pub(crate) fn pass(&mut self, said: &[Said<'_>]) {
+        let at = Timestamp((self.second + 1) * 1_000_000_000);
+        let mut board = self.board.lock().unwrap();
+        for (sensor, server, second) in said {
+            let tallies = vec![(server.parse().unwrap(), self.second, second.tally())];
+            board.take(sensor, 0, &Report { at, tallies, health: Health::default() });
+        }
+        board.advance(at);
+        drop(board);
+        self.second += 1;
+        self.ticks.send_replace(tick(&self.board));
+    }
+
+    /// So many seconds pass.
+    pub(crate) fn pass_many(&mut self, seconds: u64, said: &[Said<'_>]) {
+        for _ in 0..seconds {
+            self.pass(said);
+        }
+    }
+}
+
+impl Second {
+    fn tally(self) -> Tally {
+        let mut tally = Tally::default();
+        match self {
+            Self::Ended(s_normal, client_abort, timeout) => {
+                let ended = s_normal + client_abort + timeout;
+                tally = Tally { opened: ended, s_normal, client_abort, timeout, answered: ended, ..tally };
+                (tally.responses, tally.response_us) = (ended, u64::from(ended) * 12_500);
+                (tally.tls_full, tally.tls_resumed) = (1, 3);
+                tally.endings[Ending::SNormal as usize] = s_normal;
+                tally.endings[Ending::CReset as usize] = client_abort;
+                tally.endings[Ending::Timeout as usize] = timeout;
+            }
+            Self::Quiet => (tally.opened, tally.answered) = (1, 1),
+            Self::Refused(count) => {
+                (tally.opened, tally.unanswered) = (count, count);
+                tally.endings[Ending::Refused as usize] = count;
+            }
+        }
+        tally
+    }
+}

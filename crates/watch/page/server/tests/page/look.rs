@@ -1,0 +1,74 @@
+//! What the tests ask of how the page looks: functions that run in it.
+
+/// How many pixels of the first chart have a colour of style.css.
+pub(crate) const PIXELS: &str = r"(name) => {
+    const chart = document.querySelector('.chart canvas');
+    const made = document.createElement('canvas');
+    Object.assign(made, { width: chart.width, height: chart.height });
+    const copy = made.getContext('2d', { willReadFrequently: true });
+    copy.fillStyle = getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
+    copy.fillRect(0, 0, 1, 1);
+    const wanted = copy.getImageData(0, 0, 1, 1).data;
+    copy.clearRect(0, 0, 1, 1);
+    copy.drawImage(chart, 0, 0);
+    const { data } = copy.getImageData(0, 0, chart.width, chart.height);
+    let count = 0;
+    for (let at = 0; at < data.length; at += 4) {
+        if ([0, 1, 2, 3].every((part) => Math.abs(data[at + part] - wanted[part]) < 3)) count++;
+    }
+    return count;
+}";
+
+/// Whether the same part of two panels stands at the same height, one at the right of the other.
+pub(crate) const ARE_IN_LINE: &str = r"(selector) => {
+    const [a, b] = [...document.querySelectorAll('.panel')].map((panel) => {
+        const part = panel.matches(selector) ? panel : panel.querySelector(selector);
+        return part.getBoundingClientRect();
+    });
+    return Math.abs(a.top - b.top) < 1 && a.right <= b.left && Math.abs(a.width - b.width) < 1;
+}";
+
+/// Whether nothing has to be scrolled sideways.
+pub(crate) const HAS_NO_OVERFLOW: &str =
+    "document.documentElement.scrollWidth <= innerWidth && document.body.scrollWidth <= innerWidth";
+
+/// Elements with text that stand out of the page at a side.
+pub(crate) const CUT_OFF: &str = r"() => [...document.querySelectorAll('#page *')].filter((element) => {
+    const { left, right, width } = element.getBoundingClientRect();
+    const isText = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim() !== '');
+    return isText && width > 1 && (left < -0.5 || right > innerWidth + 0.5);
+}).map((element) => element.outerHTML.slice(0, 200))";
+
+/// Texts whose contrast to what is behind them is less (WCAG 2.2, 1.4.3). What is drawn over pictures stands on the sheet.
+pub(crate) const PALE: &str = r"(least) => {
+    const parse = (color) => {
+        const made = document.createElement('canvas').getContext('2d');
+        made.fillStyle = color;
+        made.fillRect(0, 0, 1, 1);
+        const [r, g, b, a] = made.getImageData(0, 0, 1, 1).data;
+        return [r, g, b, a / 255];
+    };
+    const over = ([r, g, b, a], below) => [...[r, g, b].map((part, at) => part * a + below[at] * (1 - a)), 1];
+    const ground = (element) => {
+        const behind = [];
+        for (let at = element; at !== null; at = at.parentElement) behind.push(parse(getComputedStyle(at).backgroundColor));
+        return behind.reverse().reduce((below, color) => over(color, below), [255, 255, 255, 1]);
+    };
+    const light = (color) => {
+        const [r, g, b] = color.slice(0, 3).map((part) => part / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const hidden = (element) => element.closest('.hidden') !== null || !element.checkVisibility();
+    const texts = [...document.querySelectorAll('#page *')].filter((element) =>
+        !hidden(element) && [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim() !== ''));
+    return texts.map((element) => {
+        const style = getComputedStyle(element);
+        const below = ground(element);
+        const color = parse(element instanceof SVGElement ? style.fill : style.color);
+        const opacity = [];
+        for (let at = element; at !== null; at = at.parentElement) opacity.push(Number(getComputedStyle(at).opacity));
+        color[3] *= opacity.reduce((all, part) => all * part, 1);
+        const [brighter, darker] = [light(over(color, below)), light(below)].sort((a, b) => b - a);
+        return [(brighter + 0.05) / (darker + 0.05), element.textContent, element.className?.baseVal ?? element.className];
+    }).filter(([contrast]) => contrast < least);
+}";

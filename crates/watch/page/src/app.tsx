@@ -1,0 +1,152 @@
+// The page: a header, the list of servers, and those that are selected beside each other.
+import { useEffect, useReducer, useRef } from "preact/hooks";
+import type { Board, Course } from "./board.ts";
+import { keyOf, ofKey } from "./board.ts";
+import { clock, count, duration, moment } from "./format.ts";
+import { NOTHING } from "./history.ts";
+import { List } from "./list.tsx";
+import type { Link } from "./live.ts";
+import { courseUrl, listen } from "./live.ts";
+import { Panel } from "./panel.tsx";
+import type { Action, PageState } from "./state.ts";
+import { begin, next, ofHash, toHash } from "./state.ts";
+
+// Connections are told when they have settled: rows of the latest seconds still change.
+const SETTLE_S = 5;
+
+export function App() {
+  const [state, tell] = useReducer<PageState, Action>(next, begin(ofHash(location.hash)));
+  useLive(state, tell);
+  useHash(state.selected, tell);
+  const { board, link, selected } = state;
+  return (
+    <>
+      <Header board={board} link={link} />
+      <main>
+        {board === null ? <p class="note">Waiting for the first news…</p> : <List board={board} selected={selected} tell={tell} />}
+        {board !== null && <Columns state={state} board={board} tell={tell} />}
+      </main>
+      {board !== null && <Sensors board={board} />}
+    </>
+  );
+}
+
+// Listens, and asks for the past of what is selected: at first, and whenever the stream was away.
+function useLive(state: PageState, tell: (action: Action) => void): void {
+  const current = useRef(state);
+  current.current = state;
+  const asked = useRef(new Set<string>());
+  const ask = (key: string) => {
+    asked.current.add(key);
+    void fetchCourse(key, (current.current.board?.now ?? -Infinity) - SETTLE_S, tell, () => asked.current.delete(key));
+  };
+  useEffect(
+    () =>
+      listen("/api/live", {
+        board: (board) => tell({ is: "board", board }),
+        link: (link) => tell({ is: "link", link }),
+        opened: () => current.current.selected.forEach(ask),
+      }),
+    [],
+  );
+  useEffect(() => {
+    for (const key of asked.current) if (!state.selected.includes(key)) asked.current.delete(key);
+    for (const key of state.selected) if (state.board !== null && !asked.current.has(key)) ask(key);
+  }, [state.selected, state.board]);
+}
+
+async function fetchCourse(key: string, asked: number, tell: (action: Action) => void, failed: () => void): Promise<void> {
+  const { sensor, server } = ofKey(key);
+  try {
+    const answer = await fetch(courseUrl(sensor, server));
+    // Of what is not watched there is no past, and when it comes back, that begins with what ticks say.
+    if (answer.ok) tell({ is: "course", key, course: (await answer.json()) as Course, asked });
+  } catch {
+    // The server is away; the tick after it is back asks again.
+    failed();
+  }
+}
+
+function useHash(selected: readonly string[], tell: (action: Action) => void): void {
+  useEffect(() => {
+    const hash = toHash(selected);
+    if (hash !== location.hash.slice(1)) history.replaceState(null, "", hash === "" ? location.pathname : `#${hash}`);
+  }, [selected]);
+  useEffect(() => {
+    const changed = () => tell({ is: "select", keys: ofHash(location.hash) });
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+}
+
+function Header({ board, link }: { board: Board | null; link: Link }) {
+  return (
+    <header class="top">
+      <h1>
+        <span class="mark" aria-hidden="true">△</span> watari watch
+      </h1>
+      <LinkState board={board} link={link} />
+      {board !== null && (
+        <time class="clock" dateTime={new Date(board.now * 1000).toISOString()}>
+          {clock(board.now)}
+        </time>
+      )}
+    </header>
+  );
+}
+
+function LinkState({ board, link }: { board: Board | null; link: Link }) {
+  const since = board === null ? "" : ` since ${clock(board.now)}`;
+  const words = { connecting: "connecting…", live: "live", stale: `no news${since}, trying again` }[link];
+  return (
+    <p class={`link ${link}`} role="status">
+      <span aria-hidden="true">{link === "live" ? "●" : link === "stale" ? "▲" : "○"}</span> {words}
+    </p>
+  );
+}
+
+function Columns({ state, board, tell }: { state: PageState; board: Board; tell: (action: Action) => void }) {
+  const { selected, histories, link } = state;
+  if (board.servers.length === 0 && selected.length === 0) return null;
+  if (selected.length === 0) return <p class="note">Choose a server to see it; choose several to see them beside each other.</p>;
+  const servers = new Map(board.servers.map((server) => [keyOf(server), server]));
+  return (
+    <section class="columns" data-count={selected.length} aria-label="Selected servers">
+      {selected.map((key) => (
+        <Panel
+          key={key}
+          id={key}
+          server={servers.get(key)}
+          board={board}
+          history={histories.get(key) ?? NOTHING}
+          isStale={link === "stale"}
+          close={() => tell({ is: "toggle", key })}
+        />
+      ))}
+    </section>
+  );
+}
+
+function Sensors({ board }: { board: Board }) {
+  const lost = board.sensors.reduce((all, sensor) => all + sensor.dropped + sensor.dropped_by_interface, 0);
+  return (
+    <details class="sensors">
+      <summary>
+        Sensors: {count(board.sensors.length)}, packets lost: {count(lost)}
+      </summary>
+      <ul>
+        {board.sensors.map((sensor) => (
+          <li key={sensor.name}>
+            <b>{sensor.name}</b> heard {duration(board.now - sensor.heard)} ago ({moment(sensor.heard, board.now)}) ·{" "}
+            {count(sensor.packets)} packets · lost {count(sensor.dropped)} here, {count(sensor.dropped_by_interface)} at the
+            interface · {count(sensor.evicted)} connections given up, {count(sensor.untracked)} not followed ·{" "}
+            {count(sensor.stray)} stray packets
+          </li>
+        ))}
+      </ul>
+      <p>
+        Charts by uPlot and d3-ternary: <a href="/licences.txt">licences</a>
+      </p>
+    </details>
+  );
+}

@@ -1,0 +1,119 @@
+// What the server says: `BoardView` and `CourseView` of board.rs. Times are seconds since the Unix epoch, shares 0 to 1.
+
+export const STATES = ["idle", "normal", "saturated", "stopped"] as const;
+export type State = (typeof STATES)[number];
+
+// A second, as numbers in the order of `Board.columns`.
+export type Row = readonly number[];
+
+export interface Board {
+  now: number;
+  columns: string[];
+  profile: Profile;
+  sensors: Sensor[];
+  servers: Server[];
+}
+
+// What servers are judged by; a limit that is null is none.
+export interface Profile {
+  span_s: number;
+  stopped_span_s: number;
+  aborts: number | null;
+  timeouts: number | null;
+  aborts_and_timeouts: number | null;
+  failures: number | null;
+  unanswered: number;
+}
+
+export interface Sensor {
+  name: string;
+  heard: number;
+  packets: number;
+  dropped: number;
+  dropped_by_interface: number;
+  evicted: number;
+  untracked: number;
+  stray: number;
+}
+
+export interface Server {
+  sensor: string;
+  server: string;
+  state: State;
+  since: number | null;
+  because: string | null;
+  open: number;
+  // The span of the profile, that of stopped servers, ten seconds.
+  spans: Span[];
+  rows: Row[];
+}
+
+export interface Shares {
+  s_normal: number;
+  client_abort: number;
+  timeout: number;
+}
+
+export interface Span {
+  span_s: number;
+  shares: Shares | null;
+  opened_per_s: number;
+  answered_per_s: number;
+  bytes_per_s: number;
+  response_ms: number | null;
+  unanswered: number | null;
+  tls_full: number;
+  tls_resumed: number;
+  tls_handshake_ms: number | null;
+}
+
+export interface Course {
+  rows: Row[];
+  timeline: Since[];
+}
+
+// What a server was in from then on.
+export interface Since {
+  since: number;
+  state: State;
+}
+
+// A server at a sensor; the same server may be seen by several.
+export function keyOf(server: Pick<Server, "sensor" | "server">): string {
+  return `${server.server} ${server.sensor}`;
+}
+
+// An address has no space, a sensor's name may have some.
+export function ofKey(key: string): { sensor: string; server: string } {
+  const at = key.indexOf(" ");
+  return { server: key.slice(0, at), sensor: key.slice(at + 1) };
+}
+
+// The last ten seconds: what it does now.
+export function recent(server: Server): Span | undefined {
+  return server.spans.at(-1);
+}
+
+// What it is judged by.
+export function judged(server: Server): Span | undefined {
+  return server.spans[0];
+}
+
+// Of the connections that ended with TLS, the share that were resumed.
+export function resumedShare(span: Span | undefined): number | null {
+  if (span === undefined) return null;
+  const all = span.tls_full + span.tls_resumed;
+  return all > 0 ? span.tls_resumed / all : null;
+}
+
+// How much time charts cover.
+export function heldSpan(profile: Profile): number {
+  return Math.max(profile.span_s, profile.stopped_span_s, 10);
+}
+
+// Sensors say something each second; of one that has not for so long, nothing is known.
+export const UNHEARD_S = 10;
+
+export function isHeard(sensor: Sensor | undefined, now: number): boolean {
+  return sensor !== undefined && now - sensor.heard < UNHEARD_S;
+}

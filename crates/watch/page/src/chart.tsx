@@ -1,0 +1,136 @@
+// A chart by uPlot, with a legend that says what is under the cursor, or else the latest. All charts share one cursor.
+import { useEffect, useRef, useState } from "preact/hooks";
+import uPlot from "uplot";
+import { clock } from "./format.ts";
+
+export interface Drawn {
+  name: string;
+  // The name of a custom property in style.css, without its dashes.
+  color: string;
+  values: readonly (number | null)[];
+  // Where it is drawn, if that is not where its values are: on others.
+  drawn?: readonly (number | null)[];
+  isArea?: boolean;
+}
+
+interface Props {
+  title: string;
+  height: number;
+  series: readonly Drawn[];
+  // When each bin begins, and how long it lasts.
+  xs: readonly number[];
+  width: number;
+  from: number;
+  to: number;
+  text: (value: number | null | undefined) => string;
+}
+
+export function Chart(props: Props) {
+  const { title, series, xs, text } = props;
+  const place = useRef<HTMLDivElement>(null);
+  const [cursor, setCursor] = useState<number | null>(null);
+  usePlot(place, props, setCursor);
+  // The last bin is not over: what it holds so far is too little.
+  const at = cursor ?? Math.max(0, xs.length - 2);
+  const shown = series.filter(({ isArea, values }) => isArea !== true || values.some((value) => value !== null && value > 0));
+  return (
+    <figure class="chart">
+      <figcaption>
+        <span class="title">{title}</span>
+        <span class="at">{cursor === null || xs[at] === undefined ? "" : clock(xs[at])}</span>
+      </figcaption>
+      <div class="plot" ref={place} aria-hidden="true" />
+      <ul class="legend">
+        {shown.map(({ name, color, values }) => (
+          <li key={name}>
+            <i style={{ background: `var(--${color})` }} aria-hidden="true" />
+            {name} <b>{text(values[at])}</b>
+          </li>
+        ))}
+        {shown.length === 0 && <li>nothing ended</li>}
+      </ul>
+    </figure>
+  );
+}
+
+function usePlot(place: { current: HTMLDivElement | null }, props: Props, setCursor: (at: number | null) => void): void {
+  const plot = useRef<uPlot | null>(null);
+  const latest = useRef(props);
+  latest.current = props;
+  useEffect(() => {
+    const element = place.current!;
+    const made = new uPlot(options(element.clientWidth, () => latest.current, setCursor), dataOf(latest.current), element);
+    plot.current = made;
+    const resized = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: latest.current.height }));
+    resized.observe(element);
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const recolored = () => made.redraw(true, true);
+    dark.addEventListener("change", recolored);
+    return () => {
+      dark.removeEventListener("change", recolored);
+      resized.disconnect();
+      made.destroy();
+    };
+  }, []);
+  useEffect(() => {
+    plot.current?.batch(() => {
+      plot.current?.setData(dataOf(props), false);
+      plot.current?.setScale("x", { min: props.from, max: props.to });
+    });
+  });
+}
+
+// The topmost of a stack is drawn first, so that those below it cover it. The last bin is not over; where it begins, the one
+// before it ends.
+function dataOf({ xs, series }: Props): uPlot.AlignedData {
+  const drawn = series.map(({ drawn, values }) => whole(drawn ?? values)).reverse();
+  return [[...xs], ...drawn];
+}
+
+function whole(values: readonly (number | null)[]): (number | null)[] {
+  return [...values.slice(0, -1), values.at(-2) ?? null].slice(0, values.length);
+}
+
+const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
+const SYNC = uPlot.sync("time");
+
+function options(width: number, props: () => Props, setCursor: (at: number | null) => void): uPlot.Options {
+  const { height, series } = props();
+  const ink = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const axis: uPlot.Axis = {
+    stroke: () => ink("quiet"),
+    grid: { stroke: () => ink("rule"), width: 1 },
+    ticks: { show: false },
+    font: "11px system-ui, sans-serif",
+  };
+  return {
+    width,
+    height,
+    padding: [6, 4, 0, 0],
+    legend: { show: false },
+    cursor: { sync: { key: SYNC.key, scales: ["x", null] }, drag: { x: false, y: false }, points: { show: false }, y: false },
+    hooks: { setCursor: [(made) => setCursor(made.cursor.idx ?? null)] },
+    scales: { x: { time: true, range: () => [props().from, props().to] }, y: { range: (_, __, max) => [0, Math.max(max ?? 0, 1) * 1.05] } },
+    axes: [
+      { ...axis, size: 20, gap: 3, space: 70, incrs: STEPS_S, values: (_, splits, __, ___, step) => splits.map((at) => (step < 60 ? clock(at) : clock(at).slice(0, 5))) },
+      { ...axis, size: 40, gap: 4, space: 26, values: (_, splits) => splits.map((value) => tick(value)) },
+    ],
+    series: [{}, ...[...series].reverse().map((it) => seriesOf(it, ink))],
+  };
+}
+
+function seriesOf({ name, color, isArea }: Drawn, ink: (name: string) => string): uPlot.Series {
+  const stepped = uPlot.paths.stepped!({ align: 1 });
+  return {
+    label: name,
+    stroke: () => ink(color),
+    width: isArea === true ? 0 : 1.5,
+    points: { show: false },
+    paths: stepped,
+    ...(isArea === true ? { fill: () => ink(color) } : {}),
+  };
+}
+
+function tick(value: number): string {
+  return value >= 10_000 ? `${value / 1000}k` : String(Math.round(value * 1000) / 1000);
+}

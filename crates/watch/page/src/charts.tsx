@@ -1,0 +1,39 @@
+// What ended, what was asked, how long answers took, what is open: over the held time.
+import type { Row } from "./board.ts";
+import type { Drawn } from "./chart.tsx";
+import { Chart } from "./chart.tsx";
+import { milliseconds, rate, short } from "./format.ts";
+import { ENDINGS, bins, openAtEnds, openSeries, perSecond, ratio, stack } from "./series.ts";
+
+interface Props {
+  rows: readonly Row[];
+  columns: readonly string[];
+  from: number;
+  to: number;
+  open: number;
+}
+
+export function Charts({ rows, columns, from, to, open }: Props) {
+  const binned = bins(rows, columns.length, from, to);
+  const of = (name: string) => perSecond(binned, columns.indexOf(name));
+  const sums = (name: string) => binned.sums[columns.indexOf(name)] ?? [];
+  const at = { xs: binned.starts, width: binned.width, from, to };
+  const endings = ENDINGS.map((name) => of(name));
+  const tops = stack(endings);
+  const stacked = ENDINGS.map((name, at): Drawn => ({ name, color: name, values: endings[at]!, drawn: tops[at]!, isArea: true }));
+  const rates: Drawn[] = [
+    { name: "opened", color: "line-1", values: of("opened") },
+    { name: "answered", color: "line-2", values: of("answered") },
+    { name: "unanswered", color: "line-3", values: of("unanswered") },
+  ];
+  const response: Drawn[] = [{ name: "mean", color: "line-2", values: ratio(sums("response_us"), sums("responses"), 1e-3) }];
+  const opened: Drawn[] = [{ name: "open", color: "line-1", values: openSeries(openAtEnds(rows, columns, open), binned) }];
+  return (
+    <>
+      <Chart title="Endings per second" height={150} series={stacked} text={rate} {...at} />
+      <Chart title="Connections and requests per second" height={110} series={rates} text={rate} {...at} />
+      <Chart title="Time to the first octet, ms" height={90} series={response} text={milliseconds} {...at} />
+      <Chart title="Open connections" height={90} series={opened} text={short} {...at} />
+    </>
+  );
+}

@@ -1,0 +1,244 @@
+// The list of servers: sorted, filtered, and chosen from, by mouse, finger and keyboard.
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { Board, Sensor, Server } from "./board.ts";
+import { isHeard, judged, keyOf, recent, resumedShare } from "./board.ts";
+import { clock, count, milliseconds, percent, rate } from "./format.ts";
+import type { Order } from "./listing.ts";
+import { COLUMNS, WORST_FIRST, listed, nextOrder } from "./listing.ts";
+import { Sign } from "./sign.tsx";
+import type { Action } from "./state.ts";
+
+interface Props {
+  board: Board;
+  selected: readonly string[];
+  tell: (action: Action) => void;
+}
+
+export function List({ board, selected, tell }: Props) {
+  const [order, setOrder] = useState(WORST_FIRST);
+  const [filter, setFilter] = useState("");
+  const servers = listed(board.servers, order, filter);
+  const rows = useRows(servers.map(keyOf), selected, tell);
+  if (board.servers.length === 0) return <Nobody board={board} />;
+  const sensors = new Map(board.sensors.map((sensor) => [sensor.name, sensor]));
+  return (
+    <section class="list" aria-label="Servers">
+      <Tools shown={servers.length} all={board.servers.length} {...{ order, setOrder, filter, setFilter }} />
+      <div class="scroll">
+        <table role="grid" aria-multiselectable="true" aria-label="Servers" onKeyDown={rows.onKeyDown} ref={rows.table}>
+          <thead>
+            <tr>
+              <th scope="col" class="pick">
+                <span class="hidden">Show</span>
+              </th>
+              {COLUMNS.map((column) => (
+                <th
+                  key={column.key}
+                  scope="col"
+                  class={column.isNumber ? "number" : ""}
+                  aria-sort={order.key !== column.key ? "none" : order.isDescending ? "descending" : "ascending"}
+                >
+                  <button type="button" title={column.says} onClick={() => setOrder(nextOrder(order, column))}>
+                    {column.title}
+                  </button>
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {servers.map((server) => {
+              const key = keyOf(server);
+              const isSelected = selected.includes(key);
+              return (
+                <tr key={key} data-key={key} aria-selected={isSelected} {...rows.of(key)}>
+                  <Cells server={server} sensor={sensors.get(server.sensor)} now={board.now} isSelected={isSelected} toggle={() => tell({ is: "toggle", key })} />
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+        {servers.length === 0 && <p class="note">No server matches.</p>}
+      </div>
+    </section>
+  );
+}
+
+function Nobody({ board }: { board: Board }) {
+  const [text, hint] =
+    board.sensors.length === 0
+      ? ["No sensor has said anything yet.", "Servers appear here as soon as a sensor sees connections to them."]
+      : ["Nothing is watched yet.", "The sensors hear no connections. A server appears here with its first one."];
+  return (
+    <section class="nobody">
+      <h2>{text}</h2>
+      <p>{hint}</p>
+    </section>
+  );
+}
+
+interface ToolsProps {
+  shown: number;
+  all: number;
+  order: Order;
+  setOrder: (order: Order) => void;
+  filter: string;
+  setFilter: (filter: string) => void;
+}
+
+function Tools({ shown, all, order, setOrder, filter, setFilter }: ToolsProps) {
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    const slash = (event: KeyboardEvent) => {
+      if (event.key !== "/" || event.target instanceof HTMLInputElement) return;
+      event.preventDefault();
+      input.current?.focus();
+    };
+    addEventListener("keydown", slash);
+    return () => removeEventListener("keydown", slash);
+  }, []);
+  return (
+    <div class="tools">
+      <label>
+        <span class="hidden">Filter</span>
+        <input
+          ref={input}
+          type="search"
+          placeholder="Filter: state, address, sensor  ( / )"
+          value={filter}
+          onInput={(event) => setFilter(event.currentTarget.value)}
+          onKeyDown={(event) => event.key === "Escape" && setFilter("")}
+        />
+      </label>
+      <label class="sort">
+        Sort{" "}
+        <select value={order.key} onChange={(event) => setOrder(nextOrder({ key: "", isDescending: false }, COLUMNS.find(({ key }) => key === event.currentTarget.value)!))}>
+          {COLUMNS.map(({ key, title }) => (
+            <option key={key} value={key}>
+              {title}
+            </option>
+          ))}
+        </select>
+      </label>
+      <p class="hint">
+        {shown === all ? count(all) : `${count(shown)} of ${count(all)}`} {all === 1 ? "server" : "servers"}
+        <span class="keys"> · ↑ ↓ move, Enter shows, Space adds, Esc clears</span>
+      </p>
+    </div>
+  );
+}
+
+interface CellsProps {
+  server: Server;
+  sensor: Sensor | undefined;
+  now: number;
+  isSelected: boolean;
+  toggle: () => void;
+}
+
+function Cells({ server, sensor, now, isSelected, toggle }: CellsProps) {
+  const [long, short] = [judged(server), recent(server)];
+  const shares = long?.shares;
+  const unheard = isHeard(sensor, now) ? null : <small class="unheard">not heard since {clock(sensor?.heard ?? 0)}</small>;
+  return (
+    <>
+      <td class="pick">
+        <input
+          type="checkbox"
+          tabIndex={-1}
+          checked={isSelected}
+          aria-label={`Show ${server.server} of ${server.sensor}`}
+          onClick={(event) => event.stopPropagation()}
+          onChange={toggle}
+        />
+      </td>
+      <td class="state">
+        <Sign state={server.state} />
+      </td>
+      <th scope="row" class="server">
+        {server.server}
+      </th>
+      <td class="sensor">
+        {server.sensor} {unheard}
+      </td>
+      <Figure title="Open" text={count(server.open)} />
+      <Figure title="Requests" text={rate(short?.answered_per_s)} />
+      <Figure title="Response" text={milliseconds(short?.response_ms)} />
+      <Figure title="X" text={percent(shares?.s_normal)} />
+      <Figure title="Y" text={percent(shares?.client_abort)} />
+      <Figure title="Z" text={percent(shares?.timeout)} />
+      <Figure title="Resumed" text={percent(resumedShare(long))} />
+    </>
+  );
+}
+
+function Figure({ title, text }: { title: string; text: string }) {
+  return (
+    <td class={`number ${title.toLowerCase()}`} data-title={title}>
+      {text}
+    </td>
+  );
+}
+
+// One row can be reached by Tab, the others from there by arrows.
+function useRows(keys: readonly string[], selected: readonly string[], tell: (action: Action) => void) {
+  const table = useRef<HTMLTableElement>(null);
+  const [active, setActive] = useState<string | null>(null);
+  const current = active !== null && keys.includes(active) ? active : (keys.find((key) => selected.includes(key)) ?? keys[0]);
+  const row = (key: string) => [...(table.current?.tBodies[0]?.rows ?? [])].find((row) => row.dataset["key"] === key);
+  useKeptFocus(table, () => (current === undefined ? undefined : row(current)));
+
+  const move = (to: number) => {
+    const key = keys[Math.max(0, Math.min(keys.length - 1, to))];
+    if (key === undefined) return;
+    setActive(key);
+    row(key)?.focus();
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    const isRow = event.target instanceof HTMLTableRowElement && event.target.dataset["key"] !== undefined;
+    if (!isRow || event.altKey || current === undefined) return;
+    const at = keys.indexOf(current);
+    const actions: Record<string, () => void> = {
+      ArrowDown: () => move(at + 1),
+      ArrowUp: () => move(at - 1),
+      Home: () => move(0),
+      End: () => move(keys.length - 1),
+      PageDown: () => move(at + 10),
+      PageUp: () => move(at - 10),
+      Enter: () => tell(event.ctrlKey || event.shiftKey ? { is: "toggle", key: current } : { is: "select", keys: [current] }),
+      " ": () => tell({ is: "toggle", key: current }),
+      Escape: () => tell({ is: "select", keys: [] }),
+    };
+    const action = actions[event.key];
+    if (action === undefined) return;
+    event.preventDefault();
+    action();
+  };
+  const of = (key: string) => ({
+    tabIndex: key === current ? 0 : -1,
+    onFocus: () => setActive(key),
+    onClick: (event: MouseEvent) => tell(event.ctrlKey || event.metaKey || event.shiftKey ? { is: "toggle", key } : { is: "select", keys: [key] }),
+  });
+  return { table, onKeyDown, of };
+}
+
+// A row that is moved because the order changed loses the focus in browsers; it gets it back, unless it was taken away.
+function useKeptFocus(table: { current: HTMLTableElement | null }, row: () => HTMLElement | undefined): void {
+  const isWanted = useRef(false);
+  useEffect(() => {
+    const entered = (event: FocusEvent) => {
+      isWanted.current = event.target instanceof HTMLTableRowElement;
+    };
+    const pressed = (event: PointerEvent) => {
+      if (!(event.target instanceof Node && table.current?.contains(event.target))) isWanted.current = false;
+    };
+    addEventListener("focusin", entered);
+    addEventListener("pointerdown", pressed);
+    return () => {
+      removeEventListener("focusin", entered);
+      removeEventListener("pointerdown", pressed);
+    };
+  }, []);
+  useLayoutEffect(() => {
+    if (isWanted.current && document.activeElement === document.body) row()?.focus({ preventScroll: true });
+  });
+}

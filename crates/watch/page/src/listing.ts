@@ -1,0 +1,67 @@
+// The order and the choice of the list.
+import type { Server } from "./board.ts";
+import { STATES, judged, keyOf, recent, resumedShare } from "./board.ts";
+
+export interface Column {
+  key: string;
+  title: string;
+  // What it says, in full.
+  says: string;
+  isNumber: boolean;
+  value: (server: Server) => string | number | null;
+}
+
+const share = (pick: (shares: { s_normal: number; client_abort: number; timeout: number }) => number) => (server: Server) => {
+  const shares = judged(server)?.shares;
+  return shares === null || shares === undefined ? null : pick(shares);
+};
+
+export const COLUMNS: readonly Column[] = [
+  { key: "state", title: "State", says: "worst first", isNumber: false, value: (it) => -STATES.indexOf(it.state) },
+  { key: "server", title: "Server", says: "address and port", isNumber: false, value: (it) => it.server },
+  { key: "sensor", title: "Sensor", says: "who sees it", isNumber: false, value: (it) => it.sensor },
+  { key: "open", title: "Open", says: "connections in progress", isNumber: true, value: (it) => it.open },
+  { key: "rate", title: "Requests", says: "answered requests per second, last 10 s", isNumber: true, value: (it) => recent(it)?.answered_per_s ?? null },
+  { key: "response", title: "Response", says: "mean time to the first octet, last 10 s", isNumber: true, value: (it) => recent(it)?.response_ms ?? null },
+  { key: "x", title: "X", says: "S_NORMAL: delivered, of what ended", isNumber: true, value: share((it) => it.s_normal) },
+  { key: "y", title: "Y", says: "client aborts, of what ended", isNumber: true, value: share((it) => it.client_abort) },
+  { key: "z", title: "Z", says: "TIMEOUT, of what ended", isNumber: true, value: share((it) => it.timeout) },
+  { key: "resumed", title: "Resumed", says: "share of TLS sessions that were resumed", isNumber: true, value: (it) => resumedShare(judged(it)) },
+];
+
+export interface Order {
+  key: string;
+  isDescending: boolean;
+}
+
+export const WORST_FIRST: Order = { key: "state", isDescending: false };
+
+// What a click on a heading makes of the order: numbers are shown from the top first.
+export function nextOrder(order: Order, column: Column): Order {
+  if (order.key === column.key) return { ...order, isDescending: !order.isDescending };
+  return { key: column.key, isDescending: column.isNumber };
+}
+
+// Those whose words all occur, in this order; what has no value is last, and what is equal stays in the order of addresses.
+export function listed(servers: readonly Server[], order: Order, filter: string): Server[] {
+  const words = filter.toLowerCase().split(/\s+/).filter((word) => word !== "");
+  const isMeant = (server: Server) => {
+    const text = `${server.state} ${server.server} ${server.sensor}`.toLowerCase();
+    return words.every((word) => text.includes(word));
+  };
+  const column = COLUMNS.find(({ key }) => key === order.key) ?? COLUMNS[0]!;
+  return servers.filter(isMeant).sort((a, b) => compare(column, a, b, order.isDescending) || collate(keyOf(a), keyOf(b)));
+}
+
+function compare(column: Column, a: Server, b: Server, isDescending: boolean): number {
+  const [left, right] = [column.value(a), column.value(b)];
+  if (left === null || right === null) return Number(left === null) - Number(right === null);
+  const ascending = typeof left === "number" && typeof right === "number" ? left - right : collate(String(left), String(right));
+  return isDescending ? -ascending : ascending;
+}
+
+const collator = new Intl.Collator("en", { numeric: true });
+
+function collate(a: string, b: string): number {
+  return collator.compare(a, b);
+}

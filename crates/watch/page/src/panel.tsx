@@ -1,0 +1,107 @@
+// One server: what it is in and why, its cloud, its past.
+import type { Board, Server } from "./board.ts";
+import { heldSpan, isHeard, judged, ofKey, recent, resumedShare } from "./board.ts";
+import { Charts } from "./charts.tsx";
+import { Cloud } from "./cloud.tsx";
+import { bytesRate, clock, count, duration, milliseconds, moment, percent, rate } from "./format.ts";
+import type { History } from "./history.ts";
+import { Sign } from "./sign.tsx";
+import { Timeline } from "./timeline.tsx";
+
+interface Props {
+  id: string;
+  server: Server | undefined;
+  board: Board;
+  history: History;
+  isStale: boolean;
+  close: () => void;
+}
+
+export function Panel({ id, server, board, history, isStale, close }: Props) {
+  const { sensor, server: address } = ofKey(id);
+  const heard = board.sensors.find(({ name }) => name === sensor);
+  const isOld = isStale || !isHeard(heard, board.now);
+  return (
+    <article class={isOld ? "panel old" : "panel"} data-key={id} aria-label={`${address} of ${sensor}`}>
+      <header>
+        <h2>
+          {address} <small>{sensor}</small>
+        </h2>
+        <button type="button" class="close" onClick={close} aria-label={`Close ${address} of ${sensor}`}>
+          ×
+        </button>
+      </header>
+      {server === undefined ? (
+        <p class="note">Nothing has been seen of it for a while: it is not watched now. It comes back with its first connection.</p>
+      ) : (
+        <Content {...{ server, board, history }} unheard={heard !== undefined && !isHeard(heard, board.now) ? heard.heard : null} />
+      )}
+    </article>
+  );
+}
+
+interface ContentProps {
+  server: Server;
+  board: Board;
+  history: History;
+  unheard: number | null;
+}
+
+function Content({ server, board, history, unheard }: ContentProps) {
+  const span = heldSpan(board.profile);
+  return (
+    <>
+      <div class="present">
+        <div class="verdict">
+          <Verdict server={server} now={board.now} unheard={unheard} />
+          <Facts server={server} />
+        </div>
+        <Cloud rows={history.rows} shares={judged(server)?.shares ?? null} profile={board.profile} now={board.now} />
+      </div>
+      <Timeline timeline={history.timeline} from={board.now - span} to={board.now} />
+      <Charts rows={history.rows} columns={board.columns} from={board.now - span} to={board.now} open={server.open} />
+    </>
+  );
+}
+
+function Verdict({ server, now, unheard }: { server: Server; now: number; unheard: number | null }) {
+  const { state, since, because } = server;
+  return (
+    <p class="because">
+      <Sign state={state} />{" "}
+      {since === null ? (
+        "so far: too little has happened to say more."
+      ) : (
+        <>
+          since {moment(since, now)} ({duration(now - since)}): {because}.
+        </>
+      )}
+      {unheard !== null && <b> Its sensor has not been heard since {clock(unheard)}: what has happened since is not known.</b>}
+    </p>
+  );
+}
+
+function Facts({ server }: { server: Server }) {
+  const [long, short] = [judged(server), recent(server)];
+  const facts: [string, string, string][] = [
+    ["Open", count(server.open), "connections in progress"],
+    ["New", rate(short?.opened_per_s), "connections opened per second, last 10 s"],
+    ["Requests", rate(short?.answered_per_s), "answered requests per second, last 10 s"],
+    ["Response", milliseconds(short?.response_ms), "mean time to the first octet, last 10 s"],
+    ["Unanswered", percent(short?.unanswered), "of what asked, last 10 s"],
+    ["To clients", bytesRate(short?.bytes_per_s), "of connections that ended in the last 10 s"],
+    ["TLS resumed", percent(resumedShare(long)), "of the sessions in the judged span"],
+    ["TLS handshake", milliseconds(long?.tls_handshake_ms), "mean, in the judged span"],
+  ];
+  return (
+    <dl class="facts">
+      {facts.map(([name, value, says]) => (
+        <div key={name} title={says}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+

@@ -1,0 +1,87 @@
+// Rows as what charts draw: bins of equal width from the first held second to now.
+import type { Row } from "./board.ts";
+import { time } from "./history.ts";
+
+// In the order in which they are stacked, the good ones at the bottom.
+export const ENDINGS = [
+  "S_NORMAL",
+  "C_NORMAL",
+  "C_RESET",
+  "S_RESET",
+  "TIMEOUT",
+  "REFUSED",
+  "NO_ANSWER",
+  "OPEN",
+  "BACKSCATTER",
+] as const;
+
+// A chart has about so many bins.
+const BINS = 120;
+const WIDTHS_S = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600];
+
+export function binWidth(span: number): number {
+  return WIDTHS_S.find((width) => span / width <= BINS) ?? Math.ceil(span / BINS);
+}
+
+export interface Bins {
+  width: number;
+  // When each begins: whole multiples of the width, so that bins do not change what they hold as time goes on.
+  starts: number[];
+  // The sums of each column in each bin.
+  sums: number[][];
+}
+
+export function bins(rows: readonly Row[], columns: number, from: number, to: number): Bins {
+  const width = binWidth(to - from);
+  const first = Math.ceil(from / width) * width;
+  const count = Math.max(0, Math.floor((to - first) / width) + 1);
+  const starts = Array.from({ length: count }, (_, at) => first + at * width);
+  const sums = Array.from({ length: columns }, () => new Array<number>(count).fill(0));
+  for (const row of rows) {
+    const at = Math.floor((time(row) - first) / width);
+    if (at < 0 || at >= count) continue;
+    for (let column = 1; column < columns; column++) sums[column]![at]! += row[column] ?? 0;
+  }
+  return { width, starts, sums };
+}
+
+// Counts of a column, per second.
+export function perSecond({ sums, width }: Bins, column: number): number[] {
+  return (sums[column] ?? []).map((sum) => sum / width);
+}
+
+// Quotients; null where there is nothing to divide by.
+export function ratio(over: readonly number[], under: readonly number[], scale = 1): (number | null)[] {
+  return over.map((value, at) => ((under[at] ?? 0) > 0 ? (value / under[at]!) * scale : null));
+}
+
+// Each with all those below it: what is drawn of it is what stands out above the one before.
+export function stack(series: readonly (readonly number[])[]): number[][] {
+  let below: number[] = [];
+  return series.map((values) => (below = values.map((value, at) => value + (below[at] ?? 0))));
+}
+
+// How many connections were open at the end of each second: what is open now, less what began, plus what ended since.
+export function openAtEnds(rows: readonly Row[], columns: readonly string[], openNow: number): Map<number, number> {
+  const opened = columns.indexOf("opened");
+  const closing = [...ENDINGS, "evicted"].map((name) => columns.indexOf(name));
+  const open = new Map<number, number>();
+  let count = openNow;
+  for (const row of [...rows].reverse()) {
+    open.set(time(row), Math.max(0, count));
+    const closed = closing.reduce((all, column) => all + (row[column] ?? 0), 0);
+    count += closed - (row[opened] ?? 0);
+  }
+  return open;
+}
+
+// The last that is known in each bin, which holds until something happens. Nothing is known before the first row.
+export function openSeries(open: ReadonlyMap<number, number>, { starts, width }: Bins): (number | null)[] {
+  const known = [...open].sort(([a], [b]) => a - b);
+  let at = 0;
+  let last: number | null = null;
+  return starts.map((start) => {
+    while (at < known.length && known[at]![0] < start + width) last = known[at++]![1];
+    return last;
+  });
+}

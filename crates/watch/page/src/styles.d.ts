@@ -1,0 +1,2 @@
+// Styles are bundled by esbuild.
+declare module "*.css";

@@ -1,0 +1,37 @@
+// What a server was in, as a strip.
+import type { Since } from "./board.ts";
+import { clock, duration } from "./format.ts";
+import { stretches } from "./history.ts";
+
+interface Props {
+  timeline: readonly Since[];
+  from: number;
+  to: number;
+}
+
+export function Timeline({ timeline, from, to }: Props) {
+  const parts = stretches(timeline, from, to);
+  const share = (seconds: number) => `${((seconds / (to - from)) * 100).toFixed(3)}%`;
+  return (
+    <figure class="timeline">
+      <figcaption>States</figcaption>
+      <ol class="strip" aria-label="States in the held time">
+        {parts.map(({ state, since, until }) => (
+          <li
+            key={`${state} ${until === to ? "now" : until}`}
+            class={state}
+            style={{ left: share(since - from), width: share(until - since) }}
+            title={`${state}: ${clock(since)} to ${clock(until)}, ${duration(until - since)}`}
+          >
+            <span>{state}</span>
+            <span class="hidden"> from {clock(since)} to {clock(until)}</span>
+          </li>
+        ))}
+      </ol>
+      <div class="ends" aria-hidden="true">
+        <span>{clock(from)}</span>
+        <span>now</span>
+      </div>
+    </figure>
+  );
+}

@@ -1,0 +1,55 @@
+// What the server would say.
+import type { Board, Profile, Row, Server, Span } from "../src/board.ts";
+
+export const COLUMNS = [
+  "t", "x", "y", "z", "failed", "opened", "evicted", "answered", "unanswered", "responses", "response_us", "tls_full",
+  "tls_resumed", "S_NORMAL", "C_NORMAL", "C_RESET", "S_RESET", "TIMEOUT", "REFUSED", "NO_ANSWER", "OPEN", "BACKSCATTER",
+];
+
+export function row(t: number, counts: Record<string, number> = {}): Row {
+  return COLUMNS.map((name) => (name === "t" ? t : (counts[name] ?? 0)));
+}
+
+export const PROFILE: Profile = {
+  span_s: 60,
+  stopped_span_s: 10,
+  aborts: 0.4,
+  timeouts: 0.1,
+  aborts_and_timeouts: null,
+  failures: 0.1,
+  unanswered: 0.5,
+};
+
+export function span(parts: Partial<Span> = {}): Span {
+  return {
+    span_s: 60,
+    shares: null,
+    opened_per_s: 0,
+    answered_per_s: 0,
+    bytes_per_s: 0,
+    response_ms: null,
+    unanswered: null,
+    tls_full: 0,
+    tls_resumed: 0,
+    tls_handshake_ms: null,
+    ...parts,
+  };
+}
+
+export function server(parts: Partial<Server> = {}): Server {
+  return {
+    sensor: "s",
+    server: "192.0.2.1:443",
+    state: "normal",
+    since: 900,
+    because: "all is well",
+    open: 0,
+    spans: [span(), span(), span()],
+    rows: [],
+    ...parts,
+  };
+}
+
+export function board(now: number, servers: Server[]): Board {
+  return { now, columns: COLUMNS, profile: PROFILE, sensors: [], servers };
+}

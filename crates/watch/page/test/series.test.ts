@@ -1,0 +1,59 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ENDINGS, bins, binWidth, openAtEnds, openSeries, perSecond, ratio, stack } from "../src/series.ts";
+import { COLUMNS, row } from "./common.ts";
+
+const X = COLUMNS.indexOf("x");
+
+test("a chart has no more bins than it can show", () => {
+  assert.equal(binWidth(60), 1);
+  assert.equal(binWidth(120), 1);
+  assert.equal(binWidth(121), 2);
+  assert.equal(binWidth(1200), 10);
+  assert.equal(binWidth(86_400), 1800);
+  assert.equal(binWidth(10_000_000), 83_334);
+});
+
+test("bins begin at multiples of their width, and what is outside is left out", () => {
+  const rows = [row(994, { x: 100 }), row(1000, { x: 1 }), row(1009, { x: 2 }), row(1010, { x: 4 }), row(9999, { x: 100 })];
+  const binned = bins(rows, COLUMNS.length, 995, 2195);
+  assert.equal(binned.width, 10);
+  assert.deepEqual([binned.starts[0], binned.starts.at(-1), binned.starts.length], [1000, 2190, 120]);
+  assert.deepEqual(binned.sums[X]!.slice(0, 3), [3, 4, 0]);
+  assert.deepEqual(perSecond(binned, X).slice(0, 2), [0.3, 0.4]);
+  // A second later they are the same.
+  assert.deepEqual(bins(rows, COLUMNS.length, 996, 2196).starts, binned.starts);
+});
+
+test("no rows are bins of nothing", () => {
+  const { starts, sums } = bins([], COLUMNS.length, 0, 60);
+  assert.equal(starts.length, 61);
+  assert.ok(sums[X]!.every((count) => count === 0));
+  assert.deepEqual(bins([], COLUMNS.length, 60, 0).starts, []);
+});
+
+test("each of a stack stands on those below", () => {
+  assert.deepEqual(stack([[1, 2], [10, 20], [100, 200]]), [[1, 2], [11, 22], [111, 222]]);
+  assert.deepEqual(stack([]), []);
+});
+
+test("a quotient of nothing is nothing", () => {
+  assert.deepEqual(ratio([10, 0, 5], [2, 0, 0], 1e-1), [0.5, null, null]);
+});
+
+test("all endings are columns", () => {
+  assert.deepEqual(ENDINGS.filter((name) => !COLUMNS.includes(name)), []);
+});
+
+test("what was open follows from what is open", () => {
+  const rows = [row(1, { opened: 5 }), row(2, { opened: 1, S_NORMAL: 2, evicted: 1 }), row(5, { REFUSED: 1 })];
+  const open = openAtEnds(rows, COLUMNS, 2);
+  assert.deepEqual([...open].sort(), [[1, 5], [2, 3], [5, 2]]);
+  const series = openSeries(open, bins(rows, COLUMNS.length, 0, 6));
+  assert.deepEqual(series, [null, 5, 3, 3, 3, 2, 2]);
+});
+
+test("nothing is open less than not at all", () => {
+  const open = openAtEnds([row(1, { opened: 1 }), row(2, { opened: 9 })], COLUMNS, 2);
+  assert.equal(open.get(1), 0);
+});
