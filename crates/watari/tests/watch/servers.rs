@@ -1,7 +1,7 @@
 //! Servers of others under `watari bench http`: what `watari watch` says of each connection is what the generator reports of it, and
 //! what nginx logs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -100,13 +100,18 @@ fn bench(dir: &Path, load: &str) -> Vec<Reported> {
     lines
 }
 
-/// Each connection of the generator was seen, and no other one.
+/// Each connection of the generator was seen, and no other one. A port may have been taken again: those that had it follow each
+/// other in both lists.
 fn generator_agrees(reported: &[Reported], rows: &[Row]) {
-    let of_ends: BTreeMap<_, _> = rows.iter().map(|row| ((Some(row.client), row.server), row)).collect();
-    assert_eq!((of_ends.len(), rows.len()), (rows.len(), reported.len()), "connections");
+    let mut of_ends: BTreeMap<_, VecDeque<_>> = BTreeMap::new();
+    for row in rows {
+        of_ends.entry((Some(row.client), row.server)).or_default().push_back(row);
+    }
+    assert_eq!(rows.len(), reported.len(), "connections");
     let (refused, tried): (Vec<_>, Vec<_>) = reported.iter().partition(|line| line.ending == "REFUSED");
     assert_eq!(rows.iter().filter(|row| row.ending == "REFUSED").count(), refused.len());
-    let pairs = tried.into_iter().map(|line| (line, of_ends.get(&(line.local, line.remote))));
+    let mut row_of = |line: &Reported| of_ends.get_mut(&(line.local, line.remote))?.pop_front();
+    let pairs = tried.into_iter().map(|line| (line, row_of(line)));
     let wrong: Vec<_> = pairs.filter(|(line, row)| row.is_none_or(|row| !agrees(row, line))).collect();
     assert!(wrong.is_empty(), "{} of {}: {wrong:#?}", wrong.len(), rows.len());
 }
@@ -146,17 +151,19 @@ fn is_tls(row: &Row) -> bool {
 
 /// Of each connection to nginx: as many requests as it logged, and as many octets, if they are not encrypted.
 fn nginx_agrees(dir: &Path, rows: &[Row]) {
-    let mut logged: BTreeMap<SocketAddr, (u64, u64, u64)> = BTreeMap::new();
+    // By client and connection: a port may have been taken again.
+    let mut logged: BTreeMap<(SocketAddr, u64), (u64, u64, u64)> = BTreeMap::new();
     for line in fs::read_to_string(dir.join("access.log")).unwrap().lines() {
-        let [ip, port, sent, length] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let [ip, port, connection, sent, length] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
         let client = SocketAddr::new(ip.parse().unwrap(), port.parse().unwrap());
-        let (requests, to_client, to_server) = logged.entry(client).or_default();
+        let (requests, to_client, to_server) = logged.entry((client, connection.parse().unwrap())).or_default();
         *requests += 1;
         *to_client += sent.parse::<u64>().unwrap();
         *to_server += length.parse::<u64>().unwrap();
     }
     for row in rows.iter().filter(|row| [PORT, PORT + 10].contains(&row.server.port())) {
-        let (requests, to_client, to_server) = logged.remove(&row.client).unwrap_or_else(|| panic!("{row:?}"));
+        let first = logged.range((row.client, 0)..=(row.client, u64::MAX)).next().map(|(key, _)| *key);
+        let (requests, to_client, to_server) = logged.remove(&first.unwrap_or_else(|| panic!("{row:?}"))).unwrap();
         let is_same = (row.bytes_to_client, row.bytes_to_server) == (to_client, to_server);
         let said = format!("{row:#?} {requests} {to_client} {to_server}");
         assert!(row.requests == requests && (is_same || is_tls(row)), "{said}");
@@ -207,7 +214,7 @@ fn nginx(dir: &Path) -> String {
     format!(
         "daemon off; master_process off; user root; pid {root}/pid; events {{ worker_connections 1000; }}\n\
          http {{\n\
-         log_format told '$remote_addr $remote_port $bytes_sent $request_length';\n\
+         log_format told '$remote_addr $remote_port $connection $bytes_sent $request_length';\n\
          access_log {root}/access.log told; root {root}; client_body_temp_path {root}/a; proxy_temp_path {root}/b;\n\
          fastcgi_temp_path {root}/c; uwsgi_temp_path {root}/d; scgi_temp_path {root}/e;\n\
          ssl_certificate chain.pem; ssl_certificate_key key.pem; reset_timedout_connection on;\n\
