@@ -46,6 +46,9 @@ pub struct Keep {
     /// Whether it runs programs. Then it, and they, may read and run whatever the user may, but write nothing else than what is named
     /// here.
     pub programs: bool,
+    /// Whether it looks up the names of hosts, and trusts the certificate authorities of the system. Then it may read what that takes:
+    /// libraries, and what is configured in `/etc`.
+    pub names: bool,
 }
 
 /// What became of it.

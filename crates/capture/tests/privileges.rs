@@ -4,7 +4,7 @@
 use std::env;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -19,10 +19,11 @@ use watari_capture::{CaptureError, Options, Ring, open};
 
 type Case = (&'static str, fn(&Path));
 
-const CASES: [Case; 8] = [
+const CASES: [Case; 9] = [
     ("a_capture_goes_on_and_little_else_does", a_capture_goes_on_and_little_else_does),
     ("root_that_stays_root_cannot_do_more", root_that_stays_root_cannot_do_more),
     ("files_that_are_named_can_be_used", files_that_are_named_can_be_used),
+    ("names_are_looked_up_if_they_may_be", names_are_looked_up_if_they_may_be),
     ("programs_run_if_they_may_and_have_no_privileges", programs_run_if_they_may_and_have_no_privileges),
     ("threads_that_start_later_have_none_either", threads_that_start_later_have_none_either),
     ("it_is_too_late_when_threads_are_running", it_is_too_late_when_threads_are_running),
@@ -177,11 +178,18 @@ fn files_that_are_named_can_be_used(dir: &Path) {
     }
 }
 
+fn names_are_looked_up_if_they_may_be(_: &Path) {
+    let dropped = drop_to_nobody(Keep { read: vec!["/proc".into()], names: true, ..Keep::default() });
+    let addresses: Vec<_> = ("localhost", 80).to_socket_addrs().unwrap().collect();
+    assert!(addresses.iter().all(|address| address.ip().is_loopback()) && !addresses.is_empty(), "{addresses:?}");
+    fs::read("/etc/hosts").unwrap();
+    assert!(dropped.files != Enforced::Fully || is_refused(fs::read("/usr/bin/env")));
+}
+
 fn programs_run_if_they_may_and_have_no_privileges(dir: &Path) {
     let script = "cat /proc/self/status; head -c 1 /etc/passwd >/dev/null && echo reads; true 2>/dev/null >$1/new || echo stays out; \
                   unshare --user true 2>/dev/null || echo has no namespaces";
-    let write = vec!["/dev/null".into()];
-    let dropped = drop_all(&Keep { programs: true, write, ..Keep::default() }).unwrap();
+    let dropped = drop_all(&Keep { programs: true, ..Keep::default() }).unwrap();
     report(&dropped);
     let output = Command::new("/bin/sh").args(["-c", script, "sh"]).arg(dir).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);

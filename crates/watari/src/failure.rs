@@ -1,6 +1,7 @@
 //! How commands fail.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,6 +15,7 @@ use watari_capture::privileges::PrivilegesError;
 use watari_pki::PkiError;
 use watari_watch::files::FilesError;
 use watari_watch::profile::ProfileError;
+use watari_watch::{link, tell};
 
 use crate::admin::AskError;
 use crate::commands::ctl::Unfulfilled;
@@ -64,6 +66,16 @@ pub(crate) enum Failure {
     Capture(#[from] CaptureError),
     #[error(transparent)]
     Privileges(#[from] PrivilegesError),
+    #[error(transparent)]
+    Tell(#[from] tell::ConfigError),
+    #[error(transparent)]
+    Teller(#[from] tell::StartError),
+    #[error(transparent)]
+    Reporter(#[from] link::StartError),
+    #[error(transparent)]
+    Judge(#[from] link::ListenError),
+    #[error("cannot listen on {0}: {1}")]
+    Bind(SocketAddr, io::Error),
     #[error("cannot start: {0}")]
     Start(io::Error),
     #[error("cannot write the output: {0}")]
@@ -97,7 +109,8 @@ impl Failure {
             | Self::Pki(PkiError::Request(_))
             | Self::MakeList(_)
             | Self::Usage(_)
-            | Self::Profile(_) => 2,
+            | Self::Profile(_)
+            | Self::Tell(_) => 2,
             Self::Fleet(error) if !matches!(error, fleet::StartError::Worker { .. }) => 2,
             _ => 1,
         }

@@ -159,6 +159,11 @@ impl Board {
         self.sensors.iter().map(|(name, sensor)| (name.as_str(), sensor.health()))
     }
 
+    /// Each sensor on another machine, and how it is connected.
+    pub fn links(&self) -> impl Iterator<Item = (&str, Link)> {
+        self.sensors.iter().filter_map(|(name, sensor)| Some((name.as_str(), sensor.link?)))
+    }
+
     /// What servers are judged by.
     pub const fn profile(&self) -> &Profile {
         &self.profile

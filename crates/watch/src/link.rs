@@ -41,6 +41,7 @@ mod clock;
 mod inbox;
 pub mod judge;
 mod listen;
+mod metrics;
 mod reporter;
 mod serve;
 mod session;
@@ -50,6 +51,7 @@ pub use backlog::{Backlog, Cursor, FalseTaking, Limits};
 pub use clock::Clock;
 pub use judge::{Judge, JudgeCounts};
 pub use listen::{ListenError, Listening};
+pub use metrics::{JudgeMetrics, ReporterMetrics};
 pub use reporter::{Backoff, Options, Reporter, ReporterCounts, StartError, Teller};
 pub use session::LinkError;
 

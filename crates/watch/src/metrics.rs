@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use watari_endings::{Ending, ServerState};
 
-use crate::board::{Board, Entry};
+use crate::board::{Board, Entry, Link};
 use crate::report::Health;
 
 /// A board that is scraped.
@@ -36,6 +36,13 @@ struct CountOfSensor {
     name: &'static str,
     help: &'static str,
     value: fn(&Health) -> u64,
+}
+
+/// A number of each sensor on another machine.
+struct OfLink {
+    name: &'static str,
+    help: &'static str,
+    value: fn(&Link) -> Option<f64>,
 }
 
 const GAUGES: [OfServer; 3] = [
@@ -98,6 +105,30 @@ const SENSOR_COUNTS: [CountOfSensor; 5] = [
     },
 ];
 
+#[expect(clippy::cast_precision_loss, reason = "a rough offset, and counts that are small")]
+const LINKS: [OfLink; 4] = [
+    OfLink {
+        name: "sensor_connected",
+        help: "Whether a sensor on another machine is connected: 1, or 0",
+        value: |link| Some(f64::from(u8::from(link.is_there))),
+    },
+    OfLink {
+        name: "sensor_clock_offset_seconds",
+        help: "How far a sensor's clock is ahead",
+        value: |link| Some(link.clock_offset_ns? as f64 / 1e9),
+    },
+    OfLink {
+        name: "sensor_server_seconds_lost",
+        help: "Seconds of servers that a sensor had to drop while it was away",
+        value: |link| Some(link.lost as f64),
+    },
+    OfLink {
+        name: "sensor_server_seconds_refused",
+        help: "Seconds of servers that were refused, because they are of no time that can be",
+        value: |link| Some(link.refused as f64),
+    },
+];
+
 impl Collector for BoardMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let board = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,8 +156,20 @@ impl Collector for BoardMetrics {
                 ConstCounter::new(value(&health)).encode(metric.encode_family(&[("sensor", sensor)])?)?;
             }
         }
-        Ok(())
+        encode_links(&board, &mut encoder)
     }
+}
+
+/// Of sensors on other machines.
+fn encode_links(board: &Board, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    for OfLink { name, help, value } in &LINKS {
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (sensor, link) in board.links() {
+            let Some(value) = value(&link) else { continue };
+            ConstGauge::new(value).encode(metric.encode_family(&[("sensor", sensor)])?)?;
+        }
+    }
+    Ok(())
 }
 
 /// 1 for the state that a server is in, 0 for the others.
@@ -202,6 +245,7 @@ mod tests {
             board.take("front", 0, &Report { at, tallies: vec![(server, second, tally)], health });
             board.advance(at);
         }
+        board.link("front").unwrap().is_there = true;
         let mut registry = Registry::with_prefix("watari_watch");
         registry.register_collector(Box::new(BoardMetrics(Arc::new(Mutex::new(board)))));
         let mut text = String::new();
@@ -216,6 +260,7 @@ mod tests {
             &format!("watari_watch_connections_open{of} 20.0"),
             &format!("watari_watch_bytes_to_clients_total{of} 42949672950"),
             r#"watari_watch_packets_dropped_total{sensor="front"} 1009"#,
+            r#"watari_watch_sensor_connected{sensor="front"} 1.0"#,
         ] {
             assert!(text.lines().any(|it| it == line), "{line}\n{text}");
         }

@@ -20,9 +20,11 @@
 mod alerts;
 mod command;
 mod config;
+mod file;
 mod http;
 mod journal;
 mod messages;
+mod metrics;
 mod notice;
 mod outlet;
 mod syslog;
@@ -30,8 +32,8 @@ mod teller;
 
 pub use self::http::ClientError;
 pub use alerts::{ALERTS_MAX, Alerts, Backoff, Counts, Delivery, Policy, Retry, UNCONFIRMED};
-pub use config::{
-    Facility, HttpTarget, RECEIVERS_MAX, Receiver, ReceiverFile, SyslogAddress, Target, TellConfigError, receivers,
-};
+pub use config::{Facility, HttpTarget, RECEIVERS_MAX, Receiver, SyslogAddress, Target, TellConfigError};
+pub use file::{Config, ConfigError};
+pub use metrics::TellerMetrics;
 pub use notice::{Episode, Key, Notice, Over, Trouble};
 pub use teller::{StartError, Teller, TellerCounts};

@@ -14,6 +14,16 @@ use super::{Keep, PrivilegesError, path_error};
 /// What is restricted, where the kernel can: all that one of 6.12 can.
 const NEWEST: ABI = ABI::V6;
 
+/// What the C library reads to look up a name (nsswitch.conf(5), and the modules that it names), and certificate authorities.
+const NAMES: [&str; 6] = [
+    "/etc",
+    "/lib",
+    "/usr/lib",
+    "/usr/share/ca-certificates",
+    "/usr/local/share/ca-certificates",
+    "/run/systemd/resolve",
+];
+
 /// How far the kernel follows the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enforced {
@@ -38,6 +48,12 @@ impl Rules {
         let mut rules = Self(Ruleset::default().handle_access(all)?.scope(Scope::from_all(NEWEST))?.create()?);
         if keep.programs {
             rules = rules.allow(Path::new("/"), read | AccessFs::Execute)?;
+            rules = rules.allow(Path::new("/dev/null"), write)?;
+        }
+        if keep.names {
+            for path in NAMES.map(Path::new).into_iter().filter(|path| path.exists()) {
+                rules = rules.allow(path, read)?;
+            }
         }
         for path in &keep.read {
             rules = rules.allow(path, read)?;

@@ -1,7 +1,9 @@
 //! `watari watch`: the state monitor.
 
+mod judge;
 mod live;
 mod options;
+mod outlets;
 mod output;
 mod pcap;
 mod show;
@@ -20,6 +22,7 @@ pub(crate) struct Watch {
 #[derive(Subcommand)]
 enum Command {
     Live(Box<live::LiveCommand>),
+    Judge(Box<judge::JudgeCommand>),
     Pcap(Box<pcap::Pcap>),
 }
 
@@ -27,6 +30,7 @@ impl Watch {
     pub(crate) fn execute(self) -> Result<(), Failure> {
         match self.command {
             Command::Live(live) => live.execute(),
+            Command::Judge(judge) => judge.execute(),
             Command::Pcap(pcap) => pcap.execute(),
         }
     }

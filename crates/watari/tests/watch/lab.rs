@@ -1,5 +1,6 @@
 //! The paper's experiment (ANMA paper, chapter 2): a file of 4 KB, a load that rises until the server saturates, the server killed
-//! while clients go on knocking, and then nobody. The cloud moves, the states follow, and silence counts as stopped.
+//! while clients go on knocking, and then nobody. The cloud moves, the states follow, and silence counts as stopped. A sensor listens
+//! meanwhile, and a judge, who is killed with the server and comes back; both must come to what a capture of it shows.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -11,10 +12,13 @@ use std::time::{Duration, Instant};
 use tempfile::tempdir;
 
 use crate::capture::Capture;
+use crate::live::{Receiver, Watching, certificates, metrics};
 use crate::namespace::{PATIENCE, POLL, Running, is_inside, wait_for};
 use crate::rows::{Shares, SpanRow, spans};
 
 const SERVER: &str = "127.0.0.1:8080";
+const JUDGE: &str = "127.0.0.1:7400";
+const METRICS: &str = "127.0.0.1:9464";
 
 /// As in the lab, but for the time that it takes.
 const PROFILE: &str = "base = \"lab\"\nspan_s = 4\nstopped_span_s = 3\nhold_s = 1\n";
@@ -38,15 +42,88 @@ fn the_cloud_moves_and_the_states_follow() {
     let profile = dir.path().join("profile.toml");
     fs::write(&profile, PROFILE).unwrap();
     let mut nginx = serve(dir.path());
+    let live = Live::start(dir.path());
     let capture = Capture::start(&file, "tcp port 8080 or tcp port 9 or udp");
     let load = load(dir.path());
     wait_for_aborts(dir.path());
     nginx.kill();
+    let live = live.lose_judge(dir.path());
     assert!(load.wait_with_output().unwrap().status.success());
     pass_time();
     capture.stop();
-    let spans = spans(&file, SERVER.parse().unwrap(), &["--profile", profile.to_str().unwrap()]);
+    let spans = spans(&file, server(), &["--profile", profile.to_str().unwrap()]);
     moved(&spans);
+    live.followed(&spans);
+}
+
+/// A sensor that tells a judge, and whoever has to know.
+struct Live {
+    sensor: Watching,
+    judge: Watching,
+    receiver: Receiver,
+}
+
+impl Live {
+    fn start(dir: &Path) -> Self {
+        certificates(dir);
+        let receiver = Receiver::start();
+        let tell = format!("journal = 'alerts.json'\n[[tell]]\ntype = 'webhook'\nurl = '{}'\n", receiver.url);
+        fs::write(dir.join("watch.toml"), tell).unwrap();
+        let judge = judge(dir, "judge");
+        let sensor = format!("live -i lo --port 8080 --states --profile profile.toml --report-to {JUDGE} --node s1");
+        let arguments: Vec<_> = sensor.split(' ').chain(["--config", "watch.toml", "--metrics", METRICS]).collect();
+        let sensor = Watching::start(dir, "sensor", &arguments);
+        sensor.wait_until_logged("connected to the judge");
+        Self { sensor, judge, receiver }
+    }
+
+    /// Another judge knows nothing of what this one was told.
+    fn lose_judge(self, dir: &Path) -> Self {
+        self.judge.kill();
+        Self { judge: judge(dir, "next-judge"), ..self }
+    }
+
+    /// What was seen live is what the capture shows.
+    fn followed(self, spans: &[SpanRow]) {
+        let Self { sensor, judge, receiver } = self;
+        for (watching, name) in [(&sensor, "here"), (&judge, "s1")] {
+            watching.wait_until_in(server(), "idle");
+            let changes = watching.changes(server());
+            let states: Vec<_> = changes.iter().map(|change| change.state.as_str()).collect();
+            assert_eq!(states, ["normal", "saturated", "stopped", "idle"], "{changes:#?}");
+            assert!(changes.iter().all(|change| change.sensor == name), "{changes:#?}");
+            for (change, span) in changes.iter().zip(spans).skip(1) {
+                // Reports come once a second.
+                assert!((change.since - span.from).abs() < 2.5, "{change:?} {span:?}");
+            }
+        }
+        let seen = metrics(METRICS);
+        for line in [
+            "watari_watch_judge_connected 1\n",
+            "watari_watch_judge_connections_total 2\n",
+            "watari_watch_server_seconds_lost_total 0\n",
+            "watari_watch_server_state{sensor=\"here\",server=\"127.0.0.1:8080\",state=\"idle\"} 1\n",
+            "watari_watch_notices_told_total{receiver=\"webhook\"} 4\n",
+        ] {
+            assert!(seen.contains(line), "{line}{seen}");
+        }
+        sensor.end();
+        judge.end();
+        let told = receiver.told();
+        let told: Vec<_> = told.iter().map(|(status, state)| (status.as_str(), state.as_str())).collect();
+        let both = |state| [("firing", state), ("resolved", state)];
+        let of = |state| told.iter().copied().filter(|(_, of)| *of == state).collect::<Vec<_>>();
+        assert_eq!((of("saturated"), of("stopped"), told.len()), (both("saturated").into(), both("stopped").into(), 4));
+    }
+}
+
+fn judge(dir: &Path, name: &str) -> Watching {
+    let arguments = format!("judge --listen {JUDGE} --node j1 --profile profile.toml");
+    Watching::start(dir, name, &arguments.split(' ').collect::<Vec<_>>())
+}
+
+fn server() -> SocketAddr {
+    SERVER.parse().unwrap()
 }
 
 /// What was found.
@@ -80,7 +157,7 @@ fn serve(dir: &Path) -> Running {
     fs::write(dir.join("nginx.conf"), config).unwrap();
     fs::write(dir.join("file"), vec![b'a'; 4096]).unwrap();
     let nginx = Running::start(dir, "nginx", &["-p", ".", "-c", "nginx.conf", "-e", "nginx.log"]);
-    wait_for(SERVER.parse().unwrap());
+    wait_for(server());
     nginx
 }
 

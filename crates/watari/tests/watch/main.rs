@@ -6,6 +6,7 @@
 mod capture;
 mod endings;
 mod lab;
+mod live;
 mod namespace;
 mod others;
 mod rows;

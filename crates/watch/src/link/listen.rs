@@ -1,7 +1,7 @@
 //! A judge that listens for sensors.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,9 +31,9 @@ pub enum ListenError {
     /// The certificate is not that of a judge.
     #[error("the certificate of {0} does not allow the role {role}", role = Role::Judge)]
     Role(NodeName),
-    /// The address cannot be used.
-    #[error("cannot listen on {0}: {1}")]
-    Address(SocketAddr, io::Error),
+    /// The listener cannot be used.
+    #[error("cannot listen: {0}")]
+    Listener(#[from] io::Error),
 }
 
 struct Shared {
@@ -51,12 +51,13 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Listening {
-    /// Listens on `address`; what sensors tell goes to `judge`.
-    pub async fn on(address: SocketAddr, identity: Identity, judge: Judge) -> Result<Self, ListenError> {
+    /// Listens; what sensors tell goes to `judge`. Must be called in a tokio runtime.
+    pub fn on(listener: StdTcpListener, identity: Identity, judge: Judge) -> Result<Self, ListenError> {
         if !identity.roles().contains(&Role::Judge) {
             return Err(ListenError::Role(identity.node().clone()));
         }
-        let listener = TcpListener::bind(address).await.map_err(|error| ListenError::Address(address, error))?;
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
         let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
         let shared = Shared { identity, judge, strangers, complaints: Mutex::new(Complaints::new(Instant::now())) };
         Ok(Self { listener, shared: Arc::new(shared) })

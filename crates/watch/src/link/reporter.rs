@@ -13,6 +13,7 @@ use watari_wire::{NodeName, Role};
 
 use super::backlog::{Backlog, Limits};
 use super::clock::Clock;
+use super::metrics::ReporterMetrics;
 use super::session::{LinkError, Session};
 use crate::report::Report;
 
@@ -106,6 +107,11 @@ impl Reporter {
     /// How it goes.
     pub fn counts(&self) -> ReporterCounts {
         self.shared.counts()
+    }
+
+    /// The same, for Prometheus.
+    pub fn metrics(&self) -> ReporterMetrics {
+        ReporterMetrics(Arc::clone(&self.shared))
     }
 
     /// Tells what no judge has taken, for `limit` at most, and ends. Returns how it went: whether something is left.
@@ -214,7 +220,7 @@ impl Shared {
         self.changed.notify_one();
     }
 
-    fn counts(&self) -> ReporterCounts {
+    pub(super) fn counts(&self) -> ReporterCounts {
         let state = self.state();
         let backlog = self.backlog();
         ReporterCounts {

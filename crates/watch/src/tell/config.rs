@@ -12,7 +12,7 @@
 //! ```
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::Uri;
@@ -24,7 +24,7 @@ use super::notice::Trouble;
 /// A receiver as it stands in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ReceiverFile {
+pub(super) struct ReceiverFile {
     r#type: Type,
     name: Option<String>,
     hold_s: Option<u64>,
@@ -173,7 +173,7 @@ pub enum TellConfigError {
 pub const RECEIVERS_MAX: usize = 16;
 
 /// What stands in `[[tell]]`.
-pub fn receivers(files: &[ReceiverFile]) -> Result<Vec<Receiver>, TellConfigError> {
+pub(super) fn receivers(files: &[ReceiverFile]) -> Result<Vec<Receiver>, TellConfigError> {
     if files.len() > RECEIVERS_MAX {
         return Err(TellConfigError::TooMany(files.len()));
     }
@@ -189,6 +189,13 @@ pub fn receivers(files: &[ReceiverFile]) -> Result<Vec<Receiver>, TellConfigErro
 }
 
 impl ReceiverFile {
+    /// Files without a whole path lie in this directory.
+    pub(super) fn resolve(&mut self, directory: &Path) {
+        for path in [&mut self.ca_file, &mut self.token_file].into_iter().flatten() {
+            *path = directory.join(&*path);
+        }
+    }
+
     fn receiver(&self) -> Result<Receiver, TellConfigError> {
         self.has_nothing_else()?;
         let timeout_s = self.seconds("timeout_s", self.timeout_s, 1)?.unwrap_or(TIMEOUT);

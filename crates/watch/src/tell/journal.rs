@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use watari_packets::Timestamp;
 
 use super::alerts::{ALERTS_MAX, Alert, Alerts, Policy, Slot, Standing, Untold};
+use super::file::directory;
 use super::notice::{Episode, Key, Over, Trouble};
 
 /// A file that outlives the process.
@@ -80,8 +81,7 @@ impl Journal {
         file.write_all(content)?;
         file.sync_all()?;
         fs::rename(&new, &self.path)?;
-        let directory = self.path.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(directory)?.sync_all()
+        File::open(directory(&self.path))?.sync_all()
     }
 
     fn beside(&self, ending: &str) -> PathBuf {

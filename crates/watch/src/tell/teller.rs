@@ -19,6 +19,7 @@ use super::alerts::{Alerts, Counts, Delivery, Policy};
 use super::config::Receiver;
 use super::http::ClientError;
 use super::journal::{self, Journal};
+use super::metrics::TellerMetrics;
 use super::outlet::{DeliveryError, Outlet};
 
 /// Tells receivers of changes. Dropped, it ends at once, as if the process had been killed; [`Teller::stop`] is better.
@@ -103,13 +104,12 @@ impl Teller {
 
     /// What has been told, and what has not.
     pub fn counts(&self) -> TellerCounts {
-        let alerts = self.shared.lock();
-        TellerCounts {
-            receivers: alerts.counts().map(|(policy, counts)| (policy.name.clone(), counts)).collect(),
-            firing: alerts.firing(),
-            given_up: alerts.given_up(),
-            journal_failures: *self.shared.journal_failures.lock().unwrap_or_else(PoisonError::into_inner),
-        }
+        self.shared.counts()
+    }
+
+    /// The same, for Prometheus.
+    pub fn metrics(&self) -> TellerMetrics {
+        TellerMetrics(Arc::clone(&self.shared))
     }
 
     /// Lets what is being told be told, if that does not take long, and writes down the rest.
@@ -137,7 +137,7 @@ fn restored(journal: &Journal, policies: &[Policy], now: Timestamp) -> Result<Al
 }
 
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     alerts: Mutex<Alerts>,
     clock: Clock,
     /// There is something to do.
@@ -147,6 +147,16 @@ struct Shared {
 }
 
 impl Shared {
+    pub(super) fn counts(&self) -> TellerCounts {
+        let alerts = self.lock();
+        TellerCounts {
+            receivers: alerts.counts().map(|(policy, counts)| (policy.name.clone(), counts)).collect(),
+            firing: alerts.firing(),
+            given_up: alerts.given_up(),
+            journal_failures: *self.journal_failures.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Alerts> {
         self.alerts.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -17,7 +17,7 @@ use crate::support::{
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_sensors_have_one_board() {
     let dir = cluster();
-    let watching = Watching::start(dir.path()).await;
+    let watching = Watching::start(dir.path());
     let (first, second) = (start(dir.path(), "s1", watching.address), start(dir.path(), "s2", watching.address));
     let (one, other) = (first.teller(), second.teller());
     // Both watch the same server; one has two capture threads.
@@ -36,7 +36,7 @@ async fn two_sensors_have_one_board() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sensor_that_ends_tells_the_rest_and_is_away() {
     let dir = cluster();
-    let watching = Watching::start(dir.path()).await;
+    let watching = Watching::start(dir.path());
     let reporter = start(dir.path(), "s1", watching.address);
     reporter.teller().tell(0, &report(NOW_S - 1, 3));
     let counts = reporter.finish(Duration::from_mins(1)).await;
@@ -48,7 +48,7 @@ async fn a_sensor_that_ends_tells_the_rest_and_is_away() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_end_without_a_judge_takes_no_longer_than_it_may() {
     let dir = cluster();
-    let mut watching = Watching::start(dir.path()).await;
+    let mut watching = Watching::start(dir.path());
     watching.stop().await;
     let reporter = start(dir.path(), "s1", watching.address);
     reporter.teller().tell(0, &report(NOW_S, 3));
@@ -61,7 +61,7 @@ async fn an_end_without_a_judge_takes_no_longer_than_it_may() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_report_that_is_empty_says_that_the_sensor_listens() {
     let dir = cluster();
-    let watching = Watching::start(dir.path()).await;
+    let watching = Watching::start(dir.path());
     let reporter = start(dir.path(), "s1", watching.address);
     let at = Timestamp(NOW_S * 1_000_000_000);
     reporter.teller().tell(0, &Report { tallies: Vec::new(), at, ..report(NOW_S, 0) });
@@ -77,7 +77,7 @@ fn seconds(at_s: u64) -> serde_json::Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clocks_that_are_apart_are_shown() {
     let dir = cluster();
-    let watching = Watching::start(dir.path()).await;
+    let watching = Watching::start(dir.path());
     let ahead = Options { clock: clock_at(NOW_S + 5), ..options() };
     let identity = identity(dir.path(), "s1");
     let _reporter = Reporter::start(watching.address.to_string(), identity, ahead).unwrap();
@@ -89,7 +89,7 @@ async fn clocks_that_are_apart_are_shown() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn times_that_cannot_be_are_refused_and_counted() {
     let dir = cluster();
-    let watching = Watching::start(dir.path()).await;
+    let watching = Watching::start(dir.path());
     let reporter = start(dir.path(), "s1", watching.address);
     let mut odd = report(NOW_S, 1);
     for second in [0, 1, NOW_S - 100_000, NOW_S + 61, u64::MAX] {
@@ -109,7 +109,7 @@ async fn times_that_cannot_be_are_refused_and_counted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_comes_late_is_judged_second_by_second() {
     let dir = cluster();
-    let mut watching = Watching::start(dir.path()).await;
+    let mut watching = Watching::start(dir.path());
     let reporter = start(dir.path(), "s1", watching.address);
     watching.stop().await;
     let normal =
@@ -119,7 +119,7 @@ async fn what_comes_late_is_judged_second_by_second() {
         let tally = if (100..200).contains(&back) { stopped } else { normal };
         reporter.teller().tell(0, &report_of(NOW_S - 1 - back, tally));
     }
-    let watching = Watching::start_at(dir.path(), watching.address, new_judge()).await;
+    let watching = Watching::start_at(dir.path(), watching.address, new_judge());
     all_taken(&reporter).await;
     let mut board = watching.board();
     let changes: Vec<_> = std::iter::from_fn(|| board.poll()).map(|(_, change)| change.verdict).collect();
@@ -135,7 +135,7 @@ async fn a_judge_with_the_clock_of_the_system_takes_what_is_now() {
     let dir = cluster();
     let board = Arc::new(Mutex::new(Board::new(Profile::lab())));
     let judge = Judge::new(Arc::clone(&board), Clock::system());
-    let watching = Watching::start_at(dir.path(), anywhere(), (judge, board)).await;
+    let watching = Watching::start_at(dir.path(), anywhere(), (judge, board));
     let reporter = start(dir.path(), "s1", watching.address);
     let now_s = Clock::system().now().0 / 1_000_000_000;
     reporter.teller().tell(0, &report(now_s, 2));

@@ -16,7 +16,7 @@ use crate::support::{
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_is_cut_costs_nothing() {
     let dir = cluster();
-    let mut watching = Watching::start(dir.path()).await;
+    let mut watching = Watching::start(dir.path());
     let reporter = start(dir.path(), "s1", watching.address);
     let teller = reporter.teller();
     let mut expected = Vec::new();
@@ -29,7 +29,7 @@ async fn a_connection_that_is_cut_costs_nothing() {
         }
         watching.stop().await;
         let judge = (watching.judge.clone(), Arc::clone(&watching.board));
-        watching = Watching::start_at(dir.path(), watching.address, judge).await;
+        watching = Watching::start_at(dir.path(), watching.address, judge);
         wait_until("it is back", || reporter.counts().is_connected).await;
     }
     all_taken(&reporter).await;
@@ -42,7 +42,7 @@ async fn a_connection_that_is_cut_costs_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_judge_that_is_new_gets_the_past() {
     let dir = cluster();
-    let mut watching = Watching::start(dir.path()).await;
+    let mut watching = Watching::start(dir.path());
     let reporter = start(dir.path(), "s1", watching.address);
     let teller = reporter.teller();
     for back in (10..100).rev() {
@@ -53,7 +53,7 @@ async fn a_judge_that_is_new_gets_the_past() {
     for back in (0..10).rev() {
         teller.tell(0, &report(NOW_S - back, 1));
     }
-    let watching = Watching::start_at(dir.path(), watching.address, new_judge()).await;
+    let watching = Watching::start_at(dir.path(), watching.address, new_judge());
     wait_until("another judge is there", || reporter.counts().judges == 2).await;
     all_taken(&reporter).await;
     let expected: Vec<_> = (0..100).rev().map(|back| (NOW_S - back, 1)).collect();
@@ -64,7 +64,7 @@ async fn a_judge_that_is_new_gets_the_past() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_full_backlog_drops_is_counted_on_both_sides() {
     let dir = cluster();
-    let mut watching = Watching::start(dir.path()).await;
+    let mut watching = Watching::start(dir.path());
     watching.stop().await;
     let limits = Limits { len: 4_000, ..Limits::default() };
     let options = Options { limits, ..options() };
@@ -74,7 +74,7 @@ async fn what_a_full_backlog_drops_is_counted_on_both_sides() {
     }
     let held = reporter.counts();
     assert!(held.lost > 100 && held.lost < 200 && held.held_len <= 4_000, "{held:?}");
-    let watching = Watching::start_at(dir.path(), watching.address, new_judge()).await;
+    let watching = Watching::start_at(dir.path(), watching.address, new_judge());
     all_taken(&reporter).await;
     let lost = reporter.counts().lost;
     assert_eq!(lost, held.lost);
@@ -87,7 +87,7 @@ async fn what_a_full_backlog_drops_is_counted_on_both_sides() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_connection_of_a_sensor_takes_the_place_of_the_first() {
     let dir = cluster();
-    let watching = Watching::start(dir.path()).await;
+    let watching = Watching::start(dir.path());
     // It will not come again in this test.
     let backoff = Backoff { first: Duration::from_hours(1), max: Duration::from_hours(1) };
     let address = watching.address.to_string();

@@ -1,5 +1,6 @@
 //! Whom sensors and judges refuse, and that both sides know why.
 
+use std::net::TcpListener as StdTcpListener;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ const GREETING: &[u8] = b"wwatch\x00\x01";
 #[tokio::test]
 async fn each_begins_with_its_own_certificate_only() {
     let dir = cluster();
-    let refused = Listening::on(anywhere(), identity(dir.path(), "s1"), new_judge().0).await;
+    let listener = StdTcpListener::bind(anywhere()).unwrap();
+    let refused = Listening::on(listener, identity(dir.path(), "s1"), new_judge().0);
     assert!(matches!(refused, Err(ListenError::Role(node)) if node.as_str() == "s1"));
     let refused = Reporter::start("127.0.0.1:1".to_owned(), identity(dir.path(), "j1"), options());
     assert!(matches!(refused, Err(StartError::Role(node)) if node.as_str() == "j1"));
@@ -29,7 +31,7 @@ async fn each_begins_with_its_own_certificate_only() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_sensors_of_the_cluster_are_heard() {
     let (dir, other) = (cluster(), cluster());
-    let watching = Watching::start(dir.path()).await;
+    let watching = Watching::start(dir.path());
     // An agent that talks as a sensor would.
     let mut stream = connect(&watching, &identity_config(dir.path(), "a1")).await;
     greet(&mut stream).await;
@@ -57,7 +59,7 @@ async fn only_a_judge_is_told() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_judge_survives_what_sensors_say() {
     let dir = cluster();
-    let watching = Watching::start(dir.path()).await;
+    let watching = Watching::start(dir.path());
     let hello = wire::encode(&FromSensor::Hello { run: 1, taken: Taken::default() }).unwrap();
     let beat = wire::encode(&FromSensor::Beat { clock_offset_ns: None }).unwrap();
     let cases: [(&[&[u8]], &str); 7] = [
@@ -109,11 +111,11 @@ async fn a_sensor_survives_what_judges_say() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reason_is_news_once_and_the_next_attempt_may_do() {
     let dir = cluster();
-    let mut watching = Watching::start(dir.path()).await;
+    let mut watching = Watching::start(dir.path());
     watching.stop().await;
     let reporter = start(dir.path(), "s1", watching.address);
     trouble(&reporter, "cannot connect").await;
-    let watching = Watching::start_at(dir.path(), watching.address, new_judge()).await;
+    let watching = Watching::start_at(dir.path(), watching.address, new_judge());
     wait_until("it is there", || reporter.counts().is_connected).await;
     assert_eq!(watching.judge.counts().welcomed, 1);
 }

@@ -1,6 +1,6 @@
 //! Sensors, judges, what they say.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -59,13 +59,14 @@ pub(crate) struct Watching {
 }
 
 impl Watching {
-    pub(crate) async fn start(dir: &Path) -> Self {
-        Self::start_at(dir, anywhere(), new_judge()).await
+    pub(crate) fn start(dir: &Path) -> Self {
+        Self::start_at(dir, anywhere(), new_judge())
     }
 
-    pub(crate) async fn start_at(dir: &Path, address: SocketAddr, judge: (Judge, Arc<Mutex<Board>>)) -> Self {
+    pub(crate) fn start_at(dir: &Path, address: SocketAddr, judge: (Judge, Arc<Mutex<Board>>)) -> Self {
         let (judge, board) = judge;
-        let listening = Listening::on(address, identity(dir, "j1"), judge.clone()).await.unwrap();
+        let listener = TcpListener::bind(address).unwrap();
+        let listening = Listening::on(listener, identity(dir, "j1"), judge.clone()).unwrap();
         let address = listening.address().unwrap();
         Self { address, judge, board, serving: tokio::spawn(listening.run()) }
     }

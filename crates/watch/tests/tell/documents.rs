@@ -1,10 +1,9 @@
-use serde::Deserialize;
-use watari_watch::tell::{ReceiverFile, receivers};
+//! What documents say is so.
 
-#[derive(Deserialize)]
-struct Config {
-    tell: Vec<ReceiverFile>,
-}
+use std::fs;
+
+use tempfile::tempdir;
+use watari_watch::tell::Config;
 
 /// Those of the section on being told.
 #[test]
@@ -13,8 +12,11 @@ fn examples_are_read() {
     let section = page.split("\n## ").find(|section| section.starts_with("Being told\n")).unwrap();
     let examples: Vec<&str> = section.split("```toml\n").skip(1).map(|it| it.split("```").next().unwrap()).collect();
     assert!(examples.len() >= 4, "{examples:?}");
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("watch.toml");
     for example in examples {
-        let config: Config = toml::from_str(example).unwrap_or_else(|error| panic!("{error}\n{example}"));
-        receivers(&config.tell).unwrap_or_else(|error| panic!("{error}\n{example}"));
+        fs::write(&file, example).unwrap();
+        let config = Config::load(&file).unwrap_or_else(|error| panic!("{error}\n{example}"));
+        assert!(!config.receivers.is_empty(), "{example}");
     }
 }

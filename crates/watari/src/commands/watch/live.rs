@@ -1,21 +1,22 @@
 //! `watari watch live`: interfaces.
 
-use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use clap::Args;
 use tokio::runtime::Builder;
-use watari_bench::duration::Span;
-use watari_capture::privileges::{self, Keep};
+use watari_pki::Identity;
 use watari_watch::board::Board;
+use watari_watch::link::{self, Reporter};
 use watari_watch::listener::Listener;
 use watari_watch::live::Live;
+use watari_wire::NodeName;
 
 use super::options::Options;
+use super::outlets::Outlets;
 use super::output::Format;
-use super::show::{Show, Shown};
+use super::show::{Elsewhere, Show, Shown, logs_for};
 use crate::failure::Failure;
-use crate::process::EndSignals;
 
 /// Listen to interfaces, and say what servers are in
 #[derive(Args)]
@@ -49,18 +50,17 @@ pub(crate) struct LiveCommand {
     /// With --json, print changes of states instead of connections
     #[arg(long, requires = "json")]
     states: bool,
-    /// Print changes of states as lines, though there is a terminal
-    #[arg(long)]
-    plain: bool,
-    /// Serve metrics for Prometheus here
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    metrics: Option<SocketAddr>,
-    /// End after so long
-    #[arg(short, long, value_name = "TIME")]
-    duration: Option<Span>,
-    /// Whom to become when the capture is open, if started by root
-    #[arg(long, value_name = "NAME", default_value = privileges::NOBODY)]
-    user: String,
+    /// Tell a judge on another machine what is seen: see `watari watch judge`
+    #[arg(long, value_name = "HOST:PORT", requires = "node")]
+    report_to: Option<String>,
+    /// The directory of keys and certificates
+    #[arg(long, value_name = "DIR", default_value = "pki", requires = "report_to")]
+    pki: PathBuf,
+    /// This sensor's name in its certificate, by which the judge knows it
+    #[arg(long, value_name = "NAME", value_parser = NodeName::new, requires = "report_to")]
+    node: Option<NodeName>,
+    #[command(flatten)]
+    outlets: Outlets,
     #[command(flatten)]
     options: Options,
 }
@@ -71,6 +71,8 @@ Examples:
   watari watch live -i eth0 --filter 'tcp port 443' --threads 2 --snap-len 600
   watari watch live -i lo --port 8080 --json --duration 60s > connections.jsonl
   watari watch live -i eth1 --promiscuous --profile monday.toml --metrics 127.0.0.1:9464
+  watari watch live -i eth0 --config alerts.toml --plain
+  watari watch live -i eth0 --report-to judge.example:7400 --node s1 --plain
 
 Opening an interface takes the capability net_raw; all privileges are dropped then. In a terminal there is a view, else a line
 for each change of a server's state.";
@@ -78,31 +80,30 @@ for each change of a server's state.";
 impl LiveCommand {
     pub(crate) fn execute(self) -> Result<(), Failure> {
         let profile = self.options.profile()?;
-        let metrics = self.metrics.map(TcpListener::bind).transpose().map_err(Failure::Start)?;
+        let shown = self.shown();
+        logs_for(&shown);
+        let identity = self.node.as_ref().map(|node| Identity::load(&self.pki, node)).transpose()?;
+        let opened = self.outlets.open()?;
         let mut rings = Vec::new();
         for interface in &self.interfaces {
             rings.extend(watari_capture::open(&self.capture(interface))?);
         }
         let listener = || Listener::new(self.options.decoder(), self.options.settings(), profile.counting);
         let rings: Vec<_> = rings.into_iter().map(|ring| (ring, listener())).collect();
-        let user = privileges::user().map(|_| self.user.clone());
-        // Before any thread is started, and before any packet is read.
-        privileges::drop_all(&Keep { user, ..Keep::default() })?;
+        self.outlets.drop_privileges(&opened, identity.is_some())?;
         let wants_events = (self.json || self.csv) && !self.states;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
         let board = Arc::new(Mutex::new(Board::new(profile)));
         runtime.block_on(async {
-            let mut signals = EndSignals::listen().map_err(Failure::Start)?;
-            let live = Live::start(rings, wants_events).map_err(Failure::Start)?;
-            let shown = self.shown();
-            let show = Show::new(shown, &board, metrics)?;
-            let end = async {
-                tokio::select! {
-                    _ = signals.next() => {}
-                    () = sleep_for(self.duration) => {}
+            let elsewhere = match (&self.report_to, identity) {
+                (Some(judge), Some(identity)) => {
+                    Elsewhere::Judge(Reporter::start(judge.clone(), identity, link::Options::default())?)
                 }
+                _ => Elsewhere::Nobody,
             };
-            show.run(live, end).await
+            let show = Show::new(shown, &board, opened, elsewhere)?;
+            let live = Live::start(rings, wants_events).map_err(Failure::Start)?;
+            show.run(Some(live), &self.outlets).await
         })
     }
 
@@ -122,15 +123,8 @@ impl LiveCommand {
             (true, _, true) => Shown::Changes { json: true },
             (true, ..) => Shown::Rows(Format::Json),
             (_, true, _) => Shown::Rows(Format::Csv),
-            _ if self.plain => Shown::Changes { json: false },
+            _ if self.outlets.plain => Shown::Changes { json: false },
             _ => Shown::View(format!("watari watch live -i {}", self.interfaces.join(" -i "))),
         }
-    }
-}
-
-async fn sleep_for(duration: Option<Span>) {
-    match duration {
-        Some(duration) => tokio::time::sleep(duration.get()).await,
-        None => std::future::pending().await,
     }
 }

@@ -1,7 +1,14 @@
-//! What is heard goes to the board, and what the board says is shown: in a terminal, as lines, as metrics.
+//! What is heard goes to the board, and what the board says is shown and told.
+//!
+//! ```text
+//!   capture threads ──▶ Show ──▶ Board ──▶ view, lines, rows, metrics
+//!   sensors ──▶ Judge ────────────▲  │
+//!                       │            └───▶ Teller: webhooks, ..
+//!                       └──▶ Reporter ═══▶ a judge on another machine
+//! ```
 
-use std::io::{self, StdoutLock, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::io::{self, IsTerminal, StdoutLock, Write};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,18 +16,25 @@ use prometheus_client::registry::Registry;
 use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
 use watari_endings::{Change, Event};
 use watari_watch::batch::Sink;
 use watari_watch::board::Board;
+use watari_watch::link::{Judge, JudgeMetrics, Reporter};
 use watari_watch::live::{self, Heard, Live};
 use watari_watch::metrics::BoardMetrics;
 use watari_watch::rows::seconds;
 use watari_watch::spans::{EvidenceRow, SharesRow, because};
+use watari_watch::tell::{self, Teller};
 use watari_watch::terminal::{Choice, Key, Screen, View};
 
+use super::outlets::{Opened, Outlets};
 use super::output::{self, Format, Output, What, moment};
+use crate::config::{Log, LogFormat};
 use crate::failure::Failure;
-use crate::metrics_server;
+use crate::process::EndSignals;
+use crate::{logging, metrics_server};
 
 /// What is shown.
 pub(super) enum Shown {
@@ -32,10 +46,22 @@ pub(super) enum Shown {
     Rows(Format),
 }
 
+/// Who is on another machine.
+pub(super) enum Elsewhere {
+    /// Nobody.
+    Nobody,
+    /// Who judges what is heard here, too.
+    Judge(Reporter),
+    /// Sensors, from which the judge takes to the board.
+    Sensors(Judge),
+}
+
 /// Shows a board.
 pub(super) struct Show {
     board: Arc<Mutex<Board>>,
     out: Out,
+    reporter: Option<Reporter>,
+    teller: Option<Teller>,
     _metrics: DropGuard,
 }
 
@@ -61,41 +87,68 @@ struct ChangeRow<'a> {
     evidence: EvidenceRow,
 }
 
+/// Logs go to the standard error, unless a view is there.
+pub(super) fn logs_for(shown: &Shown) {
+    let has_view = matches!(shown, Shown::View(_)) && Screen::is_possible();
+    if !has_view || !io::stderr().is_terminal() {
+        logging::start(&Log { format: LogFormat::Text, level: Targets::new().with_default(Level::INFO) });
+    }
+}
+
 impl Show {
-    /// Of a board; on `metrics` it is scraped. Must be called in a tokio runtime.
-    pub(super) fn new(shown: Shown, board: &Arc<Mutex<Board>>, metrics: Option<TcpListener>) -> Result<Self, Failure> {
-        let out = match shown {
-            Shown::View(title) if Screen::is_possible() => {
-                Out::View { screen: Screen::open().map_err(Failure::Output)?, title, choice: Choice::default() }
+    /// Of a board. Must be called in a tokio runtime.
+    pub(super) fn new(
+        shown: Shown,
+        board: &Arc<Mutex<Board>>,
+        opened: Opened,
+        elsewhere: Elsewhere,
+    ) -> Result<Self, Failure> {
+        let mut registry = Registry::with_prefix("watari_watch");
+        registry.register_collector(Box::new(BoardMetrics(Arc::clone(board))));
+        let teller = teller(&opened.tell, &mut registry)?;
+        let reporter = match elsewhere {
+            Elsewhere::Nobody => None,
+            Elsewhere::Judge(reporter) => {
+                registry.register_collector(Box::new(reporter.metrics()));
+                Some(reporter)
             }
-            Shown::View(_) => Out::Changes { json: false },
-            Shown::Changes { json } => Out::Changes { json },
-            Shown::Rows(format) => Out::Rows(output::sink(format, What::Connections, io::stdout().lock())?),
+            Elsewhere::Sensors(judge) => {
+                registry.register_collector(Box::new(JudgeMetrics(judge)));
+                None
+            }
         };
         let shutdown = CancellationToken::new();
-        if let Some(listener) = metrics {
-            let mut registry = Registry::with_prefix("watari_watch");
-            registry.register_collector(Box::new(BoardMetrics(Arc::clone(board))));
+        if let Some(listener) = opened.metrics {
             metrics_server::serve(listener, Arc::new(registry), shutdown.clone()).map_err(Failure::Start)?;
         }
-        Ok(Self { board: Arc::clone(board), out, _metrics: shutdown.drop_guard() })
+        let out = Out::new(shown)?;
+        Ok(Self { board: Arc::clone(board), out, reporter, teller, _metrics: shutdown.drop_guard() })
     }
 
-    /// Until `end`, or until somebody who looks at it wants no more.
-    pub(super) async fn run(mut self, mut live: Live, end: impl Future<Output = ()>) -> Result<(), Failure> {
+    /// Until its time is over, the process is asked to end, or somebody who looks at it wants no more. `live` is what this machine
+    /// hears, if it listens.
+    pub(super) async fn run(mut self, live: Option<Live>, outlets: &Outlets) -> Result<(), Failure> {
+        let mut signals = EndSignals::listen().map_err(Failure::Start)?;
+        let shown = tokio::select! {
+            shown = self.show(live) => shown,
+            _ = signals.next() => Ok(()),
+            () = outlets.time_over() => Ok(()),
+        };
+        shown.and(self.finish().await)
+    }
+
+    async fn show(&mut self, mut live: Option<Live>) -> Result<(), Failure> {
         let mut frames = interval(FRAME);
         frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        tokio::pin!(end);
         loop {
             tokio::select! {
-                heard = live.next() => match heard {
+                heard = next(&mut live) => match heard {
                     Some((part, heard)) => self.hear(part, heard)?,
                     None => return Ok(()),
                 },
                 _ = frames.tick() => if self.go_on()? {
                     return Ok(());
                 },
-                () = &mut end => return self.finish(),
             }
         }
     }
@@ -104,6 +157,9 @@ impl Show {
         match heard {
             Heard::Report(report) => {
                 self.lock().take(SENSOR, part, &report);
+                if let Some(reporter) = &self.reporter {
+                    reporter.teller().tell(u8::try_from(part).unwrap_or(u8::MAX), &report);
+                }
                 Ok(())
             }
             Heard::Events(events) => self.print(&events),
@@ -128,8 +184,11 @@ impl Show {
             board.advance(live::now());
             std::iter::from_fn(|| board.poll()).collect::<Vec<_>>()
         };
-        if let Out::Changes { json } = self.out {
-            for (sensor, change) in &changes {
+        for (sensor, change) in &changes {
+            if let Some(teller) = &self.teller {
+                teller.tell(sensor, change);
+            }
+            if let Out::Changes { json } = self.out {
                 print_change(sensor, change, json)?;
             }
         }
@@ -141,12 +200,31 @@ impl Show {
                 Key::Up | Key::Down => choice.go(&board, key == Key::Down),
             }
         }
-        screen.draw(&View::new(title, &board, choice)).map_err(Failure::Output)?;
+        let trouble = self.reporter.as_ref().map(Reporter::counts).filter(|counts| !counts.is_connected);
+        let trouble = trouble.map(|counts| format!("  no judge: {}", counts.trouble.unwrap_or_default()));
+        let title = format!("{title}{}", trouble.unwrap_or_default());
+        screen.draw(&View::new(&title, &board, choice)).map_err(Failure::Output)?;
         Ok(false)
     }
 
-    fn finish(self) -> Result<(), Failure> {
-        if let Out::Rows(mut output) = self.out { output.flush() } else { Ok(()) }
+    /// Gives the terminal back, and tells whoever can be told soon what has not been told yet.
+    async fn finish(self) -> Result<(), Failure> {
+        let flushed = if let Out::Rows(mut output) = self.out { output.flush() } else { Ok(()) };
+        let reporting = async {
+            if let Some(reporter) = self.reporter {
+                let counts = reporter.finish(FINISH_MAX).await;
+                if counts.is_untaken {
+                    tracing::warn!("the judge has not taken all that was heard");
+                }
+            }
+        };
+        let telling = async {
+            if let Some(teller) = self.teller {
+                teller.stop().await;
+            }
+        };
+        tokio::join!(reporting, telling);
+        flushed
     }
 
     fn lock(&self) -> MutexGuard<'_, Board> {
@@ -154,8 +232,40 @@ impl Show {
     }
 }
 
+impl Out {
+    fn new(shown: Shown) -> Result<Self, Failure> {
+        Ok(match shown {
+            Shown::View(title) if Screen::is_possible() => {
+                Self::View { screen: Screen::open().map_err(Failure::Output)?, title, choice: Choice::default() }
+            }
+            Shown::View(_) => Self::Changes { json: false },
+            Shown::Changes { json } => Self::Changes { json },
+            Shown::Rows(format) => Self::Rows(output::sink(format, What::Connections, io::stdout().lock())?),
+        })
+    }
+}
+
+/// Tells nobody if there is nobody to tell.
+fn teller(config: &tell::Config, registry: &mut Registry) -> Result<Option<Teller>, Failure> {
+    if config.receivers.is_empty() {
+        return Ok(None);
+    }
+    let teller = Teller::start(&config.receivers, config.journal.clone())?;
+    registry.register_collector(Box::new(teller.metrics()));
+    Ok(Some(teller))
+}
+
+async fn next(live: &mut Option<Live>) -> Option<(usize, Heard)> {
+    match live {
+        Some(live) => live.next().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// What this machine's own sensor is called.
 const SENSOR: &str = "here";
+/// How long the judge may take to hear the rest.
+const FINISH_MAX: Duration = Duration::from_secs(3);
 
 fn print_change(sensor: &str, change: &Change, json: bool) -> Result<(), Failure> {
     let (verdict, mut out) = (&change.verdict, io::stdout().lock());

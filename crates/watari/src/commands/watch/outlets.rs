@@ -1,0 +1,64 @@
+//! Where what servers are in is shown, and who is told, whoever listens.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+
+use clap::Args;
+use watari_bench::duration::Span;
+use watari_capture::privileges::{self, Keep};
+use watari_watch::tell;
+
+use crate::failure::Failure;
+
+#[derive(Args)]
+pub(super) struct Outlets {
+    /// Print changes of states as lines, though there is a terminal
+    #[arg(long)]
+    pub(super) plain: bool,
+    /// Serve metrics for Prometheus here
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+    /// Tell those whom this file names when a server is saturated or stopped, and when it no longer is
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// End after so long
+    #[arg(short, long, value_name = "TIME")]
+    pub(super) duration: Option<Span>,
+    /// Whom to become when all is open, if started by root
+    #[arg(long, value_name = "NAME", default_value = privileges::NOBODY)]
+    user: String,
+}
+
+/// What has to be there before privileges are dropped.
+pub(super) struct Opened {
+    pub(super) metrics: Option<TcpListener>,
+    pub(super) tell: tell::Config,
+}
+
+impl Outlets {
+    pub(super) fn open(&self) -> Result<Opened, Failure> {
+        let tell = self.config.as_deref().map(tell::Config::load).transpose()?.unwrap_or_default();
+        Ok(Opened { metrics: self.metrics.map(listen).transpose()?, tell })
+    }
+
+    /// Drops all privileges but those that telling takes. To be called before any thread is started, and before anything is read
+    /// that others wrote. `names`: those of other machines are looked up.
+    pub(super) fn drop_privileges(&self, opened: &Opened, names: bool) -> Result<(), Failure> {
+        let mut keep = Keep { user: privileges::user().map(|_| self.user.clone()), names, ..Keep::default() };
+        opened.tell.keep(&mut keep);
+        let dropped = privileges::drop_all(&keep)?;
+        tracing::info!(%dropped, "privileges dropped");
+        Ok(())
+    }
+
+    pub(super) async fn time_over(&self) {
+        match self.duration {
+            Some(duration) => tokio::time::sleep(duration.get()).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).map_err(|error| Failure::Bind(address, error))
+}

@@ -1,0 +1,144 @@
+//! `watari watch live` and `watari watch judge` at work, and somebody who is told.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::namespace::{PATIENCE, POLL, Running, run};
+
+/// A line of `--json --states`: a server is in another state.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct Change {
+    pub(crate) sensor: String,
+    pub(crate) server: SocketAddr,
+    pub(crate) since: f64,
+    pub(crate) state: String,
+}
+
+/// `watari watch`, which prints changes.
+pub(crate) struct Watching {
+    running: Running,
+    printed: PathBuf,
+    said: PathBuf,
+}
+
+impl Watching {
+    /// Starts it in `dir`; what it prints goes to a file there, what it logs to another.
+    pub(crate) fn start(dir: &Path, name: &str, arguments: &[&str]) -> Self {
+        let (printed, said) = (dir.join(format!("{name}.jsonl")), dir.join(format!("{name}.log")));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_watari"));
+        // There is nobody else in the namespace whom root could become.
+        command.arg("watch").args(arguments).args(["--json", "--user", "root"]).current_dir(dir);
+        command.stdin(Stdio::null()).stdout(File::create(&printed).unwrap()).stderr(File::create(&said).unwrap());
+        Self { running: Running(command.spawn().unwrap()), printed, said }
+    }
+
+    /// What it has printed of a server.
+    pub(crate) fn changes(&self, server: SocketAddr) -> Vec<Change> {
+        let text = fs::read_to_string(&self.printed).unwrap();
+        let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        lines.map(|line| serde_json::from_str(line).unwrap()).filter(|it: &Change| it.server == server).collect()
+    }
+
+    /// Waits until it has logged this.
+    pub(crate) fn wait_until_logged(&self, part: &str) {
+        self.wait_until(part, || fs::read_to_string(&self.said).unwrap().contains(part));
+    }
+
+    /// Waits until a server has come to this state.
+    pub(crate) fn wait_until_in(&self, server: SocketAddr, state: &str) {
+        self.wait_until(state, || self.changes(server).last().is_some_and(|change| change.state == state));
+    }
+
+    fn wait_until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !is_so() {
+            let said = || (fs::read_to_string(&self.said).unwrap(), fs::read_to_string(&self.printed).unwrap());
+            assert!(Instant::now() < deadline, "not {what}: {:?}", said());
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Kills it in the middle of whatever it does.
+    pub(crate) fn kill(mut self) {
+        self.running.kill();
+    }
+
+    /// Ends it, which it does well.
+    pub(crate) fn end(mut self) {
+        kill_process(Pid::from_child(&self.running.0), Signal::TERM).unwrap();
+        let status = self.running.0.wait().unwrap();
+        assert!(status.success(), "{status}: {}", fs::read_to_string(&self.said).unwrap());
+    }
+}
+
+/// Certificates of a sensor `s1` and a judge `j1`.
+pub(crate) fn certificates(dir: &Path) {
+    for arguments in [&["init"][..], &["issue", "s1", "--role", "sensor"], &["issue", "j1", "--role", "judge"]] {
+        run(Command::new(env!("CARGO_BIN_EXE_watari")).arg("pki").args(arguments).current_dir(dir));
+    }
+}
+
+/// The metrics that are served at `address`.
+pub(crate) fn metrics(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Somebody who is told by webhook.
+pub(crate) struct Receiver {
+    pub(crate) url: String,
+    told: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Receiver {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let told = Arc::<Mutex<Vec<Value>>>::default();
+        let taken = Arc::clone(&told);
+        // Ends with the process of the test.
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if let Some(message) = take(stream.unwrap()) {
+                    taken.lock().unwrap().push(message);
+                }
+            }
+        });
+        Self { url, told }
+    }
+
+    /// Status and state of all that it was told of, in this order.
+    pub(crate) fn told(&self) -> Vec<(String, String)> {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let told = self.told.lock().unwrap();
+        told.iter().map(|it| (text(&it["status"]), text(&it["commonLabels"]["state"]))).collect()
+    }
+}
+
+/// One message of HTTP, which is answered.
+fn take(mut stream: TcpStream) -> Option<Value> {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let (mut len, mut line) = (0, String::new());
+    while reader.read_line(&mut line).ok()? > 2 {
+        let lower = line.to_ascii_lowercase();
+        len = lower.strip_prefix("content-length:").map_or(len, |value| value.trim().parse().unwrap());
+        line.clear();
+    }
+    let mut body = vec![0; len];
+    reader.read_exact(&mut body).ok()?;
+    stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").ok()?;
+    serde_json::from_slice(&body).ok()
+}
