@@ -4,6 +4,8 @@ import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "nod
 import { basename, join } from "node:path";
 import { build } from "esbuild";
 
+// The licences of what may be in the page: deny.toml allows the same of Rust.
+const PERMITTED = ["BSD-3-Clause", "ISC", "MIT"];
 const common = { bundle: true, format: "esm", target: "es2022", jsx: "automatic", jsxImportSource: "preact", logLevel: "warning" };
 
 if (process.argv.includes("--tests")) {
@@ -75,6 +77,8 @@ function licences(inputs) {
 }
 
 function licence(directory) {
+  const { license } = JSON.parse(readFileSync(join(directory, "package.json"), "utf8"));
+  if (!PERMITTED.includes(license)) throw new Error(`${directory} has the licence ${license}, which is none of ${PERMITTED.join(", ")}`);
   const file = readdirSync(directory).find((name) => /^licen[cs]e/i.test(name));
   if (file === undefined) throw new Error(`${directory} has no licence file`);
   return readFileSync(join(directory, file), "utf8").trim() + "\n";

@@ -29,3 +29,4 @@ pub mod rows;
 pub mod spans;
 pub mod tell;
 pub mod terminal;
+pub mod web;

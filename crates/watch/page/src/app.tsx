@@ -1,8 +1,8 @@
 // The page: a header, the list of servers, and those that are selected beside each other.
 import { useEffect, useReducer, useRef } from "preact/hooks";
-import type { Board, Course } from "./board.ts";
+import type { Board, Course, Sensor } from "./board.ts";
 import { keyOf, ofKey } from "./board.ts";
-import { clock, count, duration, moment } from "./format.ts";
+import { clock, count, duration, heardAt, offset } from "./format.ts";
 import { NOTHING } from "./history.ts";
 import { List } from "./list.tsx";
 import type { Link } from "./live.ts";
@@ -11,7 +11,7 @@ import { Panel } from "./panel.tsx";
 import type { Action, PageState } from "./state.ts";
 import { begin, next, ofHash, toHash } from "./state.ts";
 
-// Connections are told when they have settled: rows of the latest seconds still change.
+// Connections are told when they have settled: rows of so many of the latest seconds still change, and come with all news.
 const SETTLE_S = 5;
 
 export function App() {
@@ -23,6 +23,7 @@ export function App() {
     <>
       <Header board={board} link={link} />
       <main>
+        {board !== null && <Away board={board} />}
         {board === null ? <p class="note">Waiting for the first news…</p> : <List board={board} selected={selected} tell={tell} />}
         {board !== null && <Columns state={state} board={board} tell={tell} />}
       </main>
@@ -31,7 +32,8 @@ export function App() {
   );
 }
 
-// Listens, and asks for the past of what is selected: at first, and whenever the stream was away.
+// Listens, and asks for the past of what is selected, if it is watched: at first, and with the first news after the stream was
+// away or slow.
 function useLive(state: PageState, tell: (action: Action) => void): void {
   const current = useRef(state);
   current.current = state;
@@ -43,15 +45,19 @@ function useLive(state: PageState, tell: (action: Action) => void): void {
   useEffect(
     () =>
       listen("/api/live", {
-        board: (board) => tell({ is: "board", board }),
+        board: (board) => {
+          if (board.now - (current.current.board?.now ?? board.now) >= SETTLE_S) asked.current.clear();
+          tell({ is: "board", board });
+        },
         link: (link) => tell({ is: "link", link }),
-        opened: () => current.current.selected.forEach(ask),
+        opened: () => asked.current.clear(),
       }),
     [],
   );
   useEffect(() => {
     for (const key of asked.current) if (!state.selected.includes(key)) asked.current.delete(key);
-    for (const key of state.selected) if (state.board !== null && !asked.current.has(key)) ask(key);
+    const watched = new Set(state.board?.servers.map(keyOf));
+    for (const key of state.selected) if (watched.has(key) && !asked.current.has(key)) ask(key);
   }, [state.selected, state.board]);
 }
 
@@ -59,7 +65,7 @@ async function fetchCourse(key: string, asked: number, tell: (action: Action) =>
   const { sensor, server } = ofKey(key);
   try {
     const answer = await fetch(courseUrl(sensor, server));
-    // Of what is not watched there is no past, and when it comes back, that begins with what ticks say.
+    // What is not watched any more has no past, and when it comes back, that begins with what ticks say.
     if (answer.ok) tell({ is: "course", key, course: (await answer.json()) as Course, asked });
   } catch {
     // The server is away; the tick after it is back asks again.
@@ -127,26 +133,72 @@ function Columns({ state, board, tell }: { state: PageState; board: Board; tell:
   );
 }
 
+// Sensors that are away, said where nobody overlooks it; not all of them by name, if there are many.
+function Away({ board }: { board: Board }) {
+  const away = board.sensors.filter((sensor) => sensor.away);
+  if (away.length === 0) return null;
+  const named = away.slice(0, AWAY_NAMED_MAX);
+  const others = away.length - named.length;
+  return (
+    <div class="away" role="status">
+      <p>
+        <span aria-hidden="true">▲</span>{" "}
+        {away.length === 1 ? "A sensor is away: its" : `${count(away.length)} sensors are away: their`} servers are shown as they
+        were then.
+      </p>
+      <ul>
+        {named.map(({ name, heard }) => (
+          <li key={name}>
+            <b>{name}</b>, {heardAt(heard, board.now)}
+          </li>
+        ))}
+        {others > 0 && <li>and {count(others)} more</li>}
+      </ul>
+    </div>
+  );
+}
+
+const AWAY_NAMED_MAX = 5;
+
 function Sensors({ board }: { board: Board }) {
-  const lost = board.sensors.reduce((all, sensor) => all + sensor.dropped + sensor.dropped_by_interface, 0);
+  const of = (what: (sensor: Sensor) => number) => board.sensors.reduce((all, sensor) => all + what(sensor), 0);
+  const away = of(({ away }) => Number(away));
+  const seconds = of(({ lost, refused }) => lost + refused);
   return (
     <details class="sensors">
       <summary>
-        Sensors: {count(board.sensors.length)}, packets lost: {count(lost)}
+        Sensors: {count(board.sensors.length)}
+        {away > 0 && `, away: ${count(away)}`}, packets lost: {count(of((it) => it.dropped + it.dropped_by_interface))}
+        {seconds > 0 && `, seconds of servers lost: ${count(seconds)}`}
       </summary>
       <ul>
         {board.sensors.map((sensor) => (
-          <li key={sensor.name}>
-            <b>{sensor.name}</b> heard {duration(board.now - sensor.heard)} ago ({moment(sensor.heard, board.now)}) ·{" "}
-            {count(sensor.packets)} packets · lost {count(sensor.dropped)} here, {count(sensor.dropped_by_interface)} at the
-            interface · {count(sensor.evicted)} connections given up, {count(sensor.untracked)} not followed ·{" "}
-            {count(sensor.stray)} stray packets
-          </li>
+          <SensorItem key={sensor.name} sensor={sensor} now={board.now} />
         ))}
       </ul>
       <p>
         Charts by uPlot and d3-ternary: <a href="/licences.txt">licences</a>
       </p>
     </details>
+  );
+}
+
+function SensorItem({ sensor, now }: { sensor: Sensor; now: number }) {
+  const { name, heard, away, clock_offset_s: ahead, lost, refused } = sensor;
+  const parts = [
+    ...(heard > 0 ? [`${duration(now - heard)} ago`] : []),
+    `${count(sensor.packets)} packets`,
+    `lost ${count(sensor.dropped)} here, ${count(sensor.dropped_by_interface)} at the interface`,
+    `${count(sensor.evicted)} connections given up, ${count(sensor.untracked)} not followed`,
+    `${count(sensor.stray)} stray packets`,
+    ...(lost > 0 ? [`${count(lost)} seconds of servers lost while it was away`] : []),
+    ...(refused > 0 ? [`${count(refused)} seconds of servers refused, because they are of no time that can be`] : []),
+    ...(ahead === null ? [] : [`its clock is ${offset(ahead)}`]),
+  ];
+  return (
+    <li>
+      <b>{name}</b> {away && <b class="unheard">away, </b>}
+      {heardAt(heard, now)} · {parts.join(" · ")}
+    </li>
   );
 }

@@ -34,6 +34,14 @@ export interface Sensor {
   evicted: number;
   untracked: number;
   stray: number;
+  // Another machine, and not connected.
+  away: boolean;
+  // How far its clock is ahead of the server's.
+  clock_offset_s: number | null;
+  // Seconds of servers that it had to drop before they were heard.
+  lost: number;
+  // Seconds of servers that are of no time that can be.
+  refused: number;
 }
 
 export interface Server {
@@ -114,6 +122,8 @@ export function heldSpan(profile: Profile): number {
 // Sensors say something each second; of one that has not for so long, nothing is known.
 export const UNHEARD_S = 10;
 
-export function isHeard(sensor: Sensor | undefined, now: number): boolean {
-  return sensor !== undefined && now - sensor.heard < UNHEARD_S;
+// Since when nothing is known of a sensor's servers: they are shown as they were then. Null: it is heard.
+export function unheardSince(sensor: Sensor | undefined, now: number): number | null {
+  if (sensor === undefined) return 0;
+  return sensor.away || now - sensor.heard >= UNHEARD_S ? sensor.heard : null;
 }

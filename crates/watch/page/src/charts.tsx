@@ -9,12 +9,14 @@ interface Props {
   rows: readonly Row[];
   columns: readonly string[];
   from: number;
+  // After that nothing is known.
+  until: number;
   to: number;
   open: number;
 }
 
-export function Charts({ rows, columns, from, to, open }: Props) {
-  const binned = bins(rows, columns.length, from, to);
+export function Charts({ rows, columns, from, until, to, open }: Props) {
+  const binned = bins(rows, columns.length, from, to, until);
   const of = (name: string) => perSecond(binned, columns.indexOf(name));
   const sums = (name: string) => binned.sums[columns.indexOf(name)] ?? [];
   const at = { xs: binned.starts, width: binned.width, from, to };

@@ -53,6 +53,18 @@ export function moment(seconds: number, now: number): string {
   return `${day} ${clock(seconds)}`;
 }
 
+// Of something that is heard now and then.
+export function heardAt(seconds: number, now: number): string {
+  return seconds > 0 ? `heard last at ${moment(seconds, now)}` : "not heard yet";
+}
+
+// How far a clock is ahead of another.
+export function offset(seconds: number): string {
+  const size = Math.abs(seconds);
+  const text = size < 60 ? `${size.toFixed(size < 1 ? 3 : 1)} s` : duration(size);
+  return `${text} ${seconds < 0 ? "behind" : "ahead"}`;
+}
+
 export function duration(seconds: number): string {
   const whole = Math.max(0, Math.floor(seconds));
   if (whole < 60) return `${whole} s`;

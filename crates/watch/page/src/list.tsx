@@ -1,8 +1,8 @@
 // The list of servers: sorted, filtered, and chosen from, by mouse, finger and keyboard.
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Board, Sensor, Server } from "./board.ts";
-import { isHeard, judged, keyOf, recent, resumedShare } from "./board.ts";
-import { clock, count, milliseconds, percent, rate } from "./format.ts";
+import { judged, keyOf, recent, resumedShare, unheardSince } from "./board.ts";
+import { count, heardAt, milliseconds, moment, percent, rate } from "./format.ts";
 import type { Order } from "./listing.ts";
 import { COLUMNS, WORST_FIRST, listed, nextOrder } from "./listing.ts";
 import { Sign } from "./sign.tsx";
@@ -67,7 +67,9 @@ function Nobody({ board }: { board: Board }) {
   const [text, hint] =
     board.sensors.length === 0
       ? ["No sensor has said anything yet.", "Servers appear here as soon as a sensor sees connections to them."]
-      : ["Nothing is watched yet.", "The sensors hear no connections. A server appears here with its first one."];
+      : board.sensors.every(({ away }) => away)
+        ? ["No sensor is connected.", "Servers appear here when one is, and sees connections to them."]
+        : ["Nothing is watched yet.", "The sensors hear no connections. A server appears here with its first one."];
   return (
     <section class="nobody">
       <h2>{text}</h2>
@@ -87,7 +89,8 @@ interface ToolsProps {
 
 function Tools({ shown, all, order, setOrder, filter, setFilter }: ToolsProps) {
   const input = useRef<HTMLInputElement>(null);
-  useEffect(() => {
+  // Layout effects: whoever sees the list can use its keys.
+  useLayoutEffect(() => {
     const slash = (event: KeyboardEvent) => {
       if (event.key !== "/" || event.target instanceof HTMLInputElement) return;
       event.preventDefault();
@@ -138,7 +141,7 @@ interface CellsProps {
 function Cells({ server, sensor, now, isSelected, toggle }: CellsProps) {
   const [long, short] = [judged(server), recent(server)];
   const shares = long?.shares;
-  const unheard = isHeard(sensor, now) ? null : <small class="unheard">not heard since {clock(sensor?.heard ?? 0)}</small>;
+  const unheard = unheardSince(sensor, now);
   return (
     <>
       <td class="pick">
@@ -152,13 +155,19 @@ function Cells({ server, sensor, now, isSelected, toggle }: CellsProps) {
         />
       </td>
       <td class="state">
-        <Sign state={server.state} />
+        <Sign state={server.state} isPast={unheard !== null} />
+        {unheard !== null && <small class="then"> at {moment(unheard, now)}</small>}
       </td>
       <th scope="row" class="server">
         {server.server}
       </th>
       <td class="sensor">
-        {server.sensor} {unheard}
+        {server.sensor}{" "}
+        {unheard !== null && (
+          <small class="unheard">
+            {sensor?.away === true ? "away" : "silent"}, {heardAt(unheard, now)}
+          </small>
+        )}
       </td>
       <Figure title="Open" text={count(server.open)} />
       <Figure title="Requests" text={rate(short?.answered_per_s)} />
@@ -224,7 +233,7 @@ function useRows(keys: readonly string[], selected: readonly string[], tell: (ac
 // A row that is moved because the order changed loses the focus in browsers; it gets it back, unless it was taken away.
 function useKeptFocus(table: { current: HTMLTableElement | null }, row: () => HTMLElement | undefined): void {
   const isWanted = useRef(false);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const entered = (event: FocusEvent) => {
       isWanted.current = event.target instanceof HTMLTableRowElement;
     };

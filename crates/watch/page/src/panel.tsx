@@ -1,9 +1,9 @@
 // One server: what it is in and why, its cloud, its past.
-import type { Board, Server } from "./board.ts";
-import { heldSpan, isHeard, judged, ofKey, recent, resumedShare } from "./board.ts";
+import type { Board, Sensor, Server } from "./board.ts";
+import { heldSpan, judged, ofKey, recent, resumedShare, unheardSince } from "./board.ts";
 import { Charts } from "./charts.tsx";
 import { Cloud } from "./cloud.tsx";
-import { bytesRate, clock, count, duration, milliseconds, moment, percent, rate } from "./format.ts";
+import { bytesRate, count, duration, milliseconds, moment, percent, rate } from "./format.ts";
 import type { History } from "./history.ts";
 import { Sign } from "./sign.tsx";
 import { Timeline } from "./timeline.tsx";
@@ -19,8 +19,8 @@ interface Props {
 
 export function Panel({ id, server, board, history, isStale, close }: Props) {
   const { sensor, server: address } = ofKey(id);
-  const heard = board.sensors.find(({ name }) => name === sensor);
-  const isOld = isStale || !isHeard(heard, board.now);
+  const who = board.sensors.find(({ name }) => name === sensor);
+  const isOld = isStale || unheardSince(who, board.now) !== null;
   return (
     <article class={isOld ? "panel old" : "panel"} data-key={id} aria-label={`${address} of ${sensor}`}>
       <header>
@@ -34,7 +34,7 @@ export function Panel({ id, server, board, history, isStale, close }: Props) {
       {server === undefined ? (
         <p class="note">Nothing has been seen of it for a while: it is not watched now. It comes back with its first connection.</p>
       ) : (
-        <Content {...{ server, board, history }} unheard={heard !== undefined && !isHeard(heard, board.now) ? heard.heard : null} />
+        <Content {...{ server, board, history }} sensor={who} />
       )}
     </article>
   );
@@ -44,39 +44,49 @@ interface ContentProps {
   server: Server;
   board: Board;
   history: History;
-  unheard: number | null;
+  sensor: Sensor | undefined;
 }
 
-function Content({ server, board, history, unheard }: ContentProps) {
+function Content({ server, board, history, sensor }: ContentProps) {
   const span = heldSpan(board.profile);
+  const to = board.now;
+  const time = { from: to - span, until: unheardSince(sensor, to) ?? to, to };
   return (
     <>
       <div class="present">
         <div class="verdict">
-          <Verdict server={server} now={board.now} unheard={unheard} />
+          <Verdict server={server} sensor={sensor} now={board.now} />
           <Facts server={server} />
         </div>
         <Cloud rows={history.rows} shares={judged(server)?.shares ?? null} profile={board.profile} now={board.now} />
       </div>
-      <Timeline timeline={history.timeline} from={board.now - span} to={board.now} />
-      <Charts rows={history.rows} columns={board.columns} from={board.now - span} to={board.now} open={server.open} />
+      <Timeline timeline={history.timeline} {...time} />
+      <Charts rows={history.rows} columns={board.columns} open={server.open} {...time} />
     </>
   );
 }
 
-function Verdict({ server, now, unheard }: { server: Server; now: number; unheard: number | null }) {
+function Verdict({ server, sensor, now }: { server: Server; sensor: Sensor | undefined; now: number }) {
   const { state, since, because } = server;
+  const unheard = unheardSince(sensor, now);
+  // Of what has been since nothing is known, not even that it lasts.
+  const until = unheard ?? now;
   return (
     <p class="because">
-      <Sign state={state} />{" "}
+      <Sign state={state} isPast={unheard !== null} />{" "}
       {since === null ? (
         "so far: too little has happened to say more."
       ) : (
         <>
-          since {moment(since, now)} ({duration(now - since)}): {because}.
+          since {moment(since, now)} ({duration(until - since)}): {because}.
         </>
       )}
-      {unheard !== null && <b> Its sensor has not been heard since {clock(unheard)}: what has happened since is not known.</b>}
+      {unheard !== null && (
+        <b class="unheard">
+          {" "}That was at {moment(unheard, now)}: its sensor {sensor?.away === true ? "is away" : "says nothing"}, and what has happened
+          since is not known.
+        </b>
+      )}
     </p>
   );
 }

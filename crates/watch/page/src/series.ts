@@ -31,10 +31,11 @@ export interface Bins {
   sums: number[][];
 }
 
-export function bins(rows: readonly Row[], columns: number, from: number, to: number): Bins {
+// Of what a chart from `from` to `to` shows; after `until` nothing is known, which is not to be drawn as nothing that happened.
+export function bins(rows: readonly Row[], columns: number, from: number, to: number, until = to): Bins {
   const width = binWidth(to - from);
   const first = Math.ceil(from / width) * width;
-  const count = Math.max(0, Math.floor((to - first) / width) + 1);
+  const count = Math.max(0, Math.floor((until - first) / width) + 1);
   const starts = Array.from({ length: count }, (_, at) => first + at * width);
   const sums = Array.from({ length: columns }, () => new Array<number>(count).fill(0));
   for (const row of rows) {

@@ -9,9 +9,10 @@ const SHAPES: Record<State, string> = {
   stopped: "M3 3h10v10H3Z",
 };
 
-export function Sign({ state }: { state: State }) {
+// `isPast`: that was its state, and what it is in now is not known.
+export function Sign({ state, isPast }: { state: State; isPast: boolean }) {
   return (
-    <span class={`sign ${state}`}>
+    <span class={isPast ? `sign past ${state}` : `sign ${state}`}>
       <svg viewBox="0 0 16 16" aria-hidden="true">
         <path d={SHAPES[state]} />
       </svg>

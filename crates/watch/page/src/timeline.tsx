@@ -6,11 +6,13 @@ import { stretches } from "./history.ts";
 interface Props {
   timeline: readonly Since[];
   from: number;
+  // What it was in after that is not known.
+  until: number;
   to: number;
 }
 
-export function Timeline({ timeline, from, to }: Props) {
-  const parts = stretches(timeline, from, to);
+export function Timeline({ timeline, from, until: known, to }: Props) {
+  const parts = stretches(timeline, from, known);
   const share = (seconds: number) => `${((seconds / (to - from)) * 100).toFixed(3)}%`;
   return (
     <figure class="timeline">
@@ -18,7 +20,7 @@ export function Timeline({ timeline, from, to }: Props) {
       <ol class="strip" aria-label="States in the held time">
         {parts.map(({ state, since, until }) => (
           <li
-            key={`${state} ${until === to ? "now" : until}`}
+            key={`${state} ${until === known ? "now" : until}`}
             class={state}
             style={{ left: share(since - from), width: share(until - since) }}
             title={`${state}: ${clock(since)} to ${clock(until)}, ${duration(until - since)}`}

@@ -1,5 +1,5 @@
 // What the server would say.
-import type { Board, Profile, Row, Server, Span } from "../src/board.ts";
+import type { Board, Profile, Row, Sensor, Server, Span } from "../src/board.ts";
 
 export const COLUMNS = [
   "t", "x", "y", "z", "failed", "opened", "evicted", "answered", "unanswered", "responses", "response_us", "tls_full",
@@ -46,6 +46,24 @@ export function server(parts: Partial<Server> = {}): Server {
     open: 0,
     spans: [span(), span(), span()],
     rows: [],
+    ...parts,
+  };
+}
+
+export function sensor(parts: Partial<Sensor> = {}): Sensor {
+  return {
+    name: "s",
+    heard: 999,
+    packets: 0,
+    dropped: 0,
+    dropped_by_interface: 0,
+    evicted: 0,
+    untracked: 0,
+    stray: 0,
+    away: false,
+    clock_offset_s: null,
+    lost: 0,
+    refused: 0,
     ...parts,
   };
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bytesRate, clock, count, duration, milliseconds, moment, percent, rate, short, span } from "../src/format.ts";
+import { bytesRate, clock, count, duration, heardAt, milliseconds, moment, offset, percent, rate, short, span } from "../src/format.ts";
 
 test("numbers have units, and nothing has none", () => {
   const cases: [string, string][] = [
@@ -38,4 +38,15 @@ test("durations are as coarse as they are long", () => {
   const cases: [number, string][] = [[-3, "0 s"], [59.9, "59 s"], [60, "1 min 0 s"], [3_599, "59 min 59 s"], [3_600, "1 h 0 min"], [90_000, "1 d 1 h"]];
   for (const [seconds, wanted] of cases) assert.equal(duration(seconds), wanted);
   assert.deepEqual([60, 90, 120, 1200].map(span), ["60 s", "90 s", "2 min", "20 min"]);
+});
+
+test("clocks are ahead or behind", () => {
+  const cases: [number, string][] = [[0.0004, "0.000 s ahead"], [-0.25, "0.250 s behind"], [2.34, "2.3 s ahead"], [-7_300, "2 h 1 min behind"]];
+  for (const [seconds, wanted] of cases) assert.equal(offset(seconds), wanted);
+});
+
+test("a sensor that has said nothing was not heard in 1970", () => {
+  const noon = new Date(2026, 4, 6, 12, 3, 9).getTime() / 1000;
+  assert.equal(heardAt(0, noon), "not heard yet");
+  assert.equal(heardAt(noon, noon + 60), "heard last at 12:03:09");
 });

@@ -56,4 +56,6 @@ test("stretches end where the next begins, and are cut to what is shown", () => 
   ]);
   assert.deepEqual(stretches(timeline, 60, 80), [{ state: "saturated", since: 60, until: 80 }]);
   assert.deepEqual(stretches([], 0, 100), []);
+  // All that is known is older than what is shown.
+  assert.deepEqual(stretches(timeline, 120, 100), []);
 });

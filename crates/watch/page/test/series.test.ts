@@ -30,6 +30,9 @@ test("no rows are bins of nothing", () => {
   assert.equal(starts.length, 61);
   assert.ok(sums[X]!.every((count) => count === 0));
   assert.deepEqual(bins([], COLUMNS.length, 60, 0).starts, []);
+  // What is not known has no bins, and leaves the others as they are.
+  assert.deepEqual(bins([], COLUMNS.length, 0, 1_200, 35).starts, [0, 10, 20, 30]);
+  assert.deepEqual(bins([], COLUMNS.length, 60, 120, 50).starts, []);
 });
 
 test("each of a stack stands on those below", () => {

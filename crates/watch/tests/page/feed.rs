@@ -1,16 +1,17 @@
 //! A board whose time and sensors a test is, and the page of it.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use socket2::{Domain, Socket, Type};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio_util::bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use watari_endings::{Ending, Profile, Tally};
 use watari_packets::Timestamp;
-use watari_watch::board::Board;
+use watari_watch::board::{Board, Link};
 use watari_watch::report::{Health, Report};
 use watari_watch::web::{Site, serve, tick};
 
@@ -33,6 +34,8 @@ pub(crate) struct Feed {
     board: Arc<Mutex<Board>>,
     ticks: watch::Sender<Bytes>,
     address: SocketAddr,
+    /// Keeps the port while the server is away: nobody else gets it.
+    _port: Socket,
     shutdown: CancellationToken,
     /// The second that is over next.
     second: u64,
@@ -57,11 +60,13 @@ impl Feed {
         };
         let board = Arc::new(Mutex::new(Board::new(profile)));
         let (ticks, _) = watch::channel(tick(&board));
+        let port = bound("127.0.0.1:0".parse().unwrap());
         let mut feed = Self {
             runtime: tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap(),
             board,
             ticks,
-            address: "127.0.0.1:0".parse().unwrap(),
+            address: port.local_addr().unwrap().as_socket().unwrap(),
+            _port: port,
             shutdown: CancellationToken::new(),
             second: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs(),
         };
@@ -70,18 +75,17 @@ impl Feed {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://localhost:{}/", self.address.port())
+        format!("http://{}/", self.address)
     }
 
     /// The server comes, or comes back where it was.
     pub(crate) fn arrive(&mut self) {
-        let listener = TcpListener::bind(self.address).unwrap();
-        self.address = listener.local_addr().unwrap();
+        let listener = bound(self.address);
+        listener.listen(128).unwrap();
         self.shutdown = CancellationToken::new();
-        let site =
-            Site { board: Arc::clone(&self.board), ticks: self.ticks.subscribe(), metrics: None, names: Vec::new() };
+        let site = Site { board: Arc::clone(&self.board), ticks: self.ticks.subscribe(), names: Vec::new() };
         let _entered = self.runtime.enter();
-        serve(listener, site, self.shutdown.clone()).unwrap();
+        serve(listener.into(), site, self.shutdown.clone()).unwrap();
     }
 
     /// The server goes: nothing listens any more when this returns.
@@ -107,12 +111,25 @@ impl Feed {
         self.ticks.send_replace(tick(&self.board));
     }
 
+    /// The way to a sensor is like this from now on.
+    pub(crate) fn link(&self, sensor: &str, link: Link) {
+        *self.board.lock().unwrap().link(sensor).unwrap() = link;
+    }
+
     /// So many seconds pass.
     pub(crate) fn pass_many(&mut self, seconds: u64, said: &[Said<'_>]) {
         for _ in 0..seconds {
             self.pass(said);
         }
     }
+}
+
+/// A socket with an address, which others that do the same may have, too, but one of them that listens.
+fn bound(address: SocketAddr) -> Socket {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&address.into()).unwrap();
+    socket
 }
 
 impl Second {

@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         tell(&board, past);
     }
     let (ticks, seen) = watch::channel(tick(&board));
-    let site = Site { board: Arc::clone(&board), ticks: seen, metrics: None, names: Vec::new() };
+    let site = Site { board: Arc::clone(&board), ticks: seen, names: Vec::new() };
     serve(listener, site, CancellationToken::new())?;
     let mut clock = interval(Duration::from_millis(200));
     clock.set_missed_tick_behavior(MissedTickBehavior::Skip);

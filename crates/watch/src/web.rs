@@ -11,8 +11,8 @@
 //! 1. The board is written as JSON once a second, however many look at it.
 //! 2. Nothing is kept for a viewer but what is on its way: who reads slowly gets the latest tick next and misses those between;
 //!    who does not read at all is cut off.
-//! 3. The page gets its scripts and styles from here only ([`CONTENT_SECURITY_POLICY`]), and what sensors say is text to it.
-//! 4. No name that somebody else may have pointed here is answered to ([`host`]): another site's script cannot read this.
+//! 3. The page gets its scripts and styles from here only (`CONTENT_SECURITY_POLICY`), and what sensors say is text to it.
+//! 4. No name that somebody else may have pointed here is answered to (`host`): another site's script cannot read this.
 
 mod assets;
 mod host;
@@ -22,7 +22,6 @@ mod patience;
 mod tests;
 
 use std::convert::Infallible;
-use std::fmt;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -47,20 +46,15 @@ use crate::board::{Board, CourseView};
 use patience::Patient;
 
 /// What is served.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Site {
     /// Asked for the past of single servers.
     pub board: Arc<Mutex<Board>>,
     /// The latest [`tick`]: send one each second.
     pub ticks: watch::Receiver<Bytes>,
-    /// What `/metrics` says, as `OpenMetrics`; `None`: it says nothing.
-    pub metrics: Option<Metrics>,
     /// By which names it may be asked, besides `localhost` and addresses.
     pub names: Vec<String>,
 }
-
-/// Writes metrics.
-pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// How much is given to those who look.
 #[derive(Debug, Clone, Copy)]
@@ -92,7 +86,6 @@ const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 const JSON: &str = "application/json";
-const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 type Body = Either<Full<Bytes>, Channel<Bytes>>;
 
@@ -172,8 +165,7 @@ impl Desk {
                 "the page is not served by that name; --page-host adds names\n",
             );
         }
-        let path = request.uri().path();
-        let Some(answer) = self.resource(path) else {
+        let Some(resource) = Resource::find(request.uri().path()) else {
             return text(StatusCode::NOT_FOUND, "there is nothing here; the page is at /\n");
         };
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -181,13 +173,12 @@ impl Desk {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return response;
         }
-        match answer {
+        match resource {
             Resource::Asset(asset) => asset.respond(request).map(Either::Left),
             Resource::Board => json(self.site.ticks.borrow().clone()),
             Resource::Course => self.course(request.uri().query().unwrap_or_default()),
             Resource::Live if request.method() == Method::HEAD => live::head(Either::Left(Full::default())),
             Resource::Live => live::respond(self.site.ticks.clone(), self.limits.keep_alive, self.shutdown.clone()),
-            Resource::Metrics(metrics) => content(OPENMETRICS, metrics().into()),
         }
     }
 
@@ -197,16 +188,6 @@ impl Desk {
         let host = hosts.next().and_then(|host| Authority::try_from(host.as_bytes()).ok());
         let is_ours = |host: &Authority| host::is_ours(host, &self.site.names);
         hosts.next().is_none() && host.as_ref().is_some_and(is_ours) && request.uri().authority().is_none_or(is_ours)
-    }
-
-    fn resource(&self, path: &str) -> Option<Resource<'_>> {
-        match path {
-            "/api/board" => Some(Resource::Board),
-            "/api/course" => Some(Resource::Course),
-            "/api/live" => Some(Resource::Live),
-            "/metrics" => self.site.metrics.as_ref().map(Resource::Metrics),
-            path => assets::find(path).map(Resource::Asset),
-        }
     }
 
     fn course(&self, query: &str) -> Response<Body> {
@@ -221,12 +202,22 @@ impl Desk {
 }
 
 /// What there is.
-enum Resource<'a> {
+enum Resource {
     Asset(&'static assets::Asset),
     Board,
     Course,
     Live,
-    Metrics(&'a Metrics),
+}
+
+impl Resource {
+    fn find(path: &str) -> Option<Self> {
+        match path {
+            "/api/board" => Some(Self::Board),
+            "/api/course" => Some(Self::Course),
+            "/api/live" => Some(Self::Live),
+            path => assets::find(path).map(Self::Asset),
+        }
+    }
 }
 
 /// Which sensor's server a query means.
@@ -273,10 +264,4 @@ fn guarded(mut response: Response<Body>) -> Response<Body> {
     ];
     response.headers_mut().extend(GUARDS);
     response
-}
-
-impl fmt::Debug for Site {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Site").field("names", &self.names).finish_non_exhaustive()
-    }
 }

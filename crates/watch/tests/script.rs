@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,7 +13,12 @@ const LONG: Duration = Duration::from_mins(5);
 
 #[test]
 fn types_and_logic_of_the_page_hold() {
-    let page = copied();
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    // Another run of this may be there, and wants the same.
+    let ours = fs::File::create(target.join("page.lock")).unwrap();
+    ours.lock().unwrap();
+    let page = target.join("page");
+    copy_sources(&page);
     let lock = fs::read(page.join("package-lock.json")).unwrap();
     let installed = page.join("node_modules/.installed");
     if !fs::read(&installed).is_ok_and(|installed| installed == lock) {
@@ -25,8 +30,7 @@ fn types_and_logic_of_the_page_hold() {
 }
 
 /// The sources beside each other with their tests, so that nothing is written to the source tree.
-fn copied() -> PathBuf {
-    let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
+fn copy_sources(page: &Path) {
     for part in ["src", "test"] {
         if page.join(part).exists() {
             fs::remove_dir_all(page.join(part)).unwrap();
@@ -43,7 +47,6 @@ fn copied() -> PathBuf {
             fs::copy(entry.path(), page.join(part).join(entry.file_name())).unwrap();
         }
     }
-    page
 }
 
 fn npm(page: &Path, arguments: &[&str]) {

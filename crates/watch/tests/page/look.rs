@@ -29,8 +29,7 @@ pub(crate) const ARE_IN_LINE: &str = r"(selector) => {
 }";
 
 /// Whether nothing has to be scrolled sideways.
-pub(crate) const HAS_NO_OVERFLOW: &str =
-    "document.documentElement.scrollWidth <= innerWidth && document.body.scrollWidth <= innerWidth";
+pub(crate) const HAS_NO_OVERFLOW: &str = "[document.documentElement, document.body, ...document.querySelectorAll('.scroll')].every((it) => it.scrollWidth <= it.clientWidth)";
 
 /// Elements with text that stand out of the page at a side.
 pub(crate) const CUT_OFF: &str = r"() => [...document.querySelectorAll('#page *')].filter((element) => {

@@ -6,8 +6,11 @@ mod browser;
 mod feed;
 mod look;
 
-use browser::Browser;
+use std::time::Instant;
+
+use browser::{Browser, LONG};
 use feed::{Feed, Second};
+use watari_watch::board::Link;
 
 const NORMAL: Second = Second::Ended(7, 2, 0);
 const FRONT: &str = "192.0.2.10:443";
@@ -23,7 +26,7 @@ fn looking() -> Option<(Browser, Feed)> {
 
 fn show(mut browser: Browser, feed: Feed) -> (Browser, Feed) {
     browser.open(&feed.url());
-    browser.wait("document.querySelector('.link.live')");
+    browser.wait("document.querySelector('.clock')");
     (browser, feed)
 }
 
@@ -130,18 +133,18 @@ fn the_keyboard_is_enough() {
     browser.press("Enter");
     let first = browser.eval("document.activeElement.dataset.key");
     browser.wait("document.querySelectorAll('.panel').length === 1");
-    assert_eq!(browser.eval("document.querySelector('.panel').dataset.key"), first);
+    browser.wait(&format!("document.querySelector('.panel').dataset.key === {first}"));
     browser.press("ArrowDown");
     assert_ne!(browser.eval("document.activeElement.dataset.key"), first);
     browser.press(" ");
     browser.wait("document.querySelectorAll('.panel').length === 2");
     assert_eq!(browser.count("tr[aria-selected='true']"), 2);
     // What is chosen stands in the address.
-    assert_eq!(browser.eval("location.hash.split('&').length"), 2);
+    browser.wait("location.hash.split('&').length === 2");
     browser.press("Escape");
     browser.wait("document.querySelectorAll('.panel').length === 0");
     browser.wait_text("main", "Choose a server");
-    assert_eq!(browser.eval("location.hash"), "");
+    browser.wait("location.hash === ''");
     browser.press("ArrowUp");
     assert_eq!(browser.eval("document.activeElement.dataset.key"), first);
     browser.is_content();
@@ -174,12 +177,115 @@ fn two_servers_stand_beside_each_other_and_on_a_phone_below_each_other() {
     feed.pass(&[("outside", FRONT, NORMAL), ("inside", BACK, NORMAL)]);
     browser.resize(360, 800);
     browser.wait(look::HAS_NO_OVERFLOW);
+    let boxes =
+        format!("document.querySelector(\"{} input\"), document.querySelector(\"{} .server\")", row(BACK), row(BACK));
+    browser.wait(&format!("(([a, b]) => a.right <= b.left)([{boxes}].map((it) => it.getBoundingClientRect()))"));
     browser.wait("(([a, b]) => a.right <= 360 && b.right <= 360 && a.bottom <= b.top)([...document.querySelectorAll('.panel')].map((it) => it.getBoundingClientRect()))");
     browser.wait(&format!("({})().length === 0", look::CUT_OFF));
     browser
         .wait("[...document.querySelectorAll('.plot canvas')].every((it) => it.getBoundingClientRect().right <= 360)");
     browser.eval(&format!("document.querySelector(\"{} .close\").click()", panel(FRONT)));
     browser.wait("document.querySelectorAll('.panel').length === 1");
+    browser.is_content();
+}
+
+#[test]
+fn a_link_shows_the_two_sides_of_a_cache_beside_each_other() {
+    let Some(browser) = Browser::launch() else { return };
+    let (mut browser, mut feed) = (browser, Feed::new());
+    let other = "198.51.100.23:8443";
+    feed.pass_many(20, &[("outside", FRONT, NORMAL), ("behind the cache", BACK, NORMAL), ("outside", other, NORMAL)]);
+    let part = |server, sensor: &str| format!("{server} {sensor}").replace(' ', "%20");
+    let link = format!("{}#{}&{}", feed.url(), part(BACK, "behind the cache"), part(FRONT, "outside"));
+    browser.open(&link);
+    let shown = "JSON.stringify([...document.querySelectorAll('.panel')].map((it) => it.dataset.key))";
+    browser.wait(&format!("{shown} === '[\"{BACK} behind the cache\",\"{FRONT} outside\"]'"));
+    // Each has its past, its verdict, and its picture at the height of the other's.
+    browser.wait(
+        "[...document.querySelectorAll('.panel')].every((it) => it.querySelectorAll('.dots circle').length === 20)",
+    );
+    for part in [".because", ".cloud", ".timeline", ".chart:last-child"] {
+        browser.wait(&format!("({})('{part}')", look::ARE_IN_LINE));
+    }
+    // Both go on.
+    feed.pass(&[("outside", FRONT, NORMAL), ("behind the cache", BACK, NORMAL)]);
+    browser.wait(
+        "[...document.querySelectorAll('.panel')].every((it) => it.querySelectorAll('.dots circle').length === 21)",
+    );
+    // Another link, while the page is open.
+    browser.open(&format!("{}#{}&{}", feed.url(), part(FRONT, "outside"), part(other, "outside")));
+    browser.wait(&format!("{shown} === '[\"{FRONT} outside\",\"{other} outside\"]'"));
+    browser
+        .wait("[...document.querySelectorAll('.panel')].every((it) => it.querySelectorAll('.dots circle').length > 0)");
+    browser.is_content();
+}
+
+#[test]
+fn a_sensor_that_is_away_is_seen_to_be_away() {
+    let Some((mut browser, mut feed)) = looking() else { return };
+    let there = Link { is_there: true, clock_offset_ns: Some(2_345_000_000), lost: 0, refused: 0 };
+    feed.link("outside", there);
+    feed.pass(&[("outside", FRONT, NORMAL), ("inside", BACK, NORMAL)]);
+    browser.wait(&format!("document.querySelector(\"{}\")", row(FRONT)));
+    browser.eval(&format!("document.querySelector(\"{} input:not(:checked)\")?.click()", row(FRONT)));
+    browser.eval("document.querySelector('.sensors').open = true");
+    browser.wait_text(".sensors", "its clock is 2.3 s ahead");
+    assert_eq!(browser.count(".away, .unheard, .then"), 0);
+    let heard = browser.text(".clock");
+
+    feed.link("outside", Link { is_there: false, lost: 7, refused: 2, ..there });
+    feed.pass_many(5, &[("inside", BACK, NORMAL)]);
+    let then = format!("heard last at {heard}");
+    browser.wait_text(".away", "A sensor is away");
+    browser.wait_text(".away", &format!("outside, {then}"));
+    // At once, and not when nothing has come for long: its server was normal then.
+    browser.wait_text(&row(FRONT), &format!("normal at {heard}"));
+    browser.wait_text(&row(FRONT), &format!("away, {then}"));
+    browser.wait_text(&panel(FRONT), &format!("That was at {heard}: its sensor is away"));
+    browser.wait(&format!("document.querySelector(\"{}\").matches('.old')", panel(FRONT)));
+    browser.wait_text(".sensors", &format!("outside away, {then}"));
+    browser.wait_text(".sensors", "7 seconds of servers lost while it was away");
+    browser.wait_text(".sensors", "2 seconds of servers refused");
+    // What it has been in since is left open.
+    let end = format!(
+        "(([part, strip]) => strip.right - part.right)([\"{0} .strip li:last-child\", \"{0} .strip\"].map((it) => document.querySelector(it).getBoundingClientRect()))",
+        panel(FRONT)
+    );
+    browser.wait(&format!("{end} > 10"));
+    // Nor is it said that nothing happens.
+    browser.wait_text(&format!("{} .legend", panel(FRONT)), "S_NORMAL 7/s");
+    // The other one is as it is.
+    assert_eq!(browser.count(&format!("{0} .unheard, {0} .then", row(BACK))), 0);
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme);
+        browser.wait(&format!("matchMedia('(prefers-color-scheme: {scheme})').matches"));
+        let faded = browser.eval(&format!("({})(4.5)", look::PALE));
+        assert_eq!(faded, serde_json::json!([]), "{scheme}");
+    }
+    browser.resize(360, 800);
+    browser.wait(look::HAS_NO_OVERFLOW);
+    browser.wait(&format!("({})().length === 0", look::CUT_OFF));
+
+    feed.link("outside", Link { lost: 7, refused: 2, ..there });
+    feed.pass(&[("outside", FRONT, NORMAL), ("inside", BACK, NORMAL)]);
+    browser.wait("document.querySelectorAll('.away, .unheard, .then').length === 0");
+    browser.is_content();
+}
+
+#[test]
+fn a_sensor_that_has_said_nothing_yet_is_there() {
+    let Some(browser) = Browser::launch() else { return };
+    let mut feed = Feed::new();
+    feed.link("new", Link { is_there: true, ..Link::default() });
+    feed.pass(&[]);
+    let (mut browser, mut feed) = show(browser, feed);
+    browser.wait_text("main", "Nothing is watched yet");
+    browser.eval("document.querySelector('.sensors').open = true");
+    browser.wait_text(".sensors", "new not heard yet");
+    feed.link("new", Link::default());
+    feed.pass(&[]);
+    browser.wait_text("main", "No sensor is connected");
+    browser.wait_text(".away", "new, not heard yet");
     browser.is_content();
 }
 
@@ -205,6 +311,8 @@ fn dark_and_light_can_be_read() {
             browser.eval("[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"),
         );
     }
+    browser.resize(360, 800);
+    browser.wait(look::HAS_NO_OVERFLOW);
     assert_ne!(grounds[0][0], grounds[1][0]);
     assert_ne!(grounds[0][1], grounds[1][1]);
     browser.is_content();
@@ -221,13 +329,16 @@ fn a_page_whose_server_is_away_says_so_and_recovers() {
     assert_eq!(browser.count(".panel.old"), 1);
     feed.pass_many(10, &[("outside", FRONT, NORMAL), ("inside", BACK, NORMAL)]);
     feed.arrive();
-    browser.wait("document.querySelector('.link.live')");
     // What came while it was away is there, too.
     browser.wait("document.querySelectorAll('.dots circle').length === 30");
     // A server that stands still is not news.
     browser.wait_text(".link", "no news since");
-    feed.pass(&[("outside", FRONT, NORMAL), ("inside", BACK, NORMAL)]);
-    browser.wait("document.querySelector('.link.live')");
+    let begun = Instant::now();
+    // It is live as long as there is news, not longer.
+    while browser.count(".link.live") == 0 {
+        assert!(begun.elapsed() < LONG, "it does not come back");
+        feed.pass(&[("outside", FRONT, NORMAL), ("inside", BACK, NORMAL)]);
+    }
     let other = browser.complaints(|complaint| complaint.contains("\"network\"") && complaint.contains("net::ERR_"));
     assert_eq!(other, Vec::<String>::new());
 }
@@ -247,10 +358,11 @@ fn what_sensors_are_called_is_text() {
     browser.wait("document.querySelectorAll('.panel').length === 2");
     browser.wait("[...document.querySelectorAll('.panel')].every((panel) => panel.querySelectorAll('circle[data-t]').length === 12)");
     assert_eq!(browser.eval("document.title"), "watari watch");
+    browser.wait("location.hash.split('&').length === 2");
     // Who reloads sees the same.
     let hash = browser.eval("location.hash");
-    browser.eval("location.reload()");
-    browser.wait("document.querySelectorAll('.panel').length === 2 && document.readyState === 'complete'");
+    browser.reload();
+    browser.wait("document.querySelectorAll('.panel').length === 2");
     assert_eq!(browser.eval("location.hash"), hash);
     for width in [1280, 360] {
         browser.resize(width, 800);
@@ -275,8 +387,10 @@ fn silence_has_words() {
     browser.wait_text(&panel(FRONT), "it is not watched now");
     // A sensor that says nothing is not a server that does nothing.
     feed.pass_many(12, &[("other", FRONT, NORMAL)]);
-    browser.wait_text(&row(BACK), "not heard since");
-    browser.is_content();
+    browser.wait_text(&row(BACK), "silent, heard last at");
+    // It may have been asked for just when it was watched no more.
+    let is_expected = |complaint: &str| complaint.contains("/api/course?") && complaint.contains("404");
+    assert_eq!(browser.complaints(is_expected), Vec::<String>::new());
 }
 
 /// `cargo test --package watari-watch --test page -- --ignored` writes pictures where it says.
@@ -297,9 +411,16 @@ fn pictures() {
         let third = if second < 299 { Second::Ended(other(3), other(1), 0) } else { Second::Quiet };
         feed.pass(&[("outside", FRONT, front), ("inside", BACK, back), ("inside", "198.51.100.23:8443", third)]);
     }
-    let (mut browser, _feed) = show(browser, feed);
+    let (mut browser, mut feed) = show(browser, feed);
     let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-    for (name, width, servers) in [("one", 1280, 1), ("two", 1440, 2), ("phone", 360, 1)] {
+    let pictures = [("one", 1280, 1), ("two", 1440, 2), ("phone", 360, 1), ("away", 1440, 2), ("away-phone", 360, 1)];
+    for (name, width, servers) in pictures {
+        if name == "away" {
+            feed.link("outside", Link { clock_offset_ns: Some(-45_000_000), lost: 12, ..Link::default() });
+            feed.pass_many(40, &[("inside", BACK, Second::Ended(12, 4, 1))]);
+            browser.eval("document.querySelector('.sensors').open = true");
+            browser.wait("document.querySelector('.away')");
+        }
         browser.resize(width, 900);
         let shown = if servers == 1 { &[FRONT][..] } else { &[FRONT, BACK] };
         browser.eval("document.querySelectorAll('tbody input:checked').forEach((it) => it.click())");
