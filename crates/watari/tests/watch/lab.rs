@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 use tempfile::tempdir;
 
 use crate::capture::Capture;
-use crate::live::{Receiver, Watching, certificates, metrics};
+use crate::live::{Receiver, Watching, certificates, get};
 use crate::namespace::{PATIENCE, POLL, Running, is_inside, wait_for};
 use crate::rows::{Shares, SpanRow, spans};
 
 const SERVER: &str = "127.0.0.1:8080";
 const JUDGE: &str = "127.0.0.1:7400";
+const PAGE: &str = "127.0.0.1:8484";
 const METRICS: &str = "127.0.0.1:9464";
 
 /// As in the lab, but for the time that it takes.
@@ -97,7 +98,7 @@ impl Live {
                 assert!((change.since - span.from).abs() < 2.5, "{change:?} {span:?}");
             }
         }
-        let seen = metrics(METRICS);
+        let seen = get(METRICS, "/metrics", "localhost");
         for line in [
             "watari_watch_judge_connected 1\n",
             "watari_watch_judge_connections_total 2\n",
@@ -107,6 +108,12 @@ impl Live {
         ] {
             assert!(seen.contains(line), "{line}{seen}");
         }
+        let page = get(PAGE, "/api/board", "watch.example");
+        assert!(
+            page.starts_with("HTTP/1.1 200 ")
+                && page.contains(r#""sensor":"s1","server":"127.0.0.1:8080","state":"idle""#)
+        );
+        assert!(get(PAGE, "/", "other.example").starts_with("HTTP/1.1 421 "));
         sensor.end();
         judge.end();
         let told = receiver.told();
@@ -118,7 +125,8 @@ impl Live {
 }
 
 fn judge(dir: &Path, name: &str) -> Watching {
-    let arguments = format!("judge --listen {JUDGE} --node j1 --profile profile.toml");
+    let arguments =
+        format!("judge --listen {JUDGE} --node j1 --profile profile.toml --page {PAGE} --page-host watch.example");
     Watching::start(dir, name, &arguments.split(' ').collect::<Vec<_>>())
 }
 

@@ -88,10 +88,11 @@ pub(crate) fn certificates(dir: &Path) {
     }
 }
 
-/// The metrics that are served at `address`.
-pub(crate) fn metrics(address: &str) -> String {
+/// What is served at `address`.
+pub(crate) fn get(address: &str, path: &str, host: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer

@@ -71,7 +71,7 @@ Examples:
   watari watch live -i eth0 --filter 'tcp port 443' --threads 2 --snap-len 600
   watari watch live -i lo --port 8080 --json --duration 60s > connections.jsonl
   watari watch live -i eth1 --promiscuous --profile monday.toml --metrics 127.0.0.1:9464
-  watari watch live -i eth0 --config alerts.toml --plain
+  watari watch live -i eth0 --page 127.0.0.1:8484 --config alerts.toml --plain
   watari watch live -i eth0 --report-to judge.example:7400 --node s1 --plain
 
 Opening an interface takes the capability net_raw; all privileges are dropped then. In a terminal there is a view, else a line

@@ -15,6 +15,12 @@ pub(super) struct Outlets {
     /// Print changes of states as lines, though there is a terminal
     #[arg(long)]
     pub(super) plain: bool,
+    /// Serve a page here that shows all of it
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    page: Option<SocketAddr>,
+    /// A name by which the page may be asked for, besides localhost and addresses
+    #[arg(long = "page-host", value_name = "NAME", requires = "page")]
+    page_hosts: Vec<String>,
     /// Serve metrics for Prometheus here
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
@@ -31,14 +37,23 @@ pub(super) struct Outlets {
 
 /// What has to be there before privileges are dropped.
 pub(super) struct Opened {
+    pub(super) page: Option<Page>,
     pub(super) metrics: Option<TcpListener>,
     pub(super) tell: tell::Config,
+}
+
+/// A page that is not served yet.
+pub(super) struct Page {
+    pub(super) listener: TcpListener,
+    pub(super) hosts: Vec<String>,
 }
 
 impl Outlets {
     pub(super) fn open(&self) -> Result<Opened, Failure> {
         let tell = self.config.as_deref().map(tell::Config::load).transpose()?.unwrap_or_default();
-        Ok(Opened { metrics: self.metrics.map(listen).transpose()?, tell })
+        let page = self.page.map(listen).transpose()?;
+        let page = page.map(|listener| Page { listener, hosts: self.page_hosts.clone() });
+        Ok(Opened { page, metrics: self.metrics.map(listen).transpose()?, tell })
     }
 
     /// Drops all privileges but those that telling takes. To be called before any thread is started, and before anything is read

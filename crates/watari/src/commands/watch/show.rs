@@ -1,7 +1,7 @@
 //! What is heard goes to the board, and what the board says is shown and told.
 //!
 //! ```text
-//!   capture threads ──▶ Show ──▶ Board ──▶ view, lines, rows, metrics
+//!   capture threads ──▶ Show ──▶ Board ──▶ view, lines, rows, page, metrics
 //!   sensors ──▶ Judge ────────────▲  │
 //!                       │            └───▶ Teller: webhooks, ..
 //!                       └──▶ Reporter ═══▶ a judge on another machine
@@ -12,8 +12,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use hyper::body::Bytes;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
+use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Level;
@@ -28,8 +30,9 @@ use watari_watch::rows::seconds;
 use watari_watch::spans::{EvidenceRow, SharesRow, because};
 use watari_watch::tell::{self, Teller};
 use watari_watch::terminal::{Choice, Key, Screen, View};
+use watari_watch::web::{self, Site};
 
-use super::outlets::{Opened, Outlets};
+use super::outlets::{Opened, Outlets, Page};
 use super::output::{self, Format, Output, What, moment};
 use crate::config::{Log, LogFormat};
 use crate::failure::Failure;
@@ -62,7 +65,15 @@ pub(super) struct Show {
     out: Out,
     reporter: Option<Reporter>,
     teller: Option<Teller>,
-    _metrics: DropGuard,
+    page: Option<Ticks>,
+    _served: DropGuard,
+}
+
+/// What viewers of the page are told.
+struct Ticks {
+    latest: watch::Sender<Bytes>,
+    /// Of which second.
+    at_s: u64,
 }
 
 enum Out {
@@ -121,8 +132,9 @@ impl Show {
         if let Some(listener) = opened.metrics {
             metrics_server::serve(listener, Arc::new(registry), shutdown.clone()).map_err(Failure::Start)?;
         }
+        let page = opened.page.map(|page| serve(page, board, &shutdown)).transpose()?;
         let out = Out::new(shown)?;
-        Ok(Self { board: Arc::clone(board), out, reporter, teller, _metrics: shutdown.drop_guard() })
+        Ok(Self { board: Arc::clone(board), out, reporter, teller, page, _served: shutdown.drop_guard() })
     }
 
     /// Until its time is over, the process is asked to end, or somebody who looks at it wants no more. `live` is what this machine
@@ -184,6 +196,9 @@ impl Show {
             board.advance(live::now());
             std::iter::from_fn(|| board.poll()).collect::<Vec<_>>()
         };
+        if let Some(page) = &mut self.page {
+            page.advance(&self.board);
+        }
         for (sensor, change) in &changes {
             if let Some(teller) = &self.teller {
                 teller.tell(sensor, change);
@@ -243,6 +258,23 @@ impl Out {
             Shown::Rows(format) => Self::Rows(output::sink(format, What::Connections, io::stdout().lock())?),
         })
     }
+}
+
+impl Ticks {
+    fn advance(&mut self, board: &Mutex<Board>) {
+        let now_s = live::now().0 / 1_000_000_000;
+        if now_s != self.at_s {
+            self.at_s = now_s;
+            self.latest.send_replace(web::tick(board));
+        }
+    }
+}
+
+fn serve(page: Page, board: &Arc<Mutex<Board>>, shutdown: &CancellationToken) -> Result<Ticks, Failure> {
+    let (latest, ticks) = watch::channel(web::tick(board));
+    let site = Site { board: Arc::clone(board), ticks, names: page.hosts };
+    web::serve(page.listener, site, shutdown.clone()).map_err(Failure::Start)?;
+    Ok(Ticks { latest, at_s: 0 })
 }
 
 /// Tells nobody if there is nobody to tell.
