@@ -28,6 +28,17 @@ pub enum Event {
 }
 
 impl Event {
+    /// The client, if it says who that is, and the server.
+    pub const fn ends_mut(&mut self) -> (Option<&mut SocketAddr>, &mut SocketAddr) {
+        match self {
+            Self::Opened(opened) => (Some(&mut opened.client), &mut opened.server),
+            Self::Request(request) => (Some(&mut request.client), &mut request.server),
+            Self::Overdue(overdue) => (Some(&mut overdue.client), &mut overdue.server),
+            Self::Closed(connection) => (Some(&mut connection.client), &mut connection.server),
+            Self::Evicted(evicted) => (None, &mut evicted.server),
+        }
+    }
+
     /// Whose connection it is about.
     pub fn server(&self) -> SocketAddr {
         match self {

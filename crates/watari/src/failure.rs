@@ -15,6 +15,7 @@ use watari_capture::privileges::PrivilegesError;
 use watari_pki::PkiError;
 use watari_watch::files::FilesError;
 use watari_watch::profile::ProfileError;
+use watari_watch::pseudonyms::KeyError;
 use watari_watch::{link, tell};
 
 use crate::admin::AskError;
@@ -67,6 +68,8 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Privileges(#[from] PrivilegesError),
     #[error(transparent)]
+    AnonymizeKey(#[from] KeyError),
+    #[error(transparent)]
     Tell(#[from] tell::ConfigError),
     #[error(transparent)]
     Teller(#[from] tell::StartError),
@@ -110,6 +113,7 @@ impl Failure {
             | Self::MakeList(_)
             | Self::Usage(_)
             | Self::Profile(_)
+            | Self::AnonymizeKey(_)
             | Self::Tell(_) => 2,
             Self::Fleet(error) if !matches!(error, fleet::StartError::Worker { .. }) => 2,
             _ => 1,

@@ -1,9 +1,23 @@
 //! From frames to what happened.
 
 use std::ops::AddAssign;
+use std::sync::Arc;
 
-use watari_endings::{Connections, Counts, Event, Settings};
+use watari_endings::{Connections, Counts, Event, Servers, Settings};
 use watari_packets::{Decoded, Decoder, Frame, Other, Timestamp};
+
+use crate::pseudonyms::Pseudonyms;
+
+/// How frames are read, and what is said of them.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// How frames are read.
+    pub decoder: Decoder,
+    /// What connections are held to. Of servers that are named in it only those are told of.
+    pub settings: Settings,
+    /// Whose addresses are not said; `None`: all are.
+    pub pseudonyms: Option<Arc<Pseudonyms>>,
+}
 
 /// Reads frames and follows connections. Give it each frame, and then take what there is from [`Analysis::poll`] until it says
 /// nothing.
@@ -11,6 +25,8 @@ use watari_packets::{Decoded, Decoder, Frame, Other, Timestamp};
 pub struct Analysis {
     decoder: Decoder,
     connections: Connections,
+    servers: Servers,
+    pseudonyms: Option<Arc<Pseudonyms>>,
     frames: FrameCounts,
     span: Option<(Timestamp, Timestamp)>,
 }
@@ -26,8 +42,16 @@ pub struct FrameCounts {
 
 impl Analysis {
     /// Of no frames yet.
-    pub fn new(decoder: Decoder, settings: Settings) -> Self {
-        Self { decoder, connections: Connections::new(settings), frames: FrameCounts::default(), span: None }
+    pub fn new(options: Options) -> Self {
+        let Options { decoder, settings, pseudonyms } = options;
+        Self {
+            decoder,
+            servers: settings.servers.clone(),
+            connections: Connections::new(settings),
+            pseudonyms,
+            frames: FrameCounts::default(),
+            span: None,
+        }
     }
 
     /// Takes a frame.
@@ -56,9 +80,18 @@ impl Analysis {
         self.connections.finish();
     }
 
-    /// The next of what happened.
+    /// The next of what happened at servers that are told of.
     pub fn poll(&mut self) -> Option<Event> {
-        self.connections.poll_event()
+        let mut event = loop {
+            let event = self.connections.poll_event()?;
+            if self.servers.is_told(event.server()) {
+                break event;
+            }
+        };
+        if let Some(pseudonyms) = &self.pseudonyms {
+            pseudonyms.replace(&mut event);
+        }
+        Some(event)
     }
 
     /// What frames were.

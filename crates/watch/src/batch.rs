@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use watari_endings::{Connection, Counts, Event, Learner, Profile, Request, Servers, Settings, States, Tally};
-use watari_packets::{Decoder, Frame, Timestamp};
+use watari_endings::{Connection, Counts, Event, Learner, Profile, Request, States, Tally};
+use watari_packets::{Frame, Timestamp};
 
-use crate::analysis::{Analysis, FrameCounts};
+use crate::analysis::{self, Analysis, FrameCounts};
 use crate::spans::{Span, Spans};
 
 /// Reads a capture. Give it each frame, then ask for its [`Summary`].
 #[derive(Debug)]
 pub struct Batch<S> {
     analysis: Analysis,
-    servers: Servers,
     states: States,
     spans: Spans,
     minutes: BTreeMap<SocketAddr, BTreeMap<u64, Tally>>,
@@ -40,10 +39,8 @@ pub trait Sink {
 /// What a capture is read by.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How frames are read.
-    pub decoder: Decoder,
-    /// What connections are held to. Of servers that are named in it only those are told of.
-    pub settings: Settings,
+    /// How frames are read, and what is said of them.
+    pub analysis: analysis::Options,
     /// What servers are judged by.
     pub profile: Profile,
     /// Whether boundaries are learned.
@@ -73,8 +70,7 @@ impl<S: Sink> Batch<S> {
     /// Nothing read yet.
     pub fn new(options: Options, sink: S) -> Self {
         Self {
-            servers: options.settings.servers.clone(),
-            analysis: Analysis::new(options.decoder, options.settings),
+            analysis: Analysis::new(options.analysis),
             states: States::new(options.profile, SERVERS_MAX),
             spans: Spans::default(),
             minutes: BTreeMap::new(),
@@ -114,9 +110,6 @@ impl<S: Sink> Batch<S> {
 
     fn drain(&mut self) -> Result<(), S::Error> {
         while let Some(event) = self.analysis.poll() {
-            if !self.servers.is_told(event.server()) {
-                continue;
-            }
             self.count(&event);
             match &event {
                 Event::Closed(connection) => self.sink.connection(connection)?,

@@ -24,6 +24,7 @@ pub mod listener;
 pub mod live;
 pub mod metrics;
 pub mod profile;
+pub mod pseudonyms;
 pub mod report;
 pub mod rows;
 pub mod spans;

@@ -9,10 +9,10 @@
 
 use std::time::Duration;
 
-use watari_endings::{Counting, Event, Settings};
-use watari_packets::{Decoder, Frame, Timestamp};
+use watari_endings::{Counting, Event};
+use watari_packets::{Frame, Timestamp};
 
-use crate::analysis::Analysis;
+use crate::analysis::{Analysis, Options};
 use crate::report::{Health, Report, Tallies};
 
 /// Listens. After each frame, and after each [`Listener::quiet`], take what there is from [`Listener::poll`] until it says
@@ -39,9 +39,9 @@ const DELAY_MAX: Duration = Duration::from_millis(500);
 
 impl Listener {
     /// Has heard nothing yet.
-    pub fn new(decoder: Decoder, settings: Settings, counting: Counting) -> Self {
-        let tallies = Tallies::new(counting, settings.servers.clone());
-        Self { analysis: Analysis::new(decoder, settings), tallies, now: Timestamp(0), told_s: 0 }
+    pub fn new(options: Options, counting: Counting) -> Self {
+        let (analysis, tallies) = (Analysis::new(options), Tallies::new(counting));
+        Self { analysis, tallies, now: Timestamp(0), told_s: 0 }
     }
 
     /// A frame was captured.
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_report_comes_once_a_second_whether_frames_do_or_not() {
-        let mut listener = Listener::new(Decoder::default(), Settings::default(), Counting::Paper);
+        let mut listener = Listener::new(Options::default(), Counting::Paper);
         let (client, server) = (SocketAddr::from(([10, 0, 0, 1], 4000)), SocketAddr::from(([10, 0, 0, 2], 80)));
         let syn = Segment {
             time: Timestamp(1_000_000_000),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::AddAssign;
 
-use watari_endings::{Counting, Counts, Event, Servers, Tally};
+use watari_endings::{Counting, Counts, Event, Tally};
 use watari_packets::Timestamp;
 
 use crate::analysis::FrameCounts;
@@ -52,7 +52,6 @@ impl AddAssign for Health {
 #[derive(Debug)]
 pub struct Tallies {
     counting: Counting,
-    servers: Servers,
     held: BTreeMap<(SocketAddr, u64), Tally>,
     untold: u64,
 }
@@ -61,16 +60,16 @@ pub struct Tallies {
 const TALLIES_MAX: usize = 1 << 16;
 
 impl Tallies {
-    /// Of these servers; of all if none is named.
-    pub const fn new(counting: Counting, servers: Servers) -> Self {
-        Self { counting, servers, held: BTreeMap::new(), untold: 0 }
+    /// None yet.
+    pub const fn new(counting: Counting) -> Self {
+        Self { counting, held: BTreeMap::new(), untold: 0 }
     }
 
     /// Something happened.
     pub fn add(&mut self, event: &Event) {
         let server = event.server();
         let (at, tally) = Tally::of(event, self.counting);
-        if tally == Tally::default() || !self.servers.is_told(server) {
+        if tally == Tally::default() {
             return;
         }
         let place = (server, at.0 / 1_000_000_000);

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod capture;
+mod command;
 mod endings;
 mod lab;
 mod live;

@@ -88,7 +88,8 @@ impl LiveCommand {
         for interface in &self.interfaces {
             rings.extend(watari_capture::open(&self.capture(interface))?);
         }
-        let listener = || Listener::new(self.options.decoder(), self.options.settings(), profile.counting);
+        let analysis = self.options.analysis()?;
+        let listener = || Listener::new(analysis.clone(), profile.counting);
         let rings: Vec<_> = rings.into_iter().map(|ring| (ring, listener())).collect();
         self.outlets.drop_privileges(&opened, identity.is_some())?;
         let wants_events = (self.json || self.csv) && !self.states;

@@ -3,12 +3,15 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use watari_bench::duration::Span;
 use watari_endings::{Profile, Servers, Settings};
 use watari_packets::Decoder;
-use watari_watch::profile;
+use watari_watch::pseudonyms::{Pseudonyms, Whose};
+use watari_watch::{analysis, profile};
 
 use crate::failure::Failure;
 
@@ -36,6 +39,28 @@ pub(super) struct Options {
     /// Leave out packets whose checksums are wrong. Those of this machine's own are, where its network card makes them
     #[arg(long)]
     verify_checksums: bool,
+    /// Say of `clients`, or of `all`, other addresses in the place of theirs, which still show who is in one network
+    #[arg(long, value_name = "WHOSE")]
+    anonymize: Option<Anonymize>,
+    /// A file of 64 hexadecimal digits (openssl rand -hex 32), by which an address gets the same in its place each time, everywhere;
+    /// without it they are others in each run
+    #[arg(long, value_name = "FILE", requires = "anonymize")]
+    anonymize_key: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Anonymize {
+    Clients,
+    All,
+}
+
+impl From<Anonymize> for Whose {
+    fn from(whose: Anonymize) -> Self {
+        match whose {
+            Anonymize::Clients => Self::Clients,
+            Anonymize::All => Self::All,
+        }
+    }
 }
 
 impl Options {
@@ -43,7 +68,17 @@ impl Options {
         Ok(profile::named(&self.profile)?)
     }
 
-    pub(super) fn decoder(&self) -> Decoder {
+    pub(super) fn analysis(&self) -> Result<analysis::Options, Failure> {
+        let pseudonyms = match (self.anonymize, &self.anonymize_key) {
+            (None, _) => None,
+            (Some(whose), None) => Some(Pseudonyms::drawn(whose.into())),
+            (Some(whose), Some(path)) => Some(Pseudonyms::load(whose.into(), path)?),
+        };
+        let (decoder, settings) = (self.decoder(), self.settings());
+        Ok(analysis::Options { decoder, settings, pseudonyms: pseudonyms.map(Arc::new) })
+    }
+
+    fn decoder(&self) -> Decoder {
         let mut decoder = Decoder { verify_checksums: self.verify_checksums, ..Decoder::default() };
         if !self.vxlan_ports.is_empty() {
             decoder.vxlan_ports.clone_from(&self.vxlan_ports);
@@ -51,7 +86,7 @@ impl Options {
         decoder
     }
 
-    pub(super) fn settings(&self) -> Settings {
+    fn settings(&self) -> Settings {
         let default = Settings::default();
         Settings {
             timeout: self.timeout.get(),

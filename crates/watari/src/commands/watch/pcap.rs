@@ -50,6 +50,7 @@ Examples:
   watari watch pcap --json day.pcap                     a line for each connection, with Zeek's conn_state and history
   watari watch pcap --json --states day.pcap            a line for each span of time
   watari watch pcap --csv --requests --port 80 day.pcap
+  watari watch pcap --json --anonymize clients day.pcap
   tcpdump -i eth0 -s 96 -w - tcp | watari watch pcap --json -
   watari watch pcap --learn --server 192.0.2.1:443 monday.pcap > monday.toml
   watari watch pcap --profile monday.toml tuesday.pcap
@@ -60,12 +61,7 @@ Exit status: 0 done, 1 a capture could not be read to its end, 2 wrong usage.";
 impl Pcap {
     pub(crate) fn execute(self) -> Result<(), Failure> {
         let profile = self.options.profile()?;
-        let options = batch::Options {
-            decoder: self.options.decoder(),
-            settings: self.options.settings(),
-            profile,
-            learns: self.learn,
-        };
+        let options = batch::Options { analysis: self.options.analysis()?, profile, learns: self.learn };
         let mut files = Files::open(&self.files, self.real_time)?;
         let what = match (self.states, self.requests) {
             (true, _) => What::Spans,

@@ -1,0 +1,111 @@
+//! What `watari watch` is asked that it cannot do, and whose addresses it says.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use tempfile::tempdir;
+use watari_packets::build::ethernet;
+use watari_packets::{Flags, Segment, Timestamp};
+
+use crate::capture::{Captured, write};
+use crate::live::certificates;
+use crate::namespace::is_inside;
+use crate::rows::connections;
+
+/// Exit status and what is said.
+fn refused(dir: &Path, arguments: &str) -> (i32, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_watari"));
+    command.arg("watch").args(arguments.split(' ')).current_dir(dir).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert!(output.stdout.is_empty(), "{arguments}: {output:?}");
+    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    if !is_inside("command::what_cannot_be_done_is_said", &[]) {
+        return;
+    }
+    let dir = tempdir().unwrap();
+    let dir = dir.path();
+    certificates(dir);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap();
+    fs::write(dir.join("none.toml"), "[[tell]]\ntype = 'webhook'\n").unwrap();
+    fs::write(dir.join("lost.toml"), "journal = 'nowhere/alerts'\n[[tell]]\ntype = 'syslog'\n").unwrap();
+    fs::write(dir.join("open.key"), "00").unwrap();
+    fs::set_permissions(dir.join("open.key"), fs::Permissions::from_mode(0o644)).unwrap();
+    let judge = "judge --listen 127.0.0.1:0 --user root";
+    for (arguments, status, part) in [
+        ("live -i nowhere0".to_owned(), 1, "nowhere0"),
+        ("live -i lo --filter nonsense".to_owned(), 1, "nonsense"),
+        ("live -i lo --report-to 127.0.0.1:1".to_owned(), 2, "--node <NAME>"),
+        ("live -i lo --node s1".to_owned(), 2, "--report-to <HOST:PORT>"),
+        ("live -i lo --report-to 127.0.0.1:1 --node s9".to_owned(), 1, "s9.pem"),
+        ("live -i lo --report-to 127.0.0.1:1 --node j1 --user root".to_owned(), 1, "j1 does not allow the role sensor"),
+        (format!("{judge} --node s1"), 1, "s1 does not allow the role judge"),
+        (format!("judge --listen {taken} --node j1"), 1, &format!("cannot listen on {taken}: Address already in use")),
+        (format!("{judge} --node j1 --page {taken}"), 1, &format!("cannot listen on {taken}")),
+        (format!("{judge} --node j1 --page-host a.example"), 2, "--page <ADDRESS:PORT>"),
+        (format!("{judge} --node j1 --config none.toml"), 2, "none.toml: the receiver webhook of [[tell]] needs url"),
+        (format!("{judge} --node j1 --config lost.toml"), 1, "nowhere"),
+        (format!("{judge} --node j1 --profile nowhere.toml"), 2, "cannot read the profile nowhere.toml"),
+        ("pcap --anonymize-key open.key -".to_owned(), 2, "--anonymize <WHOSE>"),
+        ("pcap --anonymize all --anonymize-key open.key -".to_owned(), 2, "open.key can be read by everybody"),
+        ("pcap nowhere.pcap".to_owned(), 1, "nowhere.pcap"),
+        ("pcap --requests nowhere.pcap".to_owned(), 1, "nowhere.pcap"),
+    ] {
+        let (code, said) = refused(dir, &arguments);
+        let last = said.trim_end().lines().last().unwrap_or_default();
+        assert!(code == status && said.contains(part) && !last.is_empty(), "{arguments}: {code}: {said}");
+        assert!(!said.contains("panicked"), "{arguments}: {said}");
+    }
+}
+
+#[test]
+fn addresses_can_be_others() {
+    let dir = tempdir().unwrap();
+    let (file, key) = (dir.path().join("capture.pcap"), dir.path().join("key"));
+    write(&file, &knock("10.1.2.3:4000".parse().unwrap(), "10.1.2.9:80".parse().unwrap()));
+    fs::write(&key, "5a".repeat(16) + &"a5".repeat(16)).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let key = ["--anonymize-key", key.to_str().unwrap()];
+    let ends = |whose: &str, key: &[&str]| {
+        let options = [&["--server", "10.1.2.9:80", "--anonymize", whose], key].concat();
+        let rows = connections(std::slice::from_ref(&file), &options);
+        assert!(rows.len() == 1 && rows[0].ending == "REFUSED", "{rows:?}");
+        [rows[0].client, rows[0].server].map(|it| it.to_string())
+    };
+    let [client, server] = ends("clients", &key);
+    assert!(client.ends_with(":4000") && client != "10.1.2.3:4000" && server == "10.1.2.9:80", "{client} {server}");
+    let [client_of_all, server] = ends("all", &key);
+    let network = |address: &str| address.rsplit_once('.').unwrap().0.to_owned();
+    // They were in one network.
+    assert!(client_of_all == client && network(&server) == network(&client) && !server.starts_with("10.1.2."));
+    assert_ne!(ends("clients", &[])[0], client);
+}
+
+/// A SYN that is refused.
+fn knock(client: SocketAddr, server: SocketAddr) -> Vec<Captured> {
+    let syn = Segment {
+        time: Timestamp(1_700_000_000_000_000_000),
+        source: client,
+        destination: server,
+        sequence: 7,
+        acknowledgment: 0,
+        flags: Flags::SYN,
+        window: 9,
+        len: 0,
+        data: &[],
+    };
+    let (source, destination, flags) = (server, client, Flags::RST.with(Flags::ACK));
+    let reset = Segment { source, destination, flags, sequence: 0, acknowledgment: 8, ..syn };
+    let captured = |segment: Segment<'_>| {
+        let data = ethernet(&segment);
+        Captured { time: segment.time, len: data.len() as u32, data }
+    };
+    [syn, reset].map(captured).into()
+}
