@@ -8,6 +8,7 @@ use watari_packets::{Flags, Segment, Timestamp};
 
 use crate::close::Left;
 use crate::connection::{Event, Evicted, Opened, Overdue};
+use crate::early::{Early, Waiting};
 use crate::ending::Side;
 use crate::flow::{Cause, Flow, Stage};
 use crate::key::Key;
@@ -26,6 +27,7 @@ pub struct Connections {
     index: HashTable<u32>,
     wheel: Wheel,
     classes: Lists,
+    early: Early,
     events: VecDeque<Event>,
     counts: Counts,
 }
@@ -65,6 +67,7 @@ impl Connections {
             index: HashTable::new(),
             wheel: Wheel::new(),
             classes: Lists::new(3),
+            early: Early::default(),
             events: VecDeque::new(),
             counts: Counts::default(),
         }
@@ -80,10 +83,18 @@ impl Connections {
         if let Some(id) = found {
             let Some(flow) = flow(&self.flows, id) else { return };
             let side = flow.side(source_is_first);
-            if !flow.is_left_behind(side, segment) {
-                self.see(id, side, segment);
+            if flow.is_early(side, segment) {
+                self.hold(id, source_is_first, segment);
                 return;
             }
+            if !flow.is_left_behind(side, segment) {
+                self.see(id, side, segment);
+                if self.waits(id) {
+                    self.release(id, false);
+                }
+                return;
+            }
+            self.release(id, true);
             self.report(id, Left::Silent);
             self.forget(id);
         }
@@ -96,6 +107,9 @@ impl Connections {
             return;
         }
         self.now = now;
+        while let Some(id) = self.early.due(now) {
+            self.release(id, true);
+        }
         if !self.wheel.is_behind(now) {
             return;
         }
@@ -111,6 +125,9 @@ impl Connections {
 
     /// Nothing more is seen: all connections are reported as they are.
     pub fn finish(&mut self) {
+        while let Some(id) = self.early.first() {
+            self.release(id, true);
+        }
         for id in 0..self.flows.len() {
             self.report(id as u32, Left::Cut);
             self.forget(id as u32);
@@ -138,6 +155,33 @@ impl Connections {
             self.classes.push(ESTABLISHED, id);
         }
         self.wheel.set(id, at);
+    }
+
+    /// What a segment follows is still to come.
+    fn hold(&mut self, id: u32, source_is_first: bool, segment: &Segment<'_>) {
+        let Some(flow) = flow_mut(&mut self.flows, id) else { return };
+        flow.early += 1;
+        self.early.hold(id, source_is_first, segment);
+        while let Some(id) = self.early.due(self.now) {
+            self.release(id, true);
+        }
+    }
+
+    fn waits(&self, id: u32) -> bool {
+        flow(&self.flows, id).is_some_and(|flow| flow.early > 0)
+    }
+
+    /// Goes on with segments of a connection that were ahead: with those that are no more, or with all.
+    fn release(&mut self, id: u32, all: bool) {
+        while let Some(flow) = flow(&self.flows, id).filter(|flow| flow.early > 0) {
+            let is_next = |it: &Waiting| all || !flow.is_early(flow.side(it.source_is_first), &it.segment());
+            let Some(next) = self.early.take(id, is_next) else { return };
+            let side = flow.side(next.source_is_first);
+            if let Some(flow) = flow_mut(&mut self.flows, id) {
+                flow.early -= 1;
+            }
+            self.see(id, side, &next.segment());
+        }
     }
 
     fn begin(&mut self, key: Key, hash: u64, source_is_first: bool, segment: &Segment<'_>) {
@@ -255,6 +299,9 @@ impl Connections {
 
     fn forget(&mut self, id: u32) {
         let Some(flow) = self.flows.get_mut(id as usize).and_then(Option::take) else { return };
+        if flow.early > 0 {
+            while self.early.take(id, |_| true).is_some() {}
+        }
         let hash = flow.key.hash(self.settings.seed);
         if let Ok(entry) = self.index.find_entry(hash, |other| *other == id) {
             entry.remove();

@@ -10,10 +10,11 @@ use watari_packets::{Flags, Segment, Timestamp};
 
 use crate::app::App;
 use crate::connection::Event;
+use crate::early;
 use crate::ending::Side;
-use crate::half::Half;
+use crate::half::{Close, Half};
 use crate::key::Key;
-use crate::sequence::{is_before, is_upto};
+use crate::sequence::{is_before, is_upto, later};
 use crate::turn::{State, Turn};
 use crate::zeek::{Ends, History};
 pub(crate) use due::Cause;
@@ -34,6 +35,8 @@ pub(crate) struct Flow {
     is_doubtful: bool,
     pub(crate) is_knock_overdue: bool,
     life: u8,
+    /// How many of its segments wait for what they follow.
+    pub(crate) early: u16,
     client: Half,
     server: Half,
     pub(crate) turn: Turn,
@@ -79,6 +82,7 @@ impl Flow {
             is_doubtful: false,
             is_knock_overdue: false,
             life: 0,
+            early: 0,
             client: Half::new(time),
             server: Half::new(time),
             turn: Turn::new(),
@@ -144,6 +148,18 @@ impl Flow {
         let reset = self.half(side.peer()).reset;
         let is_late = syn.time.since(self.started).as_nanos() < u128::from(REORDER_NS);
         is_late && reset.is_some_and(|reset| reset.acknowledgment == Some(syn.sequence.wrapping_add(1)))
+    }
+
+    /// Whether a segment follows what was not seen yet: of its own side, or of the other one. Of a side that is not seen at all
+    /// only a SYN or the answer to it is to come.
+    pub(crate) fn is_early(&self, side: Side, segment: &Segment<'_>) -> bool {
+        if self.stage == Stage::Over || segment.flags.contains(Flags::SYN) {
+            return false;
+        }
+        let (half, peer) = (self.half(side), self.half(side.peer()));
+        half.syn.is_some() && !peer.is_placed
+            || half.is_behind(segment.sequence, peer)
+            || segment.flags.contains(Flags::ACK) && peer.is_behind(segment.acknowledgment, half)
     }
 
     /// Takes a segment of `side` that is this connection's. True if it is to be looked at sooner.
@@ -243,6 +259,14 @@ impl Flow {
         match half.acked {
             Some(acked) if is_upto(upto, acked) => {}
             _ => half.acked = Some(upto),
+        }
+        // Who has reset or was reset says nothing more, so what is captured so soon was on its way already.
+        let is_new = |reset: &&mut Close| at.since(reset.at) < early::WINDOW;
+        if let Some(reset) = half.reset.as_mut().filter(is_new) {
+            reset.acknowledgment = Some(reset.acknowledgment.map_or(upto, |known| later(known, upto)));
+        }
+        if let Some(reset) = peer.reset.as_mut().filter(is_new) {
+            reset.heard = half.acked;
         }
         if is_gap {
             self.history.count(side.peer(), b'g', gaps);

@@ -108,6 +108,15 @@ impl Half {
         self.acked.is_some_and(|acked| is_upto(upto, acked))
     }
 
+    /// Whether more is to come from it, up to this number, than was seen or acknowledged.
+    pub(crate) fn is_behind(&self, upto: u32, peer: &Self) -> bool {
+        let fin = u32::from(self.fin.is_some());
+        self.packets > 0
+            && self.is_placed
+            && is_before(self.next.wrapping_add(fin), upto)
+            && peer.acked.is_none_or(|acked| is_before(acked, upto))
+    }
+
     /// Data begin here.
     fn place(&mut self, start: u32) {
         (self.start, self.next, self.is_placed) = (start, start, true);

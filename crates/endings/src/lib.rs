@@ -43,6 +43,8 @@
 //!    others, and where there is nothing else, new ones are not followed. [`Connections::counts`] counts both.
 //! 7. Time is the time of the latest packet. Nothing waits for a clock.
 //! 8. What cannot be seen is not guessed: it is `None`.
+//! 9. What was captured up to a millisecond ahead of what it follows, by its numbers, is taken behind it. So the order in which
+//!    a capture has packets changes nothing that numbers tell; a RST that acknowledges nothing has none but its own.
 //!
 //! # Who is the client
 //!
@@ -56,6 +58,7 @@
 //! [`Ending`] is that of a connection, however many requests it carried (keep-alive, HTTP/2); each request is an
 //! [`Event::Request`].
 //!
+//! * What the server sent without having any of the request is no answer to it, but the rest of the one before.
 //! * `TIMEOUT`: [`Settings::timeout`] after the last octets of a request its answer is not known to be complete. A new
 //!   request begins anew. Once it is known to be complete, silence is not the server's, and after [`Settings::silence_max`] the
 //!   connection counts as `OPEN`.
@@ -75,6 +78,7 @@ mod app;
 mod close;
 mod connection;
 mod connections;
+mod early;
 mod ending;
 mod flow;
 mod half;

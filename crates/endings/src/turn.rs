@@ -12,7 +12,9 @@ use crate::sequence::{is_upto, later};
 ///           ask                 answer              complete
 ///   Quiet ───────▶ Asked ─────────────▶ Answering ───────────▶ Answered
 ///                    ▲ │ ask: the same     │  │ answer            │
-///                    │ └─ request goes on  │  └─ goes on          │
+///                    │ └─ request goes on, │  └─ goes on          │
+///                    │    answer: the rest │                      │
+///                    │    of the one before│                      │
 ///                    └─────────────────────┴──────────────────────┘ ask: the next request
 /// ```
 #[derive(Debug, Clone, Copy)]
@@ -130,6 +132,8 @@ impl Turn {
     /// Octets of the server's up to `end`, behind which it has heard so much of the client.
     pub(crate) fn answer(&mut self, heard: u32, end: u32, at: Timestamp) {
         match self.state {
+            // It was sent before the request came, so it is the rest of the answer before.
+            State::Asked if is_upto(heard, self.asked) => {}
             State::Asked => {
                 self.state = State::Answering;
                 (self.first_at, self.last_at, self.heard, self.end) = (at, at, heard, end);

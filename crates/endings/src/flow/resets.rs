@@ -2,6 +2,7 @@
 
 use watari_packets::{Flags, Segment};
 
+use crate::early;
 use crate::ending::Side;
 use crate::flow::{Flow, Stage};
 use crate::half::{Close, Reset};
@@ -54,7 +55,9 @@ impl Flow {
         let (half, _) = self.halves(side);
         let Some(reset) = half.reset else { return };
         let says_more = is_before(reset.sequence, end);
-        let knows_more = reset.acknowledgment.is_some_and(|known| is_before(known, segment.acknowledgment));
+        // Of what is captured so soon behind it nobody knows which was first.
+        let knows_more = early::WINDOW <= segment.time.since(reset.at)
+            && reset.acknowledgment.is_some_and(|known| is_before(known, segment.acknowledgment));
         self.life += if says_more { LIFE_MIN } else { u8::from(knows_more) };
         if self.life >= LIFE_MIN {
             let (half, _) = self.halves(side);

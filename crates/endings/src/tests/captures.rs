@@ -12,6 +12,11 @@ const CASES: &[(&str, &str, &[&str])] = &[
     (
         "the answering FIN was captured first",
         "Cs Ssa Ca C+100 S+1000 Ca Sf@1001^102 Cf@101^1001 Ca@102^1002",
+        &["C_NORMAL after_answer SF ShADdFf 1000/100"],
+    ),
+    (
+        "so far ahead that it does not wait",
+        "Cs Ssa Ca C+100 S+1000 Ca Sf@1001^102 ~0.01 Cf@101^1001 Ca@102^1002",
         &["C_NORMAL after_answer SF ShADdfF 1000/100"],
     ),
     (
@@ -50,7 +55,7 @@ const CASES: &[(&str, &str, &[&str])] = &[
     (
         "a forged RST far away ends nothing",
         "Cs Ssa Ca C+100 SR@900000 S+1000 Ca Cf Sf Ca",
-        &["C_NORMAL after_answer SF ShADrdFf 1000/100"],
+        &["C_NORMAL after_answer SF ShADdrFf 1000/100"],
     ),
     (
         "nor does one behind",
@@ -70,7 +75,7 @@ const CASES: &[(&str, &str, &[&str])] = &[
     (
         "a RST that answers no SYN of this client",
         "Cs Sr^777 Ssa Ca C+100 S+1000 Ca Cf Sf Ca",
-        &["C_NORMAL after_answer SF SrhADdFf 1000/100"],
+        &["C_NORMAL after_answer SF ShrADdFf 1000/100"],
     ),
     (
         "data from nowhere",
@@ -117,6 +122,11 @@ const CASES: &[(&str, &str, &[&str])] = &[
     (
         "the answer before the request",
         "Cs Ssa Ca S@1+9^10 C@1+9^1 Ca^10 Cf Sf Ca",
+        &["C_NORMAL after_answer SF ShADdFf 9/9"],
+    ),
+    (
+        "long before the request",
+        "Cs Ssa Ca S@1+9^10 ~0.01 C@1+9^1 Ca^10 Cf Sf Ca",
         &["C_NORMAL after_answer SF ShAdDFf 9/9"],
     ),
     (

@@ -71,8 +71,17 @@ fn a_timeout_may_be_shorter_than_patience() {
 fn what_was_captured_ahead_of_what_it_follows_changes_nothing() {
     const CASES: &[(&str, &str)] = &[
         // A FIN ahead of the request that it follows, and of an answer.
-        ("Cs Ssa Ca Cf@101 C@1+100 Sa^102 Sf", "C_NORMAL before_answer SF ShAFDTaf 0/100"),
-        ("Cs Ssa Ca C+100 Sf@1001 S@1+1000 Ca^1002 Cf", "S_NORMAL after_answer SF ShADfdtF 1000/100"),
+        ("Cs Ssa Ca Cf@101 C@1+100 Sa^102 Sf", "C_NORMAL before_answer SF ShADFaf 0/100"),
+        ("Cs Ssa Ca C+100 Sf@1001 S@1+1000 Ca^1002 Cf", "S_NORMAL after_answer SF ShADdfF 1000/100"),
+        // So far ahead that they do not wait for it.
+        ("Cs Ssa Ca Cf@101 ~0.01 C@1+100 Sa^102 Sf", "C_NORMAL before_answer SF ShAFDTaf 0/100"),
+        ("Cs Ssa Ca C+100 Sf@1001 ~0.01 S@1+1000 Ca^1002 Cf", "S_NORMAL after_answer SF ShADfdtF 1000/100"),
+        // The next request ahead of the answer that it follows; the request ahead of which its answer is.
+        ("Cs Ssa Ca C+100 C@101+50^901 S@1+900^101 Ca^901 Cf Sf", "C_NORMAL before_answer SF ShADdFf 900/150"),
+        ("Cs Ssa Ca C+100 C@101+50^901 ~0.01 S@1+900^101 Ca^901 Cf Sf", "C_NORMAL before_answer SF ShADdFf 900/150"),
+        ("Cs Ssa Ca C+100 S+9 S@10+9^151 C@101+50^10 Ca^19 Sr", "S_RESET after_answer RSTR ShADdr 18/150"),
+        // What the server still sent of the last answer while the next request was on its way is no answer to that.
+        ("Cs Ssa Ca C+100 S+900 Ca C+50 S+900^101 S+900^101 Ca Cf Sf", "C_NORMAL before_answer SF ShADdFf 2700/150"),
         // A refusal ahead of what it refuses.
         ("Sr^1 Cs@0", "REFUSED before_handshake REJ rS 0/0"),
         // A copy of a SYN is no second one.

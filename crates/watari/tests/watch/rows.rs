@@ -69,7 +69,9 @@ pub(crate) fn spans(file: &Path, server: SocketAddr, options: &[&str]) -> Vec<Sp
 
 fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
     rows.retain(|row| !is_mark(row.server));
-    rows.sort_by(|one, other| (one.client, one.start).partial_cmp(&(other.client, other.start)).unwrap());
+    rows.sort_by(|one, other| {
+        (one.client, one.server, one.start).partial_cmp(&(other.client, other.server, other.start)).unwrap()
+    });
     rows
 }
 

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use watari_packets::{Decoded, Decoder, Flags, Frame, LinkType};
+
 use crate::capture::{Captured, frames, write};
 use crate::namespace::run;
 use crate::rows::{Row, connections, connections_of_stdin};
@@ -24,6 +26,12 @@ pub(crate) fn say_the_same(dir: &Path, capture: &Path, options: &[&str], rows: &
     );
     assert_same("in two files", &said(&split(dir, &all)), rows, Same::All);
     assert_same("each twice", &said(&[save(dir, "twice", &twice(&all))]), rows, Same::Ends);
+    for seed in SEEDS {
+        let file = save(dir, "mixed", &mixed(&all, seed));
+        assert_same(&format!("in another order, {seed}"), &said(&[file]), rows, Same::Ends);
+        let file = cut(dir, &save(dir, "all", &mixed(&twice(&all), seed)));
+        assert_same(&format!("mixed, twice, cut, {seed}"), &said(&[file]), rows, Same::WithoutHeads);
+    }
 }
 
 /// What has to be the same.
@@ -109,6 +117,32 @@ fn twice(all: &[Captured]) -> Vec<Captured> {
     both.sort_by_key(|frame| frame.time);
     both
 }
+
+/// Each frame up to half a millisecond later, as of several queues that are read in turn; all but SYNs, for what is captured before
+/// the SYN is of another connection.
+fn mixed(all: &[Captured], seed: u64) -> Vec<Captured> {
+    let mut random = seed;
+    let mut delay = |frame: &Captured| {
+        // A generator of Marsaglia's ("Xorshift RNGs", 2003).
+        for shift in [13, -7, 17] {
+            random ^= if shift > 0 { random << shift } else { random >> -shift };
+        }
+        if is_syn(frame) { Duration::ZERO } else { Duration::from_nanos(random % DELAY_MAX_NS) }
+    };
+    let mut mixed: Vec<_> =
+        all.iter().map(|frame| Captured { time: frame.time + delay(frame), ..frame.clone() }).collect();
+    mixed.sort_by_key(|frame| frame.time);
+    mixed
+}
+
+fn is_syn(Captured { time, len, data }: &Captured) -> bool {
+    let frame = Frame { time: *time, link: LinkType::ETHERNET, len: *len, data };
+    let decoded = Decoder::default().decode(&frame);
+    matches!(decoded, Decoded::Segment(it) if it.flags.contains(Flags::SYN) && !it.flags.contains(Flags::ACK))
+}
+
+const DELAY_MAX_NS: u64 = 500_000;
+const SEEDS: [u64; 4] = [0x2545_f491, 0x9e37_79b9, 0x1234_5678, 0xb5ad_4ece];
 
 const LAG: Duration = Duration::from_micros(30);
 
