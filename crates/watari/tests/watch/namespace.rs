@@ -24,7 +24,7 @@ const INSIDE: &str = "WATARI_TEST_INSIDE";
 /// goes on. Without one of the programs that it needs it is not run, and says so.
 pub(crate) fn is_inside(test: &str, needs: &[&str]) -> bool {
     if env::var(INSIDE).is_ok_and(|inside| inside == test) {
-        run(Command::new("ip").args(["link", "set", "lo", "up"]));
+        run(program("ip").args(["link", "set", "lo", "up"]));
         return true;
     }
     #[expect(clippy::explicit_write, reason = "what `eprintln!` prints is kept from the eye where a test passes")]
@@ -85,6 +85,13 @@ pub(crate) fn wait_for(server: SocketAddr) {
         assert!(Instant::now() < deadline, "nobody listens at {server}");
         thread::sleep(POLL);
     }
+}
+
+/// A program that is killed if it does not end.
+pub(crate) fn program(name: &str) -> Command {
+    let mut command = Command::new("timeout");
+    command.args([&PATIENCE.as_secs().to_string(), name]);
+    command
 }
 
 /// Runs a program to its end, which is to be a good one; returns what it prints.

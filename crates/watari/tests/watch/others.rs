@@ -1,15 +1,23 @@
 //! What tshark and tcptrace say of the same connections.
 //!
 //! Both tell connections apart as `watari watch` does: a SYN with another number begins another one. Where they differ it is by
-//! definition, and so is put right here: tshark counts octets that are sent again, and those of probes, and marks both; tcptrace
-//! counts each octet once.
+//! definition, and so is put right here:
+//!
+//! 1. tshark counts octets that are sent again, and those of probes, and marks both ([`AGAIN`]).
+//! 2. tshark says how much there was of a connection (`tcp.completeness`) up to a packet, unless it reads twice.
+//! 3. To both the sender of the first packet has begun a connection. Of `BACKSCATTER` that is the server; tshark sees no SYN then.
+//! 4. tcptrace takes the two ways between ends with the same address for two connections at times. It gets a copy in which
+//!    servers have an address of their own.
+//! 5. Of addresses tcptrace shows a part only, so ports tell its connections apart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::process::Command;
 
-use crate::namespace::run;
+use watari_packets::{Decoded, Decoder, Frame, LinkType};
+
+use crate::capture::{Captured, frames, write};
+use crate::namespace::{program, run};
 use crate::rows::Row;
 
 /// tshark agrees on how many connections there are, and of each on its octets, its handshake, and who closed or reset it first.
@@ -34,7 +42,7 @@ pub(crate) fn tshark_agrees(capture: &Path, rows: &[Row]) {
 
 /// tcptrace agrees on how many connections there are, and of each on its octets, and who sent a FIN or a RST.
 pub(crate) fn tcptrace_agrees(dir: &Path, capture: &Path, rows: &[Row]) {
-    let mut traced = traced(dir, capture);
+    let mut traced = traced(dir, &servers_apart(capture, rows));
     let mut wrong = Vec::new();
     for row in rows {
         let key = [(row.client.is_ipv6(), row.client.port()), (row.client.is_ipv6(), row.server.port())];
@@ -112,8 +120,8 @@ const AGAIN: [&str; 4] = [
 
 /// tshark's streams by their ends, in the order in which they began.
 fn streams(capture: &Path) -> BTreeMap<[SocketAddr; 2], Vec<Stream>> {
-    let mut command = Command::new("tshark");
-    command.args(["-T", "fields", "-E", "occurrence=f", "-r"]).arg(capture);
+    let mut command = program("tshark");
+    command.args(["-2", "-T", "fields", "-E", "occurrence=f", "-r"]).arg(capture);
     for field in FIELDS.iter().chain(&AGAIN) {
         command.args(["-e", field]);
     }
@@ -168,12 +176,28 @@ impl Traced {
     }
 }
 
-/// tcptrace's connections by whether they are of IPv6 and by their ports (of addresses it shows a part only), in the order in
-/// which they began. It reads pcap.
-fn traced(dir: &Path, capture: &Path) -> BTreeMap<[(bool, u16); 2], Vec<Traced>> {
-    let file = dir.join("tcptrace.pcap");
-    run(Command::new("editcap").args(["-F", "pcap"]).args([capture, &file]));
-    let said = run(Command::new("tcptrace").args(["-n", "-l", "--csv"]).arg(file));
+/// The frames of a capture, with another last octet in the addresses of servers.
+fn servers_apart(capture: &Path, rows: &[Row]) -> Vec<Captured> {
+    let servers: BTreeSet<_> = rows.iter().map(|row| row.server).collect();
+    let mut all = frames(capture);
+    for Captured { time, len, data } in &mut all {
+        let frame = Frame { time: *time, link: LinkType::ETHERNET, len: *len, data };
+        let Decoded::Segment(segment) = Decoder::default().decode(&frame) else { continue };
+        let [source, destination] = if segment.source.is_ipv6() { [37, 53] } else { [29, 33] };
+        let is_server = [segment.source, segment.destination].map(|end| servers.contains(&end));
+        for (at, is_server) in [source, destination].into_iter().zip(is_server) {
+            data[at] ^= u8::from(is_server) << 7;
+        }
+    }
+    all
+}
+
+/// tcptrace's connections by whether they are of IPv6 and by their ports, in the order in which they began. It reads pcap.
+fn traced(dir: &Path, frames: &[Captured]) -> BTreeMap<[(bool, u16); 2], Vec<Traced>> {
+    let [apart, file] = ["apart.pcap", "tcptrace.pcap"].map(|name| dir.join(name));
+    write(&apart, frames);
+    run(program("editcap").args(["-F", "pcap"]).args([&apart, &file]));
+    let said = run(program("tcptrace").args(["-n", "-l", "--csv"]).arg(file));
     let mut lines = said.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let names: Vec<_> = lines.next().unwrap().split(',').collect();
     let mut traced: BTreeMap<_, Vec<_>> = BTreeMap::new();

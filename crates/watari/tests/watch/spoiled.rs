@@ -2,13 +2,13 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use watari_packets::{Decoded, Decoder, Flags, Frame, LinkType};
 
 use crate::capture::{Captured, frames, write};
-use crate::namespace::run;
+use crate::namespace::{program, run};
 use crate::rows::{Row, connections, connections_of_stdin};
 
 /// Cuts, packs, splits and disturbs the capture in every way, and asks again each time.
@@ -90,14 +90,14 @@ fn line(row: &Row) -> String {
 
 fn cut(dir: &Path, capture: &Path) -> PathBuf {
     let file = dir.join("cut.pcapng");
-    run(Command::new("editcap").args(["-s", "96"]).args([capture, &file]));
+    run(program("editcap").args(["-s", "96"]).args([capture, &file]));
     file
 }
 
 fn pack(dir: &Path, capture: &Path) -> PathBuf {
     let file = dir.join("packed.gz");
     let out = File::create(&file).unwrap();
-    assert!(Command::new("gzip").arg("-c").arg(capture).stdout(Stdio::from(out)).status().unwrap().success());
+    assert!(program("gzip").arg("-c").arg(capture).stdout(Stdio::from(out)).status().unwrap().success());
     assert_eq!(fs::read(&file).unwrap()[..2], [0x1f, 0x8b]);
     file
 }
