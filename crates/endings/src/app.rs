@@ -97,8 +97,9 @@ impl App {
                 let end = dialogue.see_server(from, segment);
                 if dialogue.is_tunnel {
                     *self = Self::Opaque;
+                    return Answer { is_answer: true, end };
                 }
-                Answer { is_answer: true, end }
+                Answer { is_answer: !dialogue.is_interim(), end }
             }
         }
     }

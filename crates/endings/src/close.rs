@@ -194,7 +194,9 @@ impl Flow {
             return false;
         }
         // A client that was never seen cannot be asked.
-        let has_it = client.packets == 0 || client.has_acked(turn.end);
+        let knew = client.reset.and_then(|reset| reset.acknowledgment);
+        let has_it =
+            client.packets == 0 || client.has_acked(turn.end) || knew.is_some_and(|knew| is_upto(turn.end, knew));
         let is_whole = turn.state == State::Answered
             || server.fin.is_some() && server.reset.is_none()
             || matches!(phase, Phase::AfterAnswer | Phase::Idle);

@@ -82,6 +82,10 @@ impl Connections {
         let found = self.index.find(hash, |id| flow(flows, *id).is_some_and(|flow| flow.key == key)).copied();
         if let Some(id) = found {
             let Some(flow) = flow(&self.flows, id) else { return };
+            if self.settings.timeout < segment.time.since(flow.started) {
+                self.catch_up(id);
+            }
+            let Some(flow) = self::flow(&self.flows, id) else { return };
             let side = flow.side(source_is_first);
             if flow.is_early(side, segment) {
                 self.hold(id, source_is_first, segment);
@@ -128,9 +132,10 @@ impl Connections {
         while let Some(id) = self.early.first() {
             self.release(id, true);
         }
-        for id in 0..self.flows.len() {
-            self.report(id as u32, Left::Cut);
-            self.forget(id as u32);
+        for id in 0..self.flows.len() as u32 {
+            self.catch_up(id);
+            self.report(id, Left::Cut);
+            self.forget(id);
         }
     }
 
@@ -248,6 +253,15 @@ impl Connections {
             self.events.push_back(Event::Evicted(Evicted { server, at: self.now, is_answered, was_overdue }));
         }
         self.forget(id);
+    }
+
+    /// Times that are over count, though the wheel is not that exact.
+    fn catch_up(&mut self, id: u32) {
+        let is_due = |flow: &Flow| flow.stage != Stage::Over && flow.due(&self.settings).0 < self.now;
+        if flow(&self.flows, id).is_some_and(is_due) {
+            self.look_at(id);
+            self.catch_up(id);
+        }
     }
 
     /// It has come up.

@@ -129,7 +129,7 @@ impl Flow {
         if segment.flags.contains(Flags::ACK) {
             // Another connection's, whose SYN was not seen; or nobody's.
             let peer = self.half(side.peer());
-            return is_over && peer.is_placed && segment.acknowledgment != peer.start;
+            return is_over && peer.is_placed && !peer.may_be_synchronized(segment.acknowledgment);
         }
         match half.syn {
             Some(syn) => syn != segment.sequence,
@@ -227,10 +227,16 @@ impl Flow {
             if half.syn.is_some_and(|syn| syn != segment.sequence) {
                 return;
             }
-            if segment.flags.contains(Flags::ACK) && peer.is_placed && segment.acknowledgment != peer.start {
+            let is_ack = segment.flags.contains(Flags::ACK);
+            if is_ack && peer.is_placed && !peer.may_be_synchronized(segment.acknowledgment) {
                 return;
             }
+            let is_first = !half.is_placed;
             half.see_syn(segment);
+            if side == Side::Server && is_first {
+                // A request may have come with the client's SYN.
+                self.turn.answer = segment.sequence.wrapping_add(1);
+            }
         } else if side == Side::Server && half.knows_other(segment, peer) || !half.fits(segment, peer) {
             return;
         }
@@ -244,7 +250,8 @@ impl Flow {
         if let Some(data) = half.see_data(sequence, segment.len, segment.time) {
             self.see_data(side, sequence, data, segment, out);
         }
-        if segment.flags.contains(Flags::FIN) {
+        // Nobody takes a FIN together with a SYN.
+        if segment.flags.contains(Flags::FIN) && !is_syn {
             let acknowledgment = segment.flags.contains(Flags::ACK).then_some(segment.acknowledgment);
             let (half, _) = self.halves(side);
             half.see_fin(sequence.wrapping_add(segment.len), acknowledgment, segment.time);

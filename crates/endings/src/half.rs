@@ -2,7 +2,7 @@
 
 use watari_packets::{Flags, Segment, Timestamp};
 
-use crate::sequence::{is_before, is_upto, later};
+use crate::sequence::{FAR, is_before, is_upto, later};
 
 /// How far ahead of what was seen a segment may be and be believed at once: what a capture may have lost in a row.
 const JUMP_MAX: u32 = 1 << 24;
@@ -115,6 +115,11 @@ impl Half {
             && self.is_placed
             && is_before(self.next.wrapping_add(fin), upto)
             && peer.acked.is_none_or(|acked| is_before(acked, upto))
+    }
+
+    /// Whether this acknowledges its SYN, and of the data that came with it (RFC 7413) any.
+    pub(crate) fn may_be_synchronized(&self, upto: u32) -> bool {
+        is_upto(self.start, upto) && is_upto(upto, self.next)
     }
 
     /// Data begin here.
@@ -239,7 +244,7 @@ impl Half {
         if !self.is_placed {
             return Reset::Sure;
         }
-        let expected = peer.acked.unwrap_or(self.start);
+        let expected = peer.acked.unwrap_or(self.next.wrapping_sub(self.octets.min(FAR.into()) as u32));
         let fin = u32::from(self.fin.is_some());
         let known = later(self.next.wrapping_add(fin), expected);
         if is_before(sequence, expected) || is_before(known.wrapping_add(UNSEEN_MAX), sequence) {

@@ -97,7 +97,8 @@ impl Dialogue {
     pub(crate) fn see_client(&mut self, from: u32, segment: &Segment<'_>, turn: State) -> bool {
         let is_busy = matches!(turn, State::Asked | State::Answering) && self.current.is_some();
         // The rest of a request that is answered already asks for nothing more.
-        let mut asks = turn != State::Answering && self.client.is_in_message() && self.pending.is_empty();
+        let is_rest = matches!(turn, State::Answering | State::Answered) && self.client.is_in_message();
+        let mut asks = !is_rest && self.client.is_in_message() && self.pending.is_empty();
         // The answer was not seen, but the client has it.
         let is_lost = segment.flags.contains(Flags::ACK) && self.server.give_up(segment.acknowledgment);
         // Where it ends cannot be told, so it is whose turn it is that counts.
@@ -118,7 +119,7 @@ impl Dialogue {
                 self.last = Http::default();
             }
         }
-        asks || self.client.is_blind() || !has_current && self.client.is_in_message()
+        asks || self.client.is_blind() || !is_rest && !has_current && self.client.is_in_message()
     }
 
     /// Data of the server; where answers end.
@@ -133,7 +134,7 @@ impl Dialogue {
                     let is_connect = self.current.is_some_and(|method| method.as_str() == "CONNECT");
                     self.is_tunnel |= status == 101 || is_connect && status / 100 == 2;
                 }
-                // Answers that are none yet.
+                // See `is_interim`.
                 Piece::End if self.last.status.is_some_and(|status| status < 200) => {}
                 Piece::End => {
                     end = Some(position);
@@ -158,6 +159,11 @@ impl Dialogue {
     pub(crate) fn exchange(&self) -> Http {
         let content = if self.last.status.is_some() { Some(self.server.content()) } else { None };
         Http { method: self.current.or(self.last.method), content: self.last.content.or(content), ..self.last }
+    }
+
+    /// Whether all that came is an answer that is none yet, such as `100 Continue` (RFC 9110, section 15.2).
+    pub(crate) fn is_interim(&self) -> bool {
+        self.last.status.is_some_and(|status| status < 200) && !self.server.is_blind()
     }
 
     /// Whether the answer in progress is known to lack something.

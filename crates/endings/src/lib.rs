@@ -62,6 +62,7 @@
 //! * `TIMEOUT`: [`Settings::timeout`] after the last octets of a request its answer is not known to be complete. A new
 //!   request begins anew. Once it is known to be complete, silence is not the server's, and after [`Settings::silence_max`] the
 //!   connection counts as `OPEN`.
+//! * An answer that is none yet (`100 Continue`) is none, and the rest of a request that is answered already asks for nothing.
 //! * A close by one side only is reported when nothing has followed for [`Settings::half_closed_timeout`], as that side's.
 //! * The [`Phase`] is what who closed had got by then, by its acknowledgment number: a client that left while the rest was on
 //!   its way closed [in the answer](Phase::InAnswer).

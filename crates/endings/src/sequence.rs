@@ -15,6 +15,16 @@ pub(crate) const fn later(a: u32, b: u32) -> u32 {
     if is_before(a, b) { b } else { a }
 }
 
+/// Where something begins that has come up to `end`, as far as it can be said: numbers have an order within half of their space,
+/// and a transfer may be longer than that.
+pub(crate) const fn follow(begin: u32, end: u32) -> u32 {
+    let farthest = end.wrapping_sub(FAR);
+    if is_before(begin, farthest) && is_before(begin, end) { farthest } else { begin }
+}
+
+/// What is further apart is not compared.
+pub(crate) const FAR: u32 = 1 << 30;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -27,6 +37,10 @@ mod tests {
             assert_eq!(is_upto(a, b), before || a == b, "{a} {b}");
         }
         assert_eq!(later(u32::MAX - 2, 3), 3);
+        let cases = [(5, 9, 5), (9, 5, 9), (0, 1 << 30, 0), (0, (1 << 30) + 7, 7), (u32::MAX - 4, (1 << 30) + 1, 1)];
+        for (begin, end, followed) in cases {
+            assert_eq!(follow(begin, end), followed, "{begin} {end}");
+        }
         assert!(!is_before(0, 1 << 31) && !is_before(1 << 31, 0));
     }
 }

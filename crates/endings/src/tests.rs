@@ -5,6 +5,7 @@ mod endings;
 mod http;
 mod limits;
 mod model;
+mod odd;
 mod script;
 mod states;
 mod tls;

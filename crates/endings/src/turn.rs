@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use watari_packets::Timestamp;
 
-use crate::sequence::{is_upto, later};
+use crate::sequence::{follow, is_upto, later};
 
 /// The last request of a connection.
 ///
@@ -94,7 +94,7 @@ impl Turn {
     pub(crate) fn ask(&mut self, from: u32, upto: u32, at: Timestamp, answer: u32) -> Option<Exchange> {
         match self.state {
             State::Asked => {
-                self.asked_at = Some(at);
+                (self.asked, self.asked_at) = (follow(self.asked, upto), Some(at));
                 return None;
             }
             // Captured behind its own answer.
@@ -133,13 +133,23 @@ impl Turn {
     pub(crate) fn answer(&mut self, heard: u32, end: u32, at: Timestamp) {
         match self.state {
             // It was sent before the request came, so it is the rest of the answer before.
-            State::Asked if is_upto(heard, self.asked) => {}
+            State::Asked if is_upto(heard, self.asked) => self.pass(end),
             State::Asked => {
                 self.state = State::Answering;
                 (self.first_at, self.last_at, self.heard, self.end) = (at, at, heard, end);
             }
-            State::Answering => (self.last_at, self.end) = (self.last_at.max(at), later(self.end, end)),
+            State::Answering => {
+                (self.last_at, self.end) = (self.last_at.max(at), later(self.end, end));
+                (self.answer, self.heard) = (follow(self.answer, self.end), follow(self.heard, heard));
+            }
             State::Quiet | State::Answered => {}
+        }
+    }
+
+    /// Octets of the server's up to `end` that are no answer to the request.
+    pub(crate) fn pass(&mut self, end: u32) {
+        if self.state == State::Asked {
+            self.answer = later(self.answer, end);
         }
     }
 

@@ -56,8 +56,11 @@ impl Flow {
         }
         loop {
             let answer = self.app.see_server(from, heard, segment);
+            let upto = from.wrapping_add(segment.len);
             if answer.is_answer {
-                self.turn.answer(heard, from.wrapping_add(segment.len), segment.time);
+                self.turn.answer(heard, upto, segment.time);
+            } else {
+                self.turn.pass(upto);
             }
             let Some(end) = answer.end else { return };
             let over = self.turn.complete(end);
@@ -66,7 +69,7 @@ impl Flow {
                 let (asked, at) = next.asked();
                 self.turn.begin(asked, at, end);
             }
-            if end == from.wrapping_add(segment.len) {
+            if end == upto {
                 return;
             }
             // The next answer begins in the same segment.

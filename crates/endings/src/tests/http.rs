@@ -67,7 +67,7 @@ fn requests_and_answers() {
         (
             "C{POST / HTTP/1.1\\r\\nContent-Length: 2000\\r\\nExpect: 100-continue\\r\\n\\r\\n} S{HTTP/1.1 100 Go\\r\\n\\r\\n} C+1000 \
              C+1000 OK_5 Ca",
-            &["POST 200 5 1/4"],
+            &["POST 200 5 1/1"],
         ),
         ("C{POST / HTTP/1.1\\r\\nContent-Length: 2000\\r\\n\\r\\n} C+1000 C+1000 OK_5 Ca", &["POST 200 5 1/1"]),
         // Requests that do not wait.
@@ -111,6 +111,17 @@ fn an_answer_that_is_known_to_be_whole_or_not_tells_the_phase() {
         ("S{HTTP/1.1 200 OK\\r\\nContent-Length: 90\\r\\n\\r\\nhello} Ca Sf Cf Sa", "S_NORMAL in_answer"),
         ("OK_5 Ca ~3 Cf Sf Ca", "C_NORMAL idle"),
         ("S{HTTP/1.1 200 OK\\r\\n\\r\\nhello} Ca Sf Cf Sa", "S_NORMAL after_answer"),
+        // What only says that the request may go on is no answer, nor is a hint.
+        ("S{HTTP/1.1 100 Continue\\r\\n\\r\\n} Ca Cf Sf Ca", "C_NORMAL before_answer"),
+        ("S{HTTP/1.1 103 Early Hints\\r\\nLink: x\\r\\n\\r\\n} Ca Sr", "S_RESET before_answer"),
+        ("S{HTTP/1.1 100 Continue\\r\\n\\r\\n} Ca OK_5 Cf^26 CR", "C_NORMAL before_answer"),
+        ("S{HTTP/1.1 100 Continue\\r\\n\\r\\n} Ca ~900 Ca", "TIMEOUT before_answer"),
+        ("S{HTTP/1.1 100 Continue\\r\\n\\r\\n} OK_5 Ca Sf Cf Sa", "S_NORMAL after_answer"),
+        // Trailers belong to the answer.
+        (
+            "S{HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n5;x=y\\r\\nhello\\r\\n0\\r\\nA: 1\\r\\n} Ca Sf Cf Sa",
+            "S_NORMAL in_answer",
+        ),
         // Silence behind a whole answer is nobody's fault.
         ("OK_5 Ca ~900 Ca", "OPEN idle"),
         ("S{HTTP/1.1 200 OK\\r\\nContent-Length: 90\\r\\n\\r\\nhello} Ca ~900 Ca", "TIMEOUT in_answer"),
@@ -120,6 +131,19 @@ fn an_answer_that_is_known_to_be_whole_or_not_tells_the_phase() {
         let told = ending(&format!("Cs Ssa Ca ASK {answer}"));
         assert!(told.starts_with(expected), "{answer}: {told}");
     }
+}
+
+/// A server that has said no while the request goes on.
+#[test]
+fn the_rest_of_a_request_that_is_answered_asks_for_nothing() {
+    let post = "C{POST / HTTP/1.1\\r\\nContent-Length: 2000\\r\\n\\r\\n}";
+    for end in ["C+1000 Ca Sf Cf Sa", "Sf C+1000 SR"] {
+        let text = format!("Cs Ssa Ca {post} C+1000 {OK_5} {end}");
+        assert_eq!(facts(&script(&text)), ["POST 200 5 1/1"], "{text}");
+        assert!(told(&text)[0].starts_with("S_NORMAL after_answer"), "{text}");
+    }
+    let text = format!("Cs Ssa Ca {post} C+1000 {OK_5} C+1000 Ca {GET} {OK_5} Ca Cf Sf Ca");
+    assert_eq!(facts(&script(&text)), ["POST 200 5 1/1", "GET 200 5 1/1"]);
 }
 
 #[test]

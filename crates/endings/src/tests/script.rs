@@ -1,7 +1,7 @@
 //! Connections as lines of text.
 //!
 //! A line holds segments, each a millisecond behind the one before: `C` or `S` for who sends it, then `s` SYN, `sa` SYN-ACK,
-//! `a` ACK, `f` FIN-ACK, `r` RST-ACK, `R` RST alone, `F` FIN alone; `+n` for n octets of data, or the data themselves in
+//! `a` ACK, `f` FIN-ACK, `r` RST-ACK, `R` RST alone, `F` FIN alone, `sF` SYN-FIN; `+n` for n octets of data, or the data themselves in
 //! `{}`. Numbers follow from what was sent before; `@n` and `^n` are other sequence and acknowledgment numbers,
 //! relative to the first. `~n` waits for n seconds. `-` before a segment: it is sent, and not captured.
 
@@ -83,6 +83,7 @@ fn read(word: &str, time: u64, is_client: bool, next: &mut [u32; 2]) -> Sent {
     };
     let flags = match kind.as_str() {
         "s" => Flags::SYN,
+        "sF" => Flags::SYN.with(Flags::FIN),
         "sa" => Flags::SYN.with(Flags::ACK),
         "a" | "" => Flags::ACK,
         "f" => Flags::FIN.with(Flags::ACK),

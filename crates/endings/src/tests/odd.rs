@@ -1,0 +1,143 @@
+//! What few do, and no monitor may stumble over.
+
+use std::time::Duration;
+
+use super::script::{Sent, closed, events, events_with, script, told};
+use crate::{Connection, Settings, Side};
+
+const CASES: &[(&str, &str, &[&str])] = &[
+    // Data with the SYN (RFC 7413).
+    (
+        "the server takes the data that come with the SYN",
+        "Cs+100 Ssa^101 S+1000 Ca Sf Cf Sa",
+        &["S_NORMAL after_answer SF ShdAfFa 1000/100"],
+    ),
+    (
+        "it does not, and the client sends them again",
+        "Cs+100 Ssa^1 Ca^1 C@1+100 S+1000 Ca Sf Cf Sa",
+        &["S_NORMAL after_answer SF ShADTdfFa 1000/100"],
+    ),
+    (
+        "the client leaves in the answer",
+        "Cs+100 Ssa^101 S+1000 Cf^1 CR",
+        &["C_NORMAL before_answer RSTO ShdFR 1000/100"],
+    ),
+    ("data with the SYN-ACK", "Cs Ssa+5^1 Ca C+100 S+9 Ca Cf Sf Ca", &["C_NORMAL after_answer SF ShADdFf 14/100"]),
+    ("a FIN with the SYN is none", "CsF ~1 CsF@0", &["NO_ANSWER before_handshake SH Q 0/0"]),
+    // Ends that were used before.
+    (
+        "a server that waits answers a SYN with what it expects",
+        "Cs Ssa Ca C+9 S+9 Ca Sf Ca Cf Sa ~5 Cs@5000 Sa@11^11 CR@11 ~1 Cs@5000 Ssa@90000 Ca C+7 S+8 Ca Cf Sf Ca",
+        &["S_NORMAL after_answer SF ShADdfFa 9/9", "C_NORMAL after_answer SF SaRhADdFf 8/7"],
+    ),
+    (
+        "the client's reboot is all that is seen of the end",
+        "Cs Ssa Ca C+9 S+9 Ca ~5 Cs@5000 Sa@10^10 CR@10 ~1 Cs@5000 Ssa@90000 Ca C+7 S+8 Ca Sf Cf Sa",
+        &["OPEN idle S1 ShADd 9/9", "S_NORMAL after_answer SF SaRhADdfF 8/7"],
+    ),
+    // Probes.
+    (
+        "whether anybody is there, with an octet and without",
+        "Cs Ssa Ca C+9 S+9 Ca ~40 Sa@9 Ca ~40 S@9+1 Ca ~40 Ca@9 Sa ~3 Cf Sf Ca",
+        &["C_NORMAL idle SF ShADdatFf 9/9"],
+    ),
+    (
+        "before anything was said",
+        "Cs Ssa Ca ~40 C@0+1 Sa ~40 Ca@0 Sa ~3 Sf Cf Sa",
+        &["S_NORMAL before_request SF ShADTafF 0/0"],
+    ),
+    // Closes.
+    (
+        "a FIN again and again, and then a RST",
+        "Cs Ssa Ca C+100 S+1000 Ca Cf ~1 Cf@101 ~2 Cf@101 ~3 CR@102",
+        &["C_NORMAL after_answer RSTO ShADdFR 1000/100"],
+    ),
+    (
+        "a SYN-ACK again and again, and then a RST",
+        "Cs Ssa ~1 Ssa@0 ~2 Ssa@0 ~4 Sr",
+        &["S_RESET before_handshake RSTR Shr 0/0"],
+    ),
+    (
+        "requests that do not wait for answers",
+        "Cs Ssa Ca C+100 C+100 S+500^101 S+500^201 Ca Sf Cf Sa",
+        &["S_NORMAL after_answer SF ShADdfFa 1000/200"],
+    ),
+    // The limit: a script's packets are a millisecond apart.
+    ("the answer comes in time", "Cs Ssa Ca C+9 ~599.99 S+9 Ca Cf Sf", &["C_NORMAL after_answer SF ShADdFf 9/9"]),
+    ("it comes a millisecond late", "Cs Ssa Ca C+9 ~600 S+9 Ca Cf Sf Ca", &["TIMEOUT before_answer S1 ShAD 0/9"]),
+    ("the capture ends when the time is over", "Cs Ssa Ca C+9 ~600 Ca", &["TIMEOUT before_answer S1 ShAD 0/9"]),
+    ("it ends before", "Cs Ssa Ca C+9 ~599.999 Ca", &["OPEN before_answer S1 ShAD 0/9"]),
+];
+
+#[test]
+fn they_end_as_they_did() {
+    let wrong: Vec<_> = CASES.iter().map(|(name, script, expected)| (name, script, told(script), expected)).collect();
+    let wrong: Vec<_> = wrong.iter().filter(|(_, _, told, expected)| told != *expected).collect();
+    assert!(wrong.is_empty(), "script, said, expected: {wrong:#?}");
+}
+
+/// Numbers go round more than once.
+#[test]
+fn transfers_of_many_gibibytes() {
+    const GIB: u64 = 1 << 30;
+    for gibibytes in 1..10 {
+        let download = transfer("Cs Ssa Ca C+100", Side::Server, gibibytes * GIB, "Sf Cf Sa");
+        let said = (download.ending.as_str(), download.phase.as_str(), download.requests, download.bytes_to_client);
+        assert_eq!(said, ("S_NORMAL", "after_answer", 1, gibibytes * GIB));
+        let reset = transfer("Cs Ssa Ca C+100 S+9 Ca", Side::Server, gibibytes * GIB, "-S+9 Cr");
+        let said = (reset.ending.as_str(), reset.phase.as_str(), reset.bytes_to_client);
+        assert_eq!(said, ("C_RESET", "after_answer", gibibytes * GIB + 9));
+        let upload = transfer("Cs Ssa Ca C+100", Side::Client, gibibytes * GIB, "S+50 Ca Cf Sf");
+        let said = (upload.ending.as_str(), upload.phase.as_str(), upload.requests, upload.bytes_to_server);
+        assert_eq!(said, ("C_NORMAL", "after_answer", 1, gibibytes * GIB + 100));
+    }
+    // Of which nobody has seen the acknowledgments.
+    let alone = transfer("-Cs Ssa -Ca -C+100 S+9", Side::Server, 3 * GIB, "SR");
+    assert_eq!((alone.ending.as_str(), alone.bytes_to_client), ("S_RESET", 3 * GIB + 9));
+}
+
+/// A conversation, so many octets of one side, and how it ends.
+fn transfer(begin: &str, side: Side, octets: u64, end: &str) -> Connection {
+    const LEN: u32 = 1 << 26;
+    let is_client = side == Side::Client;
+    // Both ends without what is between them, and that put in between.
+    let whole = script(&format!("{begin} {}+0 {end}", if is_client { "C" } else { "S" }));
+    let at = script(begin).len();
+    let step = u64::from(LEN);
+    let (before, last) = (&whole[..at], whole[at].clone());
+    let is_acknowledged = before.iter().any(|it| it.is_client != is_client && it.len + u32::from(it.flags.0 & 2) > 0)
+        && before.iter().any(|it| it.is_client);
+    let mut all = before.to_vec();
+    for part in 0..octets / step {
+        let sequence = last.sequence.wrapping_add((part * step) as u32);
+        all.push(Sent { sequence, len: LEN, ..last.clone() });
+        if is_acknowledged {
+            let (sequence, acknowledgment) = (last.acknowledgment, sequence.wrapping_add(LEN));
+            all.push(Sent { is_client: !is_client, sequence, acknowledgment, ..last.clone() });
+        }
+    }
+    for it in &whole[at + 1..] {
+        let further = octets as u32;
+        let mut it = it.clone();
+        let number = if it.is_client == is_client { &mut it.sequence } else { &mut it.acknowledgment };
+        *number = number.wrapping_add(further);
+        all.push(it);
+    }
+    let mut closed = closed(&events(&all));
+    assert_eq!(closed.len(), 1, "{closed:#?}");
+    closed.remove(0)
+}
+
+/// Whatever the clock of a capture does, each connection is said once, as it ended.
+#[test]
+fn clocks_go_back() {
+    let mut sent = script("Cs Ssa Ca C+100 S+1000 Ca Sf Cf Sa");
+    for it in &mut sent[4..] {
+        it.time -= Duration::from_hours(1).as_nanos() as u64 / 10;
+    }
+    let back = closed(&events(&sent));
+    assert_eq!(back.len(), 1);
+    assert_eq!((back[0].ending.as_str(), back[0].phase.as_str()), ("S_NORMAL", "after_answer"));
+    let settings = Settings { timeout: Duration::from_secs(2), ..Settings::default() };
+    assert_eq!(closed(&events_with(settings, &sent))[0].ending.as_str(), "S_NORMAL");
+}
