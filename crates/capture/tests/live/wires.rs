@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pcap::Capture;
-use watari_capture::{Options, SNAP_LEN, open};
+use watari_capture::{Options, open};
 use watari_packets::build::{Builder, Gre};
 use watari_packets::{Flags, LinkType, Segment, Timestamp};
 
@@ -102,7 +102,7 @@ fn tunnels_that_the_kernel_makes() {
                 _ => peer.serve(&format!("10.9.{network}.2")),
             };
             // On the cable, where they have their tunnel around them.
-            let mut rings = open(&Options { snap_len: SNAP_LEN + 50, ..Options::new("a0") }).unwrap();
+            let mut rings = open(&Options::new("a0")).unwrap();
             let clients = [visit(server), visit(server)];
             read_whole(&mut rings, server, &clients);
         }
@@ -133,7 +133,7 @@ fn frames_of_every_kind() {
                 outer_vlan(outer, tcp(11).ethernet().vxlan(4789)),
             ];
             let count = frames.len();
-            let mut rings = open(&Options { snap_len: SNAP_LEN + 100, ..Options::new("a0") }).unwrap();
+            let mut rings = open(&Options::new("a0")).unwrap();
             peer.run(move || {
                 let mut wire = Capture::from_device("b0").unwrap().open().unwrap();
                 for frame in frames {

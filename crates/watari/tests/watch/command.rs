@@ -89,7 +89,7 @@ fn addresses_can_be_others() {
 }
 
 /// A SYN that is refused.
-fn knock(client: SocketAddr, server: SocketAddr) -> Vec<Captured> {
+pub(crate) fn knock(client: SocketAddr, server: SocketAddr) -> Vec<Captured> {
     let syn = Segment {
         time: Timestamp(1_700_000_000_000_000_000),
         source: client,

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -11,9 +11,14 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use socket2::{Domain, Protocol, Socket, Type};
+use tempfile::tempdir;
 
-use crate::namespace::{PATIENCE, POLL, Running, run};
+use crate::command::knock;
+use crate::namespace::{PATIENCE, POLL, Running, is_inside, run};
+use crate::rows::Row;
 
 /// A line of `--json --states`: a server is in another state.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -44,9 +49,14 @@ impl Watching {
 
     /// What it has printed of a server.
     pub(crate) fn changes(&self, server: SocketAddr) -> Vec<Change> {
+        self.rows().into_iter().filter(|change: &Change| change.server == server).collect()
+    }
+
+    /// All that it has printed.
+    pub(crate) fn rows<T: DeserializeOwned>(&self) -> Vec<T> {
         let text = fs::read_to_string(&self.printed).unwrap();
         let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-        lines.map(|line| serde_json::from_str(line).unwrap()).filter(|it: &Change| it.server == server).collect()
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// Waits until it has logged this.
@@ -59,11 +69,12 @@ impl Watching {
         self.wait_until(state, || self.changes(server).last().is_some_and(|change| change.state == state));
     }
 
-    fn wait_until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+    pub(crate) fn wait_until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !is_so() {
-            let said = || (fs::read_to_string(&self.said).unwrap(), fs::read_to_string(&self.printed).unwrap());
-            assert!(Instant::now() < deadline, "not {what}: {:?}", said());
+            let said = || fs::read_to_string(&self.said).unwrap();
+            let printed = || fs::read_to_string(&self.printed).unwrap().chars().take(2000).collect::<String>();
+            assert!(Instant::now() < deadline, "not {what}: {} {}", said(), printed());
             thread::sleep(POLL);
         }
     }
@@ -142,4 +153,37 @@ fn take(mut stream: TcpStream) -> Option<Value> {
     reader.read_exact(&mut body).ok()?;
     stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").ok()?;
     serde_json::from_slice(&body).ok()
+}
+
+/// Connections in tunnels that are seen on an interface, whose addresses it does not have.
+#[test]
+fn tunnels_are_looked_into() {
+    if !is_inside("live::tunnels_are_looked_into", &[]) {
+        return;
+    }
+    let dir = tempdir().unwrap();
+    let watching = Watching::start(dir.path(), "sensor", &["live", "-i", "lo"]);
+    watching.wait_until_logged("privileges dropped");
+    let gre = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(47))).unwrap();
+    let vxlan = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 4789));
+    let mut ports = 4000..;
+    watching.wait_until("both tunnels seen", || {
+        // What is captured before the threads listen may be lost, so others follow.
+        let port = ports.next().unwrap();
+        for (server, in_vxlan) in [("198.51.100.7:80", false), ("203.0.113.7:80", true)] {
+            let server: SocketAddr = server.parse().unwrap();
+            for frame in knock(SocketAddr::from(([192, 0, 2, 1], port)), server) {
+                // Flags and a number; or no flags, and what follows: an Ethernet frame.
+                let header: &[u8] = if in_vxlan { &[8, 0, 0, 0, 0, 0, 7, 0] } else { &[0, 0, 0x65, 0x58] };
+                let packet = [header, &frame.data].concat();
+                let sent = if in_vxlan { vxlan.send_to(&packet, here) } else { gre.send_to(&packet, &here.into()) };
+                assert_eq!(sent.unwrap(), packet.len());
+            }
+        }
+        let rows: Vec<Row> = watching.rows();
+        let seen = |server: &str| rows.iter().any(|row| row.server.to_string() == server && row.ending == "REFUSED");
+        seen("198.51.100.7:80") && seen("203.0.113.7:80")
+    });
+    watching.end();
 }

@@ -26,13 +26,14 @@ pub(crate) struct LiveCommand {
     /// An interface; `any` is all of them
     #[arg(short, long = "interface", value_name = "NAME", required = true)]
     interfaces: Vec<String>,
-    /// What the kernel lets through, as tcpdump has it (pcap-filter(7)). It sees nothing within tunnels
-    #[arg(long, value_name = "EXPRESSION", default_value = "tcp")]
-    filter: String,
-    /// Octets of each packet that are looked at. 96 are enough for states; names and versions of TLS need about 600
+    /// What the kernel lets through, as tcpdump has it (pcap-filter(7)). It sees nothing within tunnels. Without it: TCP, and tunnels
+    #[arg(long, value_name = "EXPRESSION")]
+    filter: Option<String>,
+    /// Octets of each packet that are looked at. Without tunnels 96 are enough for states; names and versions of TLS need about 600
     #[arg(long, value_name = "OCTETS", default_value_t = watari_capture::SNAP_LEN, value_parser = clap::value_parser!(u32).range(64..=262_144))]
     snap_len: u32,
-    /// Threads for each interface, among which connections are divided. With tunnels over UDP only 1
+    /// Threads for each interface, among which connections are divided. With more than 1, VXLAN is left out: its two directions would
+    /// come to different threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: u8,
     /// Memory for packets that have not been looked at yet, for each thread, in MiB
@@ -110,13 +111,20 @@ impl LiveCommand {
 
     fn capture(&self, interface: &str) -> watari_capture::Options {
         watari_capture::Options {
-            filter: Some(self.filter.clone()),
+            filter: Some(self.filter.clone().unwrap_or_else(|| self.usual_filter())),
             snap_len: self.snap_len,
             ring_bytes: self.ring << 20,
             threads: self.threads.into(),
             promiscuous: self.promiscuous,
             ..watari_capture::Options::new(interface)
         }
+    }
+
+    fn usual_filter(&self) -> String {
+        let vxlan_ports = if self.threads == 1 { self.options.decoder().vxlan_ports } else { Vec::new() };
+        let vxlan = vxlan_ports.iter().map(|port| format!(" or udp port {port}"));
+        // IP in IP (RFC 2003, RFC 4213) and GRE (RFC 2784), by their numbers: names are looked up in a file.
+        std::iter::once("tcp or proto 4 or proto 41 or proto 47".to_owned()).chain(vxlan).collect()
     }
 
     fn shown(&self) -> Shown {

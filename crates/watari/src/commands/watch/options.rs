@@ -78,7 +78,7 @@ impl Options {
         Ok(analysis::Options { decoder, settings, pseudonyms: pseudonyms.map(Arc::new) })
     }
 
-    fn decoder(&self) -> Decoder {
+    pub(super) fn decoder(&self) -> Decoder {
         let mut decoder = Decoder { verify_checksums: self.verify_checksums, ..Decoder::default() };
         if !self.vxlan_ports.is_empty() {
             decoder.vxlan_ports.clone_from(&self.vxlan_ports);
