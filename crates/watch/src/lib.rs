@@ -4,10 +4,17 @@
 //! follows connections and judges servers; here both are driven, and what they say is written, shown and told.
 //!
 //! ```text
-//!   capture files ──▶ Analysis: Decoder ──▶ Connections ──▶ Event ──▶ rows: a line for each connection, each request
-//!                                                             │
-//!                                                             ▼
-//!                                                          States ──▶ spans: what a server was in, from when to when
+//!   capture files ─▶ Analysis: Decoder ─▶ Connections ─▶ Event ─▶ rows: a line for each connection, each request
+//!                                                          │
+//!                                                          ▼
+//!                                                       States ─▶ spans: what a server was in, from when to when
+//!
+//!   a ring of an interface ─▶ Listener: Analysis ─▶ Event ─▶ rows          (a thread for each ring: live)
+//!                                                     │
+//!                                                     ▼
+//!                                                  Tallies ─▶ Report, once a second ─▶ Board ─▶ terminal, web, metrics
+//!                                                               │       ▲                │
+//!                                                    link: a Reporter ═▶ a Judge         └▶ Change ─▶ lines, tell
 //! ```
 //!
 //! # Invariants
