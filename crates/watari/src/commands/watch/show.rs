@@ -1,10 +1,11 @@
 //! What is heard goes to the board, and what the board says is shown and told.
 //!
 //! ```text
-//!   capture threads ──▶ Show ──▶ Board ──▶ view, lines, rows, page, metrics
-//!   sensors ──▶ Judge ────────────▲  │
-//!                       │            └───▶ Teller: webhooks, ..
-//!                       └──▶ Reporter ═══▶ a judge on another machine
+//!   capture threads ──▶ Show ──▶ Board ──▶ view, lines, page, metrics; Teller: webhooks, ..
+//!                        │ │       ▲
+//!                     rows ▼       │
+//!                      Reporter    Judge ◀══ sensors on other machines
+//!                          ╚══▶ a judge on another machine
 //! ```
 
 use std::io::{self, IsTerminal, StdoutLock, Write};
