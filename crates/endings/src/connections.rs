@@ -159,7 +159,7 @@ impl Connections {
         if stage != flow.stage && flow.stage == Stage::Open {
             self.classes.push(ESTABLISHED, id);
         }
-        self.wheel.set(id, at);
+        self.wheel.set_soon(id, at);
     }
 
     /// What a segment follows is still to come.
@@ -312,11 +312,13 @@ impl Connections {
     }
 
     fn forget(&mut self, id: u32) {
-        let Some(flow) = self.flows.get_mut(id as usize).and_then(Option::take) else { return };
-        if flow.early > 0 {
+        let Some(flow) = flow(&self.flows, id) else { return };
+        let (hash, has_early) = (flow.key.hash(self.settings.seed), flow.early > 0);
+        // In place: it is not small.
+        self.flows[id as usize] = None;
+        if has_early {
             while self.early.take(id, |_| true).is_some() {}
         }
-        let hash = flow.key.hash(self.settings.seed);
         if let Ok(entry) = self.index.find_entry(hash, |other| *other == id) {
             entry.remove();
         }

@@ -62,6 +62,11 @@ impl Lists {
         Some(node.list)
     }
 
+    /// The list that it stands in.
+    pub(crate) fn list(&self, id: u32) -> Option<u32> {
+        self.nodes.get(id as usize).map(|node| node.list).filter(|list| *list != NONE)
+    }
+
     /// The one that has stood in a list for longest.
     pub(crate) fn first(&self, list: u32) -> Option<u32> {
         let first = self.ends[list as usize].first;

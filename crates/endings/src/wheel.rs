@@ -34,11 +34,18 @@ impl Wheel {
     /// Shall come up when `at` is over.
     pub(crate) fn set(&mut self, id: u32, at: Timestamp) {
         self.is_started = true;
-        let tick = (at.0 >> TICK_BITS).saturating_add(1);
-        let tick = tick.clamp(self.tick + 1, self.tick + u64::from(SLOTS) - 1);
-        let slot = slot(tick);
+        let slot = slot_of(self.tick_of(at));
         self.marks[slot as usize / 64] |= 1 << (slot % 64);
         self.slots.push(slot, id);
+    }
+
+    /// Shall come up when `at` is over, or before: it stays where it is if that is soon enough.
+    pub(crate) fn set_soon(&mut self, id: u32, at: Timestamp) {
+        let ahead = |slot: u32| (slot + SLOTS - slot_of(self.tick)) % SLOTS;
+        let wanted = ahead(slot_of(self.tick_of(at)));
+        if self.slots.list(id).is_none_or(|slot| wanted < ahead(slot)) {
+            self.set(id, at);
+        }
     }
 
     pub(crate) fn remove(&mut self, id: u32) {
@@ -53,7 +60,7 @@ impl Wheel {
             self.tick = self.tick.max(end);
         }
         while let Some(tick) = self.marked().filter(|tick| *tick <= end) {
-            let slot = slot(tick);
+            let slot = slot_of(tick);
             // What is set meanwhile comes behind this tick.
             self.tick = tick - 1;
             if let Some(id) = self.slots.first(slot) {
@@ -66,9 +73,15 @@ impl Wheel {
         None
     }
 
+    /// When it comes up, not more than a turn ahead.
+    fn tick_of(&self, at: Timestamp) -> u64 {
+        let tick = (at.0 >> TICK_BITS).saturating_add(1);
+        tick.clamp(self.tick + 1, self.tick + u64::from(SLOTS) - 1)
+    }
+
     /// The first tick behind this one whose slot has a mark.
     fn marked(&self) -> Option<u64> {
-        let first = slot(self.tick + 1) as usize;
+        let first = slot_of(self.tick + 1) as usize;
         let head = self.marks[first / 64] & (u64::MAX << (first % 64));
         let in_word = |word: usize, bits: u64| word * 64 + bits.trailing_zeros() as usize;
         let found = if head == 0 {
@@ -84,7 +97,7 @@ impl Wheel {
     }
 }
 
-fn slot(tick: u64) -> u32 {
+fn slot_of(tick: u64) -> u32 {
     (tick % u64::from(SLOTS)) as u32
 }
 
@@ -124,6 +137,20 @@ mod tests {
         wheel.set(1, at(2));
         assert_eq!(all(&mut wheel, Timestamp(u64::MAX)), [1]);
         assert_eq!(all(&mut wheel, Timestamp(u64::MAX)), []);
+    }
+
+    #[test]
+    fn what_is_soon_enough_stays() {
+        let mut wheel = Wheel::new();
+        assert_eq!(all(&mut wheel, at(1_000)), []);
+        wheel.set_soon(7, at(1_010));
+        wheel.set_soon(7, at(1_020));
+        wheel.set_soon(8, at(1_020));
+        wheel.set_soon(8, at(1_003));
+        assert_eq!(all(&mut wheel, at(1_004)), [8]);
+        assert_eq!(all(&mut wheel, at(1_011)), [7]);
+        wheel.set_soon(7, at(1_020));
+        assert_eq!(all(&mut wheel, at(1_021)), [7]);
     }
 
     proptest! {
