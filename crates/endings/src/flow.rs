@@ -286,8 +286,16 @@ impl Flow {
     /// The client has more of the server than was seen, and it is no FIN.
     fn see_unseen_answer(&mut self, upto: u32, at: Timestamp) {
         let fin = u32::from(self.server.packets > 0);
-        if self.turn.state == State::Asked && is_before(self.server.next.wrapping_add(fin), upto) {
-            self.turn.answer(self.client.next, self.server.next, at);
+        if !is_before(self.server.next.wrapping_add(fin), upto) {
+            return;
+        }
+        let (asked, answer) = (self.client.next, self.server.next);
+        if self.turn.requests == 0 && matches!(self.app, App::Unknown) {
+            // Nor was it seen what the client asked for.
+            self.turn.imply_ask(asked.wrapping_sub(1), asked, answer);
+        }
+        if self.turn.state == State::Asked {
+            self.turn.answer(asked, answer, at);
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use watari_packets::{Flags, Segment};
 
-use crate::app::Place;
+use crate::app::{App, Place};
 use crate::connection::{Event, Request};
 use crate::ending::Side;
 use crate::flow::Flow;
@@ -52,6 +52,12 @@ impl Flow {
         let known = self.turn.heard().map_or(self.client.next, |heard| later(self.client.next, heard));
         if self.client.is_placed && self.turn.state != State::Asked && is_before(known.wrapping_add(1), heard) {
             let over = self.turn.imply_ask(known, heard, from);
+            self.tell(over, out);
+        }
+        let is_begin_seen = self.client.syns > 0 || self.server.syns > 0;
+        if !is_begin_seen && self.turn.requests == 0 && matches!(self.app, App::Unknown) {
+            // A server says nothing that it was not asked for.
+            let over = self.turn.imply_ask(heard.wrapping_sub(1), heard, from);
             self.tell(over, out);
         }
         loop {

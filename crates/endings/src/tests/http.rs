@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::script::{Sent, closed, events, script, told};
-use crate::{Event, Request};
+use super::script::{Sent, closed, events, hurried, mixed, script, told};
+use crate::{Ending, Event, Phase, Request};
 
 fn requests(events: &[Event]) -> Vec<Request> {
     let request = |event: &Event| if let Event::Request(request) = event { Some(*request) } else { None };
@@ -157,6 +157,30 @@ fn a_truncated_answer_is_not_delivered() {
 }
 
 proptest! {
+    /// Requests and answers that are captured in another order, and some twice, are the same.
+    #[test]
+    fn orders_change_nothing(
+        delays in proptest::collection::vec(0..500_u64, 40),
+        copies in proptest::collection::vec(any::<bool>(), 40),
+    ) {
+        let text = format!(
+            "Cs Ssa Ca C{{HEAD / HTTP/1.1\\r\\n\\r\\n}} S{{HTTP/1.1 200 OK\\r\\nContent-Length: 900\\r\\n\\r\\n}} Ca {GET} {OK_5} Ca \
+             C{{POST / HTTP/1.1\\r\\nContent-Length: 2000\\r\\n\\r\\n}} S{{HTTP/1.1 100 Go\\r\\n\\r\\n}} C+1000 C+1000 \
+             S{{HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n}} S{{5\\r\\nhello\\r\\n0\\r\\n}} S{{\\r\\n}} Ca {GET} {GET} \
+             S{{HTTP/1.1 200 OK\\r\\nContent-Length: 2000\\r\\n\\r\\n}} S+1000 S+1000 Ca {OK_5} Sf Ca Cf Sa",
+        );
+        let sent = hurried(script(&text));
+        let mixed = mixed(&sent, &delays, &copies);
+        let said = |sent: &[Sent]| -> Vec<_> {
+            let of_request = |it: &Request| (it.http, it.exchange.is_complete, it.exchange.first_at.is_some());
+            requests(&events(sent)).iter().map(of_request).collect()
+        };
+        prop_assert_eq!(said(&sent), said(&mixed));
+        let ended = |sent: &[Sent]| closed(&events(sent)).iter().map(|it| (it.ending, it.phase, it.requests)).collect::<Vec<_>>();
+        prop_assert_eq!(ended(&mixed), [(Ending::SNormal, Phase::AfterAnswer, 5)]);
+    }
+
+
     /// However the octets are cut, the same is read.
     #[test]
     fn cuts_change_nothing(cuts in proptest::collection::vec(5..60_usize, 0..12)) {

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::script::{START, Sent, closed, events, script};
+use super::script::{START, Sent, closed, events, hurried, mixed, script};
 use crate::{Connection, Ending, Phase, Side};
 
 /// How a conversation ends.
@@ -102,22 +102,6 @@ fn expected(end: End) -> Ending {
     }
 }
 
-/// The same within few milliseconds, but for where it is idle.
-fn hurried(mut sent: Vec<Sent>) -> Vec<Sent> {
-    let (mut now, mut before) = (START, START);
-    for it in &mut sent {
-        let gap = it.time - std::mem::replace(&mut before, it.time);
-        now += if gap > 1_000_000_000 { gap } else { gap / 20 };
-        it.time = now;
-    }
-    sent
-}
-
-/// Captured so many microseconds later.
-fn late(it: &Sent, delay: u64) -> Sent {
-    Sent { time: it.time + delay * 1_000, ..it.clone() }
-}
-
 fn retime(sent: Vec<&Sent>, times: &[u64]) -> Vec<Sent> {
     sent.into_iter().zip(times).map(|(it, time)| Sent { time: *time, ..it.clone() }).collect()
 }
@@ -158,13 +142,7 @@ proptest! {
         // Nothing tells what a RST without an acknowledgment answers.
         prop_assume!(!text.ends_with("Cf^1 SR^1"));
         let sent = hurried(lower(script(&text), end));
-        // What is captured before its SYN is from the middle of something.
-        let delays = std::iter::once(0).chain(delays.into_iter().cycle());
-        let mut mixed: Vec<_> = sent.iter().zip(delays).map(|(it, delay)| late(it, delay)).collect();
-        let copies: Vec<_> = mixed.iter().zip(copies).filter(|(_, is_twice)| *is_twice).map(|(it, _)| late(it, 30)).collect();
-        mixed.extend(copies);
-        mixed.sort_by_key(|it| it.time);
-        let (one, other) = (only(&sent), only(&mixed));
+        let (one, other) = (only(&sent), only(&mixed(&sent, &delays, &copies)));
         let told = |it: &Connection| (it.ending, it.closed_by, it.phase, it.requests, it.bytes_to_client, it.bytes_to_server);
         prop_assert_eq!(told(&one), told(&other), "{}", text);
     }

@@ -62,6 +62,27 @@ const CASES: &[(&str, &str, &[&str])] = &[
         "Cs Ssa Ca C+100 C+100 S+500^101 S+500^201 Ca Sf Cf Sa",
         &["S_NORMAL after_answer SF ShADdfFa 1000/200"],
     ),
+    // What a capture does not have.
+    (
+        "it begins in an answer",
+        "S@900+1000^600 Ca@600^1900 S@1900+1000^600 Cr@600^1900",
+        &["C_RESET in_answer RSTOS0 dAR 2000/0"],
+    ),
+    (
+        "it begins behind a request",
+        "Sa@900^600 S@900+1000^600 Ca@600^1900 Sf Cf Sa",
+        &["S_NORMAL after_answer SF dAfFa 1000/0"],
+    ),
+    (
+        "it lost the request and the answer",
+        "Cs Ssa Ca -C+9 -S+99 Ca Cf Sf Ca",
+        &["C_NORMAL after_answer SF ShAFfGg 99/9"],
+    ),
+    (
+        "it lost the handshake of TLS, as it seems",
+        "Cs Ssa Ca C{\u{16}\u{3}\u{1}\u{2}\u{1}} -S+99 Ca Cf Sf Ca",
+        &["C_NORMAL before_request SF ShADFfg 99/5"],
+    ),
     // The limit: a script's packets are a millisecond apart.
     ("the answer comes in time", "Cs Ssa Ca C+9 ~599.99 S+9 Ca Cf Sf", &["C_NORMAL after_answer SF ShADdFf 9/9"]),
     ("it comes a millisecond late", "Cs Ssa Ca C+9 ~600 S+9 Ca Cf Sf Ca", &["TIMEOUT before_answer S1 ShAD 0/9"]),

@@ -136,6 +136,30 @@ fn unescape(text: &str) -> Vec<u8> {
     text.replace("\\r", "\r").replace("\\n", "\n").into_bytes()
 }
 
+/// The same within few milliseconds, but for where it is idle.
+pub(crate) fn hurried(mut sent: Vec<Sent>) -> Vec<Sent> {
+    let (mut now, mut before) = (START, START);
+    for it in &mut sent {
+        let gap = it.time - std::mem::replace(&mut before, it.time);
+        now += if gap > 1_000_000_000 { gap } else { gap / 20 };
+        it.time = now;
+    }
+    sent
+}
+
+/// The same, each captured so many microseconds later, and of some a copy soon after. What is captured before its SYN would be from
+/// the middle of something, so the first one is not late.
+pub(crate) fn mixed(sent: &[Sent], delays_us: &[u64], copies: &[bool]) -> Vec<Sent> {
+    let late = |it: &Sent, delay_us: u64| Sent { time: it.time + delay_us * 1_000, ..it.clone() };
+    let delays = std::iter::once(&0).chain(delays_us.iter().cycle());
+    let mut mixed: Vec<_> = sent.iter().zip(delays).map(|(it, delay)| late(it, *delay)).collect();
+    let twice = mixed.iter().zip(copies.iter().cycle()).filter(|(_, is_twice)| **is_twice);
+    let copies: Vec<_> = twice.map(|(it, _)| late(it, 30)).collect();
+    mixed.extend(copies);
+    mixed.sort_by_key(|it| it.time);
+    mixed
+}
+
 /// All that is said of these segments, the end of the capture included.
 pub(crate) fn events(segments: &[Sent]) -> Vec<Event> {
     events_with(Settings::default(), segments)
