@@ -69,8 +69,7 @@
 //! * Delivered is what was acknowledged: an answer that is known to be whole, or that the server ended by its FIN, or after
 //!   which the client closed with nothing on its way.
 //! * In TLS the handshake is no request ([`Phase::BeforeRequest`]), though one that the server leaves without an answer is
-//!   overdue, and out of time, like one. Nor is a record that is too small for a request: alerts, and frames that manage a
-//!   connection of HTTP/2. TLS 1.3 hides the server's tickets; where the client asks together with its last message, they
+//!   overdue, and out of time, like one. Nor is a record as long as an alert, or as a frame that manages a connection of HTTP/2. TLS 1.3 hides the server's tickets; where the client asks together with its last message, they
 //!   count as the first octets of the answer.
 //! * Of early data the server's first flight counts as the answer.
 //! * A half open connection that its client leaves is `OPEN` before the handshake; with nobody's SYN it is `BACKSCATTER`.

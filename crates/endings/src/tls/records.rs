@@ -41,13 +41,23 @@ pub(crate) fn begins_record(data: &[u8]) -> bool {
     }
 }
 
-/// Whether a record of this length holds too little for a request: an alert, or a frame of HTTP/2 that manages the
-/// connection (17 octets at most, where one stands alone). The shortest request, `GET / HTTP/1.0`, has 18.
+/// Whether a record of this length is as long as one that asks for nothing: an alert, or a frame that manages a connection of
+/// HTTP/2. A request may be shorter than some of those, where its fields are known from the one before (RFC 7541).
 pub(crate) fn is_small(len: u16, version: Option<TlsVersion>) -> bool {
-    // TLS 1.3 adds a type and a tag; TLS 1.2 with GCM half a nonce and a tag.
-    let added = if version == Some(TlsVersion::TLS_1_3) { 17 } else { 24 };
-    len <= 17 + added
+    let added: &[u16] = match version {
+        Some(TlsVersion::TLS_1_3) => &ADDED[..1],
+        Some(_) => &ADDED[1..],
+        None => &ADDED,
+    };
+    added.iter().any(|added| len <= ALERT_LEN + added || MANAGING_LENS.iter().any(|managing| len == managing + added))
 }
+
+/// What encryption adds: a type and a tag in TLS 1.3 (RFC 8446, section 5.2); before, a tag (RFC 7905), and with GCM a half of
+/// the nonce (RFC 5288).
+const ADDED: [u16; 3] = [17, 16, 24];
+const ALERT_LEN: u16 = 2;
+/// `SETTINGS` that acknowledge; `WINDOW_UPDATE` and `RST_STREAM`; `PING` and `GOAWAY` (RFC 9113, section 6).
+const MANAGING_LENS: [u16; 3] = [9, 13, 17];
 
 impl Records {
     pub(crate) const fn new(at: u32) -> Self {
@@ -127,6 +137,20 @@ fn take<'a>(data: &mut &'a [u8], len: usize) -> &'a [u8] {
 mod tests {
     use super::*;
     use crate::tls::{ALERT, HANDSHAKE};
+
+    #[test]
+    fn what_manages_a_connection_is_no_request_and_a_repeated_request_is_one() {
+        let (one_two, one_three) = (Some(TlsVersion::TLS_1_2), Some(TlsVersion::TLS_1_3));
+        for (plain, is_managing) in
+            [(2, true), (9, true), (13, true), (14, false), (15, false), (17, true), (18, false)]
+        {
+            assert_eq!(is_small(plain + 17, one_three), is_managing, "{plain}");
+            for added in [16, 24] {
+                assert_eq!(is_small(plain + added, one_two), is_managing, "{plain} {added}");
+            }
+        }
+        assert!(!is_small(120, None) && is_small(19, None));
+    }
 
     #[test]
     fn kinds_are_those_of_tls() {
