@@ -23,6 +23,9 @@ pub(crate) const ALERT: u8 = 21;
 pub(crate) const HANDSHAKE: u8 = 22;
 pub(crate) const APPLICATION_DATA: u8 = 23;
 
+/// A message without content, a type and a tag.
+const END_OF_EARLY_LEN: u16 = 4 + 1 + 16;
+
 /// A version of TLS, by its number on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TlsVersion(pub u16);
@@ -175,6 +178,9 @@ impl Handshake {
             (APPLICATION_DATA, Side::Client) if segment.acknowledgment == self.server_start => {
                 self.tls.has_early_data = true;
                 seen.asks = true;
+            }
+            // `EndOfEarlyData` (RFC 8446, section 4.5) stands before that end.
+            (APPLICATION_DATA, Side::Client) if self.tls.has_early_data && !self.is_over && len == END_OF_EARLY_LEN => {
             }
             // The client's first encrypted record is the end of the handshake in TLS 1.3; what follows it are data.
             (APPLICATION_DATA, Side::Client) if self.is_1_3() && !self.is_over => self.end(at),

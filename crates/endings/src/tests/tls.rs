@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::script::{Sent, closed, events, script};
+use super::script::{Sent, closed, events, hurried, mixed, script};
 use crate::{Connection, Ending, Phase, Side, Tls, TlsVersion};
 
 const CCS: &[u8] = &[20, 3, 3, 0, 1, 1];
@@ -210,6 +210,7 @@ fn early_data_are_a_request() {
     let mut flights = full_1_3();
     flights[0].1 = vec![client_hello(&[8; 32], true), CCS.to_vec(), sealed(120)];
     flights[1].1[0] = hello_1_3(true);
+    flights[2].1.insert(1, sealed(21));
     let mut sent = said(&flights, "Cf Sf Ca");
     // The server's acknowledgments do not come in between.
     sent.retain(|it| it.is_client || it.len > 0 || it.flags.0 != 0x10);
@@ -260,6 +261,25 @@ proptest! {
             cut.push(Sent { sequence, len: rest.len() as u32, data: rest.to_vec(), ..sent.clone() });
         }
         prop_assert_eq!(only(&cut).tls, only(&whole).tls);
+    }
+
+    /// In whatever order a capture has them, and some twice.
+    #[test]
+    fn orders_change_nothing(
+        delays in proptest::collection::vec(0..500_u64, 40),
+        copies in proptest::collection::vec(any::<bool>(), 40),
+        choice in 0..3_usize,
+    ) {
+        let mut flights = [full_1_3(), full_1_2(), short_1_2(&[8; 32], &[8; 32])][choice].clone();
+        flights.extend([('C', vec![sealed(120)]), ('S', vec![sealed(3000)]), ('C', vec![sealed(100)]), ('S', vec![sealed(900)])]);
+        let sent = hurried(said(&flights, "Cf Sf Ca"));
+        let (one, other) = (only(&sent), only(&mixed(&sent, &delays, &copies)));
+        let told = |it: &Connection| {
+            let tls = it.tls.clone().unwrap_or_default();
+            (it.ending, it.phase, it.requests, tls.version, tls.sni, tls.is_resumed)
+        };
+        prop_assert_eq!(told(&one), told(&other));
+        prop_assert_eq!((one.requests, one.phase), (2, Phase::AfterAnswer));
     }
 
     /// Copies and any octets.
