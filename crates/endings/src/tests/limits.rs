@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use proptest::collection::vec;
+use proptest::prelude::*;
 use watari_packets::{Flags, Segment, Timestamp};
 
 use crate::flow::Flow;
@@ -97,6 +99,36 @@ fn what_opened_ends() {
     ended += drain(&mut connections).iter().filter(|event| matches!(event, Event::Closed(_))).count() as u32;
     assert_eq!(opened, ended);
     assert!(opened > 1_000);
+}
+
+proptest! {
+    /// Any segments of few connections, which wait for each other, and are given up meanwhile.
+    #[test]
+    fn what_waits_is_forgotten_with_its_connection(
+        sent in vec((0..700_000_u64, 0..6_u32, any::<bool>(), 0..32_u8, 0..300_u32, 0..300_u32, 0..90_u32), 0..200),
+    ) {
+        let settings = Settings { connections_max: 4, half_open_max: 2, over_max: 1, ..Settings::default() };
+        let mut connections = Connections::new(settings);
+        let (mut now, mut opened, mut ended) = (1, 0, 0);
+        let mut count = |connections: &mut Connections| {
+            for event in drain(connections) {
+                opened += u32::from(matches!(event, Event::Opened(_)));
+                ended += u32::from(matches!(event, Event::Closed(_) | Event::Evicted(_)));
+            }
+            opened - ended
+        };
+        for (wait, client, is_client, flags, sequence, acknowledgment, len) in sent {
+            now += wait;
+            let client = SocketAddr::from(([10, 0, 0, 1], 4_000 + client as u16));
+            let server = SocketAddr::from(([10, 0, 0, 2], 80));
+            let (source, destination) = if is_client { (client, server) } else { (server, client) };
+            let (time, flags, data) = (Timestamp(now), Flags(flags), &[22; 90][..len as usize]);
+            connections.observe(&Segment { time, source, destination, sequence, acknowledgment, flags, window: 9, len, data });
+            prop_assert_eq!(count(&mut connections), connections.open());
+        }
+        connections.finish();
+        prop_assert_eq!(count(&mut connections), 0);
+    }
 }
 
 /// With its places in the table, in two lists and the wheel: 500 bytes at most, of the 1,000 it may take; a handshake of TLS
