@@ -122,11 +122,15 @@ impl Flow {
         fin.zip(close.acknowledgment).is_some_and(|(fin, known)| is_before(fin.sequence, known))
     }
 
-    /// Whether the close of `side` acknowledges one number more than there were data: a FIN that was not captured.
+    /// Whether the close of `side` acknowledges one number more than there were data: a FIN that was not captured. Of a side that
+    /// was not captured at all it is one more than was acknowledged before.
     fn answers_unseen_fin(&self, side: Side) -> bool {
-        let peer = self.half(side.peer());
+        let (half, peer) = (self.half(side), self.half(side.peer()));
         let known = self.close_of(side).and_then(|close| close.acknowledgment);
-        peer.packets > 0 && peer.is_placed && known == Some(peer.next.wrapping_add(1))
+        if peer.packets == 0 {
+            return half.has_stepped && known == half.acked;
+        }
+        peer.is_placed && known == Some(peer.next.wrapping_add(1))
     }
 
     fn phase_of_close(&self, by: Side, is_reset: bool, settings: &Settings) -> Phase {

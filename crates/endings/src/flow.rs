@@ -265,7 +265,10 @@ impl Flow {
         let gaps = peer.gaps;
         match half.acked {
             Some(acked) if is_upto(upto, acked) => {}
-            _ => half.acked = Some(upto),
+            before => {
+                half.has_stepped = before == Some(upto.wrapping_sub(1));
+                half.acked = Some(upto);
+            }
         }
         // Who has reset or was reset says nothing more, so what is captured so soon was on its way already.
         let is_new = |reset: &&mut Close| at.since(reset.at) < early::WINDOW;

@@ -20,6 +20,8 @@ pub(crate) struct Half {
     pub(crate) next: u32,
     /// The highest acknowledgment that this side sent: how much of its peer's it has.
     pub(crate) acked: Option<u32>,
+    /// Whether that was one more than the one before, as where a FIN is acknowledged.
+    pub(crate) has_stepped: bool,
     pub(crate) fin: Option<Close>,
     pub(crate) reset: Option<Close>,
     /// Octets of data that it sent, each counted once.
@@ -36,7 +38,6 @@ pub(crate) struct Half {
     pub(crate) syn: Option<u32>,
     pub(crate) syns: u8,
     pub(crate) is_placed: bool,
-    pub(crate) has_syn_ack: bool,
     /// Segments in a row that fit nowhere.
     odd: u8,
 }
@@ -81,6 +82,7 @@ impl Half {
             start: 0,
             next: 0,
             acked: None,
+            has_stepped: false,
             fin: None,
             reset: None,
             octets: 0,
@@ -93,7 +95,6 @@ impl Half {
             syn: None,
             syns: 0,
             is_placed: false,
-            has_syn_ack: false,
             odd: 0,
         }
     }
@@ -132,7 +133,6 @@ impl Half {
         let start = segment.sequence.wrapping_add(1);
         self.syn = Some(segment.sequence);
         self.syns = self.syns.saturating_add(1);
-        self.has_syn_ack |= segment.flags.contains(Flags::ACK);
         if !self.is_placed {
             self.place(start);
         } else if is_before(start, self.start) && self.start.wrapping_sub(start) < JUMP_MAX {
@@ -263,7 +263,7 @@ impl Half {
             _ => 0,
         };
         // A FIN has a number, too.
-        let fin = u32::from(self.fin.is_some() || unseen == 1);
+        let fin = u32::from(self.fin.is_some() || unseen == 1 || self.packets == 0 && peer.has_stepped);
         self.octets + u64::from(unseen.saturating_sub(fin))
     }
 }

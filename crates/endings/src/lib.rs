@@ -30,7 +30,8 @@
 //!    [`Connections::finish`] at the latest.
 //! 2. Who closed first is decided on numbers: who has the other's FIN closed after it, in whatever order the two were
 //!    captured. Only where neither had the other's (both closed at once) the order of capture decides; and the server closed
-//!    first if even that is the same.
+//!    first if even that is the same. A FIN that was not captured shows in what acknowledges it, also where all of its side was
+//!    not: an acknowledgment of one more.
 //! 3. A FIN before a RST of the same side is its close (a browser's "FIN, RST" is `C_NORMAL`); a RST that answers what comes
 //!    after a close changes nothing.
 //! 4. A RST counts if it stands between what its receiver has acknowledged and what its sender was seen to have sent

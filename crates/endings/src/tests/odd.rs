@@ -62,6 +62,27 @@ const CASES: &[(&str, &str, &[&str])] = &[
         "Cs Ssa Ca C+100 C+100 S+500^101 S+500^201 Ca Sf Cf Sa",
         &["S_NORMAL after_answer SF ShADdfFa 1000/200"],
     ),
+    // One direction alone: a step of one is a FIN.
+    (
+        "the server's, and the client closed",
+        "-Cs Ssa -Ca -C+100 S+1000 -Ca -Cf Sa Sf -Ca",
+        &["C_NORMAL after_answer SHR hdaf 1000/100"],
+    ),
+    (
+        "the server's, and the server closed",
+        "-Cs Ssa -Ca -C+100 S+1000 -Ca Sf -Ca -Cf Sa",
+        &["S_NORMAL after_answer SHR hdfa 1000/100"],
+    ),
+    (
+        "the client's, and the server closed",
+        "Cs -Ssa Ca C+100 -S+1000 Ca -Sf Ca Cf -Sa",
+        &["S_NORMAL after_answer SH SADF 1000/100"],
+    ),
+    (
+        "the client's, and the client closed",
+        "Cs -Ssa Ca C+100 -S+1000 Ca Cf -Sa -Sf Ca",
+        &["C_NORMAL after_answer SH SADF 1000/100"],
+    ),
     // What a capture does not have.
     (
         "it begins in an answer",
