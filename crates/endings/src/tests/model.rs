@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::script::{START, Sent, closed, events, hurried, mixed, script};
+use super::script::{START, Sent, closed, events, hurried, mixed, script, stamped};
 use crate::{Connection, Ending, Phase, Side};
 
 /// How a conversation ends.
@@ -143,8 +143,10 @@ proptest! {
         prop_assume!(!text.ends_with("Cf^1 SR^1"));
         let sent = hurried(lower(script(&text), end));
         let (one, other) = (only(&sent), only(&mixed(&sent, &delays, &copies)));
+        let stamped = only(&stamped(&sent, &delays, &copies));
         let told = |it: &Connection| (it.ending, it.closed_by, it.phase, it.requests, it.bytes_to_client, it.bytes_to_server);
         prop_assert_eq!(told(&one), told(&other), "{}", text);
+        prop_assert_eq!(told(&one), told(&stamped), "{}", text);
     }
 
     #[test]

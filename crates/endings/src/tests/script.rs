@@ -27,6 +27,8 @@ pub(crate) struct Sent {
     pub(crate) len: u32,
     pub(crate) data: Vec<u8>,
     pub(crate) port: u16,
+    /// How much later it was captured.
+    pub(crate) delay_us: u64,
 }
 
 impl Sent {
@@ -111,6 +113,7 @@ fn read(word: &str, time: u64, is_client: bool, next: &mut [u32; 2]) -> Sent {
         len,
         data,
         port: 40_000,
+        delay_us: 0,
     }
 }
 
@@ -150,13 +153,19 @@ pub(crate) fn hurried(mut sent: Vec<Sent>) -> Vec<Sent> {
 /// The same, each captured so many microseconds later, and of some a copy soon after. What is captured before its SYN would be from
 /// the middle of something, so the first one is not late.
 pub(crate) fn mixed(sent: &[Sent], delays_us: &[u64], copies: &[bool]) -> Vec<Sent> {
-    let late = |it: &Sent, delay_us: u64| Sent { time: it.time + delay_us * 1_000, ..it.clone() };
+    let mixed = stamped(sent, delays_us, copies).into_iter();
+    mixed.map(|it| Sent { time: it.time + it.delay_us * 1_000, ..it }).collect()
+}
+
+/// The same in that order, with the times at which it was sent: they go back and forth.
+pub(crate) fn stamped(sent: &[Sent], delays_us: &[u64], copies: &[bool]) -> Vec<Sent> {
+    let late = |it: &Sent, delay_us: u64| Sent { delay_us: it.delay_us + delay_us, ..it.clone() };
     let delays = std::iter::once(&0).chain(delays_us.iter().cycle());
     let mut mixed: Vec<_> = sent.iter().zip(delays).map(|(it, delay)| late(it, *delay)).collect();
     let twice = mixed.iter().zip(copies.iter().cycle()).filter(|(_, is_twice)| **is_twice);
     let copies: Vec<_> = twice.map(|(it, _)| late(it, 30)).collect();
     mixed.extend(copies);
-    mixed.sort_by_key(|it| it.time);
+    mixed.sort_by_key(|it| it.time + it.delay_us * 1_000);
     mixed
 }
 
