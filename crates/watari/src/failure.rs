@@ -67,6 +67,8 @@ pub(crate) enum Failure {
     Capture(#[from] CaptureError),
     #[error(transparent)]
     Privileges(#[from] PrivilegesError),
+    #[error("{0}; --user names somebody else, or root, who then has no privileges either")]
+    User(PrivilegesError),
     #[error(transparent)]
     AnonymizeKey(#[from] KeyError),
     #[error(transparent)]

@@ -1,7 +1,8 @@
 //! What is known of all servers that all sensors see: what a page, a terminal and metrics show.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde::Serialize;
 use watari_endings::{Change, Ending, Profile, Server, ServerState, States, Tally};
@@ -25,11 +26,36 @@ struct Sensor {
     states: States,
     timelines: BTreeMap<SocketAddr, Timeline>,
     totals: BTreeMap<SocketAddr, Totals>,
-    /// Of each part of it: a sensor with several threads has several.
-    healths: BTreeMap<usize, Health>,
+    /// Of each of its threads.
+    parts: BTreeMap<u8, Part>,
+    /// How far all of them have come.
     heard: Timestamp,
+    late: Late,
     /// Of one that is another machine.
     link: Option<Link>,
+}
+
+/// A thread of a sensor.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    at: Timestamp,
+    health: Health,
+}
+
+/// Which seconds of servers became more when they were long past: connections are reported when they have settled. By server, when they did
+/// and which; the latest is last.
+#[derive(Debug, Default)]
+struct Late(BTreeMap<SocketAddr, VecDeque<(u64, u64)>>);
+
+/// How a sensor listens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Listens {
+    /// All of its threads together.
+    pub health: Health,
+    /// Threads that are so far behind the others that they are not waited for.
+    pub hanging: usize,
+    /// Times that something happened at a server that is not watched, because there are too many.
+    pub unwatched: u64,
 }
 
 /// How a sensor on another machine is connected.
@@ -88,8 +114,12 @@ pub const SERVERS_MAX: usize = 1024;
 pub const SENSORS_MAX: usize = 256;
 /// How many changes of a server are held.
 const TIMELINE_MAX: usize = 256;
-/// How many of the latest seconds are told again: connections are reported when they have settled.
+/// How many of the latest seconds are shown again, and for how long those are shown that became more later.
 const LATEST_S: u64 = 5;
+/// How many of those are held, of each server.
+const LATE_MAX: usize = 256;
+/// A thread that is further behind the others than this is not waited for.
+const PART_LATE_MAX: Duration = Duration::from_secs(10);
 
 impl Board {
     /// Of nothing yet.
@@ -98,16 +128,18 @@ impl Board {
     }
 
     /// A sensor says something; `part` is which of its threads. Returns whether it is heard: not where there are too many.
-    pub fn take(&mut self, sensor: &str, part: usize, report: &Report) -> bool {
+    pub fn take(&mut self, sensor: &str, part: u8, report: &Report) -> bool {
         let Some(sensor) = self.sensor(sensor) else { return false };
+        let at_s = report.at.0 / 1_000_000_000;
         for (server, second, tally) in &report.tallies {
             sensor.states.add(*server, Timestamp(second.saturating_mul(1_000_000_000)), tally);
             if sensor.states.server(server).is_some() {
                 sensor.totals.entry(*server).or_default().add(tally);
+                sensor.late.note(*server, at_s, *second);
             }
         }
-        sensor.healths.insert(part, report.health);
-        sensor.heard = sensor.heard.max(report.at);
+        sensor.parts.insert(part, Part { at: report.at, health: report.health });
+        sensor.hear();
         true
     }
 
@@ -119,7 +151,7 @@ impl Board {
     /// A sensor has begun anew: how it listened before does not count any more.
     pub fn renew(&mut self, sensor: &str) {
         if let Some(sensor) = self.sensors.get_mut(sensor) {
-            sensor.healths.clear();
+            sensor.parts.clear();
         }
     }
 
@@ -155,8 +187,8 @@ impl Board {
     }
 
     /// Each sensor, and how it listens.
-    pub fn sensors(&self) -> impl Iterator<Item = (&str, Health)> {
-        self.sensors.iter().map(|(name, sensor)| (name.as_str(), sensor.health()))
+    pub fn sensors(&self) -> impl Iterator<Item = (&str, Listens)> {
+        self.sensors.iter().map(|(name, sensor)| (name.as_str(), sensor.listens()))
     }
 
     /// Each sensor on another machine, and how it is connected.
@@ -185,10 +217,12 @@ impl Board {
         }
     }
 
-    /// A sensor, which is there from now on; `None`: there are too many.
+    /// A sensor, which is there from now on; `None`: there are too many. One that is away gives its place to one that is not.
     fn sensor(&mut self, name: &str) -> Option<&mut Sensor> {
         if !self.sensors.contains_key(name) && self.sensors.len() >= SENSORS_MAX {
-            return None;
+            let away = self.sensors.iter().filter(|(_, sensor)| sensor.is_away());
+            let longest = away.min_by_key(|(_, sensor)| sensor.heard).map(|(name, _)| name.clone());
+            self.sensors.remove(&longest?);
         }
         let profile = self.profile;
         Some(self.sensors.entry(name.to_owned()).or_insert_with(|| Sensor::new(profile)))
@@ -211,8 +245,9 @@ impl Sensor {
             states: States::new(profile, SERVERS_MAX),
             timelines: BTreeMap::new(),
             totals: BTreeMap::new(),
-            healths: BTreeMap::new(),
+            parts: BTreeMap::new(),
             heard: Timestamp(0),
+            late: Late::default(),
             link: None,
         }
     }
@@ -225,24 +260,37 @@ impl Sensor {
         timeline.push_back((change.verdict.since, change.verdict.state));
     }
 
+    /// Time goes on as far as all threads have come, but for those that hang.
+    fn hear(&mut self) {
+        let first = self.parts.values().map(|part| part.at).max().unwrap_or(Timestamp(0));
+        let waited_for = self.parts.values().map(|part| part.at).filter(|at| first.since(*at) <= PART_LATE_MAX);
+        self.heard = self.heard.max(waited_for.min().unwrap_or(Timestamp(0)));
+    }
+
+    fn is_away(&self) -> bool {
+        self.link.is_some_and(|link| !link.is_there)
+    }
+
     /// A server that is idle for long is not watched any more, and has no past then.
     fn forget(&mut self) {
         let states = &self.states;
         self.timelines.retain(|server, _| states.server(server).is_some());
         self.totals.retain(|server, _| states.server(server).is_some());
+        self.late.forget(self.heard.0 / 1_000_000_000);
     }
 
-    fn health(&self) -> Health {
-        let mut all = Health::default();
-        for health in self.healths.values() {
-            all += *health;
+    fn listens(&self) -> Listens {
+        let mut health = Health::default();
+        for part in self.parts.values() {
+            health += part.health;
         }
-        all
+        let hanging = self.parts.values().filter(|part| part.at < self.heard).count();
+        Listens { health, hanging, unwatched: self.states.unwatched() }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a rough offset")]
     fn view<'a>(&self, name: &'a str) -> SensorView<'a> {
-        let health = self.health();
+        let Listens { health, hanging, unwatched } = self.listens();
         let link = self.link;
         SensorView {
             name,
@@ -253,7 +301,10 @@ impl Sensor {
             evicted: health.counts.evicted,
             untracked: health.counts.untracked,
             stray: health.counts.stray,
-            away: link.is_some_and(|link| !link.is_there),
+            untold: health.untold,
+            unwatched,
+            hanging,
+            away: self.is_away(),
             clock_offset_s: link.and_then(|link| link.clock_offset_ns).map(|offset| offset as f64 / 1e9),
             lost: link.map_or(0, |link| link.lost),
             refused: link.map_or(0, |link| link.refused),
@@ -261,9 +312,37 @@ impl Sensor {
     }
 
     fn servers<'a>(&'a self, name: &'a str, now: Timestamp) -> impl Iterator<Item = ServerView<'a>> {
-        self.states
-            .servers()
-            .map(move |(address, server)| ServerView::new(name, *address, server, self.states.profile(), now))
+        self.states.servers().map(move |(address, server)| {
+            ServerView::new(name, *address, server, self.states.profile(), now, &self.late)
+        })
+    }
+}
+
+impl Late {
+    /// At `at_s` something was told of `second`.
+    fn note(&mut self, server: SocketAddr, at_s: u64, second: u64) {
+        if second.saturating_add(LATEST_S) > at_s {
+            return;
+        }
+        let seconds = self.0.entry(server).or_default();
+        if seconds.len() >= LATE_MAX {
+            seconds.pop_front();
+        }
+        seconds.push_back((at_s, second));
+    }
+
+    /// Time has come to `now_s`.
+    fn forget(&mut self, now_s: u64) {
+        self.0.retain(|_, seconds| {
+            while seconds.front().is_some_and(|(at_s, _)| at_s.saturating_add(LATEST_S) < now_s) {
+                seconds.pop_front();
+            }
+            !seconds.is_empty()
+        });
+    }
+
+    fn seconds(&self, server: &SocketAddr) -> BTreeSet<u64> {
+        self.0.get(server).into_iter().flatten().map(|(_, second)| *second).collect()
     }
 }
 
@@ -321,6 +400,12 @@ struct SensorView<'a> {
     evicted: u64,
     untracked: u64,
     stray: u64,
+    /// Seconds of servers of which nothing was reported, because there were too many.
+    untold: u64,
+    /// Times that something happened at a server that is not watched, because there are too many.
+    unwatched: u64,
+    /// Threads that are behind the others, and not waited for.
+    hanging: usize,
     /// Whether it is another machine, and not connected: its servers are as they were when it was heard of last.
     away: bool,
     /// How far its clock is ahead.
@@ -433,10 +518,18 @@ fn row(at_s: u64, tally: &Tally) -> Row {
 }
 
 impl<'a> ServerView<'a> {
-    fn new(sensor: &'a str, address: SocketAddr, server: &Server, profile: &Profile, now: Timestamp) -> Self {
+    fn new(
+        sensor: &'a str,
+        address: SocketAddr,
+        server: &Server,
+        profile: &Profile,
+        now: Timestamp,
+        late: &Late,
+    ) -> Self {
         let from_s = (now.0 / 1_000_000_000).saturating_sub(LATEST_S);
         let evidence = server.verdict().map(|verdict| &verdict.evidence);
-        let latest = server.window().seconds().filter(|(at_s, _)| *at_s >= from_s);
+        let late = late.seconds(&address);
+        let latest = server.window().seconds().filter(|(at_s, _)| *at_s >= from_s || late.contains(at_s));
         let lens = [profile.span, profile.stopped_span, Server::SHORT_SPAN];
         let spans = lens.into_iter().enumerate();
         Self {
@@ -484,5 +577,94 @@ impl From<&Profile> for ProfileView {
             failures: profile.failures,
             unanswered: profile.unanswered,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::Value;
+
+    use super::*;
+
+    const FIRST_S: u64 = 1_000;
+
+    fn server() -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], 443))
+    }
+
+    fn report(at_s: u64, second: u64) -> Report {
+        let tally = Tally { opened: 1, ..Tally::default() };
+        Report { at: at(at_s), tallies: vec![(server(), second, tally)], health: Health::default() }
+    }
+
+    fn at(second: u64) -> Timestamp {
+        Timestamp(second * 1_000_000_000)
+    }
+
+    /// The seconds that are shown of the server.
+    fn shown(board: &Board) -> Vec<u64> {
+        let view = serde_json::to_value(board.view()).unwrap();
+        view["servers"][0]["rows"].as_array().unwrap().iter().map(|row| row[0].as_u64().unwrap()).collect()
+    }
+
+    fn sensor(board: &Board) -> Value {
+        serde_json::to_value(board.view()).unwrap()["sensors"][0].clone()
+    }
+
+    #[test]
+    fn what_is_told_late_is_shown_for_a_while() {
+        let mut board = Board::new(Profile::lab());
+        for second in FIRST_S..=FIRST_S + 60 {
+            assert!(board.take("here", 0, &report(second, second)));
+            board.advance(at(second));
+        }
+        let now = FIRST_S + 61;
+        board.take("here", 0, &report(now, FIRST_S + 7));
+        board.advance(at(now));
+        let latest: Vec<_> = (now - LATEST_S..now).collect();
+        assert_eq!(shown(&board), [&[FIRST_S + 7], &latest[..]].concat());
+        let later = now + LATEST_S + 1;
+        board.take("here", 0, &report(later, later));
+        board.advance(at(later));
+        assert_eq!(shown(&board), [later]);
+    }
+
+    #[test]
+    fn time_goes_on_as_far_as_all_threads_have_come() {
+        let mut board = Board::new(Profile::lab());
+        let heard = |board: &Board| sensor(board)["heard"].as_f64().unwrap();
+        for part in [0, 1] {
+            board.take("here", part, &report(FIRST_S, FIRST_S));
+        }
+        board.take("here", 1, &report(FIRST_S + 8, FIRST_S + 8));
+        assert_eq!((heard(&board), sensor(&board)["hanging"].as_u64()), (1_000.0, Some(0)));
+        // It hangs.
+        board.take("here", 1, &report(FIRST_S + 11, FIRST_S + 11));
+        assert_eq!((heard(&board), sensor(&board)["hanging"].as_u64()), (1_011.0, Some(1)));
+        board.take("here", 0, &report(FIRST_S + 11, FIRST_S + 11));
+        assert_eq!(sensor(&board)["hanging"].as_u64(), Some(0));
+        // Another run of it has another thread alone.
+        board.renew("here");
+        board.take("here", 0, &report(FIRST_S + 12, FIRST_S + 12));
+        assert_eq!((heard(&board), sensor(&board)["hanging"].as_u64()), (1_012.0, Some(0)));
+    }
+
+    #[test]
+    fn a_sensor_that_is_away_gives_its_place_to_another() {
+        let mut board = Board::new(Profile::lab());
+        for number in 0..SENSORS_MAX as u64 {
+            let name = format!("s{number}");
+            board.link(&name).unwrap().is_there = true;
+            board.take(&name, 0, &report(FIRST_S + number, FIRST_S));
+        }
+        assert!(board.link("new").is_none());
+        for name in ["s9", "s8"] {
+            board.link(name).unwrap().is_there = false;
+        }
+        assert!(board.link("new").is_some());
+        let names: BTreeSet<_> = board.links().map(|(name, _)| name.to_owned()).collect();
+        assert!(names.contains("s9") && !names.contains("s8") && names.len() == SENSORS_MAX);
     }
 }

@@ -19,8 +19,10 @@
 //!    have taken and those that are lost are what the sensor was told. (What a judge took and could not say before it ended is
 //!    gone with it: it is taken by the next, or lost.)
 //! 3. A sensor speaks for the node that its certificate names, and for no other.
-//! 4. Memory is bounded on both sides, whatever the other does: a backlog by its [`Limits`], a judge by one message for each
-//!    connection. Who is too slow is waited for, and given up after [`wire::SILENCE_MAX`].
+//! 4. Memory is bounded on both sides, whatever the other does: a backlog by its [`Limits`]; a judge by one message for each
+//!    connection, and by what its board holds (of [`SENSORS_MAX`](crate::board::SENSORS_MAX) sensors, each with
+//!    [`SERVERS_MAX`](crate::board::SERVERS_MAX) servers: 128 octets for each second of the profile's span). Who is too slow is
+//!    waited for, and given up after [`wire::SILENCE_MAX`].
 //!
 //! # Time
 //!
@@ -29,7 +31,8 @@
 //!
 //! Only reports move a sensor's time: where none comes nothing is known of its servers, and they stay what they were. That is why
 //! capture threads report every second, even that nothing happened. The link has beats of its own, which say that somebody is
-//! there and nothing about servers: a capture thread that hangs is not covered up.
+//! there and nothing about servers. The board waits for the last of a sensor's threads, for ten seconds; then it hangs, and is
+//! shown to.
 //!
 //! What comes late is judged as it would have been then: time goes on report by report, and a server that stopped and recovered
 //! while the judge was away has both changes in its past, with the times at which they were. They are told late: who tells them

@@ -73,7 +73,16 @@ impl Listener {
             return None;
         }
         self.told_s = second;
-        let lost = lost();
+        Some(self.rest(lost()))
+    }
+
+    /// There are no more frames: connections that are open are told as such, and then [`Listener::rest`].
+    pub fn finish(&mut self) {
+        self.analysis.finish();
+    }
+
+    /// What has happened since the last report, whenever that was.
+    pub fn rest(&mut self, lost: Lost) -> Report {
         let health = Health {
             frames: *self.analysis.frames(),
             counts: self.analysis.counts(),
@@ -81,7 +90,7 @@ impl Listener {
             dropped_by_interface: lost.by_interface,
             untold: self.tallies.untold(),
         };
-        Some(Report { at: self.now, tallies: self.tallies.take(), health })
+        Report { at: self.now, tallies: self.tallies.take(), health }
     }
 }
 

@@ -1,12 +1,13 @@
 //! Threads that listen to interfaces, each to a ring of its own.
 
+use std::io::{self, Error, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use watari_capture::{CaptureError, Ring};
+use watari_capture::{CaptureError, READ_TIMEOUT, Ring};
 use watari_endings::Event;
 use watari_packets::Timestamp;
 
@@ -27,7 +28,7 @@ pub enum Heard {
 /// Threads that listen until this is dropped.
 #[derive(Debug)]
 pub struct Live {
-    heard: Receiver<(usize, Heard)>,
+    heard: Receiver<(u8, Heard)>,
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -38,12 +39,14 @@ const WAITING_MAX: usize = 64;
 const EVENTS_MAX: usize = 1024;
 
 impl Live {
-    /// Starts a thread for each ring; each thing that it hears comes with the ring's number. `wants_events`: not only reports.
-    pub fn start(rings: Vec<(Ring, Listener)>, wants_events: bool) -> std::io::Result<Self> {
+    /// Starts a thread for each ring, of which there may be 256; each thing that it hears comes with the ring's number.
+    /// `wants_events`: not only reports.
+    pub fn start(rings: Vec<(Ring, Listener)>, wants_events: bool) -> io::Result<Self> {
         let (sender, heard) = channel(WAITING_MAX);
         let is_over = Arc::new(AtomicBool::new(false));
         let mut live = Self { heard, is_over, threads: Vec::with_capacity(rings.len()) };
         for (part, (ring, listener)) in rings.into_iter().enumerate() {
+            let part = u8::try_from(part).map_err(|_| Error::new(ErrorKind::InvalidInput, "more than 256 threads"))?;
             let events = wants_events.then(Vec::new);
             let thread = Thread { part, ring, listener, events, lost: Lost::default(), sender: sender.clone() };
             let is_over = Arc::clone(&live.is_over);
@@ -53,15 +56,21 @@ impl Live {
         Ok(live)
     }
 
-    /// The next of what is heard, and by which thread. `None`: all have failed.
-    pub async fn next(&mut self) -> Option<(usize, Heard)> {
+    /// Nothing more is listened to. What has been heard by then, and which connections are open, is still to come from
+    /// [`Live::next`].
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// The next of what is heard, and by which thread. `None`: all have ended.
+    pub async fn next(&mut self) -> Option<(u8, Heard)> {
         self.heard.recv().await
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.end();
         self.heard.close();
         for thread in self.threads.drain(..) {
             // It has said why if it failed.
@@ -71,17 +80,19 @@ impl Drop for Live {
 }
 
 struct Thread {
-    part: usize,
+    part: u8,
     ring: Ring,
     listener: Listener,
     events: Option<Vec<Event>>,
     lost: Lost,
-    sender: Sender<(usize, Heard)>,
+    sender: Sender<(u8, Heard)>,
 }
 
 impl Thread {
     fn run(mut self, is_over: &AtomicBool) {
-        while !is_over.load(Ordering::Relaxed) {
+        // What the kernel has by then comes soon after it.
+        let mut end = None;
+        while end.is_none_or(|end| Instant::now() < end) {
             match self.step() {
                 Ok(true) => {}
                 // Nobody listens any more.
@@ -91,6 +102,20 @@ impl Thread {
                     return;
                 }
             }
+            if end.is_none() && is_over.load(Ordering::Relaxed) {
+                end = Some(Instant::now() + 2 * READ_TIMEOUT);
+            }
+        }
+        self.finish();
+    }
+
+    fn finish(&mut self) {
+        self.listener.finish();
+        self.take_events();
+        if self.send_events(true) {
+            let report = self.listener.rest(self.lost);
+            // Whether anybody takes it does not matter any more.
+            let _ = self.sender.blocking_send((self.part, Heard::Report(report)));
         }
     }
 
@@ -106,11 +131,7 @@ impl Thread {
         if is_quiet {
             self.listener.quiet(now());
         }
-        while let Some(event) = self.listener.poll() {
-            if let Some(events) = &mut self.events {
-                events.push(event);
-            }
-        }
+        self.take_events();
         if !self.send_events(is_quiet) {
             return Ok(false);
         }
@@ -123,6 +144,14 @@ impl Thread {
             *lost
         });
         Ok(report.is_none_or(|report| self.sender.blocking_send((self.part, Heard::Report(report))).is_ok()))
+    }
+
+    fn take_events(&mut self) {
+        while let Some(event) = self.listener.poll() {
+            if let Some(events) = &mut self.events {
+                events.push(event);
+            }
+        }
     }
 
     fn send_events(&mut self, is_quiet: bool) -> bool {

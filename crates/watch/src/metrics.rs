@@ -10,8 +10,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use watari_endings::{Ending, ServerState};
 
-use crate::board::{Board, Entry, Link};
-use crate::report::Health;
+use crate::board::{Board, Entry, Link, Listens};
 
 /// A board that is scraped.
 #[derive(Debug)]
@@ -35,7 +34,7 @@ struct CountOfServer {
 struct CountOfSensor {
     name: &'static str,
     help: &'static str,
-    value: fn(&Health) -> u64,
+    value: fn(&Listens) -> u64,
 }
 
 /// A number of each sensor on another machine.
@@ -43,6 +42,13 @@ struct OfLink {
     name: &'static str,
     help: &'static str,
     value: fn(&Link) -> Option<f64>,
+}
+
+/// A count of each sensor on another machine.
+struct CountOfLink {
+    name: &'static str,
+    help: &'static str,
+    value: fn(&Link) -> u64,
 }
 
 const GAUGES: [OfServer; 3] = [
@@ -85,28 +91,38 @@ const COUNTS: [CountOfServer; 7] = [
     },
 ];
 
-const SENSOR_COUNTS: [CountOfSensor; 5] = [
-    CountOfSensor { name: "packets", help: "Packets that were captured", value: |health| health.frames.all() },
-    CountOfSensor { name: "packets_dropped", help: "Packets that nobody read in time", value: |health| health.dropped },
+const SENSOR_COUNTS: [CountOfSensor; 7] = [
+    CountOfSensor { name: "packets", help: "Packets that were captured", value: |it| it.health.frames.all() },
+    CountOfSensor { name: "packets_dropped", help: "Packets that nobody read in time", value: |it| it.health.dropped },
     CountOfSensor {
         name: "packets_dropped_by_interface",
         help: "Packets that the network interface lost",
-        value: |health| health.dropped_by_interface,
+        value: |it| it.health.dropped_by_interface,
     },
     CountOfSensor {
         name: "packets_stray",
         help: "Segments that belong to no connection",
-        value: |health| health.counts.stray,
+        value: |it| it.health.counts.stray,
     },
     CountOfSensor {
         name: "connections_untracked",
         help: "Connections that were not followed, because there were too many",
-        value: |health| health.counts.untracked,
+        value: |it| it.health.counts.untracked,
+    },
+    CountOfSensor {
+        name: "server_seconds_unreported",
+        help: "Seconds of servers of which nothing was reported, because there were too many",
+        value: |it| it.health.untold,
+    },
+    CountOfSensor {
+        name: "server_events_unwatched",
+        help: "What happened at servers that are not watched, because there are too many",
+        value: |it| it.unwatched,
     },
 ];
 
-#[expect(clippy::cast_precision_loss, reason = "a rough offset, and counts that are small")]
-const LINKS: [OfLink; 4] = [
+#[expect(clippy::cast_precision_loss, reason = "a rough offset")]
+const LINKS: [OfLink; 2] = [
     OfLink {
         name: "sensor_connected",
         help: "Whether a sensor on another machine is connected: 1, or 0",
@@ -117,15 +133,18 @@ const LINKS: [OfLink; 4] = [
         help: "How far a sensor's clock is ahead",
         value: |link| Some(link.clock_offset_ns? as f64 / 1e9),
     },
-    OfLink {
+];
+
+const LINK_COUNTS: [CountOfLink; 2] = [
+    CountOfLink {
         name: "sensor_server_seconds_lost",
         help: "Seconds of servers that a sensor had to drop while it was away",
-        value: |link| Some(link.lost as f64),
+        value: |link| link.lost,
     },
-    OfLink {
+    CountOfLink {
         name: "sensor_server_seconds_refused",
         help: "Seconds of servers that were refused, because they are of no time that can be",
-        value: |link| Some(link.refused as f64),
+        value: |link| link.refused,
     },
 ];
 
@@ -152,9 +171,14 @@ impl Collector for BoardMetrics {
         }
         for CountOfSensor { name, help, value } in &SENSOR_COUNTS {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (sensor, health) in board.sensors() {
-                ConstCounter::new(value(&health)).encode(metric.encode_family(&[("sensor", sensor)])?)?;
+            for (sensor, listens) in board.sensors() {
+                ConstCounter::new(value(&listens)).encode(metric.encode_family(&[("sensor", sensor)])?)?;
             }
+        }
+        let help = "Threads that are so far behind the others that they are not waited for";
+        let mut metric = encoder.encode_descriptor("threads_hanging", help, None, MetricType::Gauge)?;
+        for (sensor, listens) in board.sensors() {
+            ConstGauge::new(listens.hanging as u64).encode(metric.encode_family(&[("sensor", sensor)])?)?;
         }
         encode_links(&board, &mut encoder)
     }
@@ -167,6 +191,12 @@ fn encode_links(board: &Board, encoder: &mut DescriptorEncoder<'_>) -> fmt::Resu
         for (sensor, link) in board.links() {
             let Some(value) = value(&link) else { continue };
             ConstGauge::new(value).encode(metric.encode_family(&[("sensor", sensor)])?)?;
+        }
+    }
+    for CountOfLink { name, help, value } in &LINK_COUNTS {
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (sensor, link) in board.links() {
+            ConstCounter::new(value(&link)).encode(metric.encode_family(&[("sensor", sensor)])?)?;
         }
     }
     Ok(())
@@ -231,7 +261,7 @@ mod tests {
     use watari_packets::Timestamp;
 
     use super::*;
-    use crate::report::Report;
+    use crate::report::{Health, Report};
 
     #[test]
     fn a_board_is_scraped() {
@@ -261,6 +291,8 @@ mod tests {
             &format!("watari_watch_bytes_to_clients_total{of} 42949672950"),
             r#"watari_watch_packets_dropped_total{sensor="front"} 1009"#,
             r#"watari_watch_sensor_connected{sensor="front"} 1.0"#,
+            r#"watari_watch_sensor_server_seconds_lost_total{sensor="front"} 0"#,
+            r#"watari_watch_threads_hanging{sensor="front"} 0"#,
         ] {
             assert!(text.lines().any(|it| it == line), "{line}\n{text}");
         }

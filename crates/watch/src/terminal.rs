@@ -93,8 +93,8 @@ impl<'a> View<'a> {
 
     fn head(&self) -> Line<'static> {
         let mut all = Health::default();
-        for (_, health) in self.board.sensors() {
-            all += health;
+        for (_, sensor) in self.board.sensors() {
+            all += sensor.health;
         }
         let lost = all.dropped + all.dropped_by_interface;
         let lost_style = if lost > 0 { Style::new().red().bold() } else { Style::new().dim() };

@@ -6,6 +6,7 @@ mod options;
 mod outlets;
 mod output;
 mod pcap;
+mod printer;
 mod show;
 
 use clap::{Args, Subcommand};

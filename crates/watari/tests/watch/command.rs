@@ -46,6 +46,8 @@ fn what_cannot_be_done_is_said() {
         ("live -i lo --node s1".to_owned(), 2, "--report-to <HOST:PORT>"),
         ("live -i lo --report-to 127.0.0.1:1 --node s9".to_owned(), 1, "s9.pem"),
         ("live -i lo --report-to 127.0.0.1:1 --node j1 --user root".to_owned(), 1, "j1 does not allow the role sensor"),
+        // There is nobody else here.
+        ("live -i lo".to_owned(), 1, "(os error 1); --user names"),
         (format!("{judge} --node s1"), 1, "s1 does not allow the role judge"),
         (format!("judge --listen {taken} --node j1"), 1, &format!("cannot listen on {taken}: Address already in use")),
         (format!("{judge} --node j1 --page {taken}"), 1, &format!("cannot listen on {taken}")),

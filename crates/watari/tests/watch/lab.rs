@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tempfile::tempdir;
 
 use crate::capture::Capture;
-use crate::live::{Receiver, Watching, certificates, get};
+use crate::live::{Change, Receiver, Watching, certificates, get};
 use crate::namespace::{PATIENCE, POLL, Running, is_inside, wait_for};
 use crate::rows::{Shares, SpanRow, spans};
 
@@ -114,8 +114,8 @@ impl Live {
                 && page.contains(r#""sensor":"s1","server":"127.0.0.1:8080","state":"idle""#)
         );
         assert!(get(PAGE, "/", "other.example").starts_with("HTTP/1.1 421 "));
-        sensor.end();
-        judge.end();
+        sensor.end::<Change>();
+        judge.end::<Change>();
         let told = receiver.told();
         let told: Vec<_> = told.iter().map(|(status, state)| (status.as_str(), state.as_str())).collect();
         let both = |state| [("firing", state), ("resolved", state)];

@@ -17,7 +17,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::tempdir;
 
 use crate::command::knock;
-use crate::namespace::{PATIENCE, POLL, Running, is_inside, run};
+use crate::namespace::{PATIENCE, POLL, Running, is_inside, run, wait_for};
 use crate::rows::Row;
 
 /// A line of `--json --states`: a server is in another state.
@@ -84,11 +84,12 @@ impl Watching {
         self.running.kill();
     }
 
-    /// Ends it, which it does well.
-    pub(crate) fn end(mut self) {
+    /// Ends it, which it does well. Returns all that it has printed.
+    pub(crate) fn end<T: DeserializeOwned>(mut self) -> Vec<T> {
         kill_process(Pid::from_child(&self.running.0), Signal::TERM).unwrap();
         let status = self.running.0.wait().unwrap();
         assert!(status.success(), "{status}: {}", fs::read_to_string(&self.said).unwrap());
+        self.rows()
     }
 }
 
@@ -185,5 +186,66 @@ fn tunnels_are_looked_into() {
         let seen = |server: &str| rows.iter().any(|row| row.server.to_string() == server && row.ending == "REFUSED");
         seen("198.51.100.7:80") && seen("203.0.113.7:80")
     });
-    watching.end();
+    watching.end::<Row>();
+}
+
+/// Whoever reads what is printed may stop to.
+#[test]
+fn nobody_has_to_read() {
+    const METRICS: &str = "127.0.0.1:9464";
+    if !is_inside("live::nobody_has_to_read", &[]) {
+        return;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_watari"));
+    command.args(["watch", "live", "-i", "lo", "--json", "--user", "root", "--metrics", METRICS]);
+    let mut watching =
+        Running(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    wait_for(METRICS.parse().unwrap());
+    let deadline = Instant::now() + PATIENCE;
+    let refused = || {
+        let seen = get(METRICS, "/metrics", "localhost");
+        let of = "watari_watch_connections_ended_total{sensor=\"here\",server=\"127.0.0.1:9\",ending=\"REFUSED\"} ";
+        seen.lines().find_map(|line| line.strip_prefix(of)).map_or(0, |count| count.parse().unwrap())
+    };
+    // Far more rows than a pipe holds, and than may wait.
+    while refused() < 2_000 {
+        assert!(Instant::now() < deadline, "{} are known", refused());
+        for _ in 0..100 {
+            assert!(TcpStream::connect("127.0.0.1:9").is_err());
+        }
+    }
+    kill_process(Pid::from_child(&watching.0), Signal::TERM).unwrap();
+    let mut output = watching.0.stdout.take().unwrap();
+    // It gives up waiting for a reader. Its end closes the pipe, of which nothing is read before.
+    assert_eq!(watching.0.wait().unwrap().code(), Some(1));
+    let mut rows = String::new();
+    output.read_to_string(&mut rows).unwrap();
+    assert!(rows.lines().count() > 50 && rows.lines().count() < 2_000, "{}", rows.lines().count());
+}
+
+/// What is open when it ends is part of what was seen.
+#[test]
+fn open_connections_are_rows_at_the_end() {
+    if !is_inside("live::open_connections_are_rows_at_the_end", &[]) {
+        return;
+    }
+    let dir = tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:8080").unwrap();
+    let server = listener.local_addr().unwrap();
+    let watching =
+        Watching::start(dir.path(), "sensor", &["live", "-i", "lo", "--port", "8080", "--metrics", "127.0.0.1:9464"]);
+    wait_for("127.0.0.1:9464".parse().unwrap());
+    let mut clients = Vec::new();
+    watching.wait_until("connections seen", || {
+        clients.push(TcpStream::connect(server).unwrap());
+        let opened = "watari_watch_connections_opened_total{sensor=\"here\",server=\"127.0.0.1:8080\"} ";
+        get("127.0.0.1:9464", "/metrics", "localhost").contains(opened)
+    });
+    // The first may have come before the capture.
+    let rows: Vec<Row> = watching.end();
+    let clients: Vec<_> = clients.iter().map(|client| client.local_addr().unwrap()).collect();
+    assert!(!rows.is_empty(), "{clients:?}");
+    for row in rows {
+        assert!(clients.contains(&row.client) && row.ending == "OPEN" && row.phase == "before_request", "{row:?}");
+    }
 }

@@ -191,6 +191,8 @@ function SensorItem({ sensor, now }: { sensor: Sensor; now: number }) {
     `lost ${count(sensor.dropped)} here, ${count(sensor.dropped_by_interface)} at the interface`,
     `${count(sensor.evicted)} connections given up, ${count(sensor.untracked)} not followed`,
     `${count(sensor.stray)} stray packets`,
+    ...(sensor.hanging > 0 ? [`${count(sensor.hanging)} threads hang`] : []),
+    ...(sensor.unwatched + sensor.untold > 0 ? [`too many servers: ${count(sensor.unwatched + sensor.untold)} times one was left out`] : []),
     ...(lost > 0 ? [`${count(lost)} seconds of servers lost while it was away`] : []),
     ...(refused > 0 ? [`${count(refused)} seconds of servers refused, because they are of no time that can be`] : []),
     ...(ahead === null ? [] : [`its clock is ${offset(ahead)}`]),

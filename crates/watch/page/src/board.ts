@@ -34,6 +34,12 @@ export interface Sensor {
   evicted: number;
   untracked: number;
   stray: number;
+  // Seconds of servers of which nothing was reported, because there were too many.
+  untold: number;
+  // Times that something happened at a server that is not watched, because there are too many.
+  unwatched: number;
+  // Threads that are behind the others, and not waited for.
+  hanging: number;
   // Another machine, and not connected.
   away: boolean;
   // How far its clock is ahead of the server's.

@@ -173,7 +173,7 @@ impl Seat {
 
     /// Takes a report, once, and judges what it says before another comes. Returns how far reports have been taken.
     pub(super) fn take(&self, number: u64, before: u64, report: WireReport) -> Result<Taken, TalkError> {
-        let part = report.part().into();
+        let part = report.part();
         let mut report = report.into_report()?;
         let now = self.judge.now();
         let mut state = self.judge.state();

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, header};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -142,9 +142,19 @@ where
 async fn refusal(response: Response<Incoming>) -> DeliveryError {
     let status = response.status();
     let retry_after = retry_after(response.headers(), SystemTime::now());
-    let body = Limited::new(response.into_body(), BODY_LEN_MAX).collect().await;
-    let body = body.map_or_else(|_| String::new(), |body| excerpt(&body.to_bytes()));
-    DeliveryError::Status { status, retry_after, body }
+    DeliveryError::Status { status, retry_after, body: excerpt(&beginning(response.into_body()).await) }
+}
+
+/// As much as there is, and as is wanted.
+async fn beginning(mut body: Incoming) -> Vec<u8> {
+    let mut read = Vec::new();
+    while read.len() < BODY_LEN_MAX
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        read.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+    }
+    read.truncate(BODY_LEN_MAX);
+    read
 }
 
 /// RFC 9110, section 10.2.3: seconds or a date.

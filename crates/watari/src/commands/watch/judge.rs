@@ -13,6 +13,7 @@ use watari_watch::profile;
 use watari_wire::NodeName;
 
 use super::outlets::{Outlets, listen};
+use super::printer::Style;
 use super::show::{Elsewhere, Show, Shown, logs_for};
 use crate::failure::Failure;
 
@@ -52,8 +53,8 @@ impl JudgeCommand {
     pub(crate) fn execute(self) -> Result<(), Failure> {
         let profile = profile::named(&self.profile)?;
         let shown = match self.json {
-            true => Shown::Changes { json: true },
-            false if self.outlets.plain => Shown::Changes { json: false },
+            true => Shown::Printed(Style::Objects),
+            false if self.outlets.plain => Shown::Printed(Style::Lines),
             false => Shown::View(format!("watari watch judge --listen {}", self.listen)),
         };
         logs_for(&shown);

@@ -15,6 +15,7 @@ use watari_wire::NodeName;
 use super::options::Options;
 use super::outlets::Outlets;
 use super::output::Format;
+use super::printer::Style;
 use super::show::{Elsewhere, Show, Shown, logs_for};
 use crate::failure::Failure;
 
@@ -29,7 +30,7 @@ pub(crate) struct LiveCommand {
     /// What the kernel lets through, as tcpdump has it (pcap-filter(7)). It sees nothing within tunnels. Without it: TCP, and tunnels
     #[arg(long, value_name = "EXPRESSION")]
     filter: Option<String>,
-    /// Octets of each packet that are looked at. Without tunnels 96 are enough for states; names and versions of TLS need about 600
+    /// Octets of each packet that are looked at. How connections end takes 96, or 160 within tunnels; what TLS and HTTP say takes more
     #[arg(long, value_name = "OCTETS", default_value_t = watari_capture::SNAP_LEN, value_parser = clap::value_parser!(u32).range(64..=262_144))]
     snap_len: u32,
     /// Threads for each interface, among which connections are divided. With more than 1, VXLAN is left out: its two directions would
@@ -69,7 +70,7 @@ pub(crate) struct LiveCommand {
 const EXAMPLES: &str = "\
 Examples:
   watari watch live -i eth0
-  watari watch live -i eth0 --filter 'tcp port 443' --threads 2 --snap-len 600
+  watari watch live -i eth0 --filter 'tcp port 443' --threads 2
   watari watch live -i lo --port 8080 --json --duration 60s > connections.jsonl
   watari watch live -i eth1 --promiscuous --profile monday.toml --metrics 127.0.0.1:9464
   watari watch live -i eth0 --page 127.0.0.1:8484 --config alerts.toml --plain
@@ -129,10 +130,10 @@ impl LiveCommand {
 
     fn shown(&self) -> Shown {
         match (self.json, self.csv, self.states) {
-            (true, _, true) => Shown::Changes { json: true },
-            (true, ..) => Shown::Rows(Format::Json),
-            (_, true, _) => Shown::Rows(Format::Csv),
-            _ if self.outlets.plain => Shown::Changes { json: false },
+            (true, _, true) => Shown::Printed(Style::Objects),
+            (true, ..) => Shown::Printed(Style::Rows(Format::Json)),
+            (_, true, _) => Shown::Printed(Style::Rows(Format::Csv)),
+            _ if self.outlets.plain => Shown::Printed(Style::Lines),
             _ => Shown::View(format!("watari watch live -i {}", self.interfaces.join(" -i "))),
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use watari_bench::duration::Span;
-use watari_capture::privileges::{self, Keep};
+use watari_capture::privileges::{self, Keep, PrivilegesError};
 use watari_watch::tell;
 
 use crate::failure::Failure;
@@ -61,7 +61,10 @@ impl Outlets {
     pub(super) fn drop_privileges(&self, opened: &Opened, names: bool) -> Result<(), Failure> {
         let mut keep = Keep { user: privileges::user().map(|_| self.user.clone()), names, ..Keep::default() };
         opened.tell.keep(&mut keep);
-        let dropped = privileges::drop_all(&keep)?;
+        let dropped = privileges::drop_all(&keep).map_err(|error| match error {
+            PrivilegesError::User { .. } => Failure::User(error),
+            other => other.into(),
+        })?;
         tracing::info!(%dropped, "privileges dropped");
         Ok(())
     }

@@ -2,39 +2,33 @@
 //!
 //! ```text
 //!   capture threads ──▶ Show ──▶ Board ──▶ view, lines, page, metrics; Teller: webhooks, ..
-//!                        │ │       ▲
-//!                     rows ▼       │
-//!                      Reporter    Judge ◀══ sensors on other machines
-//!                          ╚══▶ a judge on another machine
+//!                         │  │      ▲
+//!         Printer: rows ◀─┘  ▼      │
+//!                       Reporter   Judge ◀══ sensors on other machines
+//!                            ╚══▶ a judge on another machine
 //! ```
 
-use std::io::{self, IsTerminal, StdoutLock, Write};
-use std::net::SocketAddr;
+use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::body::Bytes;
 use prometheus_client::registry::Registry;
-use serde::Serialize;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Level;
 use tracing_subscriber::filter::Targets;
-use watari_endings::{Change, Event};
-use watari_watch::batch::Sink;
 use watari_watch::board::Board;
 use watari_watch::link::{Judge, JudgeMetrics, Reporter};
 use watari_watch::live::{self, Heard, Live};
 use watari_watch::metrics::BoardMetrics;
-use watari_watch::rows::seconds;
-use watari_watch::spans::{EvidenceRow, SharesRow, because};
 use watari_watch::tell::{self, Teller};
 use watari_watch::terminal::{Choice, Key, Screen, View};
 use watari_watch::web::{self, Site};
 
 use super::outlets::{Opened, Outlets, Page};
-use super::output::{self, Format, Output, What, moment};
+use super::printer::{Printed, Printer, Style};
 use crate::config::{Log, LogFormat};
 use crate::failure::Failure;
 use crate::process::EndSignals;
@@ -44,10 +38,8 @@ use crate::{logging, metrics_server};
 pub(super) enum Shown {
     /// A view of the terminal, if there is one, of this title; else changes as lines.
     View(String),
-    /// Each change of a server's state.
-    Changes { json: bool },
-    /// Each connection.
-    Rows(Format),
+    /// What is printed.
+    Printed(Style),
 }
 
 /// Who is on another machine.
@@ -79,25 +71,11 @@ struct Ticks {
 
 enum Out {
     View { screen: Screen, title: String, choice: Choice },
-    Changes { json: bool },
-    Rows(Output<StdoutLock<'static>>),
+    Printer(Printer),
 }
 
 /// How often a view is drawn, and time goes on.
 const FRAME: Duration = Duration::from_millis(250);
-
-/// A server is in another state, as JSON has it.
-#[derive(Serialize)]
-struct ChangeRow<'a> {
-    sensor: &'a str,
-    server: SocketAddr,
-    at: f64,
-    since: f64,
-    before: &'static str,
-    state: &'static str,
-    shares: Option<SharesRow>,
-    evidence: EvidenceRow,
-}
 
 /// Logs go to the standard error, unless a view is there.
 pub(super) fn logs_for(shown: &Shown) {
@@ -140,54 +118,56 @@ impl Show {
 
     /// Until its time is over, the process is asked to end, or somebody who looks at it wants no more. `live` is what this machine
     /// hears, if it listens.
-    pub(super) async fn run(mut self, live: Option<Live>, outlets: &Outlets) -> Result<(), Failure> {
+    pub(super) async fn run(mut self, mut live: Option<Live>, outlets: &Outlets) -> Result<(), Failure> {
         let mut signals = EndSignals::listen().map_err(Failure::Start)?;
         let shown = tokio::select! {
-            shown = self.show(live) => shown,
+            shown = self.show(&mut live) => shown,
             _ = signals.next() => Ok(()),
             () = outlets.time_over() => Ok(()),
         };
-        shown.and(self.finish().await)
+        // Those that are still open are part of what was heard.
+        let rest = if let Some(live) = &mut live { self.hear_rest(live).await } else { Ok(()) };
+        let finished = self.finish().await;
+        shown.and(rest).and(finished)
     }
 
-    async fn show(&mut self, mut live: Option<Live>) -> Result<(), Failure> {
+    async fn show(&mut self, live: &mut Option<Live>) -> Result<(), Failure> {
         let mut frames = interval(FRAME);
         frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                heard = next(&mut live) => match heard {
+                heard = next(live) => match heard {
                     Some((part, heard)) => self.hear(part, heard)?,
                     None => return Ok(()),
                 },
                 _ = frames.tick() => if self.go_on()? {
                     return Ok(());
                 },
+                ended = self.out.ended() => return ended,
             }
         }
     }
 
-    fn hear(&mut self, part: usize, heard: Heard) -> Result<(), Failure> {
+    async fn hear_rest(&mut self, live: &mut Live) -> Result<(), Failure> {
+        live.end();
+        while let Ok(Some((part, heard))) = timeout(FINISH_MAX, live.next()).await {
+            self.hear(part, heard)?;
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, part: u8, heard: Heard) -> Result<(), Failure> {
         match heard {
             Heard::Report(report) => {
                 self.lock().take(SENSOR, part, &report);
                 if let Some(reporter) = &self.reporter {
-                    reporter.teller().tell(u8::try_from(part).unwrap_or(u8::MAX), &report);
+                    reporter.teller().tell(part, &report);
                 }
-                Ok(())
             }
-            Heard::Events(events) => self.print(&events),
-            Heard::Failed(error) => Err(error.into()),
+            Heard::Events(events) => self.out.print(Printed::Events(events)),
+            Heard::Failed(error) => return Err(error.into()),
         }
-    }
-
-    fn print(&mut self, events: &[Event]) -> Result<(), Failure> {
-        let Out::Rows(output) = &mut self.out else { return Ok(()) };
-        for event in events {
-            if let Event::Closed(connection) = event {
-                output.connection(connection)?;
-            }
-        }
-        output.flush()
+        Ok(())
     }
 
     /// Returns whether somebody wants no more.
@@ -200,13 +180,11 @@ impl Show {
         if let Some(page) = &mut self.page {
             page.advance(&self.board);
         }
-        for (sensor, change) in &changes {
+        for (sensor, change) in changes {
             if let Some(teller) = &self.teller {
-                teller.tell(sensor, change);
+                teller.tell(&sensor, &change);
             }
-            if let Out::Changes { json } = self.out {
-                print_change(sensor, change, json)?;
-            }
+            self.out.print(Printed::Change(sensor, Box::new(change)));
         }
         let board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
         let Out::View { screen, title, choice } = &mut self.out else { return Ok(false) };
@@ -225,7 +203,7 @@ impl Show {
 
     /// Gives the terminal back, and tells whoever can be told soon what has not been told yet.
     async fn finish(self) -> Result<(), Failure> {
-        let flushed = if let Out::Rows(mut output) = self.out { output.flush() } else { Ok(()) };
+        let printing = async { if let Out::Printer(printer) = self.out { printer.finish().await } else { Ok(()) } };
         let reporting = async {
             if let Some(reporter) = self.reporter {
                 let counts = reporter.finish(FINISH_MAX).await;
@@ -239,8 +217,7 @@ impl Show {
                 teller.stop().await;
             }
         };
-        tokio::join!(reporting, telling);
-        flushed
+        tokio::join!(printing, reporting, telling).0
     }
 
     fn lock(&self) -> MutexGuard<'_, Board> {
@@ -254,10 +231,24 @@ impl Out {
             Shown::View(title) if Screen::is_possible() => {
                 Self::View { screen: Screen::open().map_err(Failure::Output)?, title, choice: Choice::default() }
             }
-            Shown::View(_) => Self::Changes { json: false },
-            Shown::Changes { json } => Self::Changes { json },
-            Shown::Rows(format) => Self::Rows(output::sink(format, What::Connections, io::stdout().lock())?),
+            Shown::View(_) => Self::Printer(Printer::start(Style::Lines)?),
+            Shown::Printed(style) => Self::Printer(Printer::start(style)?),
         })
+    }
+
+    /// A view shows the board instead.
+    fn print(&mut self, printed: Printed) {
+        if let Self::Printer(printer) = self {
+            printer.print(printed);
+        }
+    }
+
+    /// Waits until nothing more can be shown.
+    async fn ended(&mut self) -> Result<(), Failure> {
+        match self {
+            Self::View { .. } => std::future::pending().await,
+            Self::Printer(printer) => printer.ended().await,
+        }
     }
 }
 
@@ -288,7 +279,7 @@ fn teller(config: &tell::Config, registry: &mut Registry) -> Result<Option<Telle
     Ok(Some(teller))
 }
 
-async fn next(live: &mut Option<Live>) -> Option<(usize, Heard)> {
+async fn next(live: &mut Option<Live>) -> Option<(u8, Heard)> {
     match live {
         Some(live) => live.next().await,
         None => std::future::pending().await,
@@ -297,27 +288,5 @@ async fn next(live: &mut Option<Live>) -> Option<(usize, Heard)> {
 
 /// What this machine's own sensor is called.
 const SENSOR: &str = "here";
-/// How long the judge may take to hear the rest.
+/// How long the rest may take: to be heard, and to be told the judge.
 const FINISH_MAX: Duration = Duration::from_secs(3);
-
-fn print_change(sensor: &str, change: &Change, json: bool) -> Result<(), Failure> {
-    let (verdict, mut out) = (&change.verdict, io::stdout().lock());
-    let written = if json {
-        let row = ChangeRow {
-            sensor,
-            server: change.server,
-            at: seconds(verdict.at),
-            since: seconds(verdict.since),
-            before: change.before.as_str(),
-            state: verdict.state.as_str(),
-            shares: verdict.evidence.shares.map(SharesRow::from),
-            evidence: EvidenceRow::from(&verdict.evidence),
-        };
-        serde_json::to_writer(&mut out, &row).map_err(io::Error::from).and_then(|()| out.write_all(b"\n"))
-    } else {
-        let (at, server, state, why) =
-            (moment(verdict.at.0), change.server, verdict.state.as_str(), because(&verdict.evidence));
-        writeln!(out, "{at} {server} is {state}, {} before: {why}", change.before.as_str())
-    };
-    written.and_then(|()| out.flush()).map_err(Failure::Output)
-}

@@ -1,0 +1,157 @@
+//! The standard output, in a thread of its own: who reads it slowly, or not at all, holds up nothing else.
+
+use std::io::{self, StdoutLock, Write};
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use watari_endings::{Change, Event};
+use watari_watch::batch::Sink;
+use watari_watch::rows::seconds;
+use watari_watch::spans::{EvidenceRow, SharesRow, because};
+
+use super::output::{self, Format, Output, What, moment};
+use crate::failure::Failure;
+
+/// Prints what it is given.
+pub(super) struct Printer {
+    sender: SyncSender<Printed>,
+    ended: oneshot::Receiver<Result<(), Failure>>,
+    dropped: u64,
+}
+
+/// What is printed.
+pub(super) enum Printed {
+    /// Rows of the connections among them.
+    Events(Vec<Event>),
+    /// A line for a server that is in another state, as a sensor sees it.
+    Change(String, Box<Change>),
+}
+
+/// As what.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Style {
+    /// Changes as lines for people.
+    Lines,
+    /// Changes as objects.
+    Objects,
+    /// Connections.
+    Rows(Format),
+}
+
+/// A server is in another state, as JSON has it.
+#[derive(Serialize)]
+struct ChangeRow<'a> {
+    sensor: &'a str,
+    server: SocketAddr,
+    at: f64,
+    since: f64,
+    before: &'static str,
+    state: &'static str,
+    shares: Option<SharesRow>,
+    evidence: EvidenceRow,
+}
+
+/// How much may wait; more is dropped, and counted. Events come up to 1,024 at once.
+const WAITING_MAX: usize = 256;
+/// How long the rest may take.
+const FINISH_MAX: Duration = Duration::from_secs(3);
+
+impl Printer {
+    pub(super) fn start(style: Style) -> Result<Self, Failure> {
+        let (sender, receiver) = sync_channel(WAITING_MAX);
+        let (end, ended) = oneshot::channel();
+        let print = move || {
+            // Nobody waits any more where this cannot be said.
+            let _ = end.send(print_all(style, &receiver));
+        };
+        thread::Builder::new().name("printer".to_owned()).spawn(print).map_err(Failure::Start)?;
+        Ok(Self { sender, ended, dropped: 0 })
+    }
+
+    /// Prints it soon, or drops it if too much waits.
+    pub(super) fn print(&mut self, printed: Printed) {
+        if let Err(TrySendError::Full(_)) = self.sender.try_send(printed) {
+            if self.dropped == 0 {
+                tracing::warn!("nobody reads the output: what does not fit is dropped");
+            }
+            self.dropped += 1;
+        }
+    }
+
+    /// Waits until nothing more can be printed, and why.
+    pub(super) async fn ended(&mut self) -> Result<(), Failure> {
+        (&mut self.ended).await.unwrap_or(Ok(()))
+    }
+
+    /// Prints the rest, if somebody reads it.
+    pub(super) async fn finish(self) -> Result<(), Failure> {
+        let Self { sender, ended, dropped } = self;
+        drop(sender);
+        if dropped > 0 {
+            tracing::warn!(dropped, "parts of the output that nobody read in time");
+        }
+        match timeout(FINISH_MAX, ended).await {
+            Ok(Ok(printed)) => printed,
+            // It has said why before.
+            Ok(Err(_)) => Ok(()),
+            Err(_) => Err(Failure::Output(io::Error::new(io::ErrorKind::TimedOut, "nobody reads it"))),
+        }
+    }
+}
+
+fn print_all(style: Style, receiver: &Receiver<Printed>) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match style {
+        Style::Rows(format) => {
+            let mut rows = output::sink(format, What::Connections, out)?;
+            receiver.iter().try_for_each(|printed| print_rows(&mut rows, &printed))
+        }
+        Style::Lines => receiver.iter().try_for_each(|printed| print_change(&mut out, &printed, write_line)),
+        Style::Objects => receiver.iter().try_for_each(|printed| print_change(&mut out, &printed, write_object)),
+    }
+}
+
+fn print_rows(rows: &mut Output<StdoutLock<'_>>, printed: &Printed) -> Result<(), Failure> {
+    let Printed::Events(events) = printed else { return Ok(()) };
+    for event in events {
+        if let Event::Closed(connection) = event {
+            rows.connection(connection)?;
+        }
+    }
+    rows.flush()
+}
+
+type Write1 = fn(&mut StdoutLock<'_>, &str, &Change) -> io::Result<()>;
+
+fn print_change(out: &mut StdoutLock<'_>, printed: &Printed, write: Write1) -> Result<(), Failure> {
+    let Printed::Change(sensor, change) = printed else { return Ok(()) };
+    write(out, sensor, change).and_then(|()| out.flush()).map_err(Failure::Output)
+}
+
+fn write_line(out: &mut StdoutLock<'_>, sensor: &str, change: &Change) -> io::Result<()> {
+    let verdict = &change.verdict;
+    let (at, server, state, why) =
+        (moment(verdict.at.0), change.server, verdict.state.as_str(), because(&verdict.evidence));
+    writeln!(out, "{at} {sensor}: {server} is {state}, {} before: {why}", change.before.as_str())
+}
+
+fn write_object(out: &mut StdoutLock<'_>, sensor: &str, change: &Change) -> io::Result<()> {
+    let verdict = &change.verdict;
+    let row = ChangeRow {
+        sensor,
+        server: change.server,
+        at: seconds(verdict.at),
+        since: seconds(verdict.since),
+        before: change.before.as_str(),
+        state: verdict.state.as_str(),
+        shares: verdict.evidence.shares.map(SharesRow::from),
+        evidence: EvidenceRow::from(&verdict.evidence),
+    };
+    serde_json::to_writer(&mut *out, &row).map_err(io::Error::from)?;
+    out.write_all(b"\n")
+}
