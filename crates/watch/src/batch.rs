@@ -88,6 +88,11 @@ impl<S: Sink> Batch<S> {
         self.judge(frame.time)
     }
 
+    /// Who takes what is found.
+    pub const fn sink_mut(&mut self) -> &mut S {
+        &mut self.sink
+    }
+
     /// There are no more frames.
     pub fn finish(mut self) -> Result<(Summary, S), S::Error> {
         self.analysis.finish();

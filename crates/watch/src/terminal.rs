@@ -100,7 +100,7 @@ impl<'a> View<'a> {
         let lost_style = if lost > 0 { Style::new().red().bold() } else { Style::new().dim() };
         Line::from(vec![
             Span::from(printable(self.title)).bold(),
-            Span::from(format!("  {} servers, {} packets, ", self.servers.len(), all.frames.all())).dim(),
+            Span::from(format!("  {}, {} packets, ", servers(self.servers.len()), all.frames.all())).dim(),
             Span::styled(format!("{lost} dropped"), lost_style),
             Span::from("  q: end, arrows: choose").dim(),
         ])
@@ -142,6 +142,9 @@ impl<'a> View<'a> {
             let text = "No server has been seen yet.";
             return Paragraph::new(text).dim().render(area, buffer);
         };
+        if area.width < PICTURE_WIDTH_MIN {
+            return self.facts(entry, area, buffer);
+        }
         let [picture, facts] = Layout::horizontal([Constraint::Percentage(50), Constraint::Fill(1)]).areas(area);
         Ternary::new(entry.server, self.board.profile(), self.board.now()).render(picture, buffer);
         self.facts(entry, facts, buffer);
@@ -188,6 +191,9 @@ impl Widget for &View<'_> {
         self.details(details, buffer);
     }
 }
+
+/// In less, the picture says nothing.
+const PICTURE_WIDTH_MIN: u16 = 60;
 
 const HEADS: [&str; 11] =
     ["server", "sensor", "state", "since", "open", "ans/s", "mean ms", "x %", "y %", "z %", "nothing"];
@@ -240,6 +246,10 @@ const fn style(state: ServerState) -> Style {
         ServerState::Saturated => Style::new().fg(Color::Yellow),
         ServerState::Stopped => Style::new().fg(Color::Red),
     }
+}
+
+fn servers(count: usize) -> String {
+    if count == 1 { "1 server".to_owned() } else { format!("{count} servers") }
 }
 
 fn milliseconds(mean: Option<Duration>) -> String {

@@ -1,10 +1,13 @@
 //! What `watari watch` is asked that it cannot do, and whose addresses it says.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tempfile::tempdir;
 use watari_packets::build::ethernet;
@@ -12,7 +15,7 @@ use watari_packets::{Flags, Segment, Timestamp};
 
 use crate::capture::{Captured, write};
 use crate::live::certificates;
-use crate::namespace::is_inside;
+use crate::namespace::{PATIENCE, POLL, Running, is_inside};
 use crate::rows::connections;
 
 /// Exit status and what is said.
@@ -57,6 +60,7 @@ fn what_cannot_be_done_is_said() {
         (format!("{judge} --node j1 --profile nowhere.toml"), 2, "cannot read the profile nowhere.toml"),
         ("pcap --anonymize-key open.key -".to_owned(), 2, "--anonymize <WHOSE>"),
         ("pcap --anonymize all --anonymize-key open.key -".to_owned(), 2, "open.key can be read by everybody"),
+        ("pcap --timeout 0s nowhere.pcap".to_owned(), 2, "0s is less than 1s"),
         ("pcap nowhere.pcap".to_owned(), 1, "nowhere.pcap"),
         ("pcap --requests nowhere.pcap".to_owned(), 1, "nowhere.pcap"),
     ] {
@@ -110,4 +114,44 @@ pub(crate) fn knock(client: SocketAddr, server: SocketAddr) -> Vec<Captured> {
         Captured { time: segment.time, len: data.len() as u32, data }
     };
     [syn, reset].map(captured).into()
+}
+
+/// What is found in a capture that is still being written is said soon, not when there is enough of it.
+#[test]
+fn what_is_fed_is_said_soon() {
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("capture.pcap");
+    let server = "10.1.2.9:80".parse().unwrap();
+    let knocks: Vec<_> = (0..2).flat_map(|number| later(number, knock(([10, 1, 2, 3], 4000).into(), server))).collect();
+    write(&file, &knocks);
+    let capture = fs::read(&file).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_watari"));
+    command.args(["watch", "pcap", "--json", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut watching = Running(command.spawn().unwrap());
+    let mut input = watching.0.stdin.take().unwrap();
+    // The end of the first is known when time has come to the second; what is said is shown with the next frame.
+    let second = 24 + (capture.len() - 24) / 2;
+    input.write_all(&capture).unwrap();
+    let mut line = String::new();
+    let mut output = BufReader::new(watching.0.stdout.take().unwrap());
+    let reading = thread::spawn(move || {
+        output.read_line(&mut line).unwrap();
+        line
+    });
+    let deadline = Instant::now() + PATIENCE;
+    // Frames that say nothing new.
+    while !reading.is_finished() {
+        assert!(Instant::now() < deadline, "nothing is said");
+        input.write_all(&capture[second..]).unwrap();
+        thread::sleep(POLL);
+    }
+    assert!(reading.join().unwrap().contains("REFUSED"));
+}
+
+/// So many minutes later.
+fn later(minutes: u64, mut frames: Vec<Captured>) -> Vec<Captured> {
+    for frame in &mut frames {
+        frame.time = frame.time + Duration::from_mins(minutes);
+    }
+    frames
 }

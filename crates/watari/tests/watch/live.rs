@@ -249,3 +249,25 @@ fn open_connections_are_rows_at_the_end() {
         assert!(clients.contains(&row.client) && row.ending == "OPEN" && row.phase == "before_request", "{row:?}");
     }
 }
+
+/// One that goes away does not end the others.
+#[test]
+fn an_interface_may_go_away() {
+    if !is_inside("live::an_interface_may_go_away", &["ip"]) {
+        return;
+    }
+    let dir = tempdir().unwrap();
+    let ip = |arguments: &str| run(Command::new("ip").args(arguments.split(' ')));
+    ip("link add v0 type veth peer name v1");
+    ip("link set v0 up");
+    ip("link set v1 up");
+    let watching = Watching::start(dir.path(), "sensor", &["live", "-i", "v0", "-i", "lo"]);
+    watching.wait_until_logged("privileges dropped");
+    ip("link delete v0");
+    watching.wait_until_logged("an interface is not listened to any more");
+    watching.wait_until("lo heard", || {
+        assert!(TcpStream::connect("127.0.0.1:9").is_err());
+        !watching.rows::<Row>().is_empty()
+    });
+    watching.end::<Row>();
+}

@@ -72,7 +72,12 @@ impl Outlet {
                 let client = Client::new(&HttpTarget { url: api(&target.url), ..target.clone() })?;
                 Way::Alertmanager { client, external_url: target.external_url }
             }
-            Target::Command { program, args } => Way::Command { program, args },
+            Target::Command { program, args } => {
+                if program.is_absolute() && !program.exists() {
+                    tracing::warn!(receiver = receiver.policy.name, program = %program.display(), "it is not there yet");
+                }
+                Way::Command { program, args }
+            }
             Target::Syslog { address, facility } => Way::Syslog { address, facility },
         };
         let policy = &receiver.policy;

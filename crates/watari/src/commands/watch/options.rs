@@ -5,9 +5,10 @@ use std::hash::{BuildHasher, Hasher};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use watari_bench::duration::Span;
+use watari_bench::duration::{NoSpan, Span};
 use watari_endings::{Profile, Servers, Settings};
 use watari_packets::Decoder;
 use watari_watch::pseudonyms::{Pseudonyms, Whose};
@@ -28,7 +29,7 @@ pub(super) struct Options {
     #[arg(long = "port", value_name = "PORT")]
     ports: Vec<u16>,
     /// How long after its last request a connection is out of time
-    #[arg(long, default_value = "10m", value_name = "TIME")]
+    #[arg(long, default_value = "10m", value_name = "TIME", value_parser = some_time)]
     timeout: Span,
     /// The most connections that are followed at once
     #[arg(long, default_value_t = 1 << 20, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=1 << 26))]
@@ -47,6 +48,14 @@ pub(super) struct Options {
     #[arg(long, value_name = "FILE", requires = "anonymize")]
     anonymize_key: Option<PathBuf>,
 }
+
+/// Longer than what is captured in one go.
+fn some_time(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|error: NoSpan| error.to_string())?;
+    if span.get() >= TIMEOUT_MIN { Ok(span) } else { Err(format!("{text} is less than 1s")) }
+}
+
+const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Anonymize {

@@ -2,15 +2,16 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use watari_watch::batch::{self, Batch, Sink, Summary};
+use watari_watch::batch::{self, Batch, Summary};
 use watari_watch::files::Files;
 use watari_watch::profile::ProfileFile;
 
 use super::options::Options;
-use super::output::{self, Format, What};
+use super::output::{self, Format, Output, What};
 use crate::commands::print;
 use crate::failure::Failure;
 
@@ -75,7 +76,9 @@ impl Pcap {
             _ => Format::Text,
         };
         let sink = output::sink(format, what, io::stdout().lock())?;
-        let (summary, sink, failure) = read(&mut files, options, sink)?;
+        // Somebody else may still be writing what is read.
+        let is_fed = self.real_time || self.files.iter().any(|file| file == Path::new("-"));
+        let (summary, sink, failure) = read(&mut files, options, sink, is_fed)?;
         sink.finish(&summary)?;
         if self.learn {
             print(learned(&summary, profile)?.to_toml())?;
@@ -84,17 +87,26 @@ impl Pcap {
     }
 }
 
-/// All there is, and why it is not more: a file that ends too early has whole packets all the same.
-fn read<S: Sink<Error = Failure>>(
+/// All there is, and why it is not more: a file that ends too early has whole packets all the same. `is_fed`: what is found is shown
+/// soon, not when there is enough of it.
+fn read<W: Write>(
     files: &mut Files,
     options: batch::Options,
-    sink: S,
-) -> Result<(Summary, S, Option<Failure>), Failure> {
+    sink: Output<W>,
+    is_fed: bool,
+) -> Result<(Summary, Output<W>, Option<Failure>), Failure> {
     let mut batch = Batch::new(options, sink);
     let mut failure = None;
+    let mut flushed = Instant::now();
     loop {
         match files.next_frame() {
-            Ok(Some(frame)) => batch.see(&frame)?,
+            Ok(Some(frame)) => {
+                batch.see(&frame)?;
+                if is_fed && flushed.elapsed() >= SOON {
+                    batch.sink_mut().flush()?;
+                    flushed = Instant::now();
+                }
+            }
             Ok(None) => break,
             Err(error) => {
                 if let Some(earlier) = failure.replace(error.into()) {
@@ -127,5 +139,6 @@ fn learned(summary: &Summary, base: watari_endings::Profile) -> Result<ProfileFi
     Ok(ProfileFile::of(&profile))
 }
 
+const SOON: Duration = Duration::from_millis(100);
 /// How many servers are named in an error.
 const NAMED_MAX: usize = 8;

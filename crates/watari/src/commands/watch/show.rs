@@ -19,6 +19,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Level;
 use tracing_subscriber::filter::Targets;
+use watari_capture::CaptureError;
 use watari_watch::board::Board;
 use watari_watch::link::{Judge, JudgeMetrics, Reporter};
 use watari_watch::live::{self, Heard, Live};
@@ -59,6 +60,8 @@ pub(super) struct Show {
     reporter: Option<Reporter>,
     teller: Option<Teller>,
     page: Option<Ticks>,
+    /// Why a thread hears no more.
+    lost: Option<CaptureError>,
     _served: DropGuard,
 }
 
@@ -113,7 +116,7 @@ impl Show {
         }
         let page = opened.page.map(|page| serve(page, board, &shutdown)).transpose()?;
         let out = Out::new(shown)?;
-        Ok(Self { board: Arc::clone(board), out, reporter, teller, page, _served: shutdown.drop_guard() })
+        Ok(Self { board: Arc::clone(board), out, reporter, teller, page, lost: None, _served: shutdown.drop_guard() })
     }
 
     /// Until its time is over, the process is asked to end, or somebody who looks at it wants no more. `live` is what this machine
@@ -126,9 +129,11 @@ impl Show {
             () = outlets.time_over() => Ok(()),
         };
         // Those that are still open are part of what was heard.
-        let rest = if let Some(live) = &mut live { self.hear_rest(live).await } else { Ok(()) };
+        if let Some(live) = &mut live {
+            self.hear_rest(live).await;
+        }
         let finished = self.finish().await;
-        shown.and(rest).and(finished)
+        shown.and(finished)
     }
 
     async fn show(&mut self, live: &mut Option<Live>) -> Result<(), Failure> {
@@ -137,8 +142,8 @@ impl Show {
         loop {
             tokio::select! {
                 heard = next(live) => match heard {
-                    Some((part, heard)) => self.hear(part, heard)?,
-                    None => return Ok(()),
+                    Some((part, heard)) => self.hear(part, heard),
+                    None => return self.lost.take().map_or(Ok(()), |error| Err(error.into())),
                 },
                 _ = frames.tick() => if self.go_on()? {
                     return Ok(());
@@ -148,15 +153,14 @@ impl Show {
         }
     }
 
-    async fn hear_rest(&mut self, live: &mut Live) -> Result<(), Failure> {
+    async fn hear_rest(&mut self, live: &mut Live) {
         live.end();
         while let Ok(Some((part, heard))) = timeout(FINISH_MAX, live.next()).await {
-            self.hear(part, heard)?;
+            self.hear(part, heard);
         }
-        Ok(())
     }
 
-    fn hear(&mut self, part: u8, heard: Heard) -> Result<(), Failure> {
+    fn hear(&mut self, part: u8, heard: Heard) {
         match heard {
             Heard::Report(report) => {
                 self.lock().take(SENSOR, part, &report);
@@ -165,9 +169,12 @@ impl Show {
                 }
             }
             Heard::Events(events) => self.out.print(Printed::Events(events)),
-            Heard::Failed(error) => return Err(error.into()),
+            // Others may still hear.
+            Heard::Failed(error) => {
+                tracing::error!(%error, "an interface is not listened to any more");
+                self.lost = Some(error);
+            }
         }
-        Ok(())
     }
 
     /// Returns whether somebody wants no more.
@@ -196,7 +203,8 @@ impl Show {
         }
         let trouble = self.reporter.as_ref().map(Reporter::counts).filter(|counts| !counts.is_connected);
         let trouble = trouble.map(|counts| format!("  no judge: {}", counts.trouble.unwrap_or_default()));
-        let title = format!("{title}{}", trouble.unwrap_or_default());
+        let lost = self.lost.as_ref().map(|error| format!("  {error}"));
+        let title = format!("{title}{}{}", trouble.unwrap_or_default(), lost.unwrap_or_default());
         screen.draw(&View::new(&title, &board, choice)).map_err(Failure::Output)?;
         Ok(false)
     }
