@@ -80,29 +80,9 @@ impl Connections {
         let hash = key.hash(self.settings.seed);
         let flows = &self.flows;
         let found = self.index.find(hash, |id| flow(flows, *id).is_some_and(|flow| flow.key == key)).copied();
-        if let Some(id) = found {
-            let Some(flow) = flow(&self.flows, id) else { return };
-            if self.settings.timeout < segment.time.since(flow.started) {
-                self.catch_up(id);
-            }
-            let Some(flow) = self::flow(&self.flows, id) else { return };
-            let side = flow.side(source_is_first);
-            if flow.is_early(side, segment) {
-                self.hold(id, source_is_first, segment);
-                return;
-            }
-            if !flow.is_left_behind(side, segment) {
-                self.see(id, side, segment);
-                if self.waits(id) {
-                    self.release(id, false);
-                }
-                return;
-            }
-            self.release(id, true);
-            self.report(id, Left::Silent);
-            self.forget(id);
+        if found.is_none_or(|id| !self.go_on(id, source_is_first, segment)) {
+            self.begin(key, hash, source_is_first, segment);
         }
-        self.begin(key, hash, source_is_first, segment);
     }
 
     /// Time has come to `now`, as far as packets show.
@@ -149,9 +129,50 @@ impl Connections {
         self.classes.len(HALF_OPEN) + self.classes.len(ESTABLISHED)
     }
 
+    /// Takes a segment between the ends of a connection that is held. False if it is none of it.
+    fn go_on(&mut self, id: u32, source_is_first: bool, segment: &Segment<'_>) -> bool {
+        let Some(flow) = flow(&self.flows, id) else { return false };
+        if self.settings.timeout < segment.time.since(flow.started) {
+            self.catch_up(id);
+        }
+        let Some(flow) = self::flow(&self.flows, id) else { return false };
+        let side = flow.side(source_is_first);
+        if flow.is_early(side, segment) {
+            self.hold(id, source_is_first, segment);
+            return true;
+        }
+        if flow.stage == Stage::Ahead {
+            if self.early.any(id, |it| it.follows(source_is_first, segment)) {
+                self.start(id, source_is_first, segment);
+                self.release(id, false);
+                return true;
+            }
+            // Another connection's.
+            self.release(id, true);
+            return self.go_on(id, source_is_first, segment);
+        }
+        if flow.is_left_behind(side, segment) {
+            self.release(id, true);
+            self.report(id, Left::Silent);
+            self.forget(id);
+            return false;
+        }
+        self.see(id, side, segment);
+        if self.waits(id) {
+            self.release(id, false);
+        }
+        true
+    }
+
     fn see(&mut self, id: u32, side: Side, segment: &Segment<'_>) {
         let Some(flow) = flow_mut(&mut self.flows, id) else { return };
         let stage = flow.stage;
+        if stage == Stage::Over {
+            if flow.see_rest(side, segment) {
+                self.classes.push(OVER, id);
+            }
+            return;
+        }
         if !flow.see(side, segment, &mut self.events) {
             return;
         }
@@ -178,6 +199,17 @@ impl Connections {
 
     /// Goes on with segments of a connection that were ahead: with those that are no more, or with all.
     fn release(&mut self, id: u32, all: bool) {
+        if flow(&self.flows, id).is_some_and(|flow| flow.stage == Stage::Ahead) {
+            if !all {
+                return;
+            }
+            let first = self.early.take(id, Waiting::is_answer_to_syn);
+            let Some(first) = first.or_else(|| self.early.take(id, |_| true)) else { return };
+            if let Some(flow) = flow_mut(&mut self.flows, id) {
+                flow.early -= 1;
+            }
+            self.start(id, first.source_is_first, &first.segment());
+        }
         while let Some(flow) = flow(&self.flows, id).filter(|flow| flow.early > 0) {
             let is_next = |it: &Waiting| all || !flow.is_early(flow.side(it.source_is_first), &it.segment());
             let Some(next) = self.early.take(id, is_next) else { return };
@@ -189,18 +221,39 @@ impl Connections {
         }
     }
 
+    /// Another connection, of which this is the first that was captured. Its SYN may be still to come.
     fn begin(&mut self, key: Key, hash: u64, source_is_first: bool, segment: &Segment<'_>) {
         let Some(sender) = self.sender(segment) else {
             self.counts.stray += 1;
             return;
         };
-        if !self.make_room() {
+        let ahead = Flow::ahead(key, segment.time);
+        if ahead.is_early(sender, segment) {
+            let id = self.place(hash, ahead);
+            self.hold(id, source_is_first, segment);
+        } else if self.make_room() {
+            let id = self.place(hash, Flow::new(key, source_is_first == (sender == Side::Client), segment));
+            self.opened(id, sender, segment);
+        } else {
             self.counts.untracked += 1;
-            return;
         }
-        let flow = Flow::new(key, source_is_first == (sender == Side::Client), segment);
-        let class = if flow.stage == Stage::Opening { HALF_OPEN } else { ESTABLISHED };
-        let opened = Opened { client: flow.end(Side::Client), server: flow.end(Side::Server), at: segment.time };
+    }
+
+    /// One that was ahead begins with this segment, if there is room.
+    fn start(&mut self, id: u32, source_is_first: bool, segment: &Segment<'_>) {
+        let sender = self.sender(segment).filter(|_| self.make_room());
+        let (Some(sender), Some(ahead)) = (sender, flow_mut(&mut self.flows, id)) else {
+            self.counts.untracked += 1;
+            self.forget(id);
+            return;
+        };
+        let early = ahead.early;
+        *ahead = Flow::new(ahead.key, source_is_first == (sender == Side::Client), segment);
+        ahead.early = early;
+        self.opened(id, sender, segment);
+    }
+
+    fn place(&mut self, hash: u64, flow: Flow) -> u32 {
         let id = self.free.pop().unwrap_or(self.flows.len() as u32);
         if self.flows.len() == id as usize {
             self.flows.push(None);
@@ -208,7 +261,14 @@ impl Connections {
         self.flows[id as usize] = Some(flow);
         let (flows, seed) = (&self.flows, self.settings.seed);
         self.index.insert_unique(hash, id, |id| self::flow(flows, *id).map_or(0, |flow| flow.key.hash(seed)));
-        self.classes.push(class, id);
+        id
+    }
+
+    /// It has begun, with this segment.
+    fn opened(&mut self, id: u32, sender: Side, segment: &Segment<'_>) {
+        let Some(flow) = flow(&self.flows, id) else { return };
+        let opened = Opened { client: flow.end(Side::Client), server: flow.end(Side::Server), at: segment.time };
+        self.classes.push(if flow.stage == Stage::Opening { HALF_OPEN } else { ESTABLISHED }, id);
         self.events.push_back(Event::Opened(opened));
         self.see(id, sender, segment);
         if let Some(flow) = self::flow(&self.flows, id) {
@@ -301,8 +361,12 @@ impl Connections {
         flow.tell(exchange, &mut self.events);
         flow.bury(self.now);
         self.events.push_back(Event::Closed(Box::new(connection)));
-        self.classes.push(OVER, id);
         let (at, _) = flow.due(&self.settings);
+        if at <= self.now {
+            self.forget(id);
+            return;
+        }
+        self.classes.push(OVER, id);
         self.wheel.set(id, at);
         if self.settings.over_max < self.classes.len(OVER)
             && let Some(oldest) = self.classes.first(OVER)

@@ -3,18 +3,20 @@
 //!
 //! Numbers say what a segment follows: its sequence number what its sender had sent before, its acknowledgment what its sender
 //! had got. So an answer waits for its request, and the next request for the answer before it. What does not come within
-//! [`WINDOW`] was not captured at all, and then all goes on without it.
+//! [`WINDOW`] was not captured at all, and then all goes on without it. All that is seen of a connection before its SYN waits for that.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use watari_packets::{Segment, Timestamp};
+use watari_packets::{Flags, Segment, Timestamp};
 
 /// How long a segment waits for what it follows.
 pub(crate) const WINDOW: Duration = Duration::from_millis(1);
 /// How many wait at once, and how much they may hold; beyond, the oldest wait no longer.
 const SEGMENTS_MAX: usize = 1 << 10;
 const OCTETS_MAX: usize = 1 << 22;
+/// How far into the octets of a connection one may be that is captured ahead of its SYN.
+const AHEAD_MAX: u32 = 1 << 16;
 
 /// Those that wait, in the order in which they were captured.
 #[derive(Debug, Default)]
@@ -58,6 +60,11 @@ impl Early {
         Some(waiting)
     }
 
+    /// Whether this is true of some that waits, of a connection.
+    pub(crate) fn any(&self, id: u32, is_it: impl Fn(&Waiting) -> bool) -> bool {
+        self.waiting.iter().any(|waiting| waiting.id == id && is_it(waiting))
+    }
+
     /// Any one.
     pub(crate) fn first(&self) -> Option<u32> {
         Some(self.waiting.front()?.id)
@@ -67,5 +74,18 @@ impl Early {
 impl Waiting {
     pub(crate) fn segment(&self) -> Segment<'_> {
         Segment { data: &self.data, ..self.bare }
+    }
+
+    pub(crate) fn is_answer_to_syn(&self) -> bool {
+        self.bare.flags.contains(Flags::SYN) && !self.bare.flags.contains(Flags::RST)
+    }
+
+    /// Whether it is of the connection that this SYN begins, by its numbers.
+    pub(crate) fn follows(&self, source_is_first: bool, syn: &Segment<'_>) -> bool {
+        let is_near = |number: u32| number.wrapping_sub(syn.sequence.wrapping_add(1)) < AHEAD_MAX;
+        if self.source_is_first == source_is_first {
+            return is_near(self.bare.sequence);
+        }
+        self.bare.flags.contains(Flags::ACK) && is_near(self.bare.acknowledgment)
     }
 }

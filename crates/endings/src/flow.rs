@@ -55,6 +55,8 @@ pub(crate) struct Flow {
 /// How far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
+    /// Its SYN may have been captured behind what is seen of it, all of which waits.
+    Ahead,
     /// The handshake is not complete.
     Opening,
     /// Data may flow.
@@ -66,15 +68,23 @@ pub(crate) enum Stage {
 }
 
 impl Flow {
-    /// Begins with this segment of `side`.
+    /// Is there, and has not begun.
+    pub(crate) fn ahead(key: Key, at: Timestamp) -> Self {
+        Self::at(Stage::Ahead, key, true, at)
+    }
+
+    /// Begins with this segment.
     pub(crate) fn new(key: Key, client_is_first: bool, segment: &Segment<'_>) -> Self {
-        let time = segment.time;
         // Without a SYN of either, it was open before it was seen.
         let stage = if segment.flags.contains(Flags::SYN) || segment.flags.contains(Flags::RST) {
             Stage::Opening
         } else {
             Stage::Open
         };
+        Self::at(stage, key, client_is_first, segment.time)
+    }
+
+    fn at(stage: Stage, key: Key, client_is_first: bool, time: Timestamp) -> Self {
         Self {
             key,
             stage,
@@ -153,6 +163,10 @@ impl Flow {
     /// Whether a segment follows what was not seen yet: of its own side, or of the other one. Of a side that is not seen at all
     /// only a SYN or the answer to it is to come.
     pub(crate) fn is_early(&self, side: Side, segment: &Segment<'_>) -> bool {
+        if self.stage == Stage::Ahead {
+            let has = |flag| segment.flags.contains(flag);
+            return !has(Flags::SYN) || has(Flags::ACK) || has(Flags::RST);
+        }
         if self.stage == Stage::Over || segment.flags.contains(Flags::SYN) {
             return false;
         }
@@ -163,15 +177,9 @@ impl Flow {
     }
 
     /// Takes a segment of `side` that is this connection's. True if it is to be looked at sooner.
-    pub(crate) fn see(&mut self, mut side: Side, segment: &Segment<'_>, out: &mut VecDeque<Event>) -> bool {
-        if self.stage == Stage::Over {
-            return false;
-        }
+    pub(crate) fn see(&mut self, side: Side, segment: &Segment<'_>, out: &mut VecDeque<Event>) -> bool {
         let before = self.urgency();
         self.last = self.last.max(segment.time);
-        if segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::RST) {
-            side = self.turn_round(side, segment);
-        }
         let (half, _) = self.halves(side);
         half.packets = half.packets.saturating_add(1);
         self.write_history(side, segment);
@@ -187,21 +195,6 @@ impl Flow {
     fn urgency(&self) -> (Stage, State, Option<Timestamp>, [bool; 2]) {
         let is_half_closed = self.client.fin.is_some() || self.server.fin.is_some();
         (self.stage, self.turn.state, self.turn.asked_at, [is_half_closed, self.waits_since().is_some()])
-    }
-
-    /// A SYN that came late may show that the ends were taken for each other.
-    fn turn_round(&mut self, side: Side, segment: &Segment<'_>) -> Side {
-        let is_ack = segment.flags.contains(Flags::ACK);
-        let is_known = self.client.syns > 0 || self.server.syns > 0;
-        let has_heard = |half: &Half| half.is_placed || half.reset.is_some();
-        if is_known || (side == Side::Client) != is_ack || !(has_heard(&self.client) || has_heard(&self.server)) {
-            return side;
-        }
-        std::mem::swap(&mut self.client, &mut self.server);
-        self.client_is_first = !self.client_is_first;
-        self.turn = Turn::new();
-        self.app = App::default();
-        side.peer()
     }
 
     fn write_history(&mut self, side: Side, segment: &Segment<'_>) {
@@ -329,5 +322,31 @@ impl Flow {
         self.stage = Stage::Over;
         self.staged = now;
         self.app = App::default();
+    }
+
+    /// Whether it may go on, though it is reported: neither was it reset, nor did both sides close it.
+    pub(crate) fn may_go_on(&self) -> bool {
+        let (client, server) = (&self.client, &self.server);
+        let is_reset = client.reset.is_some() || server.reset.is_some();
+        self.is_established && !is_reset && (client.fin.is_none() || server.fin.is_none())
+    }
+
+    /// A segment of it came, though it is reported. Whether it goes on.
+    pub(crate) fn see_rest(&mut self, side: Side, segment: &Segment<'_>) -> bool {
+        if self.stage != Stage::Over || !self.may_go_on() {
+            return false;
+        }
+        self.last = self.last.max(segment.time);
+        let (half, _) = self.halves(side);
+        let close = Close { sequence: segment.sequence, acknowledgment: None, heard: None, at: segment.time };
+        if segment.flags.contains(Flags::RST) {
+            half.reset = Some(close);
+        } else if segment.flags.contains(Flags::FIN) {
+            half.fin.get_or_insert(close);
+        }
+        if !self.may_go_on() {
+            self.staged = self.last;
+        }
+        true
     }
 }

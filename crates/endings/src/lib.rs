@@ -19,15 +19,16 @@
 //!                             │   │ settle                                            │
 //!                             ▼   ▼                                                   ▼
 //!                             Over: reported, and what still comes is not heard  ◀────┘
-//!                              │ linger, or its place is needed, or another connection begins between the same ends
+//!                              │ linger, or silence_max if it may go on; or its place is needed, or another connection
+//!                              │ begins between the same ends
 //!                              ▼
 //!                           forgotten
 //! ```
 //!
 //! # Invariants
 //!
-//! 1. What opened ends: each [`Event::Opened`] is followed by one [`Event::Closed`] or [`Event::Evicted`], at
-//!    [`Connections::finish`] at the latest.
+//! 1. What opened ends: each [`Event::Opened`] is followed by one [`Event::Closed`] or [`Event::Evicted`] of the same server, at
+//!    [`Connections::finish`] at the latest. Who is the client does not change once it is said.
 //! 2. Who closed first is decided on numbers: who has the other's FIN closed after it, in whatever order the two were
 //!    captured. Only where neither had the other's (both closed at once) the order of capture decides; and the server closed
 //!    first if even that is the same. A FIN that was not captured shows in what acknowledges it, also where all of its side was
@@ -45,7 +46,8 @@
 //! 7. Time is the time of the latest packet. Nothing waits for a clock.
 //! 8. What cannot be seen is not guessed: it is `None`.
 //! 9. What was captured up to a millisecond ahead of what it follows, by its numbers, is taken behind it. So the order in which
-//!    a capture has packets changes nothing that numbers tell; a RST that acknowledges nothing has none but its own.
+//!    a capture has packets changes nothing that numbers tell; a RST that acknowledges nothing has none but its own. What
+//!    is captured as long ahead of its own SYN waits for that: only then something begins.
 //!
 //! # Who is the client
 //!
@@ -62,7 +64,8 @@
 //! * What the server sent without having any of the request is no answer to it, but the rest of the one before.
 //! * `TIMEOUT`: [`Settings::timeout`] after the last octets of a request its answer is not known to be complete. A new
 //!   request begins anew. Once it is known to be complete, silence is not the server's, and after [`Settings::silence_max`] the
-//!   connection counts as `OPEN`.
+//!   connection counts as `OPEN`. What then comes of it begins another one, of which the beginning was not seen. What
+//!   comes of one that is out of time is not heard, as long as it is not silent for as long.
 //! * An answer that is none yet (`100 Continue`) is none, and the rest of a request that is answered already asks for nothing.
 //! * A close by one side only is reported when nothing has followed for [`Settings::half_closed_timeout`], as that side's.
 //! * The [`Phase`] is what who closed had got by then, by its acknowledgment number: a client that left while the rest was on

@@ -25,6 +25,8 @@ impl Flow {
     /// When and why to look at it, if nothing comes until then.
     pub(crate) fn due(&self, settings: &Settings) -> (Timestamp, Cause) {
         match self.stage {
+            // When what waits does no longer.
+            Stage::Ahead => (Timestamp(u64::MAX), Cause::Forget),
             Stage::Opening if self.is_knocking() && !self.is_knock_overdue => {
                 (self.started + settings.knock_patience, Cause::KnockOverdue)
             }
@@ -32,6 +34,8 @@ impl Flow {
             Stage::Open => self.due_open(settings),
             Stage::Closing if self.is_doubtful => (self.staged + settings.settle_doubtful, Cause::End),
             Stage::Closing => (self.staged + settings.settle, Cause::End),
+            // As one that is not reported.
+            Stage::Over if self.may_go_on() => (self.last + settings.silence_max, Cause::Forget),
             Stage::Over => (self.staged + settings.linger, Cause::Forget),
         }
     }

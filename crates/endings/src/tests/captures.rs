@@ -132,7 +132,7 @@ const CASES: &[(&str, &str, &[&str])] = &[
     (
         "data before the SYN",
         "C@1+9^1 Cs@0 Ssa@0^1 Ca@10^1 S@1+9^10 Ca Cf Sf Ca",
-        &["C_NORMAL after_answer SF DShAdFf 9/9"],
+        &["C_NORMAL after_answer SF SDhAdFf 9/9"],
     ),
 ];
 

@@ -83,7 +83,7 @@ fn what_was_captured_ahead_of_what_it_follows_changes_nothing() {
         // What the server still sent of the last answer while the next request was on its way is no answer to that.
         ("Cs Ssa Ca C+100 S+900 Ca C+50 S+900^101 S+900^101 Ca Cf Sf", "C_NORMAL before_answer SF ShADdFf 2700/150"),
         // A refusal ahead of what it refuses.
-        ("Sr^1 Cs@0", "REFUSED before_handshake REJ rS 0/0"),
+        ("Sr^1 Cs@0", "REFUSED before_handshake REJ Sr 0/0"),
         // A copy of a SYN is no second one.
         ("Cs Cs@0", "OPEN before_handshake S0 S 0/0"),
         ("Cs ~1 Cs@0", "NO_ANSWER before_handshake S0 S 0/0"),

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::script::{Sent, closed, events, events_with, script, told};
-use crate::{Connection, Settings, Side};
+use watari_packets::Flags;
+
+use super::script::{START, Sent, closed, events, events_with, hurried, script, told};
+use crate::{ConnState, Connection, Ending, Event, Phase, Settings, Side};
 
 const CASES: &[(&str, &str, &[&str])] = &[
     // Data with the SYN (RFC 7413).
@@ -118,6 +120,34 @@ fn they_end_as_they_did() {
     assert!(wrong.is_empty(), "script, said, expected: {wrong:#?}");
 }
 
+const GET: &str = "C{GET / HTTP/1.1\\r\\n\\r\\n}";
+const OK: &str = "S{HTTP/1.1 200 OK\\r\\nContent-Length: 5\\r\\n\\r\\nhello}";
+
+/// What was reported because time was over is not reported again as long as it goes on.
+#[test]
+fn a_timeout_is_one_connection() {
+    // A packet in 100 s for 20 minutes.
+    let head = "S{HTTP/1.1 200 OK\\r\\nContent-Length: 1200\\r\\n\\r\\n}";
+    let download = format!("Cs Ssa Ca {GET} {head} {} Sf Cf Sa", "~100 S+100 Ca ".repeat(12));
+    assert_eq!(told(&download), ["TIMEOUT in_answer S1 ShADd 541/18"]);
+    assert_eq!(told(&format!("{download} ~200 S@1300+9")), ["TIMEOUT in_answer S1 ShADd 541/18"]);
+    // Its ends may be used again all the same.
+    let again = told(&format!("{download} Cs@5000 Ssa@9000 Ca Cf Sf Ca"));
+    assert_eq!(again[1..], ["C_NORMAL before_request SF ShAFf 0/0"]);
+    // One side closed, and the other goes on for long behind that.
+    let half = "Cs Ssa Ca C+100 Cf Sa ~200 S+900 ~100 S+900 ~100 Sf";
+    assert_eq!(told(half), ["C_NORMAL before_answer S2 ShADFa 0/100"]);
+}
+
+/// What was silent for [`Settings::silence_max`] is another connection when it goes on, as far as is seen.
+#[test]
+fn what_goes_on_after_a_long_silence_begins_anew() {
+    let exchange = format!("{GET} {OK} Ca");
+    let text = format!("Cs Ssa Ca {exchange} ~9000 {exchange} Sf Cf Sa");
+    let said: Vec<_> = closed(&events(&script(&text))).iter().map(|it| (it.ending, it.requests)).collect();
+    assert_eq!(said, [(Ending::Open, 1), (Ending::SNormal, 1)]);
+}
+
 /// Numbers go round more than once.
 #[test]
 fn transfers_of_many_gibibytes() {
@@ -182,4 +212,69 @@ fn clocks_go_back() {
     assert_eq!((back[0].ending.as_str(), back[0].phase.as_str()), ("S_NORMAL", "after_answer"));
     let settings = Settings { timeout: Duration::from_secs(2), ..Settings::default() };
     assert_eq!(closed(&events_with(settings, &sent))[0].ending.as_str(), "S_NORMAL");
+}
+
+/// Whoever is first, and however far it was captured ahead of its SYN within a millisecond: nothing of it is another.
+#[test]
+fn what_was_captured_ahead_of_its_syn_is_of_its_connection() {
+    for end in ["Sf Ca Cf Sa", "Cf Sf Ca", "Cr", "Sr"] {
+        let sent = hurried(script(&format!("Cs Ssa Ca {GET} Sa {OK} Ca {end}")));
+        let expected = facts(&sent);
+        let (client, server): (Vec<_>, Vec<_>) = sent.iter().cloned().partition(|it| it.is_client);
+        let mut orders = vec![[client.clone(), server.clone()].concat(), [server, client].concat()];
+        for at in 0..sent.len() {
+            let (mut first, mut last) = (sent.clone(), sent.clone());
+            first[..=at].rotate_right(1);
+            last[at..].rotate_left(1);
+            orders.extend([first, last]);
+        }
+        for mut order in orders {
+            // Acknowledgments alone begin nothing.
+            if order[0].flags == Flags::ACK && order[0].len == 0 {
+                continue;
+            }
+            let flags: Vec<_> = order.iter().map(|it| (it.is_client, it.flags.0, it.len)).collect();
+            for (it, time) in order.iter_mut().zip(START..) {
+                it.time = START + (time - START) * 50_000;
+                // The lower port shows no server.
+                it.port = 300;
+            }
+            assert_eq!(facts(&order), expected, "{end}: {flags:?}");
+        }
+    }
+}
+
+/// What is said of connections: all of it has the same ends.
+fn facts(sent: &[Sent]) -> Vec<(Ending, Phase, bool, u32, ConnState)> {
+    let events = events(sent);
+    let (client, server) = (sent[0].segment(), sent[0].is_client);
+    let (client, server) =
+        if server { (client.source, client.destination) } else { (client.destination, client.source) };
+    for event in &events {
+        let mut event = event.clone();
+        let (of, by) = event.ends_mut();
+        assert_eq!((of.copied(), *by), (Some(client), server), "{event:?}");
+    }
+    assert_eq!(events.iter().filter(|event| matches!(event, Event::Opened(_))).count(), 1);
+    let fact = |it: &Connection| (it.ending, it.phase, it.is_delivered, it.requests, it.conn_state);
+    closed(&events).iter().map(fact).collect()
+}
+
+/// A SYN that comes later than that turns nothing round that was said.
+#[test]
+fn who_opened_ended() {
+    for wait in ["", "~0.0005", "~0.01", "~0.5", "~3"] {
+        let mut sent = script(&format!("C@1+9^1 {wait} Cs@0 Ssa@0^1 Ca@10^1 S@1+9^10 Ca Cf Sf Ca"));
+        for it in &mut sent {
+            it.port = 300;
+        }
+        let (mut open, mut closed) = (Vec::new(), Vec::new());
+        for event in &mut events(&sent) {
+            let is_begin = matches!(event, Event::Opened(_));
+            let (client, server) = event.ends_mut();
+            if is_begin { &mut open } else { &mut closed }.push((client.copied(), *server));
+        }
+        closed.dedup();
+        assert_eq!(open, closed, "{wait}");
+    }
 }
