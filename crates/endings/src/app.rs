@@ -20,6 +20,8 @@ pub(crate) enum App {
     /// What follows it.
     Sealed(Box<Tls>),
     Http(Box<Dialogue>),
+    /// What follows an upgrade or `CONNECT`: octets of both sides, and no requests.
+    Tunnel,
 }
 
 /// What a connection speaks, as far as it is understood.
@@ -76,6 +78,7 @@ impl App {
                 seen.asks
             }
             Self::Sealed(tls) => asks(tls, segment),
+            Self::Tunnel => false,
             Self::Http(dialogue) => dialogue.see_client(place.from, segment, turn),
         }
     }
@@ -88,6 +91,7 @@ impl App {
         match self {
             Self::Unknown | Self::Opaque => Answer { is_answer: true, end: None },
             Self::Sealed(tls) => Answer { is_answer: !is_alert(tls, segment), end: None },
+            Self::Tunnel => Answer { is_answer: false, end: None },
             Self::Shaking(handshake) => {
                 let seen = handshake.see(Side::Server, from, segment);
                 self.settle(seen.is_over);
@@ -95,10 +99,6 @@ impl App {
             }
             Self::Http(dialogue) => {
                 let end = dialogue.see_server(from, segment);
-                if dialogue.is_tunnel {
-                    *self = Self::Opaque;
-                    return Answer { is_answer: true, end };
-                }
                 Answer { is_answer: !dialogue.is_interim(), end }
             }
         }
@@ -107,8 +107,25 @@ impl App {
     /// The request behind the one that has just got its answer, if that was sent already.
     pub(crate) fn next_request(&mut self) -> Option<Pending> {
         match self {
+            Self::Http(dialogue) if dialogue.is_tunnel => {
+                *self = Self::Tunnel;
+                None
+            }
             Self::Http(dialogue) => dialogue.next_request(),
             _ => None,
+        }
+    }
+
+    /// Whether there are no requests any more.
+    pub(crate) const fn is_tunnel(&self) -> bool {
+        matches!(self, Self::Tunnel)
+    }
+
+    /// Whether an answer in this state lasts until the server closes.
+    pub(crate) fn ends_with_stream(&self, turn: State) -> bool {
+        match self {
+            Self::Http(dialogue) => turn == State::Answering && dialogue.ends_with_stream(),
+            _ => false,
         }
     }
 
@@ -129,7 +146,7 @@ impl App {
         match self {
             Self::Unknown | Self::Opaque => Protocol::Unknown,
             Self::Shaking(_) | Self::Sealed(_) => Protocol::Tls,
-            Self::Http(_) => Protocol::Http,
+            Self::Http(_) | Self::Tunnel => Protocol::Http,
         }
     }
 

@@ -45,7 +45,7 @@ impl Flow {
             ending,
             phase,
             closed_by: closed_by.filter(|_| ending != Ending::Backscatter),
-            is_delivered: self.is_delivered(phase),
+            is_delivered: self.is_delivered(closed_by, phase),
             has_asked: to_server > 0,
             was_overdue: self.is_knock_overdue && self.is_knocking()
                 || self.turn.is_overdue && self.waits_since().is_some(),
@@ -157,7 +157,10 @@ impl Flow {
             return Phase::BeforeAnswer;
         }
         let has_all = knew.is_none_or(|knew| is_upto(turn.end, knew));
-        if has_all && !self.app.lacks(turn.state) { after } else { Phase::InAnswer }
+        // Nothing more could come, or the server had not said that it is all.
+        let is_shut = turn.state == State::Answering && self.is_shut;
+        let is_cut = is_shut || self.app.lacks(turn.state) || self.app.ends_with_stream(turn.state);
+        if has_all && !is_cut { after } else { Phase::InAnswer }
     }
 
     /// What the server had of the request, and had sent, when it closed.
@@ -192,7 +195,7 @@ impl Flow {
     }
 
     /// Whether the client has the whole answer to its last request.
-    fn is_delivered(&self, phase: Phase) -> bool {
+    fn is_delivered(&self, closed_by: Option<Side>, phase: Phase) -> bool {
         let (turn, client, server) = (&self.turn, self.half(Side::Client), self.half(Side::Server));
         if matches!(turn.state, State::Quiet | State::Asked) || self.app.lacks(turn.state) {
             return false;
@@ -201,9 +204,12 @@ impl Flow {
         let knew = client.reset.and_then(|reset| reset.acknowledgment);
         let has_it =
             client.packets == 0 || client.has_acked(turn.end) || knew.is_some_and(|knew| is_upto(turn.end, knew));
+        // Who leaves with a closed window, or by a RST, may do so because of what is missing.
+        let is_shut = closed_by == Some(Side::Client) && self.is_shut;
+        let is_reset = client.fin.is_none() && client.reset.is_some();
         let is_whole = turn.state == State::Answered
-            || server.fin.is_some() && server.reset.is_none()
-            || matches!(phase, Phase::AfterAnswer | Phase::Idle);
+            || server.fin.is_some() && server.reset.is_none() && !is_shut
+            || matches!(phase, Phase::AfterAnswer | Phase::Idle) && !is_reset;
         has_it && is_whole
     }
 }

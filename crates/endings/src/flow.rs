@@ -34,6 +34,8 @@ pub(crate) struct Flow {
     /// The reset that ended it may not have been accepted.
     is_doubtful: bool,
     pub(crate) is_knock_overdue: bool,
+    /// Whether the client's window was closed when it was seen last, or sent its FIN.
+    pub(crate) is_shut: bool,
     life: u8,
     /// How many of its segments wait for what they follow.
     pub(crate) early: u16,
@@ -91,6 +93,7 @@ impl Flow {
             client_is_first,
             is_doubtful: false,
             is_knock_overdue: false,
+            is_shut: false,
             life: 0,
             early: 0,
             client: Half::new(time),
@@ -232,6 +235,9 @@ impl Flow {
             }
         } else if side == Side::Server && half.knows_other(segment, peer) || !half.fits(segment, peer) {
             return;
+        }
+        if side == Side::Client && self.client.fin.is_none() {
+            self.is_shut = segment.window == 0;
         }
         self.zeek.see(side, segment);
         if segment.flags.contains(Flags::ACK) {

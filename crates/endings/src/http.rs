@@ -62,7 +62,7 @@ pub(crate) struct Dialogue {
     current: Option<Method>,
     /// The last answer that has begun.
     last: Http,
-    /// No more HTTP.
+    /// What follows this answer is no more HTTP (RFC 9110, sections 7.8 and 9.3.6).
     pub(crate) is_tunnel: bool,
 }
 
@@ -130,12 +130,12 @@ impl Dialogue {
             match piece {
                 Piece::Status(status) => {
                     self.last = Http { method: self.current, status: Some(status), content: None };
-                    self.server.expect(status, self.current.is_some_and(|method| method.as_str() == "HEAD"));
-                    let is_connect = self.current.is_some_and(|method| method.as_str() == "CONNECT");
-                    self.is_tunnel |= status == 101 || is_connect && status / 100 == 2;
+                    let asked = |name| self.current.is_some_and(|method| method.as_str() == name);
+                    self.is_tunnel |= status == 101 || asked("CONNECT") && status / 100 == 2;
+                    self.server.expect(status, self.is_tunnel || asked("HEAD"));
                 }
                 // See `is_interim`.
-                Piece::End if self.last.status.is_some_and(|status| status < 200) => {}
+                Piece::End if !self.is_tunnel && self.last.status.is_some_and(|status| status < 200) => {}
                 Piece::End => {
                     end = Some(position);
                     self.last.content = Some(self.server.content());
@@ -144,7 +144,9 @@ impl Dialogue {
                 Piece::Request(_) => {}
             }
         }
-        end
+        // Of a head that was cut off the rest is not seen, nor needed.
+        let is_cut = self.is_tunnel && self.server.is_blind();
+        end.or_else(|| is_cut.then_some(from.wrapping_add(segment.len)))
     }
 
     /// The next request, now that the current one has its answer.
@@ -163,7 +165,12 @@ impl Dialogue {
 
     /// Whether all that came is an answer that is none yet, such as `100 Continue` (RFC 9110, section 15.2).
     pub(crate) fn is_interim(&self) -> bool {
-        self.last.status.is_some_and(|status| status < 200) && !self.server.is_blind()
+        self.last.status.is_some_and(|status| status < 200) && !self.server.is_blind() && !self.is_tunnel
+    }
+
+    /// Whether the answer in progress ends when the server closes (RFC 9112, section 6.3).
+    pub(crate) fn ends_with_stream(&self) -> bool {
+        self.server.ends_with_stream()
     }
 
     /// Whether the answer in progress is known to lack something.

@@ -71,7 +71,8 @@
 //! * The [`Phase`] is what who closed had got by then, by its acknowledgment number: a client that left while the rest was on
 //!   its way closed [in the answer](Phase::InAnswer).
 //! * Delivered is what was acknowledged: an answer that is known to be whole, or that the server ended by its FIN, or after
-//!   which the client closed with nothing on its way.
+//!   which the client closed by a FIN with nothing on its way and its window open.
+//! * Behind an upgrade or `CONNECT` there are no requests, and so none is out of time.
 //! * In TLS the handshake is no request ([`Phase::BeforeRequest`]), though one that the server leaves without an answer is
 //!   overdue, and out of time, like one. Nor is a record as long as an alert, or as a frame that manages a connection of HTTP/2. TLS 1.3 hides the server's tickets; where the client asks together with its last message, they
 //!   count as the first octets of the answer.

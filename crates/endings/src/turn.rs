@@ -153,6 +153,13 @@ impl Turn {
         }
     }
 
+    /// Octets that belong to no request, when the client has this much of the server's.
+    pub(crate) fn pass_through(&mut self, acked: Option<u32>, at: Timestamp) {
+        self.last_at = self.last_at.max(at);
+        self.end = acked.map_or(self.end, |acked| later(self.end, acked));
+        self.answer = follow(self.answer, self.end);
+    }
+
     /// The answer ends before the octet at `end`.
     pub(crate) fn complete(&mut self, end: u32) -> Option<Exchange> {
         if self.state != State::Answering {

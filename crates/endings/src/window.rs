@@ -12,9 +12,9 @@ use crate::ending::{Ending, Phase, Side};
 /// Which connections count as what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Counting {
-    /// As the paper has it: X is `S_NORMAL`, Y `C_NORMAL` and `C_RESET`, Z `TIMEOUT`; whatever was delivered. It knew no
-    /// connections that are kept alive: a client that puts one away, idle or after several answers, cuts nothing off, and so
-    /// it counts as X.
+    /// As the paper has it: X is `S_NORMAL`, Y `C_NORMAL` and `C_RESET`, Z `TIMEOUT`. It knew no clients that close what the
+    /// server keeps open (RFC 9112, section 9.3): a FIN of one that has got all that it asked for cuts nothing off, and
+    /// counts as X.
     #[default]
     Paper,
     /// X is what was delivered, whoever closed then. Y is what a client cut off, Z `TIMEOUT`. A connection that asked for
@@ -141,7 +141,9 @@ impl Tally {
         tally.endings[connection.ending as usize] = 1;
         tally.count_tls(connection);
         let is_good = match counting {
-            Counting::Paper => connection.ending == Ending::SNormal || is_put_away(connection),
+            Counting::Paper => {
+                connection.ending == Ending::SNormal || connection.ending == Ending::CNormal && connection.is_delivered
+            }
             Counting::Delivered => connection.is_delivered,
         };
         let is_counted = counting == Counting::Paper || connection.has_asked;
@@ -167,12 +169,6 @@ impl Tally {
             None => {}
         }
     }
-}
-
-/// Whether a client closed a connection that it had kept alive, and got all that it had asked for.
-fn is_put_away(connection: &Connection) -> bool {
-    let is_kept = connection.phase == Phase::Idle || connection.requests > 1;
-    connection.ending == Ending::CNormal && connection.is_delivered && is_kept
 }
 
 /// Whether who asked got nothing, and that was not said before. A client that leaves soon is no evidence.

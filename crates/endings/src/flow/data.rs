@@ -30,6 +30,10 @@ impl Flow {
         if data == Data::Seen {
             return;
         }
+        if self.app.is_tunnel() {
+            self.turn.pass_through(self.client.acked, segment.time);
+            return;
+        }
         match side {
             Side::Client => self.see_question(from, segment, out),
             Side::Server => self.see_answer(from, segment, out),
@@ -75,7 +79,7 @@ impl Flow {
                 let (asked, at) = next.asked();
                 self.turn.begin(asked, at, end);
             }
-            if end == upto {
+            if end == upto || self.app.is_tunnel() {
                 return;
             }
             // The next answer begins in the same segment.

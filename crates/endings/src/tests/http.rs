@@ -79,7 +79,9 @@ fn requests_and_answers() {
         // No answer.
         ("ASK", &["GET - - -/- cut"]),
         // Not HTTP any more.
-        ("ASK S{HTTP/1.1 101 Ok\\r\\nUpgrade: x\\r\\n\\r\\n} S+50 Ca C+50 S+50 Ca", &["- - - 1/2", "- - - 1/1 cut"]),
+        ("ASK S{HTTP/1.1 101 Ok\\r\\nUpgrade: x\\r\\n\\r\\n} S+50 Ca C+50 S+50 Ca", &["GET 101 0 1/1"]),
+        ("ASK S{HTTP/1.1 101 Ok\\r\\n} S{Upgrade: x\\r\\n\\r\\nHTTP/1.1} Ca C+50 S+50 Ca", &["GET 101 0 1/2"]),
+        ("C{CONNECT a:1 HTTP/1.1\\r\\n\\r\\n} S{HTTP/1.1 200 Ok\\r\\n\\r\\n} C+50 S+50 Ca", &["CONNECT 200 0 1/1"]),
     ];
     for (text, expected) in cases {
         assert_eq!(&said(text), expected, "{text}");
@@ -110,6 +112,8 @@ fn an_answer_that_is_known_to_be_whole_or_not_tells_the_phase() {
         ("S{HTTP/1.1 200 OK\\r\\nContent-Length: 90\\r\\n\\r\\nhello} Ca ~3 Cf Sf Ca", "C_NORMAL in_answer"),
         ("S{HTTP/1.1 200 OK\\r\\nContent-Length: 90\\r\\n\\r\\nhello} Ca Sf Cf Sa", "S_NORMAL in_answer"),
         ("OK_5 Ca ~3 Cf Sf Ca", "C_NORMAL idle"),
+        // It lasts until the server closes.
+        ("S{HTTP/1.1 200 OK\\r\\n\\r\\nhello} Ca ~3 Cf S+90 CR", "C_NORMAL in_answer"),
         ("S{HTTP/1.1 200 OK\\r\\n\\r\\nhello} Ca Sf Cf Sa", "S_NORMAL after_answer"),
         // What only says that the request may go on is no answer, nor is a hint.
         ("S{HTTP/1.1 100 Continue\\r\\n\\r\\n} Ca Cf Sf Ca", "C_NORMAL before_answer"),
@@ -133,6 +137,25 @@ fn an_answer_that_is_known_to_be_whole_or_not_tells_the_phase() {
     }
 }
 
+/// Data of either side keep it open, and none of them is out of time.
+#[test]
+fn what_was_upgraded_has_no_requests() {
+    let get = GET.replace("Host: a", "Upgrade: websocket");
+    let upgrade = "S{HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: websocket\\r\\n\\r\\n}";
+    for minute in ["~60 S+7 Ca ", "~60 C+11 Sa ", "~60 C+11 S+7 Ca "] {
+        let text = format!("Cs Ssa Ca {get} {upgrade} {} ~2 Cf Sf Ca", minute.repeat(30));
+        for snap_len in [500, 40] {
+            let mut sent = script(&text);
+            for it in &mut sent {
+                it.data.truncate(snap_len);
+            }
+            let said: Vec<_> =
+                closed(&events(&sent)).iter().map(|it| (it.ending, it.phase, it.requests, it.is_delivered)).collect();
+            assert_eq!(said, [(Ending::CNormal, Phase::Idle, 1, true)], "{minute} {snap_len}");
+        }
+    }
+}
+
 /// A server that has said no while the request goes on.
 #[test]
 fn the_rest_of_a_request_that_is_answered_asks_for_nothing() {
@@ -153,6 +176,7 @@ fn a_truncated_answer_is_not_delivered() {
         closed(&events(&script(&text)))[0].is_delivered
     };
     assert!(delivered(OK_5));
+    assert!(delivered("S{HTTP/1.1 200 OK\\r\\n\\r\\nhello}"));
     assert!(!delivered("S{HTTP/1.1 200 OK\\r\\nContent-Length: 90\\r\\n\\r\\nhello}"));
 }
 

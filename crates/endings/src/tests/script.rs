@@ -1,7 +1,7 @@
 //! Connections as lines of text.
 //!
 //! A line holds segments, each a millisecond behind the one before: `C` or `S` for who sends it, then `s` SYN, `sa` SYN-ACK,
-//! `a` ACK, `f` FIN-ACK, `r` RST-ACK, `R` RST alone, `F` FIN alone, `sF` SYN-FIN; `+n` for n octets of data, or the data themselves in
+//! `a` ACK, `f` FIN-ACK, `r` RST-ACK, `R` RST alone, `F` FIN alone, `sF` SYN-FIN; `w` behind that: its window is closed; `+n` for n octets of data, or the data themselves in
 //! `{}`. Numbers follow from what was sent before; `@n` and `^n` are other sequence and acknowledgment numbers,
 //! relative to the first. `~n` waits for n seconds. `-` before a segment: it is sent, and not captured.
 
@@ -24,6 +24,7 @@ pub(crate) struct Sent {
     pub(crate) sequence: u32,
     pub(crate) acknowledgment: u32,
     pub(crate) flags: Flags,
+    pub(crate) window: u16,
     pub(crate) len: u32,
     pub(crate) data: Vec<u8>,
     pub(crate) port: u16,
@@ -42,7 +43,7 @@ impl Sent {
             sequence: self.sequence,
             acknowledgment: self.acknowledgment,
             flags: self.flags,
-            window: 1000,
+            window: self.window,
             len: self.len,
             data: &self.data,
         }
@@ -83,7 +84,8 @@ fn read(word: &str, time: u64, is_client: bool, next: &mut [u32; 2]) -> Sent {
         let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
         digits.parse().ok()
     };
-    let flags = match kind.as_str() {
+    let (kind, window) = kind.strip_suffix('w').map_or((kind.as_str(), 1000), |kind| (kind, 0));
+    let flags = match kind {
         "s" => Flags::SYN,
         "sF" => Flags::SYN.with(Flags::FIN),
         "sa" => Flags::SYN.with(Flags::ACK),
@@ -110,6 +112,7 @@ fn read(word: &str, time: u64, is_client: bool, next: &mut [u32; 2]) -> Sent {
             0
         },
         flags,
+        window,
         len,
         data,
         port: 40_000,

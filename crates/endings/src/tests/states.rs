@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use watari_packets::{Flags, Segment, Timestamp};
 
-use crate::{Change, Connections, Learner, Profile, Reason, ServerState, Settings, States, Tally, Window};
+use super::script::{events, script};
+use crate::{Change, Connections, Counting, Learner, Profile, Reason, ServerState, Settings, States, Tally, Window};
 
 /// What clients meet for a while: of ten connections each second, how many end how.
 #[derive(Debug, Clone, Copy, Default)]
@@ -198,6 +199,57 @@ fn limits_are_learned_from_a_normal_time() {
     let aborts = learner.profile(Profile::lab()).and_then(|profile| profile.aborts);
     // 0.395 + 3 x 0.1307
     assert!(aborts.is_some_and(|limit| (limit - 0.787).abs() < 1e-3), "{aborts:?}");
+}
+
+/// X is what the server closed, or what a client closed by a FIN that had got it; Y what a client cut off; Z is out of time.
+#[test]
+fn what_counts_as_what() {
+    const GET: &str = "C{GET / HTTP/1.1\\r\\n\\r\\n}";
+    const OK: &str = "S{HTTP/1.1 200 OK\\r\\nContent-Length: 5\\r\\n\\r\\nhello}";
+    const PART: &str = "S{HTTP/1.1 200 OK\\r\\nContent-Length: 900\\r\\n\\r\\nhello}";
+    // What follows the handshake; what it counts as in the paper, and by what was delivered.
+    let cases = [
+        ("GET OK Ca Sf Cf Sa", "X", "X"),
+        ("GET OK Ca Cf Sf Ca", "X", "X"),
+        ("GET OK Ca ~3 Cf Sf Ca", "X", "X"),
+        ("GET OK Ca GET OK Ca Cf Sf Ca", "X", "X"),
+        ("GET OK Ca ~3 Cr", "Y", "X"),
+        ("GET OK Ca GET Cf Sf Ca", "Y", "Y"),
+        ("GET PART Ca Cf Sf Ca", "Y", "Y"),
+        ("GET PART Ca ~3 Cf Sf Ca", "Y", "Y"),
+        ("GET PART Ca Sf Cf Sa", "X", "-"),
+        ("GET Cf Sf Ca", "Y", "Y"),
+        ("GET OK Sr", "-", "-"),
+        ("GET OK Ca ~900 GET ~900 Ca", "Z", "Z"),
+        ("Cf Sf Ca", "Y", "-"),
+        // Nobody sees the end of an answer.
+        ("C+90 S+900 Ca Sf Cf Sa", "X", "X"),
+        ("C+90 S+900 Ca Cf Sf Ca", "X", "X"),
+        ("C+90 S+900 Ca ~3 Cf Sf Ca", "X", "X"),
+        ("C+90 S+900 Ca ~3 Cr", "Y", "Y"),
+        ("C+90 S+900 S+900 Cf^901 S+900 CR", "Y", "Y"),
+        ("C+90 S+900 Caw ~3 Cfw Sf Ca", "Y", "Y"),
+        ("C+90 S+900 Caw ~3 Ca S+900 Ca Cf Sf Ca", "X", "X"),
+        ("C+90 S+900 Caw ~3 Crw", "Y", "Y"),
+        ("C+90 Cf Sa S+900 Ca Sf Ca", "X", "X"),
+    ];
+    for (text, paper, delivered) in cases {
+        let script = script(&format!("Cs Ssa Ca {}", text.replace("GET", GET).replace("OK", OK).replace("PART", PART)));
+        for (counting, expected) in [(Counting::Paper, paper), (Counting::Delivered, delivered)] {
+            let mut all = Tally::default();
+            for event in &events(&script) {
+                all += Tally::of(event, counting).1;
+            }
+            let said = match (all.s_normal, all.client_abort, all.timeout) {
+                (1, 0, 0) => "X",
+                (0, 1, 0) => "Y",
+                (0, 0, 1) => "Z",
+                (0, 0, 0) => "-",
+                other => panic!("{text}: {other:?}"),
+            };
+            assert_eq!(said, expected, "{counting:?}: {text}");
+        }
+    }
 }
 
 #[test]
