@@ -4,7 +4,7 @@ use watari_packets::{Segment, Timestamp};
 
 use crate::ending::Side;
 use crate::http::{Dialogue, Http, Pending, begins_request};
-use crate::tls::{ALERT, APPLICATION_DATA, Handshake, Tls, TlsVersion, begins_record, is_small};
+use crate::tls::{ALERT, APPLICATION_DATA, HANDSHAKE, Handshake, Tls, TlsVersion, begins_record, is_small};
 use crate::turn::State;
 
 /// What the data are. The first of the client show it.
@@ -116,6 +116,22 @@ impl App {
         }
     }
 
+    /// How many requests wait for the one before them.
+    pub(crate) fn pending(&self) -> u32 {
+        match self {
+            Self::Http(dialogue) => dialogue.pending(),
+            _ => 0,
+        }
+    }
+
+    /// The client has all of the server's up to this. Where the answer ends, if only that shows it.
+    pub(crate) fn acknowledge(&mut self, upto: u32) -> Option<u32> {
+        match self {
+            Self::Http(dialogue) => dialogue.acknowledge(upto),
+            _ => None,
+        }
+    }
+
     /// Whether there are no requests any more.
     pub(crate) const fn is_tunnel(&self) -> bool {
         matches!(self, Self::Tunnel)
@@ -163,6 +179,16 @@ impl App {
         match self {
             Self::Http(dialogue) => Some(dialogue.exchange()),
             _ => None,
+        }
+    }
+
+    /// Who says such a thing, if that is clear.
+    pub(crate) fn speaker(data: &[u8]) -> Option<Side> {
+        match data {
+            [HANDSHAKE, 3, _, _, _, CLIENT_HELLO, ..] => Some(Side::Client),
+            [HANDSHAKE, 3, _, _, _, SERVER_HELLO, ..] => Some(Side::Server),
+            _ if data.starts_with(b"HTTP/1.") => Some(Side::Server),
+            _ => begins_request(data).then_some(Side::Client),
         }
     }
 
@@ -220,6 +246,10 @@ fn is_alert(tls: &Tls, segment: &Segment<'_>) -> bool {
     let is_like_one = tls.version != Some(TlsVersion::TLS_1_2) && len == ALERT_1_3_LEN;
     is_all && (data[0] == ALERT || data[0] == APPLICATION_DATA && is_like_one)
 }
+
+/// Types of messages (RFC 8446, section 4).
+const CLIENT_HELLO: u8 = 1;
+const SERVER_HELLO: u8 = 2;
 
 /// Of a record of TLS 1.3 that holds an alert: its two octets, its type, and a tag (RFC 8446, section 5.2).
 const ALERT_1_3_LEN: u16 = 2 + 1 + 16;

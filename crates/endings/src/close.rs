@@ -50,7 +50,7 @@ impl Flow {
             was_overdue: self.is_knock_overdue && self.is_knocking()
                 || self.turn.is_overdue && self.waits_since().is_some(),
             handshake: self.established.filter(|_| client.syns > 0).map(|at| at.since(self.started)),
-            requests: self.turn.requests,
+            requests: self.turn.requests.saturating_add(self.app.pending()),
             bytes_to_client: to_client,
             bytes_to_server: to_server,
             packets_to_client: server.packets,

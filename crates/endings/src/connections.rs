@@ -6,6 +6,7 @@ use std::ops::AddAssign;
 use hashbrown::HashTable;
 use watari_packets::{Flags, Segment, Timestamp};
 
+use crate::app::App;
 use crate::close::Left;
 use crate::connection::{Event, Evicted, Opened, Overdue};
 use crate::early::{Early, Waiting};
@@ -285,7 +286,7 @@ impl Connections {
             (true, true) => None,
             // Acknowledgments alone are the rest of something.
             (false, false) if segment.len == 0 && !has(Flags::FIN) => None,
-            _ => Some(self.settings.servers.sender(segment.source, segment.destination)),
+            _ => Some(self.settings.servers.sender(segment.source, segment.destination, App::speaker(segment.data))),
         }
     }
 
@@ -356,9 +357,8 @@ impl Connections {
     /// Says how a connection ended, and keeps it for what may still come.
     fn report_at(&mut self, id: u32, left: Left, at: Timestamp) {
         let Some(flow) = flow_mut(&mut self.flows, id).filter(|flow| flow.stage != Stage::Over) else { return };
-        let exchange = flow.turn.exchange(false);
         let connection = flow.conclude(left, at, &self.settings);
-        flow.tell(exchange, &mut self.events);
+        flow.tell_last(&mut self.events);
         flow.bury(self.now);
         self.events.push_back(Event::Closed(Box::new(connection)));
         let (at, _) = flow.due(&self.settings);

@@ -241,7 +241,7 @@ impl Flow {
         }
         self.zeek.see(side, segment);
         if segment.flags.contains(Flags::ACK) {
-            self.see_acknowledgment(side, segment.acknowledgment, segment.time);
+            self.see_acknowledgment(side, segment.acknowledgment, segment.time, out);
         }
         let sequence = segment.sequence.wrapping_add(u32::from(is_syn));
         self.revive(side, segment, sequence);
@@ -258,7 +258,7 @@ impl Flow {
         self.step(side, segment);
     }
 
-    fn see_acknowledgment(&mut self, side: Side, upto: u32, at: Timestamp) {
+    fn see_acknowledgment(&mut self, side: Side, upto: u32, at: Timestamp, out: &mut VecDeque<Event>) {
         let (half, peer) = self.halves(side);
         let is_gap = peer.see_acked(upto);
         let gaps = peer.gaps;
@@ -282,6 +282,7 @@ impl Flow {
         }
         if side == Side::Client {
             self.see_unseen_answer(upto, at);
+            self.see_unseen_end(upto, at, out);
         }
     }
 

@@ -149,11 +149,23 @@ impl Dialogue {
         end.or_else(|| is_cut.then_some(from.wrapping_add(segment.len)))
     }
 
+    /// The client has all of the server's up to this. Where the answer ends, if that is before, and it was not seen.
+    pub(crate) fn acknowledge(&mut self, upto: u32) -> Option<u32> {
+        let end = self.server.acknowledge(upto)?;
+        self.last.content = Some(self.server.content());
+        Some(end)
+    }
+
+    /// How many requests wait for the one before them.
+    pub(crate) fn pending(&self) -> u32 {
+        self.pending.len() as u32
+    }
+
     /// The next request, now that the current one has its answer.
     pub(crate) fn next_request(&mut self) -> Option<Pending> {
         self.current = None;
         let next = self.pending.pop_front()?;
-        self.current = Some(next.method);
+        (self.current, self.last) = (Some(next.method), Http::default());
         Some(next)
     }
 

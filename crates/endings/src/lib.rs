@@ -52,7 +52,7 @@
 //! # Who is the client
 //!
 //! The sender of a SYN, the receiver of a SYN-ACK. Where neither was seen: who is not the known server
-//! ([`Settings::servers`]); else who has the higher port; else who sent first.
+//! ([`Settings::servers`]); else whose data show it, a request or a hello of TLS; else who has the higher port; else who sent first.
 //!
 //! # Requests
 //!

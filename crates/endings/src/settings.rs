@@ -77,14 +77,14 @@ impl Servers {
         self.ports.is_empty() && self.addresses.is_empty() || self.knows(server)
     }
 
-    /// Which side sent a segment that shows it by no SYN: the only known server of the two; else the lower port is the
-    /// server's; else who was sent to.
-    pub(crate) fn sender(&self, source: SocketAddr, destination: SocketAddr) -> Side {
+    /// Which side sent a segment that shows it by no SYN: the only known server of the two; else what its data show; else the
+    /// lower port is the server's; else who was sent to.
+    pub(crate) fn sender(&self, source: SocketAddr, destination: SocketAddr, speaker: Option<Side>) -> Side {
+        let by_port = if source.port() < destination.port() { Side::Server } else { Side::Client };
         match (self.knows(source), self.knows(destination)) {
             (true, false) => Side::Server,
             (false, true) => Side::Client,
-            _ if source.port() < destination.port() => Side::Server,
-            _ => Side::Client,
+            _ => speaker.unwrap_or(by_port),
         }
     }
 

@@ -55,8 +55,8 @@ pub struct Exchange {
     pub first_at: Option<Timestamp>,
     /// When the last were.
     pub last_at: Option<Timestamp>,
-    /// Whether the answer is known to be complete. Only clear HTTP/1 shows it; elsewhere it counts as complete
-    /// when the client asks again.
+    /// Whether the answer is known to be complete. Only clear HTTP/1 shows it, or the server's FIN where that is its end
+    /// (RFC 9112, section 6.3); elsewhere it counts as complete when the client asks again.
     pub is_complete: bool,
 }
 
@@ -143,6 +143,13 @@ impl Turn {
                 (self.answer, self.heard) = (follow(self.answer, self.end), follow(self.heard, heard));
             }
             State::Quiet | State::Answered => {}
+        }
+    }
+
+    /// The answer has come that far, though not all of it was seen.
+    pub(crate) fn reach(&mut self, end: u32, at: Timestamp) {
+        if self.state == State::Answering {
+            (self.last_at, self.end) = (self.last_at.max(at), later(self.end, end));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use watari_packets::{Flags, Segment};
+use watari_packets::{Flags, Segment, Timestamp};
 
 use crate::app::{App, Place};
 use crate::connection::{Event, Request};
@@ -73,12 +73,7 @@ impl Flow {
                 self.turn.pass(upto);
             }
             let Some(end) = answer.end else { return };
-            let over = self.turn.complete(end);
-            self.tell(over, out);
-            if let Some(next) = self.app.next_request() {
-                let (asked, at) = next.asked();
-                self.turn.begin(asked, at, end);
-            }
+            self.complete(end, out);
             if end == upto || self.app.is_tunnel() {
                 return;
             }
@@ -86,7 +81,37 @@ impl Flow {
         }
     }
 
-    pub(crate) fn tell(&self, over: Option<Exchange>, out: &mut VecDeque<Event>) {
+    /// The client has all of an answer that says how long it is, though not all of it was seen.
+    pub(super) fn see_unseen_end(&mut self, upto: u32, at: Timestamp, out: &mut VecDeque<Event>) {
+        if let Some(end) = self.app.acknowledge(upto) {
+            self.turn.reach(end, at);
+            self.complete(end, out);
+        }
+    }
+
+    /// The answer ends there, and the next request is the one to be answered.
+    fn complete(&mut self, end: u32, out: &mut VecDeque<Event>) {
+        let over = self.turn.complete(end);
+        self.tell(over, out);
+        if let Some(next) = self.app.next_request() {
+            let (asked, at) = next.asked();
+            self.turn.begin(asked, at, end);
+        }
+    }
+
+    /// What became of the last request, and of those that were sent behind it.
+    pub(crate) fn tell_last(&mut self, out: &mut VecDeque<Event>) {
+        let has_ended = self.server.fin.is_some() && self.server.reset.is_none();
+        let is_complete = has_ended && self.app.ends_with_stream(self.turn.state);
+        self.tell(self.turn.exchange(is_complete), out);
+        while let Some(next) = self.app.next_request() {
+            let (asked, at) = next.asked();
+            self.turn.begin(asked, at, self.turn.end);
+            self.tell(self.turn.exchange(false), out);
+        }
+    }
+
+    fn tell(&self, over: Option<Exchange>, out: &mut VecDeque<Event>) {
         self.tell_of(over, self.app.exchange(), out);
     }
 

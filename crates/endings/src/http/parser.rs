@@ -3,7 +3,7 @@
 use watari_packets::Segment;
 
 use crate::http::{Method, begins_request};
-use crate::sequence::{is_before, is_upto};
+use crate::sequence::{FAR, is_before, is_upto};
 
 /// As much of a line is kept: more than the fields that matter need.
 const LINE_LEN_MAX: usize = 64;
@@ -124,6 +124,18 @@ impl Parser {
             self.go_blind();
         }
         is_lost
+    }
+
+    /// Who reads it has all up to this one. Where the message ends, if it ends before that, in content that was not seen.
+    pub(crate) fn acknowledge(&mut self, upto: u32) -> Option<u32> {
+        let State::Content(left) = self.state else { return None };
+        let end = self.at.wrapping_add(u32::try_from(left).ok().filter(|left| *left < FAR)?);
+        if !is_upto(end, upto) {
+            return None;
+        }
+        (self.at, self.state) = (end, State::Start);
+        self.content += left;
+        Some(end)
     }
 
     /// What the status of an answer says of its content (RFC 9112, section 6.3).

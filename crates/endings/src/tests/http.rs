@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::script::{Sent, closed, events, hurried, mixed, script, told};
-use crate::{Ending, Event, Phase, Request};
+use crate::{Connection, Ending, Event, Phase, Request};
 
 fn requests(events: &[Event]) -> Vec<Request> {
     let request = |event: &Event| if let Event::Request(request) = event { Some(*request) } else { None };
@@ -78,6 +78,12 @@ fn requests_and_answers() {
         ),
         // No answer.
         ("ASK", &["GET - - -/- cut"]),
+        ("ASK ASK ASK OK_5 OK_5 Ca", &["GET 200 5 3/3", "GET 200 5 3/3", "GET - - -/- cut"]),
+        (
+            "ASK ASK ASK OK_5 S{HTTP/1.1 404 No\\r\\nContent-Length: 9\\r\\n\\r\\nhello} Ca",
+            &["GET 200 5 3/3", "GET 404 5 3/3 cut", "GET - - -/- cut"],
+        ),
+        ("ASK ASK ASK", &["GET - - -/- cut", "GET - - -/- cut", "GET - - -/- cut"]),
         // Not HTTP any more.
         ("ASK S{HTTP/1.1 101 Ok\\r\\nUpgrade: x\\r\\n\\r\\n} S+50 Ca C+50 S+50 Ca", &["GET 101 0 1/1"]),
         ("ASK S{HTTP/1.1 101 Ok\\r\\n} S{Upgrade: x\\r\\n\\r\\nHTTP/1.1} Ca C+50 S+50 Ca", &["GET 101 0 1/2"]),
@@ -134,6 +140,66 @@ fn an_answer_that_is_known_to_be_whole_or_not_tells_the_phase() {
     for (answer, expected) in cases {
         let told = ending(&format!("Cs Ssa Ca ASK {answer}"));
         assert!(told.starts_with(expected), "{answer}: {told}");
+    }
+}
+
+/// What lasts until the server closes is complete when it has (RFC 9112, section 6.3).
+#[test]
+fn an_answer_may_end_with_the_connection() {
+    let facts = |end: &str| facts(&script(&format!("Cs Ssa Ca {GET} S{{HTTP/1.1 200 OK\\r\\n\\r\\nhello}} Ca {end}")));
+    assert_eq!(facts("Sf Cf Sa"), ["GET 200 5 1/1"]);
+    assert_eq!(facts("S+9 Cf Sa Sf Ca"), ["GET 200 14 1/3"]);
+    assert_eq!(facts("Sr"), ["GET 200 5 1/1 cut"]);
+    assert_eq!(facts("Cr"), ["GET 200 5 1/1 cut"]);
+    assert_eq!(facts("~900 Ca"), ["GET 200 5 1/1 cut"]);
+}
+
+/// Fragments of IP, and what a capture lost: what the client has came.
+#[test]
+fn what_was_acknowledged_came() {
+    let head = "S{HTTP/1.1 200 OK\\r\\nContent-Length: 3000\\r\\n\\r\\n}";
+    for body in ["-S+3000 Ca", "S+1000 -S+2000 Ca", "S+1000 -S+1000 S+1000 Ca", "-S+1000 S+1000 -S+1000 Ca"] {
+        for end in ["Sf Cf Sa", "Cf Sf Ca", "Cr"] {
+            let sent = script(&format!("Cs Ssa Ca {GET} {head} {body} {end}"));
+            let said = closed(&events(&sent)).remove(0);
+            assert_eq!((said.phase, said.is_delivered), (Phase::AfterAnswer, true), "{body} {end}");
+            assert_eq!((said.requests, said.bytes_to_client), (1, 3041), "{body} {end}");
+            assert!(
+                facts(&sent)[0].starts_with("GET 200 3000 1/") && !facts(&sent)[0].ends_with("cut"),
+                "{body} {end}"
+            );
+        }
+        let next = facts(&script(&format!("Cs Ssa Ca {GET} {head} {body} {GET} {OK_5} Ca Sf Cf Sa")));
+        assert!(next[0].starts_with("GET 200 3000") && next[1] == "GET 200 5 1/1", "{body}: {next:?}");
+    }
+    let less = script(&format!("Cs Ssa Ca {GET} {head} S+1000 -S+1000 Ca Cf Sf Ca"));
+    assert!(!closed(&events(&less))[0].is_delivered);
+}
+
+/// A capture that begins in the middle: what is seen of the answer says how far it had come, and who is who.
+#[test]
+fn the_middle_of_an_exchange() {
+    let cases = [
+        ("{OK} Ca Cf Sf Ca", Phase::AfterAnswer, true),
+        ("{OK} Ca ~3 Sf Cf Sa", Phase::Idle, true),
+        ("S{HTTP/1.1 200 OK\\r\\nContent-Length: 90\\r\\n\\r\\nhello} Ca Cf Sf Ca", Phase::InAnswer, false),
+        ("Sa {OK} Ca Cf Sf Ca", Phase::AfterAnswer, true),
+        ("S+1000 Ca Cf Sf Ca", Phase::AfterAnswer, true),
+        ("S+1000 S+1000 Cf^1001 CR CR", Phase::InAnswer, false),
+        ("{GET} {OK} Ca Cf Sf Ca", Phase::AfterAnswer, true),
+    ];
+    for (text, phase, is_delivered) in cases {
+        let text = text.replace("{OK}", OK_5).replace("{GET}", GET);
+        // The client's port is the lower one; but octets alone do not show who is who.
+        for port in [40_000, 300] {
+            let mut sent = script(&format!("-Cs -Ssa -Ca -C+90 {text}"));
+            for it in &mut sent {
+                it.port = if text.contains("HTTP") { port } else { 40_000 };
+            }
+            let said = closed(&events(&sent));
+            let fact = |it: &Connection| (it.phase, it.is_delivered, it.server.port());
+            assert_eq!(said.iter().map(fact).collect::<Vec<_>>(), [(phase, is_delivered, 443)], "{text}");
+        }
     }
 }
 
