@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::watari;
@@ -17,6 +18,9 @@ use crate::site::{SMALL, Site};
 
 /// Of one core.
 const CPU_TARGET: f64 = 0.1;
+
+/// How long what was captured takes to be counted, with a margin: a report comes each second.
+const COUNTED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Whether anybody watches.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,14 +62,17 @@ fn watch(site: &Site, server: SocketAddr, url: &str, seconds: u64) -> Result<Vec
     let (before, began) = (process.cpu()?, Instant::now());
     let rate = wrk(url, seconds)?;
     let used = process.cpu()?.saturating_sub(before).as_secs_f64() / began.elapsed().as_secs_f64();
-    // A report each second.
-    let seen = |text: &str, name: &str| Ok::<_, Failure>(count(text, name));
+    // When no more is counted than before, that was all.
+    let seen = |text: &str| count(text, "packets_total");
+    let mut before = 0.0;
     let text = process.wait_until(|| {
-        scraped(metrics).and_then(|text| {
-            if count(&text, "packets_total") > 0.0 { Ok(text) } else { Err("no packets yet".to_owned()) }
-        })
+        thread::sleep(COUNTED_WITHIN);
+        let text = scraped(metrics)?;
+        let is_all = before > 0.0 && seen(&text) <= before;
+        before = seen(&text);
+        if is_all { Ok(text) } else { Err("packets are still counted".to_owned()) }
     })?;
-    Ok(vec![1.0 / rate, used, seen(&text, "packets_dropped_total")?, seen(&text, "packets_total")?])
+    Ok(vec![1.0 / rate, used, count(&text, "packets_dropped_total"), seen(&text)])
 }
 
 /// Requests a second.
