@@ -25,6 +25,7 @@
 pub mod analysis;
 pub mod batch;
 pub mod board;
+pub mod clock;
 pub mod files;
 pub mod link;
 pub mod listener;

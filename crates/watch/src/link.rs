@@ -1,7 +1,7 @@
 //! Who listens may be another machine than who judges (ANMA paper, chapter 2): sensors tell a judge, over TCP with mutual TLS.
 //!
 //! ```text
-//!   capture threads ──▶ Teller ──▶ Backlog ──▶ Cursor ═══ reports ═══▶ Books ──▶ Board
+//!   capture threads ──▶ Reporter ──▶ Backlog ──▶ Cursor ═══ reports ═══▶ Books ──▶ Board
 //!                                     ▲                                  │
 //!                                     └──────────── taken ═══════════════┘
 //! ```
@@ -55,7 +55,7 @@ pub use clock::Clock;
 pub use judge::{Judge, JudgeCounts};
 pub use listen::{ListenError, Listening};
 pub use metrics::{JudgeMetrics, ReporterMetrics};
-pub use reporter::{Backoff, Options, Reporter, ReporterCounts, StartError, Teller};
+pub use reporter::{Backoff, Options, Reporter, ReporterCounts, StartError};
 pub use session::LinkError;
 
 #[cfg(test)]

@@ -4,13 +4,13 @@ use std::io::{self, Error, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use watari_capture::{CaptureError, READ_TIMEOUT, Ring};
 use watari_endings::Event;
-use watari_packets::Timestamp;
 
+use crate::clock::now;
 use crate::listener::{Listener, Lost};
 use crate::report::Report;
 
@@ -162,10 +162,4 @@ impl Thread {
         let events = std::mem::take(events);
         self.sender.blocking_send((self.part, Heard::Events(events))).is_ok()
     }
-}
-
-/// By the clock that the kernel dates frames by.
-pub fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }

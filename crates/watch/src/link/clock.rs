@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use watari_packets::Timestamp;
 
@@ -14,10 +14,7 @@ pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 impl Clock {
     /// The system's.
     pub fn system() -> Self {
-        Self::new(|| {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            Timestamp(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
-        })
+        Self::new(crate::clock::now)
     }
 
     /// Another.

@@ -99,9 +99,10 @@ impl Reporter {
         Ok(Self { shared, telling: tokio::spawn(telling.run()) })
     }
 
-    /// For a capture thread.
-    pub fn teller(&self) -> Teller {
-        Teller(Arc::clone(&self.shared))
+    /// A part of the sensor reports, once a second, even that nothing happened: that alone says that it listens. Never waits.
+    pub fn tell(&self, part: u8, report: &Report) {
+        self.shared.backlog().tell(part, report);
+        self.shared.changed.notify_one();
     }
 
     /// How it goes.
@@ -126,18 +127,6 @@ impl Reporter {
 impl Drop for Reporter {
     fn drop(&mut self) {
         self.telling.abort();
-    }
-}
-
-/// Takes what a capture thread reports. It never waits.
-#[derive(Debug, Clone)]
-pub struct Teller(Arc<Shared>);
-
-impl Teller {
-    /// A part of the sensor reports, once a second, even that nothing happened: that alone says that it listens.
-    pub fn tell(&self, part: u8, report: &Report) {
-        self.0.backlog().tell(part, report);
-        self.0.changed.notify_one();
     }
 }
 

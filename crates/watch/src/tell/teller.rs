@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::{Id, JoinSet};
@@ -21,6 +21,7 @@ use super::http::ClientError;
 use super::journal::{self, Journal};
 use super::metrics::TellerMetrics;
 use super::outlet::{DeliveryError, Outlet};
+use crate::clock;
 
 /// Tells receivers of changes. Dropped, it ends at once, as if the process had been killed; [`Teller::stop`] is better.
 #[derive(Debug)]
@@ -171,8 +172,7 @@ struct Clock {
 
 impl Clock {
     fn new() -> Self {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { began: Timestamp(0) + since_epoch, at: Instant::now() }
+        Self { began: clock::now(), at: Instant::now() }
     }
 
     fn now(&self) -> Timestamp {

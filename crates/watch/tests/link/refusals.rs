@@ -80,7 +80,7 @@ async fn a_judge_survives_what_sensors_say() {
         watching.refusal(expected).await;
     }
     let reporter = start(dir.path(), "s1", watching.address);
-    reporter.teller().tell(0, &report(NOW_S, 1));
+    reporter.tell(0, &report(NOW_S, 1));
     all_taken(&reporter).await;
     assert_eq!(watching.judge.counts().refused, 7);
 }

@@ -21,8 +21,9 @@ use tracing::Level;
 use tracing_subscriber::filter::Targets;
 use watari_capture::CaptureError;
 use watari_watch::board::Board;
+use watari_watch::clock;
 use watari_watch::link::{Judge, JudgeMetrics, Reporter};
-use watari_watch::live::{self, Heard, Live};
+use watari_watch::live::{Heard, Live};
 use watari_watch::metrics::BoardMetrics;
 use watari_watch::tell::{self, Teller};
 use watari_watch::terminal::{Choice, Key, Screen, View};
@@ -165,7 +166,7 @@ impl Show {
             Heard::Report(report) => {
                 self.lock().take(SENSOR, part, &report);
                 if let Some(reporter) = &self.reporter {
-                    reporter.teller().tell(part, &report);
+                    reporter.tell(part, &report);
                 }
             }
             Heard::Events(events) => self.out.print(Printed::Events(events)),
@@ -181,7 +182,7 @@ impl Show {
     fn go_on(&mut self) -> Result<bool, Failure> {
         let changes = {
             let mut board = self.lock();
-            board.advance(live::now());
+            board.advance(clock::now());
             std::iter::from_fn(|| board.poll()).collect::<Vec<_>>()
         };
         if let Some(page) = &mut self.page {
@@ -262,7 +263,7 @@ impl Out {
 
 impl Ticks {
     fn advance(&mut self, board: &Mutex<Board>) {
-        let now_s = live::now().0 / 1_000_000_000;
+        let now_s = clock::now().0 / 1_000_000_000;
         if now_s != self.at_s {
             self.at_s = now_s;
             self.latest.send_replace(web::tick(board));
