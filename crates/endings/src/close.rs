@@ -46,7 +46,6 @@ impl Flow {
             phase,
             closed_by: closed_by.filter(|_| ending != Ending::Backscatter),
             is_delivered: self.is_delivered(closed_by, phase),
-            has_asked: to_server > 0,
             was_overdue: self.is_knock_overdue && self.is_knocking()
                 || self.turn.is_overdue && self.waits_since().is_some(),
             handshake: self.established.filter(|_| client.syns > 0).map(|at| at.since(self.started)),

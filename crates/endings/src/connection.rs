@@ -126,8 +126,6 @@ pub struct Connection {
     pub closed_by: Option<Side>,
     /// Whether the client has got a whole answer to its last request, as far as can be told.
     pub is_delivered: bool,
-    /// Whether the client asked for anything: sent data.
-    pub has_asked: bool,
     /// Whether [`Event::Overdue`] was said of what it waits for still.
     pub was_overdue: bool,
     /// From the first SYN to the end of the handshake, if both were seen.

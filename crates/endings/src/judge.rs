@@ -1,19 +1,26 @@
 //! Whether a server is normal, saturated or stopped (ANMA paper, chapter 2).
 //!
+//! Each state may follow each other. The first line that is true says which:
+//!
 //! ```text
-//!                    nothing asked                       over a limit
-//!             ┌──── nor answered ────────┐          ┌──────────────────────┐
-//!             ▼                          │          │                      ▼
-//!           Idle ─── connections ─────▶ Normal ─────┘                  Saturated
-//!             ▲                          ▲  ▲                             │ │
-//!             │                          │  └── below it by the margin ───┘ │
-//!             │ nobody asks any more     │                                 │ most get nothing
-//!             └────────────────────── Stopped ◀────────────────────────────┘ (from any state)
+//!  of the last stopped_span, most got nothing ───────────────────────────────────────▶ Stopped
+//!    │ no
+//!    ▼
+//!  nothing happened in span; if it is stopped, in stopped_span ──────────────────────▶ Idle
+//!    │ no
+//!    ▼
+//!  less than ended_min ended ────── something was answered, and it is idle or stopped ▶ Normal
+//!    │ no                                                                 └── else ──▶ as it is
+//!    ▼
+//!  the shares of span are over a limit; if it is stopped, those of stopped_span ─────▶ Saturated
+//!    │ no
+//!    └───────────────────────────────────────────────────────────────────────────────▶ Normal
 //! ```
 //!
 //! 1. A change is said when what it takes has lasted for [`Profile::hold`]; it is dated to when that began.
 //! 2. Stopped: of the knocks and requests of the last [`Profile::stopped_span`] more than [`Profile::unanswered`] got
-//!    nothing. The paper drew no point then; so what got nothing is counted by itself.
+//!    nothing. The paper drew no point then; so what got nothing is counted by itself. Who leaves before it has waited for long is
+//!    no evidence: where nobody waits, a server that answers nothing is saturated.
 //! 3. Saturated: the shares of the last [`Profile::span`] are over a limit.
 //! 4. A limit that was passed is passed back only [`Profile::margin`] below it.
 //! 5. Without evidence nothing changes; without clients a server is idle, and not stopped.
@@ -121,32 +128,27 @@ pub struct Evidence {
 }
 
 /// Judges one server. Ask it once a second.
-#[derive(Debug)]
-pub struct Judge {
+#[derive(Debug, Default)]
+pub(crate) struct ServerJudge {
     verdict: Option<Verdict>,
     /// What it seems to be in instead, and since when.
     candidate: Option<(ServerState, Timestamp)>,
 }
 
-impl Judge {
-    /// Nothing is known: idle.
-    pub const fn new() -> Self {
-        Self { verdict: None, candidate: None }
-    }
-
+impl ServerJudge {
     /// The last verdict, if there was one.
-    pub const fn verdict(&self) -> Option<&Verdict> {
+    pub(crate) const fn verdict(&self) -> Option<&Verdict> {
         self.verdict.as_ref()
     }
 
     /// What the server is in.
-    pub fn state(&self) -> ServerState {
+    pub(crate) fn state(&self) -> ServerState {
         self.verdict.map_or(ServerState::Idle, |verdict| verdict.state)
     }
 
     /// Looks at what happened in the last [`Profile::span`] and in the last [`Profile::stopped_span`]. Says so if the state
     /// is another.
-    pub fn look(&mut self, now: Timestamp, long: &Tally, short: &Tally, profile: &Profile) -> Option<Verdict> {
+    pub(crate) fn look(&mut self, now: Timestamp, long: &Tally, short: &Tally, profile: &Profile) -> Option<Verdict> {
         let Some((state, evidence)) = profile.judge(self.state(), long, short) else {
             self.candidate = None;
             return None;
@@ -167,11 +169,5 @@ impl Judge {
         let verdict = Verdict { state, since, at: now, evidence };
         self.verdict = Some(verdict);
         Some(verdict)
-    }
-}
-
-impl Default for Judge {
-    fn default() -> Self {
-        Self::new()
     }
 }

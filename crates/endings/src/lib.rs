@@ -105,12 +105,12 @@ pub use connection::{Connection, Event, Evicted, Opened, Overdue, Request};
 pub use connections::{Connections, Counts};
 pub use ending::{Ending, Phase, Side};
 pub use http::{Http, Method};
-pub use judge::{Evidence, Judge, Learner, Profile, Reason, ServerState, Verdict};
+pub use judge::{Evidence, Learner, Profile, Reason, ServerState, Verdict};
 pub use settings::{Servers, Settings};
-pub use states::{Change, Server, States};
+pub use states::{Change, Lately, Server, States};
 pub use tls::{Alert, Tls, TlsVersion};
 pub use turn::Exchange;
-pub use window::{Counting, Shares, Tally, Window};
+pub use window::{Shares, Tally, Window};
 pub use zeek::{ConnState, History};
 
 #[cfg(test)]

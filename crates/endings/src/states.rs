@@ -1,13 +1,13 @@
 //! All servers that are watched, and what they are in.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use watari_packets::Timestamp;
 
 use crate::connection::Event;
-use crate::judge::{Evidence, Judge, Profile, ServerState, Verdict};
+use crate::judge::{Evidence, Profile, ServerJudge, ServerState, Verdict};
 use crate::window::{Tally, Window};
 
 /// Follows the states of servers. Give it what happened and the time, and take [`States::poll`] until it says nothing.
@@ -16,6 +16,8 @@ pub struct States {
     profile: Profile,
     servers_max: usize,
     servers: BTreeMap<SocketAddr, Server>,
+    /// Those that never answered anything, and never were anything but idle. They give way to others.
+    silent: BTreeSet<SocketAddr>,
     changes: VecDeque<Change>,
     /// The second that time is in.
     now_s: u64,
@@ -37,15 +39,31 @@ pub struct Change {
 #[derive(Debug)]
 pub struct Server {
     window: Window,
-    judge: Judge,
+    judge: ServerJudge,
     open: u32,
+}
+
+/// What time up to now the numbers of a server are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lately {
+    /// [`Profile::span`], of which the shares are judged.
+    Span,
+    /// [`Profile::stopped_span`].
+    StoppedSpan,
+    /// [`Server::SHORT_SPAN`].
+    ShortSpan,
 }
 
 impl Server {
     /// How long the short span is, which decides nothing.
     pub const SHORT_SPAN: Duration = Duration::from_secs(10);
 
-    /// Its seconds; the span of index 0 is [`Profile::span`], 1 is [`Profile::stopped_span`], 2 is [`Server::SHORT_SPAN`].
+    /// What happened at it lately.
+    pub fn total(&self, lately: Lately) -> Tally {
+        self.window.total(lately as usize)
+    }
+
+    /// Its seconds.
     pub const fn window(&self) -> &Window {
         &self.window
     }
@@ -62,7 +80,7 @@ impl Server {
 
     /// What it would be in if nothing more happened, whether that has lasted or not. `None`: too little happened to say.
     pub fn seems(&self, profile: &Profile) -> Option<(ServerState, Evidence)> {
-        profile.judge(self.state(), &self.window.total(0), &self.window.total(1))
+        profile.judge(self.state(), &self.total(Lately::Span), &self.total(Lately::StoppedSpan))
     }
 
     /// Connections that have not ended.
@@ -72,15 +90,25 @@ impl Server {
 }
 
 impl States {
-    /// Of `servers_max` servers at most; what others do is not followed.
+    /// Of `servers_max` servers at most. Those that never answered anything, such as closed ports, give way to others; what
+    /// further ones do is not followed.
     pub const fn new(profile: Profile, servers_max: usize) -> Self {
-        Self { profile, servers_max, servers: BTreeMap::new(), changes: VecDeque::new(), now_s: 0, unwatched: 0 }
+        Self {
+            profile,
+            servers_max,
+            servers: BTreeMap::new(),
+            silent: BTreeSet::new(),
+            changes: VecDeque::new(),
+            now_s: 0,
+            unwatched: 0,
+        }
     }
 
     /// Something happened at a server.
     pub fn handle(&mut self, event: &Event) {
-        let (at, tally) = Tally::of(event, self.profile.counting);
-        self.add(event.server(), at, &tally);
+        if let Some((at, tally)) = Tally::of(event) {
+            self.add(event.server(), at, &tally);
+        }
     }
 
     /// So much happened at a server in the second that `at` is in, as [`Tally::of`] counts it.
@@ -88,9 +116,16 @@ impl States {
         if *tally == Tally::default() {
             return;
         }
-        if !self.servers.contains_key(&server) && self.servers.len() >= self.servers_max {
-            self.unwatched += 1;
-            return;
+        if !self.servers.contains_key(&server) {
+            if self.servers.len() >= self.servers_max {
+                self.unwatched += 1;
+                let Some(silent) = self.silent.pop_first() else { return };
+                self.servers.remove(&silent);
+            }
+            self.silent.insert(server);
+        }
+        if tally.is_alive() {
+            self.silent.remove(&server);
         }
         let server = self.servers.entry(server).or_insert_with(|| Server::new(&self.profile));
         server.open = server.open.saturating_add(tally.opened).saturating_sub(tally.closed());
@@ -132,25 +167,30 @@ impl States {
         self.servers.iter()
     }
 
-    /// How many times something happened at servers that are not watched.
+    /// How many times something happened at servers that are not watched, or others gave way.
     pub const fn unwatched(&self) -> u64 {
         self.unwatched
     }
 
     fn judge(&mut self, now: Timestamp) {
-        let (profile, changes) = (&self.profile, &mut self.changes);
+        let (profile, changes, silent) = (&self.profile, &mut self.changes, &mut self.silent);
         self.servers.retain(|address, server| {
             if server.window.is_ahead_of(now) {
                 // After a silence: what ended it says nothing of the seconds before.
                 return true;
             }
             server.window.advance(now);
-            let (long, short) = (server.window.total(0), server.window.total(1));
+            let (long, short) = (server.total(Lately::Span), server.total(Lately::StoppedSpan));
             let before = server.state();
             if let Some(verdict) = server.judge.look(now, &long, &short, profile) {
                 changes.push_back(Change { server: *address, before, verdict });
+                silent.remove(address);
             }
-            server.open > 0 || !server.window.is_empty() || server.state() != ServerState::Idle
+            let is_kept = server.open > 0 || !server.window.is_empty() || server.state() != ServerState::Idle;
+            if !is_kept {
+                silent.remove(address);
+            }
+            is_kept
         });
     }
 }
@@ -158,6 +198,6 @@ impl States {
 impl Server {
     fn new(profile: &Profile) -> Self {
         let spans = [profile.span, profile.stopped_span, Self::SHORT_SPAN];
-        Self { window: Window::new(&spans), judge: Judge::new(), open: 0 }
+        Self { window: Window::new(&spans), judge: ServerJudge::default(), open: 0 }
     }
 }

@@ -9,19 +9,6 @@ use watari_packets::Timestamp;
 use crate::connection::{Connection, Event, Request};
 use crate::ending::{Ending, Phase, Side};
 
-/// Which connections count as what.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Counting {
-    /// As the paper has it: X is `S_NORMAL`, Y `C_NORMAL` and `C_RESET`, Z `TIMEOUT`. It knew no clients that close what the
-    /// server keeps open (RFC 9112, section 9.3): a FIN of one that has got all that it asked for cuts nothing off, and
-    /// counts as X.
-    #[default]
-    Paper,
-    /// X is what was delivered, whoever closed then. Y is what a client cut off, Z `TIMEOUT`. A connection that asked for
-    /// nothing counts as nothing.
-    Delivered,
-}
-
 /// What happened in a while.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -31,13 +18,15 @@ pub struct Tally {
     pub endings: [u32; Ending::ALL.len()],
     /// Connections that were given up to hold others.
     pub evicted: u32,
-    /// X: delivered by the server.
+    /// X: delivered, whoever closed then. (The paper: `S_NORMAL`. It knew servers that close behind each answer; what they keep
+    /// open clients close, RFC 9112, section 9.3.)
     pub s_normal: u32,
-    /// Y: cut off by the client.
+    /// Y: cut off by the client, `C_NORMAL` or `C_RESET`.
     pub client_abort: u32,
     /// Z: out of time.
     pub timeout: u32,
-    /// Cut off by the server: `S_RESET`, or closed before the answer was whole.
+    /// Cut off or turned away by the server: `S_NORMAL` or `S_RESET` before the answer was whole, or as soon as it was opened; a
+    /// handshake of TLS that it ended by an alert.
     pub failed: u32,
     /// Requests that got a first octet of an answer.
     pub answered: u32,
@@ -71,19 +60,20 @@ pub struct Shares {
 }
 
 impl Tally {
-    /// What an event adds, and when it happened.
-    pub fn of(event: &Event, counting: Counting) -> (Timestamp, Self) {
+    /// What an event adds, and when it happened. `None`: nothing.
+    pub fn of(event: &Event) -> Option<(Timestamp, Self)> {
         let none = Self::default();
-        match event {
+        let (at, tally) = match event {
             Event::Opened(opened) => (opened.at, Self { opened: 1, ..none }),
-            Event::Request(request) => Self::of_request(request),
+            Event::Request(request) => Self::of_request(request)?,
             Event::Overdue(overdue) => (overdue.at, Self { unanswered: 1, ..none }),
-            Event::Closed(connection) => (connection.end, Self::of_connection(connection, counting)),
+            Event::Closed(connection) => (connection.end, Self::of_connection(connection)),
             Event::Evicted(evicted) => {
                 let is_unanswered = !evicted.is_answered && !evicted.was_overdue;
                 (evicted.at, Self { evicted: 1, unanswered: is_unanswered.into(), ..none })
             }
-        }
+        };
+        Some((at, tally))
     }
 
     /// X, Y and Z as shares; `None` without any.
@@ -118,21 +108,26 @@ impl Tally {
         (all > 0.0).then(|| f64::from(self.unanswered) / all)
     }
 
+    /// Whether the server answered anything.
+    pub const fn is_alive(&self) -> bool {
+        self.answered > 0 || self.ended() > 0 || self.failed > 0
+    }
+
     /// The mean time to the first octet of an answer.
     pub fn response_mean(&self) -> Option<Duration> {
         let mean = self.response_us.checked_div(self.responses.into())?;
         Some(Duration::from_micros(mean))
     }
 
-    fn of_request(request: &Request) -> (Timestamp, Self) {
+    fn of_request(request: &Request) -> Option<(Timestamp, Self)> {
         let exchange = &request.exchange;
-        let Some(at) = exchange.first_at else { return (Timestamp(0), Self::default()) };
+        let at = exchange.first_at?;
         let response = exchange.first_octet().and_then(|time| u64::try_from(time.as_micros()).ok());
         let (responses, response_us) = (response.is_some().into(), response.unwrap_or_default());
-        (at, Self { answered: 1, responses, response_us, ..Self::default() })
+        Some((at, Self { answered: 1, responses, response_us, ..Self::default() }))
     }
 
-    fn of_connection(connection: &Connection, counting: Counting) -> Self {
+    fn of_connection(connection: &Connection) -> Self {
         let mut tally = Self {
             unanswered: is_unanswered(connection).into(),
             bytes_to_client: connection.bytes_to_client,
@@ -140,18 +135,13 @@ impl Tally {
         };
         tally.endings[connection.ending as usize] = 1;
         tally.count_tls(connection);
-        let is_good = match counting {
-            Counting::Paper => {
-                connection.ending == Ending::SNormal || connection.ending == Ending::CNormal && connection.is_delivered
-            }
-            Counting::Delivered => connection.is_delivered,
-        };
-        let is_counted = counting == Counting::Paper || connection.has_asked;
         match connection.ending {
             Ending::Refused | Ending::NoAnswer | Ending::Open | Ending::Backscatter => {}
             Ending::Timeout => tally.timeout = 1,
-            _ if !is_counted => {}
-            _ if is_good => tally.s_normal = 1,
+            _ if is_delivered(connection) => tally.s_normal = 1,
+            _ if is_turned_away(connection) => tally.failed = 1,
+            // Who asked for nothing missed nothing.
+            _ if !has_asked(connection) => {}
             Ending::SNormal | Ending::SReset => tally.failed = 1,
             Ending::CNormal | Ending::CReset => tally.client_abort = 1,
         }
@@ -171,6 +161,34 @@ impl Tally {
     }
 }
 
+/// Whether the client has got what it asked for; a request that crossed the server's FIN is asked again elsewhere.
+fn is_delivered(connection: &Connection) -> bool {
+    let is_after = matches!(connection.phase, Phase::AfterAnswer | Phase::Idle);
+    connection.is_delivered || connection.ending == Ending::SNormal && is_after
+}
+
+/// Whether the client wanted something of the server, if only a session of TLS.
+fn has_asked(connection: &Connection) -> bool {
+    connection.requests > 0 || is_shaking(connection)
+}
+
+/// Whether a handshake of TLS did not come to its end.
+fn is_shaking(connection: &Connection) -> bool {
+    connection.requests == 0 && connection.tls.as_ref().is_some_and(|tls| tls.handshake.is_none())
+}
+
+/// Whether the server closed what it had just accepted, before anybody said anything, or refused a session by an alert.
+fn is_turned_away(connection: &Connection) -> bool {
+    let is_new =
+        connection.duration() < ACCEPTED_MAX && connection.bytes_to_server == 0 && connection.bytes_to_client == 0;
+    let alert = connection.tls.as_ref().and_then(|tls| tls.alert);
+    connection.closed_by == Some(Side::Server) && is_new
+        || is_shaking(connection) && alert.is_some_and(|alert| alert.by == Side::Server)
+}
+
+/// A server that closes later than that was patient with a client that said nothing.
+const ACCEPTED_MAX: Duration = Duration::from_secs(1);
+
 /// Whether who asked got nothing, and that was not said before. A client that leaves soon is no evidence.
 fn is_unanswered(connection: &Connection) -> bool {
     if connection.was_overdue {
@@ -180,7 +198,7 @@ fn is_unanswered(connection: &Connection) -> bool {
         Ending::Refused | Ending::NoAnswer => true,
         Ending::Timeout => connection.phase == Phase::BeforeAnswer,
         Ending::SNormal | Ending::SReset if connection.closed_by == Some(Side::Server) => {
-            connection.phase == Phase::BeforeAnswer || connection.has_asked && connection.bytes_to_client == 0
+            connection.phase == Phase::BeforeAnswer || connection.bytes_to_server > 0 && connection.bytes_to_client == 0
         }
         _ => false,
     }

@@ -117,20 +117,6 @@ impl Other {
         Self::TooDeep,
         Self::Checksum,
     ];
-
-    /// Its name in metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::LinkType => "link_type",
-            Self::NotIp => "not_ip",
-            Self::NotTcp => "not_tcp",
-            Self::Fragment => "fragment",
-            Self::Truncated => "truncated",
-            Self::Malformed => "malformed",
-            Self::TooDeep => "too_deep",
-            Self::Checksum => "checksum",
-        }
-    }
 }
 
 #[cfg(test)]

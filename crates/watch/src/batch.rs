@@ -1,6 +1,6 @@
 //! A capture as a whole: what became of each connection, and what servers were in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ pub struct Batch<S> {
     minutes: BTreeMap<SocketAddr, BTreeMap<u64, Tally>>,
     learns: bool,
     totals: BTreeMap<SocketAddr, Tally>,
+    /// Those that never answered anything, which give way to others.
+    silent: BTreeSet<SocketAddr>,
     untold: u64,
     sink: S,
 }
@@ -58,7 +60,7 @@ pub struct Summary {
     pub counts: Counts,
     /// What happened at each server.
     pub servers: BTreeMap<SocketAddr, Tally>,
-    /// How often something happened at servers beyond [`SERVERS_MAX`], which are not judged.
+    /// How often something happened at servers beyond [`SERVERS_MAX`], which are not judged, or others gave way to them.
     pub untold: u64,
     minutes: BTreeMap<SocketAddr, BTreeMap<u64, Tally>>,
 }
@@ -76,6 +78,7 @@ impl<S: Sink> Batch<S> {
             minutes: BTreeMap::new(),
             learns: options.learns,
             totals: BTreeMap::new(),
+            silent: BTreeSet::new(),
             untold: 0,
             sink,
         }
@@ -126,25 +129,33 @@ impl<S: Sink> Batch<S> {
     }
 
     fn count(&mut self, event: &Event) {
-        let (at, tally) = Tally::of(event, self.states.profile().counting);
+        let Some((at, tally)) = Tally::of(event) else { return };
         let server = event.server();
-        if !self.totals.contains_key(&server) && self.totals.len() >= SERVERS_MAX {
-            self.untold += 1;
-            return;
+        if !self.totals.contains_key(&server) {
+            if self.totals.len() >= SERVERS_MAX {
+                self.untold += 1;
+                let Some(silent) = self.silent.pop_first() else { return };
+                self.totals.remove(&silent);
+                self.minutes.remove(&silent);
+                self.spans.forget(&silent);
+            }
+            self.silent.insert(server);
+        }
+        if tally.is_alive() {
+            self.silent.remove(&server);
         }
         *self.totals.entry(server).or_default() += tally;
         if self.learns {
             *self.minutes.entry(server).or_default().entry(at.0 / MINUTE.as_nanos() as u64).or_default() += tally;
         }
-        if tally != Tally::default() {
-            self.states.add(server, at, &tally);
-            self.spans.add(server, at, &tally);
-        }
+        self.states.add(server, at, &tally);
+        self.spans.add(server, at, &tally);
     }
 
     fn judge(&mut self, now: Timestamp) -> Result<(), S::Error> {
         self.states.advance(now);
         while let Some(change) = self.states.poll() {
+            self.silent.remove(&change.server);
             if let Some(span) = self.spans.change(&change, &self.states) {
                 self.sink.span(&span)?;
             }

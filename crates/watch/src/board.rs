@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::Serialize;
-use watari_endings::{Change, Ending, Profile, Server, ServerState, States, Tally};
+use watari_endings::{Change, Ending, Lately, Profile, Server, ServerState, States, Tally};
 use watari_packets::Timestamp;
 
 use crate::report::{Health, Report};
@@ -530,8 +530,11 @@ impl<'a> ServerView<'a> {
         let evidence = server.verdict().map(|verdict| &verdict.evidence);
         let late = late.seconds(&address);
         let latest = server.window().seconds().filter(|(at_s, _)| *at_s >= from_s || late.contains(at_s));
-        let lens = [profile.span, profile.stopped_span, Server::SHORT_SPAN];
-        let spans = lens.into_iter().enumerate();
+        let spans = [
+            (Lately::Span, profile.span),
+            (Lately::StoppedSpan, profile.stopped_span),
+            (Lately::ShortSpan, Server::SHORT_SPAN),
+        ];
         Self {
             sensor,
             server: address,
@@ -540,7 +543,7 @@ impl<'a> ServerView<'a> {
             because: evidence.map(because),
             evidence: evidence.map(EvidenceRow::from),
             open: server.open(),
-            spans: spans.map(|(at, len)| SpanView::new(len.as_secs(), &server.window().total(at))).collect(),
+            spans: spans.map(|(lately, len)| SpanView::new(len.as_secs(), &server.total(lately))).into(),
             rows: latest.map(|(at_s, tally)| row(at_s, tally)).collect(),
         }
     }

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use watari_endings::{Counting, Event};
+use watari_endings::Event;
 use watari_packets::{Frame, Timestamp};
 
 use crate::analysis::{Analysis, Options};
@@ -39,8 +39,8 @@ const DELAY_MAX: Duration = Duration::from_millis(500);
 
 impl Listener {
     /// Has heard nothing yet.
-    pub fn new(options: Options, counting: Counting) -> Self {
-        let (analysis, tallies) = (Analysis::new(options), Tallies::new(counting));
+    pub fn new(options: Options) -> Self {
+        let (analysis, tallies) = (Analysis::new(options), Tallies::default());
         Self { analysis, tallies, now: Timestamp(0), told_s: 0 }
     }
 
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_report_comes_once_a_second_whether_frames_do_or_not() {
-        let mut listener = Listener::new(Options::default(), Counting::Paper);
+        let mut listener = Listener::new(Options::default());
         let (client, server) = (SocketAddr::from(([10, 0, 0, 1], 4000)), SocketAddr::from(([10, 0, 0, 2], 80)));
         let syn = Segment {
             time: Timestamp(1_000_000_000),

@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use watari_endings::{Ending, ServerState};
+use watari_endings::{Ending, Lately, ServerState};
 
 use crate::board::{Board, Entry, Link, Listens};
 
@@ -56,12 +56,12 @@ const GAUGES: [OfServer; 3] = [
     OfServer {
         name: "response_seconds",
         help: "Mean time to the first octet of an answer, over the last ten seconds",
-        value: |it| Some(it.server.window().total(2).response_mean()?.as_secs_f64()),
+        value: |it| Some(it.server.total(Lately::ShortSpan).response_mean()?.as_secs_f64()),
     },
     OfServer {
         name: "unanswered_share",
         help: "Of knocks and requests, the share that got nothing, in the span that decides whether a server is stopped",
-        value: |it| it.server.window().total(1).unanswered_share(),
+        value: |it| it.server.total(Lately::StoppedSpan).unanswered_share(),
     },
 ];
 
@@ -221,7 +221,7 @@ fn encode_shares(entries: &[Entry<'_>], encoder: &mut DescriptorEncoder<'_>) -> 
     let help = "X, Y and Z over the profile's span, 0 to 1";
     let mut metric = encoder.encode_descriptor("share", help, None, MetricType::Gauge)?;
     for entry in entries {
-        let Some(shares) = entry.server.window().total(0).shares() else { continue };
+        let Some(shares) = entry.server.total(Lately::Span).shares() else { continue };
         let all = [("s_normal", shares.s_normal), ("client_abort", shares.client_abort), ("timeout", shares.timeout)];
         for (name, value) in all {
             let [sensor, server] = labels(entry);

@@ -1,8 +1,7 @@
 //! Profiles: where the boundaries between the states of servers are.
 //!
 //! ```toml
-//! base = "site"                # lab or site; what is left out below is as there
-//! counting = "paper"           # or "delivered"
+//! base = "site"                # or lab; what is left out is as there
 //! span_s = 1200                # how much time the shares cover
 //! aborts = 0.4                 # saturated beyond; 1 is never
 //! timeouts = 0.1
@@ -21,14 +20,14 @@ use std::time::Duration;
 use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
-use watari_endings::{Counting, Profile};
+use watari_endings::Profile;
 
 /// A profile as it stands in a file.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileFile {
+    #[serde(default)]
     base: Base,
-    counting: Option<CountingName>,
     span_s: Option<u64>,
     aborts: Option<f64>,
     timeouts: Option<f64>,
@@ -51,13 +50,6 @@ pub enum Base {
     /// [`Profile::site`].
     #[default]
     Site,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum CountingName {
-    Paper,
-    Delivered,
 }
 
 /// A profile cannot be taken from a file.
@@ -123,10 +115,6 @@ impl ProfileFile {
     pub fn of(profile: &Profile) -> Self {
         Self {
             base: Base::Site,
-            counting: Some(match profile.counting {
-                Counting::Paper => CountingName::Paper,
-                Counting::Delivered => CountingName::Delivered,
-            }),
             span_s: Some(profile.span.as_secs()),
             aborts: Some(rounded(profile.aborts)),
             timeouts: Some(rounded(profile.timeouts)),
@@ -148,18 +136,12 @@ impl ProfileFile {
 
     fn profile(&self) -> Result<Profile, (&'static str, &'static str)> {
         let base = self.base.profile();
-        let counting = match self.counting {
-            None => base.counting,
-            Some(CountingName::Paper) => Counting::Paper,
-            Some(CountingName::Delivered) => Counting::Delivered,
-        };
         let limit =
             |key, value: Option<f64>, base: Option<f64>| value.map_or(Ok(base), |value| share(key, value).map(Some));
         let value = |key, value: Option<f64>, base: f64| value.map_or(Ok(base), |value| share(key, value));
         let time =
             |key, value: Option<u64>, base: Duration, most| value.map_or(Ok(base), |value| seconds(key, value, most));
         Ok(Profile {
-            counting,
             span: time("span_s", self.span_s, base.span, SPAN_MAX_S)?,
             aborts: limit("aborts", self.aborts, base.aborts)?,
             timeouts: limit("timeouts", self.timeouts, base.timeouts)?,
@@ -211,13 +193,14 @@ mod tests {
     #[test]
     fn what_is_left_out_is_as_in_the_base() {
         assert_eq!(parsed("base = 'lab'"), Ok(Profile::lab()));
+        assert_eq!(parsed(""), Ok(Profile::site()));
         let site = Profile { aborts: Some(0.3), hold: Duration::from_secs(7), ..Profile::site() };
         assert_eq!(parsed("base = 'site'\naborts = 0.3\nhold_s = 7"), Ok(site));
     }
 
     #[test]
     fn what_is_written_is_read() {
-        for profile in [Profile::lab(), Profile { counting: Counting::Delivered, ..Profile::site() }] {
+        for profile in [Profile::lab(), Profile::site()] {
             let read = parsed(&ProfileFile::of(&profile).to_toml()).unwrap();
             let never = |limit: Option<f64>| Some(limit.unwrap_or(1.0));
             let (aborts, timeouts) = (never(profile.aborts), never(profile.timeouts));

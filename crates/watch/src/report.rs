@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::AddAssign;
 
-use watari_endings::{Counting, Counts, Event, Tally};
+use watari_endings::{Counts, Event, Tally};
 use watari_packets::Timestamp;
 
 use crate::analysis::FrameCounts;
@@ -49,9 +49,8 @@ impl AddAssign for Health {
 }
 
 /// Adds up events until they are told.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Tallies {
-    counting: Counting,
     held: BTreeMap<(SocketAddr, u64), Tally>,
     untold: u64,
 }
@@ -60,19 +59,10 @@ pub struct Tallies {
 const TALLIES_MAX: usize = 1 << 16;
 
 impl Tallies {
-    /// None yet.
-    pub const fn new(counting: Counting) -> Self {
-        Self { counting, held: BTreeMap::new(), untold: 0 }
-    }
-
     /// Something happened.
     pub fn add(&mut self, event: &Event) {
-        let server = event.server();
-        let (at, tally) = Tally::of(event, self.counting);
-        if tally == Tally::default() {
-            return;
-        }
-        let place = (server, at.0 / 1_000_000_000);
+        let Some((at, tally)) = Tally::of(event) else { return };
+        let place = (event.server(), at.0 / 1_000_000_000);
         if self.held.len() >= TALLIES_MAX && !self.held.contains_key(&place) {
             self.untold += 1;
             return;

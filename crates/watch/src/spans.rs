@@ -69,6 +69,11 @@ impl Spans {
         Some(ended.span(server, verdict.since))
     }
 
+    /// Nothing is to be said of a server any more.
+    pub fn forget(&mut self, server: &SocketAddr) {
+        self.current.remove(server);
+    }
+
     /// Nothing more happens: the spans that servers are in end `at` that time.
     pub fn finish(self, at: Timestamp, states: &States) -> Vec<Span> {
         let span = |(server, mut current): (SocketAddr, Current)| {

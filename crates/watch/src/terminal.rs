@@ -31,7 +31,7 @@ use ratatui::prelude::StatefulWidget;
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table, TableState, Widget, Wrap};
-use watari_endings::{Ending, Server, ServerState, Tally};
+use watari_endings::{Ending, Lately, Server, ServerState, Tally};
 use watari_packets::Timestamp;
 
 use crate::board::{Board, Entry};
@@ -78,7 +78,7 @@ impl Choice {
 fn sorted(board: &Board) -> Vec<Entry<'_>> {
     let mut entries: Vec<_> = board.entries().collect();
     entries.sort_by_key(|it| {
-        let opened = it.server.window().total(0).opened;
+        let opened = it.server.total(Lately::Span).opened;
         (std::cmp::Reverse((it.server.state(), opened)), it.sensor, it.address)
     });
     entries
@@ -117,7 +117,7 @@ impl<'a> View<'a> {
 
     fn row(&self, entry: &Entry<'_>) -> Row<'static> {
         let Entry { sensor, address, server, .. } = entry;
-        let (long, short) = (server.window().total(0), server.window().total(2));
+        let (long, short) = (server.total(Lately::Span), server.total(Lately::ShortSpan));
         let rate = |count: u32| f64::from(count) / Server::SHORT_SPAN.as_secs_f64();
         let share = |value: fn(&watari_endings::Shares) -> f64| {
             long.shares().map_or_else(|| "-".to_owned(), |shares| format!("{:.1}", value(&shares) * 100.0))
@@ -176,7 +176,7 @@ impl<'a> View<'a> {
         ] {
             bars(name, server, now_s, value, area, buffer);
         }
-        Paragraph::new(counted(&server.window().total(0))).wrap(Wrap { trim: true }).render(endings, buffer);
+        Paragraph::new(counted(&server.total(Lately::Span))).wrap(Wrap { trim: true }).render(endings, buffer);
     }
 }
 

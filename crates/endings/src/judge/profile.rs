@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use crate::judge::{Evidence, Reason, ServerState};
-use crate::window::{Counting, Tally};
+use crate::window::Tally;
 
 /// Where the boundaries of states are. Shares are 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Profile {
-    /// What connections count as.
-    pub counting: Counting,
     /// How much time the shares cover. (The paper: 20 minutes.)
     pub span: Duration,
     /// Saturated beyond: client aborts.
@@ -38,7 +36,6 @@ impl Profile {
     /// The paper's lab: normal up to 25 % of aborts and timeouts together.
     pub const fn lab() -> Self {
         Self {
-            counting: Counting::Paper,
             span: Duration::from_mins(1),
             aborts: None,
             timeouts: None,
@@ -71,8 +68,9 @@ impl Profile {
         if let Some(evidence) = self.finds_stopped(state, short) {
             return Some((ServerState::Stopped, evidence));
         }
-        let is_quiet =
-            |tally: &Tally| tally.opened == 0 && tally.ended() == 0 && tally.answered + tally.unanswered == 0;
+        let is_quiet = |tally: &Tally| {
+            [tally.opened, tally.ended(), tally.answered, tally.unanswered].iter().all(|count| *count == 0)
+        };
         if is_quiet(long) || state == ServerState::Stopped && is_quiet(short) {
             let evidence = evidence(Reason::NoClients, 0.0, 0.0, self.span, long);
             return Some((ServerState::Idle, evidence));
@@ -80,7 +78,7 @@ impl Profile {
         // What ended while it was stopped says nothing of what it is in now.
         let tally = if state == ServerState::Stopped { short } else { long };
         let span = if state == ServerState::Stopped { self.stopped_span } else { self.span };
-        if tally.ended() + tally.failed < self.ended_min {
+        if tally.ended().saturating_add(tally.failed) < self.ended_min {
             let is_news = matches!(state, ServerState::Idle | ServerState::Stopped) && tally.answered > 0;
             return is_news.then(|| (ServerState::Normal, evidence(Reason::WithinLimits, 0.0, 0.0, span, tally)));
         }

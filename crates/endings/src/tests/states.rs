@@ -6,7 +6,7 @@ use std::time::Duration;
 use watari_packets::{Flags, Segment, Timestamp};
 
 use super::script::{events, script};
-use crate::{Change, Connections, Counting, Learner, Profile, Reason, ServerState, Settings, States, Tally, Window};
+use crate::{Change, Connections, Learner, Profile, Reason, Server, ServerState, Settings, States, Tally, Window};
 
 /// What clients meet for a while: of ten connections each second, how many end how.
 #[derive(Debug, Clone, Copy, Default)]
@@ -201,55 +201,196 @@ fn limits_are_learned_from_a_normal_time() {
     assert!(aborts.is_some_and(|limit| (limit - 0.787).abs() < 1e-3), "{aborts:?}");
 }
 
-/// X is what the server closed, or what a client closed by a FIN that had got it; Y what a client cut off; Z is out of time.
+/// X is what was delivered, whoever closed then; Y what a client cut off; Z is out of time; F what the server cut off. What asked
+/// for nothing is none of it.
 #[test]
 fn what_counts_as_what() {
     const GET: &str = "C{GET / HTTP/1.1\\r\\n\\r\\n}";
     const OK: &str = "S{HTTP/1.1 200 OK\\r\\nContent-Length: 5\\r\\n\\r\\nhello}";
     const PART: &str = "S{HTTP/1.1 200 OK\\r\\nContent-Length: 900\\r\\n\\r\\nhello}";
-    // What follows the handshake; what it counts as in the paper, and by what was delivered.
+    const HELLO: &str = "C{\u{16}\u{3}\u{1}\0\u{5}\u{1}\0\0\u{1}\0}";
+    const ALERT: &str = "S{\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{28}}";
     let cases = [
-        ("GET OK Ca Sf Cf Sa", "X", "X"),
-        ("GET OK Ca Cf Sf Ca", "X", "X"),
-        ("GET OK Ca ~3 Cf Sf Ca", "X", "X"),
-        ("GET OK Ca GET OK Ca Cf Sf Ca", "X", "X"),
-        ("GET OK Ca ~3 Cr", "Y", "X"),
-        ("GET OK Ca GET Cf Sf Ca", "Y", "Y"),
-        ("GET PART Ca Cf Sf Ca", "Y", "Y"),
-        ("GET PART Ca ~3 Cf Sf Ca", "Y", "Y"),
-        ("GET PART Ca Sf Cf Sa", "X", "-"),
-        ("GET Cf Sf Ca", "Y", "Y"),
-        ("GET OK Sr", "-", "-"),
-        ("GET OK Ca ~900 GET ~900 Ca", "Z", "Z"),
-        ("Cf Sf Ca", "Y", "-"),
+        ("GET OK Ca Sf Cf Sa", "X"),
+        ("GET OK Ca Cf Sf Ca", "X"),
+        ("GET OK Ca ~3 Cf Sf Ca", "X"),
+        ("GET OK Ca GET OK Ca Cf Sf Ca", "X"),
+        ("GET OK Ca ~3 Cr", "X"),
+        ("GET OK Ca ~3 Sr", "X"),
+        ("GET OK Ca GET Cf Sf Ca", "Y"),
+        ("GET PART Ca Cf Sf Ca", "Y"),
+        ("GET PART Ca ~3 Cf Sf Ca", "Y"),
+        ("GET PART Ca Cr", "Y"),
+        ("GET Cf Sf Ca", "Y"),
+        ("GET PART Ca Sf Cf Sa", "F"),
+        ("GET PART Ca Sr", "F"),
+        ("GET OK Sr", "F"),
+        ("GET Ca Sf Cf Sa", "F"),
+        ("GET OK Ca ~900 GET ~900 Ca", "Z"),
+        // The second request crossed the server's FIN: clients send it again.
+        ("GET OK Ca ~3 Sf GET Sr", "X"),
+        // Nothing was asked.
+        ("Cf Sf Ca", "-"),
+        ("Cr", "-"),
+        ("~9 Sf Cf Sa", "-"),
+        ("~9 Sr", "-"),
+        // The server turns away whom it has accepted, or breaks off the handshake.
+        ("Sf Cf Sa", "F"),
+        ("Sr", "F"),
+        ("HELLO Sa ALERT Ca Cf Sf Ca", "F"),
+        ("HELLO Sa ALERT Sf Ca Cf Sa", "F"),
+        ("HELLO Sa Sf Ca Cf Sa", "F"),
+        ("HELLO Sa ~3 Cf Sf Ca", "Y"),
         // Nobody sees the end of an answer.
-        ("C+90 S+900 Ca Sf Cf Sa", "X", "X"),
-        ("C+90 S+900 Ca Cf Sf Ca", "X", "X"),
-        ("C+90 S+900 Ca ~3 Cf Sf Ca", "X", "X"),
-        ("C+90 S+900 Ca ~3 Cr", "Y", "Y"),
-        ("C+90 S+900 S+900 Cf^901 S+900 CR", "Y", "Y"),
-        ("C+90 S+900 Caw ~3 Cfw Sf Ca", "Y", "Y"),
-        ("C+90 S+900 Caw ~3 Ca S+900 Ca Cf Sf Ca", "X", "X"),
-        ("C+90 S+900 Caw ~3 Crw", "Y", "Y"),
-        ("C+90 Cf Sa S+900 Ca Sf Ca", "X", "X"),
+        ("C+90 S+900 Ca Sf Cf Sa", "X"),
+        ("C+90 S+900 Ca Cf Sf Ca", "X"),
+        ("C+90 S+900 Ca ~3 Cf Sf Ca", "X"),
+        ("C+90 S+900 Ca ~3 Cr", "Y"),
+        ("C+90 S+900 S+900 Cf^901 S+900 CR", "Y"),
+        ("C+90 S+900 Caw ~3 Cfw Sf Ca", "Y"),
+        ("C+90 S+900 Caw ~3 Ca S+900 Ca Cf Sf Ca", "X"),
+        ("C+90 S+900 Caw ~3 Crw", "Y"),
+        ("C+90 Cf Sa S+900 Ca Sf Ca", "X"),
+        // One direction only.
+        ("C+90 -S+900 Ca Cf -Sf Ca", "X"),
+        ("C+90 -S+900 Ca -Sf Cf -Sa", "X"),
+        ("C+90 -Sa Cf -Sf Ca", "Y"),
     ];
-    for (text, paper, delivered) in cases {
-        let script = script(&format!("Cs Ssa Ca {}", text.replace("GET", GET).replace("OK", OK).replace("PART", PART)));
-        for (counting, expected) in [(Counting::Paper, paper), (Counting::Delivered, delivered)] {
-            let mut all = Tally::default();
-            for event in &events(&script) {
-                all += Tally::of(event, counting).1;
-            }
-            let said = match (all.s_normal, all.client_abort, all.timeout) {
-                (1, 0, 0) => "X",
-                (0, 1, 0) => "Y",
-                (0, 0, 1) => "Z",
-                (0, 0, 0) => "-",
-                other => panic!("{text}: {other:?}"),
-            };
-            assert_eq!(said, expected, "{counting:?}: {text}");
+    for (text, expected) in cases {
+        let text = text.replace("GET", GET).replace("OK", OK).replace("PART", PART);
+        let text = text.replace("HELLO", HELLO).replace("ALERT", ALERT);
+        let mut all = Tally::default();
+        for (_, tally) in events(&script(&format!("Cs Ssa Ca {text}"))).iter().filter_map(Tally::of) {
+            all += tally;
+        }
+        let said = match (all.s_normal, all.client_abort, all.timeout, all.failed) {
+            (1, 0, 0, 0) => "X",
+            (0, 1, 0, 0) => "Y",
+            (0, 0, 1, 0) => "Z",
+            (0, 0, 0, 1) => "F",
+            (0, 0, 0, 0) => "-",
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(said, expected, "{text}");
+    }
+}
+
+/// Who got nothing; but not who did not wait for it.
+#[test]
+fn who_got_nothing() {
+    let cases = [
+        ("Cs Sr", 1),
+        ("Cs ~99 Ca", 1),
+        ("Cs Ssa Ca C+90 Sa Cf Sf Ca", 0),
+        ("Cs Ssa Ca C+90 Sa Cr", 0),
+        ("Cs Ssa Ca C+90 Sa ~20 Cf Sf Ca", 1),
+        ("Cs Ssa Ca C+90 Sa Sf Cf Sa", 1),
+        ("Cs Ssa Ca C+90 Sr", 1),
+        ("Cs Ssa Ca C+90 S+9 Ca Cf Sf Ca", 0),
+        ("Cs Ssa Ca C{\u{16}\u{3}\u{1}\0\u{5}\u{1}\0\0\u{1}\0} Sa Cf Sf Ca", 0),
+        ("Cs Ssa Ca Cf Sf Ca", 0),
+        ("Cs Ssa Ca Sf Cf Sa", 0),
+    ];
+    for (text, expected) in cases {
+        let mut all = Tally::default();
+        for (_, tally) in events(&script(text)).iter().filter_map(Tally::of) {
+            all += tally;
+        }
+        assert_eq!(all.unanswered, expected, "{text}");
+    }
+}
+
+/// Each way from one state to another, as the picture above [`crate::judge`] has it.
+#[test]
+fn what_leads_to_what() {
+    use ServerState::{Idle, Normal, Saturated, Stopped};
+
+    let profile = Profile::lab();
+    let tally = Tally::default();
+    let good = Tally { opened: 20, answered: 20, s_normal: 20, ..tally };
+    let some = Tally { s_normal: 78, client_abort: 22, ..good };
+    let bad = Tally { s_normal: 12, client_abort: 8, ..good };
+    let failing = Tally { s_normal: 16, failed: 4, ..good };
+    let dead = Tally { opened: 9, unanswered: 9, ..tally };
+    let left = Tally { opened: 20, client_abort: 20, ..tally };
+    let few = Tally { opened: 2, answered: 1, unanswered: 2, s_normal: 1, ..tally };
+    // What happened in the span, and in the last seconds; what each state becomes, in their order. `None`: it stays.
+    let cases: [(Tally, Tally, [Option<ServerState>; 4]); 9] = [
+        (tally, tally, [Some(Idle); 4]),
+        (good, good, [Some(Normal); 4]),
+        (bad, bad, [Some(Saturated); 4]),
+        (failing, failing, [Some(Saturated); 4]),
+        (dead, dead, [Some(Stopped); 4]),
+        (left, left, [Some(Saturated); 4]),
+        // Within the margin.
+        (some, some, [Some(Normal), Some(Normal), Some(Saturated), Some(Normal)]),
+        // Nobody asks any more.
+        (good, tally, [Some(Normal), Some(Normal), Some(Normal), Some(Idle)]),
+        // Too little to say; but it answers.
+        (few, few, [Some(Normal), None, None, Some(Stopped)]),
+    ];
+    for (long, short, expected) in cases {
+        for (state, expected) in ServerState::ALL.into_iter().zip(expected) {
+            let said = profile.judge(state, &long, &short).map(|(state, _)| state);
+            assert_eq!(said, expected, "{state:?}: {long:?}, {short:?}");
         }
     }
+}
+
+/// Numbers of a sensor may be any.
+#[test]
+fn numbers_may_be_any() {
+    let profile = Profile::lab();
+    for max in [1, 2, u32::MAX - 1, u32::MAX] {
+        let tally = Tally {
+            opened: max,
+            answered: max,
+            unanswered: u32::MAX,
+            s_normal: max,
+            client_abort: max,
+            timeout: max,
+            failed: max,
+            evicted: max,
+            endings: [max; 9],
+            ..Tally::default()
+        };
+        assert!(profile.judge(ServerState::Normal, &tally, &tally).is_some());
+        assert!(tally.closed() >= max);
+    }
+}
+
+/// A scan of ports leaves room for servers.
+#[test]
+fn what_never_answered_gives_way() {
+    let address = |host: u32| SocketAddr::from((host.to_be_bytes(), 443));
+    let at = |second: u64| Timestamp(second * 1_000_000_000);
+    let mut states = States::new(Profile::lab(), 8);
+    let good = Tally { opened: 9, answered: 9, s_normal: 9, ..Tally::default() };
+    for second in 1_000..1_010 {
+        for server in 1..4 {
+            states.add(address(server), at(second), &good);
+        }
+        // One is there that answers nobody.
+        states.add(address(4), at(second), &Tally { opened: 9, unanswered: 9, ..Tally::default() });
+        states.advance(at(second));
+    }
+    for port in 100..1_000 {
+        states.add(address(port), at(1_010), &Tally { opened: 1, unanswered: 1, ..Tally::default() });
+    }
+    states.add(address(5), at(1_010), &good);
+    let watched = |states: &States, server| states.server(&address(server)).map(Server::state);
+    for server in 1..4 {
+        assert_eq!(watched(&states, server), Some(ServerState::Normal));
+    }
+    assert_eq!(watched(&states, 4), Some(ServerState::Stopped));
+    assert_eq!(watched(&states, 5), Some(ServerState::Idle));
+    assert_eq!((states.servers().count(), states.unwatched()), (8, 900 - 4 + 1));
+    // No room is made for those by what is alive.
+    for server in 6..12 {
+        states.add(address(server), at(1_010), &good);
+    }
+    assert_eq!((states.servers().count(), states.unwatched()), (8, 900 - 4 + 6 + 1));
+    assert_eq!(watched(&states, 9), None);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use ratatui::symbols::Marker;
 use ratatui::text::Line as Text;
 use ratatui::widgets::Widget;
 use ratatui::widgets::canvas::{Canvas, Context, Line, Points};
-use watari_endings::{Profile, Server, Shares};
+use watari_endings::{Lately, Profile, Server, Shares};
 use watari_packets::Timestamp;
 
 pub(super) struct Ternary {
@@ -30,7 +30,7 @@ impl Ternary {
             let age = (now_s.saturating_sub(at_s) * 3 / span_s).min(2) as usize;
             ages[2 - age].push(point(shares));
         }
-        Self { ages, all: server.window().total(0).shares().map(point) }
+        Self { ages, all: server.total(Lately::Span).shares().map(point) }
     }
 
     fn draw(&self, context: &mut Context<'_>) {

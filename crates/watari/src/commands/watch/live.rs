@@ -91,7 +91,7 @@ impl LiveCommand {
             rings.extend(watari_capture::open(&self.capture(interface))?);
         }
         let analysis = self.options.analysis()?;
-        let listener = || Listener::new(analysis.clone(), profile.counting);
+        let listener = || Listener::new(analysis.clone());
         let rings: Vec<_> = rings.into_iter().map(|ring| (ring, listener())).collect();
         self.outlets.drop_privileges(&opened, identity.is_some())?;
         let wants_events = (self.json || self.csv) && !self.states;
