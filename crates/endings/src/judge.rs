@@ -3,18 +3,18 @@
 //! Each state may follow each other. The first line that is true says which:
 //!
 //! ```text
-//!  of the last stopped_span, most got nothing ───────────────────────────────────────▶ Stopped
+//!  of the last stopped_span, most got nothing ─────────────────────────────────────────────▶ Stopped
 //!    │ no
 //!    ▼
-//!  nothing happened in span; if it is stopped, in stopped_span ──────────────────────▶ Idle
+//!  nothing happened in span; if it is stopped, in stopped_span ────────────────────────────▶ Idle
 //!    │ no
 //!    ▼
-//!  less than ended_min ended ────── something was answered, and it is idle or stopped ▶ Normal
-//!    │ no                                                                 └── else ──▶ as it is
+//!  less than ended_min ended ──── it was idle or stopped, and answers more than it cuts off ▶ Normal
+//!    │ no                                                                        └── else ──▶ as it was
 //!    ▼
-//!  the shares of span are over a limit; if it is stopped, those of stopped_span ─────▶ Saturated
+//!  the shares of span are over a limit; if it is stopped, those of stopped_span ───────────▶ Saturated
 //!    │ no
-//!    └───────────────────────────────────────────────────────────────────────────────▶ Normal
+//!    └─────────────────────────────────────────────────────────────────────────────────────▶ Normal
 //! ```
 //!
 //! 1. A change is said when what it takes has lasted for [`Profile::hold`]; it is dated to when that began.

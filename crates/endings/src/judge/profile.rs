@@ -79,7 +79,7 @@ impl Profile {
         let tally = if state == ServerState::Stopped { short } else { long };
         let span = if state == ServerState::Stopped { self.stopped_span } else { self.span };
         if tally.ended().saturating_add(tally.failed) < self.ended_min {
-            let is_news = matches!(state, ServerState::Idle | ServerState::Stopped) && tally.answered > 0;
+            let is_news = matches!(state, ServerState::Idle | ServerState::Stopped) && tally.answered > tally.failed;
             return is_news.then(|| (ServerState::Normal, evidence(Reason::WithinLimits, 0.0, 0.0, span, tally)));
         }
         Some(match self.finds_saturated(state, tally, span) {

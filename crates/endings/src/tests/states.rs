@@ -313,9 +313,10 @@ fn what_leads_to_what() {
     let failing = Tally { s_normal: 16, failed: 4, ..good };
     let dead = Tally { opened: 9, unanswered: 9, ..tally };
     let left = Tally { opened: 20, client_abort: 20, ..tally };
+    let cut = Tally { opened: 2, answered: 2, failed: 2, ..tally };
     let few = Tally { opened: 2, answered: 1, unanswered: 2, s_normal: 1, ..tally };
     // What happened in the span, and in the last seconds; what each state becomes, in their order. `None`: it stays.
-    let cases: [(Tally, Tally, [Option<ServerState>; 4]); 9] = [
+    let cases: [(Tally, Tally, [Option<ServerState>; 4]); 10] = [
         (tally, tally, [Some(Idle); 4]),
         (good, good, [Some(Normal); 4]),
         (bad, bad, [Some(Saturated); 4]),
@@ -328,6 +329,7 @@ fn what_leads_to_what() {
         (good, tally, [Some(Normal), Some(Normal), Some(Normal), Some(Idle)]),
         // Too little to say; but it answers.
         (few, few, [Some(Normal), None, None, Some(Stopped)]),
+        (cut, cut, [None; 4]),
     ];
     for (long, short, expected) in cases {
         for (state, expected) in ServerState::ALL.into_iter().zip(expected) {
