@@ -92,14 +92,14 @@ pub struct Overdue {
     pub is_knock: bool,
 }
 
-/// A connection was given up before its handshake was complete.
+/// A connection was given up before its handshake was complete, or before anything of one of its sides was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Evicted {
     /// Who was asked.
     pub server: SocketAddr,
     /// When it was given up.
     pub at: Timestamp,
-    /// Whether the server had answered its SYN.
+    /// Whether the server had answered its SYN, as the answer shows or what followed it.
     pub is_answered: bool,
     /// Whether it was said to be overdue.
     pub was_overdue: bool,

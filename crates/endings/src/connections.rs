@@ -36,9 +36,9 @@ pub struct Connections {
 /// What was not followed, or was given up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Connections given up with their handshake incomplete.
+    /// Connections given up with their handshake incomplete, or with one side only seen.
     pub evicted: u64,
-    /// Connections that were not followed, because all that are held are established.
+    /// Connections that were not followed, because all that are held are established, and both of their sides were seen.
     pub untracked: u64,
     /// Segments that belong to no connection and begin none.
     pub stray: u64,
@@ -52,10 +52,12 @@ impl AddAssign for Counts {
     }
 }
 
-// Lists of connections, by what may be given up first.
-const HALF_OPEN: u32 = 0;
-const ESTABLISHED: u32 = 1;
-const OVER: u32 = 2;
+// Lists of connections, by what may be given up first. One of which one side only was seen may be nobody's: anyone can send
+// a SYN and an ACK behind it from addresses of others.
+const OVER: u32 = 0;
+const ONE_SIDED: u32 = 1;
+const HALF_OPEN: u32 = 2;
+const ESTABLISHED: u32 = 3;
 
 impl Connections {
     /// None yet.
@@ -67,7 +69,7 @@ impl Connections {
             free: Vec::new(),
             index: HashTable::new(),
             wheel: Wheel::new(),
-            classes: Lists::new(3),
+            classes: Lists::new(4),
             early: Early::default(),
             events: VecDeque::new(),
             counts: Counts::default(),
@@ -127,7 +129,7 @@ impl Connections {
 
     /// How many connections have not ended.
     pub fn open(&self) -> u32 {
-        self.classes.len(HALF_OPEN) + self.classes.len(ESTABLISHED)
+        self.classes.len(ONE_SIDED) + self.classes.len(HALF_OPEN) + self.classes.len(ESTABLISHED)
     }
 
     /// Takes a segment between the ends of a connection that is held. False if it is none of it.
@@ -167,8 +169,7 @@ impl Connections {
 
     fn see(&mut self, id: u32, side: Side, segment: &Segment<'_>) {
         let Some(flow) = flow_mut(&mut self.flows, id) else { return };
-        let stage = flow.stage;
-        if stage == Stage::Over {
+        if flow.stage == Stage::Over {
             if flow.see_rest(side, segment) {
                 self.classes.push(OVER, id);
             }
@@ -178,8 +179,9 @@ impl Connections {
             return;
         }
         let (at, _) = flow.due(&self.settings);
-        if stage != flow.stage && flow.stage == Stage::Open {
-            self.classes.push(ESTABLISHED, id);
+        let class = class(flow);
+        if self.classes.list(id) != Some(class) {
+            self.classes.push(class, id);
         }
         self.wheel.set_soon(id, at);
     }
@@ -269,7 +271,7 @@ impl Connections {
     fn opened(&mut self, id: u32, sender: Side, segment: &Segment<'_>) {
         let Some(flow) = flow(&self.flows, id) else { return };
         let opened = Opened { client: flow.end(Side::Client), server: flow.end(Side::Server), at: segment.time };
-        self.classes.push(if flow.stage == Stage::Opening { HALF_OPEN } else { ESTABLISHED }, id);
+        self.classes.push(class(flow), id);
         self.events.push_back(Event::Opened(opened));
         self.see(id, sender, segment);
         if let Some(flow) = self::flow(&self.flows, id) {
@@ -290,17 +292,22 @@ impl Connections {
         }
     }
 
-    /// Gives up what may be given up for another connection: what is over, then the oldest half open one.
+    /// Gives up what may be given up for another connection: what is over, then the oldest of which one side only was seen,
+    /// then the oldest half open one, of which there are not too many whatever else there is.
     fn make_room(&mut self) -> bool {
-        let is_full = self.classes.len(HALF_OPEN) + self.classes.len(ESTABLISHED) + self.classes.len(OVER)
-            >= self.settings.connections_max;
-        if is_full && let Some(id) = self.classes.first(OVER) {
-            self.forget(id);
-        } else if (is_full || self.classes.len(HALF_OPEN) >= self.settings.half_open_max)
+        if self.classes.len(HALF_OPEN) >= self.settings.half_open_max
             && let Some(id) = self.classes.first(HALF_OPEN)
         {
             self.evict(id);
-        } else if is_full {
+        }
+        if self.open() + self.classes.len(OVER) < self.settings.connections_max {
+            return true;
+        }
+        if let Some(id) = self.classes.first(OVER) {
+            self.forget(id);
+        } else if let Some(id) = self.classes.first(ONE_SIDED).or_else(|| self.classes.first(HALF_OPEN)) {
+            self.evict(id);
+        } else {
             return false;
         }
         true
@@ -310,7 +317,9 @@ impl Connections {
         if let Some(flow) = flow(&self.flows, id) {
             self.counts.evicted += 1;
             let server = flow.end(Side::Server);
-            let (is_answered, was_overdue) = (!flow.is_knocking(), flow.is_knock_overdue);
+            // Who acknowledges has got an answer, seen or not.
+            let is_answered = flow.is_established || !flow.is_knocking();
+            let was_overdue = flow.is_knock_overdue;
             self.events.push_back(Event::Evicted(Evicted { server, at: self.now, is_answered, was_overdue }));
         }
         self.forget(id);
@@ -389,6 +398,15 @@ impl Connections {
         self.wheel.remove(id);
         self.classes.remove(id);
         self.free.push(id);
+    }
+}
+
+/// The list that one belongs to that is not over.
+const fn class(flow: &Flow) -> u32 {
+    match (flow.is_established, flow.is_one_sided()) {
+        (false, _) => HALF_OPEN,
+        (true, true) => ONE_SIDED,
+        (true, false) => ESTABLISHED,
     }
 }
 

@@ -179,19 +179,26 @@ impl Flow {
             || segment.flags.contains(Flags::ACK) && peer.is_behind(segment.acknowledgment, half)
     }
 
-    /// Takes a segment of `side` that is this connection's. True if it is to be looked at sooner.
+    /// Takes a segment of `side` that is this connection's. True if it is to be looked at sooner, or counts
+    /// as something else now.
     pub(crate) fn see(&mut self, side: Side, segment: &Segment<'_>, out: &mut VecDeque<Event>) -> bool {
         let before = self.urgency();
         self.last = self.last.max(segment.time);
         let (half, _) = self.halves(side);
         half.packets = half.packets.saturating_add(1);
+        let is_first = half.packets == 1;
         self.write_history(side, segment);
         if segment.flags.contains(Flags::RST) {
             self.see_reset(side, segment);
         } else {
             self.see_regular(side, segment, out);
         }
-        before != self.urgency()
+        is_first || before != self.urgency()
+    }
+
+    /// Whether nothing of one of its sides was seen.
+    pub(crate) const fn is_one_sided(&self) -> bool {
+        self.client.packets == 0 || self.server.packets == 0
     }
 
     /// What decides when it is looked at, but for times that only move on.

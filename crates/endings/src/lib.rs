@@ -40,9 +40,12 @@
 //!    [`Settings::settle_doubtful`]; any other is forged. A sender that goes on behind its own RST did not send it.
 //! 5. A SYN with another number begins another connection; a SYN with the same number, and whatever else comes from ended
 //!    connections, does not.
-//! 6. Memory is bounded by [`Settings::connections_max`]. What is over goes first, then the oldest connection whose handshake
-//!    is not complete, of which there are [`Settings::half_open_max`] at most; established ones are never given up for
-//!    others, and where there is nothing else, new ones are not followed. [`Connections::counts`] counts both.
+//! 6. Memory is bounded by [`Settings::connections_max`]. What is over goes first, then the oldest established connection of
+//!    which one side only was seen, then the oldest whose handshake is not complete, of which there are
+//!    [`Settings::half_open_max`] at most, however much room there is; established ones of which both sides were seen are never
+//!    given up for others, and where there is nothing else, new ones are not followed. So whoever sends what nobody answers
+//!    displaces nobody who was answered; and where one direction only is captured, all is followed while there is room.
+//!    [`Connections::counts`] counts both.
 //! 7. Time is the time of the latest packet. Nothing waits for a clock.
 //! 8. What cannot be seen is not guessed: it is `None`.
 //! 9. What was captured up to a millisecond ahead of what it follows, by its numbers, is taken behind it. So the order in which

@@ -28,7 +28,7 @@ pub struct Settings {
     pub knock_patience: Duration,
     /// How long a request may be without the first octet of an answer before that is said.
     pub request_patience: Duration,
-    /// The most connections that are held. Established ones are never given up for others.
+    /// The most connections that are held. Established ones of which both sides were seen are never given up for others.
     pub connections_max: u32,
     /// The most of them whose handshake is not complete; beyond, the oldest of those are given up.
     pub half_open_max: u32,

@@ -44,13 +44,20 @@ fn drain(connections: &mut Connections) -> Vec<Event> {
 fn a_flood_takes_its_part_and_no_more() {
     let settings = Settings { connections_max: 500, half_open_max: 100, ..Settings::default() };
     let mut connections = Connections::new(settings);
-    for client in 0..50 {
+    for client in 0..480 {
         establish(&mut connections, 1, client);
     }
+    // Most are over, and still in the table: a flood takes their places, but no more than are half open ones'.
+    for client in 50..480 {
+        observe(&mut connections, 2, client, true, Flags::RST.with(Flags::ACK), 0);
+    }
+    connections.advance(Timestamp(2_000_000_000));
+    drain(&mut connections);
+    assert_eq!(connections.open(), 50);
     let mut evicted = Vec::new();
     for client in 1_000..21_000 {
-        observe(&mut connections, 2 + u64::from(client), client, true, Flags::SYN, 0);
-        assert!(connections.open() <= 150);
+        observe(&mut connections, 2_000_000_000 + u64::from(client), client, true, Flags::SYN, 0);
+        assert!(connections.open() <= 150, "{} of 150 after {client}", connections.open());
         let given_up = |event: &Event| matches!(event, Event::Evicted(evicted) if !evicted.is_answered);
         evicted.extend(drain(&mut connections).into_iter().filter(given_up));
     }
@@ -78,6 +85,72 @@ fn established_connections_are_never_given_up() {
     assert_eq!(connections.open(), 60);
 }
 
+/// A SYN and the ACK behind it, from an address that no server has answered.
+fn pretend(connections: &mut Connections, time: u64, client: u32) {
+    observe(connections, time, client, true, Flags::SYN, 0);
+    observe(connections, time + 2_000_000, client, true, Flags::ACK, 0);
+}
+
+#[test]
+fn who_was_never_answered_makes_room() {
+    let settings = Settings { connections_max: 100, ..Settings::default() };
+    let mut connections = Connections::new(settings);
+    for client in 0..30 {
+        establish(&mut connections, 1, client);
+    }
+    for client in 1_000..1_500 {
+        pretend(&mut connections, u64::from(client) * 4_000_000, client);
+        // Nor is one that begins with data: nobody has asked for an answer yet.
+        observe(&mut connections, u64::from(client) * 4_000_000 + 1, client + 1_000, true, Flags::ACK, 5);
+    }
+    assert_eq!((connections.open(), connections.counts().untracked), (100, 0));
+    // Knocks that may be answered yet are not given up for those who pretend, either.
+    for client in 30..60 {
+        observe(&mut connections, 6_900_000_000, client, true, Flags::SYN, 0);
+    }
+    for client in 1_500..2_000 {
+        pretend(&mut connections, 1_000_000_000 + u64::from(client) * 4_000_000, client);
+    }
+    for client in 30..100 {
+        establish(&mut connections, 9_100_000_000, client);
+    }
+    assert_eq!((connections.open(), connections.counts().untracked), (100, 0));
+    let events = drain(&mut connections);
+    let evicted: Vec<_> = events.iter().filter(|event| matches!(event, Event::Evicted(_))).collect();
+    assert_eq!(evicted.len(), 1_500);
+}
+
+#[test]
+fn one_direction_is_followed_while_there_is_room() {
+    for is_client in [true, false] {
+        let settings = Settings { connections_max: 100, half_open_max: 10, ..Settings::default() };
+        let mut connections = Connections::new(settings);
+        let syn = if is_client { Flags::SYN } else { Flags::SYN.with(Flags::ACK) };
+        for client in 0..100 {
+            let time = u64::from(client) * 2_000_000;
+            observe(&mut connections, time, client, is_client, syn, 0);
+            observe(&mut connections, time, client, is_client, Flags::ACK, 5);
+        }
+        connections.advance(Timestamp(900_000_000));
+        assert_eq!((connections.open(), connections.counts().evicted), (100, 0));
+        // What is heard of the other side counts, whenever that is.
+        for client in 0..20 {
+            observe(&mut connections, 900_000_000, client, !is_client, Flags::ACK, 0);
+        }
+        for client in 100..180 {
+            establish(&mut connections, 900_000_000, client);
+        }
+        assert_eq!((connections.open(), connections.counts().evicted, connections.counts().untracked), (100, 80, 0));
+        let answered = |event: &Event| matches!(event, Event::Evicted(evicted) if evicted.is_answered);
+        assert_eq!(drain(&mut connections).iter().filter(|event| answered(event)).count(), 80);
+        establish(&mut connections, 900_000_000, 180);
+        assert_eq!(connections.counts().evicted, 80, "the rest is established");
+        connections.finish();
+        let open = |event: &Event| matches!(event, Event::Closed(it) if it.ending == Ending::Open);
+        assert_eq!(drain(&mut connections).iter().filter(|event| open(event)).count(), 100);
+    }
+}
+
 #[test]
 fn what_opened_ends() {
     let settings = Settings { connections_max: 64, half_open_max: 16, over_max: 8, ..Settings::default() };
@@ -96,7 +169,8 @@ fn what_opened_ends() {
         assert_eq!(opened - ended, connections.open());
     }
     connections.finish();
-    ended += drain(&mut connections).iter().filter(|event| matches!(event, Event::Closed(_))).count() as u32;
+    let is_end = |event: &&Event| matches!(event, Event::Closed(_) | Event::Evicted(_));
+    ended += drain(&mut connections).iter().filter(is_end).count() as u32;
     assert_eq!(opened, ended);
     assert!(opened > 1_000);
 }
