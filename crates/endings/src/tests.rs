@@ -3,6 +3,7 @@
 mod captures;
 mod endings;
 mod http;
+mod ledger;
 mod limits;
 mod model;
 mod odd;

@@ -6,6 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use watari_packets::{Flags, Segment, Timestamp};
 
+use super::ledger::Ledger;
 use crate::flow::Flow;
 use crate::{Connections, Ending, Event, Settings};
 
@@ -155,24 +156,20 @@ fn one_direction_is_followed_while_there_is_room() {
 fn what_opened_ends() {
     let settings = Settings { connections_max: 64, half_open_max: 16, over_max: 8, ..Settings::default() };
     let mut connections = Connections::new(settings);
-    let (mut opened, mut ended) = (0, 0);
+    let mut ledger = Ledger::default();
     for step in 0..40_000_u32 {
         // Any order of anything.
         let random = step.wrapping_mul(2_654_435_761) >> 8;
         let flags = [Flags::SYN, Flags::ACK, Flags::FIN.with(Flags::ACK), Flags::RST, Flags::SYN.with(Flags::ACK)];
         let flags = flags[random as usize % flags.len()];
         observe(&mut connections, u64::from(step) * 10_000_000, random / 7 % 200, random % 2 == 0, flags, random % 3);
-        for event in drain(&mut connections) {
-            opened += u32::from(matches!(event, Event::Opened(_)));
-            ended += u32::from(matches!(event, Event::Closed(_) | Event::Evicted(_)));
-        }
-        assert_eq!(opened - ended, connections.open());
+        ledger.take(&drain(&mut connections));
+        assert_eq!(ledger.open(), connections.open());
     }
     connections.finish();
-    let is_end = |event: &&Event| matches!(event, Event::Closed(_) | Event::Evicted(_));
-    ended += drain(&mut connections).iter().filter(is_end).count() as u32;
-    assert_eq!(opened, ended);
-    assert!(opened > 1_000);
+    ledger.take(&drain(&mut connections));
+    ledger.assert_balanced();
+    assert!(ledger.opened > 1_000);
 }
 
 proptest! {
@@ -183,14 +180,7 @@ proptest! {
     ) {
         let settings = Settings { connections_max: 4, half_open_max: 2, over_max: 1, ..Settings::default() };
         let mut connections = Connections::new(settings);
-        let (mut now, mut opened, mut ended) = (1, 0, 0);
-        let mut count = |connections: &mut Connections| {
-            for event in drain(connections) {
-                opened += u32::from(matches!(event, Event::Opened(_)));
-                ended += u32::from(matches!(event, Event::Closed(_) | Event::Evicted(_)));
-            }
-            opened - ended
-        };
+        let (mut now, mut ledger) = (1, Ledger::default());
         for (wait, client, is_client, flags, sequence, acknowledgment, len) in sent {
             now += wait;
             let client = SocketAddr::from(([10, 0, 0, 1], 4_000 + client as u16));
@@ -198,10 +188,13 @@ proptest! {
             let (source, destination) = if is_client { (client, server) } else { (server, client) };
             let (time, flags, data) = (Timestamp(now), Flags(flags), &[22; 90][..len as usize]);
             connections.observe(&Segment { time, source, destination, sequence, acknowledgment, flags, window: 9, len, data });
-            prop_assert_eq!(count(&mut connections), connections.open());
+            ledger.take(&drain(&mut connections));
+            prop_assert_eq!(ledger.open(), connections.open());
         }
         connections.finish();
-        prop_assert_eq!(count(&mut connections), 0);
+        ledger.take(&drain(&mut connections));
+        ledger.assert_balanced();
+        prop_assert_eq!(ledger.open(), 0);
     }
 }
 

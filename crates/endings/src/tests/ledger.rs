@@ -1,0 +1,62 @@
+//! That each connection which opened has an end of its own.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use crate::Event;
+
+/// Takes events in their order; panics at what does not fit.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// By client and server, how many have opened and not closed.
+    open: BTreeMap<(SocketAddr, SocketAddr), u32>,
+    /// By server: who is given up has no name.
+    evicted: BTreeMap<SocketAddr, u32>,
+    pub(crate) opened: u32,
+}
+
+impl Ledger {
+    pub(crate) fn take(&mut self, events: &[Event]) {
+        for event in events {
+            match event {
+                Event::Opened(opened) => {
+                    self.opened += 1;
+                    *self.open.entry((opened.client, opened.server)).or_default() += 1;
+                }
+                Event::Closed(it) => {
+                    let ends = (it.client, it.server);
+                    let open = self.open.get_mut(&ends);
+                    *open.unwrap_or_else(|| panic!("it did not open: {it:?}")) -= 1;
+                    self.open.retain(|_, open| *open > 0);
+                }
+                Event::Evicted(it) => *self.evicted.entry(it.server).or_default() += 1,
+                Event::Request(it) => self.assert_open(it.client, it.server, event),
+                Event::Overdue(it) => self.assert_open(it.client, it.server, event),
+            }
+        }
+        for (server, evicted) in &self.evicted {
+            assert!(*evicted <= self.open_at(*server), "more of {server} are given up than were open");
+        }
+    }
+
+    /// How many have not ended.
+    pub(crate) fn open(&self) -> u32 {
+        self.open.values().sum::<u32>() - self.evicted.values().sum::<u32>()
+    }
+
+    /// All have ended: what has not closed was given up.
+    pub(crate) fn assert_balanced(&self) {
+        for (client, server) in self.open.keys() {
+            let evicted = self.evicted.get(server).copied().unwrap_or_default();
+            assert_eq!(self.open_at(*server), evicted, "given up at {server}; of {client} nothing was heard");
+        }
+    }
+
+    fn open_at(&self, server: SocketAddr) -> u32 {
+        self.open.iter().filter(|((_, other), _)| *other == server).map(|(_, open)| open).sum()
+    }
+
+    fn assert_open(&self, client: SocketAddr, server: SocketAddr, event: &Event) {
+        assert!(self.open.contains_key(&(client, server)), "it is not open: {event:?}");
+    }
+}
