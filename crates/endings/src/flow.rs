@@ -302,7 +302,7 @@ impl Flow {
         let (asked, answer) = (self.client.next, self.server.next);
         if self.turn.requests == 0 && matches!(self.app, App::Unknown) {
             // Nor was it seen what the client asked for.
-            self.turn.imply_ask(asked.wrapping_sub(1), asked, answer);
+            self.turn.imply_ask(asked.wrapping_sub(1), answer);
         }
         if self.turn.state == State::Asked {
             self.turn.answer(asked, answer, at);

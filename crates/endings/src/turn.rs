@@ -29,10 +29,13 @@ pub(crate) struct Turn {
     /// Where the answer begins in the server's, and where it ends, as far as it has come.
     pub(crate) answer: u32,
     pub(crate) end: u32,
-    /// How much of the client's the server had when its answer began.
+    /// Whether there was an answer, to this request or another. (An option of `heard` would take 8 octets of each connection.)
+    has_answer: bool,
+    /// How much of the client's the server had when its last answer began, if there was one.
     heard: u32,
-    /// When the last octets of the request were sent, of the answer the first and the last.
+    /// When the last octets of the request were sent.
     pub(crate) asked_at: Option<Timestamp>,
+    /// When the first octets of the answer were sent, and the last: of the last answer, if there was one.
     pub(crate) first_at: Timestamp,
     pub(crate) last_at: Timestamp,
 }
@@ -74,7 +77,6 @@ impl Exchange {
 
 impl Turn {
     pub(crate) const fn new() -> Self {
-        let never = Timestamp(0);
         Self {
             state: State::Quiet,
             is_overdue: false,
@@ -82,10 +84,11 @@ impl Turn {
             asked: 0,
             answer: 0,
             end: 0,
+            has_answer: false,
             heard: 0,
             asked_at: None,
-            first_at: never,
-            last_at: never,
+            first_at: Timestamp(0),
+            last_at: Timestamp(0),
         }
     }
 
@@ -95,38 +98,40 @@ impl Turn {
         match self.state {
             State::Asked => {
                 (self.asked, self.asked_at) = (follow(self.asked, upto), Some(at));
-                return None;
+                None
             }
             // Captured behind its own answer.
             State::Answering | State::Answered if is_upto(upto, self.heard) => {
                 self.asked_at.get_or_insert(at);
-                return None;
+                None
             }
-            _ => {}
+            _ => self.ask_next(from, Some(at), answer),
         }
+    }
+
+    /// The next request begins, and with it the last answer is complete.
+    fn ask_next(&mut self, from: u32, at: Option<Timestamp>, answer: u32) -> Option<Exchange> {
         let over = (self.state == State::Answering).then(|| self.exchange(true)).flatten();
         self.begin(from, at, answer);
         over
     }
 
     /// A request begins, which may have been sent before the last answer was complete.
-    pub(crate) fn begin(&mut self, from: u32, at: Timestamp, answer: u32) {
+    pub(crate) fn begin(&mut self, from: u32, at: Option<Timestamp>, answer: u32) {
         self.state = State::Asked;
         self.is_overdue = false;
         self.requests = self.requests.saturating_add(1);
-        (self.asked, self.answer, self.asked_at) = (from, answer, Some(at));
+        (self.asked, self.answer, self.asked_at) = (from, answer, at);
     }
 
     /// A request that was not seen, but was heard by the server.
-    pub(crate) fn imply_ask(&mut self, from: u32, upto: u32, answer: u32) -> Option<Exchange> {
-        let over = self.ask(from, upto, Timestamp(0), answer);
-        self.asked_at = None;
-        over
+    pub(crate) fn imply_ask(&mut self, from: u32, answer: u32) -> Option<Exchange> {
+        self.ask_next(from, None, answer)
     }
 
     /// How much of the client's the server had when its last answer began.
     pub(crate) fn heard(&self) -> Option<u32> {
-        (self.first_at != Timestamp(0)).then_some(self.heard)
+        self.has_answer.then_some(self.heard)
     }
 
     /// Octets of the server's up to `end`, behind which it has heard so much of the client.
@@ -137,6 +142,7 @@ impl Turn {
             State::Asked => {
                 self.state = State::Answering;
                 (self.first_at, self.last_at, self.heard, self.end) = (at, at, heard, end);
+                self.has_answer = true;
             }
             State::Answering => {
                 (self.last_at, self.end) = (self.last_at.max(at), later(self.end, end));
@@ -188,5 +194,24 @@ impl Turn {
                 Some(Exchange { asked_at, first_at, last_at, is_complete })
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A capture whose clock begins at 0 may have its first answer then.
+    #[test]
+    fn zero_is_a_time() {
+        let mut turn = Turn::new();
+        assert_eq!(turn.heard(), None);
+        assert_eq!(turn.ask(0, 9, Timestamp(0), 0), None);
+        turn.answer(9, 5, Timestamp(0));
+        assert_eq!(turn.heard(), Some(9));
+        let over = turn.imply_ask(9, 5).map(|it| (it.asked_at, it.first_at));
+        assert_eq!(over, Some((Some(Timestamp(0)), Some(Timestamp(0)))));
+        turn.answer(18, 10, Timestamp(3));
+        assert_eq!(turn.exchange(true).map(|it| (it.asked_at, it.response())), Some((None, None)));
     }
 }

@@ -55,13 +55,13 @@ impl Flow {
         // What the server has heard of the client was not seen; and it was more than a FIN.
         let known = self.turn.heard().map_or(self.client.next, |heard| later(self.client.next, heard));
         if self.client.is_placed && self.turn.state != State::Asked && is_before(known.wrapping_add(1), heard) {
-            let over = self.turn.imply_ask(known, heard, from);
+            let over = self.turn.imply_ask(known, from);
             self.tell(over, out);
         }
         let is_begin_seen = self.client.syns > 0 || self.server.syns > 0;
         if !is_begin_seen && self.turn.requests == 0 && matches!(self.app, App::Unknown) {
             // A server says nothing that it was not asked for.
-            let over = self.turn.imply_ask(heard.wrapping_sub(1), heard, from);
+            let over = self.turn.imply_ask(heard.wrapping_sub(1), from);
             self.tell(over, out);
         }
         loop {
@@ -95,7 +95,7 @@ impl Flow {
         self.tell(over, out);
         if let Some(next) = self.app.next_request() {
             let (asked, at) = next.asked();
-            self.turn.begin(asked, at, end);
+            self.turn.begin(asked, Some(at), end);
         }
     }
 
@@ -106,7 +106,7 @@ impl Flow {
         self.tell(self.turn.exchange(is_complete), out);
         while let Some(next) = self.app.next_request() {
             let (asked, at) = next.asked();
-            self.turn.begin(asked, at, self.turn.end);
+            self.turn.begin(asked, Some(at), self.turn.end);
             self.tell(self.turn.exchange(false), out);
         }
     }

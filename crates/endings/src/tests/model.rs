@@ -2,11 +2,11 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use watari_packets::Flags;
+use watari_packets::{Flags, Timestamp};
 
 use super::ledger::Ledger;
 use super::script::{START, Sent, closed, events, hurried, mixed, script, stamped};
-use crate::{Connection, Ending, Phase, Side};
+use crate::{Connection, Ending, Event, Phase, Side};
 
 /// How a conversation ends.
 #[derive(Debug, Clone, Copy)]
@@ -108,6 +108,22 @@ fn retime(sent: Vec<&Sent>, times: &[u64]) -> Vec<Sent> {
     sent.into_iter().zip(times).map(|(it, time)| Sent { time: *time, ..it.clone() }).collect()
 }
 
+/// All that is told, but for when: requests with how long they took.
+fn untimed(event: &Event) -> String {
+    match event {
+        Event::Request(it) => {
+            format!("{:?}", (it.exchange.first_octet(), it.exchange.response(), it.exchange.is_complete))
+        }
+        Event::Closed(it) => {
+            let (start, end, last) = (Timestamp(0), Timestamp(it.duration().as_nanos() as u64), Timestamp(0));
+            format!("{:?}", Connection { start, end, last, ..(**it).clone() })
+        }
+        Event::Opened(it) => format!("{:?}", (it.client, it.server)),
+        Event::Overdue(it) => format!("{:?}", (it.at.since(it.since), it.is_knock)),
+        Event::Evicted(it) => format!("{:?}", it.is_answered),
+    }
+}
+
 proptest! {
     #[test]
     fn each_ends_as_it_did(exchanges in vec((40..600_u32, 1..6_u32), 1..4), end in end()) {
@@ -149,6 +165,18 @@ proptest! {
         let told = |it: &Connection| (it.ending, it.closed_by, it.phase, it.requests, it.bytes_to_client, it.bytes_to_server);
         prop_assert_eq!(told(&one), told(&other), "{}", text);
         prop_assert_eq!(told(&one), told(&stamped), "{}", text);
+    }
+
+    /// Clocks may begin at 0, and stand still.
+    #[test]
+    fn no_time_is_special(exchanges in vec((40..600_u32, 1..6_u32), 1..4), end in end(), lost: u64) {
+        let sent = lower(script(&conversation(&exchanges, end)), end);
+        let kept: Vec<_> = sent.iter().zip(0_u32..).filter(|(_, at)| lost >> (at % 64) & 1 == 0).map(|(it, _)| it).collect();
+        let told = |times: Vec<u64>| events(&retime(kept.clone(), &times)).iter().map(untimed).collect::<Vec<_>>();
+        let standing = |at: u64| vec![at; kept.len()];
+        let running = |at: u64| kept.iter().map(|it| it.time - START - 1_000_000 + at).collect();
+        prop_assert_eq!(told(standing(0)), told(standing(START)));
+        prop_assert_eq!(told(running(0)), told(running(START)));
     }
 
     /// Who is the client is seen by a SYN or the answer to it, whatever else is lost; here ports tell the contrary.
