@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tracing::warn;
 use watari_capture::{CaptureError, READ_TIMEOUT, Ring};
 use watari_endings::Event;
 
@@ -121,6 +122,7 @@ impl Thread {
 
     /// One frame, or none for a while. Returns whether anybody takes what is heard.
     fn step(&mut self) -> Result<bool, CaptureError> {
+        let set_back = self.listener.set_back();
         let is_quiet = match self.ring.next()? {
             Some(frame) => {
                 self.listener.see(&frame);
@@ -130,6 +132,12 @@ impl Thread {
         };
         if is_quiet {
             self.listener.quiet(now());
+        }
+        if set_back != self.listener.set_back() {
+            warn!(
+                part = self.part,
+                "the clock was set back: connections that are open are told as such, and time begins anew"
+            );
         }
         self.take_events();
         if !self.send_events(is_quiet) {
