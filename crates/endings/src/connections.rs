@@ -169,7 +169,8 @@ impl Connections {
 
     fn see(&mut self, id: u32, side: Side, segment: &Segment<'_>) {
         let Some(flow) = flow_mut(&mut self.flows, id) else { return };
-        if flow.stage == Stage::Over {
+        let stage = flow.stage;
+        if stage == Stage::Over {
             if flow.see_rest(side, segment) {
                 self.classes.push(OVER, id);
             }
@@ -179,9 +180,10 @@ impl Connections {
             return;
         }
         let (at, _) = flow.due(&self.settings);
-        let class = class(flow);
-        if self.classes.list(id) != Some(class) {
-            self.classes.push(class, id);
+        // Nothing else makes it one of another list.
+        let is_first = flow.half(side).packets == 1;
+        if (is_first || stage != flow.stage) && self.classes.list(id) != Some(class(flow)) {
+            self.classes.push(class(flow), id);
         }
         self.wheel.set_soon(id, at);
     }
