@@ -28,6 +28,7 @@ mod order;
 mod pcap;
 mod pcapng;
 mod source;
+mod strays;
 mod writer;
 
 use std::io::Read;

@@ -70,6 +70,11 @@ impl Files {
         }
         Ok(frame)
     }
+
+    /// How many frames were dated hours ahead of those around them, and were taken for as late as those before them.
+    pub fn strays(&self) -> u64 {
+        self.merged.strays()
+    }
 }
 
 impl Pace {

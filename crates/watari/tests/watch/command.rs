@@ -148,6 +148,47 @@ fn what_is_fed_is_said_soon() {
     assert!(reading.join().unwrap().contains("REFUSED"));
 }
 
+/// A packet of a wrong time hides nothing that comes behind it.
+#[test]
+fn a_packet_of_the_future_is_a_stray() {
+    let dir = tempdir().unwrap();
+    let server: SocketAddr = "10.1.2.9:80".parse().unwrap();
+    let refused = |number: u16| {
+        let client = SocketAddr::from(([10, 1, 2, 3], 4000 + number));
+        let mut frames = knock(client, server);
+        for frame in &mut frames {
+            frame.time = frame.time + Duration::from_millis(500) * number.into();
+        }
+        frames
+    };
+    let all: Vec<_> = (0..400).flat_map(refused).collect();
+    let mut odd = all.clone();
+    odd[9].time = odd[9].time + Duration::from_hours(365 * 24);
+    // Behind a pause of days, it goes on.
+    let paused = |mut frames: Vec<Captured>| {
+        let again: Vec<_> = later(3 * 24 * 60, all.clone());
+        frames.extend(again);
+        frames
+    };
+    let said = |name: &str, frames: &[Captured]| {
+        let file = dir.path().join(name);
+        write(&file, frames);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_watari"));
+        let output = command.args(["watch", "pcap", "--json", "--states"]).arg(&file).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap())
+    };
+    let stray = "watari: 1 packet is dated hours ahead of those around: it is taken for as late as those before\n";
+    for (name, one, other) in
+        [("all.pcap", all.clone(), odd.clone()), ("paused.pcap", paused(all.clone()), paused(odd.clone()))]
+    {
+        let ([spans, nothing], [spans_of_odd, warning]) = (said(name, &one), said(name, &other));
+        assert_eq!((&*nothing, &*warning), ("", stray));
+        assert_eq!(spans, spans_of_odd);
+        assert!(spans.contains("\"stopped\"") && !spans.is_empty(), "{spans}");
+    }
+}
+
 /// So many minutes later.
 fn later(minutes: u64, mut frames: Vec<Captured>) -> Vec<Captured> {
     for frame in &mut frames {

@@ -52,6 +52,65 @@ fn an_error_ends_one_file_only() {
     assert_eq!(drain(&mut merged), [(4, LinkType::RAW), (5, LinkType::IPV6)]);
 }
 
+const HOUR: u64 = 3_600_000_000_000;
+const YEAR: u64 = 365 * 24 * HOUR;
+
+/// All times and numbers, and how many were strays.
+fn steadied(files: &[&[u64]]) -> (Vec<(u64, u8)>, u64) {
+    let files: Vec<_> = files.iter().map(|times| file(LinkType::RAW, times)).collect();
+    let mut merged = merged(&files);
+    let mut frames = Vec::new();
+    while let Some(frame) = merged.next_frame().unwrap() {
+        assert_eq!((frame.link, frame.len, frame.data.len()), (LinkType::RAW, 4, 4));
+        frames.push((frame.time.0, frame.data[3]));
+    }
+    (frames, merged.strays())
+}
+
+#[test]
+fn a_stray_is_as_late_as_the_frame_before_it() {
+    assert_eq!(steadied(&[&[1, 2 + YEAR, 3]]), (vec![(1, 0), (1, 1), (3, 2)], 1));
+    // As far as that takes, and no further.
+    assert_eq!(steadied(&[&[1, 3 + HOUR, 3]]).1, 1);
+    assert_eq!(steadied(&[&[1, 2 + HOUR, 3]]).1, 0);
+    // One after the other, at different times.
+    assert_eq!(steadied(&[&[1, YEAR, 2 * HOUR, 3]]), (vec![(1, 0), (1, 1), (1, 2), (3, 3)], 2));
+    // It holds no other file up.
+    let (frames, strays) = steadied(&[&[10, YEAR, 30], &[15, 25, 35]]);
+    assert_eq!((frames, strays), (vec![(10, 0), (10, 1), (15, 0), (25, 1), (30, 2), (35, 2)], 1));
+}
+
+#[test]
+fn pauses_stay_as_they_are() {
+    for times in [
+        &[1, 2 + YEAR, 3 + YEAR][..],
+        &[1, 2 + YEAR],
+        &[1, 2 + YEAR, 1 + YEAR],
+        &[1, HOUR + 1, 2 * HOUR + 1, 3 * HOUR + 1],
+        // Nothing is before the first one; nor does a time that goes back say which is wrong.
+        &[YEAR, 1, 2],
+        &[YEAR, YEAR + 1, 1, 2],
+    ] {
+        let (frames, strays) = steadied(&[times]);
+        let read: Vec<_> = frames.iter().map(|(time, _)| *time).collect();
+        assert_eq!((&read[..], strays), (times, 0));
+    }
+    let (frames, strays) = steadied(&[&[1, YEAR, YEAR + 2], &[2, YEAR + 1]]);
+    assert_eq!((frames, strays), (vec![(1, 0), (2, 0), (YEAR, 1), (YEAR + 1, 1), (YEAR + 2, 2)], 0));
+}
+
+/// What was read behind a frame is said when its turn has come.
+#[test]
+fn a_frame_behind_a_pause_comes_before_the_error_behind_it() {
+    let mut files = [file(LinkType::RAW, &[1, YEAR, YEAR + 1])];
+    files[0].pop();
+    let mut merged = merged(&files);
+    assert_eq!(merged.next_frame().unwrap().unwrap().time, Timestamp(1));
+    assert_eq!(merged.next_frame().unwrap().unwrap().time, Timestamp(YEAR));
+    assert!(matches!(merged.next_frame(), Err(FileError { source: ReadError::CutOff { .. }, .. })));
+    assert_eq!(drain(&mut merged), []);
+}
+
 proptest! {
     #[test]
     fn sorted_files_become_one(mut times in vec(vec(0..50u64, 0..20), 0..6)) {

@@ -80,6 +80,13 @@ impl Pcap {
         let is_fed = self.real_time || self.files.iter().any(|file| file == Path::new("-"));
         let (summary, sink, failure) = read(&mut files, options, sink, is_fed)?;
         sink.finish(&summary)?;
+        let strays = files.strays();
+        if strays > 0 {
+            let (are, they) = if strays == 1 { ("packet is", "it is") } else { ("packets are", "they are") };
+            let said = "dated hours ahead of those around";
+            writeln!(io::stderr(), "watari: {strays} {are} {said}: {they} taken for as late as those before")
+                .map_err(Failure::Output)?;
+        }
         if self.learn {
             print(learned(&summary, profile)?.to_toml())?;
         }
