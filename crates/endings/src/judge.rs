@@ -146,6 +146,11 @@ impl ServerJudge {
         self.verdict.map_or(ServerState::Idle, |verdict| verdict.state)
     }
 
+    /// What it seems to be in instead has not lasted for any time.
+    pub(crate) const fn set_back(&mut self) {
+        self.candidate = None;
+    }
+
     /// Looks at what happened in the last [`Profile::span`] and in the last [`Profile::stopped_span`]. Says so if the state
     /// is another.
     pub(crate) fn look(&mut self, now: Timestamp, long: &Tally, short: &Tally, profile: &Profile) -> Option<Verdict> {

@@ -152,6 +152,16 @@ impl States {
         }
     }
 
+    /// The clock was set back to `now`. Seconds that were are of no time any more; servers are what they were until they are
+    /// judged by what happens from now on.
+    pub fn set_back(&mut self, now: Timestamp) {
+        self.now_s = now.0 / 1_000_000_000;
+        for server in self.servers.values_mut() {
+            server.window = Server::new(&self.profile).window;
+            server.judge.set_back();
+        }
+    }
+
     /// The next server that is in another state.
     pub fn poll(&mut self) -> Option<Change> {
         self.changes.pop_front()

@@ -8,6 +8,7 @@ use serde::Serialize;
 use watari_endings::{Change, Ending, Lately, Profile, Server, ServerState, States, Tally};
 use watari_packets::Timestamp;
 
+use crate::listener::SET_BACK_MIN;
 use crate::report::{Health, Report};
 use crate::rows::seconds;
 use crate::spans::{EvidenceRow, SharesRow, because};
@@ -157,7 +158,7 @@ impl Board {
 
     /// Time has come to `now`: servers are judged once a second.
     pub fn advance(&mut self, now: Timestamp) {
-        self.now = self.now.max(now);
+        self.now = now;
         for (name, sensor) in &mut self.sensors {
             // Of a sensor that is not heard nothing is known: silence there is not silence of its servers.
             sensor.states.advance(sensor.heard.min(self.now));
@@ -260,9 +261,14 @@ impl Sensor {
         timeline.push_back((change.verdict.since, change.verdict.state));
     }
 
-    /// Time goes on as far as all threads have come, but for those that hang.
+    /// Time goes on as far as all threads have come, but for those that hang; and back where they all have.
     fn hear(&mut self) {
         let first = self.parts.values().map(|part| part.at).max().unwrap_or(Timestamp(0));
+        if self.heard.since(first) > SET_BACK_MIN {
+            self.heard = first;
+            self.late = Late::default();
+            self.states.set_back(first);
+        }
         let waited_for = self.parts.values().map(|part| part.at).filter(|at| first.since(*at) <= PART_LATE_MAX);
         self.heard = self.heard.max(waited_for.min().unwrap_or(Timestamp(0)));
     }
@@ -652,6 +658,32 @@ mod tests {
         board.renew("here");
         board.take("here", 0, &report(FIRST_S + 12, FIRST_S + 12));
         assert_eq!((heard(&board), sensor(&board)["hanging"].as_u64()), (1_012.0, Some(0)));
+    }
+
+    /// Two threads, of which one learns of it first.
+    #[test]
+    fn a_clock_that_is_set_back_blinds_nobody() {
+        let mut board = Board::new(Profile::lab());
+        let good = Tally { opened: 9, answered: 9, s_normal: 9, ..Tally::default() };
+        let bad = Tally { opened: 9, unanswered: 9, ..Tally::default() };
+        let mut pass = |seconds: std::ops::Range<u64>, parts: &[u8], tally: Tally| {
+            for second in seconds {
+                for part in parts {
+                    let tallies = vec![(server(), second, tally)];
+                    board.take("here", *part, &Report { at: at(second), tallies, health: Health::default() });
+                }
+                board.advance(at(second + 1));
+            }
+            let states: Vec<_> = std::iter::from_fn(|| board.poll()).map(|(_, change)| change.verdict.state).collect();
+            (states, sensor(&board)["heard"].as_f64().unwrap())
+        };
+        assert_eq!(pass(5_000..5_060, &[0, 1], good), (vec![ServerState::Normal], 5_059.0));
+        assert_eq!(pass(1_400..1_401, &[0], good), (vec![], 5_059.0));
+        assert_eq!(pass(1_401..1_403, &[0, 1], good), (vec![], 1_402.0));
+        assert_eq!(pass(1_403..1_420, &[0, 1], bad), (vec![ServerState::Stopped], 1_419.0));
+        assert_eq!(pass(1_420..1_440, &[0, 1], good), (vec![ServerState::Normal], 1_439.0));
+        // As late as threads may be, nothing is set back.
+        assert_eq!(pass(1_430..1_431, &[0], good), (vec![], 1_439.0));
     }
 
     #[test]

@@ -61,7 +61,7 @@ const DELAY_MAX: Duration = Duration::from_millis(500);
 /// What is dated further back than this was not late: the clock was set back. Frames of one ring are late by [`DELAY_MAX`], and
 /// who corrects a clock by less than a second does so by letting it go slower (adjtime(3)); but by up to this much it costs less to
 /// wait than to begin anew.
-const SET_BACK_MIN: Duration = Duration::from_secs(10);
+pub(crate) const SET_BACK_MIN: Duration = Duration::from_secs(10);
 
 impl Listener {
     /// Has heard nothing yet.

@@ -141,7 +141,8 @@ impl Backlog {
         let message = wire::encode(&FromSensor::Report { number, before, report });
         let message = message.expect("the fullest report is short enough").into();
         let held = Held { number, before, at, message };
-        self.latest = self.latest.max(at);
+        // It goes back where the clock is set back; what is older is of the future then, and held as long as there is room.
+        self.latest = at;
         self.len += held.len();
         self.held.push_back(held);
     }
