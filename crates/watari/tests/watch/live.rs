@@ -223,6 +223,33 @@ fn nobody_has_to_read() {
     assert!(rows.lines().count() > 50 && rows.lines().count() < 2_000, "{}", rows.lines().count());
 }
 
+/// Who reads no more ends it, and it says nothing of its own about that.
+#[test]
+fn a_reader_may_go_away() {
+    const METRICS: &str = "127.0.0.1:9464";
+    if !is_inside("live::a_reader_may_go_away", &[]) {
+        return;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_watari"));
+    command.args(["watch", "live", "-i", "lo", "--json", "--user", "root", "--metrics", METRICS]);
+    let mut watching =
+        Running(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    wait_for(METRICS.parse().unwrap());
+    drop(watching.0.stdout.take());
+    let deadline = Instant::now() + PATIENCE;
+    let code = loop {
+        assert!(Instant::now() < deadline, "it goes on");
+        assert!(TcpStream::connect("127.0.0.1:9").is_err());
+        if let Some(status) = watching.0.try_wait().unwrap() {
+            break status.code();
+        }
+        thread::sleep(POLL);
+    };
+    let mut logged = String::new();
+    watching.0.stderr.take().unwrap().read_to_string(&mut logged).unwrap();
+    assert!(code == Some(1) && !logged.contains("panicked"), "{code:?} {logged}");
+}
+
 /// What is open when it ends is part of what was seen.
 #[test]
 fn open_connections_are_rows_at_the_end() {

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 /// Prints what it is given.
 pub(super) struct Printer {
     sender: SyncSender<Printed>,
-    ended: oneshot::Receiver<Result<(), Failure>>,
+    ended: Option<oneshot::Receiver<Result<(), Failure>>>,
     dropped: u64,
 }
 
@@ -70,7 +70,7 @@ impl Printer {
             let _ = end.send(print_all(style, &receiver));
         };
         thread::Builder::new().name("printer".to_owned()).spawn(print).map_err(Failure::Start)?;
-        Ok(Self { sender, ended, dropped: 0 })
+        Ok(Self { sender, ended: Some(ended), dropped: 0 })
     }
 
     /// Prints it soon, or drops it if too much waits.
@@ -83,9 +83,12 @@ impl Printer {
         }
     }
 
-    /// Waits until nothing more can be printed, and why.
+    /// Waits until nothing more can be printed, and why. That is said once.
     pub(super) async fn ended(&mut self) -> Result<(), Failure> {
-        (&mut self.ended).await.unwrap_or(Ok(()))
+        let Some(ended) = &mut self.ended else { return std::future::pending().await };
+        let why = ended.await;
+        self.ended = None;
+        why.unwrap_or(Ok(()))
     }
 
     /// Prints the rest, if somebody reads it.
@@ -95,9 +98,10 @@ impl Printer {
         if dropped > 0 {
             tracing::warn!(dropped, "parts of the output that nobody read in time");
         }
+        let Some(ended) = ended else { return Ok(()) };
         match timeout(FINISH_MAX, ended).await {
             Ok(Ok(printed)) => printed,
-            // It has said why before.
+            // It panicked, and has said so.
             Ok(Err(_)) => Ok(()),
             Err(_) => Err(Failure::Output(io::Error::new(io::ErrorKind::TimedOut, "nobody reads it"))),
         }
