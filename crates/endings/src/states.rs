@@ -137,17 +137,18 @@ impl States {
         &self.profile
     }
 
-    /// Time has come to `now`. Servers are judged once a second; after a long silence, once.
+    /// Time has come to `now`. Servers are judged once a second, in a silence until all of them are idle.
     pub fn advance(&mut self, now: Timestamp) {
         let now_s = now.0 / 1_000_000_000;
         if now_s <= self.now_s {
             return;
         }
-        // A silence is as long as a change must last, and so says what came of it.
-        let hold_s = self.profile.hold.as_secs() + 1;
-        let first = self.now_s.max(now_s.saturating_sub(hold_s)) + 1;
-        self.now_s = now_s;
-        for second in first..=now_s {
+        let Profile { span, stopped_span, hold, .. } = &self.profile;
+        let silence_s = span.max(stopped_span).as_secs() + hold.as_secs() + 1;
+        let silent = now_s.min(self.now_s + silence_s);
+        let latest = now_s.saturating_sub(hold.as_secs()).max(silent + 1);
+        let first = std::mem::replace(&mut self.now_s, now_s) + 1;
+        for second in (first..=silent).chain(latest..=now_s) {
             self.judge(Timestamp(second.saturating_mul(1_000_000_000)));
         }
     }
@@ -159,6 +160,13 @@ impl States {
         for server in self.servers.values_mut() {
             server.window = Server::new(&self.profile).window;
             server.judge.set_back();
+        }
+    }
+
+    /// Nobody will say how those connections end that are open.
+    pub fn forget_open(&mut self) {
+        for server in self.servers.values_mut() {
+            server.open = 0;
         }
     }
 

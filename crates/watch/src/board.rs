@@ -41,6 +41,8 @@ struct Sensor {
 struct Part {
     at: Timestamp,
     health: Health,
+    /// It listens no more.
+    is_over: bool,
 }
 
 /// Which seconds of servers became more when they were long past: connections are reported when they have settled. By server, when they did
@@ -119,6 +121,8 @@ const TIMELINE_MAX: usize = 256;
 const LATEST_S: u64 = 5;
 /// How many of those are held, of each server.
 const LATE_MAX: usize = 256;
+/// How far the clock of a sensor may be ahead of the judge's; what it says of later is of no time.
+pub const AHEAD_MAX_S: u64 = 60;
 /// A thread that is further behind the others than this is not waited for.
 const PART_LATE_MAX: Duration = Duration::from_secs(10);
 
@@ -139,7 +143,7 @@ impl Board {
                 sensor.late.note(*server, at_s, *second);
             }
         }
-        sensor.parts.insert(part, Part { at: report.at, health: report.health });
+        sensor.parts.insert(part, Part { at: report.at, health: report.health, is_over: false });
         sensor.hear();
         true
     }
@@ -149,24 +153,37 @@ impl Board {
         self.sensor(sensor).map(|sensor| sensor.link.get_or_insert_default())
     }
 
-    /// A sensor has begun anew: how it listened before does not count any more.
+    /// A part of a sensor listens no more, and is not waited for.
+    pub fn leave(&mut self, sensor: &str, part: u8) {
+        let part = self.sensors.get_mut(sensor).and_then(|sensor| sensor.parts.get_mut(&part));
+        if let Some(part) = part {
+            part.is_over = true;
+        }
+    }
+
+    /// A sensor has begun anew: how it listened before does not count any more, and nobody will say how those connections end that were
+    /// open.
     pub fn renew(&mut self, sensor: &str) {
         if let Some(sensor) = self.sensors.get_mut(sensor) {
             sensor.parts.clear();
+            sensor.states.forget_open();
         }
     }
 
     /// Time has come to `now`: servers are judged once a second.
     pub fn advance(&mut self, now: Timestamp) {
+        let is_next_second = now.0 / 1_000_000_000 != self.now.0 / 1_000_000_000;
         self.now = now;
         for (name, sensor) in &mut self.sensors {
             // Of a sensor that is not heard nothing is known: silence there is not silence of its servers.
-            sensor.states.advance(sensor.heard.min(self.now));
+            sensor.states.advance(sensor.heard.min(self.now + Duration::from_secs(AHEAD_MAX_S)));
             while let Some(change) = sensor.states.poll() {
                 sensor.note(&change);
                 self.changes.push_back((name.clone(), change));
             }
-            sensor.forget();
+            if is_next_second {
+                sensor.forget();
+            }
         }
     }
 
@@ -214,7 +231,7 @@ impl Board {
             columns: COLUMNS,
             profile: ProfileView::from(&self.profile),
             sensors: self.sensors.iter().map(|(name, sensor)| sensor.view(name)).collect(),
-            servers: self.sensors.iter().flat_map(|(name, sensor)| sensor.servers(name, self.now)).collect(),
+            servers: self.sensors.iter().flat_map(|(name, sensor)| sensor.servers(name)).collect(),
         }
     }
 
@@ -263,14 +280,15 @@ impl Sensor {
 
     /// Time goes on as far as all threads have come, but for those that hang; and back where they all have.
     fn hear(&mut self) {
-        let first = self.parts.values().map(|part| part.at).max().unwrap_or(Timestamp(0));
+        let parts = || self.parts.values().filter(|part| !part.is_over).map(|part| part.at);
+        let first = parts().max().unwrap_or(Timestamp(0));
+        let waited_for = parts().filter(|at| first.since(*at) <= PART_LATE_MAX).min();
         if self.heard.since(first) > SET_BACK_MIN {
             self.heard = first;
             self.late = Late::default();
             self.states.set_back(first);
         }
-        let waited_for = self.parts.values().map(|part| part.at).filter(|at| first.since(*at) <= PART_LATE_MAX);
-        self.heard = self.heard.max(waited_for.min().unwrap_or(Timestamp(0)));
+        self.heard = self.heard.max(waited_for.unwrap_or(Timestamp(0)));
     }
 
     fn is_away(&self) -> bool {
@@ -282,6 +300,7 @@ impl Sensor {
         let states = &self.states;
         self.timelines.retain(|server, _| states.server(server).is_some());
         self.totals.retain(|server, _| states.server(server).is_some());
+        self.late.0.retain(|server, _| states.server(server).is_some());
         self.late.forget(self.heard.0 / 1_000_000_000);
     }
 
@@ -290,7 +309,7 @@ impl Sensor {
         for part in self.parts.values() {
             health += part.health;
         }
-        let hanging = self.parts.values().filter(|part| part.at < self.heard).count();
+        let hanging = self.parts.values().filter(|part| !part.is_over && part.at < self.heard).count();
         Listens { health, hanging, unwatched: self.states.unwatched() }
     }
 
@@ -317,10 +336,8 @@ impl Sensor {
         }
     }
 
-    fn servers<'a>(&'a self, name: &'a str, now: Timestamp) -> impl Iterator<Item = ServerView<'a>> {
-        self.states.servers().map(move |(address, server)| {
-            ServerView::new(name, *address, server, self.states.profile(), now, &self.late)
-        })
+    fn servers<'a>(&'a self, name: &'a str) -> impl Iterator<Item = ServerView<'a>> {
+        self.states.servers().map(move |(address, server)| ServerView::new(name, *address, server, self))
     }
 }
 
@@ -524,15 +541,9 @@ fn row(at_s: u64, tally: &Tally) -> Row {
 }
 
 impl<'a> ServerView<'a> {
-    fn new(
-        sensor: &'a str,
-        address: SocketAddr,
-        server: &Server,
-        profile: &Profile,
-        now: Timestamp,
-        late: &Late,
-    ) -> Self {
-        let from_s = (now.0 / 1_000_000_000).saturating_sub(LATEST_S);
+    fn new(sensor: &'a str, address: SocketAddr, server: &Server, of: &Sensor) -> Self {
+        let (profile, late) = (of.states.profile(), &of.late);
+        let from_s = (of.heard.0 / 1_000_000_000).saturating_sub(LATEST_S);
         let evidence = server.verdict().map(|verdict| &verdict.evidence);
         let late = late.seconds(&address);
         let latest = server.window().seconds().filter(|(at_s, _)| *at_s >= from_s || late.contains(at_s));
@@ -684,6 +695,38 @@ mod tests {
         assert_eq!(pass(1_420..1_440, &[0, 1], good), (vec![ServerState::Normal], 1_439.0));
         // As late as threads may be, nothing is set back.
         assert_eq!(pass(1_430..1_431, &[0], good), (vec![], 1_439.0));
+    }
+
+    /// By less than what is refused.
+    #[test]
+    fn clocks_that_are_apart_change_nothing() {
+        for (now, heard) in [(1_000, 1_050), (1_050, 1_000)] {
+            let mut board = Board::new(Profile::lab());
+            let good = Tally { opened: 9, answered: 9, s_normal: 9, ..Tally::default() };
+            for second in 0..20 {
+                let tallies = vec![(server(), heard + second, good)];
+                board.take("there", 0, &Report { at: at(heard + second), tallies, health: Health::default() });
+                board.advance(at(now + second));
+            }
+            assert_eq!(board.poll().map(|(_, change)| change.verdict.state), Some(ServerState::Normal), "{heard}");
+            assert_eq!(shown(&board), (heard + 14..heard + 20).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn who_listens_no_more_is_not_waited_for() {
+        let mut board = Board::new(Profile::lab());
+        for part in [0, 1] {
+            board.take("here", part, &report(FIRST_S, FIRST_S));
+        }
+        board.leave("here", 1);
+        board.take("here", 0, &report(FIRST_S + 1, FIRST_S + 1));
+        let told = sensor(&board);
+        assert_eq!((told["heard"].as_f64(), told["hanging"].as_u64()), (Some(1_001.0), Some(0)));
+        let open = |board: &Board| board.entries().map(|entry| entry.server.open()).sum::<u32>();
+        assert_eq!(open(&board), 3);
+        board.renew("here");
+        assert_eq!(open(&board), 0, "nobody says how they end");
     }
 
     #[test]

@@ -27,7 +27,7 @@
 //! # Time
 //!
 //! Reports bear the time of the sensor's clock, and nothing corrects it; how far it is from the judge's is measured, as half a
-//! round trip can, and shown. Seconds that cannot be ([`judge::AHEAD_MAX_S`], [`judge::BEHIND_MAX_S`]) are refused and counted.
+//! round trip can, and shown. Seconds that cannot be ([`AHEAD_MAX_S`](crate::board::AHEAD_MAX_S), [`judge::BEHIND_MAX_S`]) are refused and counted.
 //!
 //! Only reports move a sensor's time: where none comes nothing is known of its servers, and they stay what they were. That is why
 //! capture threads report every second, even that nothing happened. The link has beats of its own, which say that somebody is

@@ -99,6 +99,7 @@ impl Thread {
                 // Nobody listens any more.
                 Ok(false) => return,
                 Err(error) => {
+                    self.finish();
                     let _ = self.sender.blocking_send((self.part, Heard::Failed(error)));
                     return;
                 }

@@ -75,7 +75,7 @@ const COUNTS: [CountOfServer; 7] = [
     },
     CountOfServer {
         name: "connections_evicted",
-        help: "Half open connections that were given up to hold others",
+        help: "Connections, half open or seen from one side only, that were given up to hold others",
         value: |it| it.totals.evicted,
     },
     CountOfServer { name: "tls_full", help: "Connections with a full handshake", value: |it| it.totals.tls_full },
@@ -105,8 +105,8 @@ const SENSOR_COUNTS: [CountOfSensor; 7] = [
         value: |it| it.health.counts.stray,
     },
     CountOfSensor {
-        name: "connections_untracked",
-        help: "Connections that were not followed, because there were too many",
+        name: "packets_untracked",
+        help: "Packets of connections that were not followed, because there were too many",
         value: |it| it.health.counts.untracked,
     },
     CountOfSensor {

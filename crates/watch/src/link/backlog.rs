@@ -79,7 +79,8 @@ impl Backlog {
         let mut chunks = report.tallies.chunks(TALLIES_MAX);
         let mut chunk = chunks.next().unwrap_or_default();
         for next in chunks {
-            let before = self.parts.get(&part).copied().unwrap_or(Timestamp(0));
+            let second_before = Timestamp(report.at.0.saturating_sub(1_000_000_000));
+            let before = self.parts.get(&part).copied().unwrap_or(second_before).min(report.at);
             self.push(report.at, WireReport::of(part, before, &report.health, chunk), chunk.len());
             chunk = next;
         }

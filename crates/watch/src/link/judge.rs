@@ -13,7 +13,7 @@ use super::backlog::Limits;
 use super::books::Books;
 use super::clock::Clock;
 use super::wire::{Taken, TalkError, WireReport};
-use crate::board::Board;
+use crate::board::{AHEAD_MAX_S, Board};
 use crate::report::Report;
 
 /// Takes what sensors tell to a board. It outlives the [`Listening`](super::Listening) that serves it.
@@ -75,14 +75,8 @@ pub struct JudgeCounts {
     pub repeated: u64,
     /// Seconds of servers that were taken.
     pub tallies: u64,
-    /// Seconds of servers that were refused, because they are of no time that can be.
-    pub refused_tallies: u64,
-    /// Seconds of servers that sensors had to drop.
-    pub lost_tallies: u64,
 }
 
-/// Seconds further ahead of the judge's clock are refused.
-pub const AHEAD_MAX_S: u64 = 60;
 /// Seconds that are longer past than the spans of the profile, or than sensors hold what they told, and this are refused.
 pub const BEHIND_MAX_S: u64 = 600;
 
@@ -193,8 +187,6 @@ impl Seat {
         board.advance(now);
         state.counts.reports += 1;
         state.counts.tallies += count - refused;
-        state.counts.refused_tallies += refused;
-        state.counts.lost_tallies = state.counts.lost_tallies.saturating_add(taking.missed);
         Ok(taking.taken)
     }
 

@@ -58,6 +58,7 @@ impl Collector for JudgeMetrics {
                 ("sensor_connections_crowded", "Connections beyond those that may be silent", counts.crowded),
                 ("reports_taken", "Reports that were taken", counts.reports),
                 ("reports_repeated", "Reports that had been taken before", counts.repeated),
+                ("server_seconds_taken", "Seconds of servers that were taken", counts.tallies),
             ],
         )
     }

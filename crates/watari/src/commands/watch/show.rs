@@ -173,6 +173,7 @@ impl Show {
             // Others may still hear.
             Heard::Failed(error) => {
                 tracing::error!(%error, "an interface is not listened to any more");
+                self.lock().leave(SENSOR, part);
                 self.lost = Some(error);
             }
         }
