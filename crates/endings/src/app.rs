@@ -119,7 +119,8 @@ impl App {
     /// How many requests wait for the one before them.
     pub(crate) fn pending(&self) -> u32 {
         match self {
-            Self::Http(dialogue) => dialogue.pending(),
+            // Behind an upgrade they are none.
+            Self::Http(dialogue) if !dialogue.is_tunnel => dialogue.pending(),
             _ => 0,
         }
     }

@@ -175,7 +175,8 @@ impl Flow {
         let (client, server) = (self.half(Side::Client), self.half(Side::Server));
         let heard = server.reset.and_then(|reset| reset.heard);
         let is_in_flight = client.packets > 0 && heard.is_none_or(|heard| is_before(heard, turn.end));
-        let is_cut = turn.state == State::Answering && (self.app.lacks(turn.state) || is_reset && is_in_flight);
+        let lacks = self.app.lacks(turn.state) || is_reset && self.app.ends_with_stream(turn.state);
+        let is_cut = turn.state == State::Answering && (lacks || is_reset && is_in_flight);
         if is_cut { Phase::InAnswer } else { after }
     }
 
@@ -203,9 +204,11 @@ impl Flow {
         let knew = client.reset.and_then(|reset| reset.acknowledgment);
         let has_it =
             client.packets == 0 || client.has_acked(turn.end) || knew.is_some_and(|knew| is_upto(turn.end, knew));
-        // Who leaves with a closed window, or by a RST, may do so because of what is missing.
+        // Who leaves with a closed window, or by a RST when nothing has come for long, may do so because of what is missing. A server that
+        // resets what is idle has no patience any more; one that resets at once has broken off.
         let is_shut = closed_by == Some(Side::Client) && self.is_shut;
-        let is_reset = client.fin.is_none() && client.reset.is_some();
+        let is_reset = client.fin.is_none() && client.reset.is_some() && phase == Phase::Idle
+            || server.fin.is_none() && server.reset.is_some() && phase == Phase::AfterAnswer;
         let is_whole = turn.state == State::Answered
             || server.fin.is_some() && server.reset.is_none() && !is_shut
             || matches!(phase, Phase::AfterAnswer | Phase::Idle) && !is_reset;

@@ -71,8 +71,6 @@ pub struct Request {
     pub server: SocketAddr,
     /// Its times.
     pub exchange: Exchange,
-    /// Whether an [`Event::Overdue`] was said of it.
-    pub was_overdue: bool,
     /// What clear HTTP/1 shows.
     pub http: Option<Http>,
 }
@@ -112,7 +110,7 @@ pub struct Connection {
     pub client: SocketAddr,
     /// Who was asked.
     pub server: SocketAddr,
-    /// When its first packet came.
+    /// When its SYN came, or else its first packet.
     pub start: Timestamp,
     /// When it ended: the first FIN or RST; else when its last packet came, or time ran out.
     pub end: Timestamp,

@@ -38,7 +38,8 @@ pub struct Connections {
 pub struct Counts {
     /// Connections given up with their handshake incomplete, or with one side only seen.
     pub evicted: u64,
-    /// Connections that were not followed, because all that are held are established, and both of their sides were seen.
+    /// Segments that would have begun a connection, which was not followed, because all that are held are established, and both of
+    /// their sides were seen.
     pub untracked: u64,
     /// Segments that belong to no connection and begin none.
     pub stray: u64,
@@ -172,7 +173,9 @@ impl Connections {
         let stage = flow.stage;
         if stage == Stage::Over {
             if flow.see_rest(side, segment) {
+                let (at, _) = flow.due(&self.settings);
                 self.classes.push(OVER, id);
+                self.wheel.set_soon(id, at);
             }
             return;
         }

@@ -202,9 +202,14 @@ impl Flow {
     }
 
     /// What decides when it is looked at, but for times that only move on.
-    fn urgency(&self) -> (Stage, State, Option<Timestamp>, [bool; 2]) {
+    fn urgency(&self) -> (Stage, State, Option<Timestamp>, [bool; 3]) {
         let is_half_closed = self.client.fin.is_some() || self.server.fin.is_some();
-        (self.stage, self.turn.state, self.turn.asked_at, [is_half_closed, self.waits_since().is_some()])
+        (
+            self.stage,
+            self.turn.state,
+            self.turn.asked_at,
+            [is_half_closed, self.is_doubtful, self.waits_since().is_some()],
+        )
     }
 
     fn write_history(&mut self, side: Side, segment: &Segment<'_>) {

@@ -152,7 +152,10 @@ impl Half {
     pub(crate) fn fits(&mut self, segment: &Segment<'_>, peer: &Self) -> bool {
         let near =
             |number: u32, known: u32| number.wrapping_sub(known) < JUMP_MAX || known.wrapping_sub(number) < 1 << 30;
-        let fits = (!self.is_placed || near(segment.sequence, self.next))
+        // Of an earlier connection between the same ends.
+        let is_old = self.octets < 1 << 30 && self.syn.is_some_and(|syn| is_before(segment.sequence, syn));
+        let fits = !is_old
+            && (!self.is_placed || near(segment.sequence, self.next))
             && (!segment.flags.contains(Flags::ACK)
                 || !peer.is_placed
                 || near(segment.acknowledgment, later(peer.next, self.acked.unwrap_or(peer.next))));

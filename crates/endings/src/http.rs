@@ -171,7 +171,8 @@ impl Dialogue {
 
     /// Of the current exchange, or the one that was just completed.
     pub(crate) fn exchange(&self) -> Http {
-        let content = if self.last.status.is_some() { Some(self.server.content()) } else { None };
+        let is_known = self.last.status.is_some() && !self.server.is_blind();
+        let content = is_known.then(|| self.server.content());
         Http { method: self.current.or(self.last.method), content: self.last.content.or(content), ..self.last }
     }
 

@@ -6,13 +6,13 @@
 //!  of the last stopped_span, most got nothing ─────────────────────────────────────────────▶ Stopped
 //!    │ no
 //!    ▼
-//!  nothing happened in span; if it is stopped, in stopped_span ────────────────────────────▶ Idle
+//!  nothing happened in span; if it is idle or stopped, in stopped_span ────────────────────▶ Idle
 //!    │ no
 //!    ▼
-//!  less than ended_min ended ──── it was idle or stopped, and answers more than it cuts off ▶ Normal
-//!    │ no                                                                        └── else ──▶ as it was
+//!  less than ended_min ended ───── it is idle or stopped, and answers more than it cuts off ▶ Normal
+//!    │ no                                                                         └── else ─▶ as it is
 //!    ▼
-//!  the shares of span are over a limit; if it is stopped, those of stopped_span ───────────▶ Saturated
+//!  the shares of span are over a limit; if it is idle or stopped, those of stopped_span ───▶ Saturated
 //!    │ no
 //!    └─────────────────────────────────────────────────────────────────────────────────────▶ Normal
 //! ```

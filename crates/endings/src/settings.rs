@@ -45,7 +45,7 @@ impl Default for Settings {
         Self {
             timeout: Duration::from_mins(10),
             handshake_timeout: Duration::from_secs(75),
-            half_closed_timeout: Duration::from_mins(2),
+            half_closed_timeout: Duration::from_secs(10),
             silence_max: Duration::from_hours(1),
             settle: Duration::from_millis(250),
             settle_doubtful: Duration::from_secs(10),

@@ -172,17 +172,25 @@ fn has_asked(connection: &Connection) -> bool {
     connection.requests > 0 || is_shaking(connection)
 }
 
-/// Whether a handshake of TLS did not come to its end.
+/// Whether a handshake of TLS did not come to its end, and not because the client did not like it, or who it spoke to speaks
+/// no TLS.
 fn is_shaking(connection: &Connection) -> bool {
-    connection.requests == 0 && connection.tls.as_ref().is_some_and(|tls| tls.handshake.is_none())
+    let Some(tls) = connection.tls.as_ref().filter(|tls| connection.requests == 0 && tls.handshake.is_none()) else {
+        return false;
+    };
+    match tls.alert {
+        Some(alert) => alert.by == Side::Server,
+        None => tls.version.is_some() || connection.bytes_to_client == 0,
+    }
 }
 
 /// Whether the server closed what it had just accepted, before anybody said anything, or refused a session by an alert.
 fn is_turned_away(connection: &Connection) -> bool {
-    let is_new =
-        connection.duration() < ACCEPTED_MAX && connection.bytes_to_server == 0 && connection.bytes_to_client == 0;
+    // Where its beginning was not seen, nor was what was said before.
+    let is_new = connection.handshake.is_some() && connection.duration() < ACCEPTED_MAX;
+    let is_silent = connection.bytes_to_server == 0 && connection.bytes_to_client == 0;
     let alert = connection.tls.as_ref().and_then(|tls| tls.alert);
-    connection.closed_by == Some(Side::Server) && is_new
+    connection.closed_by == Some(Side::Server) && is_new && is_silent
         || is_shaking(connection) && alert.is_some_and(|alert| alert.by == Side::Server)
 }
 

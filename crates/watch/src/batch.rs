@@ -22,6 +22,8 @@ pub struct Batch<S> {
     /// Those that never answered anything, which give way to others.
     silent: BTreeSet<SocketAddr>,
     untold: u64,
+    /// The second that time is in.
+    second: u64,
     sink: S,
 }
 
@@ -80,12 +82,22 @@ impl<S: Sink> Batch<S> {
             totals: BTreeMap::new(),
             silent: BTreeSet::new(),
             untold: 0,
+            second: 0,
             sink,
         }
     }
 
     /// Takes the next frame.
     pub fn see(&mut self, frame: &Frame<'_>) -> Result<(), S::Error> {
+        let second = frame.time.0 / 1_000_000_000;
+        if second > self.second {
+            // What this frame shows was not there in the silence before it.
+            let before = Timestamp(second * 1_000_000_000 - 1);
+            self.analysis.advance(before);
+            self.drain()?;
+            self.judge(before)?;
+            self.second = second;
+        }
         self.analysis.see(frame);
         self.drain()?;
         self.judge(frame.time)

@@ -91,6 +91,10 @@ impl Flow {
 
     /// The answer ends there, and the next request is the one to be answered.
     fn complete(&mut self, end: u32, out: &mut VecDeque<Event>) {
+        if self.turn.state == State::Asked {
+            // It was none to this request: the server had nothing of it.
+            return;
+        }
         let over = self.turn.complete(end);
         self.tell(over, out);
         if let Some(next) = self.app.next_request() {
@@ -118,8 +122,7 @@ impl Flow {
     fn tell_of(&self, over: Option<Exchange>, http: Option<Http>, out: &mut VecDeque<Event>) {
         if let Some(exchange) = over {
             let (client, server) = (self.end(Side::Client), self.end(Side::Server));
-            let was_overdue = self.turn.is_overdue;
-            out.push_back(Event::Request(Request { client, server, exchange, was_overdue, http }));
+            out.push_back(Event::Request(Request { client, server, exchange, http }));
         }
     }
 }

@@ -69,17 +69,18 @@ impl Profile {
             return Some((ServerState::Stopped, evidence));
         }
         let is_quiet = |tally: &Tally| {
-            [tally.opened, tally.ended(), tally.answered, tally.unanswered].iter().all(|count| *count == 0)
+            [tally.opened, tally.ended(), tally.failed, tally.answered, tally.unanswered]
+                .iter()
+                .all(|count| *count == 0)
         };
-        if is_quiet(long) || state == ServerState::Stopped && is_quiet(short) {
-            let evidence = evidence(Reason::NoClients, 0.0, 0.0, self.span, long);
-            return Some((ServerState::Idle, evidence));
+        // What ended before it was stopped or idle says nothing of what it is in now.
+        let is_new = matches!(state, ServerState::Idle | ServerState::Stopped);
+        let (tally, span) = if is_new { (short, self.stopped_span) } else { (long, self.span) };
+        if is_quiet(tally) {
+            return Some((ServerState::Idle, evidence(Reason::NoClients, 0.0, 0.0, span, tally)));
         }
-        // What ended while it was stopped says nothing of what it is in now.
-        let tally = if state == ServerState::Stopped { short } else { long };
-        let span = if state == ServerState::Stopped { self.stopped_span } else { self.span };
         if tally.ended().saturating_add(tally.failed) < self.ended_min {
-            let is_news = matches!(state, ServerState::Idle | ServerState::Stopped) && tally.answered > tally.failed;
+            let is_news = is_new && tally.answered > tally.failed;
             return is_news.then(|| (ServerState::Normal, evidence(Reason::WithinLimits, 0.0, 0.0, span, tally)));
         }
         Some(match self.finds_saturated(state, tally, span) {
@@ -145,7 +146,10 @@ const LIMIT_MAX: f64 = 0.95;
 impl Learner {
     /// What happened in a block of time; a minute is a good length.
     pub fn add(&mut self, block: &Tally, ended_min: u32) {
-        let Some(shares) = block.shares().filter(|_| block.ended() >= ended_min) else { return };
+        if block.ended().saturating_add(block.failed) < ended_min.max(1) {
+            return;
+        }
+        let shares = block.shares().unwrap_or_default();
         self.aborts.add(shares.client_abort);
         self.timeouts.add(shares.timeout);
         self.failures.add(f64::from(block.failed) / f64::from(block.ended().saturating_add(block.failed)));

@@ -103,7 +103,7 @@ fn what_was_not_captured_makes_it_blind_for_a_while() {
         for it in &mut sent {
             it.data.truncate(snap_len);
         }
-        assert_eq!(facts(&sent), ["GET 200 0 1/1", "GET 200 0 1/1 cut"], "{snap_len}");
+        assert_eq!(facts(&sent), ["GET 200 - 1/1", "GET 200 - 1/1 cut"], "{snap_len}");
     }
     // A head that is lost; the next is found again.
     let lost = format!("Cs Ssa Ca {GET} -{OK_5} Ca {GET} {OK_5} Ca Cf Sf Ca");

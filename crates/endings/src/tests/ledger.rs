@@ -10,6 +10,8 @@ use crate::Event;
 pub(crate) struct Ledger {
     /// By client and server, how many have opened and not closed.
     open: BTreeMap<(SocketAddr, SocketAddr), u32>,
+    /// The same, by server alone.
+    open_at: BTreeMap<SocketAddr, u32>,
     /// By server: who is given up has no name.
     evicted: BTreeMap<SocketAddr, u32>,
     pub(crate) opened: u32,
@@ -22,12 +24,16 @@ impl Ledger {
                 Event::Opened(opened) => {
                     self.opened += 1;
                     *self.open.entry((opened.client, opened.server)).or_default() += 1;
+                    *self.open_at.entry(opened.server).or_default() += 1;
                 }
                 Event::Closed(it) => {
                     let ends = (it.client, it.server);
-                    let open = self.open.get_mut(&ends);
-                    *open.unwrap_or_else(|| panic!("it did not open: {it:?}")) -= 1;
-                    self.open.retain(|_, open| *open > 0);
+                    let open = self.open.get_mut(&ends).unwrap_or_else(|| panic!("it did not open: {it:?}"));
+                    *open -= 1;
+                    if *open == 0 {
+                        self.open.remove(&ends);
+                    }
+                    *self.open_at.entry(it.server).or_default() -= 1;
                 }
                 Event::Evicted(it) => *self.evicted.entry(it.server).or_default() += 1,
                 Event::Request(it) => self.assert_open(it.client, it.server, event),
@@ -35,25 +41,21 @@ impl Ledger {
             }
         }
         for (server, evicted) in &self.evicted {
-            assert!(*evicted <= self.open_at(*server), "more of {server} are given up than were open");
+            assert!(*evicted <= self.open_at[server], "more of {server} are given up than were open");
         }
     }
 
     /// How many have not ended.
     pub(crate) fn open(&self) -> u32 {
-        self.open.values().sum::<u32>() - self.evicted.values().sum::<u32>()
+        self.open_at.values().sum::<u32>() - self.evicted.values().sum::<u32>()
     }
 
     /// All have ended: what has not closed was given up.
     pub(crate) fn assert_balanced(&self) {
         for (client, server) in self.open.keys() {
             let evicted = self.evicted.get(server).copied().unwrap_or_default();
-            assert_eq!(self.open_at(*server), evicted, "given up at {server}; of {client} nothing was heard");
+            assert_eq!(self.open_at[server], evicted, "given up at {server}; of {client} nothing was heard");
         }
-    }
-
-    fn open_at(&self, server: SocketAddr) -> u32 {
-        self.open.iter().filter(|((_, other), _)| *other == server).map(|(_, open)| open).sum()
     }
 
     fn assert_open(&self, client: SocketAddr, server: SocketAddr, event: &Event) {

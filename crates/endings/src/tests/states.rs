@@ -162,6 +162,23 @@ fn what_answers_nobody_is_stopped() {
     }
 }
 
+/// Nobody knocks any more at what was stopped: what was delivered before is no sign of life.
+#[test]
+fn what_was_stopped_is_not_normal_until_it_delivers() {
+    for profile in [Profile::lab(), Profile::site()] {
+        let mut play = Play::new(profile);
+        play.run(GOOD);
+        play.run(Mix { seconds: 40, refused: 5, ..Mix::default() });
+        play.run(Mix { seconds: 200, ..Mix::default() });
+        play.run(Mix { seconds: 1, refused: 1, ..Mix::default() });
+        play.run(Mix { seconds: 1_300, ..Mix::default() });
+        let states: Vec<_> = play.states().into_iter().map(|(state, _)| state).collect();
+        assert_eq!(states, [ServerState::Normal, ServerState::Stopped, ServerState::Idle]);
+        play.run(GOOD);
+        assert_eq!(play.states().last(), Some(&(ServerState::Normal, Reason::WithinLimits)));
+    }
+}
+
 #[test]
 fn a_server_that_few_fail_to_reach_is_not_stopped() {
     let mut play = Play::new(Profile::lab());
@@ -225,6 +242,8 @@ fn what_counts_as_what() {
         ("GET PART Ca Sf Cf Sa", "F"),
         ("GET PART Ca Sr", "F"),
         ("GET OK Sr", "F"),
+        ("GET S{HTTP/1.1 200 Ok\\r\\n\\r\\nhello} Ca Sf Cf Sa", "X"),
+        ("GET S{HTTP/1.1 200 Ok\\r\\n\\r\\nhello} Ca Sr", "F"),
         ("GET Ca Sf Cf Sa", "F"),
         ("GET OK Ca ~900 GET ~900 Ca", "Z"),
         // The second request crossed the server's FIN: clients send it again.
@@ -241,11 +260,18 @@ fn what_counts_as_what() {
         ("HELLO Sa ALERT Sf Ca Cf Sa", "F"),
         ("HELLO Sa Sf Ca Cf Sa", "F"),
         ("HELLO Sa ~3 Cf Sf Ca", "Y"),
+        // The client does not like the server, or speaks TLS to one that does not.
+        ("HELLO Sa C{\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{30}} Sf Ca Cf Sa", "-"),
+        ("HELLO Sa C{\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{30}} Cr", "-"),
+        ("HELLO S{HTTP/1.1 400 Bad Request\\r\\n\\r\\n} Sf Ca Cf Sa", "-"),
         // Nobody sees the end of an answer.
         ("C+90 S+900 Ca Sf Cf Sa", "X"),
         ("C+90 S+900 Ca Cf Sf Ca", "X"),
         ("C+90 S+900 Ca ~3 Cf Sf Ca", "X"),
+        ("C+90 S+900 Ca Cr", "X"),
         ("C+90 S+900 Ca ~3 Cr", "Y"),
+        ("C+90 S+900 Ca Sr", "F"),
+        ("C+90 S+900 Ca ~3 Sr", "X"),
         ("C+90 S+900 S+900 Cf^901 S+900 CR", "Y"),
         ("C+90 S+900 Caw ~3 Cfw Sf Ca", "Y"),
         ("C+90 S+900 Caw ~3 Ca S+900 Ca Cf Sf Ca", "X"),
@@ -272,6 +298,15 @@ fn what_counts_as_what() {
             other => panic!("{text}: {other:?}"),
         };
         assert_eq!(said, expected, "{text}");
+    }
+}
+
+/// A server that closes what was idle before anybody watched has turned nobody away.
+#[test]
+fn what_was_not_seen_is_no_failure() {
+    for text in ["Sf Ca Cf Sa", "Sf Ca", "Sr", "Ca Sf Ca Cf Sa"] {
+        let events = events(&script(&format!("-Cs -Ssa -Ca -C+90 -S+900 -Ca {text}")));
+        assert!(events.iter().filter_map(Tally::of).all(|(_, tally)| tally.failed == 0), "{text}");
     }
 }
 
@@ -326,7 +361,7 @@ fn what_leads_to_what() {
         // Within the margin.
         (some, some, [Some(Normal), Some(Normal), Some(Saturated), Some(Normal)]),
         // Nobody asks any more.
-        (good, tally, [Some(Normal), Some(Normal), Some(Normal), Some(Idle)]),
+        (good, tally, [Some(Idle), Some(Normal), Some(Normal), Some(Idle)]),
         // Too little to say; but it answers.
         (few, few, [Some(Normal), None, None, Some(Stopped)]),
         (cut, cut, [None; 4]),

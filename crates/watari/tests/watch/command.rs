@@ -16,7 +16,7 @@ use watari_packets::{Flags, Segment, Timestamp};
 use crate::capture::{Captured, write};
 use crate::live::certificates;
 use crate::namespace::{PATIENCE, POLL, Running, is_inside};
-use crate::rows::connections;
+use crate::rows::{connections, spans};
 
 /// Exit status and what is said.
 fn refused(dir: &Path, arguments: &str) -> (i32, String) {
@@ -187,6 +187,29 @@ fn a_packet_of_the_future_is_a_stray() {
         assert_eq!(spans, spans_of_odd);
         assert!(spans.contains("\"stopped\"") && !spans.is_empty(), "{spans}");
     }
+}
+
+/// Where no packet was captured at all, time went on, too.
+#[test]
+fn a_pause_is_idle() {
+    let dir = tempdir().unwrap();
+    let server: SocketAddr = "10.1.2.9:80".parse().unwrap();
+    let refused: Vec<_> = (0..30_u16)
+        .flat_map(|number| {
+            let mut frames = knock(SocketAddr::from(([10, 1, 2, 3], 4000 + number)), server);
+            for frame in &mut frames {
+                frame.time = frame.time + Duration::from_secs(1) * number.into();
+            }
+            frames
+        })
+        .collect();
+    let file = dir.path().join("paused.pcap");
+    write(&file, &[refused.clone(), later(120, refused)].concat());
+    let spans = spans(&file, server, &["--profile", "lab"]);
+    let states: Vec<_> = spans.iter().map(|span| span.state.as_str()).collect();
+    assert_eq!(states, ["stopped", "idle", "stopped"], "{spans:#?}");
+    assert!((35.0..50.0).contains(&(spans[1].from - spans[0].from)), "{spans:#?}");
+    assert!((7_200.0..7_205.0).contains(&(spans[2].from - spans[0].from)), "{spans:#?}");
 }
 
 /// So many minutes later.

@@ -189,7 +189,7 @@ function SensorItem({ sensor, now }: { sensor: Sensor; now: number }) {
     ...(heard > 0 ? [`${duration(now - heard)} ago`] : []),
     `${count(sensor.packets)} packets`,
     `lost ${count(sensor.dropped)} here, ${count(sensor.dropped_by_interface)} at the interface`,
-    `${count(sensor.evicted)} connections given up, ${count(sensor.untracked)} not followed`,
+    `${count(sensor.evicted)} connections given up, ${count(sensor.untracked)} packets not followed`,
     `${count(sensor.stray)} stray packets`,
     ...(sensor.hanging > 0 ? [`${count(sensor.hanging)} threads hang`] : []),
     ...(sensor.unwatched + sensor.untold > 0 ? [`too many servers: ${count(sensor.unwatched + sensor.untold)} times one was left out`] : []),

@@ -145,8 +145,8 @@ fn overview(summary: &Summary) -> String {
     let counts = summary.counts;
     for (count, what) in [
         (counts.stray, "packets belong to no connection"),
-        (counts.evicted, "half open connections were given up to hold others"),
-        (counts.untracked, "connections were not followed: --connections-max is reached"),
+        (counts.evicted, "connections, half open or seen from one side only, were given up to hold others"),
+        (counts.untracked, "packets of connections that were not followed: --connections-max is reached"),
         (summary.untold, "times something happened at more servers than are judged"),
     ] {
         if count > 0 {
