@@ -151,18 +151,22 @@ fn is_tls(row: &Row) -> bool {
 
 /// Of each connection to nginx: as many requests as it logged, and as many octets, if they are not encrypted.
 fn nginx_agrees(dir: &Path, rows: &[Row]) {
-    // By client and connection: a port may have been taken again.
-    let mut logged: BTreeMap<(SocketAddr, u64), (u64, u64, u64)> = BTreeMap::new();
+    // By client, port of the server and connection: a client's port may have been taken again, and for another server.
+    let mut logged: BTreeMap<(SocketAddr, u16, u64), (u64, u64, u64)> = BTreeMap::new();
     for line in fs::read_to_string(dir.join("access.log")).unwrap().lines() {
-        let [ip, port, connection, sent, length] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let [ip, port, at, connection, sent, length] = line.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
         let client = SocketAddr::new(ip.parse().unwrap(), port.parse().unwrap());
-        let (requests, to_client, to_server) = logged.entry((client, connection.parse().unwrap())).or_default();
+        let connection = (client, at.parse().unwrap(), connection.parse().unwrap());
+        let (requests, to_client, to_server) = logged.entry(connection).or_default();
         *requests += 1;
         *to_client += sent.parse::<u64>().unwrap();
         *to_server += length.parse::<u64>().unwrap();
     }
     for row in rows.iter().filter(|row| [PORT, PORT + 10].contains(&row.server.port())) {
-        let first = logged.range((row.client, 0)..=(row.client, u64::MAX)).next().map(|(key, _)| *key);
+        let (client, at) = (row.client, row.server.port());
+        let first = logged.range((client, at, 0)..=(client, at, u64::MAX)).next().map(|(key, _)| *key);
         let (requests, to_client, to_server) = logged.remove(&first.unwrap_or_else(|| panic!("{row:?}"))).unwrap();
         let is_same = (row.bytes_to_client, row.bytes_to_server) == (to_client, to_server);
         let said = format!("{row:#?} {requests} {to_client} {to_server}");
@@ -214,7 +218,7 @@ fn nginx(dir: &Path) -> String {
     format!(
         "daemon off; master_process off; user root; pid {root}/pid; events {{ worker_connections 1000; }}\n\
          http {{\n\
-         log_format told '$remote_addr $remote_port $connection $bytes_sent $request_length';\n\
+         log_format told '$remote_addr $remote_port $server_port $connection $bytes_sent $request_length';\n\
          access_log {root}/access.log told; root {root}; client_body_temp_path {root}/a; proxy_temp_path {root}/b;\n\
          fastcgi_temp_path {root}/c; uwsgi_temp_path {root}/d; scgi_temp_path {root}/e;\n\
          ssl_certificate chain.pem; ssl_certificate_key key.pem; reset_timedout_connection on;\n\
