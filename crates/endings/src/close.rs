@@ -69,7 +69,7 @@ impl Flow {
             let phase = self.phase_at(now, settings);
             return (if left == Left::Timeout { Ending::Timeout } else { Ending::Open }, phase);
         };
-        let is_reset = self.half(side).fin.is_none() && self.half(side).reset.is_some();
+        let is_reset = self.half(side).is_cut_off();
         let ending = match (side, is_reset) {
             (Side::Client, false) => Ending::CNormal,
             (Side::Client, true) => Ending::CReset,
@@ -207,8 +207,8 @@ impl Flow {
         // Who leaves with a closed window, or by a RST when nothing has come for long, may do so because of what is missing. A server that
         // resets what is idle has no patience any more; one that resets at once has broken off.
         let is_shut = closed_by == Some(Side::Client) && self.is_shut;
-        let is_reset = client.fin.is_none() && client.reset.is_some() && phase == Phase::Idle
-            || server.fin.is_none() && server.reset.is_some() && phase == Phase::AfterAnswer;
+        let is_reset =
+            client.is_cut_off() && phase == Phase::Idle || server.is_cut_off() && phase == Phase::AfterAnswer;
         let is_whole = turn.state == State::Answered
             || server.fin.is_some() && server.reset.is_none() && !is_shut
             || matches!(phase, Phase::AfterAnswer | Phase::Idle) && !is_reset;

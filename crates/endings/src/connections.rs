@@ -95,9 +95,7 @@ impl Connections {
             return;
         }
         self.now = now;
-        while let Some(id) = self.early.due(now) {
-            self.release(id, true);
-        }
+        self.release_due();
         if !self.wheel.is_behind(now) {
             return;
         }
@@ -196,6 +194,11 @@ impl Connections {
         let Some(flow) = flow_mut(&mut self.flows, id) else { return };
         flow.early += 1;
         self.early.hold(id, source_is_first, segment);
+        self.release_due();
+    }
+
+    /// Goes on with connections of which segments have waited for long enough, or too many.
+    fn release_due(&mut self) {
         while let Some(id) = self.early.due(self.now) {
             self.release(id, true);
         }

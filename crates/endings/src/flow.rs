@@ -345,14 +345,17 @@ impl Flow {
 
     /// Whether it may go on, though it is reported: neither was it reset, nor did both sides close it.
     pub(crate) fn may_go_on(&self) -> bool {
-        let (client, server) = (&self.client, &self.server);
-        let is_reset = client.reset.is_some() || server.reset.is_some();
-        self.is_established && !is_reset && (client.fin.is_none() || server.fin.is_none())
+        self.is_established && !self.is_reset() && (self.client.fin.is_none() || self.server.fin.is_none())
     }
 
-    /// A segment of it came, though it is reported. Whether it goes on.
+    /// Whether a RST of either side stands.
+    pub(crate) const fn is_reset(&self) -> bool {
+        self.client.reset.is_some() || self.server.reset.is_some()
+    }
+
+    /// A segment of it came, though it is over, and reported. Whether it went on until then.
     pub(crate) fn see_rest(&mut self, side: Side, segment: &Segment<'_>) -> bool {
-        if self.stage != Stage::Over || !self.may_go_on() {
+        if !self.may_go_on() {
             return false;
         }
         self.last = self.last.max(segment.time);

@@ -104,6 +104,11 @@ impl Half {
         self.fin.or(self.reset)
     }
 
+    /// Whether its close is a RST.
+    pub(crate) const fn is_cut_off(&self) -> bool {
+        self.fin.is_none() && self.reset.is_some()
+    }
+
     /// Whether it has acknowledged up to this number.
     pub(crate) fn has_acked(&self, upto: u32) -> bool {
         self.acked.is_some_and(|acked| is_upto(upto, acked))

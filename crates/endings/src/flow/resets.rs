@@ -69,8 +69,7 @@ impl Flow {
 
     fn reopen(&mut self, side: Side) {
         self.zeek.revive(side);
-        let is_reset = self.client.reset.is_some() || self.server.reset.is_some();
-        if self.stage == Stage::Closing && !is_reset {
+        if self.stage == Stage::Closing && !self.is_reset() {
             self.stage = if self.is_established { Stage::Open } else { Stage::Opening };
         }
     }

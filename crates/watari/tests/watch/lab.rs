@@ -12,14 +12,13 @@ use std::time::{Duration, Instant};
 use tempfile::tempdir;
 
 use crate::capture::Capture;
-use crate::live::{Change, Receiver, Watching, certificates, get};
+use crate::live::{Change, METRICS, Receiver, Watching, certificates, get};
 use crate::namespace::{PATIENCE, POLL, Running, is_inside, wait_for};
 use crate::rows::{Shares, SpanRow, spans};
 
 const SERVER: &str = "127.0.0.1:8080";
 const JUDGE: &str = "127.0.0.1:7400";
 const PAGE: &str = "127.0.0.1:8484";
-const METRICS: &str = "127.0.0.1:9464";
 
 /// As in the lab, but for the time that it takes.
 const PROFILE: &str = "base = \"lab\"\nspan_s = 4\nstopped_span_s = 3\nhold_s = 1\n";

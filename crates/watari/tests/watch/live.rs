@@ -20,6 +20,9 @@ use crate::command::knock;
 use crate::namespace::{PATIENCE, POLL, Running, is_inside, run, wait_for};
 use crate::rows::Row;
 
+/// Where a sensor is scraped.
+pub(crate) const METRICS: &str = "127.0.0.1:9464";
+
 /// A line of `--json --states`: a server is in another state.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct Change {
@@ -189,18 +192,22 @@ fn tunnels_are_looked_into() {
     watching.end::<Row>();
 }
 
+/// Prints rows into a pipe, and is ready.
+fn piped(errors: Stdio) -> Running {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_watari"));
+    command.args(["watch", "live", "-i", "lo", "--json", "--user", "root", "--metrics", METRICS]);
+    let watching = Running(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn().unwrap());
+    wait_for(METRICS.parse().unwrap());
+    watching
+}
+
 /// Whoever reads what is printed may stop to.
 #[test]
 fn nobody_has_to_read() {
-    const METRICS: &str = "127.0.0.1:9464";
     if !is_inside("live::nobody_has_to_read", &[]) {
         return;
     }
-    let mut command = Command::new(env!("CARGO_BIN_EXE_watari"));
-    command.args(["watch", "live", "-i", "lo", "--json", "--user", "root", "--metrics", METRICS]);
-    let mut watching =
-        Running(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
-    wait_for(METRICS.parse().unwrap());
+    let mut watching = piped(Stdio::null());
     let deadline = Instant::now() + PATIENCE;
     let refused = || {
         let seen = get(METRICS, "/metrics", "localhost");
@@ -226,15 +233,10 @@ fn nobody_has_to_read() {
 /// Who reads no more ends it, and it says nothing of its own about that.
 #[test]
 fn a_reader_may_go_away() {
-    const METRICS: &str = "127.0.0.1:9464";
     if !is_inside("live::a_reader_may_go_away", &[]) {
         return;
     }
-    let mut command = Command::new(env!("CARGO_BIN_EXE_watari"));
-    command.args(["watch", "live", "-i", "lo", "--json", "--user", "root", "--metrics", METRICS]);
-    let mut watching =
-        Running(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
-    wait_for(METRICS.parse().unwrap());
+    let mut watching = piped(Stdio::piped());
     drop(watching.0.stdout.take());
     let deadline = Instant::now() + PATIENCE;
     let code = loop {
@@ -259,14 +261,13 @@ fn open_connections_are_rows_at_the_end() {
     let dir = tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:8080").unwrap();
     let server = listener.local_addr().unwrap();
-    let watching =
-        Watching::start(dir.path(), "sensor", &["live", "-i", "lo", "--port", "8080", "--metrics", "127.0.0.1:9464"]);
-    wait_for("127.0.0.1:9464".parse().unwrap());
+    let watching = Watching::start(dir.path(), "sensor", &["live", "-i", "lo", "--port", "8080", "--metrics", METRICS]);
+    wait_for(METRICS.parse().unwrap());
     let mut clients = Vec::new();
     watching.wait_until("connections seen", || {
         clients.push(TcpStream::connect(server).unwrap());
         let opened = "watari_watch_connections_opened_total{sensor=\"here\",server=\"127.0.0.1:8080\"} ";
-        get("127.0.0.1:9464", "/metrics", "localhost").contains(opened)
+        get(METRICS, "/metrics", "localhost").contains(opened)
     });
     // The first may have come before the capture.
     let rows: Vec<Row> = watching.end();
