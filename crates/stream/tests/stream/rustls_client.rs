@@ -13,7 +13,7 @@ const VERSIONS: [Version; 2] = [Version::Tls12, Version::Tls13];
 #[tokio::test]
 async fn data_crosses_in_both_directions() {
     for version in VERSIONS {
-        for pipe_len in [1000, 70_000] {
+        for pipe_len in [50, 1000, 70_000] {
             let (client, server) = rustls_client(version, pipe_len).await;
             let data = pattern(200_000);
             let echo = tokio::spawn(echo(server));
