@@ -295,6 +295,8 @@ fn captured_frames() -> Vec<Vec<u8>> {
         (LinkType::ETHERNET, packet().vlan(0x8100).vlan(0x88a8).ethernet()),
         (LinkType::ETHERNET, packet().ethernet().vxlan(4789).ip(source, destination).ethernet()),
         (LinkType::ETHERNET, packet_v6().ethernet().gre(gre).ip(v6, v6).ethernet()),
+        (LinkType::ETHERNET, packet().ethernet().geneve(8).ip(source, destination).mpls(&[16, 17]).ethernet()),
+        (LinkType::ETHERNET, packet().ethernet().erspan(true).ip(source, destination).pppoe().ethernet()),
         (LinkType::RAW, packet_v6().gre(gre).ip(source, destination)),
         (LinkType::IPV4, packet().ip(source, destination).ip(source, destination)),
         (LinkType::IPV6, packet_v6().ip(v6, v6)),

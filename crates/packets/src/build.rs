@@ -100,6 +100,22 @@ impl Builder {
         self.behind(&[[0, 1], inner].concat(), Begins::EtherType(tag_protocol))
     }
 
+    /// Labels of MPLS around IP, the outermost first. (RFC 3032, section 2.1.)
+    pub fn mpls(self, labels: &[u32]) -> Self {
+        let entries =
+            labels.iter().enumerate().map(|(at, label)| label << 12 | u32::from(at + 1 == labels.len()) << 8 | 64);
+        let header: Vec<_> = entries.flat_map(u32::to_be_bytes).collect();
+        self.behind(&header, Begins::EtherType(0x8847))
+    }
+
+    /// The headers of `PPPoE` and PPP around IP. (RFC 2516, section 4; RFC 1661, section 2.)
+    pub fn pppoe(self) -> Self {
+        let protocol: u16 = if self.begins == Begins::EtherType(0x0800) { 0x0021 } else { 0x0057 };
+        let len = u16::try_from(2 + self.octets.len()).unwrap_or(0);
+        let header = [0x1100, 7, len, protocol].map(u16::to_be_bytes).concat();
+        self.behind(&header, Begins::EtherType(0x8864))
+    }
+
     /// An Ethernet header, and padding to 60 octets.
     pub fn ethernet(self) -> Self {
         let inner = self.ether_type().to_be_bytes();
@@ -129,13 +145,36 @@ impl Builder {
         built
     }
 
+    /// A header of ERSPAN around Ethernet and of GRE, with a number, around that: of type II, or III with a subheader.
+    /// (draft-foschiano-erspan-03, sections 4.2 and 4.3.)
+    pub fn erspan(self, is_iii: bool) -> Self {
+        assert_eq!(self.begins, Begins::Ethernet, "it carries Ethernet");
+        let gre = |protocol: [u8; 2]| [&[0x10, 0], &protocol[..], &[0, 0, 0, 1]].concat();
+        let header = if is_iii {
+            [gre([0x22, 0xeb]), vec![0x20, 7, 0, 7, 0, 0, 0, 0, 0, 0, 0x80, 1], vec![0; 8]].concat()
+        } else {
+            [gre([0x88, 0xbe]), vec![0x10, 7, 0, 7, 0, 0, 0, 0]].concat()
+        };
+        self.behind(&header, Begins::Protocol(47))
+    }
+
+    /// A Geneve header with so many octets of options, a multiple of 4 up to 252, around IP or Ethernet, and the UDP header around
+    /// that. (RFC 8926, section 3.4.)
+    pub fn geneve(self, options_len: u8) -> Self {
+        assert!(options_len.is_multiple_of(4) && options_len <= 252, "the length counts words");
+        let inner = if self.begins == Begins::Ethernet { 0x6558 } else { self.ether_type() }.to_be_bytes();
+        let mut header = vec![options_len / 4, 0, inner[0], inner[1], 0, 0, 7, 0];
+        if options_len > 0 {
+            header.extend([0, 0, 7, options_len / 4 - 1]);
+            header.resize(8 + usize::from(options_len), 0);
+        }
+        self.udp(6081, &header)
+    }
+
     /// A VXLAN header around Ethernet, and the UDP header to this port around that. (RFC 7348, section 5.)
     pub fn vxlan(self, port: u16) -> Self {
         assert_eq!(self.begins, Begins::Ethernet, "VXLAN carries Ethernet");
-        let len = u16::try_from(16 + self.octets.len()).unwrap_or(0).to_be_bytes();
-        let udp = [49_152u16.to_be_bytes(), port.to_be_bytes(), len, [0; 2]].concat();
-        let vxlan = [0x08, 0, 0, 0, 0, 0, 7, 0];
-        self.behind(&[&udp[..], &vxlan].concat(), Begins::Protocol(17))
+        self.udp(port, &[0x08, 0, 0, 0, 0, 0, 7, 0])
     }
 
     /// The header of a Linux "cooked" capture: `LINKTYPE_LINUX_SLL`.
@@ -161,6 +200,13 @@ impl Builder {
     /// The octets.
     pub fn finish(self) -> Vec<u8> {
         self.octets
+    }
+
+    /// What is sent by UDP to this port, with `header` in front. (RFC 768.)
+    fn udp(self, port: u16, header: &[u8]) -> Self {
+        let len = u16::try_from(8 + header.len() + self.octets.len()).unwrap_or(0);
+        let udp = [49_152, port, len, 0].map(u16::to_be_bytes).concat();
+        self.behind(&[&udp, header].concat(), Begins::Protocol(17))
     }
 
     fn ipv4(self, source: IpAddr, destination: IpAddr, options: &[u8]) -> Self {

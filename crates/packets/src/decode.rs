@@ -1,12 +1,12 @@
 //! A captured frame becomes a TCP segment.
 //!
 //! ```text
-//!   Frame -> link: Ethernet, VLAN tags, cooked, loopback, none
+//!   Frame -> link: Ethernet, VLAN tags, MPLS, PPPoE, cooked, loopback, none
 //!              |  what an IP header should begin
 //!            ip: version 4 or 6, options, extension headers, fragments   <-+
 //!              |  protocol and payload                                     |
 //!              +--> tcp: the segment                                       |
-//!              +--> tunnel: IP in IP, GRE, VXLAN --------------------------+  at most TUNNELS_MAX times
+//!              +--> tunnel: IP in IP, GRE, ERSPAN, VXLAN, Geneve ----------+  at most TUNNELS_MAX times
 //!              +--> Other: the reason why there is no segment
 //! ```
 //!
@@ -24,6 +24,7 @@ mod tunnel;
 
 use crate::{Frame, Segment};
 use octets::Octets;
+pub use tunnel::GENEVE_PORT;
 
 /// How many tunnels a segment may be in, one in the other.
 pub const TUNNELS_MAX: usize = 4;
@@ -72,7 +73,7 @@ pub enum Other {
     /// A header contradicts itself or the length of what it is in.
     #[error("a malformed header")]
     Malformed,
-    /// More tunnels, VLAN tags or extension headers, one in the other, than anybody uses.
+    /// More tunnels, VLAN tags, labels or extension headers, one in the other, than anybody uses.
     #[error("too many headers, one in the other")]
     TooDeep,
     /// A checksum is wrong, and the decoder was told to mind.

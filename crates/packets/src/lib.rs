@@ -14,6 +14,6 @@ mod decode;
 mod frame;
 mod segment;
 
-pub use decode::{Decoded, Decoder, Other, TUNNELS_MAX};
+pub use decode::{Decoded, Decoder, GENEVE_PORT, Other, TUNNELS_MAX};
 pub use frame::{Frame, LinkType, UnknownLinkType};
 pub use segment::{Flags, Segment, Timestamp};

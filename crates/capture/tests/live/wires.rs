@@ -131,6 +131,10 @@ fn frames_of_every_kind() {
                 within(outer6, tcp(9).gre(Gre::default())),
                 within(outer6, tcp(10).ethernet().vxlan(4789)),
                 outer_vlan(outer, tcp(11).ethernet().vxlan(4789)),
+                tcp(12).mpls(&[16, 17]).ethernet().finish(),
+                tcp(13).pppoe().ethernet().finish(),
+                within(outer, tcp(14).ethernet().erspan(true)),
+                within(outer, tcp(15).ethernet().geneve(8)),
             ];
             let count = frames.len();
             let mut rings = open(&Options::new("a0")).unwrap();

@@ -31,7 +31,8 @@ pub(super) fn ethernet(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     ether_type(u16::from_be_bytes([*high, *low]), rest)
 }
 
-/// What an `EtherType` says of the octets behind it, which may be VLAN tags (IEEE 802.1Q, clause 9).
+/// What an `EtherType` says of the octets behind it, which may be VLAN tags (IEEE 802.1Q, clause 9), labels of MPLS or a header of
+/// `PPPoE`.
 pub(super) fn ether_type(mut ether_type: u16, mut rest: Octets<'_>) -> Result<Packet<'_>, Other> {
     for _ in 0..=TAGS_MAX {
         match ether_type {
@@ -41,10 +42,35 @@ pub(super) fn ether_type(mut ether_type: u16, mut rest: Octets<'_>) -> Result<Pa
                 let ([_, _, high, low], behind) = rest.split()?;
                 (ether_type, rest) = (u16::from_be_bytes([*high, *low]), behind);
             }
+            MPLS | MPLS_UPSTREAM => return mpls(rest),
+            PPPOE_SESSION => return pppoe(rest),
             _ => return Err(Other::NotIp),
         }
     }
     Err(Other::TooDeep)
+}
+
+/// RFC 3032, section 2.1. Labels do not say what they stand before; what carries neither version of IP, as a pseudowire does, is not
+/// read.
+fn mpls(mut stack: Octets<'_>) -> Result<Packet<'_>, Other> {
+    for _ in 0..LABELS_MAX {
+        let ([_, _, bottom, _], behind) = stack.split()?;
+        if bottom & 1 != 0 {
+            return raw(behind);
+        }
+        stack = behind;
+    }
+    Err(Other::TooDeep)
+}
+
+/// RFC 2516, sections 4 and 6: a session's data, with the protocol of PPP (RFC 1661, section 2).
+fn pppoe(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
+    let ([version, code, _, _, _, _, high, low], octets) = frame.split()?;
+    match (version, code, u16::from_be_bytes([*high, *low])) {
+        (0x11, 0, 0x0021) => Ok(Packet { version: ip::Version::V4, octets }),
+        (0x11, 0, 0x0057) => Ok(Packet { version: ip::Version::V6, octets }),
+        _ => Err(Other::NotIp),
+    }
 }
 
 /// The first nibble is the version.
@@ -88,5 +114,11 @@ const VLAN: u16 = 0x8100;
 const SERVICE_VLAN: u16 = 0x88a8;
 /// What switches used before IEEE 802.1ad.
 const OLD_SERVICE_VLAN: u16 = 0x9100;
+const MPLS: u16 = 0x8847;
+/// RFC 5332, section 4.
+const MPLS_UPSTREAM: u16 = 0x8848;
+/// More than providers stack.
+const LABELS_MAX: usize = 16;
+const PPPOE_SESSION: u16 = 0x8864;
 /// IEEE 802.1ad has two; some nest once more.
 const TAGS_MAX: usize = 8;

@@ -78,12 +78,22 @@ fn outer() -> (std::net::IpAddr, std::net::IpAddr) {
     ("203.0.113.1".parse().unwrap(), "203.0.113.2".parse().unwrap())
 }
 
-/// <https://www.tcpdump.org/linktypes.html>; for VLAN tags IEEE 802.1Q, clause 9.
+/// <https://www.tcpdump.org/linktypes.html>; for VLAN tags IEEE 802.1Q, clause 9; MPLS: RFC 3032, section 2.1; `PPPoE`: RFC 2516, section 4.
 #[test]
 fn link_layers() {
     let cooked = [0, 4, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0];
     let cooked_2 = [0, 0, 0, 0, 0, 2, 0, 1, 4, 6, 2, 0, 0, 0, 0, 1, 0, 0];
-    let cases: [(LinkType, Vec<u8>, &[u8], u8); 22] = [
+    let cases: [(LinkType, Vec<u8>, &[u8], u8); 27] = [
+        (LinkType::ETHERNET, [&ETHERNET[..], &[0x88, 0x47, 0, 0x01, 0x01, 64]].concat(), &PACKET_V4, 4),
+        (LinkType::ETHERNET, [&ETHERNET[..], &[0x88, 0x48, 0, 0x01, 0, 64, 0, 0, 0x21, 64]].concat(), &PACKET_V6, 6),
+        (LinkType::ETHERNET, [&ETHERNET[..], &[0x88, 0x64, 0x11, 0, 0, 9, 0, 46, 0, 0x21]].concat(), &PACKET_V4, 4),
+        (
+            LinkType::ETHERNET,
+            [&ETHERNET[..], &[0x81, 0, 0, 7, 0x88, 0x64, 0x11, 0, 0, 9, 0, 66, 0, 0x57]].concat(),
+            &PACKET_V6,
+            6,
+        ),
+        (LinkType::LINUX_SLL2, [&[0x88, 0x47], &cooked_2[..], &[0, 0x01, 0x01, 64]].concat(), &PACKET_V6, 6),
         (LinkType::ETHERNET, [&ETHERNET[..], &[0x08, 0x00]].concat(), &PACKET_V4, 4),
         (LinkType::ETHERNET, [&ETHERNET[..], &[0x86, 0xdd]].concat(), &PACKET_V6, 6),
         (LinkType::ETHERNET, [&ETHERNET[..], &[0x81, 0x00, 0x20, 0x64, 0x08, 0x00]].concat(), &PACKET_V4, 4),
@@ -135,7 +145,33 @@ fn other_link_types_are_refused_by_number() {
 #[test]
 fn what_is_no_segment_has_a_reason() {
     let tags = [0x81, 0x00, 0, 1].repeat(10);
-    let cases: [(&str, LinkType, Vec<u8>, Other); 24] = [
+    let labels = [0x88, 0x47].into_iter().chain([0, 0x01, 0, 64].repeat(17)).collect::<Vec<u8>>();
+    let cases: [(&str, LinkType, Vec<u8>, Other); 29] = [
+        ("labels", LinkType::ETHERNET, [&ETHERNET[..], &labels, &PACKET_V4].concat(), Other::TooDeep),
+        (
+            "a pseudowire",
+            LinkType::ETHERNET,
+            [&ETHERNET[..], &[0x88, 0x47, 0, 0x01, 0x01, 64], &[0; 60]].concat(),
+            Other::NotIp,
+        ),
+        (
+            "PPPoE's discovery",
+            LinkType::ETHERNET,
+            [&ETHERNET[..], &[0x88, 0x63, 0x11, 9], &[0; 46]].concat(),
+            Other::NotIp,
+        ),
+        (
+            "PPP's own",
+            LinkType::ETHERNET,
+            [&ETHERNET[..], &[0x88, 0x64, 0x11, 0, 0, 9, 0, 46, 0xc0, 0x21], &[0; 44]].concat(),
+            Other::NotIp,
+        ),
+        (
+            "no data of PPPoE",
+            LinkType::ETHERNET,
+            [&ETHERNET[..], &[0x88, 0x64, 0x11, 0xa7, 0, 9, 0, 46, 0, 0x21], &PACKET_V4].concat(),
+            Other::NotIp,
+        ),
         ("ARP", LinkType::ETHERNET, [&ETHERNET[..], &[0x08, 0x06], &[0; 46]].concat(), Other::NotIp),
         ("802.3", LinkType::ETHERNET, [&ETHERNET[..], &[0x00, 0x2e], &[0; 46]].concat(), Other::NotIp),
         ("tags", LinkType::ETHERNET, [&ETHERNET[..], &tags, &[0x08, 0x00], &PACKET_V4].concat(), Other::TooDeep),
@@ -269,11 +305,11 @@ fn ipv4_options_are_gone_past() {
 }
 
 /// Octet by octet, around the packet of version 4. IP in IP: RFC 2003; RFC 4213, section 3. GRE: RFC 2784, RFC 2890;
-/// around Ethernet RFC 1701. VXLAN: RFC 7348, section 5.
+/// around Ethernet RFC 1701. VXLAN: RFC 7348, section 5. Geneve: RFC 8926, section 3.4. ERSPAN: draft-foschiano-erspan-03, section 4.
 #[test]
 fn tunnels() {
     let ethernet = [&ETHERNET[..], &[0x08, 0x00], &PACKET_V4].concat();
-    let cases: [(&str, u8, Vec<u8>, &[u8]); 8] = [
+    let cases: [(&str, u8, Vec<u8>, &[u8]); 15] = [
         ("IP in IP", 4, vec![], &PACKET_V4),
         ("IPv6 in IPv4", 41, vec![], &PACKET_V6),
         ("GRE", 47, vec![0, 0, 0x08, 0x00], &PACKET_V4),
@@ -282,6 +318,28 @@ fn tunnels() {
         ("GRE with all", 47, [&[0xb0, 0, 0x08, 0x00], &[0; 12][..]].concat(), &PACKET_V4),
         ("GRE around Ethernet", 47, vec![0, 0, 0x65, 0x58], &ethernet),
         ("VXLAN", 17, vec![0xc0, 0, 0x12, 0xb5, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 7, 0], &ethernet),
+        ("MPLS in GRE", 47, vec![0, 0, 0x88, 0x47, 0, 0x01, 0x01, 64], &PACKET_V4),
+        ("ERSPAN I", 47, vec![0, 0, 0x88, 0xbe], &ethernet),
+        ("ERSPAN II", 47, [&[0x10, 0, 0x88, 0xbe, 0, 0, 0, 1], &[0x10, 0, 0, 7, 0, 0, 0, 0][..]].concat(), &ethernet),
+        (
+            "ERSPAN III",
+            47,
+            [&[0x10, 0, 0x22, 0xeb, 0, 0, 0, 1], &[0x20, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0x80, 0][..]].concat(),
+            &ethernet,
+        ),
+        (
+            "with more",
+            47,
+            [&[0x10, 0, 0x22, 0xeb, 0, 0, 0, 1][..], &[0x20, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1], &[0; 8][..]].concat(),
+            &ethernet,
+        ),
+        ("Geneve", 17, vec![0xc0, 0, 0x17, 0xc1, 0, 0, 0, 0, 0, 0, 0x65, 0x58, 0, 0, 7, 0], &ethernet),
+        (
+            "with options",
+            17,
+            vec![0xc0, 0, 0x17, 0xc1, 0, 0, 0, 0, 1, 0x40, 0x86, 0xdd, 0, 0, 7, 0, 0, 0, 7, 0],
+            &PACKET_V6,
+        ),
     ];
     for (what, protocol, header, packet) in cases {
         let len = (20 + header.len() + packet.len()) as u16;
@@ -302,7 +360,14 @@ fn what_only_looks_like_a_tunnel() {
     let (from, to) = outer();
     let vxlan = builder().ethernet().vxlan(4789).ip(from, to).finish();
     let gre = builder().gre(Gre::default()).ip(from, to).finish();
+    let geneve = builder().geneve(4).ip(from, to).finish();
+    let erspan = builder().ethernet().erspan(true).ip(from, to).finish();
     let cases = [
+        ("Geneve's next version", patched(&geneve, 28, &[0x41]), Other::NotTcp),
+        ("Geneve's own", patched(&geneve, 29, &[0x80]), Other::NotTcp),
+        ("Geneve around something", patched(&geneve, 30, &[0x88, 0x0b]), Other::NotIp),
+        ("Geneve that ends", patched(&patched(&geneve, 28, &[0x3f]), 2, &[0, 60]), Other::Malformed),
+        ("IP in ERSPAN III", patched(&erspan, 38, &[0x88]), Other::NotIp),
         ("another port", patched(&vxlan, 22, &[0x21, 0x18]), Other::NotTcp),
         ("the port as source", patched(&vxlan, 20, &[0x12, 0xb5, 0xc0, 0x00]), Other::NotTcp),
         ("no network identifier", patched(&vxlan, 28, &[0]), Other::NotTcp),

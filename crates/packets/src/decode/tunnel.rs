@@ -1,4 +1,4 @@
-//! Tunnels: IP packets that carry IP packets, or Ethernet frames.
+//! Tunnels: IP packets that carry IP packets, or frames.
 
 use super::Other;
 use super::ip::{self, Datagram, Version};
@@ -14,7 +14,7 @@ pub(super) fn packet<'a>(datagram: &Datagram<'a>, vxlan_ports: &[u16]) -> Result
         // RFC 4213, section 3, and RFC 2473, section 3.
         ip::IPV6 => Ok(Packet { version: Version::V6, octets: payload }),
         ip::GRE => gre(payload),
-        ip::UDP => vxlan(payload, vxlan_ports),
+        ip::UDP => over_udp(payload, vxlan_ports),
         _ => Err(Other::NotTcp),
     }
 }
@@ -26,22 +26,55 @@ fn gre(payload: Octets<'_>) -> Result<Packet<'_>, Other> {
     if flags & GRE_ROUTING != 0 || version & GRE_VERSION != 0 {
         return Err(Other::NotTcp);
     }
+    let is_numbered = flags & GRE_SEQUENCE != 0;
     let optional = flags & (GRE_CHECKSUM | GRE_KEY | GRE_SEQUENCE);
     let rest = rest.skip(optional.count_ones() as usize * 4)?;
     match u16::from_be_bytes([*high, *low]) {
-        TRANSPARENT_ETHERNET => link::ethernet(rest),
-        ether_type => link::ether_type(ether_type, rest),
+        // Type I has no header of its own, and GRE no number.
+        ERSPAN_II => link::ethernet(rest.skip(if is_numbered { 8 } else { 0 })?),
+        ERSPAN_III => erspan_iii(rest),
+        ether_type => carried(ether_type, rest),
     }
 }
 
-/// RFC 7348, section 5. The length in the UDP header says nothing that the frame within does not say better.
-fn vxlan<'a>(payload: Octets<'a>, ports: &[u16]) -> Result<Packet<'a>, Other> {
+/// What a tunnel carries that says so by an `EtherType`.
+fn carried(ether_type: u16, rest: Octets<'_>) -> Result<Packet<'_>, Other> {
+    if ether_type == TRANSPARENT_ETHERNET { link::ethernet(rest) } else { link::ether_type(ether_type, rest) }
+}
+
+/// draft-foschiano-erspan-03, section 4.3: what a switch mirrors to another place. Frames of other kinds than Ethernet are not read.
+fn erspan_iii(payload: Octets<'_>) -> Result<Packet<'_>, Other> {
+    let ([.., kind, flags], rest) = payload.split::<12>()?;
+    if kind & ERSPAN_FRAME_TYPE != 0 {
+        return Err(Other::NotIp);
+    }
+    link::ethernet(rest.skip(if flags & ERSPAN_SUBHEADER == 0 { 0 } else { 8 })?)
+}
+
+/// By the port that it is sent to. The length in the UDP header says nothing that the frame within does not say better.
+fn over_udp<'a>(payload: Octets<'a>, vxlan_ports: &[u16]) -> Result<Packet<'a>, Other> {
     let ([_, _, high, low, ..], rest) = payload.split::<8>()?;
-    if !ports.contains(&u16::from_be_bytes([*high, *low])) {
+    match u16::from_be_bytes([*high, *low]) {
+        port if vxlan_ports.contains(&port) => vxlan(rest),
+        GENEVE_PORT => geneve(rest),
+        _ => Err(Other::NotTcp),
+    }
+}
+
+/// RFC 7348, section 5.
+fn vxlan(payload: Octets<'_>) -> Result<Packet<'_>, Other> {
+    let ([flags, ..], frame) = payload.split::<8>()?;
+    if flags & VXLAN_IDENTIFIED == 0 { Err(Other::NotTcp) } else { link::ethernet(frame) }
+}
+
+/// RFC 8926, section 3.4.
+fn geneve(payload: Octets<'_>) -> Result<Packet<'_>, Other> {
+    let ([first, flags, high, low, ..], rest) = payload.split::<8>()?;
+    if first & GENEVE_VERSION != 0 || flags & GENEVE_CONTROL != 0 {
         return Err(Other::NotTcp);
     }
-    let ([flags, ..], frame) = rest.split::<8>()?;
-    if flags & VXLAN_IDENTIFIED == 0 { Err(Other::NotTcp) } else { link::ethernet(frame) }
+    let options_len = usize::from(first & GENEVE_OPTIONS) * 4;
+    carried(u16::from_be_bytes([*high, *low]), rest.skip(options_len)?)
 }
 
 const GRE_CHECKSUM: u8 = 0x80;
@@ -51,5 +84,19 @@ const GRE_SEQUENCE: u8 = 0x10;
 const GRE_VERSION: u8 = 0x07;
 /// What RFC 1701 calls it: an Ethernet frame, without frame check sequence.
 const TRANSPARENT_ETHERNET: u16 = 0x6558;
+/// Types II and I.
+const ERSPAN_II: u16 = 0x88be;
+const ERSPAN_III: u16 = 0x22eb;
+/// The field FT: 0 is Ethernet.
+const ERSPAN_FRAME_TYPE: u8 = 0x7c;
+/// The flag O: a subheader follows.
+const ERSPAN_SUBHEADER: u8 = 0x01;
+/// The UDP port to which Geneve is sent (RFC 8926, section 3.3).
+pub const GENEVE_PORT: u16 = 6081;
+const GENEVE_VERSION: u8 = 0xc0;
+/// In units of 4 octets.
+const GENEVE_OPTIONS: u8 = 0x3f;
+/// The flag O: the packet is for the tunnel's end itself.
+const GENEVE_CONTROL: u8 = 0x80;
 /// The flag I: there is a network identifier, as there always is.
 const VXLAN_IDENTIFIED: u8 = 0x08;

@@ -169,25 +169,28 @@ fn tunnels_are_looked_into() {
     let watching = Watching::start(dir.path(), "sensor", &["live", "-i", "lo"]);
     watching.wait_until_logged("privileges dropped");
     let gre = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(47))).unwrap();
-    let vxlan = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 4789));
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let here = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut ports = 4000..;
-    watching.wait_until("both tunnels seen", || {
+    watching.wait_until("all tunnels seen", || {
         // What is captured before the threads listen may be lost, so others follow.
         let port = ports.next().unwrap();
-        for (server, in_vxlan) in [("198.51.100.7:80", false), ("203.0.113.7:80", true)] {
+        for (server, around) in [("198.51.100.7:80", "GRE"), ("203.0.113.7:80", "VXLAN"), ("203.0.113.8:80", "Geneve")]
+        {
             let server: SocketAddr = server.parse().unwrap();
             for frame in knock(SocketAddr::from(([192, 0, 2, 1], port)), server) {
-                // Flags and a number; or no flags, and what follows: an Ethernet frame.
-                let header: &[u8] = if in_vxlan { &[8, 0, 0, 0, 0, 0, 7, 0] } else { &[0, 0, 0x65, 0x58] };
-                let packet = [header, &frame.data].concat();
-                let sent = if in_vxlan { vxlan.send_to(&packet, here) } else { gre.send_to(&packet, &here.into()) };
-                assert_eq!(sent.unwrap(), packet.len());
+                // No flags, and what follows: an Ethernet frame. VXLAN carries nothing else, and has a number, as Geneve has.
+                let sent = match around {
+                    "GRE" => gre.send_to(&[&[0, 0, 0x65, 0x58], &frame.data[..]].concat(), &here(0).into()),
+                    "VXLAN" => udp.send_to(&[&[8, 0, 0, 0, 0, 0, 7, 0], &frame.data[..]].concat(), here(4789)),
+                    _ => udp.send_to(&[&[0, 0, 0x65, 0x58, 0, 0, 7, 0], &frame.data[..]].concat(), here(6081)),
+                };
+                sent.unwrap();
             }
         }
         let rows: Vec<Row> = watching.rows();
         let seen = |server: &str| rows.iter().any(|row| row.server.to_string() == server && row.ending == "REFUSED");
-        seen("198.51.100.7:80") && seen("203.0.113.7:80")
+        ["198.51.100.7:80", "203.0.113.7:80", "203.0.113.8:80"].into_iter().all(seen)
     });
     watching.end::<Row>();
 }

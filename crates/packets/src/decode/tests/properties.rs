@@ -26,11 +26,16 @@ enum Tunnel {
     Gre(Gre),
     BridgedGre(Gre, Vec<u16>),
     Vxlan(Vec<u16>),
+    Geneve(u8),
+    BridgedGeneve(u8, Vec<u16>),
+    Erspan(bool, Vec<u16>),
 }
 
 #[derive(Debug, Clone)]
 enum Link {
     Ethernet(Vec<u16>),
+    Mpls(Vec<u32>),
+    Pppoe(Vec<u16>),
     Raw,
     Cooked,
     Cooked2,
@@ -77,6 +82,9 @@ impl Tunnel {
             Self::Gre(gre) => built.gre(*gre),
             Self::BridgedGre(gre, tags) => tagged(built, tags).ethernet().gre(*gre),
             Self::Vxlan(tags) => tagged(built, tags).ethernet().vxlan(4789),
+            Self::Geneve(words) => built.geneve(words * 4),
+            Self::BridgedGeneve(words, tags) => tagged(built, tags).ethernet().geneve(words * 4),
+            Self::Erspan(is_iii, tags) => tagged(built, tags).ethernet().erspan(*is_iii),
         }
     }
 }
@@ -85,6 +93,8 @@ impl Link {
     fn around(&self, built: Builder) -> (LinkType, Vec<u8>) {
         let (link, built) = match self {
             Self::Ethernet(tags) => (LinkType::ETHERNET, tagged(built, tags).ethernet()),
+            Self::Mpls(labels) => (LinkType::ETHERNET, built.mpls(labels).ethernet()),
+            Self::Pppoe(tags) => (LinkType::ETHERNET, tagged(built.pppoe(), tags).ethernet()),
             Self::Raw => (LinkType::RAW, built),
             Self::Cooked => (LinkType::LINUX_SLL, built.cooked()),
             Self::Cooked2 => (LinkType::LINUX_SLL2, built.cooked_2()),
@@ -130,12 +140,17 @@ fn tunnel() -> impl Strategy<Value = Tunnel> {
         gre().prop_map(Tunnel::Gre),
         (gre(), tags()).prop_map(|(gre, tags)| Tunnel::BridgedGre(gre, tags)),
         tags().prop_map(Tunnel::Vxlan),
+        (0..64u8).prop_map(Tunnel::Geneve),
+        (0..64u8, tags()).prop_map(|(words, tags)| Tunnel::BridgedGeneve(words, tags)),
+        (any::<bool>(), tags()).prop_map(|(is_iii, tags)| Tunnel::Erspan(is_iii, tags)),
     ]
 }
 
 fn link() -> impl Strategy<Value = Link> {
     prop_oneof![
         tags().prop_map(Link::Ethernet),
+        vec(0..1u32 << 20, 1..=16).prop_map(Link::Mpls),
+        tags().prop_map(Link::Pppoe),
         Just(Link::Raw),
         Just(Link::Cooked),
         Just(Link::Cooked2),

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use clap::Args;
 use tokio::runtime::Builder;
+use watari_packets::GENEVE_PORT;
 use watari_pki::Identity;
 use watari_watch::board::Board;
 use watari_watch::link::{self, Reporter};
@@ -33,8 +34,8 @@ pub(crate) struct LiveCommand {
     /// Octets of each packet that are looked at. How connections end takes 96, or 160 within tunnels; what TLS and HTTP say takes more
     #[arg(long, value_name = "OCTETS", default_value_t = watari_capture::SNAP_LEN, value_parser = clap::value_parser!(u32).range(64..=262_144))]
     snap_len: u32,
-    /// Threads for each interface, among which connections are divided. With more than 1, VXLAN is left out: its two directions would
-    /// come to different threads
+    /// Threads for each interface, among which connections are divided. With more than 1, VXLAN and Geneve are left out: their two
+    /// directions would come to different threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: u8,
     /// Memory for packets that have not been looked at yet, for each thread, in MiB
@@ -122,10 +123,12 @@ impl LiveCommand {
     }
 
     fn usual_filter(&self) -> String {
-        let vxlan_ports = if self.threads == 1 { self.options.decoder().vxlan_ports } else { Vec::new() };
-        let vxlan = vxlan_ports.iter().map(|port| format!(" or udp port {port}"));
-        // IP in IP (RFC 2003, RFC 4213) and GRE (RFC 2784), by their numbers: names are looked up in a file.
-        std::iter::once("tcp or proto 4 or proto 41 or proto 47".to_owned()).chain(vxlan).collect()
+        // MPLS, PPPoE, IP in IP (RFC 2003, RFC 4213) and GRE (RFC 2784), by their numbers: names are looked up in a file.
+        let ether_types = ["0x8847", "0x8848", "0x8864"].map(|number| format!("ether proto {number}"));
+        let protocols = ["tcp", "proto 4", "proto 41", "proto 47"].map(str::to_owned);
+        let vxlan_ports = self.options.decoder().vxlan_ports.into_iter();
+        let udp = vxlan_ports.chain([GENEVE_PORT]).filter(|_| self.threads == 1).map(|port| format!("udp port {port}"));
+        protocols.into_iter().chain(ether_types).chain(udp).collect::<Vec<_>>().join(" or ")
     }
 
     fn shown(&self) -> Shown {
