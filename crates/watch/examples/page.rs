@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
-use watari_endings::{Ending, Profile, Tally};
+use watari_endings::{Ending, Histogram, Profile, Tally};
 use watari_packets::Timestamp;
 use watari_watch::board::Board;
 use watari_watch::report::{Health, Report};
@@ -80,6 +80,15 @@ fn happened(second: u64, shift: u64, load: f64) -> Tally {
     let swing = 0.7 + 0.3 * (second as f64 / 17.0).sin();
     let [s_normal, client_abort, timeout] = [good, aborts, timeouts].map(|share: f64| dice.about(load * swing * share));
     let ended = s_normal + client_abort + timeout;
+    let mut responses = Histogram::default();
+    for _ in 0..ended {
+        let time = Duration::from_micros(dice.about(2_000.0 + 90_000.0 * timeouts).into());
+        responses
+            .0
+            .iter_mut()
+            .zip(Histogram::of(time * (1 + dice.about(1.0)).pow(2)).0)
+            .for_each(|(all, one)| *all += one);
+    }
     let mut tally = Tally {
         opened: (ended + held(second)).saturating_sub(held(second - 1)),
         s_normal,
@@ -87,8 +96,7 @@ fn happened(second: u64, shift: u64, load: f64) -> Tally {
         timeout,
         answered: ended,
         unanswered: timeout / 3,
-        responses: ended,
-        response_us: u64::from(ended) * u64::from(dice.about(4_000.0 + 90_000.0 * timeouts)),
+        responses,
         tls_full: ended / 4,
         tls_resumed: ended - ended / 4,
         tls_handshakes: ended,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::Serialize;
-use watari_endings::{Change, Ending, Lately, Profile, Server, ServerState, States, Tally};
+use watari_endings::{Change, Ending, Histogram, Lately, Profile, Server, ServerState, States, Tally};
 use watari_packets::Timestamp;
 
 use crate::listener::SET_BACK_MIN;
@@ -100,6 +100,10 @@ pub struct Totals {
     pub answered: u64,
     /// Knocks and requests that got none.
     pub unanswered: u64,
+    /// Times from requests to the first octet of their answers, by class of [`Histogram`], and their sum.
+    pub responses: [u64; Histogram::CLASSES],
+    /// See `responses`.
+    pub response_us: u64,
     /// Connections with a full handshake of TLS.
     pub tls_full: u64,
     /// Connections with a resumed session.
@@ -229,6 +233,7 @@ impl Board {
         BoardView {
             now: seconds(self.now),
             columns: COLUMNS,
+            response_bounds_ms: Histogram::BOUNDS_US.map(|bound| f64::from(bound) / 1e3),
             profile: ProfileView::from(&self.profile),
             sensors: self.sensors.iter().map(|(name, sensor)| sensor.view(name)).collect(),
             servers: self.sensors.iter().flat_map(|(name, sensor)| sensor.servers(name)).collect(),
@@ -374,6 +379,9 @@ impl Totals {
         for (total, count) in self.endings.iter_mut().zip(tally.endings) {
             *total += u64::from(count);
         }
+        for (total, count) in self.responses.iter_mut().zip(tally.responses.0) {
+            *total += u64::from(count);
+        }
         for (total, count) in [
             (&mut self.opened, tally.opened),
             (&mut self.evicted, tally.evicted),
@@ -384,6 +392,7 @@ impl Totals {
         ] {
             *total += u64::from(count);
         }
+        self.response_us = self.response_us.saturating_add(tally.response_us);
         self.bytes_to_client = self.bytes_to_client.saturating_add(tally.bytes_to_client);
     }
 }
@@ -394,6 +403,8 @@ pub struct BoardView<'a> {
     now: f64,
     /// What the numbers of a row are.
     columns: &'static [&'static str],
+    /// Where each class of response times ends, but the last.
+    response_bounds_ms: [f64; Histogram::BOUNDS_US.len()],
     profile: ProfileView,
     sensors: Vec<SensorView<'a>>,
     servers: Vec<ServerView<'a>>,
@@ -465,7 +476,8 @@ struct SpanView {
     opened_per_s: f64,
     answered_per_s: f64,
     bytes_per_s: f64,
-    response_ms: Option<f64>,
+    response_p50_ms: Option<f64>,
+    response_p99_ms: Option<f64>,
     unanswered: Option<f64>,
     tls_full: u32,
     tls_resumed: u32,
@@ -487,10 +499,11 @@ struct StateView {
 }
 
 /// A second, as numbers.
-type Row = [u64; COLUMNS.len()];
+type Row = Vec<u64>;
 
-/// What the numbers of a row are: the second, and what happened in it.
-pub const COLUMNS: &[&str; 22] = &[
+/// What the numbers of a row are: the second, and what happened in it. `response_0` and so on are how many response times were of each
+/// class.
+pub const COLUMNS: &[&str] = &[
     "t",
     "x",
     "y",
@@ -500,8 +513,6 @@ pub const COLUMNS: &[&str; 22] = &[
     "evicted",
     "answered",
     "unanswered",
-    "responses",
-    "response_us",
     "tls_full",
     "tls_resumed",
     "S_NORMAL",
@@ -513,6 +524,25 @@ pub const COLUMNS: &[&str; 22] = &[
     "NO_ANSWER",
     "OPEN",
     "BACKSCATTER",
+    "response_0",
+    "response_1",
+    "response_2",
+    "response_3",
+    "response_4",
+    "response_5",
+    "response_6",
+    "response_7",
+    "response_8",
+    "response_9",
+    "response_10",
+    "response_11",
+    "response_12",
+    "response_13",
+    "response_14",
+    "response_15",
+    "response_16",
+    "response_17",
+    "response_18",
 ];
 
 fn row(at_s: u64, tally: &Tally) -> Row {
@@ -525,19 +555,11 @@ fn row(at_s: u64, tally: &Tally) -> Row {
         tally.evicted,
         tally.answered,
         tally.unanswered,
-        tally.responses,
+        tally.tls_full,
+        tally.tls_resumed,
     ];
-    let mut row = [0; COLUMNS.len()];
-    row[0] = at_s;
-    for (number, count) in row[1..10].iter_mut().zip(counts) {
-        *number = count.into();
-    }
-    row[10] = tally.response_us;
-    (row[11], row[12]) = (tally.tls_full.into(), tally.tls_resumed.into());
-    for (number, ending) in row[13..].iter_mut().zip(Ending::ALL) {
-        *number = tally.ending(ending).into();
-    }
-    row
+    let counts = counts.into_iter().chain(tally.endings).chain(tally.responses.0);
+    std::iter::once(at_s).chain(counts.map(u64::from)).collect()
 }
 
 impl<'a> ServerView<'a> {
@@ -570,6 +592,7 @@ impl SpanView {
     #[expect(clippy::cast_precision_loss, reason = "rates")]
     fn new(span_s: u64, total: &Tally) -> Self {
         let per_s = |count: f64| count / span_s.max(1) as f64;
+        let response_ms = |quantile| total.responses.quantile(quantile).map(|time| time.as_secs_f64() * 1e3);
         let handshake_us = total.tls_handshake_us as f64 / f64::from(total.tls_handshakes);
         Self {
             span_s,
@@ -577,7 +600,8 @@ impl SpanView {
             opened_per_s: per_s(total.opened.into()),
             answered_per_s: per_s(total.answered.into()),
             bytes_per_s: per_s(total.bytes_to_client as f64),
-            response_ms: total.response_mean().map(|mean| mean.as_secs_f64() * 1e3),
+            response_p50_ms: response_ms(0.5),
+            response_p99_ms: response_ms(0.99),
             unanswered: total.unanswered_share(),
             tls_full: total.tls_full,
             tls_resumed: total.tls_resumed,
@@ -631,6 +655,38 @@ mod tests {
 
     fn sensor(board: &Board) -> Value {
         serde_json::to_value(board.view()).unwrap()["sensors"][0].clone()
+    }
+
+    #[test]
+    fn a_row_has_what_its_columns_say() {
+        let mut tally =
+            Tally { opened: 5, answered: 3, unanswered: 2, tls_full: 1, tls_resumed: 4, ..Tally::default() };
+        (tally.s_normal, tally.client_abort, tally.timeout, tally.failed, tally.evicted) = (6, 7, 8, 9, 10);
+        tally.endings = std::array::from_fn(|at| 20 + at as u32);
+        tally.responses.0 = std::array::from_fn(|at| 40 + at as u32);
+        let mut board = Board::new(Profile::lab());
+        let report = Report { tallies: vec![(server(), FIRST_S, tally)], ..report(FIRST_S, FIRST_S) };
+        board.take("here", 0, &report);
+        board.advance(at(FIRST_S));
+        let view = serde_json::to_value(board.view()).unwrap();
+        let shown = &view["servers"][0];
+        let (columns, row) = (view["columns"].as_array().unwrap(), shown["rows"][0].as_array().unwrap());
+        assert_eq!(columns.len(), row.len());
+        let of = |name: &str| row[columns.iter().position(|it| it == name).unwrap()].as_u64().unwrap();
+        assert_eq!(["t", "x", "y", "z", "failed", "evicted"].map(of), [FIRST_S, 6, 7, 8, 9, 10]);
+        assert_eq!(["opened", "answered", "unanswered", "tls_full", "tls_resumed"].map(of), [5, 3, 2, 1, 4]);
+        for (at, ending) in Ending::ALL.into_iter().enumerate() {
+            assert_eq!(of(ending.as_str()), 20 + at as u64);
+        }
+        for class in 0..Histogram::CLASSES as u64 {
+            assert_eq!(of(&format!("response_{class}")), 40 + class);
+        }
+        let bounds_ms = view["response_bounds_ms"].as_array().unwrap();
+        assert_eq!((bounds_ms.len(), bounds_ms[3].as_f64()), (Histogram::CLASSES - 1, Some(1.0)));
+        let spans = shown["spans"].as_array().unwrap();
+        let times = |name: &str| spans.iter().map(|span| span[name].as_f64().unwrap()).collect::<Vec<_>>();
+        assert_eq!(times("response_p99_ms"), [50_000.0; 3]);
+        assert!(times("response_p50_ms").iter().all(|ms| (100.0..200.0).contains(ms)));
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl<'a> View<'a> {
     fn table(&self) -> Table<'static> {
         let widths = [Constraint::Min(21), Constraint::Max(16), Constraint::Length(9), Constraint::Length(9)]
             .into_iter()
-            .chain([Constraint::Length(7); 7]);
+            .chain([Constraint::Length(7); 8]);
         Table::new(self.servers.iter().map(|entry| self.row(entry)), widths)
             .header(Row::new(HEADS.map(|head| Text::from(head).right_aligned().dim())))
             .row_highlight_style(Style::new().reversed())
@@ -126,7 +126,8 @@ impl<'a> View<'a> {
             since(server, self.board.now()),
             server.open().to_string(),
             format!("{:.1}", rate(short.answered)),
-            milliseconds(short.response_mean()),
+            milliseconds(short.responses.quantile(0.5)),
+            milliseconds(short.responses.quantile(0.99)),
             share(|shares| shares.s_normal),
             share(|shares| shares.client_abort),
             share(|shares| shares.timeout),
@@ -195,8 +196,8 @@ impl Widget for &View<'_> {
 /// In less, the picture says nothing.
 const PICTURE_WIDTH_MIN: u16 = 60;
 
-const HEADS: [&str; 11] =
-    ["server", "sensor", "state", "since", "open", "ans/s", "mean ms", "x %", "y %", "z %", "nothing"];
+const HEADS: [&str; 12] =
+    ["server", "sensor", "state", "since", "open", "ans/s", "p50 ms", "p99 ms", "x %", "y %", "z %", "nothing"];
 
 /// The latest seconds as bars, as many as there is room for.
 fn bars(name: &'static str, server: &Server, now_s: u64, value: fn(&Tally) -> u32, area: Rect, buffer: &mut Buffer) {
@@ -252,8 +253,8 @@ fn servers(count: usize) -> String {
     if count == 1 { "1 server".to_owned() } else { format!("{count} servers") }
 }
 
-fn milliseconds(mean: Option<Duration>) -> String {
-    mean.map_or_else(|| "-".to_owned(), |mean| format!("{:.1}", mean.as_secs_f64() * 1e3))
+fn milliseconds(time: Option<Duration>) -> String {
+    time.map_or_else(|| "-".to_owned(), |time| format!("{:.1}", time.as_secs_f64() * 1e3))
 }
 
 /// Names come from elsewhere, and must not command the terminal.

@@ -9,6 +9,8 @@ export type Row = readonly number[];
 export interface Board {
   now: number;
   columns: string[];
+  // Where each class of response times ends, but the last.
+  response_bounds_ms: number[];
   profile: Profile;
   sensors: Sensor[];
   servers: Server[];
@@ -74,7 +76,8 @@ export interface Span {
   opened_per_s: number;
   answered_per_s: number;
   bytes_per_s: number;
-  response_ms: number | null;
+  response_p50_ms: number | null;
+  response_p99_ms: number | null;
   unanswered: number | null;
   tls_full: number;
   tls_resumed: number;

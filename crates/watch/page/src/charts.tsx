@@ -3,11 +3,12 @@ import type { Row } from "./board.ts";
 import type { Drawn } from "./chart.tsx";
 import { Chart } from "./chart.tsx";
 import { milliseconds, rate, short } from "./format.ts";
-import { ENDINGS, bins, openAtEnds, openSeries, perSecond, ratio, stack } from "./series.ts";
+import { ENDINGS, bins, openAtEnds, openSeries, perSecond, quantiles, stack } from "./series.ts";
 
 interface Props {
   rows: readonly Row[];
   columns: readonly string[];
+  boundsMs: readonly number[];
   from: number;
   // After that nothing is known.
   until: number;
@@ -15,10 +16,9 @@ interface Props {
   open: number;
 }
 
-export function Charts({ rows, columns, from, until, to, open }: Props) {
+export function Charts({ rows, columns, boundsMs, from, until, to, open }: Props) {
   const binned = bins(rows, columns.length, from, to, until);
   const of = (name: string) => perSecond(binned, columns.indexOf(name));
-  const sums = (name: string) => binned.sums[columns.indexOf(name)] ?? [];
   const at = { xs: binned.starts, width: binned.width, from, to };
   const endings = ENDINGS.map((name) => of(name));
   const tops = stack(endings);
@@ -28,13 +28,18 @@ export function Charts({ rows, columns, from, until, to, open }: Props) {
     { name: "answered", color: "line-2", values: of("answered") },
     { name: "unanswered", color: "line-3", values: of("unanswered") },
   ];
-  const response: Drawn[] = [{ name: "mean", color: "line-2", values: ratio(sums("response_us"), sums("responses"), 1e-3) }];
+  const first = columns.indexOf("response_0");
+  const classes = binned.sums.slice(first, first + boundsMs.length + 1);
+  const responses: Drawn[] = [
+    { name: "p50", color: "line-2", values: quantiles(classes, boundsMs, 0.5) },
+    { name: "p99", color: "line-3", values: quantiles(classes, boundsMs, 0.99) },
+  ];
   const opened: Drawn[] = [{ name: "open", color: "line-1", values: openSeries(openAtEnds(rows, columns, open), binned) }];
   return (
     <>
       <Chart title="Endings per second" height={150} series={stacked} text={rate} {...at} />
       <Chart title="Connections and requests per second" height={110} series={rates} text={rate} {...at} />
-      <Chart title="Time to the first octet, ms" height={90} series={response} text={milliseconds} {...at} />
+      <Chart title="Time to the first octet, ms" height={90} series={responses} text={milliseconds} {...at} />
       <Chart title="Open connections" height={90} series={opened} text={short} {...at} />
     </>
   );

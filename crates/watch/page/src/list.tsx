@@ -171,7 +171,7 @@ function Cells({ server, sensor, now, isSelected, toggle }: CellsProps) {
       </td>
       <Figure title="Open" text={count(server.open)} />
       <Figure title="Requests" text={rate(short?.answered_per_s)} />
-      <Figure title="Response" text={milliseconds(short?.response_ms)} />
+      <Figure title="p99" text={milliseconds(short?.response_p99_ms)} />
       <Figure title="X" text={percent(shares?.s_normal)} />
       <Figure title="Y" text={percent(shares?.client_abort)} />
       <Figure title="Z" text={percent(shares?.timeout)} />

@@ -61,7 +61,7 @@ function Content({ server, board, history, sensor }: ContentProps) {
         <Cloud rows={history.rows} shares={judged(server)?.shares ?? null} profile={board.profile} now={board.now} />
       </div>
       <Timeline timeline={history.timeline} {...time} />
-      <Charts rows={history.rows} columns={board.columns} open={server.open} {...time} />
+      <Charts rows={history.rows} columns={board.columns} boundsMs={board.response_bounds_ms} open={server.open} {...time} />
     </>
   );
 }
@@ -97,7 +97,8 @@ function Facts({ server }: { server: Server }) {
     ["Open", count(server.open), "connections in progress"],
     ["New", rate(short?.opened_per_s), "connections opened per second, last 10 s"],
     ["Requests", rate(short?.answered_per_s), "answered requests per second, last 10 s"],
-    ["Response", milliseconds(short?.response_ms), "mean time to the first octet, last 10 s"],
+    ["p50", milliseconds(short?.response_p50_ms), "median time to the first octet of answers, last 10 s"],
+    ["p99", milliseconds(short?.response_p99_ms), "time to the first octet that 99 % of answers took at most, last 10 s"],
     ["Unanswered", percent(short?.unanswered), "of what asked, last 10 s"],
     ["To clients", bytesRate(short?.bytes_per_s), "of connections that ended in the last 10 s"],
     ["TLS resumed", percent(resumedShare(long)), "of the sessions in the judged span"],

@@ -51,9 +51,19 @@ export function perSecond({ sums, width }: Bins, column: number): number[] {
   return (sums[column] ?? []).map((sum) => sum / width);
 }
 
-// Quotients; null where there is nothing to divide by.
-export function ratio(over: readonly number[], under: readonly number[], scale = 1): (number | null)[] {
-  return over.map((value, at) => ((under[at] ?? 0) > 0 ? (value / under[at]!) * scale : null));
+// What a share of all times in each bin were at most, of counts by class; null where there are none. As `Histogram::quantile` has it.
+export function quantiles(classes: readonly (readonly number[])[], bounds: readonly number[], share: number): (number | null)[] {
+  return (classes[0] ?? []).map((_, bin) => {
+    const counts = classes.map((ofBins) => ofBins[bin]!);
+    const rank = share * counts.reduce((all, count) => all + count, 0);
+    let [below, from] = [0, 0];
+    for (const [at, bound] of bounds.entries()) {
+      const count = counts[at]!;
+      if (count > 0 && below + count >= rank) return from + ((bound - from) * (rank - below)) / count;
+      [below, from] = [below + count, bound];
+    }
+    return rank > 0 ? from : null;
+  });
 }
 
 // Each with all those below it: what is drawn of it is what stands out above the one before.

@@ -2,8 +2,9 @@
 import type { Board, Profile, Row, Sensor, Server, Span } from "../src/board.ts";
 
 export const COLUMNS = [
-  "t", "x", "y", "z", "failed", "opened", "evicted", "answered", "unanswered", "responses", "response_us", "tls_full",
+  "t", "x", "y", "z", "failed", "opened", "evicted", "answered", "unanswered", "tls_full",
   "tls_resumed", "S_NORMAL", "C_NORMAL", "C_RESET", "S_RESET", "TIMEOUT", "REFUSED", "NO_ANSWER", "OPEN", "BACKSCATTER",
+  "response_0", "response_1", "response_2",
 ];
 
 export function row(t: number, counts: Record<string, number> = {}): Row {
@@ -27,7 +28,8 @@ export function span(parts: Partial<Span> = {}): Span {
     opened_per_s: 0,
     answered_per_s: 0,
     bytes_per_s: 0,
-    response_ms: null,
+    response_p50_ms: null,
+    response_p99_ms: null,
     unanswered: null,
     tls_full: 0,
     tls_resumed: 0,
@@ -72,5 +74,5 @@ export function sensor(parts: Partial<Sensor> = {}): Sensor {
 }
 
 export function board(now: number, servers: Server[]): Board {
-  return { now, columns: COLUMNS, profile: PROFILE, sensors: [], servers };
+  return { now, columns: COLUMNS, response_bounds_ms: [1, 10], profile: PROFILE, sensors: [], servers };
 }

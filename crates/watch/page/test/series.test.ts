@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ENDINGS, bins, binWidth, openAtEnds, openSeries, perSecond, ratio, stack } from "../src/series.ts";
+import { ENDINGS, bins, binWidth, openAtEnds, openSeries, perSecond, quantiles, stack } from "../src/series.ts";
 import { COLUMNS, row } from "./common.ts";
 
 const X = COLUMNS.indexOf("x");
@@ -40,8 +40,12 @@ test("each of a stack stands on those below", () => {
   assert.deepEqual(stack([]), []);
 });
 
-test("a quotient of nothing is nothing", () => {
-  assert.deepEqual(ratio([10, 0, 5], [2, 0, 0], 1e-1), [0.5, null, null]);
+test("quantiles are evenly spread in a class, and of the last its beginning", () => {
+  const classes = [[0, 10, 0, 1], [10, 0, 0, 0], [0, 0, 2, 1]];
+  assert.deepEqual(quantiles(classes, [1, 11], 0.5), [6, 0.5, 11, 1]);
+  assert.deepEqual(quantiles(classes, [1, 11], 1), [11, 1, 11, 11]);
+  assert.deepEqual(quantiles([[0], [0], [0]], [1, 11], 0.5), [null]);
+  assert.deepEqual(quantiles([], [], 0.5), []);
 });
 
 test("all endings are columns", () => {

@@ -170,7 +170,7 @@ pub trait Spoken: Serialize + DeserializeOwned {
 
 impl Spoken for FromSensor {
     /// The fullest report fits.
-    const LEN_MAX: usize = 192 << 10;
+    const LEN_MAX: usize = 288 << 10;
 }
 
 impl Spoken for FromJudge {
@@ -243,7 +243,7 @@ async fn read<T: Spoken>(from: &mut (impl AsyncRead + Unpin)) -> Result<T, TalkE
 }
 
 /// Of what follows the greeting.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 const MAGIC: [u8; 6] = *b"wwatch";
 const GREETING_LEN: usize = MAGIC.len() + 2;
 const LEN_LEN: usize = 4;

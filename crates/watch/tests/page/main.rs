@@ -46,7 +46,7 @@ fn states_change_as_they_change() {
     browser.wait_text(&row(FRONT), "normal");
     browser.wait_text(&row(BACK), "inside");
     browser.wait_text(&row(FRONT), "77.8 %");
-    browser.wait_text(&row(FRONT), "12.5 ms");
+    browser.wait_text(&row(FRONT), "198 ms");
     browser.wait_text(&row(FRONT), "75.0 %");
     browser.wait_text(".panel .because", "all shares were within their limits");
     let before = browser.text(".clock");
@@ -105,6 +105,9 @@ fn charts_draw_what_they_say() {
     browser.wait("document.querySelectorAll('.chart canvas').length === 4");
     for part in ["S_NORMAL 6/s", "C_RESET 2/s", "TIMEOUT 1/s"] {
         browser.wait_text(".chart .legend", part);
+    }
+    for part in ["p50 19 ms", "p99 198 ms"] {
+        browser.wait(&format!("document.querySelectorAll('.chart .legend')[2].innerText.includes('{part}')"));
     }
     // What is stacked is there, in the colours of the legend.
     for ending in ["S_NORMAL", "C_RESET"] {

@@ -169,13 +169,16 @@ fn servers(summary: &Summary) -> Table {
             *cell = tally.ending(ending).to_string();
         }
         cells[10] = tally.answered.to_string();
-        cells[11] = tally.response_mean().map_or_else(|| "-".into(), |mean| format!("{:.3}", mean.as_secs_f64() * 1e3));
+        for (cell, quantile) in cells[11..].iter_mut().zip([0.5, 0.99]) {
+            let time = tally.responses.quantile(quantile);
+            *cell = time.map_or_else(|| "-".into(), |time| format!("{:.3}", time.as_secs_f64() * 1e3));
+        }
         table.row(cells);
     }
     table
 }
 
-const SERVER_HEADS: [&str; 12] = [
+const SERVER_HEADS: [&str; 13] = [
     "server",
     "S_NORMAL",
     "C_NORMAL",
@@ -187,7 +190,8 @@ const SERVER_HEADS: [&str; 12] = [
     "OPEN",
     "BACKSCATTER",
     "answered",
-    "mean_ms",
+    "p50_ms",
+    "p99_ms",
 ];
 
 /// How many servers are listed; all are in JSON.

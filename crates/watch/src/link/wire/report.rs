@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use watari_endings::{Counts, Ending, Tally};
+use watari_endings::{Counts, Ending, Histogram, Tally};
 use watari_packets::{Other, Timestamp};
 
 use crate::analysis::FrameCounts;
@@ -53,7 +53,7 @@ struct WireTally {
     failed: u32,
     answered: u32,
     unanswered: u32,
-    responses: u32,
+    responses: [u32; Histogram::CLASSES],
     response_us: u64,
     tls_full: u32,
     tls_resumed: u32,
@@ -125,7 +125,7 @@ impl WireTally {
             failed,
             answered,
             unanswered,
-            responses,
+            responses: responses.0,
             response_us,
             tls_full,
             tls_resumed,
@@ -147,7 +147,7 @@ impl WireTally {
             failed: self.failed,
             answered: self.answered,
             unanswered: self.unanswered,
-            responses: self.responses,
+            responses: Histogram(self.responses),
             response_us: self.response_us,
             tls_full: self.tls_full,
             tls_resumed: self.tls_resumed,

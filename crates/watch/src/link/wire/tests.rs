@@ -2,7 +2,7 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 
-use watari_endings::{Counts, Ending, Tally};
+use watari_endings::{Counts, Ending, Histogram, Tally};
 use watari_packets::{Other, Timestamp};
 
 use super::*;
@@ -36,7 +36,7 @@ fn tally(first: u32) -> Tally {
         failed: next(),
         answered: next(),
         unanswered: next(),
-        responses: next(),
+        responses: Histogram([(); Histogram::CLASSES].map(|()| next())),
         response_us: u64::from(next()) << 32,
         tls_full: next(),
         tls_resumed: next(),
@@ -89,7 +89,7 @@ fn counts_of_a_sensor_can_be_added_whatever_they_are() {
 
 /// Whoever changes one of these bytes changes [`VERSION`].
 #[test]
-fn the_layout_of_version_1_is_pinned() {
+fn the_layout_of_version_2_is_pinned() {
     let report = Report { at: Timestamp(300), tallies: vec![(server(), 5, tally(0))], health: health(9) };
     let layout = hex(&encode(&message(&report)).unwrap());
     assert_eq!(layout, LAYOUT);
@@ -109,17 +109,18 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Length; message, number, what was before; part, time; health; one tally with its server and its second.
 const LAYOUT: &str = concat!(
-    "00000051",
+    "00000063",
     "010102",
     "07ac02",
     "090909090909090909090909090909",
     "01",
     "0100000000000000000000000000000001bb0305",
-    "0102030405060708090a0b0c0d0e0f101112",
-    "80808080b002",
-    "141516",
-    "80808080f002",
-    "808080808003",
+    "0102030405060708090a0b0c0d0e0f1011",
+    "12131415161718191a1b1c1d1e1f2021222324",
+    "80808080d004",
+    "262728",
+    "808080809005",
+    "80808080a005",
 );
 
 #[test]
