@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 use watari_bench::fleet::Running;
 use watari_bench::plan::Stop;
@@ -11,9 +10,17 @@ use watari_bench::progress::Progress;
 use watari_bench::view::{Screen, ScreenError, View};
 
 use crate::failure::Failure;
+use crate::process::EndSignals;
 
-/// What a run is watched on: a terminal, or nothing.
+/// Who waits for a run.
 pub(crate) struct Watch {
+    runtime: Runtime,
+    end: EndSignals,
+    shown: Shown,
+}
+
+/// What a run is shown on: a terminal, or nothing.
+struct Shown {
     screen: Option<Screen>,
     title: String,
     stop: Stop,
@@ -23,34 +30,39 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Of a run that ends by `stop`. Nothing is drawn if `quiet`, or if there is no terminal that can show a view.
-    pub(crate) fn new(command: &[String], stop: Stop, quiet: bool) -> Self {
+    /// Of a run that begins after this, and ends by `stop`. Nothing is drawn if `quiet`, or if there is no terminal that can show a
+    /// view.
+    pub(crate) fn new(command: &[String], stop: Stop, quiet: bool) -> Result<Self, Failure> {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
+        // Before there is a load that would end without its summary, or a view that the terminal would keep.
+        let end = {
+            let _within = runtime.enter();
+            EndSignals::listen().map_err(Failure::Start)?
+        };
         let words = command.iter().skip(1).map(String::as_str);
         let title = std::iter::once("watari").chain(words).collect::<Vec<_>>().join(" ");
         // A terminal that shows no view is no reason to send no load.
         let screen = (!quiet && Screen::is_possible()).then(Screen::open).and_then(Result::ok);
-        Self { screen, title, stop, progress: Progress::default(), due: Instant::now() }
+        let shown = Shown { screen, title, stop, progress: Progress::default(), due: Instant::now() };
+        Ok(Self { runtime, end, shown })
     }
 
-    /// Waits until the load is over, and gives the terminal back. Ctrl-C, and where a view is shown q, cuts the load off; what was
-    /// measured until then is told all the same.
-    pub(crate) fn wait(mut self, load: &Running) -> Result<(), Failure> {
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
+    /// Waits until the load is over, and gives the terminal back. A signal to end, such as of Ctrl-C, and where a view is shown q, cuts
+    /// the load off; what was measured until then is told all the same.
+    pub(crate) fn wait(self, load: &Running) {
+        let Self { runtime, mut end, mut shown } = self;
         runtime.block_on(async {
-            let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::Start)?;
-            // Whoever terminates this gets the terminal back, too.
-            let mut terminate = signal(SignalKind::terminate()).map_err(Failure::Start)?;
             while !load.is_finished() {
                 tokio::select! {
-                    _ = interrupt.recv() => load.cut(),
-                    _ = terminate.recv() => load.cut(),
-                    () = sleep(LOOK) => self.look(load),
+                    _ = end.next() => load.cut(),
+                    () = sleep(LOOK) => shown.look(load),
                 }
             }
-            Ok(())
-        })
+        });
     }
+}
 
+impl Shown {
     fn look(&mut self, load: &Running) {
         if self.show(load).is_err() {
             // The terminal is gone; the run is not.

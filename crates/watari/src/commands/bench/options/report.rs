@@ -43,9 +43,9 @@ impl Report {
         let files = self.files.open(plan.work.classes())?;
         let started = SystemTime::now();
         let run = Run::of_this_process(std::env::args().collect(), started);
-        let watch = Watch::new(&run.command, plan.stop, self.json);
+        let watch = Watch::new(&run.command, plan.stop, self.json)?;
         let load = fleet.start(plan, files.log())?;
-        watch.wait(&load)?;
+        watch.wait(&load);
         let Finished { load: finished, workers } = load.finish();
         let summary = Summary::new(run.by(&workers), finished.elapsed, &finished.tally);
         let summary = summary.because(finished.causes.clone());
