@@ -13,15 +13,17 @@
 //! * On `any`, a frame once for each interface that it passes: twice behind a bridge or a VLAN interface, and within a tunnel as
 //!   carried and as unpacked. Those of loopback interfaces are once here, too, but [`Counts::received`] has both.
 //! * Filters are of pcap-filter(7), and see the outermost headers only: `tcp port 80` matches within one VLAN tag (the kernel takes it
-//!   off before), but nothing within a tunnel, where `udp port 4789`, `proto gre` or `ip proto 4` are what to ask for, nor behind MPLS or `PPPoE` (`ether proto 0x8847`, `0x8864`).
+//!   off before), but nothing within a tunnel, where `udp port 4789`, `proto gre` or `ip proto 4` are what to ask for, nor behind MPLS
+//!   or `PPPoE` (`ether proto 0x8847`, `0x8864`).
 //!
 //! # Several rings
 //!
 //! The kernel gives all frames of a connection, of both directions, to the same ring: it hashes addresses and ports without regard to
-//! who is who (`PACKET_FANOUT_HASH`). It looks into VLAN tags, `PPPoE`, GRE and IP in IP, and all of MPLS comes to the same ring; but not into UDP: of a connection within VXLAN or Geneve the two
-//! directions have different outer ports, and may come to different rings. **Where tunnels are over UDP, use one thread.** Fragments
-//! of IP have no ports, and come to a ring by their addresses. They are not put together first (`PACKET_FANOUT_FLAG_DEFRAG`), because
-//! that takes from the memory in which the host itself puts its packets together, whatever the filter is; TCP avoids fragments.
+//! who is who (`PACKET_FANOUT_HASH`). It looks into VLAN tags, `PPPoE`, GRE and IP in IP, and all of MPLS comes to the
+//! same ring; but not into UDP: of a connection within VXLAN or Geneve the two directions have different outer ports, and may come to
+//! different rings. **Where tunnels are over UDP, use one thread.** Fragments of IP have no ports, and come to a ring by their
+//! addresses. They are not put together first (`PACKET_FANOUT_FLAG_DEFRAG`), because that takes from the memory in which the host
+//! itself puts its packets together, whatever the filter is; TCP avoids fragments.
 
 mod error;
 mod interface;

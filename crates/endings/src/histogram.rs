@@ -1,31 +1,34 @@
 //! How many times were how long: enough for quantiles, and small enough for each second of each server.
+//!
+//! Its buckets are always the same few, so that it is copied, sent and taken off a sum like any count; the load generator, which has one
+//! for all of a run, has `hdrhistogram` for exact times.
 
 use std::time::Duration;
 
-/// Counts of times, by class. A time that is a bound is of the class that ends there, as in Prometheus.
+/// Counts of times, by bucket. A time that is a bound is of the bucket that ends there, as in Prometheus.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Histogram(pub [u32; Self::CLASSES]);
+pub struct Histogram(pub [u32; Self::BUCKETS]);
 
 impl Histogram {
-    /// Where each class ends, in microseconds; the last one does not.
+    /// Where each bucket ends, in microseconds; the last one does not.
     pub const BOUNDS_US: [u32; 18] = [
         100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000,
         5_000_000, 10_000_000, 20_000_000, 50_000_000,
     ];
-    /// How many classes there are.
-    pub const CLASSES: usize = Self::BOUNDS_US.len() + 1;
+    /// How many buckets there are.
+    pub const BUCKETS: usize = Self::BOUNDS_US.len() + 1;
 
     /// Of one time.
     pub fn of(time: Duration) -> Self {
-        let mut counts = [0; Self::CLASSES];
+        let mut counts = [0; Self::BUCKETS];
         counts[Self::BOUNDS_US.partition_point(|bound| u128::from(*bound) < time.as_micros())] = 1;
         Self(counts)
     }
 
     /// What the share `quantile`, 0 to 1, of all times were at most; `None` without any.
     ///
-    /// Times are taken for evenly spread in their class: from 100 µs to 50 s, what is said is 0.4 to 2.5 times what it was. Of the
-    /// last class its beginning is said.
+    /// Times are taken for evenly spread in their bucket: from 100 µs to 50 s, what is said is 0.4 to 2.5 times what it was. Of the
+    /// last bucket its beginning is said.
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         let all: f64 = self.0.iter().map(|count| f64::from(*count)).sum();
         let rank = all * quantile;
@@ -58,23 +61,23 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_belongs_to_the_class_that_ends_there() {
-        for (class, bound_us) in Histogram::BOUNDS_US.into_iter().enumerate() {
-            let class_of =
+    fn a_bound_belongs_to_the_bucket_that_ends_there() {
+        for (bucket, bound_us) in Histogram::BOUNDS_US.into_iter().enumerate() {
+            let bucket_of =
                 |time_us| Histogram::of(Duration::from_micros(time_us)).0.iter().position(|count| *count == 1);
-            assert_eq!(class_of(bound_us.into()), Some(class));
-            assert_eq!(class_of(u64::from(bound_us) + 1), Some(class + 1));
+            assert_eq!(bucket_of(bound_us.into()), Some(bucket));
+            assert_eq!(bucket_of(u64::from(bound_us) + 1), Some(bucket + 1));
         }
         assert_eq!(Histogram::of(Duration::ZERO).0[0], 1);
-        assert_eq!(Histogram::of(Duration::MAX).0[Histogram::CLASSES - 1], 1);
+        assert_eq!(Histogram::of(Duration::MAX).0[Histogram::BUCKETS - 1], 1);
     }
 
     #[test]
-    fn quantiles_are_evenly_spread_in_a_class() {
+    fn quantiles_are_evenly_spread_in_a_bucket() {
         assert_eq!(Histogram::default().quantile(0.5), None);
-        let of_one_class = of_all(&[1_500; 10]);
-        assert_eq!(of_one_class.quantile(0.5), Some(Duration::from_micros(1_500)));
-        assert_eq!(of_one_class.quantile(1.0), Some(Duration::from_millis(2)));
+        let of_one_bucket = of_all(&[1_500; 10]);
+        assert_eq!(of_one_bucket.quantile(0.5), Some(Duration::from_micros(1_500)));
+        assert_eq!(of_one_bucket.quantile(1.0), Some(Duration::from_millis(2)));
         let endless = of_all(&[60_000_000]);
         assert_eq!(endless.quantile(0.5), Some(Duration::from_secs(50)));
     }

@@ -80,15 +80,6 @@ fn happened(second: u64, shift: u64, load: f64) -> Tally {
     let swing = 0.7 + 0.3 * (second as f64 / 17.0).sin();
     let [s_normal, client_abort, timeout] = [good, aborts, timeouts].map(|share: f64| dice.about(load * swing * share));
     let ended = s_normal + client_abort + timeout;
-    let mut responses = Histogram::default();
-    for _ in 0..ended {
-        let time = Duration::from_micros(dice.about(2_000.0 + 90_000.0 * timeouts).into());
-        responses
-            .0
-            .iter_mut()
-            .zip(Histogram::of(time * (1 + dice.about(1.0)).pow(2)).0)
-            .for_each(|(all, one)| *all += one);
-    }
     let mut tally = Tally {
         opened: (ended + held(second)).saturating_sub(held(second - 1)),
         s_normal,
@@ -96,7 +87,6 @@ fn happened(second: u64, shift: u64, load: f64) -> Tally {
         timeout,
         answered: ended,
         unanswered: timeout / 3,
-        responses,
         tls_full: ended / 4,
         tls_resumed: ended - ended / 4,
         tls_handshakes: ended,
@@ -104,6 +94,11 @@ fn happened(second: u64, shift: u64, load: f64) -> Tally {
         bytes_to_client: u64::from(ended) * 14_000,
         ..Tally::default()
     };
+    for _ in 0..ended {
+        let time = Duration::from_micros(dice.about(2_000.0 + 90_000.0 * timeouts).into());
+        let responses = Histogram::of(time * (1 + dice.about(1.0)).pow(2));
+        tally += Tally { responses, ..Tally::default() };
+    }
     let counts = [
         (Ending::SNormal, s_normal),
         (Ending::CNormal, client_abort / 3),

@@ -100,8 +100,8 @@ pub struct Totals {
     pub answered: u64,
     /// Knocks and requests that got none.
     pub unanswered: u64,
-    /// Times from requests to the first octet of their answers, by class of [`Histogram`], and their sum.
-    pub responses: [u64; Histogram::CLASSES],
+    /// Times from requests to the first octet of their answers, by bucket of [`Histogram`], and their sum.
+    pub responses: [u64; Histogram::BUCKETS],
     /// See `responses`.
     pub response_us: u64,
     /// Connections with a full handshake of TLS.
@@ -403,7 +403,7 @@ pub struct BoardView<'a> {
     now: f64,
     /// What the numbers of a row are.
     columns: &'static [&'static str],
-    /// Where each class of response times ends, but the last.
+    /// Where each bucket of response times ends, but the last.
     response_bounds_ms: [f64; Histogram::BOUNDS_US.len()],
     profile: ProfileView,
     sensors: Vec<SensorView<'a>>,
@@ -502,7 +502,7 @@ struct StateView {
 type Row = Vec<u64>;
 
 /// What the numbers of a row are: the second, and what happened in it. `response_0` and so on are how many response times were of each
-/// class.
+/// bucket.
 pub const COLUMNS: &[&str] = &[
     "t",
     "x",
@@ -678,11 +678,11 @@ mod tests {
         for (at, ending) in Ending::ALL.into_iter().enumerate() {
             assert_eq!(of(ending.as_str()), 20 + at as u64);
         }
-        for class in 0..Histogram::CLASSES as u64 {
-            assert_eq!(of(&format!("response_{class}")), 40 + class);
+        for bucket in 0..Histogram::BUCKETS as u64 {
+            assert_eq!(of(&format!("response_{bucket}")), 40 + bucket);
         }
         let bounds_ms = view["response_bounds_ms"].as_array().unwrap();
-        assert_eq!((bounds_ms.len(), bounds_ms[3].as_f64()), (Histogram::CLASSES - 1, Some(1.0)));
+        assert_eq!((bounds_ms.len(), bounds_ms[3].as_f64()), (Histogram::BUCKETS - 1, Some(1.0)));
         let spans = shown["spans"].as_array().unwrap();
         let times = |name: &str| spans.iter().map(|span| span[name].as_f64().unwrap()).collect::<Vec<_>>();
         assert_eq!(times("response_p99_ms"), [50_000.0; 3]);

@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use pcap::Capture;
 use watari_capture::{Options, open};
+use watari_packets::build::Builder;
+use watari_packets::{Flags, Segment, Timestamp};
 
 use crate::network::{Peer, alone, serve, skip, visit};
-use crate::seen::{by_client, read_whole};
+use crate::seen::{Seen, by_client, read_whole};
 
 const CONNECTIONS: usize = 200;
 
@@ -59,6 +62,39 @@ fn a_connection_in_gre_or_ip_in_ip_stays_at_one_ring() {
             }
         }
     });
+}
+
+/// The kernel looks for connections behind the headers of `PPPoE`, but not behind labels: all of those come to one ring.
+#[test]
+fn a_connection_in_pppoe_or_mpls_stays_at_one_ring() {
+    alone("rings::a_connection_in_pppoe_or_mpls_stays_at_one_ring", || {
+        let peer = Peer::connect();
+        let server: SocketAddr = "192.0.2.2:443".parse().unwrap();
+        let clients = (1..=CONNECTIONS as u16).map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
+        let ways: Vec<_> = clients.flat_map(|client| [(client, server), (server, client)]).collect();
+        let arounds: [(fn(Builder) -> Builder, _); 2] = [(Builder::pppoe, 2), (|it| it.mpls(&[16, 17]), 1)];
+        for (around, used) in arounds {
+            let mut rings = open(&Options { threads: 2, ..Options::new("a0") }).unwrap();
+            let frames: Vec<_> = ways.iter().map(|way| around(packet(*way)).ethernet().finish()).collect();
+            peer.run(move || {
+                let mut wire = Capture::from_device("b0").unwrap().open().unwrap();
+                frames.into_iter().for_each(|frame| wire.sendpacket(frame).unwrap());
+            });
+            let seen = crate::seen::read(&mut rings, |seen| seen.len() == ways.len());
+            let of = |segments: &[Seen]| segments.iter().map(|it| it.ring).collect::<BTreeSet<_>>();
+            let connections = by_client(&seen, server);
+            assert_eq!(connections.len(), CONNECTIONS);
+            assert!(connections.values().all(|it| of(it).len() == 1), "{seen:#?}");
+            assert_eq!(of(&seen).len(), used);
+        }
+    });
+}
+
+fn packet((source, destination): (SocketAddr, SocketAddr)) -> Builder {
+    let (time, sequence, acknowledgment, window) = (Timestamp(0), 1, 1, 500);
+    let segment =
+        Segment { time, source, destination, sequence, acknowledgment, flags: Flags::ACK, window, len: 0, data: &[] };
+    Builder::tcp(&segment, &[]).ip(source.ip(), destination.ip())
 }
 
 /// Frames that come before all rings have joined come to none twice.

@@ -180,12 +180,17 @@ fn tunnels_are_looked_into() {
             let server: SocketAddr = server.parse().unwrap();
             for frame in knock(SocketAddr::from(([192, 0, 2, 1], port)), server) {
                 // No flags, and what follows: an Ethernet frame. VXLAN carries nothing else, and has a number, as Geneve has.
-                let sent = match around {
-                    "GRE" => gre.send_to(&[&[0, 0, 0x65, 0x58], &frame.data[..]].concat(), &here(0).into()),
-                    "VXLAN" => udp.send_to(&[&[8, 0, 0, 0, 0, 0, 7, 0], &frame.data[..]].concat(), here(4789)),
-                    _ => udp.send_to(&[&[0, 0, 0x65, 0x58, 0, 0, 7, 0], &frame.data[..]].concat(), here(6081)),
+                let (header, port): (&[u8], _) = match around {
+                    "GRE" => (&[0, 0, 0x65, 0x58], 0),
+                    "VXLAN" => (&[8, 0, 0, 0, 0, 0, 7, 0], 4789),
+                    _ => (&[0, 0, 0x65, 0x58, 0, 0, 7, 0], 6081),
                 };
-                sent.unwrap();
+                let packet = [header, &frame.data].concat();
+                let sent = match port {
+                    0 => gre.send_to(&packet, &here(port).into()),
+                    _ => udp.send_to(&packet, here(port)),
+                };
+                assert_eq!(sent.unwrap(), packet.len());
             }
         }
         let rows: Vec<Row> = watching.rows();

@@ -9,7 +9,7 @@ export type Row = readonly number[];
 export interface Board {
   now: number;
   columns: string[];
-  // Where each class of response times ends, but the last.
+  // Where each bucket of response times ends, but the last.
   response_bounds_ms: number[];
   profile: Profile;
   sensors: Sensor[];

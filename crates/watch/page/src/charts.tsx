@@ -29,10 +29,10 @@ export function Charts({ rows, columns, boundsMs, from, until, to, open }: Props
     { name: "unanswered", color: "line-3", values: of("unanswered") },
   ];
   const first = columns.indexOf("response_0");
-  const classes = binned.sums.slice(first, first + boundsMs.length + 1);
+  const buckets = binned.sums.slice(first, first + boundsMs.length + 1);
   const responses: Drawn[] = [
-    { name: "p50", color: "line-2", values: quantiles(classes, boundsMs, 0.5) },
-    { name: "p99", color: "line-3", values: quantiles(classes, boundsMs, 0.99) },
+    { name: "p50", color: "line-2", values: quantiles(buckets, boundsMs, 0.5) },
+    { name: "p99", color: "line-3", values: quantiles(buckets, boundsMs, 0.99) },
   ];
   const opened: Drawn[] = [{ name: "open", color: "line-1", values: openSeries(openAtEnds(rows, columns, open), binned) }];
   return (

@@ -51,10 +51,10 @@ export function perSecond({ sums, width }: Bins, column: number): number[] {
   return (sums[column] ?? []).map((sum) => sum / width);
 }
 
-// What a share of all times in each bin were at most, of counts by class; null where there are none. As `Histogram::quantile` has it.
-export function quantiles(classes: readonly (readonly number[])[], bounds: readonly number[], share: number): (number | null)[] {
-  return (classes[0] ?? []).map((_, bin) => {
-    const counts = classes.map((ofBins) => ofBins[bin]!);
+// What a share of all times in each bin were at most, of counts by bucket; null where there are none. As `Histogram::quantile` has it.
+export function quantiles(buckets: readonly (readonly number[])[], bounds: readonly number[], share: number): (number | null)[] {
+  return (buckets[0] ?? []).map((_, bin) => {
+    const counts = buckets.map((ofBins) => ofBins[bin]!);
     const rank = share * counts.reduce((all, count) => all + count, 0);
     let [below, from] = [0, 0];
     for (const [at, bound] of bounds.entries()) {

@@ -40,10 +40,10 @@ test("each of a stack stands on those below", () => {
   assert.deepEqual(stack([]), []);
 });
 
-test("quantiles are evenly spread in a class, and of the last its beginning", () => {
-  const classes = [[0, 10, 0, 1], [10, 0, 0, 0], [0, 0, 2, 1]];
-  assert.deepEqual(quantiles(classes, [1, 11], 0.5), [6, 0.5, 11, 1]);
-  assert.deepEqual(quantiles(classes, [1, 11], 1), [11, 1, 11, 11]);
+test("quantiles are evenly spread in a bucket, and of the last its beginning", () => {
+  const buckets = [[0, 10, 0, 1], [10, 0, 0, 0], [0, 0, 2, 1]];
+  assert.deepEqual(quantiles(buckets, [1, 11], 0.5), [6, 0.5, 11, 1]);
+  assert.deepEqual(quantiles(buckets, [1, 11], 1), [11, 1, 11, 11]);
   assert.deepEqual(quantiles([[0], [0], [0]], [1, 11], 0.5), [null]);
   assert.deepEqual(quantiles([], [], 0.5), []);
 });

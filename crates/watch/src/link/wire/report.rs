@@ -53,7 +53,7 @@ struct WireTally {
     failed: u32,
     answered: u32,
     unanswered: u32,
-    responses: [u32; Histogram::CLASSES],
+    responses: [u32; Histogram::BUCKETS],
     response_us: u64,
     tls_full: u32,
     tls_resumed: u32,

@@ -36,7 +36,7 @@ fn tally(first: u32) -> Tally {
         failed: next(),
         answered: next(),
         unanswered: next(),
-        responses: Histogram([(); Histogram::CLASSES].map(|()| next())),
+        responses: Histogram([(); Histogram::BUCKETS].map(|()| next())),
         response_us: u64::from(next()) << 32,
         tls_full: next(),
         tls_resumed: next(),
