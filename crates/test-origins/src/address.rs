@@ -25,14 +25,20 @@ const FIRST_PORTS: u16 = 20_000;
 impl LoopbackAddresses {
     /// Of an address drawn now.
     pub fn draw() -> Self {
-        let [a, b, c, low, high, ..] = RandomState::new().hash_one(()).to_le_bytes();
-        let ip = Ipv4Addr::new(127, a | 0x80, b, c.clamp(1, 254));
+        let [low, high, ..] = RandomState::new().hash_one(()).to_le_bytes();
         let first = PORT_MIN + u16::from_le_bytes([low, high]) % FIRST_PORTS;
-        Self { ip, port: AtomicU16::new(first) }
+        Self { ip: random_loopback_ip(), port: AtomicU16::new(first) }
     }
 
     /// The next port.
     pub fn take(&self) -> SocketAddr {
         (self.ip, self.port.fetch_add(1, Ordering::Relaxed)).into()
     }
+}
+
+/// An address of 127.128.0.0/9, for a server that binds port 0 of it: one of eight million, so that an address whose server has
+/// ended is not that of another server a moment later.
+pub(crate) fn random_loopback_ip() -> Ipv4Addr {
+    let [a, b, c, ..] = RandomState::new().hash_one(()).to_le_bytes();
+    Ipv4Addr::new(127, a | 0x80, b, c.clamp(1, 254))
 }

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 
-use crate::address::LoopbackAddresses;
+use crate::address::random_loopback_ip;
 use crate::case::{Fault, Moment};
 use crate::pace::Pace;
 use crate::reply::Reply;
@@ -61,8 +61,8 @@ impl Origin {
     pub fn start_with(resource: Resource, manners: Manners) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let socket = TcpSocket::new_v4().expect("a socket");
-        let address = manners.ip.map_or_else(|| LoopbackAddresses::draw().take(), |ip| (ip, 0).into());
-        socket.bind(address).expect("the address is the machine's, and the port is free");
+        let ip = manners.ip.unwrap_or_else(random_loopback_ip);
+        socket.bind((ip, 0).into()).expect("a loopback address is the machine's, and the system chooses a free port");
         let address = socket.local_addr().expect("a bound socket has an address");
         let listens = manners.faults.iter().all(|(_, fault)| *fault != Fault::Refuses);
         let shared = Arc::new(Shared::new(resource, manners));
