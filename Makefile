@@ -1,6 +1,6 @@
 # What there is to do. `make demo` and `make test` install what they miss (Debian, with a Rust toolchain).
 
-.PHONY: demo demo-up test lint fmt model chaos scenario-b soak fuzz fuzz-briefly bench crowd origins moves paper deny deps clean
+.PHONY: demo demo-up test lint fmt model chaos scenario-b soak fuzz bench crowd origins moves paper deny deps clean
 
 # A whole cluster on loopback goes through 400 connections, and prints what became of them.
 demo: deps
@@ -11,10 +11,10 @@ demo-up: deps
 	cargo run --release --locked --package watari -- demo
 
 # The documentation's examples go first: the last lines are the summary of the tests.
-test: deps lint fuzz-briefly
+test: deps lint
 	@scripts/deps test
 	cargo test --workspace --locked --doc --quiet
-	cargo test --workspace --locked --no-fail-fast --lib --bins --tests --examples
+	scripts/run-tests
 
 lint: deps
 	cargo fmt --all --check
@@ -49,10 +49,6 @@ FUZZ_S ?= 300
 fuzz: deps
 	@scripts/deps fuzz
 	scripts/fuzz $(FUZZ_S)
-
-fuzz-briefly: deps
-	@scripts/deps fuzz
-	scripts/fuzz 5
 
 # Side by side with nginx, HAProxy and rustls; takes some minutes, wants the machine for itself, and writes docs/benchmarks.md.
 bench:

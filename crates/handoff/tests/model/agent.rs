@@ -3,9 +3,9 @@
 use watari_handoff::{SourceAction, SourceEvent, Target, TargetAction, TargetEvent};
 use watari_wire::{AbortReason, Epoch};
 
-use crate::cluster::{Closed, Held, Letter, Payload, Said, Served, Told, Wrong, index};
-use crate::driver::Driver;
-use crate::scenario::Sabotage;
+use super::cluster::{Closed, Held, Letter, Payload, Said, Served, Told, Wrong, index};
+use super::driver::Driver;
+use super::scenario::Sabotage;
 
 impl Driver<'_> {
     pub fn agent_reads(&mut self, at: usize) {

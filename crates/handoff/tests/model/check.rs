@@ -3,11 +3,11 @@
 use stateright::{Checker, Model, Property};
 use watari_wire::Epoch;
 
-use crate::cluster::{Agent, Cluster, End, Letter, Told, Wrong};
-use crate::driver::Driver;
-use crate::progress::explore;
-use crate::scenario::Scenario;
-use crate::steps::Step;
+use super::cluster::{Agent, Cluster, End, Letter, Told, Wrong};
+use super::driver::Driver;
+use super::progress::explore;
+use super::scenario::Scenario;
+use super::steps::Step;
 
 pub const ONE_SEALER: &str = "at most one agent can seal";
 pub const NONCES: &str = "no nonce is used twice, none is skipped";

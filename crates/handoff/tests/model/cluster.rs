@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use watari_handoff::{Arbiter, Source, Target};
 use watari_wire::{AbortReason, Epoch, NodeName};
 
-use crate::scenario::{Budget, Scenario};
+use super::scenario::{Budget, Scenario};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cluster {

@@ -3,9 +3,9 @@
 use watari_handoff::{ArbiterAction, ArbiterEvent, ArbiterTimer, Offer, ResetCause};
 use watari_wire::{Epoch, NodeName};
 
-use crate::cluster::{Closed, Cluster, Dispatcher, End, Leg, Letter, Said, Told, Wrong, index, name};
-use crate::driver::Driver;
-use crate::scenario::Sabotage;
+use super::cluster::{Closed, Cluster, Dispatcher, End, Leg, Letter, Said, Told, Wrong, index, name};
+use super::driver::Driver;
+use super::scenario::Sabotage;
 
 impl Driver<'_> {
     pub fn dispatcher(&mut self) -> &mut Dispatcher {

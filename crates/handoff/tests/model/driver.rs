@@ -3,9 +3,9 @@
 use watari_handoff::{ArbiterEvent, SourceEvent, TargetEvent};
 use watari_wire::Epoch;
 
-use crate::cluster::{Agent, Closed, Cluster, End, Letter, Served, Told, Wrong, name};
-use crate::scenario::{Sabotage, Scenario};
-use crate::steps::Step;
+use super::cluster::{Agent, Closed, Cluster, End, Letter, Served, Told, Wrong, name};
+use super::scenario::{Sabotage, Scenario};
+use super::steps::Step;
 
 /// A cluster while it takes one step.
 pub struct Driver<'a> {

@@ -9,9 +9,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use stateright::Model;
 
-use crate::cluster::Cluster;
-use crate::scenario::Scenario;
-use crate::steps::Step;
+use super::cluster::Cluster;
+use super::scenario::Scenario;
+use super::steps::Step;
 
 /// Every state of a scenario, by number, in the order of discovery.
 struct Graph {

@@ -2,9 +2,9 @@
 
 use stateright::{Checker, HasDiscoveries, Model};
 
-use crate::check::{NO_HARM, NO_TRUNCATION, NONCES, ONE_SEALER, RX_ORDER, TX_ORDER, ended_cleanly};
-use crate::progress::explore;
-use crate::scenario::{Budget, Sabotage, Scenario};
+use super::check::{NO_HARM, NO_TRUNCATION, NONCES, ONE_SEALER, RX_ORDER, TX_ORDER, ended_cleanly};
+use super::progress::explore;
+use super::scenario::{Budget, Sabotage, Scenario};
 
 /// Asserts that breadth-first search finds a state that violates `property`.
 fn assert_violates(property: &'static str, sabotage: Sabotage, scenario: Scenario) {

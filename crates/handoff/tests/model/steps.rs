@@ -2,8 +2,8 @@
 
 use watari_handoff::ArbiterTimer;
 
-use crate::cluster::{Agent, Closed, Cluster, Dispatcher, Letter, Served};
-use crate::scenario::{Sabotage, Scenario};
+use super::cluster::{Agent, Closed, Cluster, Dispatcher, Letter, Served};
+use super::scenario::{Sabotage, Scenario};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {

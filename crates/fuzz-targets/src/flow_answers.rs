@@ -1,11 +1,9 @@
 //! A server that answers a flow's users with anything: no value leads them to another site, or out of a line.
-#![no_main]
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use libfuzzer_sys::fuzz_target;
 use watari_bench::flow::{Answer, Flow, Walk};
 
 static FLOW: LazyLock<Arc<Flow>> = LazyLock::new(|| {
@@ -35,7 +33,7 @@ headers = { x-group = "${group}", x-pointed = "${pointed|json}" }
 body = "${pointed}"
 "#;
 
-fuzz_target!(|input: &[u8]| {
+pub(crate) fn run(input: &[u8]) {
     let (headers, body) = answer(input);
     let mut walk = Walk::new(Arc::clone(&FLOW), 0, 1);
     while let Some(turn) = walk.turn() {
@@ -48,7 +46,7 @@ fuzz_target!(|input: &[u8]| {
             return;
         }
     }
-});
+}
 
 /// The input as fields, one a line, an empty line, and a body.
 fn answer(input: &[u8]) -> (HeaderMap, &[u8]) {

@@ -1,8 +1,6 @@
 //! What a sensor or a judge says, from a peer that says any bytes: it is refused, or means the same when it is said again; and
 //! whatever sensors report, a board takes it, shows it, and no report twice.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use watari_endings::Profile;
 use watari_packets::Timestamp;
 use watari_watch::board::Board;
@@ -11,7 +9,7 @@ use watari_watch::link::judge;
 use watari_watch::link::wire::{self, FromJudge, FromSensor, Spoken, WireReport};
 use watari_wire::NodeName;
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
     let mut judge = Judge::new();
     let mut rest = bytes;
     while let Some((len, behind)) = rest.split_first_chunk::<4>() {
@@ -28,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     serde_json::to_string(&judge.board.view()).expect("whatever it is, it can be shown");
-});
+}
 
 /// A message, if it is one, which means the same when it is said again.
 fn again<T: Spoken + PartialEq + std::fmt::Debug>(bytes: &[u8]) -> Option<T> {
@@ -58,7 +56,7 @@ impl Judge {
     }
 
     fn take(&mut self, number: u64, before: u64, report: WireReport) {
-        let part = report.part().into();
+        let part = report.part();
         let Ok(mut report) = report.into_report() else { return };
         let count = report.tallies.len() as u64;
         let Some(run) = self.run else { return };

@@ -1,6 +1,6 @@
 //! Writes the seeds of the corpora: what honest programs say, for the fuzzer to begin with.
 //!
-//! `cargo run --manifest-path fuzz/Cargo.toml --example seeds`, in the repository; then `scripts/fuzz minimise`.
+//! `cargo run --package watari-fuzz-targets --example seeds`, in the repository; then `scripts/fuzz minimise`.
 
 use std::fs;
 use std::io::{IoSlice, Write};
@@ -12,7 +12,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 use watari_endings::Tally;
-use watari_fuzz::pair;
+use watari_fuzz_targets::connections::pair;
 use watari_packets::build::{Builder, Gre};
 use watari_packets::capture_file::Writer;
 use watari_packets::{Flags, Frame, LinkType, Segment, Timestamp};
@@ -78,7 +78,7 @@ const CONTINUATIONS: [&[u8]; 4] = [
 ];
 
 fn write(target: &str, seeds: &[Vec<u8>]) {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     fs::create_dir_all(&corpus).expect("a directory");
     for (number, seed) in seeds.iter().enumerate() {
         fs::write(corpus.join(format!("seed-{number}")), seed).expect("a file");

@@ -1,12 +1,10 @@
 //! A node that ships any state: it is refused, or imported as it stands, and what is made of it works.
-#![no_main]
 
 use std::io::IoSlice;
 
-use libfuzzer_sys::fuzz_target;
 use watari_record::Connection;
 
-fuzz_target!(|state: &[u8]| {
+pub(crate) fn run(state: &[u8]) {
     let Ok(connection) = Connection::import(state) else { return };
     let fenced = connection.fence();
     assert_eq!(fenced.state(), state);
@@ -18,4 +16,4 @@ fuzz_target!(|state: &[u8]| {
     let _ = connection.update_keys(true, &mut out);
     let _ = connection.seal_close_notify(&mut out);
     assert!(connection.is_write_closed());
-});
+}

@@ -1,13 +1,11 @@
 //! A server that answers with anything: however its bytes come in pieces, they are the same response, or the same fault.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use watari_bench::http1::{Fed, Keep, ProtocolFault, ResponseReader};
 
 /// Status, bytes of the body, SHA-256 of the body, whether the connection persists; and how many of the bytes were taken.
 type Read = (u16, u64, Option<[u8; 32]>, bool, usize);
 
-fuzz_target!(|input: &[u8]| {
+pub(crate) fn run(input: &[u8]) {
     let Some(([choices, cut], bytes)) = input.split_first_chunk() else { return };
     let to_head = choices & 1 == 1;
     let whole = read(to_head, &[bytes]);
@@ -17,7 +15,7 @@ fuzz_target!(|input: &[u8]| {
     if let Ok((_, body_bytes, _, _, taken)) = whole {
         assert!(taken <= bytes.len() && body_bytes <= taken as u64);
     }
-});
+}
 
 fn read(to_head: bool, pieces: &[&[u8]]) -> Result<Read, ProtocolFault> {
     let mut reader = ResponseReader::new(to_head, Keep::default().and_digest());

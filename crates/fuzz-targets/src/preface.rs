@@ -1,13 +1,11 @@
 //! Whoever reaches the port for legs and sends any bytes: none of them is taken for a dispatcher.
-#![no_main]
 
 use arbitrary::Arbitrary;
-use libfuzzer_sys::fuzz_target;
 use watari_wire::leg::{Kind, LegSigner, LegVerifier, PREFACE_LEN_MAX, Preface};
 use watari_wire::{ConnectionId, Epoch, LegKey, NodeName, SecretBytes};
 
 #[derive(Arbitrary, Debug)]
-struct Input<'a> {
+pub(crate) struct Input<'a> {
     connection: (u64, u64),
     epoch: u32,
     kind: AnyKind,
@@ -26,7 +24,7 @@ enum AnyKind {
     Commit(u64, u64),
 }
 
-fuzz_target!(|input: Input<'_>| {
+pub(crate) fn run(input: Input<'_>) {
     let name = |name| NodeName::new(name).expect("a letter is a name");
     let key = LegKey { id: 7, key: SecretBytes::new(vec![9; 32]), handshakes: true };
     let signer = LegSigner::new(name("d"), &name("a"), &key);
@@ -63,4 +61,4 @@ fuzz_target!(|input: Input<'_>| {
     assert_eq!((accepted.len, accepted.dispatcher), (good.len(), name("d")));
     assert_eq!((accepted.preface.kind, accepted.preface.connection), (preface.kind, preface.connection));
     assert!(verifier.verify(&received).is_err(), "a preface is good once");
-});
+}

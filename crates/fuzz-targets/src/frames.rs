@@ -1,12 +1,10 @@
 //! Captured frames of any link type: read without panic, and of a part of a frame nothing but what the whole frame says.
-#![no_main]
 
 use arbitrary::Arbitrary;
-use libfuzzer_sys::fuzz_target;
 use watari_packets::{Decoded, Decoder, Frame, LinkType, Other, Segment, Timestamp};
 
 #[derive(Arbitrary, Debug)]
-struct Input<'a> {
+pub(crate) struct Input<'a> {
     link: u8,
     /// How much longer the frame was than what was captured.
     missing: u16,
@@ -14,7 +12,7 @@ struct Input<'a> {
     data: &'a [u8],
 }
 
-fuzz_target!(|input: Input<'_>| {
+pub(crate) fn run(input: Input<'_>) {
     let Input { link, missing, verify_checksums, data } = input;
     let link = LinkType::ALL[usize::from(link) % LinkType::ALL.len()];
     let len = data.len() as u32 + u32::from(missing);
@@ -31,7 +29,7 @@ fuzz_target!(|input: Input<'_>| {
         let part = Decoder::default().decode(&Frame { data: &data[..kept], ..whole });
         assert!(part == Decoded::Other(Other::Truncated) || without_data(part) == without_data(decoded));
     }
-});
+}
 
 /// All that is said of a segment is in the frame.
 fn check(segment: &Segment<'_>, frame: &[u8]) {

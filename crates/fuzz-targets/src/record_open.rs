@@ -1,14 +1,12 @@
 //! A peer that knows the keys and sends what it likes: bytes that are no records, records that are not sealed, and any
 //! content under any type, sealed. Nothing panics, and after an error nothing more is opened.
-#![no_main]
 
+use crate::connections::{pair, seal_as_peer, suite};
 use arbitrary::Arbitrary;
-use libfuzzer_sys::fuzz_target;
-use watari_fuzz::{pair, seal_as_peer, suite};
 use watari_record::{Connection, OpenError, Opened};
 
 #[derive(Arbitrary, Debug)]
-struct Input<'a> {
+pub(crate) struct Input<'a> {
     suite: u8,
     is_client: bool,
     sent: Vec<Sent<'a>>,
@@ -32,7 +30,7 @@ enum Sent<'a> {
     Moved,
 }
 
-fuzz_target!(|input: Input<'_>| {
+pub(crate) fn run(input: Input<'_>) {
     let suite = suite(input.suite);
     let (client, server) = pair(suite, 0);
     let mut connection = if input.is_client { client } else { server };
@@ -64,7 +62,7 @@ fuzz_target!(|input: Input<'_>| {
         }
         assert!(!connection.answers_due());
     }
-});
+}
 
 fn open(connection: &mut Connection, record: &mut [u8]) -> Result<(), OpenError> {
     let Some(header) = connection.header(record)? else { return Ok(()) };

@@ -1,16 +1,14 @@
 //! Heads and bodies of any origins: what the client gets is what was promised or less, goes on without a gap, and
 //! agrees with what is repeated of it.
-#![no_main]
 
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, IF_NONE_MATCH, RANGE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use libfuzzer_sys::fuzz_target;
 use watari_handover::{Continuation, Equality, Terms, Transfer};
 
 // Choices; then, with a zero byte between them, the heads of the request, of the response and of the answer of the next
 // origin, and its body.
-fuzz_target!(|input: &[u8]| {
+pub(crate) fn run(input: &[u8]) {
     let Some(([flags, overlap, compared_min, delivered, ahead, piece_len], text)) = input.split_first_chunk() else {
         return;
     };
@@ -33,7 +31,7 @@ fuzz_target!(|input: &[u8]| {
         let (answer, body) = honest(&continuation, &transfer, &response, &received, body);
         go_on(&mut transfer, &mut received, &continuation, (&answer, &body), usize::from(*piece_len));
     }
-});
+}
 
 fn headers(text: &[u8]) -> HeaderMap {
     let lines = text.split(|byte| *byte == b'\n');

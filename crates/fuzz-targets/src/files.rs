@@ -1,6 +1,5 @@
 //! Any request for a file: nothing outside of the directory and nothing hidden is served, and parts are the parts they
 //! say they are.
-#![no_main]
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -9,12 +8,11 @@ use arbitrary::Arbitrary;
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE};
 use http::{HeaderName, Method, Request, StatusCode};
 use http_body_util::BodyExt;
-use libfuzzer_sys::fuzz_target;
 use tokio::runtime::{Builder, Runtime};
 use watari_files::Files;
 
 #[derive(Arbitrary, Debug)]
-struct Input<'a> {
+pub(crate) struct Input<'a> {
     is_head: bool,
     path: Asked<'a>,
     range: Option<&'a [u8]>,
@@ -64,7 +62,7 @@ fn content() -> Vec<u8> {
     (0..1000u32).map(|index| (index % 251) as u8).collect()
 }
 
-fuzz_target!(|input: Input<'_>| {
+pub(crate) fn run(input: Input<'_>) {
     let path = match input.path {
         Asked::File => "/f",
         Asked::Any(path) => path,
@@ -79,7 +77,7 @@ fuzz_target!(|input: Input<'_>| {
     // What is no request does not get this far.
     let Ok(request) = request.body(()) else { return };
     SITE.runtime.block_on(check(request));
-});
+}
 
 fn field(condition: &Condition) -> HeaderName {
     match condition {

@@ -1,15 +1,13 @@
 //! Two honest ends that seal, open, change keys and move in any order: every byte comes out once, in order and equal.
-#![no_main]
 
 use std::io::IoSlice;
 
+use crate::connections::{pair, suite};
 use arbitrary::Arbitrary;
-use libfuzzer_sys::fuzz_target;
-use watari_fuzz::{pair, suite};
 use watari_record::{Connection, OpenError, Opened, PeerMisbehaved, SealError};
 
 #[derive(Arbitrary, Debug)]
-struct Input {
+pub(crate) struct Input {
     suite: u8,
     start: Start,
     steps: Vec<(bool, Step)>,
@@ -46,7 +44,7 @@ struct End {
     received: u64,
 }
 
-fuzz_target!(|input: Input| {
+pub(crate) fn run(input: Input) {
     let suite = suite(input.suite);
     let records_max = suite.aead().records_max();
     let sequence = match input.start {
@@ -72,7 +70,7 @@ fuzz_target!(|input: Input| {
     if client.open_all().is_ok() && server.open_all().is_ok() {
         assert_eq!((client.received, server.received), (server.sent, client.sent));
     }
-});
+}
 
 /// The only thing that an honest end may be refused for: too many key changes without a byte of data.
 struct Tired;

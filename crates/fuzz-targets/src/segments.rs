@@ -1,17 +1,15 @@
 //! Any segments, in any order: nothing panics, what opened ends once, and memory is bounded.
-#![no_main]
 
 use std::net::SocketAddr;
 
 use arbitrary::Arbitrary;
-use libfuzzer_sys::fuzz_target;
 use watari_endings::{Connections, Event, Profile, Settings, States};
 use watari_packets::{Flags, Segment, Timestamp};
 
 const CONNECTIONS_MAX: u32 = 8;
 
 #[derive(Arbitrary, Debug)]
-struct Sent<'a> {
+pub(crate) struct Sent<'a> {
     /// Since the one before, in units of about a millisecond; cubed, so that some wait for hours.
     wait: u8,
     /// One of few, so that they meet.
@@ -27,7 +25,7 @@ struct Sent<'a> {
     data: &'a [u8],
 }
 
-fuzz_target!(|sent: Vec<Sent<'_>>| {
+pub(crate) fn run(sent: Vec<Sent<'_>>) {
     let settings =
         Settings { connections_max: CONNECTIONS_MAX, half_open_max: 4, over_max: 4, seed: 7, ..Settings::default() };
     let mut connections = Connections::new(settings);
@@ -80,4 +78,4 @@ fuzz_target!(|sent: Vec<Sent<'_>>| {
     connections.finish();
     let (opened, ended) = count(&mut connections, &mut states);
     assert_eq!(opened, ended);
-});
+}

@@ -1,10 +1,8 @@
 //! Any events at all, at any of the three machines of a move: none panics, and none contradicts itself.
-#![no_main]
 
 use std::collections::BTreeMap;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use libfuzzer_sys::fuzz_target;
 use watari_handoff::{
     Arbiter, ArbiterAction, ArbiterEvent, ArbiterTimer, Offer, Source, SourceAction, SourceEvent, Target, TargetAction,
     TargetEvent,
@@ -13,14 +11,14 @@ use watari_wire::{AbortReason, Epoch, NodeName};
 
 const EVENTS_MAX: usize = 200;
 
-fuzz_target!(|input: &[u8]| {
+pub(crate) fn run(input: &[u8]) {
     let input = &mut Unstructured::new(input);
     let _end_of_input = match u8::arbitrary(input).unwrap_or_default() % 3 {
         0 => arbiter(input),
         1 => source(input),
         _ => target(input),
     };
-});
+}
 
 /// Each epoch is decided once at most, and after the end nothing is said.
 fn arbiter(input: &mut Unstructured<'_>) -> Result<()> {

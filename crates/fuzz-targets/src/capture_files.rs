@@ -1,10 +1,8 @@
 //! Capture files of any bytes: read in little memory, the same in pieces, up to where they are cut off, and again when
 //! they are written.
-#![no_main]
 
 use std::io::{self, Read};
 
-use libfuzzer_sys::fuzz_target;
 use watari_packets::capture_file::{FRAME_LEN_MAX, Merged, ReadError, Reader, WriteError, Writer};
 use watari_packets::{Frame, LinkType, Timestamp};
 
@@ -12,7 +10,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Frames are copied only up to so many bytes in all: what gzip packs may be long.
 const KEPT_MAX: usize = 1 << 22;
 
-fuzz_target!(|input: &[u8]| {
+pub(crate) fn run(input: &[u8]) {
     let Some((first, file)) = input.split_first() else { return };
     let (frames, error) = read(file);
     // What unpacks a file may find earlier or later that it is damaged.
@@ -24,7 +22,7 @@ fuzz_target!(|input: &[u8]| {
     }
     check_written(&frames);
     check_merged(file, &frames);
-});
+}
 
 type Owned = (Timestamp, LinkType, u32, Vec<u8>);
 

@@ -1,15 +1,13 @@
 //! The name that a passthrough goes by: nothing is decided early that later bytes change, nothing behind it matters, and rustls
 //! reads the same name where it reads any.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use rustls::server::Acceptor;
 use watari_wire::client_hello::{Hello, look};
 
 /// What a dispatcher keeps of a client before it has looked.
 const LIMIT: usize = 16 * 1024;
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
     let bytes = &bytes[..bytes.len().min(LIMIT)];
     let seen = look(bytes);
     // As it arrives, byte by byte.
@@ -25,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Some(name) = name_for_rustls(bytes) {
         assert_eq!(seen, Hello::For(name.trim_end_matches('.').to_owned()));
     }
-});
+}
 
 /// The name that rustls finds, if it takes the `ClientHello`. It takes no address for a name; here whoever asks knows the names.
 fn name_for_rustls(mut bytes: &[u8]) -> Option<String> {

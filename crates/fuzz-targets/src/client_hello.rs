@@ -1,16 +1,14 @@
 //! Whoever connects and says anything: the handshake never panics, answers the same however the bytes are cut, and
 //! holds no more than a record.
-#![no_main]
 
 use std::sync::{Arc, LazyLock};
 
 use arbitrary::Arbitrary;
-use libfuzzer_sys::fuzz_target;
 use rcgen::{CertificateParams, KeyPair};
 use watari_handshake::{Certificate, Handshake, Progress, Provided, ServerConfig, ServerOptions, Sessions};
 
 #[derive(Arbitrary, Debug)]
-struct Input<'a> {
+pub(crate) struct Input<'a> {
     /// Bytes that arrive at once; 0: all.
     piece: u8,
     sent: &'a [u8],
@@ -31,10 +29,10 @@ static SESSIONS: LazyLock<Arc<Sessions>> = LazyLock::new(|| {
     Arc::new(Sessions { kept: true, tickets_per_handshake: 2, early_data: true, ..Sessions::default() })
 });
 
-fuzz_target!(|input: Input<'_>| {
+pub(crate) fn run(input: Input<'_>) {
     let piece = if input.piece == 0 { usize::MAX } else { input.piece.into() };
     assert_eq!(shake(input.sent, piece), shake(input.sent, usize::MAX));
-});
+}
 
 /// How much was consumed, and why it failed.
 fn shake(sent: &[u8], piece: usize) -> (usize, Option<String>) {

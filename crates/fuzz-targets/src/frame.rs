@@ -1,10 +1,8 @@
 //! Frames of a link, from a peer that sends any bytes: they are refused, or mean the same when they are sent on.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use watari_wire::frame::{self, Frame};
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
     let mut rest = bytes;
     while let Ok(Some((read, len))) = frame::decode(rest) {
         assert!(len <= rest.len());
@@ -21,4 +19,4 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(frame::decode(&again), Ok(Some((read, again.len()))));
         rest = &rest[len..];
     }
-});
+}

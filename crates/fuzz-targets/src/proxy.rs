@@ -1,12 +1,10 @@
 //! PROXY protocol, versions 1 and 2: refused early, or read as what it is when it is written again.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use watari_wire::proxy::{Header, parse};
 
 const LIMIT: usize = 512;
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
     let parsed = parse(bytes, LIMIT);
     // As it arrives, byte by byte: nothing is decided early that later bytes change.
     let first = (0..bytes.len()).map(|len| parse(&bytes[..len], LIMIT)).find(|parsed| *parsed != Ok(None));
@@ -25,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(len, again.len());
         assert!(reread == header || is_mixed(&header));
     }
-});
+}
 
 /// Of two address families, which no relay writes and version 1 cannot say.
 fn is_mixed(header: &Header) -> bool {

@@ -1,28 +1,29 @@
 //! A small cluster under any schedule: longer streams, more moves and more faults of every kind at once than the model
 //! can explore exhaustively. It is the model's own cluster; only the choice of the next step is the input's.
-#![no_main]
-#![allow(dead_code, reason = "the model has more than is needed here")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the model has more than is needed here, and its modules have no other user"
+)]
 
-#[path = "../../crates/handoff/tests/model/agent.rs"]
+#[path = "../../handoff/tests/model/agent.rs"]
 mod agent;
-#[path = "../../crates/handoff/tests/model/cluster.rs"]
+#[path = "../../handoff/tests/model/cluster.rs"]
 mod cluster;
-#[path = "../../crates/handoff/tests/model/dispatcher.rs"]
+#[path = "../../handoff/tests/model/dispatcher.rs"]
 mod dispatcher;
-#[path = "../../crates/handoff/tests/model/driver.rs"]
+#[path = "../../handoff/tests/model/driver.rs"]
 mod driver;
-#[path = "../../crates/handoff/tests/model/scenario.rs"]
+#[path = "../../handoff/tests/model/scenario.rs"]
 mod scenario;
-#[path = "../../crates/handoff/tests/model/steps.rs"]
+#[path = "../../handoff/tests/model/steps.rs"]
 mod steps;
 
-use libfuzzer_sys::fuzz_target;
+use self::cluster::{Cluster, End};
+use self::driver::Driver;
+use self::scenario::{Budget, Scenario};
 
-use crate::cluster::{Cluster, End};
-use crate::driver::Driver;
-use crate::scenario::{Budget, Scenario};
-
-fuzz_target!(|input: &[u8]| {
+pub(crate) fn run(input: &[u8]) {
     let Some((head, schedule)) = input.split_first_chunk::<5>() else { return };
     let [agents, rx_len, tx_len, flags, proposals] = *head;
     let Some((faults, schedule)) = schedule.split_first_chunk::<6>() else { return };
@@ -48,7 +49,7 @@ fuzz_target!(|input: &[u8]| {
         cluster = driver.cluster;
         check(&scenario, &cluster);
     }
-});
+}
 
 fn check(scenario: &Scenario, cluster: &Cluster) {
     assert!(cluster.observer.wrongs.is_empty(), "{:?}", cluster.observer.wrongs);
