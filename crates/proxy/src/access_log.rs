@@ -42,7 +42,8 @@ pub struct AccessLog(Arc<Writing>);
 
 #[derive(Debug)]
 struct Writing {
-    lines: Option<SyncSender<Line>>,
+    /// `None`: there is no line, and the file is to be opened again.
+    lines: Option<SyncSender<Option<Line>>>,
     reopen: Arc<AtomicBool>,
     lost: Counter,
     done: Mutex<Receiver<()>>,
@@ -101,9 +102,14 @@ impl AccessLog {
         Ok(Self(Arc::new(Writing { lines: Some(lines), reopen, lost, done: Mutex::new(done) })))
     }
 
-    /// Has the next lines written to a file that is opened anew: the old one may have been renamed.
+    /// Has the file opened again, as the old one may have been renamed: what is not written yet goes to the new one.
     pub fn reopen(&self) {
         self.0.reopen.store(true, Ordering::Relaxed);
+        // The file is opened now and not with the next line, which may be long in coming: until then, the old one would exist
+        // for this process alone. A full queue needs no message to be looked at.
+        if let Some(lines) = &self.0.lines {
+            let _ = lines.try_send(None);
+        }
     }
 
     /// A request that has come just now.
@@ -166,7 +172,7 @@ impl Drop for Record {
         line.tries = self.journey.tries.load(Ordering::Relaxed);
         line.moves = self.journey.moves.load(Ordering::Relaxed);
         let Some(lines) = &self.log.0.lines else { return };
-        if lines.try_send(line).is_err() {
+        if lines.try_send(Some(line)).is_err() {
             self.log.0.lost.inc();
         }
     }
@@ -201,11 +207,11 @@ struct Writer {
 
 impl Writer {
     /// Until nobody can send lines any more.
-    fn write_all(mut self, lines: &Receiver<Line>) {
+    fn write_all(mut self, lines: &Receiver<Option<Line>>) {
         let mut batch = Vec::new();
         while let Ok(first) = lines.recv() {
             let mut count = 0;
-            for line in std::iter::once(first).chain(lines.try_iter()) {
+            for line in std::iter::once(first).chain(lines.try_iter()).flatten() {
                 line.write(self.format, &mut batch);
                 count += 1;
                 if batch.len() >= BATCH_LEN {

@@ -199,6 +199,12 @@ async fn a_log_that_was_renamed_is_opened_anew() {
     drop(read(logged.proxy.respond(get(), &client()).await).await);
     lines::<2>(&old).await;
     logged.proxy.reopen_log();
+    // At once, not with the next line.
+    let begin = Instant::now();
+    while !logged.path.exists() {
+        assert!(begin.elapsed() < LONG, "the log is not opened again");
+        tokio::task::yield_now().await;
+    }
     drop(read(logged.proxy.respond(get(), &client()).await).await);
     let Logged { proxy, path, _dir } = logged;
     drop(proxy);

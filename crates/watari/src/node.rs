@@ -26,7 +26,7 @@ use crate::admin::BindError;
 use crate::config::{self, Config, Loaded, SiteMetrics};
 use crate::logging::Level;
 use crate::metrics_server;
-use crate::process::{self, EndSignal, EndSignals, ReloadSignal};
+use crate::process::{self, EndSignal, EndSignals, ReloadSignal, ReopenSignal};
 use crate::redirect::Redirects;
 use files::TooFewFiles;
 use listeners::Listeners;
@@ -77,11 +77,13 @@ pub(crate) struct Outside {
 pub(crate) async fn run(mut config: Config, mut loaded: Loaded, outside: Outside) -> Result<(), NodeError> {
     let mut end = EndSignals::listen().map_err(starting("signal handling"))?;
     let reload = ReloadSignal::listen().map_err(starting("signal handling"))?;
+    let reopen = ReopenSignal::listen().map_err(starting("signal handling"))?;
     let name = config.node.name.value.clone();
     let listeners = Listeners::bind(&config)?;
     files::fit_node(&mut config, loaded.agent.as_mut())?;
     let node = Node::start(config, loaded, outside, listeners).await?;
     tokio::spawn(reload_when_asked(node.reloader.clone(), reload));
+    tokio::spawn(reopen_when_asked(node.reloader.clone(), reopen));
     let signal = tokio::select! {
         signal = until_asked_to_end(&node, &name, &mut end) => signal,
         () = node.thread_lost() => return Err(NodeError::ThreadLost),
@@ -242,6 +244,14 @@ async fn reload_when_asked(reloader: Arc<Reloader>, mut signal: ReloadSignal) {
     loop {
         signal.next().await;
         let _ = reloader.reload().await;
+    }
+}
+
+/// Opens log files again at each signal.
+async fn reopen_when_asked(reloader: Arc<Reloader>, mut signal: ReopenSignal) {
+    loop {
+        signal.next().await;
+        reloader.reopen_logs().await;
     }
 }
 

@@ -47,6 +47,40 @@ impl ReloadSignal {
     }
 }
 
+/// The signal that asks this process to open its log files again: SIGUSR1, as nginx takes it from logrotate.
+pub(crate) struct ReopenSignal(unix::Signal);
+
+impl ReopenSignal {
+    /// From now on, it does not end the process. Must be called in a tokio runtime.
+    pub(crate) fn listen() -> io::Result<Self> {
+        signal(SignalKind::user_defined1()).map(Self)
+    }
+
+    /// Waits for the next one.
+    pub(crate) async fn next(&mut self) {
+        self.0.recv().await;
+    }
+}
+
+/// Signals that end a process by default and that ask this one for nothing: SIGUSR1 (where [`ReopenSignal`] does not take it),
+/// SIGUSR2, SIGALRM, SIGSTKFLT, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, and the real-time signals that the C library leaves to
+/// programs (signal(7)). SIGPIPE is ignored by Rust's runtime. SIGQUIT, SIGABRT and those that the processor raises keep
+/// their meaning.
+fn meaningless_signals() -> impl Iterator<Item = SignalKind> {
+    const STANDARD: [Signal; 8] = [
+        Signal::USR1,
+        Signal::USR2,
+        Signal::ALARM,
+        Signal::STKFLT,
+        Signal::VTALARM,
+        Signal::PROF,
+        Signal::IO,
+        Signal::POWER,
+    ];
+    const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
+    STANDARD.map(Signal::as_raw).into_iter().chain(REAL_TIME).map(SignalKind::from_raw)
+}
+
 /// The signals that ask this process to end.
 pub(crate) struct EndSignals {
     terminate: unix::Signal,
@@ -63,8 +97,13 @@ pub(crate) enum EndSignal {
 }
 
 impl EndSignals {
-    /// From now on, none of them ends the process by itself. Must be called in a tokio runtime.
+    /// From now on, none of them ends the process by itself, nor does a signal that has no meaning to this process: a client
+    /// must not lose its connection to a mistyped `kill`. Must be called in a tokio runtime.
     pub(crate) fn listen() -> io::Result<Self> {
+        for kind in meaningless_signals() {
+            // The handler stays when the receiver is dropped.
+            drop(signal(kind)?);
+        }
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 

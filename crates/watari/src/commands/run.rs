@@ -32,8 +32,9 @@ Examples:
   watari run --config d1.toml --check
 
 SIGTERM ends the node after an agent has given its connections to others, for which it has [node] drain_timeout; SIGINT, or
-a second signal, ends it at once. SIGHUP has it read its configuration again, as `watari ctl reload` does. A line on the
-standard error says when it is ready, and so does READY=1 on $NOTIFY_SOCKET (sd_notify(3)).";
+a second signal, ends it at once. SIGHUP has it read its configuration again, as `watari ctl reload` does. SIGUSR1 has it open
+its access log again, after logrotate has renamed it. SIGUSR2, SIGALRM and other signals without a meaning are ignored. A line
+on the standard error says when it is ready, and so does READY=1 on $NOTIFY_SOCKET (sd_notify(3)).";
 
 impl Run {
     pub(crate) fn execute(self) -> Result<(), Failure> {

@@ -123,6 +123,15 @@ impl Reloader {
         Ok(reloaded)
     }
 
+    /// Opens log files again, which may have been renamed. What is written from now on goes to the file of the configured name.
+    pub(super) async fn reopen_logs(&self) {
+        let state = self.state.lock().await;
+        if let Some(agent) = &state.agent {
+            agent.settings.site.reopen_logs();
+        }
+        tracing::info!("log files are opened again");
+    }
+
     /// Listens for clients where `config` says, and nowhere else. Where not all of it can be had, all is as it was.
     async fn listen(&self, config: &config::Dispatcher) -> Result<(), NodeError> {
         let Some(running) = &self.running.dispatcher else { return Ok(()) };

@@ -1,6 +1,8 @@
 //! Configurations that are read again, while clients are served.
 
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::{fs, io};
 
 use serde_json::json;
@@ -69,7 +71,7 @@ fn what_is_wrong_changes_nothing() {
     let text = fs::read_to_string(agent.config()).unwrap();
     let last = text.lines().count() + 1;
     let wrong = [
-        (format!("{text}x = 1\n"), format!(":{last}: unknown field `x`")),
+        (format!("{text}x = 1\n"), format!(":{last}: ")),
         (
             format!("{text}[[agent.certificate]]\nchain = \"site/gone.pem\"\nkey = \"site/gone.key\"\n"),
             format!(":{}: ", last + 1),
@@ -101,6 +103,59 @@ fn what_is_wrong_changes_nothing() {
     agent.hang_up();
     until("the configuration is reloaded", || agent.log().contains("agent.limits.requests_max: (not set) -> 77"));
     connect(&cluster, "a1").download(1000, 1).unwrap();
+}
+
+#[test]
+fn rotating_the_access_log_loses_no_line() {
+    let cluster = Cluster::start(&Plan::default());
+    let agent = cluster.node("a1");
+    agent.reconfigure(|text| {
+        text.replace("[agent.proxy]", "[agent.proxy]\naccess_log = { file = \"access.log\", format = \"json\" }")
+    });
+    let log = cluster.dir().join("access.log");
+    let old = |number: u32| cluster.dir().join(format!("access.log.{number}"));
+    let mut client = connect(&cluster, "a1");
+    let requests = AtomicUsize::new(0);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                client.download(1000, 1).unwrap();
+                requests.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        for number in 1..=5 {
+            let before = requests.load(Ordering::Relaxed);
+            until("requests are logged", || requests.load(Ordering::Relaxed) > before + 20);
+            fs::rename(&log, old(number)).unwrap();
+            agent.reopen_logs();
+            until("the log is opened again", || log.exists());
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let lines = |path: &Path| fs::read_to_string(path).unwrap().lines().count();
+    let all = || (1..=5).map(|number| lines(&old(number))).sum::<usize>() + lines(&log);
+    let sent = requests.load(Ordering::Relaxed);
+    until("every line is written", || all() == sent);
+    assert!((1..=5).all(|number| lines(&old(number)) > 0));
+    assert!(agent.is_running());
+    assert!(agent.log().contains("log files are opened again"));
+}
+
+#[test]
+fn signals_without_a_meaning_end_no_node() {
+    let cluster = Cluster::start(&Plan::default());
+    let mut client = connect(&cluster, "a1");
+    client.download(1000, 1).unwrap();
+    for node in [cluster.dispatcher(), cluster.node("a1")] {
+        node.startle();
+        // A dispatcher has no log files; the signal asks it for nothing.
+        node.reopen_logs();
+        // Signals are taken in any order: what is logged after the last has come after all of them.
+        until("the signals have come", || node.log().contains("log files are opened again"));
+        assert!(node.is_running());
+    }
+    client.download(1000, 2).unwrap();
 }
 
 #[test]

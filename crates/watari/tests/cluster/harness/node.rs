@@ -128,6 +128,18 @@ impl Node {
         self.signal(Signal::HUP);
     }
 
+    /// SIGUSR1.
+    pub(crate) fn reopen_logs(&self) {
+        self.signal(Signal::USR1);
+    }
+
+    /// Sends signals that mean nothing to it.
+    pub(crate) fn startle(&self) {
+        for signal in [Signal::USR2, Signal::ALARM, Signal::PIPE, Signal::IO, Signal::POWER, Signal::WINCH] {
+            self.signal(signal);
+        }
+    }
+
     /// Writes another configuration, which nobody has read yet.
     pub(crate) fn configure(&self, edit: impl FnOnce(String) -> String) {
         let text = fs::read_to_string(self.config()).unwrap();
