@@ -22,6 +22,7 @@ use std::path::PathBuf;
 
 use watari_pki::PkiError;
 
+use crate::output::print;
 use crate::process::EndSignals;
 use cluster::Cluster;
 
@@ -54,7 +55,7 @@ pub(crate) async fn stay_up() -> Result<(), DemoError> {
         cluster = Cluster::start() => cluster?,
         _ = end.next() => return Ok(()),
     };
-    println!("{}", cluster.layout.guide());
+    let _ = print(format_args!("{}\n", cluster.layout.guide()));
     let ended = tokio::select! {
         ended = cluster.ended() => Err(ended),
         _ = end.next() => Ok(()),
@@ -72,7 +73,7 @@ pub(crate) async fn once() -> Result<(), DemoError> {
         let report = scenario::run(&mut cluster).await;
         cluster.stop().await;
         let report = report?;
-        print!("{report}");
+        let _ = print(&report);
         match report.failed() {
             0 => Ok(()),
             failed => Err(DemoError::Failed { failed, logs: cluster.layout.keep() }),

@@ -23,6 +23,7 @@ use crate::commands::ctl::Unfulfilled;
 use crate::config::ConfigError;
 use crate::demo::DemoError;
 use crate::node::NodeError;
+use crate::output::tell;
 
 /// The command did not do what it was asked to. Shown as one sentence.
 #[derive(Debug, thiserror::Error)]
@@ -101,11 +102,17 @@ impl From<MakeError> for Failure {
 impl Failure {
     /// Tells the user, and the shell.
     pub(crate) fn report(&self) -> ExitCode {
-        // Whoever reads our output may have seen enough: `watari ctl connections | head`.
-        if !matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe) {
-            eprintln!("watari: {self}");
+        if self.is_seen_enough() {
+            return ExitCode::SUCCESS;
         }
+        // A sentence for each mistake of a configuration.
+        self.to_string().lines().for_each(|line| tell(format_args!("watari: {line}")));
         ExitCode::from(self.code())
+    }
+
+    /// Whether the reader of the output has gone, as in `watari watch pcap FILE | head`: that ends the command, and is no failure.
+    fn is_seen_enough(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
     fn code(&self) -> u8 {

@@ -5,7 +5,11 @@
 //! * `config`: the configuration file of a node;
 //! * `admin`: questions to a running node;
 //! * `demo`: a whole cluster on loopback;
-//! * `node`: a running node, put together from the crates of its roles.
+//! * `node`: a running node, put together from the crates of its roles;
+//! * `output`: what is printed.
+
+// Output goes through `output`: these macros panic where the reader has gone.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod admin;
 mod commands;
@@ -15,6 +19,7 @@ mod failure;
 mod logging;
 mod metrics_server;
 mod node;
+mod output;
 mod process;
 mod redirect;
 mod table;

@@ -17,6 +17,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use watari_files::{Body, Files, Metrics};
 
+use crate::output::tell;
 use crate::process::EndSignals;
 
 /// Serves `root` on `listen` until SIGTERM or SIGINT.
@@ -39,7 +40,7 @@ async fn accept(listener: &TcpListener, files: &Arc<Files>) {
                 tokio::spawn(converse(stream, Arc::clone(files)));
             }
             Err(error) => {
-                eprintln!("cannot accept: {error}");
+                tell(format_args!("cannot accept: {error}"));
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -57,7 +58,7 @@ async fn converse(stream: TcpStream, files: Arc<Files>) {
     });
     let mut server = http1::Builder::new();
     if let Err(error) = server.timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service).await {
-        eprintln!("a connection ended: {error}");
+        tell(format_args!("a connection ended: {error}"));
     }
 }
 

@@ -14,6 +14,7 @@ mod demo;
 mod drain;
 mod example;
 mod nginx;
+mod pipes;
 mod pki;
 mod run;
 mod suites;

@@ -10,6 +10,7 @@ use watari_bench::list::Ask;
 use watari_bench::make_list::{Clients, FromLog, MakeError, Recipe, TlsShare, WeightedRange, parse_ask, write};
 
 use crate::failure::Failure;
+use crate::output;
 
 /// The options of `--make-list`. A command takes them as `Option<MakeList>`, which is none where none of them is given.
 #[derive(Args)]
@@ -70,10 +71,11 @@ impl MakeList {
 /// What of the log was passed over.
 fn tell(name: &str, count: &LogCount) {
     for bad in &count.first_bad {
-        eprintln!("watari: passed over {bad}");
+        output::tell(format_args!("watari: passed over {bad}"));
     }
     if count.bad > count.first_bad.len() as u64 {
-        eprintln!("watari: passed over {} of {} lines of {name}", count.bad, count.good + count.bad);
+        let all = count.good + count.bad;
+        output::tell(format_args!("watari: passed over {} of {all} lines of {name}", count.bad));
     }
 }
 

@@ -10,6 +10,7 @@ use watari_bench::suites::{EngineName, Plan, Report, Row, Work, measure};
 
 use crate::commands::{print, print_json};
 use crate::failure::Failure;
+use crate::output::tell;
 
 /// Measure what cipher suites cost, and what the reuse of sessions saves
 ///
@@ -66,13 +67,14 @@ fn size(text: &str) -> Result<ByteSize, &'static str> {
 /// For who watches: a run takes minutes.
 fn progress(row: &Row) {
     if io::stderr().is_terminal() {
-        eprintln!("{} {}{}", row.engine, row.suite, if row.measured.is_ok() { "" } else { ": failed" });
+        let failed = if row.measured.is_ok() { "" } else { ": failed" };
+        tell(format_args!("{} {}{failed}", row.engine, row.suite));
     }
 }
 
 fn tell_absent(report: &Report) {
     for (engine, why) in &report.absent {
-        eprintln!("watari: without {engine}: {why}");
+        tell(format_args!("watari: without {engine}: {why}"));
     }
 }
 

@@ -14,6 +14,7 @@ use super::options::Options;
 use super::output::{self, Format, Output, What};
 use crate::commands::print;
 use crate::failure::Failure;
+use crate::output::tell;
 
 /// Read captures: what became of each connection, and what servers were in
 #[derive(Args)]
@@ -84,8 +85,7 @@ impl Pcap {
         if strays > 0 {
             let (are, they) = if strays == 1 { ("packet is", "it is") } else { ("packets are", "they are") };
             let said = "dated hours ahead of those around";
-            writeln!(io::stderr(), "watari: {strays} {are} {said}: {they} taken for as late as those before")
-                .map_err(Failure::Output)?;
+            tell(format_args!("watari: {strays} {are} {said}: {they} taken for as late as those before"));
         }
         if self.learn {
             print(learned(&summary, profile)?.to_toml())?;
@@ -117,7 +117,7 @@ fn read<W: Write>(
             Ok(None) => break,
             Err(error) => {
                 if let Some(earlier) = failure.replace(error.into()) {
-                    writeln!(io::stderr(), "watari: {earlier}").map_err(Failure::Output)?;
+                    tell(format_args!("watari: {earlier}"));
                 }
             }
         }

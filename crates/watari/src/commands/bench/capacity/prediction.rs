@@ -12,6 +12,7 @@ use watari_bench::predict::{Assumption, Demand, Prediction, Sizing, Stated, Wind
 
 use super::search::Found;
 use crate::failure::Failure;
+use crate::output::tell;
 
 /// What a site needs
 #[derive(Args)]
@@ -124,7 +125,7 @@ impl Predict {
         let name = names.join(", ");
         let demand = observed.demand(&name, bad).ok_or_else(|| nothing_in(&name, first_bad.first()))?;
         for bad in first_bad {
-            eprintln!("left out: {bad}");
+            tell(format_args!("left out: {bad}"));
         }
         Ok(demand)
     }

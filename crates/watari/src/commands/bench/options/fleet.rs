@@ -15,6 +15,7 @@ use watari_pki::Identity;
 use watari_wire::NodeName;
 
 use crate::failure::Failure;
+use crate::output::tell;
 
 /// Who makes the load
 #[derive(Args)]
@@ -61,7 +62,7 @@ impl FleetOptions {
     pub(crate) fn fleet(&self, plan: &Plan) -> Result<Fleet, Failure> {
         let (fleet, unasked) = self.choose(plan)?;
         if let Some(unasked) = unasked {
-            eprintln!("{unasked}");
+            tell(unasked);
         }
         Ok(fleet)
     }

@@ -1,0 +1,32 @@
+//! What commands print.
+//!
+//! All of it goes through here, or through a writer whose errors end in [`Failure::Output`]: the macros of the standard library panic
+//! where the reader of a pipe has gone (`watari ctl connections | head`).
+
+use std::fmt;
+use std::io::{self, ErrorKind, Write};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Writes `text` as it is to the standard output. A reader that has gone has seen enough: what the command does besides goes on, and
+/// so does its exit status.
+pub(crate) fn print(text: impl fmt::Display) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match write!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(Failure::Output),
+    }
+}
+
+/// Writes one JSON value and the end of its line.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(value).map_err(|error| Failure::Output(error.into()))?;
+    print(format_args!("{json}\n"))
+}
+
+/// Writes a line to the standard error. Where that cannot be written, there is nothing left to say it on.
+pub(crate) fn tell(line: impl fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
