@@ -123,9 +123,12 @@ impl<'a> Exchange<'a> {
             Some(inspection) => (inspection.judge)(response),
             None => judge(request.expected, response),
         };
+        // Who inspects a response has said what its status means.
+        let error_status = self.inspection.is_none() && ending.is_normal() && request.is_error(response.status);
         run.request_ended(&RequestSample {
             first_byte: Some(response.first_byte),
             status: Some(response.status),
+            error_status,
             body_bytes: response.body_bytes,
             ..self.sample(request, response.ended, ending)
         });
@@ -159,6 +162,7 @@ impl<'a> Exchange<'a> {
             first_byte: None,
             ended,
             status: None,
+            error_status: false,
             body_bytes: 0,
             ending,
         }

@@ -40,6 +40,7 @@ pub mod list;
 pub mod load;
 pub mod make_list;
 pub mod needs;
+pub mod ok_status;
 pub mod page;
 pub mod plan;
 pub mod portion;

@@ -82,7 +82,7 @@ fn keys(summary: &Summary) -> Vec<Key> {
     let key = |name, value, unit| Key { name, value, unit, bad: false };
     let time = |ms: f64| if total.latency_ms.count > 0 { format!("{ms:.3}") } else { "-".to_owned() };
     vec![
-        key("Answered", format!("{:.1}", total.requests_per_s), "/s"),
+        key("Succeeded", format!("{:.1}", total.requests_per_s), "/s"),
         key("Latency p50", time(total.latency_ms.p50), "ms"),
         key("Latency p99", time(total.latency_ms.p99), "ms"),
         key("Requests", total.requests.to_string(), ""),

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::uri::Authority;
 use http::{HeaderMap, Method, Uri, header};
 
+use crate::ok_status::OkStatus;
 use crate::site::Site;
 
 /// A request, and what is expected of the response.
@@ -17,6 +18,8 @@ pub struct Request {
     pub site: Arc<Site>,
     /// What is expected.
     pub expected: Expected,
+    /// The statuses that are success where none is expected.
+    pub ok: Arc<OkStatus>,
     /// Its method.
     pub method: Method,
     /// As it is sent in HTTP/2.
@@ -32,7 +35,8 @@ pub struct Request {
 /// What a response has to be; anything else is a MISMATCH.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// This status.
+    /// This status. `None`: any; which of them are success is said for all requests together
+    /// ([`Requests::ok_status`](crate::requests::Requests::ok_status)).
     pub status: Option<u16>,
     /// A body with this SHA-256.
     pub sha256: Option<[u8; 32]>,
@@ -85,6 +89,7 @@ impl Request {
         Ok(Self {
             class: 0,
             expected: Expected::default(),
+            ok: Arc::default(),
             persistent: written(&library, &body, false),
             last: written(&library, &body, true),
             site,
@@ -92,6 +97,11 @@ impl Request {
             parts: of_http2(library),
             body,
         })
+    }
+
+    /// Whether a response of this status is one of those that count as failures though nothing else is wrong with them.
+    pub(crate) fn is_error(&self, status: u16) -> bool {
+        self.expected.status.is_none() && !self.ok.contains(status)
     }
 
     /// Whether it may be sent again when a connection ended before any answer (RFC 9110, section 9.2.2).

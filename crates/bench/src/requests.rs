@@ -9,6 +9,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 
 use crate::list::{self, AccessList};
+use crate::ok_status::OkStatus;
 use crate::request::{Expected, Parts, Request, RequestError};
 use crate::round::Round;
 use crate::site::{Site, SiteError};
@@ -77,6 +78,14 @@ impl Requests {
             lines.push((entry.source, at));
         }
         Ok(Self { ready, lines, round: list.round().clone(), classes: list.classes().into() })
+    }
+
+    /// The same requests, with other statuses that are success where a line expects none.
+    #[must_use]
+    pub fn ok_status(mut self, ok: OkStatus) -> Self {
+        let ok = Arc::new(ok);
+        self.ready.iter_mut().for_each(|request| request.ok = Arc::clone(&ok));
+        self
     }
 
     /// Request number `number`, from 0, round and round; and the address to ask from, if that matters.

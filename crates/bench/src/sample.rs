@@ -33,6 +33,9 @@ pub struct RequestSample {
     pub ended: Duration,
     /// The response's status, if one came.
     pub status: Option<u16>,
+    /// Whether the response came whole, is not a MISMATCH, and has a status that is none of success
+    /// ([`OkStatus`](crate::ok_status::OkStatus)). Never with another ending than NORMAL.
+    pub error_status: bool,
     /// Bytes of the response's body.
     pub body_bytes: u64,
     /// How it ended.

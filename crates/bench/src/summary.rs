@@ -280,8 +280,9 @@ fn machine() -> String {
     format!("{} {} {}, {processors} processors", text(system.sysname()), text(system.release()), text(system.machine()))
 }
 
-/// The form of [`Summary`]. It counts up when a field goes away or changes its meaning; further fields do not change it.
-pub const FORMAT: u32 = 1;
+/// The form of [`Summary`]. It counts up when a field goes away or changes its meaning; further fields do not change it. 2: statuses
+/// that are none of success count in `failures`, and not in `requests_per_s`.
+pub const FORMAT: u32 = 2;
 
 /// No summary is larger: 600 intervals with a histogram each are some megabytes at most.
 pub const JSON_BYTES_MAX: u64 = 64 * 1024 * 1024;

@@ -88,7 +88,7 @@ impl<'a> View<'a> {
         let rate = Chart {
             name: "answered/s",
             figure: self.last.as_ref().map(|last| format!("{:.0}", self.per_second(last))),
-            value: |point| point.ended(EndingKind::Normal),
+            value: Point::succeeded,
         };
         let latency = Chart {
             name: "latency p99, ms",
@@ -105,7 +105,7 @@ impl<'a> View<'a> {
     }
 
     fn per_second(&self, point: &Point) -> f64 {
-        float(point.ended(EndingKind::Normal)) / self.progress.course().interval().as_secs_f64()
+        float(point.succeeded()) / self.progress.course().interval().as_secs_f64()
     }
 
     /// Of the last interval, and of all.

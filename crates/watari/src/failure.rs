@@ -48,7 +48,9 @@ pub(crate) enum Failure {
     Usage(String),
     #[error("a condition is not met")]
     Expectation,
-    #[error("no request was answered as it should be")]
+    #[error(
+        "no request succeeded: the summary has their statuses and endings (--ok-status says which statuses are success)"
+    )]
     Unanswered,
     #[error(transparent)]
     Suites(#[from] SuitesError),

@@ -112,6 +112,7 @@ mod tests {
                 first_byte: None,
                 ended: Duration::from_millis(latency_ms),
                 status: None,
+                error_status: false,
                 body_bytes: 0,
                 ending: Ending::new(kind, Phase::Response, Side::Server),
             });

@@ -23,7 +23,7 @@ pub(super) struct Course {
 #[derive(Clone, Debug)]
 struct Point {
     requests: f64,
-    normal: f64,
+    succeeded: f64,
     body_bytes: f64,
     /// Indices of latencies that occurred, and how often each did.
     latencies: Vec<(usize, f64)>,
@@ -41,7 +41,7 @@ impl Course {
         index.values_mut().enumerate().for_each(|(at, place)| *place = at);
         let points = run.series.points.iter().zip(&counted).map(|(point, counts)| Point {
             requests: EndingKind::ALL.iter().map(|kind| float(point.endings.of(*kind))).sum(),
-            normal: float(point.endings.normal),
+            succeeded: float(point.endings.normal.saturating_sub(point.error_statuses)),
             body_bytes: float(point.body_bytes),
             latencies: counts.iter().map(|(value, count)| (index[value], float(*count))).collect(),
         });
@@ -79,7 +79,7 @@ pub(super) struct Drawing<'a> {
     course: &'a Course,
     intervals: usize,
     requests: f64,
-    normal: f64,
+    succeeded: f64,
     body_bytes: f64,
     /// How often each of the course's latencies occurred.
     latencies: Vec<f64>,
@@ -88,13 +88,13 @@ pub(super) struct Drawing<'a> {
 impl<'a> Drawing<'a> {
     fn nothing(course: &'a Course) -> Self {
         let latencies = vec![0.0; course.latencies_ms.len()];
-        Self { course, intervals: 0, requests: 0.0, normal: 0.0, body_bytes: 0.0, latencies }
+        Self { course, intervals: 0, requests: 0.0, succeeded: 0.0, body_bytes: 0.0, latencies }
     }
 
     fn add(&mut self, point: &Point) {
         self.intervals += 1;
         self.requests += point.requests;
-        self.normal += point.normal;
+        self.succeeded += point.succeeded;
         self.body_bytes += point.body_bytes;
         for (at, count) in &point.latencies {
             self.latencies[*at] += count;
@@ -102,7 +102,7 @@ impl<'a> Drawing<'a> {
     }
 
     pub(super) fn requests_per_s(&self) -> f64 {
-        self.normal / self.seconds()
+        self.succeeded / self.seconds()
     }
 
     pub(super) fn bytes_per_s(&self) -> f64 {
@@ -111,7 +111,7 @@ impl<'a> Drawing<'a> {
 
     /// `None`: no request ended.
     pub(super) fn failures(&self) -> Option<f64> {
-        (self.requests > 0.0).then(|| (self.requests - self.normal) / self.requests)
+        (self.requests > 0.0).then(|| (self.requests - self.succeeded) / self.requests)
     }
 
     /// `None`: there is no latency.

@@ -108,6 +108,7 @@ fn not_asked(run: &Run, site: &Site, step: usize, due: Duration, ending: Ending)
         first_byte: None,
         ended: now,
         status: None,
+        error_status: false,
         body_bytes: 0,
         ending,
     });

@@ -8,7 +8,7 @@ use crate::summary::{PointSummary, Summary, float};
 /// Requests ended in each interval, failures upon what was answered.
 pub(super) fn rate(summary: &Summary) -> Option<Plot> {
     let course = Course::new(summary)?;
-    let description = format!("{:.1} a second were answered whole and as expected.", summary.total.requests_per_s);
+    let description = format!("{:.1} a second succeeded.", summary.total.requests_per_s);
     let plot = Plot { id: "rate", name: "Requests that ended", description, ..Plot::default() };
     Some(course.stacked(&EndingKind::ALL, plot))
 }
@@ -16,9 +16,15 @@ pub(super) fn rate(summary: &Summary) -> Option<Plot> {
 /// Failures alone, which may be too few to be seen upon the rest; `None` where nothing failed.
 pub(super) fn failures(summary: &Summary) -> Option<Plot> {
     let total = &summary.total;
-    let failed = total.requests.saturating_sub(total.endings.normal);
-    let course = Course::new(summary).filter(|_| failed > 0)?;
-    let description = format!("{failed} of {} requests failed.", total.requests);
+    let broken = total.requests.saturating_sub(total.endings.normal);
+    let course = Course::new(summary).filter(|_| broken > 0)?;
+    let description = match total.error_statuses {
+        0 => format!("{broken} of {} requests failed.", total.requests),
+        statuses => format!(
+            "{broken} of {} requests failed, and {statuses} more by the status of a whole response, which are not drawn.",
+            total.requests
+        ),
+    };
     let plot = Plot { id: "failures", name: "Failures", description, ..Plot::default() };
     Some(course.stacked(&EndingKind::ALL[1..], plot))
 }

@@ -10,6 +10,7 @@ use serde_bytes::ByteBuf;
 
 use super::Requests;
 use crate::list::CLASSES_MAX;
+use crate::ok_status::OkStatus;
 use crate::request::{Expected, Parts, Request};
 use crate::round::Round;
 use crate::site::{BadSite, Site, WireSite};
@@ -24,6 +25,7 @@ pub(crate) struct WireRequests {
     /// The lines in the order of their turns; none: one after the other.
     turns: Option<Vec<u32>>,
     classes: Vec<String>,
+    ok: OkStatus,
 }
 
 /// What came are no requests.
@@ -55,6 +57,7 @@ impl WireRequests {
             lines: requests.lines.iter().map(|(source, at)| (*source, *at as u32)).collect(),
             turns: requests.round.order().map(<[u32]>::to_vec),
             classes: requests.classes.to_vec(),
+            ok: requests.ready.first().map_or_else(OkStatus::default, |request| OkStatus::clone(&request.ok)),
         }
     }
 
@@ -71,7 +74,7 @@ impl WireRequests {
             return Err(BadRequests("a line has no request"));
         }
         let round = Round::of_order(lines.len(), self.turns).ok_or(BadRequests("the lines have no order"))?;
-        Ok(Requests { ready, lines, round, classes: self.classes.into() })
+        Ok(Requests { ready, lines, round, classes: self.classes.into() }.ok_status(self.ok))
     }
 }
 

@@ -24,7 +24,7 @@ fn row(second: u64, point: &PointSummary) -> [String; 9] {
         EndingKind::ALL.into_iter().filter(wanted).map(|kind| point.endings.of(kind)).sum()
     };
     let ended = of_kinds(|kind| *kind == EndingKind::Normal);
-    let failed = of_kinds(|kind| *kind != EndingKind::Normal);
+    let failed = of_kinds(|kind| *kind != EndingKind::Normal) + point.error_statuses;
     let counts = [second, point.started, ended, failed, point.full, point.resumed].map(|count| count.to_string());
     // 0 stands for none: no request takes no time.
     let time = |ms: f64| if ms > 0.0 { format!("{ms:.3}") } else { "-".to_owned() };

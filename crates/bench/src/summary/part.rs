@@ -16,7 +16,7 @@ pub struct PartSummary {
     pub requests: u64,
     /// How long the whole run took.
     pub seconds: f64,
-    /// Requests that ended NORMAL (answered whole, and as expected), per second of the run.
+    /// Requests that succeeded, per second of the run: they ended NORMAL, with a status of success.
     pub requests_per_s: f64,
     /// Bytes of bodies that came, per second of the run.
     pub bytes_per_s: f64,
@@ -26,8 +26,12 @@ pub struct PartSummary {
     pub endings: EndingCounts,
     /// The same, by phase and side.
     pub endings_at: Vec<EndingCount>,
-    /// The share of requests that ended otherwise than NORMAL, from 0 to 1.
+    /// The share of requests that failed, from 0 to 1.
     pub failures: f64,
+    /// How many requests failed: they ended otherwise than NORMAL, or with a status that is none of success.
+    pub failed: u64,
+    /// How many of those that ended NORMAL failed by their status.
+    pub error_statuses: u64,
     /// The statuses that came.
     pub status: BTreeMap<String, u64>,
     /// From when a request was due to the last byte of its whole response.
@@ -50,16 +54,18 @@ pub struct PartSummary {
 
 impl PartSummary {
     pub(super) fn new(part: &Part, elapsed: Duration) -> Self {
-        let normal = part.endings.of(EndingKind::Normal);
+        let succeeded = part.endings.of(EndingKind::Normal).saturating_sub(part.error_statuses);
         Self {
             requests: part.requests,
             seconds: elapsed.as_secs_f64(),
-            requests_per_s: per_second(normal, elapsed),
+            requests_per_s: per_second(succeeded, elapsed),
             bytes_per_s: per_second(part.body_bytes, elapsed),
             body_bytes: part.body_bytes,
             endings: EndingCounts::new(&part.endings),
             endings_at: EndingCount::all(&part.endings),
-            failures: share(part.endings.failed(), part.requests),
+            failures: share(part.failed(), part.requests),
+            failed: part.failed(),
+            error_statuses: part.error_statuses,
             status: part.statuses.iter().map(|(status, count)| (status.to_string(), *count)).collect(),
             latency_ms: Milliseconds::new(&part.latency),
             failed_ms: Milliseconds::new(&part.failed),
@@ -70,6 +76,13 @@ impl PartSummary {
             tls: TlsSummary::new(&part.connections),
             connections: ConnectionsSummary::new(&part.connections),
         }
+    }
+}
+
+impl PartSummary {
+    /// How many requests succeeded.
+    pub fn succeeded(&self) -> u64 {
+        self.requests.saturating_sub(self.failed)
     }
 }
 

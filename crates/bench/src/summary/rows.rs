@@ -8,7 +8,7 @@ pub(crate) const TIMES_HEADS: [&str; 9] = ["times in ms", "count", "mean", "min"
 
 /// The columns of [`Summary::parts`].
 pub(crate) const PARTS_HEADS: [&str; 10] =
-    ["of these", "requests", "NORMAL", "failed", "NORMAL/s", "latency p50", "p99", "max", "Tr mean", "Tc mean"];
+    ["of these", "requests", "NORMAL", "failed", "success/s", "latency p50", "p99", "max", "Tr mean", "Tc mean"];
 
 impl Summary {
     /// What there is to say beside the total, in sentences.
@@ -70,7 +70,7 @@ fn part(name: &str, part: &PartSummary) -> [String; PARTS_HEADS.len()] {
         name.to_owned(),
         part.requests.to_string(),
         part.endings.normal.to_string(),
-        part.requests.saturating_sub(part.endings.normal).to_string(),
+        part.failed.to_string(),
         format!("{:.1}", part.requests_per_s),
         time(latency, latency.p50),
         time(latency, latency.p99),

@@ -29,6 +29,9 @@ pub struct PointSummary {
     pub started: u64,
     /// Requests ended.
     pub endings: EndingCounts,
+    /// How many of those that ended NORMAL have a status that is none of success.
+    #[serde(default)]
+    pub error_statuses: u64,
     /// Bytes of bodies, of the requests ended.
     pub body_bytes: u64,
     /// Connections begun.
@@ -53,6 +56,7 @@ impl PointSummary {
         Self {
             started: point.started,
             endings: EndingCounts::by_kind(point.endings),
+            error_statuses: point.error_statuses,
             body_bytes: point.body_bytes,
             opened: point.opened,
             full: point.full,

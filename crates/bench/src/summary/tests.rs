@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::ending::EndingKind;
+use crate::sample::RequestSample;
 use crate::tally::tests::{connection, request, tally};
 
 #[test]
@@ -32,7 +33,7 @@ fn the_figures_are_those_of_the_run() {
     assert_eq!(json["requests"], 5);
     assert_eq!(json["requests_per_s"], 1.5, "only what ended NORMAL counts");
     assert_eq!(json["bytes_per_s"], 2_500.0);
-    assert_eq!(json["failures"], 0.4);
+    assert_eq!((&json["failures"], &json["failed"], &json["error_statuses"]), (&json!(0.4), &json!(2), &json!(0)));
     assert_eq!(json["unfinished"], 2);
     assert_eq!((&json["flows"]["done"], &json["flows"]["failed"]), (&json!(1), &json!(1)));
     assert_eq!(json["flows"]["duration_ms"]["mean"], 300.0);
@@ -44,6 +45,28 @@ fn the_figures_are_those_of_the_run() {
     assert_eq!(json["series"]["points"][0]["started"], 5);
     assert_eq!(json["by_tls"]["resumed"]["latency_ms"]["count"], 0);
     assert_eq!(json["by_tls"]["resumed"]["latency_ms"]["p99"], 0.0);
+}
+
+#[test]
+fn a_status_that_is_none_of_success_is_a_failure_and_ends_normal() {
+    let mut tally = tally();
+    let sample = request(0, Family::Ipv4, None, EndingKind::Normal);
+    tally.request(&sample);
+    tally.request(&RequestSample { status: Some(404), error_status: true, ..sample });
+    let summary = Summary::new(Run::default(), Duration::from_secs(1), &tally);
+    let json = serde_json::to_value(&summary).unwrap();
+    assert_eq!((&json["endings"]["NORMAL"], &json["requests"]), (&json!(2), &json!(2)));
+    assert_eq!((&json["failures"], &json["failed"], &json["error_statuses"]), (&json!(0.5), &json!(1), &json!(1)));
+    assert_eq!((&json["requests_per_s"], &json["status"]), (&json!(1.0), &json!({"200": 1, "404": 1})));
+    assert_eq!(json["series"]["points"][0]["error_statuses"], 1);
+    let text = summary.to_string();
+    let first: Vec<_> = text.lines().take(3).collect();
+    let expected = [
+        "2 requests in 1.00 s: 1.0/s succeeded, 2.0 KiB/s of bodies",
+        "status: 200 1, 404 1",
+        "failed: 1 (50.000%): status 1",
+    ];
+    assert_eq!(first, expected);
 }
 
 #[test]
@@ -60,7 +83,7 @@ fn another_form_is_refused() {
     let mut json = serde_json::to_value(summary()).unwrap();
     json["format"] = Value::from(FORMAT + 1);
     let error = Summary::read(json.to_string().as_bytes()).unwrap_err();
-    assert_eq!(error.to_string(), "is a summary of form 2, while this version of Watari reads form 1");
+    assert_eq!(error.to_string(), "is a summary of form 3, while this version of Watari reads form 2");
     assert!(Summary::read(&b"{}"[..]).unwrap_err().to_string().starts_with("is no summary"));
 }
 
@@ -72,7 +95,9 @@ fn an_endless_file_is_refused() {
 #[test]
 fn people_read_it_in_columns() {
     let expected = "\
-5 requests in 2.00 s: 1.5/s answered whole and as expected, 2.4 KiB/s of bodies
+5 requests in 2.00 s: 1.5/s succeeded, 2.4 KiB/s of bodies
+status: 200 5
+failed: 2 (40.000%): RESET 1, TIMEOUT 1
 1 flows came to their end, and 1 failed
 2 more requests had begun when the run was broken off, and are not counted
 1 x TLS handshake: it is too late
@@ -95,16 +120,15 @@ connections that failed        1   90.000   90.000   90.000   90.000   90.000   
 whole flow                     1  300.000  300.000  300.000  300.000  300.000  300.000  300.000
 begun late by                  1    0.050    0.050    0.050    0.050    0.050    0.050    0.050
 
-of these      requests  NORMAL  failed  NORMAL/s  latency p50      p99      max  Tr mean  Tc mean
-IPv4                 4       2       2       1.0      400.000  400.000  400.000   35.000   90.000
-IPv6                 1       1       0       0.5      400.000  400.000  400.000        -        -
-no TLS               1       1       0       0.5      400.000  400.000  400.000        -        -
-TLS, full            4       2       2       1.0      400.000  400.000  400.000   35.000   90.000
-TLS, resumed         0       0       0       0.0            -        -        -   35.000        -
-image                2       1       1       0.5      400.000  400.000  400.000        -        -
-page                 3       2       1       1.0      400.000  400.000  400.000   35.000   90.000
+of these      requests  NORMAL  failed  success/s  latency p50      p99      max  Tr mean  Tc mean
+IPv4                 4       2       2        1.0      400.000  400.000  400.000   35.000   90.000
+IPv6                 1       1       0        0.5      400.000  400.000  400.000        -        -
+no TLS               1       1       0        0.5      400.000  400.000  400.000        -        -
+TLS, full            4       2       2        1.0      400.000  400.000  400.000   35.000   90.000
+TLS, resumed         0       0       0        0.0            -        -        -   35.000        -
+image                2       1       1        0.5      400.000  400.000  400.000        -        -
+page                 3       2       1        1.0      400.000  400.000  400.000   35.000   90.000
 
-status: 200 5
 TLS handshakes: 1 full, 1 resumed
   version: TLSv1.3 2
   suite: TLS_AES_128_GCM_SHA256 2

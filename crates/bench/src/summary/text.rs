@@ -20,7 +20,6 @@ impl fmt::Display for Summary {
         write!(f, "\n{}", table(TIMES_HEADS, self.times()))?;
         write!(f, "\n{}", table(PARTS_HEADS, self.parts()))?;
         writeln!(f)?;
-        line(f, "status", &total.status)?;
         tls(f, total)?;
         connections(f, total)
     }
@@ -29,12 +28,26 @@ impl fmt::Display for Summary {
 fn head(f: &mut fmt::Formatter<'_>, total: &PartSummary) -> fmt::Result {
     writeln!(
         f,
-        "{} requests in {:.2} s: {:.1}/s answered whole and as expected, {}/s of bodies",
+        "{} requests in {:.2} s: {:.1}/s succeeded, {}/s of bodies",
         total.requests,
         total.seconds,
         total.requests_per_s,
         bytes(total.bytes_per_s)
-    )
+    )?;
+    line(f, "status", &total.status)?;
+    failures(f, total)
+}
+
+/// How many failed, and in which ways.
+fn failures(f: &mut fmt::Formatter<'_>, total: &PartSummary) -> fmt::Result {
+    if total.failed == 0 {
+        return writeln!(f, "no request failed");
+    }
+    let kinds = EndingKind::ALL.into_iter().filter(|kind| *kind != EndingKind::Normal);
+    let kinds = kinds.map(|kind| (kind.name(), total.endings.of(kind)));
+    let ways = [("status", total.error_statuses)].into_iter().chain(kinds).filter(|(_, count)| *count > 0);
+    let ways: Vec<_> = ways.map(|(way, count)| format!("{way} {count}")).collect();
+    writeln!(f, "failed: {} ({}): {}", total.failed, percent(total.failed, total.requests), ways.join(", "))
 }
 
 /// A line for each process, if there were several.

@@ -20,6 +20,8 @@ pub struct Part {
     pub endings: Endings,
     /// The statuses of responses that came, whole or not.
     pub statuses: BTreeMap<u16, u64>,
+    /// How many of those that ended NORMAL have a status that is none of success.
+    pub error_statuses: u64,
     /// Bytes of bodies that came, whole or not.
     pub body_bytes: u64,
     /// From when it was due to the last byte, of requests with a whole response: NORMAL and MISMATCH.
@@ -38,6 +40,7 @@ impl Part {
     pub(super) fn request(&mut self, sample: &RequestSample) {
         self.requests += 1;
         self.endings.add(sample.ending);
+        self.error_statuses += u64::from(sample.error_status);
         self.body_bytes += sample.body_bytes;
         if let Some(status) = sample.status {
             *self.statuses.entry(status).or_default() += 1;
@@ -51,12 +54,18 @@ impl Part {
         }
     }
 
+    /// How many requests failed: those that ended otherwise than NORMAL, or with a status that is none of success.
+    pub fn failed(&self) -> u64 {
+        self.endings.failed() + self.error_statuses
+    }
+
     pub(super) fn merge(&mut self, other: &Self) {
         self.requests += other.requests;
         self.endings.merge(&other.endings);
         for (status, count) in &other.statuses {
             *self.statuses.entry(*status).or_default() += count;
         }
+        self.error_statuses += other.error_statuses;
         self.body_bytes += other.body_bytes;
         self.latency.merge(&other.latency);
         self.failed.merge(&other.failed);

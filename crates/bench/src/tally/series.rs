@@ -27,6 +27,8 @@ pub struct Point {
     pub started: u64,
     /// Requests ended, by kind, in the order of [`EndingKind::ALL`].
     pub endings: [u64; EndingKind::ALL.len()],
+    /// How many of those that ended NORMAL have a status that is none of success.
+    pub error_statuses: u64,
     /// Bytes of bodies, of the requests ended.
     pub body_bytes: u64,
     /// Connections begun.
@@ -56,6 +58,7 @@ impl Series {
         self.at(sample.started).started += 1;
         let point = self.at(sample.ended);
         point.endings[sample.ending.kind as usize] += 1;
+        point.error_statuses += u64::from(sample.error_status);
         point.body_bytes += sample.body_bytes;
         if is_whole(sample) {
             point.record(sample.latency());
@@ -136,9 +139,14 @@ impl Point {
         self.endings[kind as usize]
     }
 
-    /// How many requests ended otherwise than NORMAL.
+    /// How many requests failed: they ended otherwise than NORMAL, or with a status that is none of success.
     pub fn failed(&self) -> u64 {
-        self.endings.iter().sum::<u64>() - self.ended(EndingKind::Normal)
+        self.endings.iter().sum::<u64>() - self.succeeded()
+    }
+
+    /// How many requests succeeded.
+    pub fn succeeded(&self) -> u64 {
+        self.ended(EndingKind::Normal).saturating_sub(self.error_statuses)
     }
 
     /// The latency that the share `quantile` (0 to 1) of the requests with a whole response do not exceed; `None`: none did.
@@ -181,6 +189,7 @@ impl Point {
         for (count, theirs) in self.endings.iter_mut().zip(other.endings) {
             *count += theirs;
         }
+        self.error_statuses += other.error_statuses;
         self.body_bytes += other.body_bytes;
         self.opened += other.opened;
         self.full += other.full;

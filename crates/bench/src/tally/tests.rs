@@ -156,6 +156,7 @@ pub(crate) fn request(
         first_byte: Some(ms(400)),
         ended: ms(500),
         status: Some(200),
+        error_status: false,
         body_bytes: 1_000,
         ending: Ending::new(kind, Phase::Response, Side::Server),
     }
@@ -206,6 +207,7 @@ pub(crate) fn any_request() -> impl Strategy<Value = RequestSample> {
                 due: started,
                 started,
                 ended: started + ms(took),
+                error_status: kind == EndingKind::Normal && took % 3 == 0,
                 ..request(class, family, handshake, kind)
             }
         },

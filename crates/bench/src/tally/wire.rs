@@ -137,6 +137,7 @@ struct WirePart {
     requests: u64,
     endings: WireEndings,
     statuses: Vec<(u16, u64)>,
+    error_statuses: u64,
     body_bytes: u64,
     latency: WireTimes,
     failed: WireTimes,
@@ -151,6 +152,7 @@ impl WirePart {
             requests: part.requests,
             endings: WireEndings::of(&part.endings),
             statuses: part.statuses.iter().map(|(status, count)| (*status, *count)).collect(),
+            error_statuses: part.error_statuses,
             body_bytes: part.body_bytes,
             latency: WireTimes::of(&part.latency),
             failed: WireTimes::of(&part.failed),
@@ -161,9 +163,14 @@ impl WirePart {
     }
 
     fn into_part(self) -> Result<Part, BadTally> {
+        let endings = self.endings.into_endings(self.requests)?;
+        if self.error_statuses > endings.of(EndingKind::Normal) {
+            return Err(UNEQUAL);
+        }
         Ok(Part {
             requests: count(self.requests)?,
-            endings: self.endings.into_endings(self.requests)?,
+            endings,
+            error_statuses: self.error_statuses,
             statuses: self
                 .statuses
                 .into_iter()
@@ -234,6 +241,7 @@ struct WirePoint {
     started: u64,
     /// In the order of [`EndingKind::ALL`].
     endings: [u64; EndingKind::ALL.len()],
+    error_statuses: u64,
     body_bytes: u64,
     opened: u64,
     full: u64,
@@ -247,6 +255,7 @@ impl WirePoint {
         Self {
             started: point.started,
             endings: point.endings,
+            error_statuses: point.error_statuses,
             body_bytes: point.body_bytes,
             opened: point.opened,
             full: point.full,
@@ -267,6 +276,10 @@ impl WirePoint {
         for (place, times) in point.endings.iter_mut().zip(self.endings) {
             *place = count(times)?;
         }
+        if self.error_statuses > point.ended(EndingKind::Normal) {
+            return Err(UNEQUAL);
+        }
+        point.error_statuses = self.error_statuses;
         let Some(latency) = self.latency else { return Ok(point) };
         if point.set_histogram(read(&latency)?) {
             Ok(point)

@@ -18,7 +18,10 @@ fn nobody_there_is_told_and_fails() {
     let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let ended = watari(dir.path(), &["bench", "http", &format!("http://{unused}/"), "-n", "20", "--json"]);
     assert_eq!(ended.status, Some(1), "{}", ended.error);
-    assert_eq!(ended.error, "watari: no request was answered as it should be\n");
+    assert_eq!(
+        ended.error,
+        "watari: no request succeeded: the summary has their statuses and endings (--ok-status says which statuses are success)\n"
+    );
     let run: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!((&run["requests"], &run["endings"]["REFUSED"]), (&20.into(), &20.into()));
     assert_eq!(run["endings_at"][0]["phase"], "connect");

@@ -230,7 +230,10 @@ fn a_server_that_bears_nothing_is_told() {
     let of_nobody = |more: &[&str]| {
         let ended = capacity(dir.path(), &[&[url.as_str(), "--expect", "p99<1s"], &brief[..], more].concat());
         assert_eq!(ended.status, Some(1), "{}", ended.out);
-        assert_eq!(ended.error, "watari: no request was answered as it should be\n");
+        assert_eq!(
+            ended.error,
+            "watari: no request succeeded: the summary has their statuses and endings (--ok-status says which statuses are success)\n"
+        );
         ended.out
     };
     let sentence = "3 single requests: REFUSED (connect, server)\n\

@@ -76,6 +76,7 @@ fn sample(started: Duration, took: Duration) -> RequestSample {
         first_byte: Some(started + took),
         ended: started + took,
         status: Some(200),
+        error_status: false,
         body_bytes: 1_000,
         ending: Ending::new(EndingKind::Normal, Phase::Response, Side::Server),
     }

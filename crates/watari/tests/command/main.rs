@@ -17,6 +17,7 @@ mod nginx;
 mod pipes;
 mod pki;
 mod run;
+mod statuses;
 mod suites;
 mod support;
 mod terminal;

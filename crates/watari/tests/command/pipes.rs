@@ -67,7 +67,7 @@ fn errors_that_nobody_reads_are_no_panic() {
         (&["run", "--config", "none"], 2),
         (&["weather"], 2),
         (&["bench", "http", "--make-list", "--from-log", "list"], 0),
-        (&["bench", "http", "http://127.0.0.1:9/", "-n", "1", "--expect", "failures=0"], 1),
+        (&["bench", "http", "http://127.0.0.1:9/", "-n", "1", "--expect", "failed=0"], 1),
     ];
     std::fs::write(dir.path().join("list"), "no line of a log\n").unwrap();
     for (arguments, status) in cases {

@@ -38,6 +38,7 @@ Examples:
   watari bench http https://www.example/ -d 30s -r 500 --resume reuse --json
   watari bench http https://www.example/ -d 1m --html run.html      charts and tables, in one file
   watari bench http https://www.example/ -d 1m -r 100..2000/60s --expect 'p99<50ms' --expect endings.RESET=0
+  watari bench http http://www.example/gone -n 100 --ok-status 404,410        here, these statuses are success
   watari bench http http://10.0.0.1/ -c 60000 -d 10m --source 10.0.1.1-10.0.1.4 --processes 4
   watari bench http http://10.0.0.1/ -c 9000 -d 1m --workers a:7000,b:7000,c:7000 --pki pki --node lead --stagger 10s
   watari bench http https://www.example/ -d 30s -c 10 --http2 --streams 100
@@ -46,8 +47,9 @@ Examples:
   watari bench http https://www.example/ -n 1000 -c 50 --flow flow.toml
 
 With --rate, latency counts from when a request was due. On a terminal the run is shown while it goes on; Ctrl-C, or q
-there, ends it, and what was measured until then is told. Exit status: 0 done, 1 nothing was answered, a condition is not
-met, or a worker was lost, 2 wrong usage.";
+there, ends it, and what was measured until then is told. Requests whose responses have a status of 400 or more count as
+failures (see --ok-status). Exit status: 0 done, though requests may have failed (`--expect failed=0` makes that 1), 1 no
+request succeeded, a condition is not met, or a worker was lost, 2 wrong usage.";
 
 impl Http {
     pub(crate) fn execute(self) -> Result<(), Failure> {

@@ -74,8 +74,8 @@ Examples:
   watari bench users https://www.example/ -r 50 --count users -d 10s --waits 1s,2s --expect tls.resumed>0
 
 Users return also when they were not answered, so that the load does not depend on how well the server bears it. Above
-the summary there is a row for each second. Exit status: 0 done, 1 nothing was answered, a condition is not
-met, or a worker was lost, 2 wrong usage.";
+the summary there is a row for each second. Requests whose responses have a status of 400 or more count as failures (see
+--ok-status). Exit status: 0 done, 1 no request succeeded, a condition is not met, or a worker was lost, 2 wrong usage.";
 
 impl Users {
     pub(crate) fn execute(self) -> Result<(), Failure> {

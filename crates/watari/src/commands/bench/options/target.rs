@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use http::{HeaderName, HeaderValue, Method, Uri, header};
 use watari_bench::list::{self, AccessList};
+use watari_bench::ok_status::OkStatus;
 use watari_bench::requests::{Requests, Sites};
 use watari_bench::site::Site;
 use watari_bench::source::Sources;
@@ -34,6 +35,10 @@ pub(crate) struct Target {
     /// A file with the body of requests
     #[arg(long, value_name = "FILE")]
     body: Option<PathBuf>,
+    /// Statuses that are success; a response of any other counts as a failure. Lines of a list that expect a status are not
+    /// affected, nor are flows, whose steps expect some
+    #[arg(long, value_name = "STATUSES", default_value_t)]
+    ok_status: OkStatus,
 }
 
 impl Target {
@@ -55,7 +60,8 @@ impl Target {
             }
             None => AccessList::of_one(self.request(&path, sites.tls.is_some())?),
         };
-        Requests::prepare(&list, &sites).map_err(|error| Failure::Usage(error.to_string()))
+        let requests = Requests::prepare(&list, &sites).map_err(|error| Failure::Usage(error.to_string()))?;
+        Ok(requests.ok_status(self.ok_status.clone()))
     }
 
     /// The only URL.
