@@ -115,6 +115,10 @@ async fn attempt(
     run.secured(seen.kind);
     sample.tls = Some(seen);
     if matches!(run.plan.protocol, plan::Protocol::Http2 { .. }) && agreed.alpn_protocol() != Some(b"h2") {
+        let agreed = agreed.alpn_protocol().map_or("nothing".into(), String::from_utf8_lossy);
+        run.shared
+            .causes
+            .add(format!("{NOT_BY_ALPN}: it agreed to {agreed}; leave out --http2 to measure HTTP/1.1"), 1);
         return Err(NO_HTTP2);
     }
     Ok(Stream::Tls(Box::new(stream)))
@@ -178,7 +182,11 @@ fn connect_failed(run: &Run, error: &io::Error) -> Ending {
 }
 
 fn handshake_failed(run: &Run, error: &io::Error) -> Ending {
-    run.shared.causes.add(format!("TLS handshake: {error}"), 1);
+    if tls::is_no_protocol(error) {
+        run.shared.causes.add(format!("{NOT_BY_ALPN} (alert no_application_protocol)"), 1);
+    } else {
+        run.shared.causes.add(format!("TLS handshake: {}", tls::sentence(error)), 1);
+    }
     let side = if tls::is_refused_here(error) { Side::Client } else { Side::Server };
     Ending::new(EndingKind::Handshake, Phase::Handshake, side)
 }
@@ -189,6 +197,9 @@ fn no_such_family(run: &Run, source: Option<IpAddr>) -> Ending {
     run.shared.causes.add(format!("connect: the server has no address of the family of {source}"), 1);
     Ending::new(EndingKind::Local, Phase::Connect, Side::Client)
 }
+
+/// RFC 7301, section 3.2.
+const NOT_BY_ALPN: &str = "TLS handshake: the server does not agree by ALPN to the protocol that is offered";
 
 /// Server and client agreed on TLS, and not on HTTP/2 over it (RFC 9113, section 3.2).
 const NO_HTTP2: Ending = Ending { kind: EndingKind::Handshake, phase: Phase::Handshake, side: Side::Server };

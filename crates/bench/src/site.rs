@@ -33,14 +33,25 @@ pub struct Site {
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
     /// It is none.
-    #[error("{0:?} is no URL: {1}")]
+    #[error(
+        "{url:?} is no URL{cause}: write http://HOST/PATH or https://HOST/PATH, with or without a port",
+        url = .0, cause = cause(*.1)
+    )]
     Url(String, url::ParseError),
     /// Neither http nor https, or without a host.
-    #[error("{0:?} names no http or https server")]
+    #[error("{0:?} names no http or https server: write http://HOST/PATH or https://HOST/PATH, with or without a port")]
     Scheme(String),
     /// Its host has no address.
     #[error("the host {0:?} cannot be resolved: {1}")]
     Resolve(String, io::Error),
+}
+
+/// What is wrong with the text, unless the scheme is missing: what to write instead says that.
+fn cause(error: url::ParseError) -> String {
+    match error {
+        url::ParseError::RelativeUrlWithoutBase | url::ParseError::RelativeUrlWithCannotBeABaseBase => String::new(),
+        error => format!(" ({error})"),
+    }
 }
 
 impl Site {

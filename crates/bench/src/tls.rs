@@ -193,6 +193,45 @@ fn system_roots() -> Result<rustls::RootCertStore, TlsError> {
     Ok(roots)
 }
 
+/// Why a handshake failed, without the names of types that the TLS library has for it.
+pub(crate) fn sentence(error: &io::Error) -> String {
+    let text = error.to_string();
+    if text.contains("CaUsedAsEndEntity") {
+        return "the server's certificate is that of an authority (CA:TRUE), which --verify and --cacert do not accept for a server: \
+                it needs one with CA:FALSE"
+            .to_owned();
+    }
+    // `Other(OtherError(UnsupportedSignatureAlgorithm))`: the innermost word says it.
+    match text.split_once(": Other(OtherError(") {
+        Some((what, inner)) => {
+            let inner = inner.trim_end_matches(')');
+            let word = inner.split(['(', ' ', '{']).next().unwrap_or(inner);
+            format!("{what}: {}", spaced(word))
+        }
+        None => text,
+    }
+}
+
+/// `UnknownIssuer`: `unknown issuer`.
+fn spaced(word: &str) -> String {
+    let mut text = String::new();
+    for letter in word.chars() {
+        if letter.is_uppercase() && !text.is_empty() {
+            text.push(' ');
+        }
+        text.extend(letter.to_lowercase());
+    }
+    text
+}
+
+/// Whether a handshake failed because the two sides have no protocol in common (RFC 7301, section 3.2).
+pub(crate) fn is_no_protocol(error: &io::Error) -> bool {
+    use rustls::AlertDescription::NoApplicationProtocol;
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let is_alert = matches!(inner, Some(rustls::Error::AlertReceived(alert)) if *alert == NoApplicationProtocol);
+    is_alert || matches!(inner, Some(rustls::Error::NoApplicationProtocol))
+}
+
 /// Who is at fault when a handshake fails: a server that sends an alert or goes away, or this side, which refuses.
 pub(crate) fn is_refused_here(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());

@@ -1,9 +1,11 @@
 //! The curve in a terminal.
 //!
 //! ```text
-//!    requests/s  answered/s                         p99 ms  (logarithmic)          p50 ms   failed  met
+//!    requests/s   success/s                         p99 ms  0 to 24.50 ms          p50 ms   failed  met
 //! >         400       400.0  ██████████▋             12.60  █████████▎               6.30    0.0 %  2 of 3
 //! ```
+//!
+//! Bars begin at 0 and are linear: a bar that is twice as long is twice as much.
 
 use std::fmt;
 
@@ -19,14 +21,15 @@ pub struct Chart<'a> {
 
 impl fmt::Display for Chart<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, answered) = (self.curve.unit.name(), "answered/s");
+        let levels = self.curve.levels();
+        let scale = Scale::new(&levels);
+        let (unit, answered) = (self.curve.unit.name(), "success/s");
+        let latency = format!("0 to {:.2} ms", scale.latency_max_ms);
         writeln!(
             f,
             "  {unit:>11}  {answered:>10}  {:<BAR_WIDTH$}  {:>9}  {:<BAR_WIDTH$}  {:>9}  {:>7}  met",
-            "", "p99 ms", "(logarithmic)", "p50 ms", "failed"
+            "", "p99 ms", latency, "p50 ms", "failed"
         )?;
-        let levels = self.curve.levels();
-        let scale = Scale::new(&levels);
         levels.iter().try_for_each(|level| self.write_level(f, level, &scale))
     }
 }
@@ -42,7 +45,7 @@ impl Chart<'_> {
             level.throughput_per_s,
             bar(level.throughput_per_s / scale.throughput_max),
             ms(level.p99_ms),
-            bar(level.p99_ms.map_or(0.0, |ms| scale.of_latency(ms))),
+            bar(level.p99_ms.map_or(0.0, |ms| ms / scale.latency_max_ms)),
             ms(level.p50_ms),
             100.0 * level.failures,
             level.met,
@@ -54,25 +57,16 @@ impl Chart<'_> {
 /// What the longest bars stand for.
 struct Scale {
     throughput_max: f64,
-    latency_min_ms: f64,
     latency_max_ms: f64,
 }
 
 impl Scale {
     fn new(levels: &[Level]) -> Self {
-        let latencies = || levels.iter().filter_map(|level| level.p99_ms);
+        let latencies = levels.iter().filter_map(|level| level.p99_ms);
         Self {
             throughput_max: levels.iter().map(|level| level.throughput_per_s).fold(f64::MIN_POSITIVE, f64::max),
-            latency_min_ms: latencies().fold(f64::INFINITY, f64::min).max(LATENCY_MIN_MS),
-            latency_max_ms: latencies().fold(LATENCY_MIN_MS, f64::max),
+            latency_max_ms: latencies.fold(f64::MIN_POSITIVE, f64::max),
         }
-    }
-
-    /// From 0.1, for the lowest, to 1, for the highest.
-    fn of_latency(&self, ms: f64) -> f64 {
-        let range = (self.latency_max_ms / self.latency_min_ms).ln();
-        let above = (ms.max(LATENCY_MIN_MS) / self.latency_min_ms).ln();
-        if range > 0.0 { 0.1 + 0.9 * above / range } else { 1.0 }
     }
 }
 
@@ -85,9 +79,6 @@ fn bar(share: f64) -> String {
 }
 
 const BAR_WIDTH: usize = 18;
-
-/// A latency of 0 has no logarithm.
-const LATENCY_MIN_MS: f64 = 0.001;
 
 #[cfg(test)]
 mod tests {
@@ -106,9 +97,9 @@ mod tests {
         ];
         let curve = Curve { unit: Unit::RequestsPerSecond, points };
         let expected =
-            "   requests/s  answered/s                         p99 ms  (logarithmic)          p50 ms   failed  met
-          100       100.0  █████████                1.00  █▊                       0.50    0.0 %  1 of 1
->         200       200.0  ██████████████████      31.70  █████████▉              15.85    0.0 %  1 of 1
+            "   requests/s   success/s                         p99 ms  0 to 1000.00 ms        p50 ms   failed  met
+          100       100.0  █████████                1.00                           0.50    0.0 %  1 of 1
+>         200       200.0  ██████████████████      31.70  ▋                       15.85    0.0 %  1 of 1
           400       200.0  ██████████████████    1000.00  ██████████████████     500.00    0.0 %  0 of 1
           800         0.0                              -                              -    0.0 %  0 of 1
 ";

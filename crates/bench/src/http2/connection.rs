@@ -127,7 +127,13 @@ struct Telling<'a> {
 
 impl Drop for Telling<'_> {
     fn drop(&mut self) {
-        let sample = locked(self.ledger).sample.clone();
+        let (sample, no_http2) = {
+            let ledger = locked(self.ledger);
+            (ledger.sample.clone(), ledger.no_http2(self.ending))
+        };
+        if let Some(cause) = no_http2 {
+            self.run.shared.causes.add(cause.to_owned(), 1);
+        }
         self.run.connection_ended(&ConnectionSample { closed: self.run.now(), ending: self.ending, ..sample });
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Ledger {
     read_at: Duration,
     /// What reading or writing met.
     cut: Option<EndingKind>,
+    /// Whether the first bytes of the server are those of a status line of HTTP/1.
+    is_http1: bool,
 }
 
 /// When what happened to one request.
@@ -51,6 +53,16 @@ impl Ledger {
             outgoing: Frames::behind(PREFACE_BYTES),
             unflushed: Vec::new(),
             cut: None,
+            is_http1: false,
+        }
+    }
+
+    /// Why no HTTP/2 was spoken, if the server shows that it speaks none.
+    pub(super) fn no_http2(&self, ending: Ending) -> Option<&'static str> {
+        match (self.is_http1, self.sample.bytes_read) {
+            (true, _) => Some(ANSWERED_IN_HTTP1),
+            (false, 0) if !ending.is_normal() && ending.kind != EndingKind::Timeout => Some(ANSWERED_NOTHING),
+            _ => None,
         }
     }
 
@@ -78,6 +90,7 @@ impl Ledger {
         if data.is_empty() {
             return;
         }
+        self.is_http1 |= sample.bytes_read == 0 && data.starts_with(b"HTTP/");
         sample.bytes_read += data.len() as u64;
         self.read_at = now;
         self.incoming.follow(data, |frame| {
@@ -168,6 +181,12 @@ impl Times {
 
 /// What a client sends before its first frame (RFC 9113, section 3.4).
 const PREFACE_BYTES: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
+
+/// RFC 9113, section 3.3.
+const ANSWERED_IN_HTTP1: &str =
+    "HTTP/2: the server answered in HTTP/1: it does not speak HTTP/2 on this port; leave out --http2";
+const ANSWERED_NOTHING: &str =
+    "HTTP/2: the server ended the connection before it sent anything: perhaps it does not speak HTTP/2 on this port";
 
 #[cfg(test)]
 mod tests {

@@ -41,7 +41,8 @@ pub(super) fn distribution(summary: &Summary) -> Option<Plot> {
 pub(super) fn percentiles(summary: &Summary) -> Option<Plot> {
     let histogram = latencies(summary)?;
     let up = decades(&histogram);
-    let nines = histogram.len().ilog10().clamp(1, NINES_MAX);
+    // As far as the sentence below goes; beyond, as far as there are requests.
+    let nines = histogram.len().ilog10().clamp(3, NINES_MAX);
     let share_of = |step: u32| f64::from(step) / f64::from(STEPS);
     let quantile = |share: f64| 1.0 - 10_f64.powf(-share * f64::from(nines));
     let height = |quantile| y(up.share(milliseconds(histogram.value_at_quantile(quantile))));
