@@ -23,6 +23,15 @@ pub use authority::{Authority, Issued};
 pub use certificate::{BadCertificate, Description, Subject, describe, peer_identity};
 pub use identity::Identity;
 
+/// What makes a file that is missing.
+fn hint(cause: &std::io::Error) -> &'static str {
+    if cause.kind() == std::io::ErrorKind::NotFound {
+        " (`watari pki init` makes an authority, and `watari pki issue` a node's certificate and key)"
+    } else {
+        ""
+    }
+}
+
 /// What went wrong, and with which file.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
@@ -30,7 +39,7 @@ pub enum PkiError {
     #[error("{} exists already and is not overwritten", .0.display())]
     Exists(PathBuf),
     /// A file cannot be read or written.
-    #[error("{}: {cause}", path.display())]
+    #[error("{}: {cause}{}", path.display(), hint(cause))]
     File {
         /// The file.
         path: PathBuf,

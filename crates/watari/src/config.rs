@@ -4,13 +4,16 @@
 //! text --(raw)--> shapes and values --(check)--> Config --(load)--> what its files hold
 //! ```
 //!
-//! * `raw` is the file as TOML: tables, keys, and the types of values. What is not known is refused.
+//! * `raw` is the file as TOML: tables, keys, and the types of values. What is not known is refused. `form` finds all mistakes of
+//!   that kind, and `words` says them without the names of types.
 //! * `check` refuses what is well-formed but cannot be. It opens nothing: [`Config::parse`] is a function of a text.
 //! * `load` reads the files that the configuration names, and refuses what they hold where it is of no use.
 //!
-//! Each refusal is one sentence with file and line.
+//! Each refusal is one sentence with file and line. All mistakes of form are reported at once; without any, all that `check` finds,
+//! and then all that `load` finds.
 
 mod check;
+mod form;
 mod limits;
 mod load;
 mod members;
@@ -22,6 +25,7 @@ mod sessions;
 mod stamps;
 mod tls;
 mod value;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -204,13 +208,58 @@ pub(crate) struct At<T> {
     pub(crate) value: T,
 }
 
-/// The configuration is wrong. Printed as `file:line: sentence`.
+/// The configuration is wrong. Printed as `file:line: sentence`, the mistakes of a file one after the other.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("{}: {cause}", file.display())]
     Unreadable { file: PathBuf, cause: std::io::Error },
-    #[error("{}:{line}: {sentence}", file.display())]
-    Wrong { file: PathBuf, line: usize, sentence: String },
+    #[error("{}", lines(file, mistakes).join("\n"))]
+    Wrong { file: PathBuf, mistakes: Vec<(usize, String)> },
+}
+
+fn lines(file: &Path, mistakes: &[(usize, String)]) -> Vec<String> {
+    mistakes.iter().map(|(line, sentence)| format!("{}:{line}: {sentence}", file.display())).collect()
+}
+
+impl ConfigError {
+    /// Both together, sorted by line. What belongs to no line is alone.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Wrong { file, mut mistakes }, Self::Wrong { mistakes: others, .. }) => {
+                mistakes.extend(others);
+                mistakes.sort();
+                mistakes.dedup();
+                Self::Wrong { file, mistakes }
+            }
+            (unreadable @ Self::Unreadable { .. }, _) | (_, unreadable) => unreadable,
+        }
+    }
+
+    /// Both values, or all that is wrong.
+    fn both<A, B>(a: Result<A, Self>, b: Result<B, Self>) -> Result<(A, B), Self> {
+        match (a, b) {
+            (Ok(a), Ok(b)) => Ok((a, b)),
+            (Err(a), Err(b)) => Err(a.and(b)),
+            (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
+        }
+    }
+
+    /// All values, or all that is wrong.
+    fn all<T>(results: impl IntoIterator<Item = Result<T, Self>>) -> Result<Vec<T>, Self> {
+        let (mut values, mut wrong) = (Vec::new(), None::<Self>);
+        for result in results {
+            match result {
+                Ok(value) => values.push(value),
+                Err(error) => {
+                    wrong = Some(match wrong.take() {
+                        Some(earlier) => earlier.and(error),
+                        None => error,
+                    });
+                }
+            }
+        }
+        wrong.map_or(Ok(values), Err)
+    }
 }
 
 impl Config {
@@ -223,14 +272,14 @@ impl Config {
 
     /// Checks `text`. Relative paths in it start at the directory that `file` is in.
     pub(crate) fn parse(file: &Path, text: &str) -> Result<Self, ConfigError> {
-        let wrong = |(line, sentence): (usize, String)| ConfigError::Wrong { file: file.to_owned(), line, sentence };
-        let raw = raw::parse(text).map_err(wrong)?;
-        check::Check { file, text }.config(raw).map_err(wrong)
+        let wrong = |mistakes| ConfigError::Wrong { file: file.to_owned(), mistakes };
+        let raw = form::read(text).map_err(wrong)?;
+        check::Check::new(file, text).all_of(raw).map_err(wrong)
     }
 
     /// A refusal of what is on `line`.
     fn wrong(&self, line: usize, sentence: &impl ToString) -> ConfigError {
-        ConfigError::Wrong { file: self.file.clone(), line, sentence: sentence.to_string() }
+        ConfigError::Wrong { file: self.file.clone(), mistakes: vec![(line, sentence.to_string())] }
     }
 }
 

@@ -39,7 +39,12 @@ pub(crate) enum BindError {
     InUse(PathBuf),
     #[error("{} exists and is no socket", .0.display())]
     NoSocket(PathBuf),
-    #[error("the admin socket {}: {cause}", path.display())]
+    #[error(
+        "the admin socket {} cannot be made: there is no directory {}; make it (systemd: RuntimeDirectory=watari), or set admin in [node]",
+        path.display(), directory.display()
+    )]
+    NoDirectory { path: PathBuf, directory: PathBuf },
+    #[error("the admin socket {} cannot be made: {cause} (admin in [node])", path.display())]
     System { path: PathBuf, cause: io::Error },
 }
 
@@ -51,6 +56,11 @@ impl Server {
     /// tokio runtime.
     pub(crate) fn bind(path: &Path) -> Result<Self, BindError> {
         let system = |cause| BindError::System { path: path.to_owned(), cause };
+        if let Some(directory) =
+            path.parent().filter(|directory| !directory.as_os_str().is_empty() && !directory.exists())
+        {
+            return Err(BindError::NoDirectory { path: path.to_owned(), directory: directory.to_owned() });
+        }
         remove_stale(path)?;
         let socket = private_socket(path).map_err(system)?;
         let file = SocketFile(path.to_owned());

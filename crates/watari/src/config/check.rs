@@ -1,5 +1,6 @@
 //! What is well-formed and still cannot be.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -29,25 +30,75 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 const THREADS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("it is not zero");
 
 /// Checks one file.
+///
+/// A function here that returns an error has noted the others before: see [`Check::note`] and [`Check::each`].
 pub(super) struct Check<'a> {
     pub(super) file: &'a Path,
     pub(super) text: &'a str,
+    mistakes: RefCell<Vec<Wrong>>,
 }
 
-impl Check<'_> {
-    pub(super) fn config(&self, raw: RawConfig) -> Result<Config, Wrong> {
+impl<'a> Check<'a> {
+    pub(super) fn new(file: &'a Path, text: &'a str) -> Self {
+        Self { file, text, mistakes: RefCell::default() }
+    }
+
+    /// The configuration, or all that is wrong with it, sorted by line.
+    pub(super) fn all_of(self, raw: RawConfig) -> Result<Config, Vec<Wrong>> {
+        let config = self.note(self.config(raw));
+        let mut mistakes = self.mistakes.into_inner();
+        mistakes.sort();
+        mistakes.dedup();
+        config.filter(|_| mistakes.is_empty()).ok_or(mistakes)
+    }
+
+    /// Notes what is wrong, so that what else is wrong can be looked for.
+    pub(super) fn note<T>(&self, result: Result<T, Wrong>) -> Option<T> {
+        result.map_err(|wrong| self.mistakes.borrow_mut().push(wrong)).ok()
+    }
+
+    /// Looks at each, and returns the last error where there are several, the others noted.
+    pub(super) fn each<T>(&self, results: impl IntoIterator<Item = Result<T, Wrong>>) -> Result<Vec<T>, Wrong> {
+        let (mut values, mut wrong) = (Vec::new(), None);
+        for result in results {
+            match result {
+                Ok(value) => values.push(value),
+                Err(error) => {
+                    if let Some(earlier) = wrong.replace(error) {
+                        self.note(Err::<T, _>(earlier));
+                    }
+                }
+            }
+        }
+        wrong.map_or(Ok(values), Err)
+    }
+
+    fn config(&self, raw: RawConfig) -> Result<Config, Wrong> {
         if raw.dispatcher.is_none() && raw.agent.is_none() {
             return self.wrong(&raw.node, "the node has no role: neither [dispatcher] nor [agent] is there");
         }
-        self.listeners(&raw)?;
         let is_agent = raw.agent.is_some();
-        let join = self.join(&raw)?;
-        let node = self.node(raw.node.into_inner(), join);
-        let peers = self.peers(&node.name.value, raw.peer)?;
+        let listeners = self.listeners(&raw);
+        let join = self.join(&raw);
+        // Without a join rule nothing is made of the node; the rest of the file is looked at all the same.
+        let node = self.node(raw.node.into_inner(), *join.as_ref().unwrap_or(&Join::Configured));
+        let peers = self.peers(&node.name.value, raw.peer);
+        let known = peers.as_deref().unwrap_or_default();
+        // Agents of a dispatcher are looked for among those who may be members: where that is wrong, none would be found.
+        let dispatcher = raw.dispatcher.filter(|_| peers.is_ok() && join.is_ok());
+        let dispatcher = self.note(dispatcher.map(|raw| self.dispatcher(&node, is_agent, known, raw)).transpose());
+        let agent = raw.agent.map(|raw| self.agent(raw)).transpose();
+        let (listeners, join) = (self.note(listeners), self.note(join));
+        let (agent, peers) = (self.note(agent), self.note(peers));
+        let (Some(()), Some(_), Some(dispatcher), Some(agent), Some(peers)) =
+            (listeners, join, dispatcher, agent, peers)
+        else {
+            return Err(self.noted());
+        };
         Ok(Config {
             file: self.file.to_owned(),
-            dispatcher: raw.dispatcher.map(|raw| self.dispatcher(&node, is_agent, &peers, raw)).transpose()?,
-            agent: raw.agent.map(|raw| self.agent(raw)).transpose()?,
+            dispatcher,
+            agent,
             node,
             peers,
             log: Log { format: raw.log.format, level: raw.log.level.0 },
@@ -92,24 +143,36 @@ impl Check<'_> {
         if raw.listen.get_ref().is_empty() && raw.listen_proxy.is_empty() {
             return self.wrong(&raw.listen, "the dispatcher listens nowhere");
         }
-        let discover = self.discover(node.join, raw.discover, &raw.agents)?;
-        let agents = self.agents(node, is_agent, peers, raw.agents)?;
-        let threads = self.threads(raw.threads)?;
-        let (listen, listen_proxy) = (self.addresses(raw.listen.get_ref())?, self.addresses(&raw.listen_proxy)?);
-        let own: Vec<_> = listen.iter().chain(&listen_proxy).copied().collect();
+        let discover = self.note(self.discover(node.join, raw.discover, &raw.agents));
+        let agents = self.note(self.agents(node, is_agent, peers, raw.agents));
+        let threads = self.note(self.threads(raw.threads));
+        let listen = self.note(self.addresses(raw.listen.get_ref()));
+        let listen_proxy = self.note(self.addresses(&raw.listen_proxy));
+        let redirect = self.note(self.addresses(&raw.redirect));
+        let own: Vec<_> = listen.iter().chain(&listen_proxy).flatten().copied().collect();
+        let passthrough = self.note(self.passthrough(raw.passthrough, &own));
+        let proxy_from = self.note(self.proxy_from(&raw.listen_proxy, raw.proxy_from));
+        let (Some(discover), Some(agents), Some(threads), Some(listen)) = (discover, agents, threads, listen) else {
+            return Err(self.noted());
+        };
+        let (Some(listen_proxy), Some(redirect), Some(passthrough), Some(proxy_from)) =
+            (listen_proxy, redirect, passthrough, proxy_from)
+        else {
+            return Err(self.noted());
+        };
         Ok(Dispatcher {
             threads,
             listen,
             listen_proxy,
-            redirect: self.addresses(&raw.redirect)?,
+            redirect,
             discover,
             config: watari_dispatcher::Config {
                 name: node.name.value.clone(),
                 agents,
                 policies: policies(raw.handshake, raw.bulk, raw.client_prefix, raw.slow_start),
                 checks: checks(&raw.check),
-                passthrough: self.passthrough(raw.passthrough, &own)?,
-                proxy_from: self.proxy_from(&raw.listen_proxy, raw.proxy_from)?,
+                passthrough,
+                proxy_from,
                 limits: raw.limits.into(),
             },
         })
@@ -129,8 +192,7 @@ impl Check<'_> {
     /// `own` is where this dispatcher listens: what went there would come back for ever.
     fn passthrough(&self, raw: Vec<RawPassthrough>, own: &[SocketAddr]) -> Result<Vec<PassthroughRule>, Wrong> {
         let mut seen = BTreeMap::new();
-        let mut rules = Vec::new();
-        for raw in raw {
+        self.each(raw.into_iter().map(|raw| {
             if raw.names.get_ref().is_empty() {
                 return self.wrong(&raw.names, "nothing is passed through: there are no names");
             }
@@ -151,13 +213,12 @@ impl Check<'_> {
                     return self.wrong(text, format!("{backend} is where this dispatcher itself listens"));
                 }
             }
-            rules.push(PassthroughRule {
+            Ok(PassthroughRule {
                 names,
                 backends,
                 proxy_protocol: raw.proxy_protocol.is_some_and(|ProxyProtocol::V2| true),
-            });
-        }
-        Ok(rules)
+            })
+        }))
     }
 
     /// Whoever connects to `listen_proxy` says what it likes of where its connections come from: that is not for
@@ -181,29 +242,35 @@ impl Check<'_> {
         let line = self.line(&raw);
         let raw = raw.into_inner();
         let site = match (raw.files, raw.proxy) {
-            (Some(files), None) => Site::Files(self.path(&files.root)),
-            (None, Some(proxy)) => Site::Proxy(Box::new(self.proxy(proxy)?)),
+            (Some(files), None) => Ok(Site::Files(self.path(&files.root))),
+            (None, Some(proxy)) => self.proxy(proxy).map(|proxy| Site::Proxy(Box::new(proxy))),
             (None, None) => {
-                return Err((
-                    line,
-                    "the agent serves nothing: neither [agent.files] nor [agent.proxy] is there".into(),
-                ));
+                Err((line, "the agent serves nothing: neither [agent.files] nor [agent.proxy] is there".into()))
             }
             (Some(_), Some(proxy)) => {
-                return self.wrong(&proxy, "the agent serves either [agent.files] or [agent.proxy], not both");
+                self.wrong(&proxy, "the agent serves either [agent.files] or [agent.proxy], not both")
             }
         };
-        Ok(Agent {
-            legs: raw.legs.into_inner().0,
-            tls: self.tls(raw.certificate, raw.tls)?,
-            site,
-            sharing: self.sharing(&raw.sessions)?,
-            limits: raw.limits.into(),
-        })
+        let (tls, sharing) = (self.tls(raw.certificate, raw.tls), self.sharing(&raw.sessions));
+        // All three are looked at before one is refused.
+        let (site, tls) = (self.note(site), self.note(tls));
+        match (site, tls, sharing) {
+            (Some(site), Some(tls), Ok(sharing)) => {
+                Ok(Agent { legs: raw.legs.into_inner().0, tls, site, sharing, limits: raw.limits.into() })
+            }
+            (.., Err(wrong)) => Err(wrong),
+            _ => Err(self.noted()),
+        }
+    }
+
+    /// The last mistake that was noted, where there is one at least.
+    fn noted(&self) -> Wrong {
+        let noted = self.mistakes.borrow_mut().pop();
+        noted.unwrap_or_else(|| (1, "the configuration cannot be used".to_owned()))
     }
 
     fn addresses(&self, raw: &[Spanned<String>]) -> Result<Vec<SocketAddr>, Wrong> {
-        raw.iter().map(|address| Ok(self.element::<Address>(address)?.0)).collect()
+        self.each(raw.iter().map(|address| Ok(self.element::<Address>(address)?.0)))
     }
 
     /// Reads an element of an array.

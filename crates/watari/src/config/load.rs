@@ -55,14 +55,18 @@ impl Config {
     /// Reads every file that the configuration names, and checks that it is of use. What is served counts in
     /// `metrics`.
     pub(crate) fn load(&self, metrics: &SiteMetrics) -> Result<Loaded, ConfigError> {
-        let identity = self.identity()?;
         let roles = self.roles();
-        if let Some(role) = roles.difference(identity.roles()).next() {
+        let identity = self.identity().and_then(|identity| {
+            let Some(role) = roles.difference(identity.roles()).next() else { return Ok(identity) };
             let name = &self.node.name;
-            let sentence = format!("the certificate of {} does not allow the role {role}", name.value);
-            return Err(self.wrong(name.line, &sentence));
-        }
-        let agent = self.agent.as_ref().map(|agent| self.load_agent(agent, metrics)).transpose()?;
+            let sentence = format!(
+                "the certificate of {} does not allow the role {role}: issue another (watari pki issue {0} --role {role})",
+                name.value
+            );
+            Err(self.wrong(name.line, &sentence))
+        });
+        let agent = self.agent.as_ref().map(|agent| self.load_agent(agent, metrics)).transpose();
+        let (identity, agent) = ConfigError::both(identity, agent)?;
         Ok(Loaded { identity, roles, agent })
     }
 
@@ -110,13 +114,13 @@ impl Config {
 
     fn load_agent(&self, agent: &Agent, metrics: &SiteMetrics) -> Result<LoadedAgent, ConfigError> {
         // Looked at, so that a mistake is found before the agent starts; it reads them again then.
-        if let Some(Err(error)) = agent.sharing.redis.as_ref().map(RedisServer::settings) {
-            return Err(self.wrong(self.outline.line_of("agent.sessions.redis").unwrap_or(1), &error));
-        }
+        let redis = agent.sharing.redis.as_ref().map(RedisServer::settings).transpose();
+        let redis =
+            redis.map_err(|error| self.wrong(self.outline.line_of("agent.sessions.redis").unwrap_or(1), &error));
         let stamps = self.stamps();
-        let tls = self.tls(agent)?;
-        let settings = Settings { tls, site: self.site(&agent.site, metrics)?, limits: agent.limits };
-        Ok(LoadedAgent { settings, stamps })
+        let tls_and_site = ConfigError::both(self.tls(agent), self.site(&agent.site, metrics));
+        let ((tls, site), _) = ConfigError::both(tls_and_site, redis)?;
+        Ok(LoadedAgent { settings: Settings { tls, site, limits: agent.limits }, stamps })
     }
 
     fn identity(&self) -> Result<Identity, ConfigError> {
@@ -170,8 +174,8 @@ impl Config {
     /// Options with the certificates of `tls`, and no more.
     fn certificates(&self, tls: &Tls) -> Result<ServerOptions, ConfigError> {
         let mut options = ServerOptions::default();
-        for files in &tls.certificates {
-            let certificate = self.certificate(files)?;
+        let certificates = ConfigError::all(tls.certificates.iter().map(|files| self.certificate(files)))?;
+        for (files, certificate) in tls.certificates.iter().zip(certificates) {
             if files.default {
                 options.default_certificates.push(certificate.clone());
             }

@@ -34,16 +34,13 @@ impl Check<'_> {
 
     pub(super) fn peers(&self, node: &NodeName, raw: Vec<RawPeer>) -> Result<Vec<Peer>, Wrong> {
         let (mut names, mut addresses) = (BTreeMap::new(), BTreeMap::new());
-        let mut peers = Vec::new();
-        for RawPeer { name, mesh } in raw {
+        let peers = self.each(raw.into_iter().map(|RawPeer { name, mesh }| {
             self.once(&mut names, &name, "the peer")?;
             self.once_at(&mut addresses, &mesh)?;
             // All nodes may have one list.
-            if name.get_ref() != node {
-                peers.push(Peer { name: name.into_inner(), address: mesh.into_inner().0 });
-            }
-        }
-        Ok(peers)
+            Ok((name.get_ref() != node).then(|| Peer { name: name.into_inner(), address: mesh.into_inner().0 }))
+        }))?;
+        Ok(peers.into_iter().flatten().collect())
     }
 
     /// The agents of a dispatcher; `is_agent`: it is one itself.
@@ -55,8 +52,7 @@ impl Check<'_> {
         raw: Spanned<Vec<RawAgentAddress>>,
     ) -> Result<Vec<AgentConfig>, Wrong> {
         let (mut names, mut addresses) = (BTreeMap::new(), BTreeMap::new());
-        let mut agents = Vec::new();
-        for agent in raw.into_inner() {
+        self.each(raw.into_inner().into_iter().map(|agent| {
             self.once(&mut names, &agent.name, "the agent")?;
             self.once_at(&mut addresses, &agent.legs)?;
             let (own, name) = (&node.name.value, agent.name.get_ref());
@@ -67,14 +63,13 @@ impl Check<'_> {
             if name != own && !may_come {
                 return self.wrong(&agent.name, format!("the agent {name} is none of the peers ([[peer]])"));
             }
-            agents.push(AgentConfig {
+            Ok(AgentConfig {
                 name: agent.name.into_inner(),
                 legs: agent.legs.into_inner().0,
                 weight: agent.weight.0,
                 connections_max: agent.connections_max,
-            });
-        }
-        Ok(agents)
+            })
+        }))
     }
 
     /// Whether a dispatcher finds agents by itself.
@@ -170,7 +165,10 @@ mod tests {
                 "4: nobody connects to [::]:1: advertise has to say",
             ),
             (&["mesh = \"127.0.0.1:1\"\nadvertise = \"127.0.0.1:1\"\n", AGENT], "5: advertise is of no use unless"),
-            (&["mesh = \"127.0.0.1:1\"\njoin = \"anybody\"\n", AGENT], "5: unknown variant `anybody`"),
+            (
+                &["mesh = \"127.0.0.1:1\"\njoin = \"anybody\"\n", AGENT],
+                "5: \"anybody\" is not possible here: there are configured and certified",
+            ),
             (&["mesh = \"127.0.0.1:1\"\n", dispatcher, "discover = true\n"], "8: agents can be discovered only where"),
             (&["mesh = \"127.0.0.1:1\"\n", dispatcher, "discover = false\n"], "7: the dispatcher has no agents"),
         ];

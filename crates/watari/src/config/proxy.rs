@@ -162,7 +162,7 @@ impl Check<'_> {
                 vec![self.only_pool(&origins)?]
             }
             (None, pools) if pools.is_empty() => return Err((line, "the proxy has no origins".to_owned())),
-            (None, pools) => self.pools(pools)?,
+            (None, pools) => self.pools(&pools)?,
         };
         let mut gate = self.gate(raw.access_log.as_ref(), &raw.limits);
         let routes = self.routes(&raw.route, &pools, &mut gate)?;
@@ -185,14 +185,12 @@ impl Check<'_> {
         })
     }
 
-    fn pools(&self, raw: Vec<Spanned<RawPool>>) -> Result<Vec<Pool>, Wrong> {
+    fn pools(&self, raw: &[Spanned<RawPool>]) -> Result<Vec<Pool>, Wrong> {
         let mut names = BTreeMap::new();
-        let mut pools = Vec::new();
-        for raw in raw {
+        self.each(raw.iter().map(|raw| {
             self.once(&mut names, &raw.get_ref().name, "the pool")?;
-            pools.push(self.pool(&raw)?);
-        }
-        Ok(pools)
+            self.pool(raw)
+        }))
     }
 
     fn pool(&self, raw: &Spanned<RawPool>) -> Result<Pool, Wrong> {
@@ -220,7 +218,7 @@ impl Check<'_> {
         if raw.get_ref().is_empty() {
             return self.wrong(raw, "a pool without origins serves nobody");
         }
-        raw.get_ref().iter().map(|origin| Ok(self.element::<Origin>(origin)?.0)).collect()
+        self.each(raw.get_ref().iter().map(|origin| Ok(self.element::<Origin>(origin)?.0)))
     }
 
     fn origin_tls(&self, raw: &RawTls) -> Result<Tls, Wrong> {
@@ -238,7 +236,7 @@ impl Check<'_> {
         match (pools, raw.is_empty()) {
             (_, false) => {
                 let mut seen = BTreeMap::new();
-                raw.iter().map(|raw| self.new_route(raw, pools, gate, &mut seen)).collect()
+                self.each(raw.iter().map(|raw| self.new_route(raw, pools, gate, &mut seen)))
             }
             ([_], true) => Ok(vec![Route::to_pool(None, PathPrefix::all(), 0)]),
             ([.., last], true) => {

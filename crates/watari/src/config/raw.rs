@@ -265,14 +265,6 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Reads `text`; an error is a line and a sentence.
-pub(super) fn parse(text: &str) -> Result<RawConfig, (usize, String)> {
-    toml::from_str(text).map_err(|error| {
-        let at = error.span().map_or(0, |span| span.start);
-        (line_of(text, at), error.message().lines().collect::<Vec<_>>().join(": "))
-    })
-}
-
 /// The line, counted from 1, that the byte at `offset` is on.
 pub(super) fn line_of(text: &str, offset: usize) -> usize {
     1 + text.char_indices().take_while(|(at, _)| *at < offset).filter(|(_, c)| *c == '\n').count()

@@ -189,41 +189,44 @@ fn a_dispatcher_may_pick_its_own_node() {
 fn what_is_not_known_or_has_the_wrong_shape_is_refused() {
     let weight = |weight: &str| DISPATCHER.replace(":3\"", &format!(":3\", weight = {weight}"));
     let cases: [(&[&str], &str); 28] = [
-        (&["[node"], "1: unclosed table, expected `]`"),
+        (&["[node"], "1: this is no TOML: unclosed table, expected `]`"),
         (
             &[NODE, "x = 1\n"],
-            "5: unknown field `x`, expected one of `name`, `pki`, `mesh`, `join`, `advertise`, `admin`, `metrics`, `drain_timeout`",
+            "5: [node] has no key \"x\": there are name, pki, mesh, join, advertise, admin, metrics and drain_timeout",
         ),
-        (&[NODE, AGENT, "[x]\n"], "7: unknown field `x`, expected one of `node`, `peer`, `dispatcher`, `agent`, `log`"),
-        (&[NODE, AGENT, FILES, "index = true\n"], "9: unknown field `index`, expected `root`"),
-        (&[AGENT, FILES], "1: missing field `node`"),
-        (&["[node]\nname = \"n1\"\n"], "1: missing field `pki`"),
-        (&[NODE, "name = \"n2\"\n"], "5: duplicate key"),
-        (&["[node]\nname = 5\n"], "2: invalid type: integer `5`, expected a string"),
+        (&[NODE, AGENT, "[x]\n"], "7: [x] is no table of this file: there are node, peer, dispatcher, agent and log"),
+        (&[NODE, AGENT, FILES, "index = true\n"], "9: [agent.files] has no key \"index\": there are root"),
+        (&[AGENT, FILES], "1: the table [node] is missing"),
+        (&["[node]\nname = \"n1\"\n"], "1: [node] lacks the key \"pki\""),
+        (&[NODE, "name = \"n2\"\n"], "5: this is no TOML: duplicate key"),
+        (&["[node]\nname = 5\n"], "2: a text in quotes is needed here, not 5 (node.name)"),
         (
             &["[node]\nname = \"N 1\"\n"],
-            "2: a node name is 1 to 63 characters of a-z, 0-9 and '-', with no '-' at an end and not only digits",
+            "2: a node name is 1 to 63 characters of a-z, 0-9 and '-', with no '-' at an end and not only digits (node.name)",
         ),
         (
             &["[node]\npki = \"p\"\nmesh = \"localhost:1\"\n"],
-            "3: \"localhost:1\" is no IP address with a port, such as 192.0.2.1:443 or [2001:db8::1]:443",
+            "3: \"localhost:1\" is no IP address with a port, such as 192.0.2.1:443 or [2001:db8::1]:443 (node.mesh)",
         ),
         (
             &["[node]\npki = \"p\"\nmesh = \"127.0.0.1:0\"\n"],
-            "3: \"127.0.0.1:0\" has port 0, which nobody can connect to",
+            "3: \"127.0.0.1:0\" has port 0, which nobody can connect to (node.mesh)",
         ),
         (
             &[NODE, PEER, DISPATCHER, "bulk = \"any\"\n"],
-            "11: unknown variant `any`, expected one of `client_address`, `stay`, `off`",
+            "11: \"any\" is not possible here: there are client_address, stay and off (dispatcher.bulk)",
         ),
         (
             &[NODE, PEER, DISPATCHER, "handshake = \"random\"\n"],
-            "11: unknown variant `random`, expected one of `round_robin`, `weighted`, `least_connections`, \
-             `shortest_response`, `client_address`",
+            "11: \"random\" is not possible here: there are round_robin, weighted, least_connections, shortest_response and \
+             client_address (dispatcher.handshake)",
         ),
-        (&[NODE, PEER, DISPATCHER, "client_prefix = { ipv4 = 33 }\n"], "11: a prefix has 1 to 32 bits, not 33"),
-        (&[NODE, PEER, &weight("0")], "10: a weight is 1 to 1000, not 0"),
-        (&[NODE, PEER, &weight("1001")], "10: a weight is 1 to 1000, not 1001"),
+        (
+            &[NODE, PEER, DISPATCHER, "client_prefix = { ipv4 = 33 }\n"],
+            "11: a prefix has 1 to 32 bits, not 33 (dispatcher.client_prefix)",
+        ),
+        (&[NODE, PEER, &weight("0")], "10: a weight is 1 to 1000, not 0 (dispatcher.agents.weight)"),
+        (&[NODE, PEER, &weight("1001")], "10: a weight is 1 to 1000, not 1001 (dispatcher.agents.weight)"),
         (
             &[NODE, PEER, DISPATCHER, "listen_proxy = [\"127.0.0.1:9\"]\nproxy_from = [\n\"10.0.0.1/8\"]\n"],
             "13: \"10.0.0.1/8\" has bits beyond its prefix: \"10.0.0.0/8\" is meant",
@@ -234,35 +237,44 @@ fn what_is_not_known_or_has_the_wrong_shape_is_refused() {
         ),
         (
             &[NODE, PEER, DISPATCHER, "[dispatcher.check]\nfall = 0\n"],
-            "12: invalid value: integer `0`, expected a nonzero u32",
+            "12: a whole number from 1 to 4294967295 is needed here, not 0 (dispatcher.check.fall)",
         ),
         (
             &[NODE, PEER, DISPATCHER, "[dispatcher.limits]\nconnections_max = 0\n"],
-            "12: invalid value: integer `0`, expected a nonzero usize",
+            "12: a whole number from 1 to 2^63 is needed here, not 0 (dispatcher.limits.connections_max)",
         ),
-        (&[NODE, PEER, DISPATCHER, "[dispatcher.limits]\nidle_timeout = \"0s\"\n"], "12: \"0s\" is no time at all"),
+        (
+            &[NODE, PEER, DISPATCHER, "[dispatcher.limits]\nidle_timeout = \"0s\"\n"],
+            "12: \"0s\" is no time at all (dispatcher.limits.idle_timeout)",
+        ),
         (
             &[NODE, PEER, DISPATCHER, "[dispatcher.limits]\nidle_timeout = \"soon\"\n"],
-            "12: \"soon\" is no length of time, such as 500ms, 10s, 5m, 2h or 7d",
+            "12: \"soon\" is no length of time, such as 500ms, 10s, 5m, 2h or 7d (dispatcher.limits.idle_timeout)",
         ),
         (
             &[NODE, PEER, DISPATCHER, "[dispatcher.limits]\nmove_timeout = \"5001ms\"\n"],
-            "12: move_timeout is at most 5s: agents that wait for the decision give up after 10 s",
+            "12: move_timeout is at most 5s: agents that wait for the decision give up after 10 s (dispatcher.limits.move_timeout)",
         ),
-        (&[NODE, AGENT, FILES, "[agent.limits]\nhead_bytes_max = 8191\n"], "10: 8191 is not from 8192 to 1048576"),
+        (
+            &[NODE, AGENT, FILES, "[agent.limits]\nhead_bytes_max = 8191\n"],
+            "10: 8191 is not from 8192 to 1048576 (agent.limits.head_bytes_max)",
+        ),
         (
             &[NODE, AGENT, "[agent.proxy]\norigins = [\n  \"http://a\",\n  \"ftp://b\",\n]\n"],
             "10: \"ftp://b\" is no origin: an origin is given as http://HOST or https://HOST, with or without a port",
         ),
         (
             &[NODE, AGENT, FILES, CERTIFICATE, "[agent.tls]\nclient_certificates = \"maybe\"\n"],
-            "13: unknown variant `maybe`, expected one of `none`, `optional`, `required`",
+            "13: \"maybe\" is not possible here: there are none, optional and required (agent.tls.client_certificates)",
         ),
         (
             &[NODE, AGENT, FILES, "[log]\nlevel = \"loud\"\n"],
-            "10: \"loud\" is no log level, such as info or info,watari_mesh=debug",
+            "10: \"loud\" is no log level, such as info or info,watari_mesh=debug (log.level)",
         ),
-        (&[NODE, AGENT, FILES, "[log]\nformat = \"xml\"\n"], "10: unknown variant `xml`, expected `text` or `json`"),
+        (
+            &[NODE, AGENT, FILES, "[log]\nformat = \"xml\"\n"],
+            "10: \"xml\" is not possible here: there are text and json (log.format)",
+        ),
     ];
     check(&cases);
 }
@@ -344,7 +356,7 @@ fn proxies_that_cannot_be_are_refused() {
         (&[NODE, AGENT, &pool("a", "tls = { server_name = \"a b\" }\n")], "10: \"a b\" is no name of a host"),
         (
             &[NODE, AGENT, &pool("a", "http = \"3\"\n")],
-            "10: unknown variant `3`, expected one of `1.1`, `2`, `negotiated`",
+            "10: \"3\" is not possible here: there are 1.1, 2 and negotiated (agent.proxy.pool.http)",
         ),
     ];
     check(cases);
@@ -516,7 +528,7 @@ fn sessions_are_read_and_bounded() {
     let cases = [
         (
             "mode = \"shared\"",
-            "unknown variant `shared`, expected one of `private`, `tickets`, `push`, `owner`, `redis`",
+            "\"shared\" is not possible here: there are private, tickets, push, owner and redis (agent.sessions.mode)",
         ),
         ("lifetime = \"9m\"", "a session can be resumed for ten minutes at least, and seven days at most"),
         ("lifetime = \"8d\"", "a session can be resumed for ten minutes at least, and seven days at most"),
@@ -597,7 +609,7 @@ fn terms_under_which_nobody_connects_are_refused() {
             "13: \"P-256\" is none of the groups, which are X25519MLKEM768, SecP256r1MLKEM768, x25519, secp256r1, \
              secp384r1",
         ),
-        (listener("versions = [\"1.3\"]"), "13: missing field `address`"),
+        (listener("versions = [\"1.3\"]"), "13: [agent.tls.listener] lacks the key \"address\""),
         (
             listener("address = \"8443\""),
             "14: \"8443\" is no IP address with a port, such as 192.0.2.1:443 or [2001:db8::1]:443",
@@ -662,9 +674,126 @@ fn check(cases: &[(&[&str], &str)]) {
         let text = parts.concat();
         match parse(parts) {
             Ok(_) => panic!("accepted, against \"{expected}\":\n{text}"),
-            Err(error) => assert_eq!(error, format!("etc/node.toml:{expected}"), "\n{text}"),
+            // A text without a node lacks more than the case is about.
+            Err(error) => assert!(
+                error.lines().any(|line| line == format!("etc/node.toml:{expected}")),
+                "{expected}\n{error}\n{text}"
+            ),
         }
     }
+}
+
+#[test]
+fn every_mistake_is_shown_by_line() {
+    let text = "\
+[agnet]
+legs = 5
+[node]
+name = \"N 1\"
+pki = \"pki\"
+mehs = \"127.0.0.1:1\"
+[[peer]]
+name = \"a1\"
+mesh = \"127.0.0.1:2\"
+[[peer]]
+name = \"a2\"
+mesh = \"localhost\"
+[[peer]]
+name = 7
+[dispatcher]
+listen = [\"0.0.0.0:443\"]
+agents = [{ name = \"a1\", legs = \"x\" }, { name = \"a2\", legs = \"127.0.0.1:4\", wieght = 2 }]
+bulk = \"any\"
+check = 5
+[dispatcher.limits]
+connections_max = 0
+idle_timeout = 10
+";
+    let shown = parse(&[text]).unwrap_err();
+    let expected = "\
+etc/node.toml:1: [agnet] is no table of this file: is \"agent\" meant?
+etc/node.toml:4: a node name is 1 to 63 characters of a-z, 0-9 and '-', with no '-' at an end and not only digits (node.name)
+etc/node.toml:6: [node] has no key \"mehs\": is \"mesh\" meant?
+etc/node.toml:12: \"localhost\" is no IP address with a port, such as 192.0.2.1:443 or [2001:db8::1]:443 (peer.mesh)
+etc/node.toml:13: [peer] lacks the key \"mesh\"
+etc/node.toml:14: a text in quotes is needed here, not 7 (peer.name)
+etc/node.toml:17: \"x\" is no IP address with a port, such as 192.0.2.1:443 or [2001:db8::1]:443 (dispatcher.agents.legs)
+etc/node.toml:17: [dispatcher.agents] has no key \"wieght\": is \"weight\" meant?
+etc/node.toml:18: \"any\" is not possible here: there are client_address, stay and off (dispatcher.bulk)
+etc/node.toml:19: a table with the keys interval, timeout, fall and rise is needed here, not 5 (dispatcher.check)
+etc/node.toml:21: a whole number from 1 to 2^63 is needed here, not 0 (dispatcher.limits.connections_max)
+etc/node.toml:22: a text in quotes is needed here, not 10 (dispatcher.limits.idle_timeout)";
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn what_cannot_be_is_all_shown_too() {
+    let keys = "discover = true\nthreads = 1000\nlisten_proxy = [\"127.0.0.1:9\"]\n";
+    let tls = "[agent.tls]\nalpn = [\"h3\"]\n";
+    let proxy = [pool("a", "weights = [1, 2]\n"), pool("b", "hash_key = \"path\"\n")].concat();
+    let shown = parse(&[NODE, PEER, DISPATCHER, keys, AGENT, &proxy, CERTIFICATE, tls]).unwrap_err();
+    let lines: Vec<_> = shown.lines().map(|line| line.trim_start_matches("etc/node.toml:")).collect();
+    let starts = [
+        "11: agents can be discovered only",
+        "12: threads is at most",
+        "13: proxy_from has to say",
+        "19: there are 2 weights",
+        "23: hash_key is of no use",
+        "28: \"h3\" is not spoken",
+    ];
+    assert_eq!(lines.len(), starts.len(), "{shown}");
+    assert!(lines.iter().zip(starts).all(|(line, start)| line.starts_with(start)), "{shown}");
+}
+
+/// Each key of the example gets values of each type in turn. What is said names no type of Rust, and the right line.
+#[test]
+fn no_type_of_rust_is_named_whatever_is_written() {
+    let example = include_str!("../../../../examples/every-key.toml");
+    let is_key = |line: &str| {
+        let name = |key: &str| key.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        line.split_once(" = ").is_some_and(|(key, value)| name(key) && !value.starts_with("[  "))
+    };
+    // All that is commented out is there, too.
+    let bare = |line: &'static str| match line.strip_prefix("# ") {
+        Some(rest) if rest.starts_with('[') || is_key(rest) => rest,
+        _ => line,
+    };
+    let lines: Vec<_> = example.lines().map(bare).collect();
+    let values = [
+        "-1",
+        "1.5",
+        "true",
+        "\"?\"",
+        "[]",
+        "[[1]]",
+        "[\"?\"]",
+        "{}",
+        "{ x = 1 }",
+        "1979-05-27",
+        "99999999999",
+        "\"\"",
+    ];
+    let leaks = [
+        "struct", "enum ", "Raw", "Other(", "::", "usize", "u32", "u16", "u64", "i64", "f64", "sequence", "variant",
+        "nonzero", "$__", "field `",
+    ];
+    let mut looked_at = 0;
+    for (at, line) in lines.iter().enumerate().filter(|(_, line)| is_key(line)) {
+        let (key, _) = line.split_once(" = ").unwrap();
+        for value in values {
+            let mut changed: Vec<_> = lines.iter().map(|line| (*line).to_owned()).collect();
+            changed[at] = format!("{key} = {value}");
+            let Err(error) = parse(&[&(changed.join("\n") + "\n")]) else { continue };
+            looked_at += 1;
+            for leak in leaks {
+                assert!(!error.contains(leak), "{key} = {value}: {error}");
+            }
+            let here = format!("etc/node.toml:{}: ", at + 1);
+            let of_types = error.contains("is needed here");
+            assert!(!of_types || error.lines().any(|said| said.starts_with(&here)), "{key} = {value}: {error}");
+        }
+    }
+    assert!(looked_at > 1500, "{looked_at}");
 }
 
 /// A directory with everything that the configuration of an agent names.
@@ -785,11 +914,11 @@ fn files_of_no_use_are_named() {
         ),
         (
             disk.load(&[&NODE.replace("n1", "n2"), AGENT, FILES]).err().unwrap(),
-            "3: pki/n2.pem: No such file or directory (os error 2)",
+            "3: pki/n2.pem: No such file or directory (os error 2) (`watari pki init` makes an authority, and `watari pki issue` a node's certificate and key)",
         ),
         (
             disk.load(&[NODE, PEER, DISPATCHER]).err().unwrap(),
-            "2: the certificate of n1 does not allow the role dispatcher",
+            "2: the certificate of n1 does not allow the role dispatcher: issue another (watari pki issue n1 --role dispatcher)",
         ),
     ];
     for (error, expected) in cases {

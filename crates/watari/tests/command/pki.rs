@@ -33,7 +33,7 @@ fn refusals_are_one_sentence() {
     let dir = tempfile::tempdir().unwrap();
     let pki = |arguments: &[&str]| watari(dir.path(), &[&["pki"], arguments].concat());
     let no_authority = pki(&["issue", "a1", "--role", "agent"]).refused(1);
-    assert_eq!(no_authority, "watari: pki/ca.pem: No such file or directory (os error 2)");
+    assert!(no_authority.starts_with("watari: pki/ca.pem: No such file or directory (os error 2) (`watari pki init`"));
     pki(&["init"]).done();
     assert_eq!(pki(&["init"]).refused(1), "watari: pki/ca.pem exists already and is not overwritten");
     let days = pki(&["issue", "a1", "--role", "agent", "--days", "0"]).refused(2);

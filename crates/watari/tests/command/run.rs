@@ -23,12 +23,33 @@ fn a_wrong_configuration_is_refused_with_file_and_line() {
     let good = fs::read_to_string(&path).unwrap();
     fs::write(&path, good.replace("root =", "rot =")).unwrap();
     let refused = watari(dir.path(), &["run", "--config", "n1.toml"]).refused(2);
-    assert_eq!(refused, "watari: n1.toml:10: unknown field `rot`, expected `root`");
+    assert_eq!(refused, "watari: n1.toml:10: [agent.files] has no key \"rot\": is \"root\" meant?");
+    fs::write(&path, good.replace("legs", "lgs").replace("[agent.files]", "[agent.fils]")).unwrap();
+    let ended = watari(dir.path(), &["run", "--config", "n1.toml", "--check"]);
+    assert_eq!(ended.status, Some(2));
+    let expected = "watari: n1.toml:8: [agent] has no key \"lgs\": is \"legs\" meant?\n\
+                    watari: n1.toml:9: [agent] has no key \"fils\": is \"files\" meant?\n";
+    assert_eq!(ended.error, expected, "all mistakes are shown");
     fs::write(&path, good.replace("n1\"", "n2\"")).unwrap();
     let refused = watari(dir.path(), &["run", "--config", "n1.toml", "--check"]).refused(2);
-    assert_eq!(refused, "watari: n1.toml:3: pki/n2.pem: No such file or directory (os error 2)");
+    assert_eq!(
+        refused,
+        "watari: n1.toml:3: pki/n2.pem: No such file or directory (os error 2) (`watari pki init` makes an authority, and `watari pki issue` a node's certificate and key)"
+    );
     let refused = watari(dir.path(), &["run", "--config", "gone.toml"]).refused(2);
     assert_eq!(refused, "watari: gone.toml: No such file or directory (os error 2)");
+}
+
+#[test]
+fn a_missing_directory_of_the_admin_socket_is_named_with_its_key() {
+    let dir = agent();
+    let path = dir.path().join("n1.toml");
+    let config = fs::read_to_string(&path).unwrap().replace("n1.sock", "gone/n1.sock");
+    fs::write(&path, config).unwrap();
+    let refused = watari(dir.path(), &["run", "--config", "n1.toml"]).refused(1);
+    let expected = "watari: the admin socket gone/n1.sock cannot be made: there is no directory gone; make it \
+                    (systemd: RuntimeDirectory=watari), or set admin in [node]";
+    assert_eq!(refused, expected);
 }
 
 #[test]

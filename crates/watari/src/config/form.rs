@@ -1,0 +1,319 @@
+//! Every mistake of form in a file: keys that do not exist, values of another type, keys that are missing.
+//!
+//! serde stops at the first mistake. So the document is read again and again: what a mistake is about is taken out of it, or a
+//! placeholder is put where a key is missing, until nothing is wrong any more. What is said of placeholders, and of keys that are
+//! missing only because they were taken out, is not reported.
+
+use std::ops::Range;
+
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeArray, DeInteger, DeTable, DeValue, Error};
+
+use super::check::Wrong;
+use super::raw::{RawConfig, line_of};
+use super::words::{self, Problem};
+
+/// Reads `text`. An error is a list of at least one mistake, sorted by line.
+pub(super) fn read(text: &str) -> Result<RawConfig, Vec<Wrong>> {
+    let (root, errors) = DeTable::parse_recoverable(text);
+    if !errors.is_empty() {
+        return Err(sorted(errors.iter().map(|error| syntax(text, error)).collect()));
+    }
+    let mut form = Form { text, root: Node::new(root), mistakes: Vec::new(), removed: Vec::new() };
+    // Each round takes something out, or puts something in that is not looked at again.
+    for _ in 0..ROUNDS_MAX {
+        match form.attempt() {
+            Ok(raw) if form.mistakes.is_empty() => return Ok(raw),
+            Err(error) if form.mend(&error) => {}
+            Ok(_) | Err(_) => break,
+        }
+    }
+    Err(sorted(form.mistakes))
+}
+
+/// More mistakes than anybody corrects at a time.
+const ROUNDS_MAX: usize = 500;
+
+fn sorted(mut mistakes: Vec<Wrong>) -> Vec<Wrong> {
+    mistakes.sort();
+    mistakes.dedup();
+    mistakes
+}
+
+fn syntax(text: &str, error: &Error) -> Wrong {
+    let at = error.span().map_or(0, |span| span.start);
+    (line_of(text, at), words::syntax(error.message()))
+}
+
+/// A document and what was found wrong in it so far.
+struct Form<'a> {
+    text: &'a str,
+    root: Node<'a>,
+    mistakes: Vec<Wrong>,
+    /// Keys that were taken out, with the spans of their tables.
+    removed: Vec<(Range<usize>, String)>,
+}
+
+/// The document; its root is a value like any other.
+#[derive(Clone)]
+struct Node<'a>(Spanned<DeValue<'a>>);
+
+/// Where a value is: the steps that lead there from the root.
+type Path = Vec<Step>;
+
+#[derive(Clone, PartialEq, Eq)]
+enum Step {
+    Key(String),
+    Element(usize),
+}
+
+impl<'a> Form<'a> {
+    fn attempt(&self) -> Result<RawConfig, Error> {
+        attempt(&self.root)
+    }
+
+    /// Notes what `error` says, and changes the document so that it does not come again. `false`: it is not known how.
+    fn mend(&mut self, error: &Error) -> bool {
+        let span = error.span().unwrap_or(0..0);
+        match Problem::of(error.message()) {
+            Problem::UnknownKey { key, known } => self.unknown_key(&span, &key, &known),
+            Problem::MissingKey(key) => self.missing_key(error, &span, &key),
+            Problem::Value(problem) => self.value(error, &span, &problem),
+        }
+    }
+
+    fn unknown_key(&mut self, span: &Range<usize>, key: &str, known: &[String]) -> bool {
+        let Some(table) = self.root.find(&|table: &Spanned<DeValue<'_>>| {
+            table.get_ref().as_table().is_some_and(|table| {
+                table.iter().any(|(name, _)| name.span() == *span && name.get_ref().as_ref() == key)
+            })
+        }) else {
+            return self.give_up(span, words::unknown_key("", key, known));
+        };
+        self.note(span, words::unknown_key(&shown(&table), key, known));
+        if let (Some(near), Some(table)) = (words::nearest(key, known), self.root.get(&table)) {
+            // It is not missing: it is there by another name.
+            self.removed.push((table.span(), near.to_owned()));
+        }
+        self.remove(&table, key)
+    }
+
+    fn missing_key(&mut self, error: &Error, span: &Range<usize>, key: &str) -> bool {
+        let tables = self.root.find_all(&|value| value.get_ref().is_table() && value.span() == *span);
+        let filled = tables.iter().find_map(|table| {
+            let mut root = self.root.clone();
+            placeholders(self.text.len()).into_iter().find_map(|placeholder| {
+                root.table_mut(table)?.insert(at_end(self.text.len(), key.to_owned().into()), placeholder);
+                is_other(&root, error, self.text.len()).then(|| (table.clone(), root.clone()))
+            })
+        });
+        let was_removed = self.removed.iter().any(|(table, name)| table == span && name == key);
+        let table = filled.as_ref().map(|(table, _)| table).or(tables.first());
+        if !was_removed && !self.is_placeholder(span) {
+            let table = table.map(shown).unwrap_or_default();
+            self.note(span, words::missing_key(&table, key));
+        }
+        if let Some((_, root)) = filled {
+            self.root = root;
+            return true;
+        }
+        false
+    }
+
+    fn value(&mut self, error: &Error, span: &Range<usize>, problem: &str) -> bool {
+        let places = self.root.find_all(&|value| value.span() == *span);
+        let Some(place) = places.last().filter(|place| !place.is_empty()).cloned() else {
+            return self.give_up(span, words::value(problem, &[]));
+        };
+        let place = self.narrowed(error, place);
+        let span = self.root.get(&place).map_or_else(|| span.clone(), Spanned::span);
+        if !self.is_placeholder(&span) {
+            let sentence = words::value(problem, &self.wanted(&place));
+            let key = shown(&place);
+            // What a value says of itself may name the key already.
+            let named = sentence.contains(&key) || place.len() == 1 && sentence.contains("node name");
+            self.note(&span, if named { sentence } else { format!("{sentence} ({key})") });
+        }
+        self.take_out(&place)
+    }
+
+    /// The element that an error is about which names a whole array: what an element says of itself comes without its place.
+    fn narrowed(&self, error: &Error, place: Path) -> Path {
+        let Some(DeValue::Array(elements)) = self.root.get(&place).map(Spanned::get_ref) else { return place };
+        let is_same_with = |elements: Vec<Spanned<DeValue<'a>>>| {
+            let mut root = self.root.clone();
+            if let Some(value) = root.get_mut(&place) {
+                *value.get_mut() = DeValue::Array(elements.into_iter().collect());
+            }
+            attempt(&root).is_err_and(|other| other.message() == error.message() && other.span() == error.span())
+        };
+        // An array that is wrong without elements is wrong itself.
+        if is_same_with(Vec::new()) {
+            return place;
+        }
+        match elements.iter().position(|element| is_same_with(vec![element.clone()])) {
+            Some(index) => place.into_iter().chain([Step::Element(index)]).collect(),
+            None => place,
+        }
+    }
+
+    /// What may stand at `place`: the keys of a table, or the words of a choice.
+    fn wanted(&self, place: &Path) -> Vec<String> {
+        let probe = |value: DeValue<'a>| {
+            let mut root = self.root.clone();
+            *root.get_mut(place)?.get_mut() = value;
+            attempt(&root).err().and_then(|error| words::known(error.message()))
+        };
+        let mut table = DeTable::new();
+        table.insert(at_end(self.text.len(), PROBE.into()), at_end(self.text.len(), DeValue::Boolean(true)));
+        probe(DeValue::String(PROBE.into())).or_else(|| probe(DeValue::Table(table))).unwrap_or_default()
+    }
+
+    fn take_out(&mut self, place: &Path) -> bool {
+        let Some((last, above)) = place.split_last() else { return false };
+        match last {
+            Step::Key(key) => self.remove(&above.to_vec(), key),
+            Step::Element(index) => match self.root.get_mut(&above.to_vec()).map(Spanned::get_mut) {
+                Some(DeValue::Array(elements)) => {
+                    let all = std::mem::replace(elements, DeArray::new()).into_iter().enumerate();
+                    *elements = all.filter_map(|(at, element)| (at != *index).then_some(element)).collect();
+                    true
+                }
+                _ => false,
+            },
+        }
+    }
+
+    fn remove(&mut self, table: &Path, key: &str) -> bool {
+        let Some(span) = self.root.get(table).map(Spanned::span) else { return false };
+        let removed = self.root.table_mut(table).is_some_and(|table| table.remove(key).is_some());
+        self.removed.push((span, key.to_owned()));
+        removed
+    }
+
+    fn note(&mut self, span: &Range<usize>, sentence: String) {
+        self.mistakes.push((line_of(self.text, span.start), sentence));
+    }
+
+    /// The place is not found: this is the last that is said.
+    fn give_up(&mut self, span: &Range<usize>, sentence: String) -> bool {
+        self.note(span, sentence);
+        false
+    }
+
+    fn is_placeholder(&self, span: &Range<usize>) -> bool {
+        span.start > self.text.len()
+    }
+}
+
+/// No key of any table, and no word of any choice.
+const PROBE: &str = "\u{1}";
+
+fn attempt(root: &Node<'_>) -> Result<RawConfig, Error> {
+    RawConfig::deserialize(toml::de::ValueDeserializer::from(root.0.clone()))
+}
+
+/// Whether `root` has another mistake than `error`, or none, and not one in a placeholder, unless that lacks a key itself.
+fn is_other(root: &Node<'_>, error: &Error, text_len: usize) -> bool {
+    match attempt(root) {
+        Ok(_) => true,
+        Err(other) if other.span().is_some_and(|span| span.start > text_len) => {
+            matches!(Problem::of(other.message()), Problem::MissingKey(_))
+        }
+        Err(other) => other.message() != error.message() || other.span() != error.span(),
+    }
+}
+
+/// Values, one of which is of the type of any key that has to be there.
+fn placeholders<'a>(text_len: usize) -> Vec<Spanned<DeValue<'a>>> {
+    let texts = ["x", "127.0.0.1:1", "http://x", "1s", "/"].map(|text| DeValue::String(text.into()));
+    let others = [
+        DeValue::Array(DeArray::new()),
+        DeValue::Table(DeTable::new()),
+        DeValue::Boolean(true),
+        DeValue::Integer(DeInteger::default()),
+    ];
+    texts.into_iter().chain(others).map(|value| at_end(text_len, value)).collect()
+}
+
+/// A value that is not in the text.
+fn at_end<T>(text_len: usize, value: T) -> Spanned<T> {
+    Spanned::new(text_len + 1..text_len + 1, value)
+}
+
+/// As people write it: `agent.proxy.pool[0].name`.
+fn shown(path: &Path) -> String {
+    let mut text = String::new();
+    for step in path {
+        match step {
+            Step::Key(key) if text.is_empty() => text.push_str(key),
+            Step::Key(key) => text.extend([".", key]),
+            Step::Element(_) => {}
+        }
+    }
+    text
+}
+
+impl<'a> Node<'a> {
+    fn new(root: Spanned<DeTable<'a>>) -> Self {
+        let span = root.span();
+        Self(Spanned::new(span, DeValue::Table(root.into_inner())))
+    }
+
+    fn get(&self, path: &Path) -> Option<&Spanned<DeValue<'a>>> {
+        path.iter().try_fold(&self.0, |value, step| match (value.get_ref(), step) {
+            (DeValue::Table(table), Step::Key(key)) => table.get(key.as_str()),
+            (DeValue::Array(elements), Step::Element(index)) => elements.get(*index),
+            _ => None,
+        })
+    }
+
+    fn get_mut(&mut self, path: &Path) -> Option<&mut Spanned<DeValue<'a>>> {
+        path.iter().try_fold(&mut self.0, |value, step| match (value.get_mut(), step) {
+            (DeValue::Table(table), Step::Key(key)) => table.get_mut(key.as_str()),
+            (DeValue::Array(elements), Step::Element(index)) => elements.get_mut(*index),
+            _ => None,
+        })
+    }
+
+    fn table_mut(&mut self, path: &Path) -> Option<&mut DeTable<'a>> {
+        match self.get_mut(path)?.get_mut() {
+            DeValue::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    /// The first value that is `wanted`, those above before those in them.
+    fn find(&self, wanted: &dyn Fn(&Spanned<DeValue<'_>>) -> bool) -> Option<Path> {
+        self.find_all(wanted).into_iter().next()
+    }
+
+    fn find_all(&self, wanted: &dyn Fn(&Spanned<DeValue<'_>>) -> bool) -> Vec<Path> {
+        let mut found = Vec::new();
+        walk(&self.0, &mut Vec::new(), &mut |value, path| {
+            if wanted(value) {
+                found.push(path.clone());
+            }
+        });
+        found
+    }
+}
+
+fn walk<'a>(value: &Spanned<DeValue<'a>>, path: &mut Path, visit: &mut dyn FnMut(&Spanned<DeValue<'a>>, &Path)) {
+    visit(value, path);
+    let mut below = |step: Step, value: &Spanned<DeValue<'a>>, path: &mut Path| {
+        path.push(step);
+        walk(value, path, visit);
+        path.pop();
+    };
+    match value.get_ref() {
+        DeValue::Table(table) => {
+            table.iter().for_each(|(key, value)| below(Step::Key(key.get_ref().to_string()), value, path));
+        }
+        DeValue::Array(elements) => {
+            elements.iter().enumerate().for_each(|(index, value)| below(Step::Element(index), value, path));
+        }
+        _ => {}
+    }
+}

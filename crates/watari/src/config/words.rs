@@ -1,0 +1,212 @@
+//! What is wrong with the form of a file, in words for people who have not seen the types behind it.
+//!
+//! serde says it in sentences that name types of Rust (`invalid type: string "10/s", expected struct RawRate`). They are taken apart
+//! here and written anew.
+
+/// A mistake of form, as serde says it.
+pub(super) enum Problem {
+    /// A key that a table does not have, and those it has.
+    UnknownKey { key: String, known: Vec<String> },
+    /// A key that a table must have.
+    MissingKey(String),
+    /// A value that cannot stand where it is.
+    Value(String),
+}
+
+impl Problem {
+    pub(super) fn of(message: &str) -> Self {
+        let quoted = quoted(message);
+        if let (true, [key, known @ ..]) = (message.starts_with("unknown field `"), quoted.as_slice())
+            && !key.starts_with("$__")
+        {
+            return Self::UnknownKey { key: key.clone(), known: known.to_vec() };
+        }
+        match (message.starts_with("missing field `"), quoted.as_slice()) {
+            (true, [key, ..]) => Self::MissingKey(key.clone()),
+            _ => Self::Value(message.to_owned()),
+        }
+    }
+}
+
+/// The words that `message` names as possible: the keys of a table, or those of a choice.
+pub(super) fn known(message: &str) -> Option<Vec<String>> {
+    let is_list = ["unknown field `", "unknown variant `"].iter().any(|start| message.starts_with(start));
+    is_list.then(|| quoted(message).into_iter().skip(1).collect())
+}
+
+/// `table` is empty for the file itself.
+pub(super) fn unknown_key(table: &str, key: &str, known: &[String]) -> String {
+    let what = if table.is_empty() {
+        format!("[{key}] is no table of this file")
+    } else {
+        format!("[{table}] has no key \"{key}\"")
+    };
+    match nearest(key, known) {
+        Some(near) => format!("{what}: is \"{near}\" meant?"),
+        None => format!("{what}: there are {}", list(known)),
+    }
+}
+
+pub(super) fn missing_key(table: &str, key: &str) -> String {
+    if table.is_empty() {
+        format!("the table [{key}] is missing")
+    } else {
+        format!("[{table}] lacks the key \"{key}\"")
+    }
+}
+
+/// `known`: the keys of the table, or the words of the choice, that belongs there.
+pub(super) fn value(message: &str, known: &[String]) -> String {
+    if message.starts_with("unknown variant `") {
+        let quoted = quoted(message);
+        let (word, known) = quoted.split_first().map_or(("", &[][..]), |(word, known)| (word.as_str(), known));
+        return match nearest(word, known) {
+            Some(near) => format!("\"{word}\" is not possible here: is \"{near}\" meant?"),
+            None => format!("\"{word}\" is not possible here: there are {}", list(known)),
+        };
+    }
+    let Some((found, expected)) = parts(message) else { return one_line(message) };
+    if found.contains("$__") || expected.contains("$__") || message.contains("$__") {
+        return format!("a date is written here, where {} is needed", wanted(expected, known));
+    }
+    format!("{} is needed here, not {}", wanted(expected, known), shown(found))
+}
+
+/// What the parser says of text that is no TOML.
+pub(super) fn syntax(message: &str) -> String {
+    format!("this is no TOML: {}", one_line(message))
+}
+
+fn one_line(message: &str) -> String {
+    message.lines().map(str::trim).collect::<Vec<_>>().join(": ")
+}
+
+/// What was found and what was expected.
+fn parts(message: &str) -> Option<(&str, &str)> {
+    let rest = ["invalid type: ", "invalid value: ", "invalid length "]
+        .iter()
+        .find_map(|start| message.strip_prefix(start))?;
+    rest.split_once(", expected ")
+}
+
+fn shown(found: &str) -> String {
+    let number = ["integer `", "floating point `"].iter().find_map(|kind| found.strip_prefix(kind));
+    match found {
+        "sequence" => "a list".to_owned(),
+        "map" => "a table".to_owned(),
+        _ => match (number, found.strip_prefix("boolean `"), found.strip_prefix("string ")) {
+            (Some(number), ..) | (_, Some(number), _) => number.trim_end_matches('`').to_owned(),
+            (.., Some(text)) => format!("the text {text}"),
+            _ => found.to_owned(),
+        },
+    }
+}
+
+/// serde names types, or says what the type's author wrote.
+fn wanted(expected: &str, known: &[String]) -> String {
+    if !known.is_empty() && (expected.starts_with("struct ") || expected.starts_with("a map")) {
+        return format!("a table with the keys {}", list(known));
+    }
+    if !known.is_empty() && is_choice(expected) {
+        return format!("one of {}", list(known));
+    }
+    let above_zero = expected.contains("nonzero");
+    let words: Vec<_> = expected.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let integer = INTEGERS.iter().find(|(name, _)| words.contains(name));
+    match (integer, expected) {
+        (Some((_, max)), _) => format!("a whole number {} to {max}", if above_zero { "from 1" } else { "from 0" }),
+        (_, "a string" | "a borrowed string" | "path string" | "a character") => "a text in quotes".to_owned(),
+        (_, "a boolean") => "true or false".to_owned(),
+        (_, "a sequence") => "a list in brackets".to_owned(),
+        (_, "f32" | "f64") => "a number".to_owned(),
+        (_, text) if text.starts_with("struct ") || text.starts_with("a map") => "a table".to_owned(),
+        (_, text) if is_choice(text) => "a text in quotes".to_owned(),
+        (_, text) => text.to_owned(),
+    }
+}
+
+/// The integer types that configurations have, and their largest value as people may write it; TOML has no larger ones than 2^63.
+const INTEGERS: [(&str, &str); 6] =
+    [("u8", "255"), ("u16", "65535"), ("u32", "4294967295"), ("u64", "2^63"), ("usize", "2^63"), ("i64", "2^63")];
+
+fn is_choice(expected: &str) -> bool {
+    ["enum ", "string or table", "variant"].iter().any(|word| expected.contains(word))
+}
+
+/// What stands in back quotes.
+fn quoted(message: &str) -> Vec<String> {
+    message.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn list(words: &[String]) -> String {
+    match words {
+        [] => "none".to_owned(),
+        [word] => word.clone(),
+        [words @ .., last] => format!("{} and {last}", words.join(", ")),
+    }
+}
+
+/// The word that is most likely meant, if one is similar.
+pub(super) fn nearest<'a>(word: &str, known: &'a [String]) -> Option<&'a str> {
+    let distances = known.iter().map(|other| (distance(word, other), other));
+    let (distance, near) = distances.min_by_key(|(distance, _)| *distance)?;
+    let len = word.chars().count().max(near.chars().count());
+    (distance <= 1 + len / 4 && distance < len).then_some(near)
+}
+
+/// How many letters have to be added, left out, changed, or swapped with the next (Damerau and Levenshtein, restricted).
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<_>, Vec<_>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let changed = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = changed.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn similar_words_are_found() {
+        let known: Vec<_> = ["node", "peer", "dispatcher", "agent", "log"].map(String::from).into();
+        for (word, near) in [("agnet", "agent"), ("dispacher", "dispatcher"), ("nodes", "node"), ("lgo", "log")] {
+            assert_eq!(nearest(word, &known), Some(near), "{word}");
+        }
+        for word in ["x", "weather", "origins", "ab"] {
+            assert_eq!(nearest(word, &known), None, "{word}");
+        }
+        assert_eq!(
+            [("ab", "ba"), ("", "abc"), ("abc", "abc"), ("kitten", "sitting")].map(|(a, b)| distance(a, b)),
+            [1, 3, 0, 3]
+        );
+    }
+
+    #[test]
+    fn no_type_is_named() {
+        let cases = [
+            ("invalid type: string \"10/s\", expected struct RawRate", "a table is needed here, not the text \"10/s\""),
+            ("invalid type: integer `5`, expected a string", "a text in quotes is needed here, not 5"),
+            ("invalid value: integer `-1`, expected usize", "a whole number from 0 to 2^63 is needed here, not -1"),
+            (
+                "invalid value: integer `0`, expected a nonzero u32",
+                "a whole number from 1 to 4294967295 is needed here, not 0",
+            ),
+            ("invalid type: map, expected a sequence", "a list in brackets is needed here, not a table"),
+            ("\"5\" is no length of time", "\"5\" is no length of time"),
+        ];
+        for (message, expected) in cases {
+            assert_eq!(value(message, &[]), expected);
+        }
+    }
+}
