@@ -16,10 +16,19 @@ use crate::failure::Failure;
 
 /// Measure HTTP servers from the side of their clients
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Bench {
     #[command(subcommand)]
     command: Command,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  watari bench http http://127.0.0.1:8080/ -n 10000 -c 100
+  watari bench users https://www.example/ -r 50 -d 30s
+  watari bench capacity https://www.example/ --expect 'p99<50ms'
+  watari bench compare before.json after.json
+  watari bench http --help                all options of a command, and more examples";
 
 #[derive(Subcommand)]
 enum Command {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use serde_json::Value;
 use watari_wire::{ConnectionId, NodeName};
 
 use super::{print, print_json};
@@ -95,7 +96,7 @@ enum What {
         grace: Span,
     },
     /// The keys of session tickets
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  watari ctl --admin a1.sock keys rotate")]
     Keys(Keys),
     /// Read the configuration file again
     ///
@@ -160,6 +161,26 @@ Examples:
   watari ctl --admin d1.sock drain a1 --grace 10m && ssh a1 reboot
   watari ctl --admin d1.sock --json drain a1 | jq '.remaining[] | {id, stays}'";
 
+/// What an order has done.
+struct Done {
+    /// For `--json`: the order, and what it was about.
+    report: serde_json::Map<String, Value>,
+    sentence: String,
+}
+
+impl Done {
+    fn of<const N: usize>(order: &str, about: [(&str, String); N]) -> Self {
+        let about = about.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
+        let report = [("done".to_owned(), order.into())].into_iter().chain(about).collect();
+        Self { report, sentence: String::new() }
+    }
+
+    /// The sentence for people.
+    fn saying(self, sentence: String) -> Self {
+        Self { sentence, ..self }
+    }
+}
+
 /// Between two looks at what has become of an order.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -192,10 +213,14 @@ impl Ctl {
             What::Status => node.show(Topic::Status).await,
             What::Nodes { order: None } => node.show(Topic::Nodes).await,
             What::Nodes { order: Some(Membership::Evict { node: evicted }) } => {
-                node.order(Topic::Evict { node: evicted }).await
+                let said = format!("{evicted} is evicted: its link has ended, and all nodes that have links refuse it");
+                let done = Done::of("evict", [("node", evicted.to_string())]).saying(said);
+                node.order(Topic::Evict { node: evicted }, done).await
             }
             What::Nodes { order: Some(Membership::Admit { node: admitted }) } => {
-                node.order(Topic::Admit { node: admitted }).await
+                let done = Done::of("admit", [("node", admitted.to_string())]);
+                let done = done.saying(format!("{admitted} may be a member again"));
+                node.order(Topic::Admit { node: admitted }, done).await
             }
             What::Sessions => node.show(Topic::Sessions).await,
             What::Origins { order: None } => node.show(Topic::Origins).await,
@@ -203,9 +228,17 @@ impl Ctl {
             What::Connections => node.show(Topic::Connections).await,
             What::Move { connection, node: target } => moving::run(&node, connection, &target).await,
             What::Drain { node: agent, grace } => drain::run(&node, agent, grace.get()).await,
-            What::Keys(Keys::Rotate) => node.order(Topic::RotateKeys).await,
+            What::Keys(Keys::Rotate) => {
+                let said = "ticket keys begin anew, here and at the agents that this one has links to; \
+                            tickets that clients have stay good";
+                node.order(Topic::RotateKeys, Done::of("rotate_keys", []).saying(said.to_owned())).await
+            }
             What::Reload => node.show(Topic::Reload).await,
-            What::Undrain { node: agent } => node.order(Topic::Undrain { node: agent }).await,
+            What::Undrain { node: agent } => {
+                let done = Done::of("undrain", [("node", agent.to_string())]);
+                let done = done.saying(format!("{agent} gets connections of this dispatcher again"));
+                node.order(Topic::Undrain { node: agent }, done).await
+            }
         }
     }
 }
@@ -221,8 +254,14 @@ impl Remote<'_> {
         show::answer(&ask(self.socket, topic).await?, self.json)
     }
 
-    /// Has an order followed; what it says itself is no answer to show.
-    async fn order(&self, order: Topic) -> Result<(), Failure> {
+    /// Has an order followed, and says so.
+    async fn order(&self, order: Topic, done: Done) -> Result<(), Failure> {
+        self.give(order).await?;
+        if self.json { print_json(&done.report) } else { print(format_args!("{}\n", done.sentence)) }
+    }
+
+    /// Has an order followed whose effect is looked at afterwards.
+    async fn give(&self, order: Topic) -> Result<(), Failure> {
         ask(self.socket, order).await?;
         Ok(())
     }

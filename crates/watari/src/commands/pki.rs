@@ -13,6 +13,11 @@ use crate::table::Table;
 
 /// Make and show the certificates that nodes know each other by
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  watari pki init --dir pki
+  watari pki issue a1 --role agent
+  watari pki show --json")]
 pub(crate) struct Pki {
     #[command(subcommand)]
     command: Command,

@@ -1,12 +1,14 @@
 //! `watari run`: a node.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use prometheus_client::registry::Registry;
+use serde::Serialize;
 use tokio::runtime::Builder;
 
-use crate::config::{Config, SiteMetrics};
+use super::{print, print_json};
+use crate::config::{Config, Loaded, SiteMetrics};
 use crate::failure::Failure;
 use crate::node::Outside;
 use crate::{logging, node, process};
@@ -21,6 +23,9 @@ pub(crate) struct Run {
     /// Only check the configuration and the files it names
     #[arg(long)]
     check: bool,
+    /// With --check: print JSON
+    #[arg(long, requires = "check")]
+    json: bool,
     /// End when the process that started this one ends
     #[arg(long, conflicts_with = "check")]
     with_parent: bool,
@@ -36,7 +41,35 @@ a second signal, ends it at once. SIGHUP has it read its configuration again, as
 its access log again, after logrotate has renamed it. SIGUSR2, SIGALRM and other signals without a meaning are ignored. A line
 on the standard error says when it is ready, and so does READY=1 on $NOTIFY_SOCKET (sd_notify(3)).";
 
+/// What `--check --json` prints.
+#[derive(Serialize)]
+struct Checked<'a> {
+    config: &'a Path,
+    node: &'a str,
+    roles: Vec<&'a str>,
+    peers: usize,
+    certificates: usize,
+}
+
 impl Run {
+    /// Says what was found good. What is not is an error before.
+    fn checked(&self, config: &Config, loaded: &Loaded) -> Result<(), Failure> {
+        let tls = config.agent.as_ref().and_then(|agent| agent.tls.as_ref());
+        let checked = Checked {
+            config: &self.config,
+            node: config.node.name.value.as_str(),
+            roles: loaded.roles.iter().map(|role| role.as_str()).collect(),
+            peers: config.peers.len(),
+            certificates: tls.map_or(0, |tls| tls.certificates.len()),
+        };
+        if self.json {
+            return print_json(&checked);
+        }
+        let Checked { config, node, roles, peers, certificates } = checked;
+        let (config, roles) = (config.display(), roles.join(", "));
+        print(format_args!("{config} can be used: node {node}, {roles}; peers {peers}, certificates {certificates}\n"))
+    }
+
     pub(crate) fn execute(self) -> Result<(), Failure> {
         if self.with_parent {
             process::end_with_parent().map_err(Failure::Start)?;
@@ -49,7 +82,7 @@ impl Run {
         let site = config.agent.as_ref().map(|_| SiteMetrics::register(&mut registry)).unwrap_or_default();
         let loaded = config.load(&site)?;
         if self.check {
-            return Ok(());
+            return self.checked(&config, &loaded);
         }
         let level = logging::start(&config.log);
         // A dispatcher has threads of its own for its clients: messages between nodes are little work, which threads that wake each

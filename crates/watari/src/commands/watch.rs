@@ -15,10 +15,17 @@ use crate::failure::Failure;
 
 /// Say of web servers, from packets alone, whether they are normal, saturated or stopped
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Watch {
     #[command(subcommand)]
     command: Command,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  watari watch live -i eth0               a server's state, while it works
+  watari watch pcap capture.pcap          what a recording says of its servers
+  watari watch pcap --help                all options of a command";
 
 #[derive(Subcommand)]
 enum Command {

@@ -93,6 +93,30 @@ app   /cgi-bin/*            2        7
 }
 
 #[test]
+fn a_node_has_one_state_and_no_error_of_the_past() {
+    let node = |name: &str, up: bool, healthy: bool, error: Option<&str>| {
+        json!({
+            "name": name, "mesh": "192.0.2.1:1", "member": "configured", "this": false, "up": up, "roles": ["agent"],
+            "up_s": up.then_some(7), "available": up && healthy, "healthy": healthy, "connections": 3, "draining": false,
+            "last_error": error,
+        })
+    };
+    let nodes = [
+        node("a1", true, true, Some("it was refused")),
+        node("a2", false, true, Some("it is refused")),
+        node("a3", true, false, None),
+    ];
+    let (_, ended) = ctl(&["nodes"], &json!({ "nodes": nodes }));
+    let expected = "\
+name  state      roles  member      mesh         up_s  connections  error
+a1    up         agent  configured  192.0.2.1:1     7            3  -
+a2    down       agent  configured  192.0.2.1:1     -            3  it is refused
+a3    unhealthy  agent  configured  192.0.2.1:1     7            3  -
+";
+    assert_eq!(ended.done(), expected);
+}
+
+#[test]
 fn refusals_are_one_sentence() {
     let (_, ended) = ctl(&["status"], &json!({"error": "busy"}));
     assert_eq!(ended.refused(1), "watari: the node refused: busy");
@@ -107,7 +131,13 @@ fn refusals_are_one_sentence() {
 fn orders_are_sent_as_they_are_written_down() {
     let (question, ended) = ctl(&["undrain", "a1"], &json!("done"));
     assert_eq!(question, json!({"version": 1, "topic": {"undrain": {"node": "a1"}}}));
-    assert_eq!(ended.done(), "");
+    assert_eq!(ended.done(), "a1 gets connections of this dispatcher again\n");
+    let (_, ended) = ctl(&["--json", "undrain", "a1"], &json!("done"));
+    let done: Value = serde_json::from_str(&ended.done()).unwrap();
+    assert_eq!(done, json!({"done": "undrain", "node": "a1"}));
+    let (question, ended) = ctl(&["keys", "rotate"], &json!("done"));
+    assert_eq!(question, json!({"version": 1, "topic": "rotate_keys"}));
+    assert!(ended.done().starts_with("ticket keys begin anew"));
     let (question, ended) = ctl(&["move", "00000000000000ff-1", "a2"], &json!({"error": "no"}));
     let order = json!({"move": {"connection": "00000000000000ff-1", "node": "a2"}});
     assert_eq!(question, json!({"version": 1, "topic": order}));

@@ -72,7 +72,7 @@ fn a_drained_agent_is_left_and_gets_nothing_until_it_is_undrained() {
     let report: Value = serde_json::from_str(&cluster.ctl(&["drain", "a1", "--json"]).done()).unwrap();
     assert_eq!(report, json!({"node": "a1", "moved_or_ended": 0, "remaining": []}));
 
-    assert_eq!(cluster.ctl(&["undrain", "a1"]).done(), "");
+    assert_eq!(cluster.ctl(&["undrain", "a1"]).done(), "a1 gets connections of this dispatcher again\n");
     assert_eq!(draining(&cluster), [json!(false), json!(false), Value::Null]);
     clients.extend((0..2).map(|_| cluster.client().0));
     assert_eq!((on("a1"), on("a2")), (1, 9));

@@ -12,7 +12,12 @@ use crate::support::{Running, agent, command, service_manager, told, watari};
 #[test]
 fn a_good_configuration_passes_the_check() {
     let dir = agent();
-    assert_eq!(watari(dir.path(), &["run", "--config", "n1.toml", "--check"]).done(), "");
+    let checked = watari(dir.path(), &["run", "--config", "n1.toml", "--check"]).done();
+    assert_eq!(checked, "n1.toml can be used: node n1, agent; peers 0, certificates 0\n");
+    let checked = watari(dir.path(), &["run", "--config", "n1.toml", "--check", "--json"]).done();
+    let expected =
+        serde_json::json!({"config": "n1.toml", "node": "n1", "roles": ["agent"], "peers": 0, "certificates": 0});
+    assert_eq!(serde_json::from_str::<Value>(&checked).unwrap(), expected);
     assert!(!dir.path().join("n1.sock").exists());
 }
 

@@ -25,7 +25,7 @@ struct Report {
 /// Orders that `agent` be drained, and looks until it is, or until `grace` is over.
 pub(super) async fn run(node: &Remote<'_>, agent: NodeName, grace: Duration) -> Result<(), Failure> {
     let before = of(node.connections().await?, &agent);
-    node.order(Topic::Drain { node: agent.clone() }).await?;
+    node.give(Topic::Drain { node: agent.clone() }).await?;
     wait(node, &agent, Instant::now() + grace).await?;
     let report = Report::new(agent, &before, node.connections().await?);
     if node.json {

@@ -14,7 +14,7 @@ const MOVE_MAX: Duration = Duration::from_secs(5);
 
 /// Orders the move of `id` to `target`, and looks until it is done.
 pub(super) async fn run(node: &Remote<'_>, id: ConnectionId, target: &NodeName) -> Result<(), Failure> {
-    node.order(Topic::Move { connection: id, node: target.clone() }).await?;
+    node.give(Topic::Move { connection: id, node: target.clone() }).await?;
     let deadline = Instant::now() + MOVE_MAX;
     loop {
         let late = Instant::now() >= deadline;

@@ -3,8 +3,8 @@
 use clap::Subcommand;
 use watari_proxy::OriginAddress;
 
-use super::Remote;
 use super::show::{or_dash, yes_or_no};
+use super::{Done, Remote};
 use crate::admin::{Origin, Pool, Queue, Resource, Topic, Transfer};
 use crate::failure::Failure;
 use crate::table::Table;
@@ -38,22 +38,41 @@ pub(super) enum Order {
 
 impl Order {
     pub(super) async fn run(self, node: &Remote<'_>) -> Result<(), Failure> {
-        node.order(match self {
-            Self::Drain { origin } => Topic::DrainOrigin { origin, draining: true },
-            Self::Undrain { origin } => Topic::DrainOrigin { origin, draining: false },
-            Self::Move { transfer, origin } => Topic::MoveTransfer { transfer, origin },
-        })
-        .await
+        match self {
+            Self::Drain { origin } => {
+                let done = Done::of("drain_origin", [("origin", origin.to_string())]);
+                let said = format!("{origin} is being left: `watari ctl origins` shows what is still there");
+                node.order(Topic::DrainOrigin { origin, draining: true }, done.saying(said)).await
+            }
+            Self::Undrain { origin } => {
+                let done = Done::of("undrain_origin", [("origin", origin.to_string())]);
+                let said = format!("{origin} gets requests again");
+                node.order(Topic::DrainOrigin { origin, draining: false }, done.saying(said)).await
+            }
+            Self::Move { transfer, origin } => {
+                let to = origin.as_ref().map_or_else(|| "another origin".to_owned(), ToString::to_string);
+                let done = Done::of(
+                    "move_transfer",
+                    [("transfer", transfer.to_string()), ("origin", or_dash(origin.as_ref()))],
+                );
+                let said = format!(
+                    "transfer {transfer} was asked to go on at {to}: `watari ctl origins` shows whether it does"
+                );
+                node.order(Topic::MoveTransfer { transfer, origin }, done.saying(said)).await
+            }
+        }
     }
 }
 
 /// A table of origins, one of those who wait for them, one of what was asked for lately, and one of what could go on elsewhere.
 pub(super) fn text(pools: &[Pool]) -> String {
     let mut origins =
-        Table::new(&["pool", "origin", "available", "draining", "requests", "response_us", "bytes_per_s"]);
+        Table::new(&["pool", "origin", "available", "draining", "requests", "response_us", "bytes_per_s"])
+            .leaving_out(&["bytes_per_s", "response_us", "pool"]);
     let mut queues = Table::new(&["pool", "pattern", "in_progress", "waiting"]);
-    let mut resources = Table::new(&["pool", "resource", "movable", "why", "elsewhere"]);
-    let mut transfers = Table::new(&["id", "pool", "origin", "client", "delivered", "remaining", "moves", "resource"]);
+    let mut resources = Table::new(&["pool", "resource", "movable", "why", "elsewhere"]).leaving_out(&["pool"]);
+    let mut transfers = Table::new(&["id", "pool", "origin", "client", "delivered", "remaining", "moves", "resource"])
+        .leaving_out(&["pool", "client", "moves", "origin"]);
     for pool in pools {
         pool.origins.iter().for_each(|origin| origins.row(origin_row(&pool.name, origin)));
         pool.queue.iter().for_each(|queue| queues.row(queue_row(&pool.name, queue)));

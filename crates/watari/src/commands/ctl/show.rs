@@ -45,7 +45,8 @@ fn reloaded_lines(Reloaded { changes, files }: &Reloaded) -> String {
 }
 
 fn status_table(status: &Status) -> Table {
-    let mut table = Table::new(&["node", "version", "roles", "pid", "uptime_s", "connections", "links_up", "peers"]);
+    let mut table = Table::new(&["node", "version", "roles", "pid", "uptime_s", "connections", "links_up", "peers"])
+        .leaving_out(&["version", "pid"]);
     table.row([
         status.node.clone(),
         status.version.clone(),
@@ -71,7 +72,8 @@ fn session_text(sessions: &Sessions) -> String {
         "kept_bytes",
         "stored",
         "redis",
-    ]);
+    ])
+    .leaving_out(&["redis", "stored", "kept_bytes", "newest_seed_age_s", "rotation_s", "seeds"]);
     sharing.row([
         sessions.mode.clone(),
         sessions.lifetime_s.to_string(),
@@ -101,42 +103,34 @@ fn session_text(sessions: &Sessions) -> String {
 }
 
 fn node_table(nodes: &[Node]) -> Table {
-    let mut table = Table::new(&[
-        "name",
-        "mesh",
-        "member",
-        "roles",
-        "state",
-        "up_s",
-        "available",
-        "healthy",
-        "draining",
-        "connections",
-        "last_error",
-    ]);
+    let mut table = Table::new(&["name", "state", "roles", "member", "mesh", "up_s", "connections", "error"])
+        .leaving_out(&["mesh", "member", "up_s", "roles"]);
     for node in nodes {
         table.row([
-            node.name.clone(),
-            or_dash(node.mesh),
-            or_dash(node.member.as_ref()),
+            format!("{}{}", node.name, if node.this { " (this)" } else { "" }),
+            state(node).to_owned(),
             or_dash((!node.roles.is_empty()).then(|| node.roles.join(","))),
-            (if node.this {
-                "this"
-            } else if node.up {
-                "up"
-            } else {
-                "down"
-            })
-            .to_owned(),
+            or_dash(node.member.as_ref()),
+            or_dash(node.mesh),
             or_dash(node.up_s),
-            or_dash(node.available.map(yes_or_no)),
-            or_dash(node.healthy.map(yes_or_no)),
-            or_dash(node.draining.map(yes_or_no)),
             or_dash(node.connections),
-            or_dash(node.last_error.as_ref()),
+            // Of a node that is up, it is why an earlier link ended.
+            or_dash(node.last_error.as_ref().filter(|_| !node.up)),
         ]);
     }
     table
+}
+
+/// What counts for who looks at a node: why it gets no connections, if it gets none.
+fn state(node: &Node) -> &'static str {
+    match node {
+        Node { member: Some(member), .. } if member == "evicted" => "evicted",
+        Node { up: false, .. } => "down",
+        Node { draining: Some(true), .. } => "draining",
+        Node { healthy: Some(false), .. } => "unhealthy",
+        Node { available: Some(false), .. } => "unavailable",
+        _ => "up",
+    }
 }
 
 /// A row for each connection.
@@ -152,7 +146,8 @@ pub(super) fn connection_table(connections: &[Connection]) -> Table {
         "moves",
         "resumed",
         "stays",
-    ]);
+    ])
+    .leaving_out(&["alpn", "resumed", "suite", "version", "moves", "handshake_node"]);
     for connection in connections {
         table.row([
             connection.id.clone(),
