@@ -48,7 +48,8 @@ pub(crate) struct Resource {
     /// Host, path and query.
     pub(crate) name: String,
     pub(crate) movable: bool,
-    /// Why they could not, wherever that were.
+    /// Why they could not, if so: the response does not allow it, wherever that were (`no_validator`, ..), or one of
+    /// `no_other_origin`, `not_compared` (no other origin was asked yet) and `refused_elsewhere` (`elsewhere` has each refusal).
     pub(crate) stays: Option<String>,
     /// The other origins that were asked.
     pub(crate) elsewhere: Vec<Elsewhere>,
@@ -81,11 +82,12 @@ pub(crate) struct Transfer {
 
 impl From<PoolStatus> for Pool {
     fn from(status: PoolStatus) -> Self {
+        let alone = status.origins.len() < 2;
         Self {
             name: status.name,
             origins: status.origins.into_iter().map(Origin::from).collect(),
             queue: status.queue.into_iter().map(Queue::from).collect(),
-            resources: status.resources.into_iter().map(Resource::from).collect(),
+            resources: status.resources.into_iter().map(|resource| Resource::of(resource, alone)).collect(),
             transfers: status.transfers.into_iter().map(Transfer::from).collect(),
         }
     }
@@ -106,17 +108,23 @@ impl From<QueueStatus> for Queue {
     }
 }
 
-impl From<ResourceStatus> for Resource {
-    fn from(status: ResourceStatus) -> Self {
+impl Resource {
+    /// * `alone`: its pool has one origin.
+    fn of(status: ResourceStatus, alone: bool) -> Self {
         let elsewhere = status.elsewhere.into_iter().map(|(origin, refusal)| Elsewhere {
             origin: origin.to_string(),
             same: refusal.is_none(),
             refusal: refusal.map(str::to_owned),
         });
         let elsewhere: Vec<_> = elsewhere.collect();
-        let movable = status.stays.is_none() && elsewhere.iter().any(|origin| origin.same);
-        let stays = status.stays.map(|stays| stays.as_str().to_owned());
-        Self { name: status.resource, movable, stays, elsewhere }
+        let stays = match status.stays {
+            Some(stays) => Some(stays.as_str()),
+            None if alone => Some("no_other_origin"),
+            None if elsewhere.is_empty() => Some("not_compared"),
+            None if elsewhere.iter().all(|origin| !origin.same) => Some("refused_elsewhere"),
+            None => None,
+        };
+        Self { name: status.resource, movable: stays.is_none(), stays: stays.map(str::to_owned), elsewhere }
     }
 }
 
@@ -124,5 +132,31 @@ impl From<TransferStatus> for Transfer {
     fn from(status: TransferStatus) -> Self {
         let TransferStatus { id, origin, resource, client, delivered, remaining, moves } = status;
         Self { id, origin: origin.to_string(), resource, client, delivered, remaining, moves }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn resource(elsewhere: &[Option<&'static str>], alone: bool) -> Resource {
+        let origin = |(index, refusal): (usize, &Option<_>)| (format!("http://o{index}").parse().unwrap(), *refusal);
+        let elsewhere = elsewhere.iter().enumerate().map(origin).collect();
+        Resource::of(ResourceStatus { resource: "example.org/file".into(), stays: None, elsewhere }, alone)
+    }
+
+    #[test]
+    fn what_is_not_movable_has_a_reason() {
+        for (elsewhere, alone, expected) in [
+            (&[][..], true, Some("no_other_origin")),
+            (&[], false, Some("not_compared")),
+            (&[Some("whole"), Some("not_found")], false, Some("refused_elsewhere")),
+            (&[Some("whole"), None], false, None),
+        ] {
+            let resource = resource(elsewhere, alone);
+            assert_eq!((resource.stays.as_deref(), resource.movable), (expected, expected.is_none()));
+        }
     }
 }
