@@ -9,7 +9,8 @@
 //!   failed     asked for                                                                      x
 //!   manual     asked for
 //!   draining   its origin is being drained                                                               x
-//!   stalled    no byte for a while, though the client would take some    (x)                  x          x
+//!   stalled    nothing, or too little, for a while, though the client    (x)                  x          x
+//!              would take more
 //!   slow       twice in a row well below what is usual elsewhere          x     x     x                  x
 //!   unequal    its origin has much more to do than another                x     x     x                  x
 //! ```
@@ -66,8 +67,9 @@ impl Governor {
 
     /// Looks at all origins of the pool and all transfers that could move, and orders some elsewhere.
     ///
-    /// Each order counts, whatever becomes of it. One that cannot be carried out is reported by [`Governor::refused`];
-    /// while it is tried, the transfer is shown as moving.
+    /// Each order counts, whatever becomes of it. One that cannot be carried out is reported by [`Governor::refused`] and
+    /// [`Governor::stays`]; while it is tried, the transfer is shown as moving. An order for such a transfer replaces the one
+    /// before: its cause is [`Cause::Stalled`].
     pub fn look(&mut self, now: Instant, origins: &[OriginView], transfers: &[TransferView]) -> Vec<Order> {
         self.remember(now, origins, transfers);
         let (damping, budget) = (&self.settings.damping, &mut self.budget);
@@ -101,6 +103,7 @@ impl Governor {
             return Err(Denied::TooOften);
         }
         track.fail(now, damping);
+        track.asks(transfer, now);
         let may_serve = |origin: &&OriginView| {
             origin.availability != Availability::Down && !self.refusals.has(transfer.resource, origin.id)
         };
@@ -121,7 +124,7 @@ impl Governor {
         transfer: &TransferView,
         to: Option<OriginId>,
     ) -> Result<Order, Denied> {
-        if transfer.moving {
+        if transfer.moving_to.is_some() {
             return Err(Denied::Moving);
         }
         let others =
@@ -131,7 +134,7 @@ impl Governor {
             None => !self.refusals.has(transfer.resource, origin.id),
         };
         let to = least_loaded(others.filter(is_wanted).map(Standing::of)).ok_or(Denied::Nowhere)?;
-        self.tracks.entry(transfer.id).or_insert_with(|| Track::new(transfer, now)).since = now;
+        self.tracks.entry(transfer.id).or_insert_with(|| Track::new(transfer, now)).asks(transfer, now);
         Ok(Order { transfer: transfer.id, from: transfer.origin, to, cause: Cause::Manual })
     }
 
@@ -140,12 +143,21 @@ impl Governor {
         self.refusals.note(resource, origin, now);
     }
 
+    /// An origin that this transfer was ordered to does not go on with it. If the transfer has stalled, the next look orders it to
+    /// another one.
+    pub fn stays(&mut self, transfer: TransferId) {
+        if let Some(track) = self.tracks.get_mut(&transfer) {
+            track.was_refused();
+        }
+    }
+
     fn remember(&mut self, now: Instant, origins: &[OriginView], transfers: &[TransferView]) {
         self.refusals.forget(now, self.settings.damping.refusal_memory);
         self.budget.keep(origins);
         let window = self.window();
         for view in transfers {
-            self.tracks.entry(view.id).or_insert_with(|| Track::new(view, now)).follow(view, now, window);
+            let track = self.tracks.entry(view.id).or_insert_with(|| Track::new(view, now));
+            track.follow(view, now, window, &self.settings);
         }
         self.tracks.retain(|_, track| track.seen == now);
     }

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -19,8 +19,9 @@ use watari_handover::{SeamError, TooLong};
 
 use crate::connections::Lease;
 use crate::metrics::BodyCounters;
+use crate::progress::{Progress, TooSlow};
 use crate::standing::Watch;
-use crate::{Body, BoxError, fields};
+use crate::{Body, BoxError, Limits, fields};
 
 /// No body. Allocates nothing.
 pub(crate) fn empty() -> Body {
@@ -35,14 +36,20 @@ const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Upload {
     advanced: AtomicBool,
+    /// Taken since this was asked last.
+    bytes: AtomicU64,
+    has_length: bool,
+    ended: AtomicBool,
     waiting: AtomicBool,
     wanted: Arc<Notify>,
 }
 
 impl Upload {
-    /// Whether the origin took a piece since this was asked last.
-    pub(crate) fn has_advanced(&self) -> bool {
-        self.advanced.swap(false, Ordering::Relaxed)
+    /// Whether the origin took a piece since this was asked last; of a body whose length is known, at least so many bytes, or the rest.
+    pub(crate) fn has_advanced(&self, bytes_min: u64) -> bool {
+        let bytes = self.bytes.swap(0, Ordering::Relaxed);
+        let enough = !self.has_length || bytes >= bytes_min || self.ended.load(Ordering::Relaxed);
+        self.advanced.swap(false, Ordering::Relaxed) && enough
     }
 
     /// Has a request of HTTP/1.1 say where its body ends, also if it is unusual with its method: of a `GET` it would be left out (RFC
@@ -90,7 +97,8 @@ where
         if inner.is_end_stream() {
             return (empty(), None);
         }
-        let upload = Arc::new(Upload::default());
+        let has_length = inner.size_hint().exact().is_some();
+        let upload = Arc::new(Upload { has_length, ..Upload::default() });
         let held = held.then(|| until_wanted(Arc::clone(&upload.wanted)));
         let body = Self { inner: Box::pin(inner), upload: Arc::clone(&upload), held };
         (body.map_err(Into::into).boxed_unsync(), Some(upload))
@@ -118,8 +126,13 @@ impl<B: http_body::Body<Data = Bytes>> http_body::Body for RequestBody<B> {
             clean(frame);
         }
         self.upload.waiting.store(frame.is_pending(), Ordering::Relaxed);
-        if frame.is_ready() {
+        if let Poll::Ready(frame) = &frame {
             self.upload.advanced.store(true, Ordering::Relaxed);
+            let len = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()).map_or(0, Bytes::len);
+            self.upload.bytes.fetch_add(len as u64, Ordering::Relaxed);
+            if frame.is_none() || self.inner.is_end_stream() {
+                self.upload.ended.store(true, Ordering::Relaxed);
+            }
         }
         frame
     }
@@ -146,6 +159,8 @@ pub(crate) enum ResponseBodyError {
     Cut(#[source] hyper::Error),
     #[error("the origin stopped in the middle of its response")]
     Stalled,
+    #[error("the origin sent its response too slowly")]
+    TooSlow(#[from] TooSlow),
     #[error("the origin ended its response early")]
     Short,
     #[error("the origin goes on otherwise than the one before")]
@@ -163,6 +178,8 @@ pub(crate) struct ResponseBody {
     inner: Incoming,
     lease: Option<Lease>,
     patience: Duration,
+    /// Where the length is known.
+    progress: Option<Progress>,
     /// Armed while the origin is waited for; made at the first wait, for many bodies need none.
     timer: Option<Pin<Box<Sleep>>>,
     waiting: bool,
@@ -171,9 +188,12 @@ pub(crate) struct ResponseBody {
 }
 
 impl ResponseBody {
-    /// * `patience`: how long to wait for the next piece, or for the connection to become ready at the end.
-    pub(crate) fn new(inner: Incoming, lease: Lease, patience: Duration, counters: BodyCounters) -> Self {
-        let mut body = Self { lease: Some(lease), patience, ..Self::none(inner, counters) };
+    /// `limits` say how long to wait for the next piece, or for the connection to become ready at the end, and how many bytes have
+    /// to come meanwhile.
+    pub(crate) fn new(inner: Incoming, lease: Lease, limits: &Limits, counters: BodyCounters) -> Self {
+        let patience = limits.body_timeout;
+        let progress = inner.size_hint().exact().map(|_| Progress::new(limits.body_rate_min, patience));
+        let mut body = Self { lease: Some(lease), patience, progress, ..Self::none(inner, counters) };
         if body.inner.is_end_stream() {
             body.release();
         }
@@ -182,7 +202,16 @@ impl ResponseBody {
 
     /// Of a response that has none, and whose connection is HTTP's no more.
     pub(crate) fn none(inner: Incoming, counters: BodyCounters) -> Self {
-        Self { inner, lease: None, patience: Duration::ZERO, timer: None, waiting: false, counters, watch: None }
+        Self {
+            inner,
+            lease: None,
+            patience: Duration::ZERO,
+            progress: None,
+            timer: None,
+            waiting: false,
+            counters,
+            watch: None,
+        }
     }
 
     /// Has `watch` learn how it ends. A status that is a failure is one already, and what has ended is all there is.
@@ -204,23 +233,39 @@ impl ResponseBody {
         }
     }
 
+    /// It is left in the middle, since its origin sends nothing, or too little.
+    pub(crate) fn leave_stalled(mut self) {
+        self.lease = None;
+        if let Some((watch, _)) = self.watch.take() {
+            watch.ended(Outcome::TimedOut);
+        }
+    }
+
     /// The connection is of no more use.
     fn fail(&mut self, error: ResponseBodyError) -> ResponseBodyError {
         self.lease = None;
         self.counters.cut.inc();
         if let Some((watch, _)) = self.watch.take() {
-            let stalled = matches!(error, ResponseBodyError::Stalled);
+            let stalled = matches!(error, ResponseBodyError::Stalled | ResponseBodyError::TooSlow(_));
             watch.ended(if stalled { Outcome::TimedOut } else { Outcome::Broken });
         }
         error
+    }
+
+    /// So many bytes have come.
+    fn advance(&mut self, bytes: u64) -> Result<(), TooSlow> {
+        let Some(progress) = &mut self.progress else { return Ok(()) };
+        progress.came(Instant::now(), bytes)
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let patience = self.patience;
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
         if !self.waiting {
-            timer.as_mut().reset(Instant::now() + patience);
+            let now = Instant::now();
+            timer.as_mut().reset(now + patience);
             self.waiting = true;
+            self.progress.iter_mut().for_each(|progress| progress.waits(now));
         }
         timer.as_mut().poll(cx)
     }
@@ -243,9 +288,12 @@ impl http_body::Body for ResponseBody {
             Some(Err(error)) => Some(Err(self.fail(ResponseBodyError::Cut(error)))),
             Some(Ok(mut frame)) => {
                 clean(&mut frame);
-                self.counters.bytes.inc_by(frame.data_ref().map_or(0, Bytes::len) as u64);
+                let len = frame.data_ref().map_or(0, Bytes::len) as u64;
+                self.counters.bytes.inc_by(len);
                 if self.inner.is_end_stream() {
                     self.release();
+                } else if let Err(error) = self.advance(len) {
+                    return Poll::Ready(Some(Err(self.fail(error.into()))));
                 }
                 Some(Ok(frame))
             }
@@ -262,5 +310,31 @@ impl http_body::Body for ResponseBody {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether an upload goes on of which so much came in a period in which 100 bytes are due.
+    fn goes_on(has_length: bool, bytes: u64, ended: bool) -> bool {
+        let upload = Upload { has_length, ..Upload::default() };
+        upload.advanced.store(bytes > 0, Ordering::Relaxed);
+        upload.bytes.store(bytes, Ordering::Relaxed);
+        upload.ended.store(ended, Ordering::Relaxed);
+        let goes_on = upload.has_advanced(100);
+        assert!(!upload.has_advanced(100), "nothing came since");
+        goes_on
+    }
+
+    #[test]
+    fn an_upload_whose_length_is_known_may_not_crawl() {
+        for has_length in [true, false] {
+            assert!(!goes_on(has_length, 0, false));
+            assert_eq!(goes_on(has_length, 99, false), !has_length);
+            assert!(goes_on(has_length, 100, false));
+            assert!(goes_on(has_length, 1, true), "that was the rest");
+        }
     }
 }

@@ -43,6 +43,7 @@ mod origin;
 mod path;
 mod policy;
 mod pool;
+mod progress;
 mod redirect;
 mod request;
 mod resolve;
@@ -121,6 +122,10 @@ pub struct Limits {
     pub response_timeout: Duration,
     /// How long an origin may pause in the middle of a response body.
     pub body_timeout: Duration,
+    /// Bytes per second that have to come of a body whose length is known, while it is waited for: of a response on average over
+    /// `body_timeout`, of a request over `response_timeout`. 0: any. Streams of unknown length (server-sent events, gRPC) may pause
+    /// after each byte.
+    pub body_rate_min: u32,
     /// How many origins are tried for one request.
     pub attempts_max: usize,
     /// Requests that one origin is given at the same time; with [`Limits::idle_max`] this bounds its connections.
@@ -137,6 +142,7 @@ impl Default for Limits {
             connect_timeout: Duration::from_secs(3),
             response_timeout: Duration::from_mins(1),
             body_timeout: Duration::from_mins(1),
+            body_rate_min: 240,
             attempts_max: 3,
             in_flight_max: 1024,
             idle_max: 128,

@@ -24,6 +24,7 @@ use crate::connections::{Connection, Connections, Lease};
 use crate::failure::Failure;
 use crate::metrics::{Metrics, OriginMetrics};
 use crate::pool::{OriginConfig, PoolConfig};
+use crate::progress::bytes_min;
 use crate::request::{self, Repeatable};
 use crate::resolve::Addresses;
 use crate::standing::{Name, Standing};
@@ -234,6 +235,11 @@ impl Origin {
         Ok((self.connector.connect(socket, client, http1_only).await?, peer))
     }
 
+    /// How long its responses may pause, and how long they may take to begin.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Has a connection there for what may have to go on here without delay. An origin that cannot be reached is tried again after
     /// a while.
     pub(crate) fn prepare(self: &Arc<Self>) {
@@ -279,10 +285,11 @@ impl Origin {
     {
         let asked = Instant::now();
         let mut answer = pin!(answer);
+        let uploaded_min = bytes_min(self.limits.body_rate_min, self.limits.response_timeout);
         let result = loop {
             match timeout(self.limits.response_timeout, &mut answer).await {
                 Ok(result) => break result,
-                Err(_) if upload.is_some_and(Upload::has_advanced) => {}
+                Err(_) if upload.is_some_and(|upload| upload.has_advanced(uploaded_min)) => {}
                 Err(_) if upload.is_some_and(Upload::is_waiting) => {
                     return Sent::Failed(Failure::UploadStalled);
                 }
@@ -334,7 +341,7 @@ impl Origin {
             head.headers.remove(CONTENT_LENGTH);
         }
         head.version = Version::HTTP_11;
-        let body = ResponseBody::new(body, lease, self.limits.body_timeout, self.metrics.of_body());
+        let body = ResponseBody::new(body, lease, &self.limits, self.metrics.of_body());
         Outcome::Answered(Response::from_parts(head, body))
     }
 }

@@ -142,6 +142,7 @@ impl Pool {
         let retries = metrics.retries(&config.name);
         let choice = Choice::new(config.balance, config.limits.attempts_max, retries, Instant::now());
         let governor = config.handover.as_ref().map(|handover| handover.governor).unwrap_or_default();
+        let governor = Settings { rate_min: config.limits.body_rate_min, ..governor };
         Ok(Self {
             stickiness,
             origins,

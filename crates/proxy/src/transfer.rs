@@ -8,18 +8,23 @@
 //!        +----------------------------------------------------------+ the other origin is the source
 //! ```
 //!
+//! An origin may fall silent at any moment, without failing. A move never depends on that: from a source that is silent, the other
+//! origin is asked for what follows at once; from one that falls silent, or crawls, before the seam, it is asked again for what
+//! follows by then. If the origin that is asked is silent as well, an order replaces it by a third one.
+//!
 //! The source delivers all the time until the other takes over; so an attempt that comes to nothing does no harm. What a seam
 //! is, and what origins have to show, is [`watari_handover`]'s.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::sync::mpsc;
+use tokio::time::{Instant, Sleep, sleep};
 use watari_handover::governor::{Cause, Order, OriginId};
 use watari_handover::{Continuation, Seam, Transfer};
 
@@ -29,6 +34,7 @@ use crate::client::Client;
 use crate::failure::Failure;
 use crate::origin::Outcome;
 use crate::pool::Pool;
+use crate::progress::Progress;
 use crate::request::Repeatable;
 use crate::resources;
 use crate::transfers::{Registered, Resource, Running};
@@ -42,6 +48,8 @@ pub(crate) struct TransferBody {
     orders: mpsc::Receiver<Order>,
     source: Result<Source, Option<ResponseBodyError>>,
     next: Next,
+    /// Over all its origins: each may send something, and be left, for ever.
+    progress: Progress,
 }
 
 /// What was asked for, and by whom.
@@ -63,7 +71,7 @@ pub(crate) struct Source {
 enum Next {
     Nothing,
     Asking(Asking),
-    Prepared(Attempt, Source),
+    Prepared(Prepared),
 }
 
 /// Another origin is asked for the rest.
@@ -72,6 +80,19 @@ struct Asking {
     continuation: Continuation,
     answer: Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Failure>> + Send>>,
 }
+
+/// Another origin has accepted: it takes over at the seam.
+struct Prepared {
+    attempt: Attempt,
+    source: Source,
+    /// How long origins had been waited for when it accepted.
+    waited: Duration,
+    /// Armed while the present source is waited for.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// How long the source is waited for, in all, until it reaches the seam. It is expected there when the other origin accepts.
+const SEAM_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The origin that is asked, and why.
 #[derive(Clone, Copy)]
@@ -94,24 +115,45 @@ impl TransferBody {
         let RunningRequest { again, client, .. } = &request;
         resources::compare(pool, &transfer, &resource, source.origin, again, client);
         let (registered, orders) = pool.transfers().begin(pool, source.origin, &transfer, resource, client);
+        let limits = pool.origin(source.origin).limits();
+        let progress = Progress::new(limits.body_rate_min, limits.response_timeout + limits.body_timeout);
         let (pool, source) = (Arc::clone(pool), Ok(source));
-        Self { pool, transfer, request, registered, orders, source, next: Next::Nothing }
+        Self { pool, transfer, request, registered, orders, source, next: Next::Nothing, progress }
     }
 
     fn running(&self) -> &Running {
         self.registered.running()
     }
 
-    /// Takes the next order, unless another origin is asked already.
+    /// Takes orders. While another origin is asked, only one that replaces it counts.
     fn poll_orders(&mut self, cx: &mut Context<'_>) {
-        while matches!(self.next, Next::Nothing) {
-            let Poll::Ready(Some(order)) = self.orders.poll_recv(cx) else { return };
-            if self.source.as_ref().is_ok_and(|source| source.origin == order.from) {
-                let ahead = self.pool.bytes_until_answer(order.to, self.running());
-                // What cannot be asked for any more is nearly complete.
-                let _ = self.ask(order.to, order.cause, self.transfer.position().saturating_add(ahead));
+        while let Poll::Ready(Some(order)) = self.orders.poll_recv(cx) {
+            let asked = match &self.next {
+                Next::Nothing => None,
+                Next::Asking(Asking { attempt, .. }) | Next::Prepared(Prepared { attempt, .. }) => Some(attempt.origin),
+            };
+            match asked {
+                _ if order.from != self.running().progress().origin => {}
+                // Where it goes on after a failure is asked for at once.
+                None if self.source.is_err() => {}
+                None => self.follow(order),
+                Some(asked) if order.cause == Cause::Stalled && order.to != asked => {
+                    self.refused(asked, SILENT);
+                    self.follow(order);
+                }
+                Some(_) => {}
             }
         }
+    }
+
+    fn follow(&mut self, order: Order) {
+        let ahead = match order.cause {
+            // It is not known when the source sends the next byte, if it does.
+            Cause::Failed | Cause::Stalled | Cause::Slow => 0,
+            Cause::Draining | Cause::Unequal | Cause::Manual => self.pool.bytes_until_answer(order.to, self.running()),
+        };
+        // What cannot be asked for any more is nearly complete.
+        let _ = self.ask(order.to, order.cause, self.transfer.position().saturating_add(ahead));
     }
 
     /// Asks an origin for what is left from `at` on.
@@ -127,7 +169,7 @@ impl TransferBody {
             }
         });
         let attempt = Attempt { origin: to, cause, at: at.max(self.transfer.position()), begun: Instant::now() };
-        self.running().set_moving(true);
+        self.running().set_moving(Some(to));
         self.next = Next::Asking(Asking { attempt, continuation, answer });
         Ok(())
     }
@@ -145,7 +187,8 @@ impl TransferBody {
         match prepared {
             Ok(source) => {
                 self.pool.resources().learn(self.running().resource().id(), attempt.origin, None);
-                self.next = Next::Prepared(attempt, source);
+                let waited = self.running().waited();
+                self.next = Next::Prepared(Prepared { attempt, source, waited, timer: None });
             }
             Err(reason) => self.refused(attempt.origin, reason),
         }
@@ -154,8 +197,9 @@ impl TransferBody {
     /// The origin does not go on with this; nothing of what it sent has reached the client.
     fn refused(&mut self, origin: OriginId, reason: &'static str) {
         self.next = Next::Nothing;
-        self.running().set_moving(false);
+        self.running().set_moving(None);
         self.does_not_have_it(origin, reason);
+        self.pool.transfers().stays(self.running());
         self.pool.count_refusal(origin, reason);
         let resource = self.running().resource().name();
         tracing::info!(resource, origin = %self.pool.origin(origin).address, reason, "transfer refused");
@@ -169,13 +213,18 @@ impl TransferBody {
 
     /// Lets the other origin take over, where the source has come as far as it has to, or is gone.
     fn join(&mut self) {
-        let Next::Prepared(attempt, next) = &self.next else { return };
-        let owed = next.seam.as_ref().map_or(0, |seam| seam.owed(&self.transfer));
+        let Next::Prepared(prepared) = &self.next else { return };
+        let owed = prepared.source.seam.as_ref().map_or(0, |seam| seam.owed(&self.transfer));
         match (&self.source, owed) {
             (_, 0) => {
-                let attempt = *attempt;
-                let Next::Prepared(_, next) = std::mem::replace(&mut self.next, Next::Nothing) else { return };
-                self.source = Ok(next);
+                let Next::Prepared(prepared) = std::mem::replace(&mut self.next, Next::Nothing) else { return };
+                let Prepared { attempt, source, .. } = prepared;
+                let left = std::mem::replace(&mut self.source, Ok(source));
+                if let Ok(left) = left
+                    && attempt.cause == Cause::Stalled
+                {
+                    left.body.leave_stalled();
+                }
                 self.running().moved(attempt.origin);
                 self.request.journey.moves_to(self.pool.origin(attempt.origin));
                 self.pool.count_handover(attempt.origin, attempt.cause, attempt.begun.elapsed());
@@ -187,6 +236,29 @@ impl TransferBody {
             (Err(_), _) => self.next = Next::Nothing,
             (Ok(_), _) => {}
         }
+    }
+
+    /// Looks whether the source has been waited for too long before the seam: then asks the same origin for what follows here.
+    fn poll_seam(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let running = self.registered.running();
+        let Next::Prepared(prepared) = &mut self.next else { return Poll::Pending };
+        loop {
+            let left = SEAM_WAIT_MAX.saturating_sub(running.waited().saturating_sub(prepared.waited));
+            if left.is_zero() {
+                break;
+            }
+            ready!(prepared.timer.get_or_insert_with(|| Box::pin(sleep(left))).as_mut().poll(cx));
+            prepared.timer = None;
+        }
+        let Attempt { origin, cause, begun, .. } = prepared.attempt;
+        self.next = Next::Nothing;
+        if self.ask(origin, cause, self.transfer.position()).is_err() {
+            self.running().set_moving(None);
+        }
+        if let Next::Asking(asking) = &mut self.next {
+            asking.attempt.begun = begun;
+        }
+        Poll::Ready(())
     }
 
     /// The source will deliver no more.
@@ -238,6 +310,9 @@ impl TransferBody {
     }
 }
 
+/// Why an origin is not waited for any longer that was asked for the rest.
+const SILENT: &str = "silent";
+
 impl Source {
     fn join(&mut self, transfer: &mut Transfer, piece: Bytes) -> Result<Bytes, ResponseBodyError> {
         if let Some(seam) = &mut self.seam {
@@ -267,11 +342,19 @@ impl http_body::Body for TransferBody {
             match this.poll_source(cx) {
                 Poll::Pending => {
                     this.running().waits();
-                    return Poll::Pending;
+                    if let Err(error) = this.progress.goes_on_waiting(Instant::now()) {
+                        return Poll::Ready(Some(Err(error.into())));
+                    }
+                    if this.poll_seam(cx).is_pending() {
+                        return Poll::Pending;
+                    }
                 }
                 Poll::Ready(Ok(piece)) if piece.is_empty() => {}
                 Poll::Ready(Ok(piece)) => {
                     this.running().delivered(&this.transfer);
+                    if let Err(error) = this.progress.came(Instant::now(), piece.len() as u64) {
+                        return Poll::Ready(Some(Err(error.into())));
+                    }
                     return Poll::Ready(Some(Ok(Frame::data(piece))));
                 }
                 Poll::Ready(Err(error)) => this.lost(error),

@@ -6,13 +6,13 @@ use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::HeaderMap;
 use http::Uri;
 use http::header::HOST;
 use tokio::sync::mpsc;
-use tokio::time::interval;
+use tokio::time::{Instant, interval};
 use watari_handover::Transfer;
 use watari_handover::governor::{
     Availability, Denied, Governor, Order, OriginId, OriginView, ResourceId, Settings, TransferId, TransferView,
@@ -53,7 +53,8 @@ pub(crate) struct Resource {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress {
     pub(crate) origin: OriginId,
-    pub(crate) moving: bool,
+    /// The origin that is asked for the rest, while one is.
+    pub(crate) moving_to: Option<OriginId>,
     pub(crate) moves: u32,
     pub(crate) delivered: u64,
     pub(crate) remaining: u64,
@@ -83,7 +84,7 @@ impl Transfers {
         let id = TransferId(self.begun.fetch_add(1, Ordering::Relaxed));
         let progress = Progress {
             origin,
-            moving: false,
+            moving_to: None,
             moves: 0,
             delivered: 0,
             remaining: transfer.remaining(),
@@ -103,17 +104,22 @@ impl Transfers {
 
     /// Where a transfer goes on whose origin has failed.
     pub(crate) fn failed(&self, running: &Running, origins: &[OriginView]) -> Result<OriginId, Denied> {
-        lock(&self.governor).failed(Instant::now(), origins, &running.view())
+        lock(&self.governor).failed(Instant::now().into_std(), origins, &running.view())
     }
 
     /// An origin does not go on with this resource, or would not: it was asked.
     pub(crate) fn refused(&self, resource: ResourceId, origin: OriginId) {
-        lock(&self.governor).refused(Instant::now(), resource, origin);
+        lock(&self.governor).refused(Instant::now().into_std(), resource, origin);
+    }
+
+    /// The origin that this transfer was ordered to does not go on with it.
+    pub(crate) fn stays(&self, running: &Running) {
+        lock(&self.governor).stays(running.id);
     }
 
     /// An operator wants a transfer elsewhere.
     pub(crate) fn asked(&self, running: &Running, to: Option<OriginId>, origins: &[OriginView]) -> Result<(), Denied> {
-        running.order(lock(&self.governor).asked(Instant::now(), origins, &running.view(), to)?);
+        running.order(lock(&self.governor).asked(Instant::now().into_std(), origins, &running.view(), to)?);
         Ok(())
     }
 
@@ -132,7 +138,7 @@ impl Transfers {
     fn look(&self, origins: &[OriginView]) {
         let all = lock(&self.running).clone();
         let views: Vec<_> = all.values().map(|running| running.view()).collect();
-        let orders = lock(&self.governor).look(Instant::now(), origins, &views);
+        let orders = lock(&self.governor).look(Instant::now().into_std(), origins, &views);
         for order in orders {
             if let Some(running) = all.get(&order.transfer) {
                 running.order(order);
@@ -179,11 +185,22 @@ impl Running {
         *lock(&self.progress)
     }
 
-    /// How many bytes the client will be given in a while, as far as its past tells.
+    /// How many bytes the client will be given in a while, as far as its past shows. None where its origin has already been
+    /// silent for as long.
     pub(crate) fn bytes_in(&self, time: Duration) -> u64 {
+        let progress = self.progress();
+        if progress.waiting_since.is_some_and(|since| since.elapsed() >= time) {
+            return 0;
+        }
         let age_us = self.begun.elapsed().as_micros().max(1);
-        let bytes = u128::from(self.progress().delivered) * time.as_micros() / age_us;
+        let bytes = u128::from(progress.delivered) * time.as_micros() / age_us;
         u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+
+    /// How long its origins have been waited for, in all.
+    pub(crate) fn waited(&self) -> Duration {
+        let progress = self.progress();
+        progress.waited + progress.waiting_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Its origin is waited for.
@@ -203,14 +220,14 @@ impl Running {
     }
 
     /// Another origin is asked, or not any more.
-    pub(crate) fn set_moving(&self, moving: bool) {
-        lock(&self.progress).moving = moving;
+    pub(crate) fn set_moving(&self, to: Option<OriginId>) {
+        lock(&self.progress).moving_to = to;
     }
 
     /// It has come to another origin.
     pub(crate) fn moved(&self, to: OriginId) {
         let mut progress = lock(&self.progress);
-        (progress.origin, progress.moving) = (to, false);
+        (progress.origin, progress.moving_to) = (to, None);
         progress.moves += 1;
     }
 
@@ -226,10 +243,10 @@ impl Running {
             origin: progress.origin,
             client: self.client,
             resource: self.resource.id,
-            moving: progress.moving,
+            moving_to: progress.moving_to,
             delivered: progress.delivered,
             remaining: progress.remaining,
-            waiting_since: progress.waiting_since,
+            waiting_since: progress.waiting_since.map(Instant::into_std),
             waited: progress.waited,
         }
     }

@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,9 +13,11 @@ use common::{
     Act, Fixture, ScriptedOrigin, answer, answer_and_close, answer_and_stall, get, ok, post, read, refusing_origin,
     upload,
 };
-use http_body::Frame;
+use http::Request;
+use http_body::{Frame, SizeHint};
+use tokio::time::{Sleep, sleep};
 use watari_balance::OutlierLimits;
-use watari_proxy::{Balance, Limits, PoolConfig};
+use watari_proxy::{Balance, BoxError, Limits, PoolConfig};
 
 /// Waits that never end well here need not be long.
 fn impatient() -> Limits {
@@ -210,6 +214,40 @@ async fn an_upload_that_stalls_is_the_clients_fault() {
     let fixture = Fixture::new([origin.address], impatient());
     let (pieces, request) = upload();
     pieces.send(Ok(Frame::data("half".into()))).unwrap();
+    let answer = read(fixture.respond(request).await).await;
+    assert_eq!(answer, (408, Ok("the request's body stopped coming\n".into())));
+}
+
+/// A body whose length is known, and of which a byte comes every ten milliseconds.
+struct Crawl {
+    left: u64,
+    next: Pin<Box<Sleep>>,
+}
+
+impl http_body::Body for Crawl {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        ready!(self.next.as_mut().poll(cx));
+        self.next.set(sleep(Duration::from_millis(10)));
+        self.left -= 1;
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"x")))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+#[tokio::test]
+async fn an_upload_that_crawls_is_the_clients_fault() {
+    const LEN: u64 = 1_000_000;
+    let origin = ScriptedOrigin::start([ok("")]).await;
+    let limits = Limits { response_timeout: Duration::from_millis(300), ..Limits::default() };
+    let fixture = Fixture::new([origin.address], limits);
+    let body = Crawl { left: LEN, next: Box::pin(sleep(Duration::ZERO)) };
+    let request = Request::post("/").header("host", "example.org").header("content-length", LEN).body(body).unwrap();
     let answer = read(fixture.respond(request).await).await;
     assert_eq!(answer, (408, Ok("the request's body stopped coming\n".into())));
 }

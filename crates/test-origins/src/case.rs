@@ -129,6 +129,13 @@ pub enum Fault {
         /// How often.
         every: Duration,
     },
+    /// After so many bytes of the body, one byte at a time.
+    Crawl {
+        /// How many, in bytes.
+        after: u64,
+        /// How often.
+        every: Duration,
+    },
     /// Nothing more after so many bytes of the body; the connection stays.
     Stall {
         /// How many, in bytes.
@@ -190,6 +197,7 @@ impl Case {
         use Verdict::{Continues, Incomplete, Refused, Undetectable};
         const MOMENT: Duration = Duration::from_millis(5);
         const SOME: u64 = 10_000;
+        const STEP: Duration = Duration::from_millis(50);
         &[
             second("good", "does nothing wrong", &[], Continues),
             // Another part than was asked for.
@@ -243,6 +251,8 @@ impl Case {
             second("drip", "takes its time", &[(Transfer, F::Drip { bytes: 8192, every: MOMENT })], Continues),
             second("stall", "stops in the middle", &[(Ranged, F::Stall { after: SOME })], Continues),
             second("stall at once", "sends its head alone", &[(Ranged, F::Stall { after: 0 })], Continues),
+            second("crawl", "goes on byte by byte", &[(Ranged, F::Crawl { after: SOME, every: STEP })], Continues),
+            second("crawl at once", "sends byte by byte", &[(Ranged, F::Crawl { after: 0, every: STEP })], Continues),
             second("fin", "closes in the middle", &[(Ranged, F::Fin { after: SOME })], Continues),
             second("fin at once", "closes after its head", &[(Ranged, F::Fin { after: 0 })], Continues),
             second("reset", "resets in the middle", &[(Ranged, F::Reset { after: SOME })], Continues),

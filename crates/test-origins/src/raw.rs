@@ -2,13 +2,16 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longer than any answer takes that comes at all.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The longest head that is taken, in bytes.
 const HEAD_LEN_MAX: usize = 256 * 1024;
+
+/// What comes in a read timeout of a body that does not crawl, in bytes.
+const CRAWL_LEN_MIN: usize = 1000;
 
 /// What came until the connection ended.
 #[derive(Debug, Clone, Default)]
@@ -86,19 +89,37 @@ impl Begun {
         Self::ask(PATIENCE, address, "GET", target, &[])
     }
 
-    /// Reads until the connection ends.
+    /// Reads until the connection ends, or crawls: hardly anything comes in a read timeout.
     ///
     /// # Errors
     /// It fails in another way than [`End`] knows.
     pub fn end(mut self) -> io::Result<Answer> {
-        let read = self.socket.read_to_end(&mut self.answer.body);
-        self.answer.end = match read.map_err(|error| error.kind()) {
-            Ok(_) => End::Closed,
-            Err(ErrorKind::ConnectionReset) => End::Reset,
-            Err(ErrorKind::WouldBlock) => End::Silent,
-            Err(kind) => return Err(kind.into()),
+        self.answer.end = loop {
+            match self.read_for_a_while().map_err(|error| error.kind()) {
+                Ok(CRAWL_LEN_MIN..) => {}
+                Ok(0) => break End::Closed,
+                Ok(_) => break End::Silent,
+                Err(ErrorKind::ConnectionReset) => break End::Reset,
+                Err(ErrorKind::WouldBlock) => break End::Silent,
+                Err(kind) => return Err(kind.into()),
+            }
         };
         Ok(self.answer)
+    }
+
+    /// For the read timeout, or until `CRAWL_LEN_MIN` bytes have come. Returns how many have; 0 at the end, and only there.
+    fn read_for_a_while(&mut self) -> io::Result<usize> {
+        let (begun, patience) = (Instant::now(), self.socket.read_timeout()?.unwrap_or(PATIENCE));
+        let (mut buffer, mut len) = ([0; 16 * 1024], 0);
+        while len < CRAWL_LEN_MIN && begun.elapsed() < patience {
+            let read = self.socket.read(&mut buffer)?;
+            self.answer.body.extend_from_slice(&buffer[..read]);
+            len += read;
+            if read == 0 {
+                return Ok(0);
+            }
+        }
+        Ok(len)
     }
 
     fn ask(

@@ -30,7 +30,7 @@ pub use setup::Setup;
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
-    _process: Process,
+    process: Process,
     /// What a cache stands before.
     _behind: Option<Box<Self>>,
 }
@@ -135,7 +135,7 @@ impl Server {
         let behind_address = behind.as_ref().map_or(address, |behind| behind.address);
         let place = Place { address, dir: dir.path(), root: root.path(), behind: behind_address, more };
         let process = Process::start(program, self.plan(&place), dir, address)?;
-        Ok(Running { address, _process: process, _behind: behind })
+        Ok(Running { address, process, _behind: behind })
     }
 
     fn program(self) -> &'static str {
@@ -174,6 +174,11 @@ impl Running {
     /// `http://ADDRESS`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// Stops it (SIGSTOP): its connections stay, and nothing comes on them. Only for servers of one process: nginx is, here.
+    pub fn stop(&self) {
+        self.process.signal(Signal::STOP);
     }
 }
 

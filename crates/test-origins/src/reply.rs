@@ -24,8 +24,16 @@ pub(crate) struct Reply {
     pub(crate) around: (Bytes, Bytes),
     pub(crate) chunked: bool,
     pub(crate) end: End,
-    pub(crate) drip: Option<(usize, Duration)>,
+    pub(crate) drip: Option<Drip>,
     pub(crate) instead: Option<Instead>,
+}
+
+/// From a byte of the body on, so many bytes at a time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Drip {
+    pub(crate) after: u64,
+    pub(crate) bytes: usize,
+    pub(crate) every: Duration,
 }
 
 /// How an answer ends, after so many bytes of its body at most.

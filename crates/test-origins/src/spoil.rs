@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::case::Fault;
-use crate::reply::{End, Instead, Reply};
+use crate::reply::{Drip, End, Instead, Reply};
 use crate::request::Asked;
 use crate::resource::Resource;
 
@@ -37,7 +37,8 @@ impl Fault {
             Self::Status(code) => *reply = another(code),
             Self::Garbage => reply.instead = Some(Instead::Garbage),
             Self::EndlessHead => reply.instead = Some(Instead::EndlessHead),
-            Self::Drip { bytes, every } => reply.drip = Some((bytes, every)),
+            Self::Drip { bytes, every } => reply.drip = Some(Drip { after: 0, bytes, every }),
+            Self::Crawl { after, every } => reply.drip = Some(Drip { after, bytes: 1, every }),
             Self::Stall { after } => reply.end = End::Stall(after),
             Self::Fin { after } => reply.end = End::Fin(after),
             Self::Reset { after } => reply.end = End::Reset(after),

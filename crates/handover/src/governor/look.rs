@@ -69,7 +69,7 @@ impl<'a> Look<'a> {
         let origins = origins.iter().map(Standing::of).collect();
         let mut look = Self { now, damping, transfers, tracks, origins, orders: Vec::new(), refusals, budget };
         // What is being moved counts where it goes already, and will be gone where it is.
-        for view in transfers.iter().filter(|view| view.moving) {
+        for view in transfers.iter().filter(|view| view.moving_to.is_some()) {
             look.change(view.origin, -1.0, 0.0);
         }
         look
@@ -88,17 +88,15 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Orders away those that have got nothing for so long. Where one has just come from it is not sent back to.
+    /// Orders away those that have got nothing, or too little, for so long. Where one has just come from it is not sent back to.
+    ///
+    /// Also those that are being moved: the origin that is asked is silent, too, and a third one may not be.
     pub(crate) fn leave_stalled(&mut self, stalled: Duration) {
         for view in self.transfers {
-            let track = &self.tracks[&view.id];
-            let silent_since = view.waiting_since.map(|since| since.max(track.since));
-            if silent_since.is_none_or(|since| self.now.saturating_duration_since(since) < stalled)
-                || !self.is_free(view)
-            {
+            if !self.tracks[&view.id].is_stalled(view, self.now, stalled) || self.is_ordered(view) {
                 continue;
             }
-            if let Some(to) = self.target(view, |to| !self.has_left(view, to)) {
+            if let Some(to) = self.target(view, |to| Some(to) != view.moving_to && !self.has_left(view, to)) {
                 self.order(view, to, Cause::Stalled);
             }
         }
@@ -106,7 +104,11 @@ impl<'a> Look<'a> {
 
     /// Whether nobody has ordered it elsewhere yet.
     pub(crate) fn is_free(&self, view: &TransferView) -> bool {
-        !view.moving && self.orders.iter().all(|order| order.transfer != view.id)
+        view.moving_to.is_none() && !self.is_ordered(view)
+    }
+
+    fn is_ordered(&self, view: &TransferView) -> bool {
+        self.orders.iter().any(|order| order.transfer == view.id)
     }
 
     /// Whether it may move for a reason that can wait.
@@ -131,7 +133,7 @@ impl<'a> Look<'a> {
             Cause::Slow | Cause::Unequal => track.moves += 1,
             _ => {}
         }
-        track.since = self.now;
+        track.asks(view, self.now);
         let rate = track.pace.last.map_or(0.0, |window| window.rate);
         self.change(view.origin, -1.0, -rate);
         self.change(to, 1.0, rate);

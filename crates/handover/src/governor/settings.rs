@@ -7,6 +7,9 @@ use std::time::Duration;
 pub struct Settings {
     /// An origin that sends nothing for so long is left. `None`: it never is for that.
     pub stalled: Option<Duration>,
+    /// An origin that sends fewer bytes per second than this, on average over `stalled`, is left as one that sends nothing.
+    /// Only the time counts in which the origin was waited for.
+    pub rate_min: u32,
     /// An origin that is slower than others is left. `None`: it never is for that.
     pub slow: Option<Slow>,
     /// Origins are made to have equally much to do. `None`: they are not.
@@ -80,6 +83,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             stalled: Some(Duration::from_secs(10)),
+            rate_min: 240,
             slow: Some(Slow::default()),
             unequal: Some(Unequal::default()),
             damping: Damping::default(),

@@ -94,7 +94,7 @@ fn transfer(id: u64, origin: u32) -> TransferView {
         origin: OriginId(origin),
         client: client(id),
         resource: ResourceId(0),
-        moving: false,
+        moving_to: None,
         delivered: 0,
         remaining: 50_000 * MEGABYTE + id,
         waiting_since: None,
@@ -113,7 +113,7 @@ fn order(transfer: u64, from: u32, to: u32, cause: Cause) -> Order {
 /// Only so much.
 fn none() -> Settings {
     let damping = Damping { moves_per_s: 1000, origin_moves_per_s: 1000, ..Damping::default() };
-    Settings { stalled: None, slow: None, unequal: None, damping }
+    Settings { stalled: None, slow: None, unequal: None, damping, ..Settings::default() }
 }
 
 fn unequal(metric: Metric) -> Settings {

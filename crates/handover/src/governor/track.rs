@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::governor::settings::Damping;
+use crate::governor::settings::{Damping, Settings};
 use crate::governor::views::{OriginId, TransferView};
 
 /// Where a transfer was, and how it fared.
@@ -12,6 +12,10 @@ pub(crate) struct Track {
     origin: OriginId,
     /// Since when it has been there; or since it was last ordered away, if it is still there.
     pub(crate) since: Instant,
+    /// When it came to that origin.
+    came: Instant,
+    /// When another origin was last asked for the rest; `None` if it refused since.
+    asked: Option<Instant>,
     /// The origins before, and when it left each.
     left: HashMap<OriginId, Instant>,
     /// How often it was ordered elsewhere because it was slow or origins were unequal.
@@ -19,26 +23,57 @@ pub(crate) struct Track {
     /// How often it has failed or stalled in a row.
     failures: u32,
     pub(crate) pace: Pace,
+    progress: Progress,
     /// When it was last shown.
     pub(crate) seen: Instant,
 }
 
 impl Track {
     pub(crate) fn new(view: &TransferView, now: Instant) -> Self {
-        let pace = Pace::new(view, now);
-        Self { origin: view.origin, since: now, left: HashMap::new(), moves: 0, failures: 0, pace, seen: now }
+        Self {
+            origin: view.origin,
+            since: now,
+            came: now,
+            asked: None,
+            left: HashMap::new(),
+            moves: 0,
+            failures: 0,
+            pace: Pace::new(view, now),
+            progress: Progress::new(view, now),
+            seen: now,
+        }
     }
 
-    /// Takes note of where the transfer is now, and of its pace if windows are measured.
-    pub(crate) fn follow(&mut self, view: &TransferView, now: Instant, window: Option<Duration>) {
+    /// Takes note of where the transfer is now, of its pace if windows are measured, and whether it has stalled.
+    pub(crate) fn follow(&mut self, view: &TransferView, now: Instant, window: Option<Duration>, settings: &Settings) {
         self.seen = now;
         if view.origin != self.origin {
             self.left.insert(self.origin, now);
             (self.origin, self.since, self.pace) = (view.origin, now, Pace::new(view, now));
+            (self.came, self.asked, self.progress) = (now, None, Progress::new(view, now));
         }
         if let Some(window) = window {
             self.pace.follow(view, now, window);
         }
+        if let Some(stalled) = settings.stalled {
+            self.progress.follow(view, now, stalled, settings.rate_min);
+        }
+    }
+
+    /// Another origin is asked for the rest: it has as long to answer as this one had to send something.
+    pub(crate) fn asks(&mut self, view: &TransferView, now: Instant) {
+        (self.since, self.asked, self.progress) = (now, Some(now), Progress::new(view, now));
+    }
+
+    /// The origin that was asked has refused. If this one is still silent, the next is asked without delay.
+    pub(crate) fn was_refused(&mut self) {
+        self.asked = None;
+    }
+
+    /// Whether the transfer has got nothing, or too little, for so long, and no other origin was asked meanwhile.
+    pub(crate) fn is_stalled(&self, view: &TransferView, now: Instant, stalled: Duration) -> bool {
+        let silent_since = view.waiting_since.map(|since| since.max(self.asked.unwrap_or(self.came)));
+        silent_since.is_some_and(|since| now.saturating_duration_since(since) >= stalled) || self.progress.too_slow
     }
 
     /// Whether it may move for a reason that can wait.
@@ -62,11 +97,37 @@ impl Track {
     pub(crate) fn fail(&mut self, now: Instant, damping: &Damping) {
         let before = if self.has_stayed(now, damping.stay_min) { 0 } else { self.failures };
         self.failures = before.saturating_add(1);
-        self.since = now;
     }
 
     fn has_stayed(&self, now: Instant, stay_min: Duration) -> bool {
         now.saturating_duration_since(self.since) >= stay_min
+    }
+}
+
+/// Whether a transfer gets as much as it has to, over one period of waiting for its origin after the other.
+#[derive(Debug)]
+struct Progress {
+    delivered: u64,
+    waited: Duration,
+    /// The last period brought too little.
+    too_slow: bool,
+}
+
+impl Progress {
+    fn new(view: &TransferView, now: Instant) -> Self {
+        Self { delivered: view.delivered, waited: view.waited_until(now), too_slow: false }
+    }
+
+    /// * `period`: of waiting; the time in which the client takes nothing does not count.
+    /// * `rate_min`: in bytes per second.
+    fn follow(&mut self, view: &TransferView, now: Instant, period: Duration, rate_min: u32) {
+        let waited = view.waited_until(now).saturating_sub(self.waited);
+        if waited < period {
+            return;
+        }
+        let delivered = u128::from(view.delivered.saturating_sub(self.delivered));
+        let too_slow = delivered * 1000 < u128::from(rate_min) * waited.as_millis();
+        *self = Self { too_slow, ..Self::new(view, now) };
     }
 }
 

@@ -55,8 +55,8 @@ pub struct TransferView {
     pub client: IpAddr,
     /// What it transfers.
     pub resource: ResourceId,
-    /// Whether it is being moved already.
-    pub moving: bool,
+    /// The origin that is asked for the rest, while one is.
+    pub moving_to: Option<OriginId>,
     /// Bytes that the client was given.
     pub delivered: u64,
     /// Bytes that are left.

@@ -20,6 +20,8 @@ struct Move {
     to: usize,
     /// How many bytes more the present origin is expected to deliver meanwhile.
     ahead: u64,
+    /// If it does not deliver them: whether `to` is asked again, for what follows where it stopped.
+    asks_again: bool,
 }
 
 /// A client's download: what it was promised, what it has, and where its bytes come from.
@@ -75,7 +77,10 @@ impl<'a> Download<'a> {
             for _ in 0..one.after {
                 self.step();
             }
-            let _ = self.go_on(one.to, one.ahead);
+            let moved = self.go_on(one.to, one.ahead);
+            if moved.is_ok() && one.asks_again && self.seam.as_ref().is_some_and(|seam| seam.owed(&self.transfer) > 0) {
+                let _ = self.go_on(one.to, 0);
+            }
         }
         while self.step() {}
     }
@@ -177,7 +182,10 @@ fn a_reset_at_any_byte_is_mended() {
         let mut download = Download::begin(&mut origins, asking(None), &TERMS).unwrap();
         while download.step() {}
         assert_eq!(download.received, file[..count]);
-        download.run(&[Move { after: 0, to: 1, ahead: 0 }, Move { after: 400, to: 2, ahead: 0 }]);
+        download.run(&[
+            Move { after: 0, to: 1, ahead: 0, asks_again: false },
+            Move { after: 400, to: 2, ahead: 0, asks_again: false },
+        ]);
         assert!(download.transfer.is_complete());
         assert_eq!(download.received, file);
     }
@@ -203,8 +211,12 @@ fn the_present_origin_ends_before_the_seam() {
     let file = file(1000);
     let mut origins = [Fault::ResetAfter(110), Fault::None].map(|fault| Origin::new(file.clone(), fault, 50));
     let mut download = Download::begin(&mut origins, asking(None), &TERMS).unwrap();
-    download.run(&[Move { after: 2, to: 1, ahead: 20 }]);
+    download.run(&[Move { after: 2, to: 1, ahead: 20, asks_again: false }]);
     assert_eq!(download.received, file, "the overlap reaches to where it ended");
+
+    let mut download = Download::begin(&mut origins, asking(None), &TERMS).unwrap();
+    download.run(&[Move { after: 2, to: 1, ahead: 800, asks_again: true }]);
+    assert_eq!(download.received, file, "it is asked again from where the first one stopped");
 
     let mut download = Download::begin(&mut origins, asking(None), &TERMS).unwrap();
     download.go_on(1, 900).unwrap();
@@ -222,8 +234,9 @@ fn faults() -> impl Strategy<Value = Fault> {
 }
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
-    let one = (0..12usize, 0..6usize, prop_oneof![Just(0u64), 0..600u64]);
-    prop::collection::vec(one.prop_map(|(after, to, ahead)| Move { after, to, ahead }), 0..12)
+    let one = (0..12usize, 0..6usize, prop_oneof![Just(0u64), 0..600u64], any::<bool>());
+    let one = one.prop_map(|(after, to, ahead, asks_again)| Move { after, to, ahead, asks_again });
+    prop::collection::vec(one, 0..12)
 }
 
 /// A file and six origins of it.
@@ -273,7 +286,7 @@ proptest! {
         let terms = Terms { overlap, equality: Equality::Proven };
         let mut download = Download::begin(&mut origins, asking(None), &terms).unwrap();
         download.run(&moves);
-        download.run(&[Move { after: 0, to: 6, ahead: 0 }]);
+        download.run(&[Move { after: 0, to: 6, ahead: 0, asks_again: false }]);
         prop_assert!(download.transfer.is_complete());
         prop_assert_eq!(download.received, file);
     }

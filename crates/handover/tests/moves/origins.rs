@@ -55,7 +55,7 @@ pub(crate) enum Fault {
     Drip,
     /// Nothing comes after the head.
     Silent,
-    /// The connection is reset after so many bytes of a body.
+    /// The connection is reset after so many bytes of a body, or nothing more comes on it: without time that is the same.
     ResetAfter(usize),
     /// 302 for a range.
     Redirects,

@@ -71,7 +71,7 @@ impl World {
             origin: OriginId(origin as u32),
             client: Ipv4Addr::from_bits(id as u32 % 7).into(),
             resource: ResourceId(id % 5),
-            moving: false,
+            moving_to: None,
             delivered: 0,
             remaining: bytes,
             waiting_since: None,
@@ -115,7 +115,7 @@ impl World {
     fn arrive(&mut self) {
         for transfer in &mut self.transfers {
             let Some((to, _)) = transfer.going.take_if(|(_, at)| *at <= self.now) else { continue };
-            transfer.view.moving = false;
+            transfer.view.moving_to = None;
             if self.origins[to.0 as usize].lacks == Some(transfer.view.resource) {
                 self.governor.refused(self.now, transfer.view.resource, to);
                 continue;
@@ -172,7 +172,7 @@ impl World {
         let transfer = self.transfers.iter_mut().find(|transfer| transfer.view.id == order.transfer).unwrap();
         transfer.check(&order, self.now, &self.settings);
         assert_eq!(self.origins[order.to.0 as usize].availability, Availability::Up);
-        transfer.view.moving = true;
+        transfer.view.moving_to = Some(order.to);
         transfer.going = Some((order.to, self.now + MOVE_TIME));
         transfer.optional += u32::from(is_optional(order.cause));
         self.orders.push((self.now, order));
@@ -198,7 +198,9 @@ impl Transfer {
     /// What holds for every order.
     fn check(&self, order: &Order, now: Instant, settings: &Settings) {
         let damping = &settings.damping;
-        assert!(!self.view.moving && order.from == self.view.origin && order.from != order.to);
+        let free =
+            self.view.moving_to.is_none() || order.cause == Cause::Stalled && self.view.moving_to != Some(order.to);
+        assert!(free && order.from == self.view.origin && order.from != order.to);
         if is_optional(order.cause) {
             assert!(now - self.arrived >= damping.stay_min, "it has only just come: {order:?}");
             assert!(self.optional < damping.moves_max, "it has moved too often: {order:?}");

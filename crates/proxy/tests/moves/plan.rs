@@ -84,10 +84,11 @@ fn other(len: u64) -> impl Strategy<Value = Vec<(Moment, Fault)>> {
 }
 
 fn failure(len: u64) -> impl Strategy<Value = Fault> {
-    (1..=len, 0..6).prop_map(|(after, kind)| match kind {
+    (1..=len, 0..7).prop_map(|(after, kind)| match kind {
         0 | 1 => Fault::Reset { after },
         2 | 3 => Fault::Fin { after },
         4 => Fault::Death { after },
+        5 => Fault::Crawl { after, every: Duration::from_millis(20) },
         _ => Fault::Stall { after },
     })
 }

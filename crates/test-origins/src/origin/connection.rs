@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::Shared;
 use super::delivered::delivered;
 use crate::pace::Throttle;
-use crate::reply::{End, Instead, Reply};
+use crate::reply::{Drip, End, Instead, Reply};
 use crate::request::Asked;
 
 /// How much of a body is made and written at a time, in bytes.
@@ -112,8 +112,12 @@ impl<'a> Sender<'a> {
         let mut throttle = self.throttle();
         let mut position = 0;
         while position < end {
-            let wanted = (end - position).min(PIECE_LEN as u64) as usize;
-            let piece = self.reply.piece(position, throttle.allowance(wanted).await);
+            let wanted = (end - position).min(PIECE_LEN as u64);
+            let piece_len = match self.reply.drip {
+                Some(drip) if position < drip.after => wanted.min(drip.after - position) as usize,
+                _ => throttle.allowance(wanted as usize).await,
+            };
+            let piece = self.reply.piece(position, piece_len);
             position += piece.len() as u64;
             self.shared.sent.fetch_add(piece.len() as u64, Ordering::Relaxed);
             self.socket.write_all(&self.reply.framed(piece)).await?;
@@ -123,7 +127,7 @@ impl<'a> Sender<'a> {
 
     fn throttle(&self) -> Throttle<'a> {
         match (self.reply.drip, self.shared.pace) {
-            (Some((bytes, every)), _) => Throttle::Drip { bytes, every, next: Instant::now() },
+            (Some(Drip { bytes, every, .. }), _) => Throttle::Drip { bytes, every, next: Instant::now() },
             (None, Some(pace)) => Throttle::Share { pace, transfers: &self.shared.transfers, paid: Instant::now() },
             (None, None) => Throttle::None,
         }

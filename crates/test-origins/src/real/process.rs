@@ -71,6 +71,10 @@ impl Process {
         Ok(())
     }
 
+    pub(super) fn signal(&self, signal: Signal) {
+        let _ = kill_process(Pid::from_child(&self.child), signal);
+    }
+
     fn output(&self) -> String {
         fs::read(self.dir.path().join(OUTPUT)).map(|bytes| String::from_utf8_lossy(&bytes).into()).unwrap_or_default()
     }
@@ -78,7 +82,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = kill_process(Pid::from_child(&self.child), self.end);
+        self.signal(self.end);
+        // It may be stopped.
+        self.signal(Signal::CONT);
         let deadline = Instant::now() + PATIENCE;
         while self.child.try_wait().is_ok_and(|status| status.is_none()) {
             if Instant::now() > deadline {

@@ -108,7 +108,7 @@ fn pools_take_their_policies() {
     let keys = "balance = \"hash\"\nweights = [3]\nhash_key = \"header:x-user\"\nslow_start = \"30s\"\n\
                 retry_on = [\"reset\", \"503\"]\nresolve_interval = \"1s\"\n\
                 check = { path = \"/health\", host = \"a:80\", statuses = \"200-399\", interval = \"1s\", fall = 5 }\n\
-                limits = { connect_timeout = \"1s\", attempts_max = 2, in_flight_max = 7, idle_max = 0 }\n";
+                limits = { connect_timeout = \"1s\", body_bytes_per_s_min = 0, attempts_max = 2, in_flight_max = 7, idle_max = 0 }\n";
     let Site::Proxy(proxy) = parse(&[NODE, AGENT, &pool("a", keys)]).unwrap().agent.unwrap().site else { panic!() };
     let read = format!("{:?}", proxy.pools);
     for expected in [
@@ -117,7 +117,8 @@ fn pools_take_their_policies() {
         "weights: [3], resolve_interval: Some(1s)",
         "path: /health, host: Some(a:80), statuses: 200..=399",
         "interval: 1s, timeout: 2s, patience: Patience { fall: 5, rise: 2 }",
-        "connect_timeout: 1s, response_timeout: 60s, body_timeout: 60s, attempts_max: 2, in_flight_max: 7, idle_max: 0",
+        "connect_timeout: 1s, response_timeout: 60s, body_timeout: 60s, body_rate_min: 0, attempts_max: 2",
+        "in_flight_max: 7, idle_max: 0",
     ] {
         assert!(read.contains(expected), "{expected} is not in {read}");
     }
@@ -300,6 +301,7 @@ fn proxies_that_cannot_be_are_refused() {
             &[NODE, AGENT, &pool("a", "balance = \"hash\"\nhash_key = \"url\"\n")],
             "11: \"url\": requests are told apart by \"path\", \"client\", \"header:NAME\" or \"cookie:NAME\"",
         ),
+        (&[NODE, AGENT, &pool("a", "limits.body_bytes_per_s_min = 1000001\n")], "10: 1000001 is above 1000000"),
         (&[NODE, AGENT, &pool("a", "check.statuses = \"200\"\n")], "10: without a path, a check only connects"),
         (&[NODE, AGENT, &pool("a", "check.path = \"x\"\n")], "10: the path \"x\" does not begin with /"),
         (

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use watari_test_origins::real::{Docroot, Running, Server};
 
@@ -127,6 +127,41 @@ fn a_download_leaves_an_origin_that_is_drained() {
     move_away(&site.cluster, client);
     get_small(&mut http);
     assert_eq!(site.cluster.connection_of(client).node, ANOTHER_AGENT);
+}
+
+/// With everything as it comes: no key of `[agent.proxy.pool]` is set. The connections of a stopped process stay open.
+#[test]
+fn a_download_leaves_an_origin_that_is_stopped() {
+    let site = Site::start(Server::Nginx);
+    let mut http = begin(&site);
+    let begun = Instant::now();
+    site.servers[site.source()].stop();
+    http.check_body(BEGUN..LARGE_LEN, LARGE_LEN, SEED).unwrap();
+    assert_eq!((site.handovers(""), site.handovers("stalled")), (1, 1));
+    let (stalled, body_timeout) = (Duration::from_secs(10), Duration::from_mins(1));
+    assert!(begun.elapsed() >= stalled && begun.elapsed() < body_timeout, "{:?}", begun.elapsed());
+}
+
+/// Before it counts as stalled.
+#[test]
+fn a_download_leaves_an_origin_that_is_stopped_and_drained() {
+    let site = Site::start(Server::Nginx);
+    let mut http = begin(&site);
+    let source = site.source();
+    site.servers[source].stop();
+    drain_origin(&site.cluster.node(AGENT).admin(), &site.servers[source].url());
+    http.check_body(BEGUN..LARGE_LEN, LARGE_LEN, SEED).unwrap();
+    assert_eq!((site.handovers(""), site.handovers("draining")), (1, 1));
+}
+
+/// A client that has read a part.
+fn begin(site: &Site) -> Http<Tls> {
+    let client = site.cluster.clients.served_by(AGENT);
+    let mut http = Http::new(Tls::to_site(client, site.cluster.service, &Taste::default()).unwrap());
+    http.send(&request(LARGE_LEN)).unwrap();
+    assert_eq!(http.read_head().unwrap().len().unwrap(), LARGE_LEN);
+    http.check_body(0..BEGUN, LARGE_LEN, SEED).unwrap();
+    http
 }
 
 fn get_small(http: &mut Http<Tls>) {

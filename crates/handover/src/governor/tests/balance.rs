@@ -64,7 +64,7 @@ fn equality_waits_for_the_stay_and_for_what_is_moving() {
     let orders = stage.look_after(SECOND);
     assert_eq!(orders.len(), 2);
     for order in &orders {
-        stage.transfers[order.transfer.0 as usize].moving = true;
+        stage.transfers[order.transfer.0 as usize].moving_to = Some(order.to);
         stage.origins[0].connections += 1;
     }
     assert_eq!(stage.look_after(SECOND), [], "they count where they go");

@@ -29,7 +29,7 @@ fn nothing_is_drained_to_where_it_was_refused() {
 
 #[test]
 fn the_stalled_leave_and_do_not_come_straight_back() {
-    let settings = Settings { stalled: Some(10 * SECOND), ..none() };
+    let settings = stalling();
     let mut stage = Stage::new(settings, &[1, 0, 5]);
     stage.look();
     stage.transfers[0].waiting_since = Some(stage.now);
@@ -44,9 +44,73 @@ fn the_stalled_leave_and_do_not_come_straight_back() {
     assert_eq!(stage.look_after(10 * SECOND), [order(0, 1, 0, Cause::Stalled)]);
 }
 
+/// While the second origin is asked it is as silent as the first: the third is asked.
+#[test]
+fn a_move_to_a_silent_origin_is_replaced() {
+    let mut stage = Stage::new(stalling(), &[1, 0, 5]);
+    stage.look();
+    stage.transfers[0].waiting_since = Some(stage.now);
+    assert_eq!(stage.look_after(10 * SECOND), [order(0, 0, 1, Cause::Stalled)]);
+    stage.transfers[0].moving_to = Some(OriginId(1));
+    assert_eq!(stage.look_after(9 * SECOND), []);
+    assert_eq!(stage.look_after(SECOND), [order(0, 0, 2, Cause::Stalled)]);
+    stage.transfers[0].moving_to = Some(OriginId(2));
+    stage.governor.refused(stage.now, ResourceId(0), OriginId(1));
+    assert_eq!(stage.look_after(10 * SECOND), [], "no other origin is left");
+}
+
+/// Also one that was ordered away for another cause, while its origin was well.
+#[test]
+fn an_origin_that_falls_silent_during_a_move_has_stalled() {
+    let mut stage = Stage::new(stalling(), &[1, 0, 5]);
+    stage.origins[0].availability = Availability::Draining;
+    assert_eq!(stage.look(), [order(0, 0, 1, Cause::Draining)]);
+    stage.transfers[0].moving_to = Some(OriginId(1));
+    stage.now += SECOND;
+    stage.transfers[0].waiting_since = Some(stage.now);
+    assert_eq!(stage.look_after(9 * SECOND), []);
+    assert_eq!(stage.look_after(SECOND), [order(0, 0, 2, Cause::Stalled)]);
+}
+
+#[test]
+fn after_a_refusal_the_next_origin_is_asked_without_delay() {
+    let mut stage = Stage::new(stalling(), &[1, 0, 5]);
+    stage.look();
+    stage.transfers[0].waiting_since = Some(stage.now);
+    assert_eq!(stage.look_after(10 * SECOND), [order(0, 0, 1, Cause::Stalled)]);
+    stage.governor.refused(stage.now, ResourceId(0), OriginId(1));
+    stage.governor.stays(TransferId(0));
+    assert_eq!(stage.look(), [order(0, 0, 2, Cause::Stalled)]);
+}
+
+/// One byte in half a second is no progress; the time in which the client takes nothing does not count.
+#[test]
+fn the_crawling_leave_as_the_silent_do() {
+    for (bytes_per_s, expected) in [(2, true), (239, true), (240, false), (1_000_000, false)] {
+        let mut stage = Stage::new(stalling(), &[1, 0]);
+        stage.look();
+        let mut orders = Vec::new();
+        for _ in 0..10 {
+            stage.transfers[0].delivered += bytes_per_s;
+            stage.transfers[0].waited += SECOND;
+            orders.extend(stage.look_after(SECOND));
+        }
+        let left = if expected { vec![order(0, 0, 1, Cause::Stalled)] } else { Vec::new() };
+        assert_eq!(orders, left, "{bytes_per_s}");
+    }
+    let mut stage = Stage::new(stalling(), &[1, 0]);
+    stage.look();
+    for _ in 0..100 {
+        stage.transfers[0].delivered += 2;
+        stage.transfers[0].waited += SECOND / 20;
+        assert_eq!(stage.look_after(SECOND / 2), [], "it is the client that takes two bytes at a time");
+        stage.transfers[0].delivered += 1_000_000;
+    }
+}
+
 #[test]
 fn a_client_that_takes_nothing_does_not_stall() {
-    let mut stage = Stage::new(Settings { stalled: Some(10 * SECOND), ..none() }, &[1, 0]);
+    let mut stage = Stage::new(stalling(), &[1, 0]);
     stage.look();
     assert_eq!(stage.look_after(100 * SECOND), []);
 }
@@ -94,7 +158,7 @@ fn the_operator_is_obeyed() {
     for nowhere in [0, 7] {
         assert_eq!(asked(&mut stage, Some(nowhere)), Err(Denied::Nowhere));
     }
-    stage.transfers[0].moving = true;
+    stage.transfers[0].moving_to = Some(OriginId(1));
     assert_eq!(asked(&mut stage, Some(1)), Err(Denied::Moving));
 }
 
@@ -105,4 +169,8 @@ fn what_has_ended_is_forgotten() {
     stage.transfers.truncate(1);
     stage.look_after(SECOND);
     assert_eq!(stage.governor.tracks.len(), 1);
+}
+
+fn stalling() -> Settings {
+    Settings { stalled: Some(10 * SECOND), ..none() }
 }

@@ -85,6 +85,7 @@ impl RawHandover {
         let balanced = self.mode == Mode::Balanced;
         Governor {
             stalled: self.stalled.map(Span::get).or(usual.stalled),
+            rate_min: usual.rate_min,
             slow: usual.slow.filter(|_| balanced).map(|slow| self.slow(slow)),
             unequal: usual.unequal.filter(|_| balanced).map(|unequal| self.unequal(unequal)),
             damping: self.damping(usual.damping),

@@ -49,6 +49,19 @@ pub(super) struct RawCheck {
     rise: Option<NonZeroU32>,
 }
 
+/// In bytes per second, 0 to 1,000,000: one that ends slow transfers, and not usual ones.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(try_from = "u32")]
+struct RateMin(u32);
+
+impl TryFrom<u32> for RateMin {
+    type Error = String;
+
+    fn try_from(rate: u32) -> Result<Self, String> {
+        if rate <= 1_000_000 { Ok(Self(rate)) } else { Err(format!("{rate} is above 1000000")) }
+    }
+}
+
 /// `[agent.proxy.pool.limits]`
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,6 +69,7 @@ pub(super) struct RawLimits {
     connect_timeout: Option<Span>,
     response_timeout: Option<Span>,
     body_timeout: Option<Span>,
+    body_bytes_per_s_min: Option<RateMin>,
     attempts_max: Option<NonZeroUsize>,
     in_flight_max: Option<NonZeroUsize>,
     idle_max: Option<usize>,
@@ -181,6 +195,7 @@ fn limits(raw: &RawLimits) -> Limits {
         connect_timeout: raw.connect_timeout.map_or(default.connect_timeout, Span::get),
         response_timeout: raw.response_timeout.map_or(default.response_timeout, Span::get),
         body_timeout: raw.body_timeout.map_or(default.body_timeout, Span::get),
+        body_rate_min: raw.body_bytes_per_s_min.map_or(default.body_rate_min, |rate| rate.0),
         attempts_max: raw.attempts_max.map_or(default.attempts_max, NonZeroUsize::get),
         in_flight_max: raw.in_flight_max.map_or(default.in_flight_max, NonZeroUsize::get),
         idle_max: raw.idle_max.unwrap_or(default.idle_max),

@@ -1,0 +1,117 @@
+//! How many bytes have to come while one side is waited for.
+//!
+//! A pause has a limit of its own, and each byte ends it: one byte in each pause could go on for ever. So bytes are counted over
+//! periods of waiting, too. Time in which the other side is not waited for (the next one takes nothing) does not count.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Counts over one period of waiting after the other.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bytes_min: u64,
+    period: Duration,
+    bytes: u64,
+    waited: Duration,
+    waiting_since: Option<Instant>,
+}
+
+/// A period is over, and too little has come in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too few bytes came in {0:?} of waiting")]
+pub(crate) struct TooSlow(pub(crate) Duration);
+
+impl Progress {
+    /// * `rate_min`: in bytes per second, on average over `period`. 0: any.
+    pub(crate) fn new(rate_min: u32, period: Duration) -> Self {
+        Self { bytes_min: bytes_min(rate_min, period), period, bytes: 0, waited: Duration::ZERO, waiting_since: None }
+    }
+
+    /// Nothing is there at `now`: it is waited for.
+    pub(crate) fn waits(&mut self, now: Instant) {
+        self.waiting_since.get_or_insert(now);
+    }
+
+    /// Nothing has come by `now` of what counts: it is waited for still.
+    pub(crate) fn goes_on_waiting(&mut self, now: Instant) -> Result<(), TooSlow> {
+        self.came(now, 0)?;
+        self.waits(now);
+        Ok(())
+    }
+
+    /// So many bytes have come.
+    pub(crate) fn came(&mut self, now: Instant, bytes: u64) -> Result<(), TooSlow> {
+        self.bytes += bytes;
+        // Most bytes are there when they are asked for.
+        let Some(since) = self.waiting_since.take() else { return Ok(()) };
+        self.waited += now.saturating_duration_since(since);
+        if self.waited < self.period {
+            return Ok(());
+        }
+        let (bytes, waited) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.waited));
+        if bytes < self.bytes_min { Err(TooSlow(waited)) } else { Ok(()) }
+    }
+}
+
+/// How many bytes are due in a period.
+pub(crate) fn bytes_min(rate_min: u32, period: Duration) -> u64 {
+    u64::try_from(u128::from(rate_min) * period.as_millis() / 1000).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_mins(1);
+
+    /// A piece of so many bytes comes after each pause, for ten minutes: when that is too slow.
+    fn ends_after(rate_min: u32, bytes: u64, pause: Duration) -> Option<Duration> {
+        let (mut progress, begun) = (Progress::new(rate_min, PERIOD), Instant::now());
+        let mut now = begun;
+        while now - begun < 10 * PERIOD {
+            progress.waits(now);
+            now += pause;
+            if progress.came(now, bytes).is_err() {
+                return Some(now - begun);
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn a_crawl_ends_with_the_first_period() {
+        assert_eq!(ends_after(240, 1, Duration::from_millis(500)), Some(PERIOD));
+        assert_eq!(ends_after(240, 119, Duration::from_millis(500)), Some(PERIOD));
+        assert_eq!(ends_after(240, 120, Duration::from_millis(500)), None);
+        assert_eq!(ends_after(0, 1, Duration::from_millis(500)), None);
+    }
+
+    #[test]
+    fn the_longest_pauses_make_it_last_less_than_two_periods() {
+        let pause = PERIOD - Duration::from_millis(1);
+        assert_eq!(ends_after(240, 1, pause), Some(2 * pause));
+        assert_eq!(ends_after(240, 14_400, pause), None);
+    }
+
+    /// What comes is not always what counts: repeated bytes do not.
+    #[test]
+    fn waiting_ends_though_nothing_that_counts_comes() {
+        let (mut progress, begun) = (Progress::new(240, PERIOD), Instant::now());
+        let at = |seconds| progress.goes_on_waiting(begun + Duration::from_secs(seconds));
+        assert_eq!([0, 30, 59].map(at), [Ok(()); 3]);
+        assert_eq!(progress.goes_on_waiting(begun + PERIOD), Err(TooSlow(PERIOD)));
+    }
+
+    #[test]
+    fn only_waiting_counts() {
+        let (mut progress, mut now) = (Progress::new(240, PERIOD), Instant::now());
+        for _ in 0..1000 {
+            // The client takes a piece in a minute, and its origin has the next one after ten milliseconds.
+            now += PERIOD;
+            progress.waits(now);
+            now += Duration::from_millis(10);
+            assert_eq!(progress.came(now, 100), Ok(()));
+        }
+    }
+}
