@@ -7,7 +7,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, WebPkiClientVerifier};
 use watari_record::Version;
-use watari_wire::client_hello::Offers;
+use watari_wire::client_hello::{Offers, Outline};
 
 use crate::certificate::{Certificate, ClientRoots};
 use crate::desk::Desk;
@@ -61,6 +61,7 @@ pub struct ServerConfig {
     terms: Terms,
     /// Where clients are asked for certificates.
     verifier: Option<Arc<dyn ClientCertVerifier>>,
+    has_tls12: bool,
     has_tls13: bool,
 }
 
@@ -83,6 +84,7 @@ impl ServerConfig {
             names,
             terms: options.terms(),
             verifier,
+            has_tls12: options.policy.versions.contains(&Version::Tls12),
             has_tls13: options.policy.versions.contains(&Version::Tls13),
         })
     }
@@ -92,6 +94,28 @@ impl ServerConfig {
         let offers = Offers::of(hello);
         let is_tls13 = self.has_tls13 && offers.as_ref().is_some_and(|offers| offers.tls13);
         Desk::new(sessions, self.terms, self.verifier.clone(), is_tls13, offers.as_ref())
+    }
+
+    /// Refuses a `ClientHello` that the RFCs have refused with a certain alert, where rustls has another or goes on. What cannot be
+    /// read is left to rustls.
+    pub(crate) fn check_outline(&self, hello: &[u8]) -> Result<(), HandshakeError> {
+        let Some(outline) = Outline::of(hello) else { return Ok(()) };
+        let offers = |version: Version| outline.offers(version.iana());
+        let is_tls13 = self.has_tls13 && offers(Version::Tls13);
+        let is_tls12 = self.has_tls12 && offers(Version::Tls12);
+        // RFC 8446, appendix D.5: SSL 3.0, even beside newer versions.
+        if outline.legacy_version <= 0x0300 || !(is_tls12 || is_tls13) {
+            return Err(HandshakeError::NoCommonVersion);
+        }
+        // RFC 7507, section 3.
+        if outline.is_fallback && self.has_tls13 && !is_tls13 {
+            return Err(HandshakeError::Fallback);
+        }
+        if is_tls13 {
+            return check_extensions(&outline);
+        }
+        // RFC 5746, section 3.6.
+        if outline.renegotiates { Err(HandshakeError::RenegotiationInfo) } else { Ok(()) }
     }
 
     /// Whether there is a certificate for the name that `hello` asks for, of a kind the client verifies, and a protocol
@@ -186,6 +210,19 @@ impl ServerOptions {
             None => Ok(()),
         }
     }
+}
+
+/// RFC 8446, sections 9.2 and 4.2.9. A client that offers a PSK may leave the signature algorithms out there; rustls wants them all
+/// the same, for the PSK may not be accepted.
+fn check_extensions(outline: &Outline) -> Result<(), HandshakeError> {
+    let required = [
+        ("signature_algorithms", outline.signature_algorithms),
+        ("supported_groups", outline.supported_groups || outline.pre_shared_key && !outline.key_share),
+        ("key_share", outline.key_share || outline.pre_shared_key && !outline.supported_groups),
+        ("psk_key_exchange_modes", outline.psk_key_exchange_modes || !outline.pre_shared_key),
+    ];
+    let missing = required.into_iter().find(|(_, is_there)| !is_there);
+    missing.map_or(Ok(()), |(name, _)| Err(HandshakeError::MissingExtension(name)))
 }
 
 fn sorted<T: Into<Vec<u8>>>(values: impl Iterator<Item = T>) -> Vec<Vec<u8>> {

@@ -35,6 +35,18 @@ pub enum HandshakeError {
     /// More than [`crate::Handshake::RECEIVED_MAX`].
     #[error("the client's part of the handshake is too large")]
     TooLarge,
+    /// More early data than is skipped where it is rejected: 64 KiB, with record headers (RFC 8446, section 4.2.10).
+    #[error("the client sent more early data than is skipped")]
+    TooMuchEarlyData,
+    /// RFC 8446, section 9.2.
+    #[error("the client offers TLS 1.3 without the extension {0}, which that requires")]
+    MissingExtension(&'static str),
+    /// RFC 7507, section 3.
+    #[error("the client has fallen back to an older version than both ends have (TLS_FALLBACK_SCSV)")]
+    Fallback,
+    /// RFC 5746, section 3.6.
+    #[error("the client's renegotiation_info is not empty in a first handshake")]
+    RenegotiationInfo,
     /// A message cannot be decoded.
     #[error("the client sent a malformed message: {0:?}")]
     Malformed(InvalidMessage),
@@ -141,6 +153,10 @@ impl HandshakeError {
             Self::Sslv2Hello => "sslv2_hello",
             Self::RecordTooLong => "record_too_long",
             Self::TooLarge => "too_large",
+            Self::TooMuchEarlyData => "too_much_early_data",
+            Self::MissingExtension(_) => "missing_extension",
+            Self::Fallback => "fallback",
+            Self::RenegotiationInfo => "renegotiation_info",
             Self::Malformed(_) => "malformed",
             Self::Unexpected(_) => "unexpected_message",
             Self::Undecryptable => "undecryptable",
@@ -172,25 +188,51 @@ impl HandshakeError {
         self.alert().map(|alert| [ALERT, 3, 3, 0, 2, FATAL, alert.into()])
     }
 
-    /// RFC 8446, section 6.2. Only the causes that can arise before the server's first flight matter here: later alerts
-    /// are protected, and rustls writes them.
-    fn alert(&self) -> Option<AlertDescription> {
+    /// RFC 8446, section 6.2; for where rustls has sent no alert by itself.
+    pub(crate) fn alert(&self) -> Option<AlertDescription> {
         Some(match self {
-            Self::Garbage | Self::PlainHttp | Self::Unexpected(_) => AlertDescription::UnexpectedMessage,
+            Self::Garbage | Self::PlainHttp | Self::Unexpected(_) | Self::TooMuchEarlyData => {
+                AlertDescription::UnexpectedMessage
+            }
             Self::Sslv2Hello | Self::NoCommonVersion => AlertDescription::ProtocolVersion,
             Self::RecordTooLong => AlertDescription::RecordOverflow,
             Self::TooLarge | Self::Malformed(_) => AlertDescription::DecodeError,
-            Self::Misbehaved(_) => AlertDescription::IllegalParameter,
+            Self::Undecryptable => AlertDescription::BadRecordMac,
+            Self::Misbehaved(how) => alert_of(how),
             Self::UnknownName(_) => AlertDescription::UnrecognisedName,
             // RFC 8446, section 9.2.
-            Self::NoName => AlertDescription::MissingExtension,
+            Self::NoName | Self::MissingExtension(_) => AlertDescription::MissingExtension,
             Self::NoCommonAlpn => AlertDescription::NoApplicationProtocol,
-            Self::NoCommonSuite | Self::NoCommonGroup | Self::NoCommonSignature | Self::Incompatible(_) => {
-                AlertDescription::HandshakeFailure
-            }
-            Self::Internal(_) => AlertDescription::InternalError,
-            _ => return None,
+            Self::Fallback => AlertDescription::InappropriateFallback,
+            Self::NoCommonSuite
+            | Self::NoCommonGroup
+            | Self::NoCommonSignature
+            | Self::Incompatible(_)
+            | Self::RenegotiationInfo => AlertDescription::HandshakeFailure,
+            Self::NoClientCertificate => AlertDescription::CertificateRequired,
+            Self::BadClientCertificate(error) => error.clone().into(),
+            Self::SecretsMismatch | Self::UnknownSuite | Self::Internal(_) => AlertDescription::InternalError,
+            // The client has ended the handshake, or it is over.
+            Self::PeerAlert(_) | Self::ClosedEarly(_) | Self::TimedOut(_) | Self::Over => return None,
         })
+    }
+}
+
+/// What rustls finds and sends no alert for.
+fn alert_of(how: &PeerMisbehaved) -> AlertDescription {
+    match how {
+        // RFC 8446, section 5.4: a record without a content type.
+        PeerMisbehaved::IllegalTlsInnerPlaintext
+        // RFC 8446, section 5.1.
+        | PeerMisbehaved::MessageInterleavedWithHandshakeMessage
+        | PeerMisbehaved::RejectedEarlyDataInterleavedWithHandshakeMessage
+        | PeerMisbehaved::KeyEpochWithPendingFragment
+        | PeerMisbehaved::IllegalMiddleboxChangeCipherSpec
+        | PeerMisbehaved::TooManyEmptyFragments
+        | PeerMisbehaved::TooManyWarningAlertsReceived
+        // RFC 8446, section 4.6.1.
+        | PeerMisbehaved::TooMuchEarlyDataReceived => AlertDescription::UnexpectedMessage,
+        _ => AlertDescription::IllegalParameter,
     }
 }
 

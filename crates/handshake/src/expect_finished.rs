@@ -4,15 +4,16 @@ use std::io::{self, IoSlice, Read, Write};
 use std::sync::Arc;
 
 use rustls::server::{Accepted, AcceptedAlert};
-use rustls::{HandshakeKind, ServerConnection};
-use watari_record::CipherSuite;
+use rustls::{AlertDescription, HandshakeKind, ProtocolVersion, ServerConnection};
+use watari_record::{CipherSuite, Connection, HEADER_LEN};
 
 use crate::config::ServerConfig;
 use crate::desk::Desk;
 use crate::error::HandshakeError;
 use crate::extract::{TrafficSecrets, server_secrets};
 use crate::handshake::{EarlyData, Established, Info, Progress};
-use crate::record_cut::IMPOSSIBLE_HEADER;
+use crate::record_cut::{IMPOSSIBLE_HEADER, check_fragment};
+use crate::rejected::{RejectedEarlyData, Verdict};
 
 /// Everything between the `ClientHello` and the client's Finished: early data, a second hello after a `HelloRetryRequest`, the
 /// client's certificate, key exchange and `change_cipher_spec`.
@@ -20,6 +21,12 @@ pub(crate) struct ExpectFinished {
     connection: ServerConnection,
     traffic_secrets: Arc<TrafficSecrets>,
     desk: Arc<Desk>,
+    /// Early data that was rejected, and that may still come.
+    rejected: Option<RejectedEarlyData>,
+    /// How many records were sealed with the server's application traffic secret (TLS 1.3).
+    sealed: u64,
+    /// Whether the server has sent `change_cipher_spec` (TLS 1.2).
+    is_protected: bool,
 }
 
 impl ExpectFinished {
@@ -31,12 +38,16 @@ impl ExpectFinished {
         tickets: usize,
         output: &mut Vec<u8>,
     ) -> Result<Box<Self>, (rustls::Error, AcceptedAlert)> {
-        let (traffic_secrets, desk) = (Arc::new(TrafficSecrets::default()), Arc::new(desk));
+        let (traffic_secrets, desk) = (Arc::new(TrafficSecrets::new(desk.announces_early_data())), Arc::new(desk));
         let prefers_chacha20 = prefers_chacha20(accepted.client_hello().cipher_suites());
         let config = config.for_connection(Arc::clone(&traffic_secrets), &desk, tickets, prefers_chacha20);
         let connection = accepted.into_connection(config)?;
-        let mut state = Box::new(Self { connection, traffic_secrets, desk });
+        let (rejected, sealed, is_protected) = (None, 0, false);
+        let mut state = Box::new(Self { connection, traffic_secrets, desk, rejected, sealed, is_protected });
         state.flush(output);
+        if state.desk.announces_early_data() && state.connection.early_data().is_none() {
+            state.rejected = Some(RejectedEarlyData::new(suite(&state.connection), &state.traffic_secrets));
+        }
         Ok(state)
     }
 
@@ -50,11 +61,29 @@ impl ExpectFinished {
 
     /// Takes a record.
     pub(crate) fn handle(mut self: Box<Self>, record: &[u8], progress: &mut Progress) -> Result<Next, HandshakeError> {
-        feed(record, |input| self.connection.read_tls(input))?;
+        let output = &mut progress.output;
+        if let Err(cause) = check_fragment(record) {
+            return Err(self.refuse(cause, output));
+        }
+        match self.judge(record) {
+            Verdict::Take | Verdict::TakeAll => {}
+            Verdict::Skip => return Ok(Next::Skipped(self)),
+            Verdict::TooMuch => return Err(self.refuse(HandshakeError::TooMuchEarlyData, output)),
+        }
+        if let Err(cause) = feed(record, |input| self.connection.read_tls(input)) {
+            return Err(self.refuse(cause, output));
+        }
+        let (was_sealing, before) = (self.traffic_secrets.has_server(), output.len());
         let processed = self.connection.process_new_packets();
-        self.flush(&mut progress.output);
+        self.flush(output);
+        if was_sealing {
+            self.sealed += records(&output[before..]).count() as u64;
+        }
         progress.made.extend(self.desk.take_made());
-        processed?;
+        if let Err(error) = processed {
+            let (cause, is_silent) = (HandshakeError::from(error), output.len() == before);
+            return Err(if is_silent { self.refuse(cause, output) } else { cause });
+        }
         self.take_early(&mut progress.early);
         if self.connection.is_handshaking() {
             return Ok(Next::Expect(self));
@@ -62,29 +91,69 @@ impl ExpectFinished {
         self.extract().map(Box::new).map(Next::Established)
     }
 
+    /// Whether a record is early data that was rejected.
+    fn judge(&mut self, record: &[u8]) -> Verdict {
+        let verdict = self.rejected.as_mut().map_or(Verdict::TakeAll, |rejected| rejected.judge(record));
+        if verdict == Verdict::TakeAll {
+            self.rejected = None;
+        }
+        verdict
+    }
+
     /// Seals data behind the server's Finished, where the client's early data was accepted; says how much.
     pub(crate) fn seal(&mut self, plaintext: &[IoSlice<'_>], output: &mut Vec<u8>) -> usize {
         if self.connection.early_data().is_none() {
             return 0;
         }
+        let before = output.len();
         let sealed = self.connection.writer().write_vectored(plaintext).unwrap_or_default();
         self.flush(output);
+        self.sealed += records(&output[before..]).count() as u64;
         sealed
     }
 
-    /// rustls alone knows which keys an alert of now is sealed with, and it makes no alert on demand. A record
-    /// header that is always wrong draws a `decode_error` from it.
-    pub(crate) fn refuse(mut self: Box<Self>, output: &mut Vec<u8>) {
-        if feed(&IMPOSSIBLE_HEADER, |input| self.connection.read_tls(input)).is_ok() {
-            let _always_an_error = self.connection.process_new_packets();
+    /// Ends the handshake for a `cause` of which rustls has not told the client.
+    pub(crate) fn refuse(self: Box<Self>, cause: HandshakeError, output: &mut Vec<u8>) -> HandshakeError {
+        let has_key = self.rejected.as_ref().is_some_and(RejectedEarlyData::has_key);
+        let alert = match cause {
+            // RFC 8446, section 5.2: a record that does not deprotect, once there is a key.
+            HandshakeError::TooMuchEarlyData if has_key => Some(AlertDescription::BadRecordMac),
+            _ => cause.alert(),
+        };
+        if let Some(alert) = alert {
+            self.send_alert(alert, &cause, output);
         }
-        self.flush(output);
+        cause
+    }
+
+    /// Alerts are sealed with the application key from the server's Finished on (RFC 8446, section 6; TLS 1.2: from its
+    /// `change_cipher_spec` on). rustls sends nothing after this.
+    fn send_alert(mut self: Box<Self>, alert: AlertDescription, cause: &HandshakeError, output: &mut Vec<u8>) {
+        if self.connection.protocol_version() != Some(ProtocolVersion::TLSv1_3) && self.is_protected {
+            // The keys are rustls' alone, and it makes no alert on demand. A record header that is always wrong draws a
+            // `decode_error` from it, unless it has failed before.
+            if feed(&IMPOSSIBLE_HEADER, |input| self.connection.read_tls(input)).is_ok() {
+                let _always_an_error = self.connection.process_new_packets();
+            }
+            return self.flush(output);
+        }
+        let secrets = suite(&self.connection).and_then(|suite| self.traffic_secrets.take_for_alert(suite, self.sealed));
+        match secrets.map(Connection::new) {
+            None => output.extend(cause.plaintext_alert().into_iter().flatten()),
+            Some(connection) => {
+                let alert = watari_record::AlertDescription(alert.into());
+                // A key that cannot seal ends the connection without a word.
+                let _ = connection.map(|mut connection| connection.seal_alert(alert, output));
+            }
+        }
     }
 
     fn flush(&mut self, output: &mut Vec<u8>) {
+        let before = output.len();
         while self.connection.wants_write() {
             self.connection.write_tls(output).expect("a vector takes every write");
         }
+        self.is_protected |= records(&output[before..]).any(|content_type| content_type == CHANGE_CIPHER_SPEC);
     }
 
     fn take_early(&mut self, early: &mut Vec<u8>) {
@@ -105,6 +174,8 @@ impl ExpectFinished {
 pub(crate) enum Next {
     /// More of the same.
     Expect(Box<ExpectFinished>),
+    /// More of the same; the record was early data that was rejected, and no part of the handshake.
+    Skipped(Box<ExpectFinished>),
     /// The end.
     Established(Box<Established>),
 }
@@ -136,9 +207,24 @@ fn prefers_chacha20(offered: &[rustls::CipherSuite]) -> bool {
     first.is_some_and(|first| chacha20.contains(first))
 }
 
+const CHANGE_CIPHER_SPEC: u8 = 20;
+
+/// The content types of whole records.
+fn records(mut bytes: &[u8]) -> impl Iterator<Item = u8> {
+    std::iter::from_fn(move || {
+        let [content_type, _, _, high, low, ..] = *bytes else { return None };
+        bytes = bytes.get(HEADER_LEN + usize::from(u16::from_be_bytes([high, low]))..)?;
+        Some(content_type)
+    })
+}
+
+/// What was agreed on, as soon as it is.
+fn suite(connection: &ServerConnection) -> Option<CipherSuite> {
+    connection.negotiated_cipher_suite().and_then(|suite| CipherSuite::from_iana(suite.suite().into()))
+}
+
 fn info(connection: &ServerConnection, desk: &Desk) -> Result<Info, HandshakeError> {
-    let number = connection.negotiated_cipher_suite().map(|suite| u16::from(suite.suite()));
-    let suite = number.and_then(CipherSuite::from_iana).ok_or(HandshakeError::UnknownSuite)?;
+    let suite = suite(connection).ok_or(HandshakeError::UnknownSuite)?;
     let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
     let leaf = connection.peer_certificates().and_then(<[_]>::first);
     Ok(Info {

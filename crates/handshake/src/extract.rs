@@ -1,7 +1,7 @@
 //! From rustls' secrets to the record layer's.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use rustls::{ConnectionTrafficSecrets, ExtractedSecrets, KeyLog};
@@ -13,37 +13,74 @@ use crate::error::HandshakeError;
 /// Keeps the application traffic secrets of one TLS 1.3 connection, which `KeyUpdate` needs and which rustls shows to a
 /// key log only. TLS 1.2 leaves it empty: its master secret is not kept.
 #[derive(Default)]
-pub(crate) struct TrafficSecrets(Mutex<Pair>);
+pub(crate) struct TrafficSecrets {
+    pair: Mutex<Pair>,
+    /// The client's handshake traffic secret, where it is wanted: to find the end of rejected early data.
+    client_handshake: Option<Mutex<Option<Secret>>>,
+}
+
+type Secret = Zeroizing<Vec<u8>>;
 
 #[derive(Default)]
 struct Pair {
-    client: Option<Zeroizing<Vec<u8>>>,
-    server: Option<Zeroizing<Vec<u8>>>,
+    client: Option<Secret>,
+    server: Option<Secret>,
 }
 
+const CLIENT_HANDSHAKE_LABEL: &str = "CLIENT_HANDSHAKE_TRAFFIC_SECRET";
 const CLIENT_LABEL: &str = "CLIENT_TRAFFIC_SECRET_0";
 const SERVER_LABEL: &str = "SERVER_TRAFFIC_SECRET_0";
 
 impl KeyLog for TrafficSecrets {
     fn log(&self, label: &str, _client_random: &[u8], secret: &[u8]) {
-        let mut pair = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = match label {
-            CLIENT_LABEL => &mut pair.client,
-            SERVER_LABEL => &mut pair.server,
-            _ => return,
-        };
-        *place = Some(Zeroizing::new(secret.to_vec()));
+        let secret = || Some(Zeroizing::new(secret.to_vec()));
+        match (label, &self.client_handshake) {
+            (CLIENT_LABEL, _) => lock(&self.pair).client = secret(),
+            (SERVER_LABEL, _) => lock(&self.pair).server = secret(),
+            (CLIENT_HANDSHAKE_LABEL, Some(place)) => *lock(place) = secret(),
+            _ => {}
+        }
     }
 
     fn will_log(&self, label: &str) -> bool {
-        matches!(label, CLIENT_LABEL | SERVER_LABEL)
+        match label {
+            CLIENT_LABEL | SERVER_LABEL => true,
+            CLIENT_HANDSHAKE_LABEL => self.client_handshake.is_some(),
+            _ => false,
+        }
     }
 }
 
 impl TrafficSecrets {
-    fn take(&self) -> Pair {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Keeps the client's handshake traffic secret, too, if `with_handshake`.
+    pub(crate) fn new(with_handshake: bool) -> Self {
+        Self { pair: Mutex::default(), client_handshake: with_handshake.then(Mutex::default) }
     }
+
+    /// The client's handshake traffic secret, if it is kept and there is one yet. It is kept no longer.
+    pub(crate) fn take_client_handshake(&self) -> Option<Secret> {
+        self.client_handshake.as_ref().and_then(|place| lock(place).take())
+    }
+
+    /// Whether the server seals with its application traffic secret: it does from its Finished on.
+    pub(crate) fn has_server(&self) -> bool {
+        lock(&self.pair).server.is_some()
+    }
+
+    /// What seals an alert after the server's Finished, when it has sealed `sequence` records before; `None` earlier.
+    pub(crate) fn take_for_alert(&self, suite: CipherSuite, sequence: u64) -> Option<Secrets> {
+        let Pair { client, server } = self.take();
+        let direction = |sequence, secret| Direction { sequence, secret: DirectionSecret::Tls13(secret) };
+        Some(Secrets { side: Side::Server, suite, tx: direction(sequence, server?), rx: direction(0, client?) })
+    }
+
+    fn take(&self) -> Pair {
+        std::mem::take(&mut lock(&self.pair))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for TrafficSecrets {
@@ -194,6 +231,15 @@ mod tests {
             log.log(label, &[0; 32], &[1; 32]);
         }
         let Pair { client, server } = log.take();
-        assert!(client.is_none() && server.is_none());
+        assert!(client.is_none() && server.is_none() && log.take_client_handshake().is_none());
+    }
+
+    #[test]
+    fn the_handshake_secret_is_kept_where_it_is_wanted_until_it_is_taken() {
+        let log = TrafficSecrets::new(true);
+        assert!(log.will_log(CLIENT_HANDSHAKE_LABEL) && log.take_client_handshake().is_none());
+        log.log(CLIENT_HANDSHAKE_LABEL, &[0; 32], &[1; 32]);
+        assert_eq!(log.take_client_handshake().as_deref(), Some(&vec![1; 32]));
+        assert!(log.take_client_handshake().is_none());
     }
 }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use rustls::PeerIncompatible;
 use rustls::server::{Accepted, AcceptedAlert, Acceptor};
 use watari_record::{CipherSuite, HEADER_LEN, RECORD_LEN_MAX, Secrets, Version};
 
@@ -12,7 +11,7 @@ use crate::config::ServerConfig;
 use crate::desk::Desk;
 use crate::error::{Failed, HandshakeError, Stage};
 use crate::expect_finished::{self, ExpectFinished, feed};
-use crate::record_cut::{first_hello_record, first_record};
+use crate::record_cut::{check_fragment, first_hello_record, first_record};
 use crate::sessions::{Kept, Miss, Origin, Provided, Sessions, Wanted};
 
 /// The server's end of one handshake.
@@ -97,7 +96,8 @@ pub struct Info {
 }
 
 impl Handshake {
-    /// The most a client may send in a handshake, in bytes with record headers, whatever it consists of.
+    /// The most a client may send in a handshake, in bytes with record headers, whatever it consists of. Early data that is skipped is
+    /// not counted here, and has a limit as high.
     pub const RECEIVED_MAX: usize = 64 * 1024;
 
     /// The most that is unread after [`Handshake::receive`], in bytes: the longest record less its last byte.
@@ -171,6 +171,10 @@ impl Handshake {
             self.received += record.len();
             match self.handle(record, progress)? {
                 Next::Expect(state) => self.state = state,
+                Next::Skipped(state) => {
+                    self.received -= record.len();
+                    self.state = state;
+                }
                 Next::Established(established) => progress.established = Some(established),
             }
         }
@@ -203,11 +207,10 @@ impl Handshake {
     /// Ends the handshake for a `cause` that rustls has not seen.
     fn refuse(&mut self, cause: HandshakeError, output: &mut Vec<u8>) -> HandshakeError {
         match std::mem::replace(&mut self.state, State::Over) {
-            State::ExpectClientHello(_) => return refuse_in_plaintext(cause, output),
-            State::ExpectFinished(state) => state.refuse(output),
-            State::ExpectSessions(_) | State::Over => {}
+            State::ExpectClientHello(_) => refuse_in_plaintext(cause, output),
+            State::ExpectFinished(state) => state.refuse(cause, output),
+            State::ExpectSessions(_) | State::Over => cause,
         }
-        cause
     }
 }
 
@@ -239,6 +242,8 @@ enum State {
 
 enum Next {
     Expect(State),
+    /// The record was no part of the handshake.
+    Skipped(State),
     Established(Box<Established>),
 }
 
@@ -246,6 +251,7 @@ impl From<expect_finished::Next> for Next {
     fn from(next: expect_finished::Next) -> Self {
         match next {
             expect_finished::Next::Expect(state) => Self::Expect(State::ExpectFinished(state)),
+            expect_finished::Next::Skipped(state) => Self::Skipped(State::ExpectFinished(state)),
             expect_finished::Next::Established(established) => Self::Established(established),
         }
     }
@@ -268,24 +274,14 @@ impl ExpectClientHello {
     ) -> Result<Next, HandshakeError> {
         let output = &mut progress.output;
         self.message.extend_from_slice(&record[HEADER_LEN..]);
-        feed(record, |input| self.acceptor.read_tls(input))?;
+        let checked = check_fragment(record).and_then(|()| offer.config.check_outline(&self.message));
+        checked.map_err(|cause| refuse_in_plaintext(cause, output))?;
+        feed(record, |input| self.acceptor.read_tls(input)).map_err(|cause| refuse_in_plaintext(cause, output))?;
         match self.acceptor.accept() {
             Ok(None) => Ok(Next::Expect(State::ExpectClientHello(self))),
             Ok(Some(accepted)) => meet(accepted, &self.message, offer, progress),
-            Err((error, _)) if self.is_outdated(&error) => {
-                Err(refuse_in_plaintext(HandshakeError::NoCommonVersion, output))
-            }
             Err((error, alert)) => Err(refused(error, alert, output)),
         }
-    }
-
-    /// rustls wants `signature_algorithms` before it looks at the version, and clients of TLS 1.1 and older do not have
-    /// that extension.
-    fn is_outdated(&self, error: &rustls::Error) -> bool {
-        let wants_schemes = PeerIncompatible::SignatureAlgorithmsExtensionRequired;
-        matches!(error, rustls::Error::PeerIncompatible(how) if *how == wants_schemes)
-            // Type, length, `legacy_version` (RFC 8446, section 4.1.2).
-            && matches!(self.message[..], [_, _, _, _, major, minor, ..] if [major, minor] < [3, 3])
     }
 }
 

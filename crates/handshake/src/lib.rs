@@ -26,6 +26,7 @@ mod handshake;
 mod names;
 mod policy;
 mod record_cut;
+mod rejected;
 mod session_value;
 mod sessions;
 

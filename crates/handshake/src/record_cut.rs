@@ -8,6 +8,7 @@ use watari_record::{FRAGMENT_LEN_MAX, HEADER_LEN, RECORD_LEN_MAX};
 use crate::error::HandshakeError;
 
 const HANDSHAKE: u8 = 22;
+const APPLICATION_DATA: u8 = 23;
 /// `change_cipher_spec`, alert, handshake, `application_data`.
 const CONTENT_TYPES: std::ops::RangeInclusive<u8> = 20..=23;
 
@@ -37,6 +38,13 @@ pub(crate) fn first_hello_record(input: &[u8]) -> Result<Option<&[u8]>, Handshak
         }
         _ => Err(HandshakeError::Garbage),
     }
+}
+
+/// Refuses a whole `record` that may not be empty and is. rustls would draw a `decode_error` from it (RFC 8446, sections 5.1
+/// and 5.4: `unexpected_message`; RFC 5246, section 6.2.1).
+pub(crate) fn check_fragment(record: &[u8]) -> Result<(), HandshakeError> {
+    let is_empty = record.len() == HEADER_LEN && record[0] != APPLICATION_DATA;
+    if is_empty { Err(HandshakeError::Unexpected("an empty record".to_owned())) } else { Ok(()) }
 }
 
 fn header(input: &[u8]) -> Option<[u8; HEADER_LEN]> {

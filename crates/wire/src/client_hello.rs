@@ -2,14 +2,17 @@
 //!
 //! * [`look`]: which name a client asks for, from the first bytes it sends; for whoever relays TLS.
 //! * [`Offers`]: which sessions it offers to resume; for whoever has to fetch them before the handshake goes on.
+//! * [`Outline`]: what a server refuses by an alert of its own choice, before the TLS library chooses another.
 //!
 //! Only as much is understood as leads there: records (RFC 8446, section 5.1) that carry the pieces of a handshake message
 //! (section 4), a `ClientHello` (section 4.1.2) and some of its extensions. Bytes that are anything else show
 //! nothing; what is wrong with them is for the server to say.
 
 mod offers;
+mod outline;
 
 pub use offers::Offers;
+pub use outline::Outline;
 
 /// Content type of records.
 const HANDSHAKE: u8 = 22;
@@ -99,18 +102,23 @@ fn server_name(hello: &[u8]) -> Option<String> {
 
 /// The body of a `ClientHello`, as far as it matters here.
 struct Body<'a> {
+    version: u16,
     session_id: &'a [u8],
+    suites: &'a [u8],
     extensions: Bytes<'a>,
 }
 
 impl<'a> Body<'a> {
     fn read(hello: &'a [u8]) -> Option<Self> {
         let mut hello = Bytes(hello);
-        hello.take(2 + 32)?; // version, random
+        let version = hello.u16()?;
+        hello.take(32)?; // random
         let session_id = hello.vector_u8()?.0;
-        hello.vector_u16()?; // cipher suites
+        let suites = hello.vector_u16()?.0;
         hello.vector_u8()?; // compression methods
-        Some(Self { session_id, extensions: hello.vector_u16()? })
+        // Clients of TLS 1.2 may leave the whole field out (RFC 5246, section 7.4.1.2).
+        let extensions = if hello.0.is_empty() { hello } else { hello.vector_u16()? };
+        Some(Self { version, session_id, suites, extensions })
     }
 }
 

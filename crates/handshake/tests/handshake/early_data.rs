@@ -9,7 +9,7 @@ use rustls::client::{
 use rustls::crypto::aws_lc_rs::kx_group::{SECP384R1, X25519};
 use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, ClientConnection, KeyLog, NamedGroup};
+use rustls::{AlertDescription, ClientConfig, ClientConnection, KeyLog, NamedGroup};
 use watari_handshake::{
     ClientCertificates, EarlyData, Established, Group, Handshake, Policy, Progress, ServerConfig, ServerOptions,
 };
@@ -246,6 +246,155 @@ fn without_its_end_or_with_another_finished_the_handshake_fails() {
         assert_eq!(failed.cause.label(), "undecryptable");
         assert!(!failed.output.is_empty(), "the client is told");
     }
+}
+
+/// A server that rejects early data, for each reason that there is, and what its client goes on with after the server's answer.
+struct Rejecting {
+    server: Server,
+    client: ClientConnection,
+    /// Whether the server has answered by a `HelloRetryRequest`.
+    retries: bool,
+    flight: Vec<u8>,
+}
+
+fn rejecting() -> Vec<Rejecting> {
+    let config = server(&options(&[KeyKind::P256]));
+    let retrying = Policy { groups: vec![Group::Secp384r1], ..Policy::default() };
+    let retrying = server(&ServerOptions { policy: retrying, ..options(&[KeyKind::P256]) });
+    let client = early(Client::of_version(&TLS13));
+    let mut unprepared =
+        Arc::unwrap_or_clone(early(Client { groups: vec![X25519, SECP384R1], ..Client::of_version(&TLS13) }));
+    unprepared.resumption = Resumption::store(Arc::new(Forgetful(ClientSessionMemoryCache::new(1))));
+    let unprepared = Arc::new(unprepared);
+    let of = |config: &ServerConfig, client: &Arc<ClientConfig>, reject: fn(Keeper) -> Keeper, retries: bool| {
+        let keeper = reject(acquainted(config, client));
+        let mut client = hasty(client);
+        let mut server = Server::new(config, &keeper);
+        let hello = records(&output_of(&mut client)).remove(0);
+        server.arrive(&hello, &mut client).unwrap();
+        assert_eq!(server.early_data, Some(EarlyData::Refused));
+        let flight = output_of(&mut client);
+        Rejecting { server, client, retries, flight }
+    };
+    vec![
+        // The session was used before.
+        of(
+            &config,
+            &client,
+            |keeper| {
+                let used = keeper.kept.lock().unwrap().iter().map(|kept| kept.key).collect();
+                *keeper.approved.lock().unwrap() = used;
+                keeper
+            },
+            false,
+        ),
+        // It is lost, as after a restart.
+        of(&config, &client, |_| Keeper::early_data(), false),
+        // Early data is off: with sessions, with tickets, with neither.
+        of(&config, &client, |_| Keeper::sessions(), false),
+        of(&config, &client, |_| Keeper::tickets(), false),
+        of(&config, &client, |_| Keeper::default(), false),
+        of(&retrying, &unprepared, |keeper| keeper, true),
+        of(&retrying, &unprepared, |_| Keeper::default(), true),
+    ]
+}
+
+/// What a server that skips them cannot tell from records of early data.
+fn undecryptable(lens: &[usize]) -> Vec<u8> {
+    let record = |len: &usize| [&[23, 3, 3][..], &u16::try_from(*len).unwrap().to_be_bytes(), &vec![7; *len]].concat();
+    lens.iter().flat_map(record).collect()
+}
+
+const CHANGE_CIPHER_SPEC: [u8; 6] = [20, 3, 3, 0, 1, 1];
+
+/// RFC 8446, section 4.2.10.
+#[test]
+fn rejected_early_data_is_skipped_however_long_it_is_and_in_however_many_records() {
+    let cases: [&[usize]; 10] = [
+        &[],
+        &[20],
+        &[12_000 + 17],
+        &[16_384 + 17],
+        &[16_384 + 256],
+        &[9_000, 9_000],
+        &[4_000; 10],
+        &[100; 600],
+        &[16_384; 3],
+        &[0, 1, 16, 17],
+    ];
+    for lens in cases {
+        for Rejecting { mut server, mut client, flight, .. } in rejecting() {
+            server.arrive(&undecryptable(lens), &mut client).unwrap();
+            assert_eq!(server.early, b"");
+            let established = match server.arrive(&flight, &mut client).unwrap() {
+                Some(established) => established,
+                None => server.finish(&mut client, usize::MAX).unwrap().established,
+            };
+            assert!(!client.is_early_data_accepted());
+            goes_on(*established, &mut client);
+        }
+    }
+}
+
+#[test]
+fn rejected_early_data_may_come_in_pieces_and_behind_a_change_cipher_spec() {
+    for Rejecting { mut server, mut client, flight, .. } in rejecting() {
+        let early = [&CHANGE_CIPHER_SPEC[..], &undecryptable(&[5000, 5000, 5000])].concat();
+        // The client has sent its own at the beginning of its flight: a second one may not come.
+        let flight = flight.strip_prefix(&CHANGE_CIPHER_SPEC).unwrap_or(&flight);
+        for piece in [&early[..], flight].concat().chunks(777) {
+            if let Some(established) = server.arrive(piece, &mut client).unwrap() {
+                goes_on(*established, &mut client);
+                break;
+            }
+        }
+    }
+}
+
+/// RFC 8446, sections 4.2.10 and 5.2.
+#[test]
+fn rejected_early_data_beyond_the_limit_ends_the_handshake() {
+    for Rejecting { mut server, mut client, retries, .. } in rejecting() {
+        // 65,536 bytes with their headers.
+        server.arrive(&undecryptable(&[16_384 - 5; 4]), &mut client).unwrap();
+        let failed = server.arrive(&undecryptable(&[0]), &mut client).unwrap_err();
+        assert_eq!(failed.cause.label(), "too_much_early_data");
+        let alert = if retries { AlertDescription::UnexpectedMessage } else { AlertDescription::BadRecordMac };
+        assert_eq!(give(&mut client, &failed.output), Err(rustls::Error::AlertReceived(alert)));
+    }
+}
+
+/// Once the client's handshake key has opened a record, early data is over.
+#[test]
+fn nothing_is_skipped_behind_the_first_handshake_record() {
+    for Rejecting { mut server, mut client, retries, mut flight, .. } in rejecting() {
+        if !retries {
+            *flight.last_mut().unwrap() ^= 1;
+            server.arrive(&flight, &mut client).unwrap();
+            *flight.last_mut().unwrap() ^= 1;
+            let established = server.arrive(records(&flight).last().unwrap(), &mut client).unwrap();
+            goes_on(*established.expect("the client says Finished"), &mut client);
+            continue;
+        }
+        assert!(server.arrive(&flight, &mut client).unwrap().is_none());
+        let failed = server.arrive(&undecryptable(&[100]), &mut client).unwrap_err();
+        assert_eq!(failed.cause.label(), "undecryptable");
+        assert_eq!(
+            give(&mut client, &failed.output),
+            Err(rustls::Error::AlertReceived(AlertDescription::BadRecordMac))
+        );
+    }
+}
+
+/// A client that announces none is owed nothing.
+#[test]
+fn without_the_extension_nothing_is_skipped() {
+    let config = server(&options(&[KeyKind::P256]));
+    let mut client = Client::of_version(&TLS13).connect(NAME);
+    let mut server = Server::new(&config, &Keeper::default());
+    server.arrive(&output_of(&mut client), &mut client).unwrap();
+    let failed = server.arrive(&undecryptable(&[100]), &mut client).unwrap_err();
+    assert_eq!(failed.cause.label(), "undecryptable");
 }
 
 /// A client's memory of sessions, but not of the groups that servers have.

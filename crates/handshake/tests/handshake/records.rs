@@ -29,12 +29,17 @@ pub(crate) fn open(suite: CipherSuite, direction: &mut Direction, record: &[u8])
 
 /// Seals application data into one record.
 pub(crate) fn seal(suite: CipherSuite, direction: &mut Direction, data: &[u8]) -> Vec<u8> {
+    seal_as(APPLICATION_DATA, suite, direction, data)
+}
+
+/// The same, with another content type within (TLS 1.3).
+pub(crate) fn seal_as(content_type: u8, suite: CipherSuite, direction: &mut Direction, data: &[u8]) -> Vec<u8> {
     let (key, iv) = key_and_iv(suite, direction);
     let nonce = xor_sequence(iv, direction.sequence);
     let explicit: &[u8] = if has_explicit_nonce(suite, direction) { &nonce[4..] } else { &[] };
     let mut sealed = data.to_vec();
     if matches!(direction.secret, DirectionSecret::Tls13(_)) {
-        sealed.push(APPLICATION_DATA);
+        sealed.push(content_type);
     }
     let payload_len = u16::try_from(explicit.len() + sealed.len() + 16).unwrap();
     let header = [&[APPLICATION_DATA, 3, 3][..], &payload_len.to_be_bytes()].concat();

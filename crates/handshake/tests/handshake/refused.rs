@@ -1,14 +1,17 @@
 //! Clients that get no connection: the cause, the label and the exact alert of each.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rustls::crypto::aws_lc_rs::kx_group;
 use rustls::version::{TLS12, TLS13};
-use rustls::{AlertDescription, ClientConnection, SignatureScheme};
-use watari_handshake::{Failed, Handshake, HandshakeError, ServerConfig, ServerOptions, Stage};
+use rustls::{AlertDescription, ClientConfig, ClientConnection, KeyLog, SignatureScheme};
+use watari_handshake::{Failed, Handshake, HandshakeError, Policy, ServerConfig, ServerOptions, Stage};
+use watari_record::{CipherSuite, Direction, DirectionSecret, Version};
+use zeroize::Zeroizing;
 
 use crate::pki::{Authority, KeyKind};
-use crate::support::{Client, Keeper, NAME, Server, give, options, output_of, server, shake};
+use crate::records::seal_as;
+use crate::support::{Client, Keeper, NAME, Server, connect, give, options, output_of, server, shake};
 
 const UNEXPECTED_MESSAGE: u8 = 10;
 const RECORD_OVERFLOW: u8 = 22;
@@ -74,7 +77,8 @@ fn records_that_are_no_hello() {
     assert_refused(&refused(&record(20, &[1])), "unexpected_message", UNEXPECTED_MESSAGE);
     // A Finished.
     assert_refused(&refused(&record(22, &[20, 0, 0, 1, 0])), "unexpected_message", UNEXPECTED_MESSAGE);
-    assert_refused(&refused(&record(22, &[])), "malformed", DECODE_ERROR);
+    // RFC 8446, section 5.1.
+    assert_refused(&refused(&record(22, &[])), "unexpected_message", UNEXPECTED_MESSAGE);
     assert_refused(&refused(&record(22, &[1, 0, 0, 2, 3, 3])), "malformed", DECODE_ERROR);
 }
 
@@ -119,6 +123,67 @@ fn versions_suites_and_groups_of_the_past() {
     assert_refused(&refused_client(unknown_group), "no_common_group", HANDSHAKE_FAILURE);
 }
 
+/// A `ClientHello` with these extensions, as a handshake message in a record.
+fn hello(version: [u8; 2], suites: &[u8], extensions: &[(u16, &[u8])]) -> Vec<u8> {
+    let len = |bytes: &[u8]| u16::try_from(bytes.len()).unwrap().to_be_bytes();
+    let extension = |(kind, body): &(u16, &[u8])| [&kind.to_be_bytes()[..], &len(body), body].concat();
+    let extensions: Vec<u8> = extensions.iter().flat_map(extension).collect();
+    let body = [&version[..], &[7; 32], &[0], &len(suites), suites, &[1, 0], &len(&extensions), &extensions].concat();
+    record(22, &[&[1, 0][..], &len(&body), &body].concat())
+}
+
+/// Extensions of a client that offers both versions.
+const VERSIONS: (u16, &[u8]) = (43, &[4, 3, 4, 3, 3]);
+const SCHEMES: (u16, &[u8]) = (13, &[0, 2, 4, 3]);
+const GROUPS: (u16, &[u8]) = (10, &[0, 2, 0, 29]);
+const SHARES: (u16, &[u8]) = (51, &[0, 0]);
+const MODES: (u16, &[u8]) = (45, &[1, 1]);
+const SUITES: [u8; 4] = [0x13, 0x01, 0xc0, 0x2b];
+
+/// RFC 8446, sections 9.2, 4.2.9 and 4.2.1, appendix D.5; RFC 7507, section 3; RFC 5746, section 3.6.
+#[test]
+fn hellos_that_the_rfcs_refuse_by_a_certain_alert() {
+    const INAPPROPRIATE_FALLBACK: u8 = 86;
+    let psk: (u16, &[u8]) = (41, &[&[0, 7, 0, 1, 9, 0, 0, 0, 0, 0, 33, 32][..], &[0; 32]].concat());
+    let fallback = [0x56, 0x00, 0xc0, 0x2b];
+    let missing = |extensions: &[(u16, &[u8])]| {
+        let failed = refused(&hello([3, 3], &SUITES, extensions));
+        assert_refused(&failed, "missing_extension", MISSING_EXTENSION);
+    };
+    missing(&[VERSIONS, GROUPS, SHARES]);
+    missing(&[VERSIONS, SCHEMES, SHARES]);
+    missing(&[VERSIONS, SCHEMES, GROUPS]);
+    missing(&[VERSIONS, SCHEMES]);
+    missing(&[VERSIONS, SCHEMES, GROUPS, SHARES, psk]);
+    missing(&[VERSIONS, SCHEMES, GROUPS, MODES, psk]);
+    let cases: [(&[u8], &str, u8); 7] = [
+        (&hello([3, 0], &SUITES, &[VERSIONS, SCHEMES, GROUPS, SHARES]), "no_common_version", PROTOCOL_VERSION),
+        (&hello([2, 0], &SUITES, &[]), "no_common_version", PROTOCOL_VERSION),
+        (&hello([3, 3], &SUITES, &[(43, &[4, 3, 2, 3, 1])]), "no_common_version", PROTOCOL_VERSION),
+        (&hello([3, 3], &SUITES, &[(43, &[2, 3, 5]), SCHEMES]), "no_common_version", PROTOCOL_VERSION),
+        (&hello([3, 3], &fallback, &[SCHEMES, GROUPS]), "fallback", INAPPROPRIATE_FALLBACK),
+        (&hello([3, 3], &fallback, &[(43, &[2, 3, 3]), SCHEMES, GROUPS]), "fallback", INAPPROPRIATE_FALLBACK),
+        (&hello([3, 3], &SUITES, &[SCHEMES, GROUPS, (0xff01, &[2, 7, 7])]), "renegotiation_info", HANDSHAKE_FAILURE),
+    ];
+    for (bytes, label, description) in cases {
+        assert_refused(&refused(bytes), label, description);
+    }
+}
+
+/// What is refused for the sake of TLS 1.3 is not where that is not offered.
+#[test]
+fn a_fallback_is_none_where_there_is_nothing_newer() {
+    let policy = Policy { versions: vec![Version::Tls12], ..Policy::default() };
+    let config = server(&ServerOptions { policy, ..options(&[KeyKind::P256]) });
+    let name: (u16, &[u8]) = (0, &[&[0, 18, 0, 0, 15][..], NAME.as_bytes()].concat());
+    let old = hello([3, 3], &[0x56, 0x00, 0xc0, 0x2b], &[name, SCHEMES, GROUPS, (0xff01, &[0])]);
+    let both = hello([3, 3], &[0x56, 0x00, 0xc0, 0x2b], &[name, VERSIONS, SCHEMES, GROUPS]);
+    for bytes in [old, both] {
+        let progress = Handshake::new(&config, &Arc::default()).receive(&bytes).unwrap();
+        assert_eq!(progress.output[5], 2, "a ServerHello");
+    }
+}
+
 #[test]
 fn names_and_protocols_that_are_not_served() {
     for version in [&TLS12, &TLS13] {
@@ -156,8 +221,12 @@ fn assert_refused_midway(client: Client, bytes: &[u8], label: &str, seen: AlertD
 fn alerts_after_the_servers_flight_are_sealed_as_the_client_expects() {
     for version in [&TLS12, &TLS13] {
         let client = || Client::of_version(version);
-        assert_refused_midway(client(), b"GET / HTTP/1.1", "garbage", AlertDescription::DecodeError);
-        assert_refused_midway(client(), &[22, 3, 3, 0x48, 0x01], "record_too_long", AlertDescription::DecodeError);
+        assert_refused_midway(client(), b"GET / HTTP/1.1", "garbage", AlertDescription::UnexpectedMessage);
+        assert_refused_midway(client(), &[22, 3, 3, 0x48, 0x01], "record_too_long", AlertDescription::RecordOverflow);
+        for content_type in [20, 21, 22] {
+            let empty = record(content_type, &[]);
+            assert_refused_midway(client(), &empty, "unexpected_message", AlertDescription::UnexpectedMessage);
+        }
     }
     // Protected records are all that TLS 1.3 expects here, but for alerts.
     let plaintext_finished = record(22, &[20, 0, 0, 1, 0]);
@@ -180,6 +249,51 @@ fn a_certificate_chain_that_has_no_end() {
     let message = [&[11, 0, 0xff, 0xf0][..], &vec![0; 0xfff0]].concat();
     let pieces: Vec<u8> = message.chunks(1000).flat_map(|piece| record(22, piece)).collect();
     assert_refused_midway(Client::of_version(&TLS12), &pieces, "too_large", AlertDescription::DecodeError);
+}
+
+/// rustls ends these without an alert.
+#[test]
+fn alerts_that_rustls_leaves_out_are_supplied() {
+    // A ClientKeyExchange that is cut in two, and a change_cipher_spec between the halves (RFC 5246, section 7.2.1).
+    let bytes = [record(22, &[16, 0, 0, 33, 32, 1, 2]), record(20, &[1])].concat();
+    assert_refused_midway(Client::of_version(&TLS12), &bytes, "misbehaved", AlertDescription::UnexpectedMessage);
+    // Warnings without end.
+    let bytes = record(21, &[1, 90]).repeat(40);
+    for version in [&TLS12, &TLS13] {
+        assert_refused_midway(Client::of_version(version), &bytes, "misbehaved", AlertDescription::UnexpectedMessage);
+    }
+}
+
+/// RFC 8446, section 5.4: a record whose plaintext is all zeros has no content type.
+#[test]
+fn a_record_without_a_content_type() {
+    let config = config();
+    let log = Arc::new(HandshakeSecret::default());
+    let mut client = ClientConfig::clone(&Client::of_version(&TLS13).config());
+    client.key_log = Arc::clone(&log) as _;
+    let mut client = connect(&Arc::new(client), NAME);
+    let mut server = Server::new(&config, &Keeper::default());
+    server.arrive(&output_of(&mut client), &mut client).unwrap();
+    let secret = DirectionSecret::Tls13(Zeroizing::new(log.0.lock().unwrap().clone()));
+    let mut direction = Direction { sequence: 0, secret };
+    let number = client.negotiated_cipher_suite().unwrap().suite().into();
+    let record = seal_as(0, CipherSuite::from_iana(number).unwrap(), &mut direction, &[0; 32]);
+    let failed = server.arrive(&record, &mut client).unwrap_err();
+    assert_eq!(failed.cause.label(), "misbehaved");
+    let seen = Err(rustls::Error::AlertReceived(AlertDescription::UnexpectedMessage));
+    assert_eq!(give(&mut client, &failed.output), seen);
+}
+
+/// The secret that a client's part of the handshake is sealed with.
+#[derive(Debug, Default)]
+struct HandshakeSecret(Mutex<Vec<u8>>);
+
+impl KeyLog for HandshakeSecret {
+    fn log(&self, label: &str, _client_random: &[u8], secret: &[u8]) {
+        if label == "CLIENT_HANDSHAKE_TRAFFIC_SECRET" {
+            *self.0.lock().unwrap() = secret.to_vec();
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,149 @@
+//! What a `ClientHello` must have or must not have, as far as TLS libraries answer it with another alert than the RFCs name.
+
+use super::{Body, Bytes, CLIENT_HELLO};
+
+/// The parts of a `ClientHello` that decide whether a server goes on with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outline {
+    /// RFC 8446, section 4.1.2: 0x0303 for TLS 1.2 and TLS 1.3.
+    pub legacy_version: u16,
+    /// The versions in `supported_versions` (RFC 8446, section 4.2.1), where there is that extension; no more than
+    /// [`Outline::VERSIONS_MAX`].
+    pub supported_versions: Option<Vec<u16>>,
+    /// `TLS_FALLBACK_SCSV` is among the cipher suites (RFC 7507).
+    pub is_fallback: bool,
+    /// There is a `renegotiation_info`, and its `renegotiated_connection` is not empty (RFC 5746, section 3.2).
+    pub renegotiates: bool,
+    /// There is a `signature_algorithms`.
+    pub signature_algorithms: bool,
+    /// There is a `supported_groups`.
+    pub supported_groups: bool,
+    /// There is a `key_share`.
+    pub key_share: bool,
+    /// There is a `pre_shared_key`.
+    pub pre_shared_key: bool,
+    /// There is a `psk_key_exchange_modes`.
+    pub psk_key_exchange_modes: bool,
+}
+
+impl Outline {
+    /// As many as the extension may list.
+    pub const VERSIONS_MAX: usize = 127;
+
+    /// Reads a handshake message: its type, its length and its body. `None` if it is not whole, no `ClientHello`, or malformed.
+    pub fn of(message: &[u8]) -> Option<Self> {
+        let [CLIENT_HELLO, a, b, c, rest @ ..] = message else { return None };
+        let body = Body::read(rest.get(..u32::from_be_bytes([0, *a, *b, *c]) as usize)?)?;
+        let mut outline = Self {
+            legacy_version: body.version,
+            supported_versions: None,
+            is_fallback: body.suites.chunks_exact(2).any(|suite| suite == FALLBACK_SCSV),
+            renegotiates: false,
+            signature_algorithms: false,
+            supported_groups: false,
+            key_share: false,
+            pre_shared_key: false,
+            psk_key_exchange_modes: false,
+        };
+        let mut extensions = body.extensions;
+        while !extensions.0.is_empty() {
+            let (kind, extension) = extensions.extension()?;
+            match kind {
+                SUPPORTED_GROUPS => outline.supported_groups = true,
+                SIGNATURE_ALGORITHMS => outline.signature_algorithms = true,
+                PRE_SHARED_KEY => outline.pre_shared_key = true,
+                SUPPORTED_VERSIONS => outline.supported_versions = Some(versions(extension)?),
+                PSK_KEY_EXCHANGE_MODES => outline.psk_key_exchange_modes = true,
+                KEY_SHARE => outline.key_share = true,
+                // Its one field is empty in a first handshake: a length of 0.
+                RENEGOTIATION_INFO => outline.renegotiates = extension.0.first()? != &0,
+                _ => {}
+            }
+        }
+        Some(outline)
+    }
+
+    /// Whether the client offers this version, 0x0303 or 0x0304.
+    pub fn offers(&self, version: u16) -> bool {
+        match &self.supported_versions {
+            Some(versions) => versions.contains(&version),
+            None => version <= self.legacy_version.min(TLS12),
+        }
+    }
+}
+
+/// RFC 7507, section 2.
+const FALLBACK_SCSV: [u8; 2] = [0x56, 0x00];
+const TLS12: u16 = 0x0303;
+
+/// Types of extensions.
+const SUPPORTED_GROUPS: u16 = 10;
+const SIGNATURE_ALGORITHMS: u16 = 13;
+const PRE_SHARED_KEY: u16 = 41;
+const SUPPORTED_VERSIONS: u16 = 43;
+const PSK_KEY_EXCHANGE_MODES: u16 = 45;
+const KEY_SHARE: u16 = 51;
+const RENEGOTIATION_INFO: u16 = 0xff01;
+
+fn versions(mut extension: Bytes<'_>) -> Option<Vec<u16>> {
+    let list = extension.vector_u8()?.0;
+    let is_whole = extension.0.is_empty() && list.len().is_multiple_of(2) && !list.is_empty();
+    is_whole.then(|| list.chunks_exact(2).map(|version| u16::from_be_bytes([version[0], version[1]])).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::tests::{extension, hello};
+    use super::*;
+
+    #[test]
+    fn extensions_are_found() {
+        let extensions: [(u16, &[u8], fn(&Outline) -> bool); 6] = [
+            (SUPPORTED_GROUPS, &[], |outline| outline.supported_groups),
+            (SIGNATURE_ALGORITHMS, &[], |outline| outline.signature_algorithms),
+            (PRE_SHARED_KEY, &[], |outline| outline.pre_shared_key),
+            (PSK_KEY_EXCHANGE_MODES, &[], |outline| outline.psk_key_exchange_modes),
+            (KEY_SHARE, &[], |outline| outline.key_share),
+            (RENEGOTIATION_INFO, &[1, 7], |outline| outline.renegotiates),
+        ];
+        let bare = Outline::of(&hello(&[])).expect("it is a ClientHello");
+        for (kind, body, is_found) in extensions {
+            let outline = Outline::of(&hello(&extension(kind, body))).expect("it is a ClientHello");
+            assert!(is_found(&outline) && !is_found(&bare), "{kind}");
+        }
+        assert!(!bare.is_fallback);
+        let empty = Outline::of(&hello(&extension(RENEGOTIATION_INFO, &[0]))).expect("it is a ClientHello");
+        assert!(!empty.renegotiates);
+    }
+
+    #[test]
+    fn versions_are_those_of_the_extension_or_up_to_that_of_the_hello() {
+        let outline = |extensions: &[u8]| Outline::of(&hello(extensions));
+        let old = outline(&[]).expect("it is a ClientHello");
+        assert!(old.offers(0x0303) && !old.offers(0x0304));
+        let new = outline(&extension(SUPPORTED_VERSIONS, &[4, 3, 4, 0x7a, 0x7a])).expect("it is a ClientHello");
+        assert!(new.offers(0x0304) && !new.offers(0x0303));
+        for malformed in [&[][..], &[0], &[3, 3, 4, 3], &[2, 3], &[2, 3, 4, 3]] {
+            assert_eq!(outline(&extension(SUPPORTED_VERSIONS, malformed)), None, "{malformed:?}");
+        }
+    }
+
+    #[test]
+    fn a_fallback_is_found_among_the_suites() {
+        let mut message = hello(&[]);
+        let suites = message.windows(4).position(|bytes| bytes == [0x13, 0x01, 0x13, 0x02]).expect("its suites");
+        message[suites + 2..][..2].copy_from_slice(&FALLBACK_SCSV);
+        assert!(Outline::of(&message).is_some_and(|outline| outline.is_fallback));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(bytes: Vec<u8>) {
+            Outline::of(&bytes);
+            Outline::of(&hello(&bytes));
+            Outline::of(&hello(&extension(SUPPORTED_VERSIONS, &bytes)));
+        }
+    }
+}
