@@ -29,10 +29,9 @@ impl Activity {
         self.0.load(Ordering::Acquire) == 0
     }
 
-    /// Whether a request has come in full, and its response is not on its way yet.
-    pub(crate) fn awaits_response(&self) -> bool {
-        let open = self.0.load(Ordering::Acquire);
-        open != 0 && open & REQUEST == 0
+    /// Whether a request has begun, and its response is not on its way as a whole.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.0.load(Ordering::Acquire) & (RESPONSE | UNFLUSHED) != 0
     }
 
     /// A request begins: its body, to be read through what this returns.

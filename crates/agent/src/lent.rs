@@ -8,10 +8,12 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
-use watari_stream::TlsStream;
+use watari_stream::{ReadEnd, TlsStream};
 
 use crate::activity::Activity;
+use crate::client_end::ClientEnd;
 use crate::early::{EarlyStream, Gate, Opening, Unfinished};
+use crate::requests::Streams;
 
 /// Gives the stream back to its owner when hyper drops it, however that comes about.
 pub(crate) struct Lent {
@@ -21,8 +23,11 @@ pub(crate) struct Lent {
     /// Told when the connection should close soon, because its key is nearly used up.
     close_due: Arc<Notify>,
     close_told: bool,
-    /// Who is to be told, once a response is on its way, that the client will ask for nothing more.
+    end: ClientEnd,
+    /// The reader that waits, after the client's end, for responses to be on their way.
     end_waits: Option<Waker>,
+    /// The requests of HTTP/2; `None`: there is one at a time, and `activity` shows it.
+    streams: Option<Arc<Streams>>,
 }
 
 /// What is lent.
@@ -39,6 +44,8 @@ pub(crate) struct Receipt {
     opening: Option<Box<Opening>>,
     pub(crate) activity: Activity,
     pub(crate) close_due: Arc<Notify>,
+    /// Whether the client will send no more.
+    pub(crate) end: ClientEnd,
 }
 
 impl Receipt {
@@ -66,19 +73,41 @@ impl Receipt {
 pub(crate) fn lend(stream: Stream, opening: Option<Opening>) -> (Lent, Receipt) {
     let (sender, back) = oneshot::channel();
     let opening = opening.map(Box::new);
-    let receipt = Receipt { back, opening, activity: Activity::default(), close_due: Arc::default() };
+    let (activity, end) = (Activity::default(), ClientEnd::default());
+    let receipt = Receipt { back, opening, activity, close_due: Arc::default(), end };
     let lent = Lent {
         stream: Some(stream),
         back: Some(sender),
         activity: receipt.activity.clone(),
         close_due: receipt.close_due.clone(),
         close_told: false,
+        end: receipt.end.clone(),
         end_waits: None,
+        streams: None,
     };
     (lent, receipt)
 }
 
 impl Lent {
+    /// The same, for HTTP/2 with these requests.
+    pub(crate) fn with_streams(mut self, streams: &Arc<Streams>) -> Self {
+        self.streams = Some(streams.clone());
+        self
+    }
+
+    /// Whether the stream has ended by a FIN alone.
+    fn is_truncated(&self) -> bool {
+        matches!(&self.stream, Some(Stream::Open(stream)) if stream.read_end() == Some(ReadEnd::Truncated))
+    }
+
+    /// Whether HTTP may be given the client's end: it drops the requests that are in progress then.
+    fn is_answered(&self) -> bool {
+        match &self.streams {
+            Some(streams) => streams.are_answered(),
+            None => !self.activity.is_answering(),
+        }
+    }
+
     fn stream(&mut self) -> Pin<&mut dyn Duplex> {
         let stream = self.stream.as_mut().expect("a stream is given back only on drop");
         if let Stream::Early(early) = stream
@@ -117,17 +146,25 @@ impl Drop for Lent {
 }
 
 impl AsyncRead for Lent {
-    /// A client that goes away in the middle of a request fails this. One that says that it will send no more (`close_notify`) has
-    /// ended its own direction alone (RFC 8446, section 6.1), and gets the response to what it has asked for first.
+    /// Gives HTTP the client's end, however it came, when the requests in progress are answered (see `client_end`). Other errors, such as
+    /// a reset, end them at once.
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let filled = buf.filled().len();
-        ready!(this.stream().poll_read(cx, buf))?;
-        if buf.filled().len() == filled && this.activity.awaits_response() {
-            this.end_waits = Some(cx.waker().clone());
-            return Poll::Pending;
+        match ready!(this.stream().poll_read(cx, buf)) {
+            Ok(()) if buf.filled().len() > filled => return Poll::Ready(Ok(())),
+            Err(error) if !this.is_truncated() => return Poll::Ready(Err(error)),
+            Ok(()) | Err(_) => {}
         }
-        Poll::Ready(Ok(()))
+        this.end.come();
+        if this.is_answered() {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(streams) = &this.streams {
+            streams.wake_when_closed(cx.waker());
+        }
+        this.end_waits = Some(cx.waker().clone());
+        Poll::Pending
     }
 }
 
@@ -155,8 +192,11 @@ impl AsyncWrite for Lent {
         let this = self.get_mut();
         ready!(this.stream().poll_flush(cx))?;
         this.activity.flushed();
-        if !this.activity.awaits_response() {
-            this.end_waits.take().into_iter().for_each(Waker::wake);
+        if this.end.has_come() {
+            this.streams.iter().for_each(|streams| streams.flushed());
+            if this.is_answered() {
+                this.end_waits.take().into_iter().for_each(Waker::wake);
+            }
         }
         Poll::Ready(Ok(()))
     }

@@ -20,6 +20,7 @@
 
 mod activity;
 mod arrivals;
+mod client_end;
 mod departure;
 mod early;
 mod handshake;

@@ -1,9 +1,9 @@
 //! Requests in progress: how many there may be, how many there are, and whether their clients take the responses.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -103,16 +103,25 @@ pub(crate) fn refusal(status: StatusCode, text: impl Into<Bytes>) -> Response<Bo
 pub(crate) struct Streams {
     open: AtomicUsize,
     begun: AtomicUsize,
+    /// Those of `open` that are tunnels.
+    tunnels: AtomicUsize,
+    /// How many had begun when none was open, and everything was flushed.
+    answered: AtomicUsize,
+    /// To be woken when the last one is over, or one has become a tunnel.
+    waits: Mutex<Option<Waker>>,
 }
 
 /// A request from its head to the end of its response.
-pub(crate) struct OpenStream(Arc<Streams>);
+pub(crate) struct OpenStream {
+    streams: Arc<Streams>,
+    is_tunnel: bool,
+}
 
 impl Streams {
     pub(crate) fn begin(self: &Arc<Self>) -> OpenStream {
         self.open.fetch_add(1, Ordering::Relaxed);
         self.begun.fetch_add(1, Ordering::Relaxed);
-        OpenStream(self.clone())
+        OpenStream { streams: self.clone(), is_tunnel: false }
     }
 
     /// How many are open.
@@ -126,6 +135,35 @@ impl Streams {
         let before = std::mem::replace(begun, self.begun.load(Ordering::Relaxed) + 1);
         self.open() == 0 && before == *begun
     }
+
+    /// Everything that was written until now was flushed.
+    pub(crate) fn flushed(&self) {
+        // 0 is no count: before the first flush nothing is answered.
+        let begun = self.begun.load(Ordering::Acquire);
+        if self.open.load(Ordering::Acquire) == 0 {
+            self.answered.store(begun + 1, Ordering::Release);
+        }
+    }
+
+    /// Whether everything of all responses is on its way. Where there is a tunnel nothing is waited for: its other end has to learn
+    /// that the client is gone.
+    pub(crate) fn are_answered(&self) -> bool {
+        let is_flushed = || self.answered.load(Ordering::Acquire) == self.begun.load(Ordering::Acquire) + 1;
+        self.tunnels.load(Ordering::Acquire) > 0 || self.open.load(Ordering::Acquire) == 0 && is_flushed()
+    }
+
+    pub(crate) fn wake_when_closed(&self, waker: &Waker) {
+        *self.waits() = Some(waker.clone());
+    }
+
+    fn wake(&self) {
+        let waker = self.waits().take();
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    fn waits(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl OpenStream {
@@ -135,7 +173,15 @@ impl OpenStream {
     }
 
     /// The stream becomes a tunnel, and is open as long as that is.
-    pub(crate) fn become_tunnel<B>(self, body: B, tunnel: Box<Tunnel>, upgrading: OnUpgrade) -> Kept<B, Option<Self>> {
+    pub(crate) fn become_tunnel<B>(
+        mut self,
+        body: B,
+        tunnel: Box<Tunnel>,
+        upgrading: OnUpgrade,
+    ) -> Kept<B, Option<Self>> {
+        self.is_tunnel = true;
+        self.streams.tunnels.fetch_add(1, Ordering::AcqRel);
+        self.streams.wake();
         tokio::spawn(tunnel.on_stream(upgrading, self));
         Kept { body, _kept: None }
     }
@@ -143,7 +189,12 @@ impl OpenStream {
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        if self.is_tunnel {
+            self.streams.tunnels.fetch_sub(1, Ordering::AcqRel);
+        }
+        if self.streams.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.streams.wake();
+        }
     }
 }
 
@@ -187,5 +238,23 @@ mod tests {
         drop(streams.begin());
         assert!(!streams.were_idle(&mut begun), "one came and went");
         assert!(streams.were_idle(&mut begun));
+    }
+
+    #[test]
+    fn streams_are_answered_when_all_that_began_are_over_and_flushed() {
+        let streams = Arc::new(Streams::default());
+        assert!(!streams.are_answered(), "heads may have been read that have not begun");
+        streams.flushed();
+        assert!(streams.are_answered());
+        let stream = streams.begin();
+        streams.flushed();
+        assert!(!streams.are_answered());
+        drop(stream);
+        assert!(!streams.are_answered(), "its response may not be flushed");
+        streams.flushed();
+        assert!(streams.are_answered());
+        // It is over before the next one begins whose head came with it.
+        drop(streams.begin());
+        assert!(!streams.are_answered());
     }
 }

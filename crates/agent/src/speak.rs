@@ -19,6 +19,8 @@ use watari_stream::{Parts, TlsStream};
 use watari_wire::{Leave, Message, NodeName, StayReason, Stays};
 
 use crate::Shared;
+use crate::activity::Activity;
+use crate::client_end::Content;
 use crate::early::{Early, Unfinished};
 use crate::lent::{Lent, Receipt, Stream, lend};
 use crate::lingering::Lingering;
@@ -109,12 +111,12 @@ async fn http1(
     leaves: &mut mpsc::Receiver<Box<Leave>>,
 ) -> Spoken {
     let (activity, close_due, gate) = (receipt.activity.clone(), receipt.close_due.clone(), receipt.gate());
-    let client = client(&about);
+    let (client, end) = (client(&about), receipt.end.clone());
     let stalls = Arc::<Stalls>::default();
     let agreed = Agreed::default();
     let service = service_fn(|request: Request<Incoming>| {
         // Noted before anything is awaited: from here on the connection is not between requests.
-        let request = request.map(|body| activity.begin(body));
+        let request = request.map(|body| activity.begin(Content::new(body, &end)));
         let (shared, client, activity, stalls) = (shared.clone(), client.clone(), activity.clone(), stalls.clone());
         let (gate, agreed) = (gate.clone(), agreed.clone());
         Box::pin(async move {
@@ -177,7 +179,20 @@ async fn http1(
         (None, Some(target), _) => {
             Spoken::Parked(Box::new(Live { about, parts: take_apart(*stream, &read_buf) }), target)
         }
-        (result, ..) => Spoken::Ended(stream, result.unwrap_or(Ok(()))),
+        (result, ..) => Spoken::Ended(stream, result.map_or(Ok(()), |result| judge(result, &activity))),
+    }
+}
+
+/// A client that ends the connection within a request, when nothing is left to be answered, has cut off nothing but that.
+fn judge(result: Result<(), HttpError>, activity: &Activity) -> Result<(), HttpError> {
+    let is_incomplete =
+        |error: &HttpError| error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message);
+    match result {
+        Err(error) if !activity.is_answering() && is_incomplete(&error) => {
+            tracing::debug!(%error, "the client ended the connection within a request");
+            Ok(())
+        }
+        result => result,
     }
 }
 
@@ -195,16 +210,17 @@ async fn http2(
     mut receipt: Receipt,
     leaves: &mut mpsc::Receiver<Box<Leave>>,
 ) -> Spoken {
-    let (close_due, gate) = (receipt.close_due.clone(), receipt.gate());
+    let (close_due, gate, end) = (receipt.close_due.clone(), receipt.gate(), receipt.end.clone());
     let client = client(about);
     let streams = Arc::new(Streams::default());
+    let lent = lent.with_streams(&streams);
     let stalls = Arc::<Stalls>::default();
     let service = service_fn(|mut request: Request<Incoming>| {
         let (shared, client, stalls, stream) = (shared.clone(), client.clone(), stalls.clone(), streams.begin());
-        let gate = gate.clone();
+        let (gate, end) = (gate.clone(), end.clone());
         async move {
             let upgrading = (request.method() == Method::CONNECT).then(|| hyper::upgrade::on(&mut request));
-            let request = request.map(Lingering::new);
+            let request = request.map(|body| Lingering::new(Content::new(body, &end)));
             let Answer { response, tunnel } = answer(&shared, request, &client, &stalls, gate).await;
             Ok::<_, Infallible>(response.map(|body| match (tunnel, upgrading) {
                 (Some(tunnel), Some(upgrading)) => stream.become_tunnel(body, tunnel, upgrading),

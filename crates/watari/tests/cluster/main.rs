@@ -16,6 +16,7 @@ mod downloads;
 mod early_data;
 mod grpc;
 mod h2spec;
+mod half_closes;
 mod handover;
 mod health;
 mod hostile_clients;

@@ -1,0 +1,140 @@
+//! The end of what a client sends, by `close_notify` or by a FIN alone, and the requests that are in progress then.
+//!
+//! A client that ends its direction has not ended ours (RFC 8446, section 6.1; RFC 9112, section 9.6): a request that is complete is
+//! answered. The FIN alone may be an attacker's, and may have cut off the rest (RFC 9112, section 9.8); so a request that is not
+//! complete by its own framing fails, whichever of the two has come. Both are the same here, so that a client's close does
+//! not decide by its timing what it gets.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
+use watari_files::BoxError;
+
+/// Whether the client will send no more on a connection. Clones are of the same connection.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ClientEnd(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    has_come: AtomicBool,
+    notify: Arc<Notify>,
+}
+
+/// The client has ended its direction in the middle of a request.
+#[derive(Debug, thiserror::Error)]
+#[error("the client ended the connection before its request was complete")]
+pub(crate) struct IncompleteRequest;
+
+impl ClientEnd {
+    /// The end has come, behind everything that HTTP has read.
+    pub(crate) fn come(&self) {
+        if !self.0.has_come.swap(true, Ordering::AcqRel) {
+            self.0.notify.notify_waiters();
+        }
+    }
+
+    pub(crate) fn has_come(&self) -> bool {
+        self.0.has_come.load(Ordering::Acquire)
+    }
+}
+
+/// The content of a request. It fails where the client ends the connection before it is complete, although HTTP is kept waiting for
+/// the rest (see [`Lent`](crate::lent::Lent)).
+pub(crate) struct Content<B> {
+    body: B,
+    end: ClientEnd,
+    /// Made when something is waited for.
+    waiting: Option<Pin<Box<OwnedNotified>>>,
+}
+
+impl<B> Content<B> {
+    pub(crate) fn new(body: B, end: &ClientEnd) -> Self {
+        Self { body, end: end.clone(), waiting: None }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for Content<B>
+where
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
+            this.waiting = None;
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let notify = &this.end.0.notify;
+        let waiting = this.waiting.get_or_insert_with(|| Box::pin(notify.clone().notified_owned()));
+        let is_woken = waiting.as_mut().poll(cx).is_ready();
+        if !is_woken && !this.end.has_come() {
+            return Poll::Pending;
+        }
+        this.waiting = None;
+        // The last of it may have come in between.
+        match Pin::new(&mut this.body).poll_frame(cx) {
+            Poll::Ready(frame) => Poll::Ready(frame.map(|frame| frame.map_err(Into::into))),
+            Poll::Pending => Poll::Ready(Some(Err(IncompleteRequest.into()))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::pin::pin;
+    use std::task::Waker;
+
+    use http_body_util::{BodyExt, Full};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn content_that_is_complete_is_read_after_the_end() {
+        let end = ClientEnd::default();
+        end.come();
+        let content = Content::new(Full::new(Bytes::from_static(b"all")), &end);
+        assert_eq!(content.collect().await.unwrap().to_bytes(), "all");
+    }
+
+    /// A body of which no more comes than this.
+    struct Half(Option<Bytes>);
+
+    impl Body for Half {
+        type Data = Bytes;
+        type Error = BoxError;
+
+        fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+            self.0.take().map_or(Poll::Pending, |data| Poll::Ready(Some(Ok(Frame::data(data)))))
+        }
+    }
+
+    #[tokio::test]
+    async fn content_that_is_cut_off_fails_when_the_end_comes() {
+        let end = ClientEnd::default();
+        let mut content = Content::new(Half(Some(Bytes::from_static(b"half"))), &end);
+        assert_eq!(content.frame().await.unwrap().unwrap().into_data().unwrap(), "half");
+        let mut next = pin!(content.frame());
+        assert!(next.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        end.come();
+        let error = next.await.unwrap().unwrap_err();
+        assert!(error.is::<IncompleteRequest>());
+    }
+}
