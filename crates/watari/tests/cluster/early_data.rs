@@ -263,9 +263,21 @@ fn a_handshake_that_is_never_finished_leaves_nothing() {
 
 #[test]
 fn openssl_has_its_early_data_accepted_once() {
+    check_openssl(&get_bytes(40, 3));
+}
+
+/// What is rejected is skipped, however long it is (RFC 8446, section 4.2.10).
+#[test]
+fn openssl_has_long_early_data_rejected_and_goes_on() {
+    let filler = "x".repeat(12_000);
+    check_openssl(format!("GET /bytes/40?3 HTTP/1.1\r\nhost: {SITE}\r\nfiller: {filler}\r\n\r\n").as_bytes());
+}
+
+/// `early` asks for 40 bytes of the pattern of seed 3.
+fn check_openssl(early: &[u8]) {
     let cluster = cluster(ON[0]);
     let (session, request) = (cluster.dir().join("session.pem"), cluster.dir().join("request"));
-    fs::write(&request, get_bytes(40, 3)).unwrap();
+    fs::write(&request, early).unwrap();
     let arguments = ["-tls1_3", "-ign_eof", "-alpn", "http/1.1"];
     let start = |more: &[&str]| {
         let arguments = [&arguments[..], more].concat();
