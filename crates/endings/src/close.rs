@@ -41,7 +41,7 @@ impl Flow {
             server: self.end(Side::Server),
             start: self.started,
             end,
-            last: self.last,
+            last: self.last_productive(),
             ending,
             phase,
             closed_by: closed_by.filter(|_| ending != Ending::Backscatter),
@@ -56,7 +56,7 @@ impl Flow {
             packets_to_server: client.packets,
             protocol: self.app.protocol(),
             tls: self.app.tls(),
-            conn_state: self.zeek.conn_state(to_client + to_server),
+            conn_state: self.zeek.conn_state(to_client + to_server, &self.history),
             history: self.history,
         }
     }
@@ -109,6 +109,15 @@ impl Flow {
                 Some(if is_server { Side::Server } else { Side::Client })
             }
         }
+    }
+
+    /// When its last packet came, or the one by which both sides had closed.
+    fn last_productive(&self) -> Timestamp {
+        let closed_at = |side| {
+            let half = self.half(side);
+            half.fin.into_iter().chain(half.reset).map(|close| close.at).min()
+        };
+        closed_at(Side::Client).zip(closed_at(Side::Server)).map_or(self.last, |(client, server)| client.max(server))
     }
 
     fn close_of(&self, side: Side) -> Option<Close> {

@@ -112,9 +112,9 @@ pub struct Connection {
     pub server: SocketAddr,
     /// When its SYN came, or else its first packet.
     pub start: Timestamp,
-    /// When it ended: the first FIN or RST; else when its last packet came, or time ran out.
+    /// When it ended: the first FIN or RST; else when its last packet came, or time ran out. It is counted in this second.
     pub end: Timestamp,
-    /// When its last packet came.
+    /// When its last packet came, or the one by which both sides had closed; see [`Connection::duration`].
     pub last: Timestamp,
     /// How it ended.
     pub ending: Ending,
@@ -149,8 +149,9 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// From its first packet to its end.
+    /// From its first packet to its last one, as Zeek's `duration`: packets behind the FIN or RST of the second side to close do
+    /// not count. So an answer that follows a half-close counts, and the last ACK does not.
     pub fn duration(&self) -> Duration {
-        self.end.since(self.start)
+        self.last.since(self.start)
     }
 }

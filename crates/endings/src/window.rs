@@ -185,7 +185,7 @@ fn is_shaking(connection: &Connection) -> bool {
 /// Whether the server closed what it had just accepted, before anybody said anything, or refused a session by an alert.
 fn is_turned_away(connection: &Connection) -> bool {
     // Where its beginning was not seen, nor was what was said before.
-    let is_new = connection.handshake.is_some() && connection.duration() < ACCEPTED_MAX;
+    let is_new = connection.handshake.is_some() && connection.end.since(connection.start) < ACCEPTED_MAX;
     let is_silent = connection.bytes_to_server == 0 && connection.bytes_to_client == 0;
     let alert = connection.tls.as_ref().and_then(|tls| tls.alert);
     connection.closed_by == Some(Side::Server) && is_new && is_silent

@@ -28,7 +28,7 @@ pub enum ConnState {
     RSTO,
     /// Reset by the server.
     RSTR,
-    /// A SYN, then a RST of the client; no SYN-ACK was seen.
+    /// A SYN, then a RST of the client; no SYN-ACK was seen, nor an ACK, nor a FIN.
     RSTOS0,
     /// A SYN-ACK, then a RST of the server; no SYN was seen.
     RSTRH,
@@ -78,6 +78,22 @@ pub(crate) enum End {
     Established,
     Closed,
     Reset,
+    /// A RST behind its own FIN. A FIN of the other side turns it back into [`End::Closed`].
+    ClosedReset,
+}
+
+impl End {
+    const fn is_reset(self) -> bool {
+        matches!(self, Self::Reset | Self::ClosedReset)
+    }
+
+    /// As `conn_state` takes it.
+    const fn plain(self) -> Self {
+        match self {
+            Self::ClosedReset => Self::Reset,
+            end => end,
+        }
+    }
 }
 
 /// Both ends; the originator is the client.
@@ -96,9 +112,11 @@ impl Ends {
             Side::Server => (&mut self.server, &mut self.client),
         };
         if flags.contains(Flags::RST) {
-            if !(*end == End::Reset || *end == End::Closed && *peer == End::Closed) {
-                *end = End::Reset;
-            }
+            *end = match *end {
+                End::Closed if *peer == End::Closed => End::Closed,
+                End::Closed | End::ClosedReset => End::ClosedReset,
+                _ => End::Reset,
+            };
             return;
         }
         if *end == End::Inactive || *end == End::SynSent {
@@ -117,7 +135,11 @@ impl Ends {
                 _ => End::Partial,
             };
         }
-        if flags.contains(Flags::FIN) && *end != End::Reset {
+        if flags.contains(Flags::FIN) && !end.is_reset() {
+            // A FIN and then a RST is a regular end where the peer ends by a FIN.
+            if *end != End::Closed && *peer == End::ClosedReset {
+                *peer = End::Closed;
+            }
             *end = End::Closed;
         }
     }
@@ -128,20 +150,21 @@ impl Ends {
             Side::Client => &mut self.client,
             Side::Server => &mut self.server,
         };
-        if matches!(end, End::Closed | End::Reset) {
+        if *end == End::Closed || end.is_reset() {
             *end = End::Established;
         }
     }
 
     /// `octets`: of data, of both.
-    pub(crate) fn conn_state(self, octets: u64) -> ConnState {
+    pub(crate) fn conn_state(self, octets: u64, history: &History) -> ConnState {
         let is_inactive = |end| matches!(end, End::Inactive | End::Partial);
-        match (self.client, self.server) {
+        match (self.client.plain(), self.server.plain()) {
             (End::SynSent, End::Reset) => ConnState::REJ,
             (End::Reset, End::Reset) if octets == 0 => ConnState::REJ,
             (client, End::Reset) if is_inactive(client) => ConnState::RSTRH,
             (_, End::Reset) => ConnState::RSTR,
-            (End::Reset, server) if is_inactive(server) => ConnState::RSTOS0,
+            (End::Reset, server) if is_inactive(server) && history.is_syn_and_reset() => ConnState::RSTOS0,
+            (End::Reset, server) if is_inactive(server) => ConnState::OTH,
             (End::Reset, _) => ConnState::RSTO,
             (End::Closed, End::Closed) => ConnState::SF,
             (End::Closed, server) if is_inactive(server) => ConnState::SH,
@@ -169,6 +192,14 @@ impl History {
     /// The letters.
     pub fn as_str(&self) -> &str {
         str::from_utf8(&self.letters[..usize::from(self.len)]).unwrap_or_default()
+    }
+
+    /// Whether the client sent a SYN first, then nothing but retransmissions of it and data, and a RST.
+    fn is_syn_and_reset(&self) -> bool {
+        let letters = &self.letters[..usize::from(self.len)];
+        let Some((b'S', rest)) = letters.split_first() else { return false };
+        let first = rest.iter().find(|letter| b"HAFGIQR".contains(letter));
+        first == Some(&b'R')
     }
 
     /// What the flags and length of a segment add. `is_repeated`: the same SYN, FIN or RST was seen before.

@@ -34,6 +34,35 @@ const CASES: &[(&str, &str, &[&str])] = &[
         "Cs Ssa Ca C+100 S+1000 Ca Sf Cr",
         &["S_NORMAL after_answer RSTO ShADdfR 1000/100"],
     ),
+    // A RST behind a FIN of the same side is part of a regular close if the other side closes by a FIN (Zeek: SF).
+    (
+        "a FIN and a RST of the client, and then the server's FIN",
+        "Cs Ssa Ca C+100 S+1000 Ca Cf CR@102 Sf",
+        &["C_NORMAL after_answer SF ShADdFRf 1000/100"],
+    ),
+    (
+        "the same of the server",
+        "Cs Ssa Ca C+100 S+1000 Ca Sf Sr@1002 Cf",
+        &["S_NORMAL after_answer SF ShADdfrF 1000/100"],
+    ),
+    (
+        "a FIN and a RST of the client, and no FIN of the server",
+        "Cs Ssa Ca C+100 S+1000 Ca Cf CR@102 Sa",
+        &["C_NORMAL after_answer RSTO ShADdFRa 1000/100"],
+    ),
+    (
+        "a RST of the client, and then the server's FIN",
+        "Cs Ssa Ca C+100 S+1000 Ca CR@101 Sf",
+        &["C_RESET after_answer RSTO ShADdRf 1000/100"],
+    ),
+    (
+        "a RST behind both FINs",
+        "Cs Ssa Ca C+100 S+1000 Ca Cf Sf CR@102",
+        &["C_NORMAL after_answer SF ShADdFfR 1000/100"],
+    ),
+    // Zeek says RSTOS0 only of a SYN that nothing but the RST followed.
+    ("the client alone, without its SYN", "-Cs -Ssa Ca C+100 -S+9 CR@101", &["C_RESET before_answer OTH DR 0/100"]),
+    ("the client alone, with data", "Cs -Ssa Ca C+100 -S+9 CR@101", &["C_RESET before_answer OTH SADR 0/100"]),
     (
         "the server resets what comes after its close",
         "Cs Ssa Ca C+100 S+1000 Ca Sf Ca C+50 SR@1002",

@@ -62,8 +62,31 @@ fn a_timeout_may_be_shorter_than_patience() {
     let events = events_with(settings, &script("Cs Ssa Ca C+100 ~3 Ca ~1 Sf Cf Sa"));
     let connections = closed(&events);
     assert_eq!(connections[0].ending, Ending::Timeout);
-    assert_eq!(connections[0].duration(), Duration::from_millis(2_003));
+    assert_eq!(connections[0].end.since(connections[0].start), Duration::from_millis(2_003));
+    assert_eq!(connections[0].duration(), Duration::from_millis(3));
     assert!(!events.iter().any(|event| matches!(event, Event::Overdue(_))));
+}
+
+/// What Zeek calls `duration`: until both sides have closed.
+#[test]
+fn a_connection_lasts_until_both_sides_have_closed() {
+    const CASES: &[(&str, u64)] = &[
+        // The last ACK does not count.
+        ("Cs Ssa Ca C+100 S+1000 Ca Cf Sf Ca", 7),
+        // The client closes behind its request, and the answer takes five seconds.
+        ("Cs Ssa Ca C+100 Cf Sa ~5 S+1000 Ca Sf Ca", 5_008),
+        // Nobody closes, or one side.
+        ("Cs Ssa Ca C+100 S+1000 ~3 Ca", 3_005),
+        ("Cs Ssa Ca C+100 Sf ~3 Ca", 3_005),
+        // A side that has closed resets what still comes.
+        ("Cs Ssa Ca C+100 Cf ~2 S+1000 CR@102", 2_006),
+        ("Cs Ssa Ca C+100 Sf Cf ~0.1 S@2+0 ~0.1 Sf@1", 5),
+    ];
+    for (text, ms) in CASES {
+        let connections = closed(&events_with(Settings::default(), &script(text)));
+        let durations: Vec<_> = connections.iter().map(|it| it.duration().as_millis()).collect();
+        assert_eq!(durations, [u128::from(*ms)], "{text}");
+    }
 }
 
 /// As several queues of a network card, or two cards, bring them.

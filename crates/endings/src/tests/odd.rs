@@ -94,7 +94,7 @@ const CASES: &[(&str, &str, &[&str])] = &[
     (
         "it begins in an answer",
         "S@900+1000^600 Ca@600^1900 S@1900+1000^600 Cr@600^1900",
-        &["C_RESET in_answer RSTOS0 dAR 2000/0"],
+        &["C_RESET in_answer OTH dAR 2000/0"],
     ),
     (
         "it begins behind a request",
