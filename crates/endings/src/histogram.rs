@@ -25,23 +25,32 @@ impl Histogram {
         Self(counts)
     }
 
-    /// What the share `quantile`, 0 to 1, of all times were at most; `None` without any.
+    /// What the share `quantile`, 0 to 1, of all times were at most; `None` without any. `max`: the longest of them, rounded up to a
+    /// microsecond.
     ///
-    /// Times are taken for evenly spread in their bucket: from 100 µs to 50 s, what is said is 0.4 to 2.5 times what it was. Of the
-    /// last bucket its beginning is said.
-    pub fn quantile(&self, quantile: f64) -> Option<Duration> {
+    /// Times are taken for evenly spread in their bucket, which in the last one that has any ends at `max`; a time that is alone there is
+    /// `max`. From 100 µs to 50 s, what is said is 0.4 to 2.5 times what it was, and never more than `max`.
+    pub fn quantile(&self, quantile: f64, max: Duration) -> Option<Duration> {
         let all: f64 = self.0.iter().map(|count| f64::from(*count)).sum();
         let rank = all * quantile;
+        let max_s = max.as_secs_f64();
         let (mut below, mut from_s) = (0.0, 0.0);
-        for (count, bound_us) in self.0.iter().zip(Self::BOUNDS_US) {
-            let (count, to_s) = (f64::from(*count), f64::from(bound_us) / 1e6);
+        let bounds_s = Self::BOUNDS_US.iter().map(|bound_us| f64::from(*bound_us) / 1e6).chain([f64::INFINITY]);
+        for (count, bound_s) in self.0.iter().map(|count| f64::from(*count)).zip(bounds_s) {
             if count > 0.0 && below + count >= rank {
-                return Some(Duration::from_secs_f64(from_s + (to_s - from_s) * (rank - below) / count));
+                let is_last = below + count >= all;
+                if is_last && count <= 1.0 {
+                    return Some(max);
+                }
+                // A sum of counts may have wrapped around: then there is no such order.
+                let to_s = if is_last { bound_s.min(max_s).max(from_s) } else { bound_s };
+                let time_s = from_s + (to_s - from_s) * ((rank - below) / count).max(0.0);
+                return Some(Duration::from_secs_f64(time_s.min(max_s)));
             }
             below += count;
-            from_s = to_s;
+            from_s = bound_s;
         }
-        (all > 0.0).then(|| Duration::from_secs_f64(from_s))
+        None
     }
 }
 
@@ -72,14 +81,33 @@ mod tests {
         assert_eq!(Histogram::of(Duration::MAX).0[Histogram::BUCKETS - 1], 1);
     }
 
+    fn quantile(times_us: &[u32], quantile: f64) -> Option<Duration> {
+        let max_us = times_us.iter().max().copied().unwrap_or_default();
+        of_all(times_us).quantile(quantile, Duration::from_micros(max_us.into()))
+    }
+
     #[test]
     fn quantiles_are_evenly_spread_in_a_bucket() {
-        assert_eq!(Histogram::default().quantile(0.5), None);
-        let of_one_bucket = of_all(&[1_500; 10]);
-        assert_eq!(of_one_bucket.quantile(0.5), Some(Duration::from_micros(1_500)));
-        assert_eq!(of_one_bucket.quantile(1.0), Some(Duration::from_millis(2)));
-        let endless = of_all(&[60_000_000]);
-        assert_eq!(endless.quantile(0.5), Some(Duration::from_secs(50)));
+        assert_eq!(quantile(&[], 0.5), None);
+        assert_eq!(quantile(&[[1_500; 10], [2_500; 10]].concat(), 0.25), Some(Duration::from_micros(1_500)));
+        assert_eq!(quantile(&[[1_500; 10], [2_500; 10]].concat(), 0.5), Some(Duration::from_millis(2)));
+    }
+
+    /// A bucket says more than was measured; the longest time does not.
+    #[test]
+    fn nothing_takes_longer_than_the_longest() {
+        const LONG_US: u32 = 15_001_000;
+        let long = Some(Duration::from_micros(LONG_US.into()));
+        for quantile_of in [0.0, 0.5, 0.99, 1.0] {
+            assert_eq!(quantile(&[LONG_US], quantile_of), long, "alone");
+            assert!(quantile(&[LONG_US; 7], quantile_of) <= long);
+        }
+        assert_eq!(quantile(&[LONG_US; 7], 1.0), long);
+        assert_eq!(quantile(&[1_000, 1_000, LONG_US], 0.99), long);
+        assert_eq!(quantile(&[1_000, 1_000, LONG_US], 0.5).map(|time| time.as_micros()), Some(875));
+        assert_eq!(quantile(&[60_000_000; 2], 1.0), Some(Duration::from_mins(1)), "beyond the last bound");
+        let wrapped = Histogram([u32::MAX; Histogram::BUCKETS]);
+        assert_eq!(wrapped.quantile(0.99, Duration::ZERO), Some(Duration::ZERO));
     }
 
     proptest! {
@@ -89,11 +117,12 @@ mod tests {
             mut times_us in proptest::collection::vec(101..50_000_000_u32, 1..200),
             parts in 0..=64_u8,
         ) {
-            let said = of_all(&times_us).quantile(f64::from(parts) / 64.0).map(|time| time.as_secs_f64() * 1e6);
+            let said = quantile(&times_us, f64::from(parts) / 64.0).map(|time| time.as_secs_f64() * 1e6);
             times_us.sort_unstable();
             let rank = (usize::from(parts) * times_us.len()).div_ceil(64).max(1);
-            let exact = f64::from(times_us[rank - 1]);
+            let (exact, max) = (f64::from(times_us[rank - 1]), f64::from(times_us[times_us.len() - 1]));
             prop_assert!(said.is_some_and(|said| (0.399..=2.501).contains(&(said / exact))), "{said:?} for {exact}");
+            prop_assert!(said.is_some_and(|said| said <= max + 0.1), "{said:?} of {max}");
         }
     }
 }

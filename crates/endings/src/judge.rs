@@ -17,7 +17,8 @@
 //!    └─────────────────────────────────────────────────────────────────────────────────────▶ Normal
 //! ```
 //!
-//! 1. A change is said when what it takes has lasted for [`Profile::hold`]; it is dated to when that began.
+//! 1. A change is said when what it takes has lasted for [`Profile::hold`]; it is dated to when that began. Stopped, where nothing was
+//!    answered since, is dated to when the first was asked that got no answer.
 //! 2. Stopped: of the knocks and requests of the last [`Profile::stopped_span`] more than [`Profile::unanswered`] got
 //!    nothing. The paper drew no point then; so what got nothing is counted by itself. Who leaves before it has waited for long is
 //!    no evidence: where nobody waits, a server that answers nothing is saturated.
@@ -31,7 +32,8 @@ use std::time::Duration;
 
 use watari_packets::Timestamp;
 
-use crate::window::{Shares, Tally};
+use crate::states::Lately;
+use crate::window::{Shares, Tally, Window};
 
 pub use profile::{Learner, Profile};
 
@@ -121,7 +123,7 @@ pub struct Evidence {
     pub limit: f64,
     /// How much time it covers.
     pub span: Duration,
-    /// X, Y and Z in that time.
+    /// X, Y and Z in that time; of a server that is stopped since then.
     pub shares: Option<Shares>,
     /// All that happened in it.
     pub tally: Tally,
@@ -131,6 +133,8 @@ pub struct Evidence {
 #[derive(Debug, Default)]
 pub(crate) struct ServerJudge {
     verdict: Option<Verdict>,
+    /// What the state is concluded from now.
+    evidence: Option<Evidence>,
     /// What it seems to be in instead, and since when.
     candidate: Option<(ServerState, Timestamp)>,
 }
@@ -139,6 +143,11 @@ impl ServerJudge {
     /// The last verdict, if there was one.
     pub(crate) const fn verdict(&self) -> Option<&Verdict> {
         self.verdict.as_ref()
+    }
+
+    /// What its state is concluded from: what was measured last, as long as that says the same.
+    pub(crate) const fn evidence(&self) -> Option<&Evidence> {
+        self.evidence.as_ref()
     }
 
     /// What the server is in.
@@ -153,13 +162,18 @@ impl ServerJudge {
 
     /// Looks at what happened in the last [`Profile::span`] and in the last [`Profile::stopped_span`]. Says so if the state
     /// is another.
-    pub(crate) fn look(&mut self, now: Timestamp, long: &Tally, short: &Tally, profile: &Profile) -> Option<Verdict> {
-        let Some((state, evidence)) = profile.judge(self.state(), long, short) else {
+    pub(crate) fn look(&mut self, now: Timestamp, window: &Window, profile: &Profile) -> Option<Verdict> {
+        let (long, short) = (window.total(Lately::Span as usize), window.total(Lately::StoppedSpan as usize));
+        let Some((state, mut evidence)) = profile.judge(self.state(), &long, &short) else {
             self.candidate = None;
             return None;
         };
         if state == self.state() {
             self.candidate = None;
+            if let Some(verdict) = self.verdict {
+                evidence.shares = shares(&verdict, window, Lately::StoppedSpan).unwrap_or(evidence.shares);
+                self.evidence = Some(evidence);
+            }
             return None;
         }
         let since = match self.candidate {
@@ -171,8 +185,33 @@ impl ServerJudge {
             return None;
         }
         self.candidate = None;
-        let verdict = Verdict { state, since, at: now, evidence };
-        self.verdict = Some(verdict);
+        let since = if state == ServerState::Stopped { self.stopped_since(since, window) } else { since };
+        let mut verdict = Verdict { state, since, at: now, evidence };
+        verdict.evidence.shares = shares(&verdict, window, Lately::StoppedSpan).unwrap_or(evidence.shares);
+        (self.verdict, self.evidence) = (Some(verdict), Some(verdict.evidence));
         Some(verdict)
     }
+
+    /// What is stopped got no answer for some time before it could be known: a request waits for
+    /// [`crate::Settings::request_patience`] before it counts.
+    fn stopped_since(&self, known: Timestamp, window: &Window) -> Timestamp {
+        let Some(asked_s) = window.unanswered_since(known.0 / 1_000_000_000) else { return known };
+        let asked = Timestamp(asked_s.saturating_mul(1_000_000_000)).min(known);
+        // Before the state that it was in until now it was in another one.
+        let before = self.verdict.map(|verdict| verdict.since).filter(|before| *before <= known);
+        before.map_or(asked, |before| asked.max(before))
+    }
+}
+
+/// X, Y and Z of a server that is stopped: of what ended since then. What was delivered before is no X of it, be it that the connection
+/// ended later. `None`: it is not stopped.
+pub(crate) fn shares(verdict: &Verdict, window: &Window, lately: Lately) -> Option<Option<Shares>> {
+    if verdict.state != ServerState::Stopped {
+        return None;
+    }
+    let mut since = window.since(lately as usize, verdict.since.0 / 1_000_000_000);
+    if since.answered == 0 {
+        since.s_normal = 0;
+    }
+    Some(since.shares())
 }

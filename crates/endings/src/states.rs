@@ -7,8 +7,8 @@ use std::time::Duration;
 use watari_packets::Timestamp;
 
 use crate::connection::Event;
-use crate::judge::{Evidence, Profile, ServerJudge, ServerState, Verdict};
-use crate::window::{Tally, Window};
+use crate::judge::{self, Evidence, Profile, ServerJudge, ServerState, Verdict};
+use crate::window::{Shares, Tally, Window};
 
 /// Follows the states of servers. Give it what happened and the time, and take [`States::poll`] until it says nothing.
 #[derive(Debug)]
@@ -76,6 +76,17 @@ impl Server {
     /// The last verdict, if there was one.
     pub const fn verdict(&self) -> Option<&Verdict> {
         self.judge.verdict()
+    }
+
+    /// What its state is concluded from: at first that of the verdict, then what was measured last.
+    pub const fn evidence(&self) -> Option<&Evidence> {
+        self.judge.evidence()
+    }
+
+    /// X, Y and Z of what ended lately; while it is stopped, of what ended since it is.
+    pub fn shares(&self, lately: Lately) -> Option<Shares> {
+        let stopped = self.verdict().and_then(|verdict| judge::shares(verdict, &self.window, lately));
+        stopped.unwrap_or_else(|| self.total(lately).shares())
     }
 
     /// What it would be in if nothing more happened, whether that has lasted or not. `None`: too little happened to say.
@@ -198,9 +209,8 @@ impl States {
                 return true;
             }
             server.window.advance(now);
-            let (long, short) = (server.total(Lately::Span), server.total(Lately::StoppedSpan));
             let before = server.state();
-            if let Some(verdict) = server.judge.look(now, &long, &short, profile) {
+            if let Some(verdict) = server.judge.look(now, &server.window, profile) {
                 changes.push_back(Change { server: *address, before, verdict });
                 silent.remove(address);
             }

@@ -33,10 +33,14 @@ pub struct Tally {
     pub answered: u32,
     /// Knocks and requests that got none, or wait for it for too long.
     pub unanswered: u32,
+    /// How long the one of them waited that waited longest, in seconds, rounded down. Of a difference it may be that of what was taken off.
+    pub unanswered_wait_s: u32,
     /// Times from requests to the first octet of their answers, as far as they are known, and their sum.
     pub responses: Histogram,
     /// See `responses`.
     pub response_us: u64,
+    /// The longest of them, rounded up. Of a difference it may be that of what was taken off.
+    pub response_max_us: u32,
     /// Connections that ended with a session of TLS: one that was made in full, and one that was resumed.
     pub tls_full: u32,
     /// See `tls_full`.
@@ -67,11 +71,11 @@ impl Tally {
         let (at, tally) = match event {
             Event::Opened(opened) => (opened.at, Self { opened: 1, ..none }),
             Event::Request(request) => Self::of_request(request)?,
-            Event::Overdue(overdue) => (overdue.at, Self { unanswered: 1, ..none }),
+            Event::Overdue(overdue) => (overdue.at, none.unanswered(1, overdue.at.since(overdue.since))),
             Event::Closed(connection) => (connection.end, Self::of_connection(connection)),
             Event::Evicted(evicted) => {
                 let is_unanswered = !evicted.is_answered && !evicted.was_overdue;
-                (evicted.at, Self { evicted: 1, unanswered: is_unanswered.into(), ..none })
+                (evicted.at, Self { evicted: 1, ..none.unanswered(is_unanswered.into(), Duration::ZERO) })
             }
         };
         Some((at, tally))
@@ -109,9 +113,20 @@ impl Tally {
         (all > 0.0).then(|| f64::from(self.unanswered) / all)
     }
 
+    /// What the share `quantile`, 0 to 1, of requests took at most from the request to the first octet of the answer; see
+    /// [`Histogram::quantile`].
+    pub fn response_quantile(&self, quantile: f64) -> Option<Duration> {
+        self.responses.quantile(quantile, Duration::from_micros(self.response_max_us.into()))
+    }
+
     /// Whether the server answered anything.
     pub const fn is_alive(&self) -> bool {
         self.answered > 0 || self.ended() > 0 || self.failed > 0
+    }
+
+    fn unanswered(self, count: u32, waited: Duration) -> Self {
+        let wait_s = if count == 0 { 0 } else { u32::try_from(waited.as_secs()).unwrap_or(u32::MAX) };
+        Self { unanswered: count, unanswered_wait_s: wait_s, ..self }
     }
 
     fn of_request(request: &Request) -> Option<(Timestamp, Self)> {
@@ -121,15 +136,18 @@ impl Tally {
         if let Some(time) = exchange.first_octet() {
             tally.responses = Histogram::of(time);
             tally.response_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+            tally.response_max_us = u32::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u32::MAX);
         }
         Some((at, tally))
     }
 
     fn of_connection(connection: &Connection) -> Self {
+        // Without its handshake it asked for nothing but that.
+        let has_shaken = connection.phase != Phase::BeforeHandshake;
+        let waited = if has_shaken { Duration::ZERO } else { connection.end.since(connection.start) };
         let mut tally = Self {
-            unanswered: is_unanswered(connection).into(),
             bytes_to_client: connection.bytes_to_client,
-            ..Self::default()
+            ..Self::default().unanswered(is_unanswered(connection).into(), waited)
         };
         tally.endings[connection.ending as usize] = 1;
         tally.count_tls(connection);
@@ -270,11 +288,17 @@ impl Window {
     pub fn advance(&mut self, now: Timestamp) {
         self.now_s = self.now_s.max(now.0 / 1_000_000_000);
         for span in &mut self.spans {
+            let mut is_max_gone = false;
             while let Some(second) = self.seconds.get((span.first - self.dropped) as usize)
                 && second.at_s + span.len_s <= self.now_s
             {
                 span.total -= second.tally;
                 span.first += 1;
+                is_max_gone |= second.tally.response_max_us >= span.total.response_max_us;
+            }
+            if is_max_gone {
+                let left = self.seconds.iter().skip((span.first - self.dropped) as usize);
+                span.total.response_max_us = left.map(|second| second.tally.response_max_us).max().unwrap_or_default();
             }
         }
         while self.spans.iter().all(|span| span.first > self.dropped) && self.seconds.pop_front().is_some() {
@@ -292,6 +316,31 @@ impl Window {
         self.seconds.iter().map(|second| (second.at_s, &second.tally))
     }
 
+    /// When the server stopped to answer, in seconds since the epoch: when what got nothing was asked first, of what came behind the last
+    /// answer. `None`: it has answered in `second_s` or later, or all of them.
+    pub fn unanswered_since(&self, second_s: u64) -> Option<u64> {
+        let answered_s = self.seconds.iter().rev().find(|second| second.tally.answered > 0).map(|second| second.at_s);
+        if answered_s.is_some_and(|answered_s| answered_s >= second_s) {
+            return None;
+        }
+        let unanswered = self.seconds.iter().rev().take_while(|second| Some(second.at_s) != answered_s);
+        let asked_s = unanswered
+            .filter(|second| second.tally.unanswered > 0)
+            .map(|second| second.at_s.saturating_sub(second.tally.unanswered_wait_s.into()))
+            .min()?;
+        Some(asked_s.max(answered_s.unwrap_or_default()))
+    }
+
+    /// What has happened behind a second, in the span of this index.
+    pub fn since(&self, span: usize, second_s: u64) -> Tally {
+        let first = self.spans.get(span).map_or(0, |span| (span.first - self.dropped) as usize);
+        let mut total = Tally::default();
+        for second in self.seconds.iter().skip(first).rev().take_while(|second| second.at_s > second_s) {
+            total += second.tally;
+        }
+        total
+    }
+
     /// Whether something is held that happened after the second that `now` is in.
     pub fn is_ahead_of(&self, now: Timestamp) -> bool {
         self.seconds.back().is_some_and(|second| second.at_s > now.0 / 1_000_000_000)
@@ -306,6 +355,8 @@ impl Window {
 impl AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.merge(&other, u32::wrapping_add, u64::wrapping_add);
+        self.response_max_us = self.response_max_us.max(other.response_max_us);
+        self.unanswered_wait_s = self.unanswered_wait_s.max(other.unanswered_wait_s);
     }
 }
 
@@ -364,11 +415,13 @@ mod tests {
             for (back, step, count) in steps {
                 now += step;
                 window.advance(at(now));
-                window.add(at(now - back), &Tally { opened: count, ..Tally::default() });
+                window.add(at(now - back), &Tally { opened: count, response_max_us: count, ..Tally::default() });
                 all.push((now - back, count));
                 for (index, span) in [long, short].into_iter().enumerate() {
                     let inside = all.iter().filter(|(second, _)| second + span.as_secs() > now);
-                    prop_assert_eq!(window.total(index).opened, inside.map(|(_, count)| count).sum::<u32>());
+                    let total = window.total(index);
+                    prop_assert_eq!(total.opened, inside.clone().map(|(_, count)| count).sum::<u32>());
+                    prop_assert_eq!(total.response_max_us, inside.map(|(_, count)| *count).max().unwrap_or_default());
                 }
                 prop_assert!(window.seconds.len() <= 12);
             }

@@ -96,8 +96,9 @@ fn happened(second: u64, shift: u64, load: f64) -> Tally {
     };
     for _ in 0..ended {
         let time = Duration::from_micros(dice.about(2_000.0 + 90_000.0 * timeouts).into());
-        let responses = Histogram::of(time * (1 + dice.about(1.0)).pow(2));
-        tally += Tally { responses, ..Tally::default() };
+        let time = time * (1 + dice.about(1.0)).pow(2);
+        let (responses, response_max_us) = (Histogram::of(time), time.as_micros() as u32);
+        tally += Tally { responses, response_max_us, ..Tally::default() };
     }
     let counts = [
         (Ending::SNormal, s_normal),

@@ -217,7 +217,7 @@ fn encode_shares(entries: &[Entry<'_>], encoder: &mut DescriptorEncoder<'_>) -> 
     let help = "X, Y and Z over the profile's span, 0 to 1";
     let mut metric = encoder.encode_descriptor("share", help, None, MetricType::Gauge)?;
     for entry in entries {
-        let Some(shares) = entry.server.total(Lately::Span).shares() else { continue };
+        let Some(shares) = entry.server.shares(Lately::Span) else { continue };
         let all = [("s_normal", shares.s_normal), ("client_abort", shares.client_abort), ("timeout", shares.timeout)];
         for (name, value) in all {
             let [sensor, server] = labels(entry);

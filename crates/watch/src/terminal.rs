@@ -126,8 +126,8 @@ impl<'a> View<'a> {
             since(server, self.board.now()),
             server.open().to_string(),
             format!("{:.1}", rate(short.answered)),
-            milliseconds(short.responses.quantile(0.5)),
-            milliseconds(short.responses.quantile(0.99)),
+            milliseconds(short.response_quantile(0.5)),
+            milliseconds(short.response_quantile(0.99)),
             share(|shares| shares.s_normal),
             share(|shares| shares.client_abort),
             share(|shares| shares.timeout),
@@ -161,7 +161,7 @@ impl<'a> View<'a> {
             Constraint::Min(3),
         ]);
         let [verdict, opened, answered, unanswered, endings] = areas.areas(area);
-        let why = server.verdict().map_or_else(|| "too little happened to say".to_owned(), |it| because(&it.evidence));
+        let why = server.evidence().map_or_else(|| "too little happened to say".to_owned(), because);
         let sentence = Line::from(vec![
             Span::from(format!("{address} ")).bold(),
             Span::from(format!("({}) is ", printable(sensor))),

@@ -6,7 +6,9 @@ use std::time::Duration;
 use watari_packets::{Flags, Segment, Timestamp};
 
 use super::script::{events, script};
-use crate::{Change, Connections, Learner, Profile, Reason, Server, ServerState, Settings, States, Tally, Window};
+use crate::{
+    Change, Connections, Lately, Learner, Profile, Reason, Server, ServerState, Settings, States, Tally, Window,
+};
 
 /// What clients meet for a while: of ten connections each second, how many end how.
 #[derive(Debug, Clone, Copy, Default)]
@@ -160,6 +162,74 @@ fn what_answers_nobody_is_stopped() {
         play.run(Mix { seconds: 100, ..Mix::default() });
         assert_eq!(play.states().last(), Some(&(ServerState::Idle, Reason::NoClients)));
     }
+}
+
+/// It is known late that nothing is answered: what hangs waits for ten seconds before it counts.
+#[test]
+fn what_hangs_is_stopped_since_the_first_request_without_an_answer() {
+    let mut entries = Vec::new();
+    for profile in [Profile::lab(), Profile { span: Duration::from_mins(2), ..Profile::site() }] {
+        for mix in [
+            Mix { hung: 10, ..Mix::default() },
+            Mix { refused: 10, ..Mix::default() },
+            Mix { silent: 10, ..Mix::default() },
+        ] {
+            let mut play = Play::new(profile);
+            play.run(GOOD);
+            let first = play.now + 1;
+            play.run(Mix { seconds: 60, ..mix });
+            let verdict = play.changes[1].verdict;
+            assert_eq!(verdict.state, ServerState::Stopped);
+            let late_s = (verdict.since.0 / 1_000_000_000).abs_diff(first);
+            assert!(late_s <= 1, "{mix:?}: {late_s} s");
+            // Nothing was delivered since.
+            let server = SocketAddr::from(([10, 0, 0, 2], 80));
+            let Some(server) = play.states.server(&server) else { panic!("it is watched") };
+            for lately in [Lately::Span, Lately::StoppedSpan, Lately::ShortSpan] {
+                assert_eq!(server.shares(lately), None, "{mix:?}");
+            }
+            assert_eq!(verdict.evidence.shares, None);
+            // What was measured when it was said is not what is measured now.
+            let now = server.evidence().map(|evidence| evidence.value);
+            assert_eq!(now, Some(1.0), "{mix:?}: {verdict:?}");
+            entries.push(verdict.evidence.value);
+        }
+    }
+    assert!(entries.iter().any(|value| *value < 0.7), "{entries:?}");
+}
+
+/// As long as some are answered, it is stopped since most are not.
+#[test]
+fn what_answers_few_is_stopped_since_most_get_nothing() {
+    let mut play = Play::new(Profile::lab());
+    play.run(GOOD);
+    // Nobody answers one in a hundred, long before.
+    play.run(Mix { seconds: 1, hung: 1, delivered: 9, ..Mix::default() });
+    play.run(Mix { seconds: 20, ..GOOD });
+    let first = play.now + 1;
+    play.run(Mix { seconds: 60, refused: 8, delivered: 2, ..Mix::default() });
+    let since_s = play.changes[1].verdict.since.0 / 1_000_000_000;
+    assert_eq!(play.states()[1], (ServerState::Stopped, Reason::Unanswered));
+    assert!((first..first + 20).contains(&since_s), "{since_s} of {first}");
+    let server = SocketAddr::from(([10, 0, 0, 2], 80));
+    let shares = play.states.server(&server).and_then(|server| server.shares(Lately::ShortSpan));
+    assert!(shares.is_some_and(|shares| shares.s_normal > 0.99), "what it delivers is all that ends");
+}
+
+/// A quiet night says nothing of when it stopped.
+#[test]
+fn what_hangs_after_a_silence_is_stopped_since_then() {
+    let mut play = Play::new(Profile { span: Duration::from_mins(20), ..Profile::lab() });
+    play.run(GOOD);
+    play.run(Mix { seconds: 300, ..Mix::default() });
+    let first = play.now + 1;
+    play.run(Mix { seconds: 60, hung: 2, ..Mix::default() });
+    let Some(verdict) = play.changes.iter().map(|change| change.verdict).find(|it| it.state == ServerState::Stopped)
+    else {
+        panic!("{:?}", play.states())
+    };
+    let since_s = verdict.since.0 / 1_000_000_000;
+    assert!(since_s.abs_diff(first) <= 1, "{since_s} of {first}");
 }
 
 /// Nobody knocks any more at what was stopped: what was delivered before is no sign of life.

@@ -243,7 +243,7 @@ async fn read<T: Spoken>(from: &mut (impl AsyncRead + Unpin)) -> Result<T, TalkE
 }
 
 /// Of what follows the greeting.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 const MAGIC: [u8; 6] = *b"wwatch";
 const GREETING_LEN: usize = MAGIC.len() + 2;
 const LEN_LEN: usize = 4;

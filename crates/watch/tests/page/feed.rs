@@ -141,6 +141,7 @@ impl Second {
                 tally = Tally { opened: ended, s_normal, client_abort, timeout, answered: ended, ..tally };
                 // Half of them within 10 to 20 ms, half within 100 to 200.
                 (tally.responses.0[7], tally.responses.0[10]) = (ended - ended / 2, ended / 2);
+                tally.response_max_us = 200_000;
                 (tally.tls_full, tally.tls_resumed) = (1, 3);
                 tally.endings[Ending::SNormal as usize] = s_normal;
                 tally.endings[Ending::CReset as usize] = client_abort;

@@ -170,7 +170,7 @@ fn servers(summary: &Summary) -> Table {
         }
         cells[10] = tally.answered.to_string();
         for (cell, quantile) in cells[11..].iter_mut().zip([0.5, 0.99]) {
-            let time = tally.responses.quantile(quantile);
+            let time = tally.response_quantile(quantile);
             *cell = time.map_or_else(|| "-".into(), |time| format!("{:.3}", time.as_secs_f64() * 1e3));
         }
         table.row(cells);

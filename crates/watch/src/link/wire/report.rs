@@ -53,8 +53,10 @@ struct WireTally {
     failed: u32,
     answered: u32,
     unanswered: u32,
+    unanswered_wait_s: u32,
     responses: [u32; Histogram::BUCKETS],
     response_us: u64,
+    response_max_us: u32,
     tls_full: u32,
     tls_resumed: u32,
     tls_handshakes: u32,
@@ -111,7 +113,7 @@ impl WireTally {
     /// A field that is added to tallies has to be added here, and the version of the protocol counted up.
     fn of(server: SocketAddr, at_s: u64, tally: &Tally) -> Self {
         let Tally { opened, endings, evicted, s_normal, client_abort, timeout, failed, .. } = *tally;
-        let Tally { answered, unanswered, responses, response_us, .. } = *tally;
+        let Tally { answered, unanswered, unanswered_wait_s, responses, response_us, response_max_us, .. } = *tally;
         let Tally { tls_full, tls_resumed, tls_handshakes, tls_handshake_us, bytes_to_client, .. } = *tally;
         Self {
             server,
@@ -125,8 +127,10 @@ impl WireTally {
             failed,
             answered,
             unanswered,
+            unanswered_wait_s,
             responses: responses.0,
             response_us,
+            response_max_us,
             tls_full,
             tls_resumed,
             tls_handshakes,
@@ -147,8 +151,10 @@ impl WireTally {
             failed: self.failed,
             answered: self.answered,
             unanswered: self.unanswered,
+            unanswered_wait_s: self.unanswered_wait_s,
             responses: Histogram(self.responses),
             response_us: self.response_us,
+            response_max_us: self.response_max_us,
             tls_full: self.tls_full,
             tls_resumed: self.tls_resumed,
             tls_handshakes: self.tls_handshakes,
