@@ -38,9 +38,9 @@ use watari_sys::tcp;
 use watari_wire::{Epoch, NodeName};
 
 use crate::Shared;
+use crate::ending::{Ending, announce_end};
 use crate::handshake::{Failure, count};
 use crate::live::About;
-use crate::serve::{self, Ending};
 
 pub(crate) use gate::Gate;
 pub(crate) use shaking::Pipe;
@@ -162,7 +162,7 @@ impl Opening {
 impl Unfinished {
     /// Ends the connection so that the client can tell that what it has may not be all.
     pub(crate) async fn end(self, shared: &Shared, about: &About) {
-        let Self { failure, pipe: Pipe { mut leg, unsent, sent, is_alerted, .. } } = self;
+        let Self { failure, pipe: Pipe { mut leg, unsent, sent, received, is_alerted, .. } } = self;
         let cause = &failure;
         tracing::info!(connection = %about.id, client = %about.client, %cause, "handshake failed after early data");
         shared.metrics.count_handshake_failed(failure.label());
@@ -172,8 +172,9 @@ impl Unfinished {
             return tcp::reset_on_close(&leg);
         }
         let (connection, dispatcher) = (about.id, about.dispatcher.clone());
-        let ending = Ending { connection, dispatcher, tenure: Epoch(0), sent: sent + unsent.len() as u64 };
-        serve::announce_end(shared, leg, &ending).await;
+        let ending = Ending { connection, dispatcher, tenure: Epoch(0), sent: sent + unsent.len() as u64, received };
+        // Closed, as after any handshake that fails.
+        announce_end(shared, leg, &ending).await;
     }
 }
 

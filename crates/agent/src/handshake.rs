@@ -15,8 +15,8 @@ use watari_wire::{Epoch, NodeName, TlsInfo};
 
 use crate::Shared;
 use crate::early::{Early, Pipe};
+use crate::ending::{Ending, announce_end};
 use crate::live::{About, Live};
-use crate::serve::{self, Ending};
 
 /// How much is read at once, in bytes.
 pub(crate) const READ_LEN: usize = 4096;
@@ -71,8 +71,10 @@ pub(crate) async fn shake_hands(
         Err(failure) => {
             tracing::info!(connection = %preface.connection, client = %preface.client, cause = %failure, "handshake failed");
             shared.metrics.count_handshake_failed(failure.label());
-            let ending = Ending { connection: preface.connection, dispatcher, tenure: Epoch(0), sent: driver.sent };
-            serve::announce_end(shared, driver.leg, &ending).await;
+            let Driver { leg, sent, received, .. } = driver;
+            let ending = Ending { connection: preface.connection, dispatcher, tenure: Epoch(0), sent, received };
+            // Few handshakes fail: their legs are closed, also where the dispatcher would keep them.
+            announce_end(shared, leg, &ending).await;
             None
         }
     }

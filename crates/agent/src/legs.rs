@@ -49,7 +49,7 @@ async fn attend(shared: &Arc<Shared>, leg: TcpStream, stranger: Place) {
     }
 }
 
-/// Waits on a leg that a move has left behind for the next connection, and returns the first bytes of its preface. The leg
+/// Waits on a leg that was left behind for the next connection, and returns the first bytes of its preface. The leg
 /// is closed by FIN if there is none: it carries nothing that could look complete.
 async fn wait_idle(shared: &Shared, mut leg: TcpStream) -> Option<(TcpStream, Vec<u8>, Place)> {
     let idle = shared.idle_legs.take()?;

@@ -7,7 +7,7 @@
 //!          │        └─ Commit ──▶ arrivals ───────┼───── activate ────────┘
 //!          │                         ▲            │
 //!          │   another agent's Ship ─┘            ├─▶ Ship to another agent
-//!          └───── the leg, if it is kept ─────────┘
+//!          └───── the leg, if it is kept ─────────┴─────────────────────── end
 //! ```
 //!
 //! * `legs` accepts legs and reads their prefaces, again and again where a leg is kept.
@@ -17,12 +17,14 @@
 //! * `departure` gives a connection away, driving `watari_handoff::Source`.
 //! * `arrivals` holds connections shipped here until the dispatcher decides, driving `watari_handoff::Target`.
 //! * `speak` runs HTTP over the connection, and `tunnel` what follows an upgrade; `serve` ends it so that the client can tell how, or has it leave.
+//! * `ending` announces the end of a connection, and learns whether its leg is kept.
 
 mod activity;
 mod arrivals;
 mod client_end;
 mod departure;
 mod early;
+mod ending;
 mod handshake;
 mod keys;
 mod legs;
@@ -58,6 +60,7 @@ use watari_wire::{ConnectionStatus, Message, NodeName, Role};
 
 use crate::arrivals::Arrivals;
 use crate::departure::{Departures, Told};
+use crate::ending::Endings;
 use crate::keys::LegKeys;
 use crate::live::LiveTable;
 use crate::metrics::Metrics;
@@ -94,7 +97,7 @@ pub struct Limits {
     pub held_max: usize,
     /// Bytes of client data held with them.
     pub held_bytes_max: usize,
-    /// Legs that moves have left behind, kept for other connections at the same time; further ones are closed.
+    /// Legs that moves and ended connections have left behind, kept for other connections at the same time; further ones are closed.
     pub idle_legs_max: usize,
     /// Requests in progress at the same time, over all connections; further ones are answered with 503. A response is in
     /// progress until the client has taken it: each may hold an open file and some 200 KiB.
@@ -108,7 +111,7 @@ pub struct Limits {
     pub target_bytes_max: usize,
     /// From accepting a leg to its preface. Longer than a dispatcher's time for a move, which begins with connecting a leg.
     pub preface_timeout: Duration,
-    /// How long a leg that a move has left behind waits for another connection. Much longer than a dispatcher keeps it.
+    /// How long a leg that was left behind waits for another connection. Much longer than a dispatcher keeps it.
     pub idle_leg_timeout: Duration,
     /// From the preface to the end of the handshake.
     pub handshake_timeout: Duration,
@@ -183,10 +186,11 @@ struct Shared {
     transfers: Arc<Transfers>,
     /// Legs whose preface is to come.
     strangers: Arc<Places>,
-    /// Legs that a move has left behind.
+    /// Legs that moves and ended connections have left behind.
     idle_legs: Arc<Places>,
     live: LiveTable,
     departures: Departures,
+    endings: Endings,
     arrivals: Arrivals,
     reloaded: Notify,
 }
@@ -217,6 +221,7 @@ impl Agent {
             metrics: Metrics::register(registry),
             live: LiveTable::default(),
             departures: Departures::default(),
+            endings: Endings::default(),
             reloaded: Notify::new(),
         });
         legs::start(&shared, legs, shutdown)?;
@@ -344,6 +349,7 @@ impl Shared {
             Message::Committed(decided) => {
                 self.departures.send(from, decided.connection, SourceEvent::Committed(decided.epoch));
             }
+            Message::LegKept(kept) if self.endings.on_leg_kept(from, kept) => {}
             Message::LegKept(kept) => {
                 let told = Told { event: SourceEvent::Committed(kept.epoch), leg_kept: Some(kept.rx_offset) };
                 self.departures.send(from, kept.connection, told);

@@ -1,24 +1,24 @@
 //! A connection that this node owns: served until it ends or leaves.
 
-use std::io;
 use std::sync::Arc;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use watari_record::{AlertDescription, OpenError, PeerMisbehaved};
 use watari_stream::{Parts, ReadEnd};
 use watari_sys::tcp;
-use watari_wire::{ConnectionId, Epoch, Final, Leave, Message, NodeName};
+use watari_wire::Leave;
 
 use crate::Shared;
 use crate::departure::{self, Outcome};
+use crate::ending::{Ending, announce_end};
 use crate::live::About;
 use crate::metrics::Counted;
 use crate::speak::{Begun, HTTP2, HttpError, Spoken, speak};
 use crate::stalls::Stalled;
 
-/// Serves the connection until it ends, or leaves for another agent as `leaves` asks; then the leg may be free for another.
+/// Serves the connection until it ends, or leaves for another agent as `leaves` asks; the leg may be free for another.
 pub(crate) async fn serve(
     shared: &Arc<Shared>,
     mut begun: Begun,
@@ -49,7 +49,9 @@ pub(crate) async fn serve(
                 (stream.into_parts(), read_end, result)
             }
         };
-        shared.metrics.count_bytes(parts.received - received, parts.sent - sent);
+        // What is left goes with the end.
+        let sent_in_all = parts.sent + parts.unsent.len() as u64;
+        shared.metrics.count_bytes(parts.received - received, sent_in_all - sent);
         if let Some(ReadEnd::Failed(cause)) = read_end {
             tracing::info!(connection = %about.id, client = %about.client, %cause, "record refused");
             shared.metrics.count_record_refused(label(cause));
@@ -63,8 +65,7 @@ pub(crate) async fn serve(
         let conclusion = conclusion(&about, &result, read_end);
         tracing::debug!(connection = %about.id, conclusion = conclusion.label(), error = result.err(), "served");
         shared.metrics.count_end(conclusion.label());
-        end(shared, &about, parts, conclusion).await;
-        return None;
+        return end(shared, &about, parts, conclusion).await;
     }
 }
 
@@ -121,8 +122,13 @@ fn conclusion(about: &About, result: &Result<(), HttpError>, read_end: Option<Re
     }
 }
 
-/// Ends the stream to the client as `conclusion` says, and tells the dispatcher where.
-async fn end(shared: &Arc<Shared>, about: &About, mut parts: Parts<TcpStream>, conclusion: Conclusion) {
+/// Ends the stream to the client as `conclusion` says, and tells the dispatcher where. Returns the leg if that is free then.
+async fn end(
+    shared: &Arc<Shared>,
+    about: &About,
+    mut parts: Parts<TcpStream>,
+    conclusion: Conclusion,
+) -> Option<TcpStream> {
     if !parts.connection.is_write_closed() {
         let alert = match conclusion {
             Conclusion::Complete | Conclusion::Alerted => AlertDescription::CLOSE_NOTIFY,
@@ -132,55 +138,19 @@ async fn end(shared: &Arc<Shared>, about: &About, mut parts: Parts<TcpStream>, c
             tracing::debug!(connection = %about.id, %error, "no closing alert");
         }
     }
-    let Parts { mut io, unsent, sent, .. } = parts;
+    let Parts { mut io, unsent, sent, received, .. } = parts;
     let flushed = tokio::time::timeout(shared.limits().end_timeout, io.write_all(&unsent)).await;
     if !matches!(flushed, Ok(Ok(()))) {
         // The client does not take the end, or is gone: what it has must not look complete.
-        return tcp::reset_on_close(&io);
+        tcp::reset_on_close(&io);
+        return None;
     }
     let ending = Ending {
         connection: about.id,
         dispatcher: about.dispatcher.clone(),
         tenure: about.tenure,
         sent: sent + unsent.len() as u64,
+        received,
     };
-    announce_end(shared, io, &ending).await;
-}
-
-/// The end of a connection's stream to the client.
-pub(crate) struct Ending {
-    pub(crate) connection: ConnectionId,
-    pub(crate) dispatcher: NodeName,
-    pub(crate) tenure: Epoch,
-    /// The length of the stream.
-    pub(crate) sent: u64,
-}
-
-/// Announces the end of the stream to the client, and closes the leg when the dispatcher has: the announcement is
-/// repeated until then, because a link may be lost with it.
-pub(crate) async fn announce_end(shared: &Shared, mut leg: TcpStream, ending: &Ending) {
-    let message = Message::Final(Final { connection: ending.connection, epoch: ending.tenure, tx_offset: ending.sent });
-    shared.tell(&ending.dispatcher, &message);
-    tcp::finish(&leg);
-    let repeat = async {
-        let mut interval = tokio::time::interval(shared.limits().retry_interval);
-        interval.tick().await;
-        loop {
-            interval.tick().await;
-            shared.tell(&ending.dispatcher, &message);
-        }
-    };
-    tokio::select! {
-        _ = drain(&mut leg) => {}
-        () = repeat => {}
-        () = tokio::time::sleep(shared.limits().end_timeout) => {}
-    }
-}
-
-/// Reads and drops what still comes: closing with unread input would reset the leg, and lose what was sent last.
-async fn drain(leg: &mut TcpStream) -> io::Result<()> {
-    // Not in the future, which is as large as long as the connection lasts.
-    let mut dropped = vec![0; 4096];
-    while leg.read(&mut dropped).await? > 0 {}
-    Ok(())
+    announce_end(shared, io, &ending).await
 }

@@ -107,6 +107,19 @@ impl Flow {
         }
     }
 
+    /// Reads once from `from`, and writes nothing. Returns how many bytes were read, 0 at the end of the stream. Only for a
+    /// flow that is empty.
+    pub(crate) fn fill(&mut self, from: &TcpStream) -> io::Result<usize> {
+        debug_assert!(self.is_empty());
+        SCRATCH.with_borrow_mut(|scratch| {
+            let read = tcp::try_read(from, scratch)?;
+            self.is_bulk = read >= BULK_LEN;
+            self.copy_too(&scratch[..read]);
+            self.bytes.extend_from_slice(&scratch[..read]);
+            Ok(read)
+        })
+    }
+
     /// Whether it is empty, and more is likely to be there at once.
     pub(crate) fn goes_on(&self) -> bool {
         self.is_bulk && self.is_empty()

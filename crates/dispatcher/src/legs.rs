@@ -1,4 +1,4 @@
-//! Legs to agents: connected anew, or left behind by a move and used again.
+//! Legs to agents: connected anew, or left behind by a move or by a connection that has ended, and used again.
 //!
 //! ```text
 //!              a move was committed            the agent: LEG_FREE            the next connection
@@ -7,6 +7,9 @@
 //!                                       └── the pool is full, it is too old, it ended, or said anything else; the agent is
 //!                                           drained, or its link is lost: closed
 //! ```
+//!
+//! When the stream to a client is complete, it is the same: the agent has announced its length, the dispatcher has read all of it
+//! and says how much of the client's stream it has written; the agent, which needs none of that any more, reads up to there.
 //!
 //! At a commit both ends know where a leg stands: the dispatcher has written the client's stream up to `rx_offset` and no
 //! further, and has read what the source wrote up to `tail_offset`, where it stopped. The agent keeps the leg only if it has
@@ -25,6 +28,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use watari_sys::tcp;
 use watari_wire::NodeName;
 use watari_wire::leg::LEG_FREE;
 
@@ -43,7 +47,7 @@ pub(crate) struct Leg {
     pub(crate) reused: bool,
 }
 
-/// The legs that moves have left behind. A leg stays on the thread whose runtime it belongs to.
+/// The legs that were left behind. A leg stays on the thread whose runtime it belongs to.
 pub(crate) struct IdleLegs {
     agents: Mutex<HashMap<Whose, Idle>>,
     filled: Notify,
@@ -205,7 +209,7 @@ fn here(agent: &NodeName) -> Whose {
 
 fn said(leg: &TcpStream) -> Said {
     let mut heard = [0; 2];
-    match leg.try_read(&mut heard) {
+    match tcp::try_read(leg, &mut heard) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Said::Nothing,
         Ok(1) if heard[0] == LEG_FREE => Said::Free,
         _ => Said::Other,

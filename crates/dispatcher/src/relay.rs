@@ -27,6 +27,10 @@ use crate::listen::{self, Found};
 /// The most that is read at once of what nobody takes any more, in bytes.
 const DISCARD_LEN: usize = 4 * 1024;
 
+/// How long a client's FIN waits for the agent to end the stream by itself, as its answer to the `close_notify` ahead of the
+/// FIN: then the leg is not ended and can carry another connection.
+const END_HELD: Duration = Duration::from_millis(50);
+
 /// Reads of one direction in one go.
 const PASSES_MAX: usize = 4;
 
@@ -80,7 +84,10 @@ pub(crate) struct Relay {
     client_address: SocketAddr,
     server_address: SocketAddr,
     client: TcpStream,
-    leg: TcpStream,
+    /// The owner's; `None` once the stream to the client is complete and the leg is kept for another connection.
+    leg: Option<TcpStream>,
+    /// The leg was used before, and its preface is written together with the first bytes of the client.
+    is_unopened: bool,
     arbiter: Arbiter,
     /// The agent that its data shall go to after the handshake, if that is another.
     bulk: Option<NodeName>,
@@ -94,6 +101,8 @@ pub(crate) struct Relay {
     leg_ended: bool,
     /// Nothing has happened on the leg that another connection could not follow.
     leg_is_clean: bool,
+    /// The client's FIN has waited for the agent to end the stream, once and for all agents.
+    end_was_held: bool,
     /// Another agent, in place of one that was gone when its leg was used again.
     finding: Option<Finding>,
     over: bool,
@@ -119,6 +128,8 @@ struct Deadlines {
     lifetime: Instant,
     /// The arbiter's timer, or the end of lingering after the stream to the client.
     timer: Option<(ArbiterTimer, Instant)>,
+    /// When the client's FIN is relayed to the owner's leg.
+    client_end: Option<Instant>,
     linger: Option<Instant>,
 }
 
@@ -138,7 +149,8 @@ impl Relay {
             client_address: client.address,
             server_address: client.server,
             client: client.stream,
-            leg: leg.stream,
+            leg: Some(leg.stream),
+            is_unopened: leg.reused && up.is_empty(),
             arbiter,
             bulk,
             actions: Vec::new(),
@@ -148,6 +160,7 @@ impl Relay {
             to_client: ToClient::Open,
             leg_ended: false,
             leg_is_clean: true,
+            end_was_held: false,
             finding: None,
             over: false,
             connecting: None,
@@ -158,6 +171,7 @@ impl Relay {
                 idle: now + limits.idle_timeout,
                 lifetime: now + limits.lifetime_max,
                 timer: None,
+                client_end: None,
                 linger: None,
             },
             limits,
@@ -168,14 +182,36 @@ impl Relay {
 
     /// Relays until the connection is over. It is boxed because a future has room for its arguments twice.
     pub(crate) async fn run(mut self: Box<Self>) {
-        if self.begin() {
+        if self.is_unopened || self.begin() {
             while !self.over {
                 self.step().await;
+                self.follow_up();
             }
         }
     }
 
     async fn step(&mut self) {
+        match self.leg {
+            Some(_) => self.relay().await,
+            None => self.finish().await,
+        }
+    }
+
+    /// What happens after the leg was kept: the rest goes to the client, whose end is awaited.
+    async fn finish(&mut self) {
+        let lingers = self.to_client == ToClient::Finished && self.from_client == FromClient::Open;
+        let deadline = self.deadlines.first();
+        tokio::select! {
+            Some(input) = self.inputs.recv() => self.on_input(input),
+            _ = self.client.readable(), if lingers => self.discard_client(),
+            _ = self.client.writable(), if !self.down.is_empty() => self.write_client(),
+            _ = self.client.ready(Interest::ERROR), if !lingers => self.on_client_reset(),
+            () = self.alarm.ring(deadline) => self.on_deadline(),
+        }
+    }
+
+    async fn relay(&mut self) {
+        let Some(leg) = &self.leg else { return };
         let relays_up = self.relays_up();
         let client_open = self.from_client == FromClient::Open;
         let reads_client = relays_up && self.up.is_empty() && client_open;
@@ -188,14 +224,13 @@ impl Relay {
             _ = self.client.readable(), if reads_client => self.pass_up(),
             _ = self.client.readable(), if lingers => self.discard_client(),
             () = readable(self.prepared.as_ref()) => self.check_prepared(),
-            _ = self.leg.writable(), if relays_up && !self.up.is_empty() => self.write_leg(),
-            _ = self.leg.readable(), if self.down.is_empty() && !self.leg_ended => self.pass_down(),
+            _ = leg.writable(), if relays_up && !self.up.is_empty() => self.write_leg(),
+            _ = leg.readable(), if self.down.is_empty() && !self.leg_ended => self.pass_down(),
             _ = self.client.writable(), if !self.down.is_empty() => self.write_client(),
             // A reset is noticed also while nothing is read.
             _ = self.client.ready(Interest::ERROR), if !reads_client && !lingers => self.on_client_reset(),
             () = self.alarm.ring(deadline) => self.on_deadline(),
         }
-        self.follow_up();
     }
 
     fn on_input(&mut self, input: Input) {
@@ -247,11 +282,29 @@ impl Relay {
 
     /// From the client to the owner's leg.
     fn pass_up(&mut self) {
-        match self.up.pass(&self.client, &self.leg) {
+        if self.is_unopened {
+            return self.open_with_first_bytes();
+        }
+        let Some(leg) = &self.leg else { return };
+        match self.up.pass(&self.client, leg) {
             Ok((0, _)) => self.from_client = FromClient::Ended,
             Ok((_, written)) => self.on_written_to_leg(written),
             Err(Broken::Reading(error)) => self.on_client_error(&error),
             Err(Broken::Writing(error)) => self.on_leg_error(&error),
+        }
+    }
+
+    /// Opens a leg that was used before: the preface and what the client said take one write, and one read at the agent.
+    fn open_with_first_bytes(&mut self) {
+        match self.up.fill(&self.client) {
+            Ok(read) => {
+                if read == 0 {
+                    self.from_client = FromClient::Ended;
+                }
+                self.is_unopened = false;
+                self.begin();
+            }
+            Err(error) => self.on_client_error(&error),
         }
     }
 
@@ -266,7 +319,8 @@ impl Relay {
 
     /// Whether more is likely to be there, and may be passed at once.
     fn pass_down_once(&mut self) -> bool {
-        match self.down.pass(&self.leg, &self.client) {
+        let Some(leg) = &self.leg else { return false };
+        match self.down.pass(leg, &self.client) {
             Ok((0, _)) => self.on_leg_end(false),
             Ok((read, written)) => {
                 self.up.drop_copy();
@@ -290,7 +344,8 @@ impl Relay {
     }
 
     fn write_leg(&mut self) {
-        match self.up.write_to(&self.leg) {
+        let Some(leg) = &self.leg else { return };
+        match self.up.write_to(leg) {
             Ok(written) => self.on_written_to_leg(written),
             Err(error) => self.on_leg_error(&error),
         }
@@ -350,6 +405,7 @@ impl Relay {
         tracing::info!(connection = %self.id, agent = %self.arbiter.owner(), "no answer on a leg that was used before");
         self.shared.idle_legs.forget(self.arbiter.owner());
         self.up = Flow::holding(said);
+        self.is_unopened = false;
         let (shared, client, gone) = (self.shared.clone(), self.client_address.ip(), self.arbiter.owner().clone());
         self.finding = Some(Box::pin(async move { listen::find_again(&shared, client, gone).await }));
     }
@@ -367,7 +423,9 @@ impl Relay {
         self.bulk = reserved.as_ref().map(|place| place.agent().clone());
         self.stopwatch = stopwatch;
         self.shared.table.begins_again(self.id, place, reserved);
-        tcp::reset_on_close(&self.take_leg(leg.stream));
+        if let Some(left) = self.take_leg(leg.stream) {
+            tcp::reset_on_close(&left);
+        }
         self.begin();
     }
 
@@ -378,13 +436,13 @@ impl Relay {
     }
 
     /// From now on this is the owner's leg; returns the one before.
-    fn take_leg(&mut self, leg: TcpStream) -> TcpStream {
+    fn take_leg(&mut self, leg: TcpStream) -> Option<TcpStream> {
         self.leg_ended = false;
         self.leg_is_clean = true;
         if self.from_client == FromClient::EndRelayed {
             self.from_client = FromClient::Ended;
         }
-        std::mem::replace(&mut self.leg, leg)
+        self.leg.replace(leg)
     }
 
     fn on_deadline(&mut self) {
@@ -392,6 +450,9 @@ impl Relay {
         if let Some((timer, _)) = self.deadlines.timer.filter(|(_, at)| *at <= now) {
             self.deadlines.timer = None;
             self.arbitrate(ArbiterEvent::Timeout(timer));
+        } else if self.deadlines.client_end.is_some_and(|at| at <= now) {
+            // It goes on to the owner's leg as soon as there is one that is relayed to.
+            self.deadlines.client_end = None;
         } else if self.deadlines.linger.is_some_and(|at| at <= now) {
             self.over = true;
         } else if self.deadlines.handshake.is_some_and(|at| at <= now) && self.shared.table.is_established(self.id) {
@@ -442,6 +503,7 @@ impl Relay {
             ArbiterAction::FinishClient => {
                 self.to_client = ToClient::Finishing;
                 self.deadlines.handshake = None;
+                self.keep_leg_at_end();
             }
             ArbiterAction::Reset(cause) => self.reset(cause),
         }
@@ -454,20 +516,42 @@ impl Relay {
         let Prepared { leg, .. } = self.prepared.take().expect("an arbiter commits only once the leg is ready");
         // All that the source had to send was read, and all that was written to it was read there: closing loses nothing,
         // and where nothing else was on the leg, another connection may follow.
-        let is_clean = self.leg_is_clean
+        let is_clean = self.may_keep_leg_to(source);
+        let left = self.take_leg(leg);
+        self.open_leg(Kind::Commit { rx_offset, tail_offset }, epoch);
+        match left {
+            Some(left) if is_clean => self.keep_leg(left, source, epoch, rx_offset),
+            _ => self.tell_committed(source, epoch),
+        }
+    }
+
+    /// Whether another connection may follow on the owner's leg, `agent`'s, once this one's streams are cut there.
+    fn may_keep_leg_to(&self, agent: &NodeName) -> bool {
+        self.leg_is_clean
             && !self.leg_ended
             && self.from_client != FromClient::EndRelayed
             && !self.up.begins_with_head()
-            && self.shared.keeps_legs_to(source);
-        let left = self.take_leg(leg);
-        self.open_leg(Kind::Commit { rx_offset, tail_offset }, epoch);
-        if is_clean {
-            let kept = LegKept { connection: self.id, epoch, rx_offset };
-            if self.shared.tell_soon(source, &Message::LegKept(kept)) {
-                self.shared.idle_legs.keep(source, left, Instant::now());
-            }
-        } else {
-            self.tell_committed(source, epoch);
+            && self.shared.keeps_legs_to(agent)
+    }
+
+    /// Keeps a leg on which nothing more is written for this connection, behind `rx_offset` of the client's stream.
+    fn keep_leg(&self, leg: TcpStream, agent: &NodeName, epoch: Epoch, rx_offset: u64) {
+        let kept = LegKept { connection: self.id, epoch, rx_offset };
+        if self.shared.tell_soon(agent, &Message::LegKept(kept)) {
+            self.shared.idle_legs.keep(agent, leg, Instant::now());
+        }
+    }
+
+    /// The stream to the client is complete. If the leg can carry another connection, the client's stream is cut here: the
+    /// agent, which has announced its end, reads and drops what was written so far, and nothing more is.
+    fn keep_leg_at_end(&mut self) {
+        let owner = self.arbiter.owner();
+        if !self.up.is_empty() || !self.may_keep_leg_to(owner) {
+            return;
+        }
+        if let Some(leg) = self.leg.take() {
+            self.leg_ended = true;
+            self.keep_leg(leg, owner, self.arbiter.tenure(), self.arbiter.rx_relayed());
         }
     }
 
@@ -507,7 +591,7 @@ impl Relay {
             );
         }
         self.shared.metrics.count_reset(cause);
-        for leg in [&self.leg].into_iter().chain(self.prepared.as_ref().map(|prepared| &prepared.leg)) {
+        for leg in self.leg.iter().chain(self.prepared.as_ref().map(|prepared| &prepared.leg)) {
             tcp::reset_on_close(leg);
         }
         self.over = true;
@@ -516,8 +600,7 @@ impl Relay {
     /// What follows from the state after any event, whichever it was.
     fn follow_up(&mut self) {
         if self.from_client == FromClient::Ended && self.relays_up() && self.up.is_empty() {
-            self.from_client = FromClient::EndRelayed;
-            tcp::shut_down(&self.leg);
+            self.relay_client_end();
         }
         if self.to_client == ToClient::Finishing && self.down.is_empty() {
             self.to_client = ToClient::Finished;
@@ -528,6 +611,22 @@ impl Relay {
             self.over = true;
         }
         self.deadlines.follow(self.arbiter.timer(), &self.limits);
+    }
+
+    /// Relays the client's FIN, after a while where the leg can be kept without it.
+    fn relay_client_end(&mut self) {
+        if self.deadlines.client_end.is_some() {
+            return;
+        }
+        if !self.end_was_held && self.to_client == ToClient::Open && self.may_keep_leg_to(self.arbiter.owner()) {
+            self.end_was_held = true;
+            self.deadlines.client_end = Some(Instant::now() + END_HELD);
+            return;
+        }
+        self.from_client = FromClient::EndRelayed;
+        if let Some(leg) = &self.leg {
+            tcp::shut_down(leg);
+        }
     }
 
     fn relays_up(&self) -> bool {
@@ -545,7 +644,7 @@ impl Drop for Relay {
 
 impl Deadlines {
     fn first(&self) -> Instant {
-        let optional = [self.handshake, self.linger, self.timer.map(|(_, at)| at)];
+        let optional = [self.handshake, self.linger, self.client_end, self.timer.map(|(_, at)| at)];
         optional.into_iter().flatten().fold(self.idle.min(self.lifetime), Instant::min)
     }
 

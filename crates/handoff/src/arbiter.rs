@@ -91,6 +91,11 @@ impl Arbiter {
         self.tenure
     }
 
+    /// Bytes of the client's stream that were relayed, to this owner and those before.
+    pub fn rx_relayed(&self) -> u64 {
+        self.rx_relayed
+    }
+
     /// Whether the client's stream may be read and relayed to the owner's leg.
     pub fn reads_client(&self) -> bool {
         matches!(self.state, State::Relaying | State::Finished)

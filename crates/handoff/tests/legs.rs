@@ -1,5 +1,5 @@
 //! One leg that carries one connection after the other, exhaustively: its dispatcher and its agent never disagree about whose
-//! byte is whose, and none that has begun on it is dropped.
+//! byte is whose, and none that has begun on it is dropped. A connection leaves it by a move, or by an end that its agent announces.
 //!
 //! Between them are the leg, in order and without loss, and messages that are lost (never delivered), late and repeated. The
 //! target of a move may lie about what it holds, so that the dispatcher commits although the source has read less than it was
@@ -27,16 +27,22 @@ enum Message {
     Freeze { connection: u8, written: u8 },
     LegKept { connection: u8, written: u8 },
     Committed { connection: u8 },
+    Final { connection: u8, written: u8 },
+}
+
+/// Where the dispatcher was told that the stream from the agent stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Tail {
+    Unknown,
+    /// A move is undecided: the client's stream is cut.
+    OfMove(u8),
+    /// The stream ends there: the client's goes on until all of it was read.
+    OfEnd(u8),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Dispatcher {
-    /// `tail` is where the source said that its stream is cut: an attempt is undecided.
-    Carries {
-        written: u8,
-        read: u8,
-        tail: Option<u8>,
-    },
+    Carries { written: u8, read: u8, tail: Tail },
     Released,
     Free,
     Closed,
@@ -56,6 +62,12 @@ enum Agent {
         read: u8,
         written: u8,
         cut: u8,
+    },
+    /// Has announced its end, and reads and drops what comes; up to `cut`, once it was told that.
+    Ended {
+        connection: u8,
+        read: u8,
+        cut: Option<u8>,
     },
     Closed,
 }
@@ -78,10 +90,12 @@ enum Action {
     DispatcherWrites,
     DispatcherReads,
     Commits { keeps: bool },
+    Finishes { keeps: bool },
     Takes,
     AgentWrites,
     AgentReads,
     Proposes,
+    Ends,
     Hears(Message),
 }
 
@@ -95,6 +109,12 @@ enum Sabotage {
     KeepsUnread,
     /// The agent keeps the leg also when it is only told that the move was committed.
     KeepsUntold,
+    /// The agent says that the leg is free when it is told so, with bytes of the ended connection on their way.
+    FreesUnread,
+    /// The dispatcher relays the client's stream also when it has kept the leg.
+    RelaysAfterEnd,
+    /// The dispatcher keeps the leg with bytes of the agent on their way.
+    FinishesUnread,
 }
 
 struct Leg(Sabotage);
@@ -105,7 +125,7 @@ impl Model for Leg {
 
     fn init_states(&self) -> Vec<State> {
         vec![State {
-            dispatcher: Dispatcher::Carries { written: 0, read: 0, tail: None },
+            dispatcher: Dispatcher::Carries { written: 0, read: 0, tail: Tail::Unknown },
             agent: Agent::Idle,
             connection: 1,
             up: [Byte::Preface(1)].into(),
@@ -116,7 +136,9 @@ impl Model for Leg {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        use Action::{AgentReads, AgentWrites, Commits, DispatcherReads, DispatcherWrites, Hears, Proposes, Takes};
+        use Action::{
+            AgentReads, AgentWrites, Commits, DispatcherReads, DispatcherWrites, Ends, Finishes, Hears, Proposes, Takes,
+        };
         if state.wrong.is_some() {
             return;
         }
@@ -125,10 +147,13 @@ impl Model for Leg {
             DispatcherReads,
             Commits { keeps: true },
             Commits { keeps: false },
+            Finishes { keeps: true },
+            Finishes { keeps: false },
             Takes,
             AgentWrites,
             AgentReads,
             Proposes,
+            Ends,
         ];
         actions.extend(all.into_iter().chain(state.messages.iter().copied().map(Hears)));
     }
@@ -136,14 +161,18 @@ impl Model for Leg {
     fn next_state(&self, before: &State, action: Action) -> Option<State> {
         let mut state = before.clone();
         match action {
-            Action::DispatcherWrites => state.dispatcher_writes()?,
+            Action::DispatcherWrites => state.dispatcher_writes(self.0)?,
             Action::DispatcherReads => state.dispatcher_reads()?,
             Action::Commits { keeps } => state.commits(keeps)?,
+            Action::Finishes { keeps } => state.finishes(keeps, self.0)?,
             Action::Takes => state.takes(self.0)?,
             Action::AgentWrites => state.agent_writes()?,
             Action::AgentReads => state.agent_reads()?,
             Action::Proposes => state.proposes()?,
-            Action::Hears(message @ Message::Propose { .. }) => state.dispatcher_hears(message)?,
+            Action::Ends => state.ends()?,
+            Action::Hears(message @ (Message::Propose { .. } | Message::Final { .. })) => {
+                state.dispatcher_hears(message)?
+            }
             Action::Hears(message) => state.agent_hears(message, self.0)?,
         }
         (state != *before).then_some(state)
@@ -157,6 +186,10 @@ impl Model for Leg {
             Property::sometimes("the last connection is served on the same leg", |_, state: &State| {
                 matches!(state.agent, Agent::Serves { connection: CONNECTIONS, read: 1, .. })
             }),
+            Property::sometimes("a leg is free after an end", |_, state: &State| {
+                state.dispatcher == Dispatcher::Free
+                    && state.messages.iter().all(|message| !matches!(message, Message::Propose { .. }))
+            }),
             Property::sometimes("a lying target costs a leg", |_, state: &State| {
                 state.agent == Agent::Closed && state.dispatcher == Dispatcher::Released
             }),
@@ -165,8 +198,15 @@ impl Model for Leg {
 }
 
 impl State {
-    fn dispatcher_writes(&mut self) -> Option<()> {
-        let Dispatcher::Carries { written, tail: None, .. } = &mut self.dispatcher else { return None };
+    fn dispatcher_writes(&mut self, sabotage: Sabotage) -> Option<()> {
+        if self.dispatcher == Dispatcher::Released && sabotage == Sabotage::RelaysAfterEnd {
+            self.up.push_back(Byte::Of(self.connection));
+            self.dispatcher = Dispatcher::Closed;
+            return Some(());
+        }
+        let Dispatcher::Carries { written, tail: Tail::Unknown | Tail::OfEnd(_), .. } = &mut self.dispatcher else {
+            return None;
+        };
         *written = written.checked_add(1).filter(|written| *written <= BYTES)?;
         self.up.push_back(Byte::Of(self.connection));
         Some(())
@@ -186,12 +226,23 @@ impl State {
 
     /// The target says that it holds all that was written, whatever the source has read.
     fn commits(&mut self, keeps: bool) -> Option<()> {
-        let Dispatcher::Carries { written, read, tail: Some(tail) } = self.dispatcher else { return None };
+        let Dispatcher::Carries { written, read, tail: Tail::OfMove(tail) } = self.dispatcher else { return None };
         (read == tail).then_some(())?;
         let connection = self.connection;
         self.dispatcher = if keeps { Dispatcher::Released } else { Dispatcher::Closed };
         let told = if keeps { Message::LegKept { connection, written } } else { Message::Committed { connection } };
         self.messages.insert(told);
+        Some(())
+    }
+
+    /// The client was sent the whole stream. What it still says is read by nobody where the leg is kept.
+    fn finishes(&mut self, keeps: bool, sabotage: Sabotage) -> Option<()> {
+        let Dispatcher::Carries { written, read, tail: Tail::OfEnd(tail) } = self.dispatcher else { return None };
+        (read == tail || sabotage == Sabotage::FinishesUnread).then_some(())?;
+        self.dispatcher = if keeps { Dispatcher::Released } else { Dispatcher::Closed };
+        if keeps {
+            self.messages.insert(Message::LegKept { connection: self.connection, written });
+        }
         Some(())
     }
 
@@ -203,7 +254,7 @@ impl State {
         };
         (may_take && self.connection < CONNECTIONS && self.agent != Agent::Closed).then_some(())?;
         self.connection += 1;
-        self.dispatcher = Dispatcher::Carries { written: 0, read: 0, tail: None };
+        self.dispatcher = Dispatcher::Carries { written: 0, read: 0, tail: Tail::Unknown };
         self.up.push_back(Byte::Preface(self.connection));
         Some(())
     }
@@ -221,12 +272,31 @@ impl State {
             (Agent::Idle, Byte::Preface(connection)) => self.agent = Agent::Serves { connection, read: 0, written: 0 },
             (Agent::Serves { connection, read, .. }, Byte::Of(of)) if *connection == of => *read += 1,
             (Agent::Fenced { read, cut, .. }, _) if *read == *cut => return None,
+            (Agent::Ended { connection, read, .. }, Byte::Of(of)) if *connection == of => *read += 1,
             (Agent::Fenced { connection, read, .. }, Byte::Of(of)) if *connection == of => *read += 1,
             (Agent::Closed, _) => return None,
             _ => self.wrong = Some("the agent reads what is another's"),
         }
         self.up.pop_front();
+        self.frees_at_cut();
         Some(())
+    }
+
+    fn ends(&mut self) -> Option<()> {
+        let Agent::Serves { connection, read, written } = self.agent else { return None };
+        self.agent = Agent::Ended { connection, read, cut: None };
+        self.messages.insert(Message::Final { connection, written });
+        Some(())
+    }
+
+    /// The agent keeps the leg once it has read all that is there for the connection that has ended.
+    fn frees_at_cut(&mut self) {
+        if let Agent::Ended { read, cut: Some(cut), .. } = self.agent
+            && read == cut
+        {
+            self.agent = Agent::Idle;
+            self.down.push_back(Byte::Free);
+        }
     }
 
     /// For the first time, or again.
@@ -240,10 +310,19 @@ impl State {
     }
 
     fn dispatcher_hears(&mut self, message: Message) -> Option<()> {
-        let Message::Propose { connection, read: read_there, written: tail } = message else { return None };
+        let (connection, read_there, tail) = match (message, &mut self.dispatcher) {
+            (Message::Propose { connection, read, written }, _) => (connection, read, written),
+            (Message::Final { connection, written }, Dispatcher::Carries { tail, .. })
+                if connection == self.connection =>
+            {
+                *tail = Tail::OfEnd(written);
+                return Some(());
+            }
+            _ => return None,
+        };
         match &mut self.dispatcher {
             Dispatcher::Carries { written, tail: cut, .. } if connection == self.connection => {
-                *cut = Some(tail);
+                *cut = Tail::OfMove(tail);
                 if read_there < *written {
                     self.messages.insert(Message::Freeze { connection, written: *written });
                 }
@@ -254,6 +333,14 @@ impl State {
     }
 
     fn agent_hears(&mut self, message: Message, sabotage: Sabotage) -> Option<()> {
+        if let (Agent::Ended { connection: ended, cut, read }, Message::LegKept { connection, written }) =
+            (&mut self.agent, message)
+        {
+            (connection == *ended).then_some(())?;
+            *cut = Some(if sabotage == Sabotage::FreesUnread { *read } else { written });
+            self.frees_at_cut();
+            return Some(());
+        }
         let Agent::Fenced { connection: fenced, read, cut, .. } = &mut self.agent else { return None };
         let keeps = match message {
             Message::Freeze { connection, written } if connection == *fenced => {
@@ -288,7 +375,15 @@ fn no_byte_is_taken_for_another_connections() {
 
 #[test]
 fn what_is_left_out_of_the_rules_is_missed() {
-    for sabotage in [Sabotage::TakesTooEarly, Sabotage::KeepsUnread, Sabotage::KeepsUntold] {
+    let all = [
+        Sabotage::TakesTooEarly,
+        Sabotage::KeepsUnread,
+        Sabotage::KeepsUntold,
+        Sabotage::FreesUnread,
+        Sabotage::RelaysAfterEnd,
+        Sabotage::FinishesUnread,
+    ];
+    for sabotage in all {
         let checker = Leg(sabotage).checker().threads(2).spawn_bfs().join();
         let broken = checker.discovery("no byte is taken for another's, and none is dropped");
         assert!(broken.is_some(), "{sabotage:?} is not missed");

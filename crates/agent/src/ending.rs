@@ -1,0 +1,200 @@
+//! The end of a connection: announced to its dispatcher, which may keep the leg for another connection.
+
+use std::collections::HashMap;
+use std::io;
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+use watari_sys::tcp;
+use watari_wire::{ConnectionId, Epoch, Final, LegKept, Message, NodeName};
+
+use crate::Shared;
+
+/// How much is read at once of what nobody takes any more, in bytes.
+const DISCARD_LEN: usize = 4096;
+
+/// The end of a connection's stream to the client.
+pub(crate) struct Ending {
+    pub(crate) connection: ConnectionId,
+    pub(crate) dispatcher: NodeName,
+    pub(crate) tenure: Epoch,
+    /// The length of the stream.
+    pub(crate) sent: u64,
+    /// What was read of the client's stream.
+    pub(crate) received: u64,
+}
+
+/// Finds the ending that a dispatcher's [`LegKept`] is for.
+#[derive(Default)]
+pub(crate) struct Endings {
+    entries: Mutex<HashMap<ConnectionId, Waiting>>,
+}
+
+struct Waiting {
+    dispatcher: NodeName,
+    tenure: Epoch,
+    kept: oneshot::Sender<u64>,
+}
+
+/// As long as it lives, the ending stands in the table.
+struct Entry<'a> {
+    table: &'a Endings,
+    id: ConnectionId,
+}
+
+impl Endings {
+    /// Passes `told` on; `false` if it is for no ending. A tenure ends once, so this is no decision about a move.
+    pub(crate) fn on_leg_kept(&self, from: &NodeName, told: &LegKept) -> bool {
+        let mut entries = self.entries();
+        let is_for = |waiting: &Waiting| waiting.dispatcher == *from && waiting.tenure == told.epoch;
+        if !entries.get(&told.connection).is_some_and(is_for) {
+            return false;
+        }
+        if let Some(waiting) = entries.remove(&told.connection) {
+            // The leg may just have ended.
+            let _ = waiting.kept.send(told.rx_offset);
+        }
+        true
+    }
+
+    fn enter(&self, ending: &Ending) -> (Entry<'_>, oneshot::Receiver<u64>) {
+        let (kept, told) = oneshot::channel();
+        let waiting = Waiting { dispatcher: ending.dispatcher.clone(), tenure: ending.tenure, kept };
+        self.entries().insert(ending.connection, waiting);
+        (Entry { table: self, id: ending.connection }, told)
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<ConnectionId, Waiting>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        self.table.entries().remove(&self.id);
+    }
+}
+
+/// Announces the end of the stream to the client, until the dispatcher closes the leg or keeps it: the announcement is
+/// repeated, because a link may be lost with it. Returns the leg if it is free for another connection: the dispatcher says
+/// where it has cut the client's stream, and exactly as much was read.
+///
+/// The leg is not ended ahead of the answer: a FIN on it would be its last byte.
+pub(crate) async fn announce_end(shared: &Shared, leg: TcpStream, ending: &Ending) -> Option<TcpStream> {
+    // Should this node die now, what it has written must still arrive.
+    tcp::fin_on_close(&leg);
+    let (_entry, told) = shared.endings.enter(ending);
+    let message = Message::Final(Final { connection: ending.connection, epoch: ending.tenure, tx_offset: ending.sent });
+    shared.tell(&ending.dispatcher, &message);
+    let limits = shared.limits();
+    let expiry = Instant::now() + limits.end_timeout;
+    let is_free = {
+        let mut until_cut = pin!(until_cut(&leg, ending.received, told));
+        loop {
+            let again = Instant::now() + limits.retry_interval;
+            match timeout_at(again.min(expiry), &mut until_cut).await {
+                Ok(is_free) => break is_free,
+                Err(_) if Instant::now() >= expiry => break false,
+                Err(_) => drop(shared.tell(&ending.dispatcher, &message)),
+            }
+        }
+    };
+    is_free.then_some(leg)
+}
+
+/// Reads and drops what still comes of the client's stream, of which `received` was read, up to where the dispatcher has cut it.
+/// `false`: the leg has ended, or is not where the dispatcher says.
+async fn until_cut(leg: &TcpStream, mut received: u64, mut told: oneshot::Receiver<u64>) -> bool {
+    let mut cut = None;
+    while cut.is_none_or(|cut| received < cut) {
+        tokio::select! {
+            kept = &mut told, if cut.is_none() => match kept {
+                Ok(offset) => cut = Some(offset),
+                Err(_) => return false,
+            },
+            read = discard(leg) => match read {
+                Ok(read @ 1..) => received += read as u64,
+                Ok(0) | Err(_) => return false,
+            },
+        }
+    }
+    cut == Some(received)
+}
+
+/// Closing with unread input would reset the leg, and lose what was sent last.
+async fn discard(leg: &TcpStream) -> io::Result<usize> {
+    loop {
+        leg.readable().await?;
+        match tcp::try_read(leg, &mut [0; DISCARD_LEN]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            read => return read,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::Duration;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// A leg and its dispatcher's end.
+    async fn leg() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (end, accepted) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        (accepted.unwrap().0, end.unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_leg_is_free_once_exactly_so_much_is_read() {
+        // What comes before the dispatcher says where it has cut, what comes after it, where that is, and what follows.
+        let cases = [(0, 0, 10, true), (7, 0, 17, true), (0, 7, 17, true), (3, 4, 17, true), (5, 0, 14, false)];
+        for (before, after, cut, is_free) in cases {
+            let (leg, mut end) = leg().await;
+            let (say, told) = oneshot::channel();
+            end.write_all(&vec![1; before]).await.unwrap();
+            let dispatcher = async {
+                say.send(cut).unwrap();
+                end.write_all(&vec![1; after]).await.unwrap();
+            };
+            let waits = timeout(Duration::from_secs(20), until_cut(&leg, 10, told));
+            let (freed, ()) = tokio::join!(waits, dispatcher);
+            assert_eq!(freed.unwrap(), is_free, "{before} {after} {cut}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_leg_that_ends_is_not_free() {
+        let (leg, end) = leg().await;
+        let (_say, told) = oneshot::channel();
+        drop(end);
+        assert!(!timeout(Duration::from_secs(20), until_cut(&leg, 10, told)).await.unwrap());
+    }
+
+    #[test]
+    fn only_the_dispatcher_of_an_ending_decides_about_its_leg() {
+        let name = |text: &str| NodeName::new(text).unwrap();
+        let id = |number| ConnectionId { boot: 1, number };
+        let endings = Endings::default();
+        let ending = Ending { connection: id(1), dispatcher: name("d1"), tenure: Epoch(2), sent: 5, received: 10 };
+        let (entry, mut told) = endings.enter(&ending);
+        let kept = |connection, epoch| LegKept { connection, epoch: Epoch(epoch), rx_offset: 12 };
+        assert!(!endings.on_leg_kept(&name("d2"), &kept(id(1), 2)));
+        assert!(!endings.on_leg_kept(&name("d1"), &kept(id(2), 2)));
+        assert!(!endings.on_leg_kept(&name("d1"), &kept(id(1), 1)), "that was a move");
+        assert!(told.try_recv().is_err());
+        assert!(endings.on_leg_kept(&name("d1"), &kept(id(1), 2)));
+        assert_eq!(told.try_recv(), Ok(12));
+        drop(entry);
+        assert!(endings.entries().is_empty());
+    }
+}
