@@ -15,6 +15,10 @@
 //!                             +------+ denied: ask the next; no answer in 100 ms: ask again, and the next, too
 //! ```
 //!
+//! A handshake waits for one acknowledgement: only the copy for the owner that ranks first, and that owner's answer, go at once.
+//! Other copies and their answers are sent together with other messages. Where nodes differ about the ranks, the answer takes some
+//! milliseconds.
+//!
 //! A session can be approved for **one use** by who established it, as long as that node lives and keeps it: early data,
 //! and sessions that are good for one resumption, must not be used twice anywhere. There is no second try: who does not
 //! answer in time may have approved.
@@ -94,6 +98,9 @@ pub struct SpendId(u64);
 pub enum Action {
     /// Send this message to this member.
     Send(NodeName, Message),
+    /// The same for a message that nobody waits for: it may go together with the next one to this member, or some
+    /// milliseconds later.
+    SendSoon(NodeName, Message),
     /// The flight may go that tells the client of these sessions: each is where it will be looked for, or no more can
     /// be done about it.
     Stored(PutId),

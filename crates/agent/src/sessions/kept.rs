@@ -35,6 +35,8 @@ struct State {
     puts: HashMap<PutId, oneshot::Sender<()>>,
     gets: HashMap<GetId, oneshot::Sender<(Vec<FoundSession>, Outcome)>>,
     spends: HashMap<SpendId, oneshot::Sender<Verdict>>,
+    /// When [`KeptSessions::keep_time`] looks next, in milliseconds.
+    looks_at: Option<u64>,
 }
 
 impl KeptSessions {
@@ -43,7 +45,8 @@ impl KeptSessions {
         let open = |file| SealedDatabase::open(file, Arc::clone(ring), clock);
         let database = sharing.database.as_ref().map(open).transpose()?;
         let exchange = Exchange::new(name, placement, Store::new(sharing.memory_bytes));
-        let state = State { exchange, puts: HashMap::new(), gets: HashMap::new(), spends: HashMap::new() };
+        let state =
+            State { exchange, puts: HashMap::new(), gets: HashMap::new(), spends: HashMap::new(), looks_at: None };
         Ok(Self { clock, database, state: Mutex::new(state), changed: Notify::new() })
     }
 
@@ -90,10 +93,14 @@ impl KeptSessions {
             let (id, actions) = begin(&mut state.exchange, self.clock.now());
             let (end, ends) = oneshot::channel();
             waiting(&mut state).insert(id, end);
+            // What is answered in time needs no timer: it is looked for no earlier than before, if that is early enough.
+            let due = state.exchange.next_timer();
+            if due.is_some_and(|due| state.looks_at.is_none_or(|looks_at| due < looks_at)) {
+                self.changed.notify_one();
+            }
             (ends, actions)
         };
         self.act(shared, actions);
-        self.changed.notify_one();
         timeout(WAIT_MAX, ends).await.ok()?.ok()
     }
 
@@ -165,7 +172,11 @@ impl KeptSessions {
     pub(super) async fn keep_time(&self, shared: &Shared) {
         let mut expiry = interval(EXPIRY);
         loop {
-            let next = self.state().exchange.next_timer().map(|ms| self.clock.at(ms));
+            let next = {
+                let mut state = self.state();
+                state.looks_at = state.exchange.next_timer();
+                state.looks_at.map(|ms| self.clock.at(ms))
+            };
             let due = async {
                 match next {
                     Some(due) => sleep_until(due).await,
@@ -196,6 +207,7 @@ impl KeptSessions {
                 Action::Send(to, message) => {
                     shared.tell(&to, &message);
                 }
+                Action::SendSoon(to, message) => shared.tell_soon(&to, &message),
                 // Who waited may have gone.
                 Action::Stored(id) => {
                     let waits = self.state().puts.remove(&id);

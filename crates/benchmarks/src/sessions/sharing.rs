@@ -130,7 +130,7 @@ impl Cluster {
         let mut sent: VecDeque<(usize, Vec<Action>)> = [(from, actions)].into();
         while let Some((from, actions)) = sent.pop_front() {
             for action in actions {
-                if let Action::Send(to, message) = action
+                if let Action::Send(to, message) | Action::SendSoon(to, message) = action
                     && let Some(&to) = self.by_name.get(&to)
                 {
                     let sender = self.names[from].clone();

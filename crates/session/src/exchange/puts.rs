@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use watari_wire::{Message, NodeName, SESSION_LEN_MAX, SESSIONS_MAX, SessionKey, SessionPut};
 
 use super::pending::{Pending, id_of, request};
-use super::ranks::Ranks;
-use super::turn::Turn;
+use super::ranks::{Ranks, first_other};
+use super::turn::{Turn, Urgency};
 use super::{Action, OWNERS, PENDING_MAX, Placement, PutId};
 use crate::Session;
 
@@ -142,11 +142,17 @@ impl Put {
         }
     }
 
+    /// Whether the flight waits for `to` rather than for another owner.
+    fn is_awaited(&self, me: &NodeName, to: &NodeName, places: &[usize]) -> bool {
+        places.iter().any(|place| first_other(&self.sessions[*place].owners, me) == Some(to))
+    }
+
     fn send_new(&mut self, turn: &mut Turn<'_>, to: &NodeName, places: &[usize]) {
         self.serial += 1;
         let request = request(self.id, self.serial);
         let mut copy = Copy { request, to: to.clone(), places: places.to_vec(), tries: 0, fate: Fate::GivenUp };
-        copy.send(turn, &self.sessions);
+        let urgency = if self.is_awaited(turn.ranks().me(), to, places) { Urgency::Now } else { Urgency::Soon };
+        copy.send(turn, &self.sessions, urgency);
         self.copies.push(copy);
     }
 
@@ -154,7 +160,7 @@ impl Put {
         for copy in &mut self.copies {
             match copy.fate {
                 Fate::Waiting { again_ms } if again_ms > turn.now.ms => {}
-                Fate::Waiting { .. } if copy.tries < TRIES => copy.send(turn, &self.sessions),
+                Fate::Waiting { .. } if copy.tries < TRIES => copy.send(turn, &self.sessions, Urgency::Now),
                 Fate::Waiting { .. } => copy.fate = Fate::GivenUp,
                 Fate::Acknowledged | Fate::GivenUp => {}
             }
@@ -230,12 +236,12 @@ impl Placed {
 }
 
 impl Copy {
-    fn send(&mut self, turn: &mut Turn<'_>, sessions: &[Placed]) {
+    fn send(&mut self, turn: &mut Turn<'_>, sessions: &[Placed], urgency: Urgency) {
         self.fate = Fate::Waiting { again_ms: turn.now.ms.saturating_add(PAUSE_MS << self.tries) };
         self.tries += 1;
         let placed = self.places.iter().map(|place| &sessions[*place]);
         let sessions = placed.map(|placed| turn.told(placed.key, &placed.session)).collect();
-        turn.send(&self.to, Message::SessionPut(SessionPut { request: self.request, sessions }));
+        turn.send_by(&self.to, Message::SessionPut(SessionPut { request: self.request, sessions }), urgency);
     }
 
     fn standing(&self) -> Standing {

@@ -61,6 +61,11 @@ impl Ranks {
     }
 }
 
+/// The first of `owners`, which are in their order, that is not `node` itself.
+pub(super) fn first_other<'a>(owners: &'a [NodeName], node: &NodeName) -> Option<&'a NodeName> {
+    owners.iter().find(|owner| *owner != node)
+}
+
 impl Ranked {
     fn new(name: NodeName) -> Self {
         let digest = digest(&SHA256, name.as_str().as_bytes());

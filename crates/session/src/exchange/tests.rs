@@ -86,7 +86,7 @@ fn found(key: SessionKey, source: Source) -> FoundSession {
 /// To whom something is sent.
 fn receivers(actions: &[Action]) -> Vec<NodeName> {
     let to = actions.iter().filter_map(|action| match action {
-        Action::Send(to, _) => Some(to.clone()),
+        Action::Send(to, _) | Action::SendSoon(to, _) => Some(to.clone()),
         _ => None,
     });
     to.collect()
@@ -95,7 +95,11 @@ fn receivers(actions: &[Action]) -> Vec<NodeName> {
 /// The number of the last request that is sent to this node.
 fn request_to(number: usize, actions: &[Action]) -> u64 {
     let mut requests = actions.iter().filter_map(|action| match action {
-        Action::Send(to, Message::SessionPut(put)) if *to == name(number) => Some(put.request),
+        Action::Send(to, Message::SessionPut(put)) | Action::SendSoon(to, Message::SessionPut(put))
+            if *to == name(number) =>
+        {
+            Some(put.request)
+        }
         Action::Send(to, Message::SessionGet(get)) if *to == name(number) => Some(get.request),
         Action::Send(to, Message::SessionSpend(spend)) if *to == name(number) => Some(spend.request),
         _ => None,
@@ -162,7 +166,7 @@ fn messages_and_their_bytes_are_counted() {
     let mut exchange = owner(0);
     let (_, actions) = exchange.put(START, vec![session(key([1, 2]))]);
     let bytes = actions.iter().map(|action| match action {
-        Action::Send(_, message) => watari_wire::frame::encoded_len(message) as u64,
+        Action::Send(_, message) | Action::SendSoon(_, message) => watari_wire::frame::encoded_len(message) as u64,
         _ => 0,
     });
     let counters = exchange.counters();
@@ -259,7 +263,7 @@ proptest! {
 /// The puts, gets and spends that have ended.
 fn ends(actions: &[Action]) -> Vec<(char, u64)> {
     let ends = actions.iter().filter_map(|action| match action {
-        Action::Send(..) => None,
+        Action::Send(..) | Action::SendSoon(..) => None,
         Action::Stored(PutId(id)) => Some(('p', *id)),
         Action::Found(GetId(id), ..) => Some(('g', *id)),
         Action::Spent(SpendId(id), _) => Some(('s', *id)),

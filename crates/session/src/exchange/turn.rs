@@ -5,8 +5,8 @@ use watari_wire::{
     SessionStored, frame,
 };
 
-use super::ranks::Ranks;
-use super::{Action, ExchangeCounters, FoundSession, Now, Source};
+use super::ranks::{Ranks, first_other};
+use super::{Action, ExchangeCounters, FoundSession, Now, OWNERS, Source};
 use crate::{Session, Store};
 
 /// What a node knows and keeps.
@@ -18,6 +18,13 @@ pub(super) struct Node {
 
 /// No session lasts longer (RFC 8446, section 4.6.1), whatever is said of it.
 const EXPIRES_IN_S_MAX: u32 = 7 * 24 * 3600;
+
+/// Whether somebody waits for a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Urgency {
+    Now,
+    Soon,
+}
 
 pub(super) struct Turn<'a> {
     pub(super) now: Now,
@@ -39,9 +46,16 @@ impl<'a> Turn<'a> {
     }
 
     pub(super) fn send(&mut self, to: &NodeName, message: Message) {
+        self.send_by(to, message, Urgency::Now);
+    }
+
+    pub(super) fn send_by(&mut self, to: &NodeName, message: Message, urgency: Urgency) {
         self.node.counters.messages_sent += 1;
         self.node.counters.bytes_sent += frame::encoded_len(&message) as u64;
-        self.actions.push(Action::Send(to.clone(), message));
+        self.actions.push(match urgency {
+            Urgency::Now => Action::Send(to.clone(), message),
+            Urgency::Soon => Action::SendSoon(to.clone(), message),
+        });
     }
 
     /// Keeps what was established here (`is_own`) or elsewhere; whether there was room for it.
@@ -66,13 +80,17 @@ impl<'a> Turn<'a> {
     /// Keeps what another node established. Only what is kept is acknowledged.
     pub(super) fn on_put(&mut self, from: &NodeName, put: SessionPut) {
         let mut all_kept = true;
+        let mut urgency = Urgency::Soon;
         for kept in put.sessions {
             if let Some((key, session)) = self.received(kept) {
                 all_kept &= self.keep(key, session, false);
+                if first_other(&self.ranks().first(&key, OWNERS), from) == Some(self.ranks().me()) {
+                    urgency = Urgency::Now;
+                }
             }
         }
         if all_kept {
-            self.send(from, Message::SessionStored(SessionStored { request: put.request }));
+            self.send_by(from, Message::SessionStored(SessionStored { request: put.request }), urgency);
         }
     }
 

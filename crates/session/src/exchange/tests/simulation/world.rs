@@ -201,7 +201,7 @@ impl World {
     fn follow(&mut self, node: usize, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Send(to, message) => self.send(node, &to, message),
+                Action::Send(to, message) | Action::SendSoon(to, message) => self.send(node, &to, message),
                 Action::Stored(id) => self.stored(node, id),
                 Action::Found(id, sessions, outcome) => self.found(node, id, &sessions, outcome),
                 Action::Spent(..) => unreachable!("no client asks for it"),
