@@ -22,11 +22,13 @@ pub(crate) struct Activity(Arc<AtomicU8>);
 const REQUEST: u8 = 1;
 const RESPONSE: u8 = 2;
 const UNFLUSHED: u8 = 4;
+/// No request follows: the client has said so.
+const LAST: u8 = 8;
 
 impl Activity {
     /// Whether no request is in progress, and everything of the last one is on its way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.0.load(Ordering::Acquire) == 0
+        self.0.load(Ordering::Acquire) & !LAST == 0
     }
 
     /// Whether a request has begun, and its response is not on its way as a whole.
@@ -39,6 +41,16 @@ impl Activity {
         let request = if body.is_end_stream() { 0 } else { REQUEST };
         self.0.store(request | RESPONSE | UNFLUSHED, Ordering::Release);
         Watched { body, activity: self.clone(), part: request }
+    }
+
+    /// The request that has just begun is the last one.
+    pub(crate) fn is_last(&self) {
+        self.0.fetch_or(LAST, Ordering::AcqRel);
+    }
+
+    /// Whether the last response was written in full, and is not flushed: what follows is the end of the stream.
+    pub(crate) fn only_ends(&self) -> bool {
+        self.0.load(Ordering::Acquire) == UNFLUSHED | LAST
     }
 
     /// The response's body, to be sent through what this returns.
@@ -133,6 +145,23 @@ mod tests {
         assert!(!activity.is_idle());
         activity.flushed();
         assert!(activity.is_idle());
+    }
+
+    #[test]
+    fn only_the_end_follows_when_the_last_response_is_written() {
+        for last in [false, true] {
+            let activity = Activity::default();
+            drop(activity.begin(Empty::<Bytes>::new()));
+            if last {
+                activity.is_last();
+            }
+            let response = activity.respond(Empty::<Bytes>::new());
+            assert!(!activity.only_ends());
+            drop(response);
+            assert_eq!(activity.only_ends(), last);
+            activity.flushed();
+            assert!(activity.is_idle() && !activity.only_ends());
+        }
     }
 
     #[test]

@@ -15,6 +15,9 @@ use crate::client_end::ClientEnd;
 use crate::early::{EarlyStream, Gate, Opening, Unfinished};
 use crate::requests::Streams;
 
+/// The longest last response that is held back until the end of the stream goes with it, in bytes.
+const HELD_LEN_MAX: usize = 16 * 1024;
+
 /// Gives the stream back to its owner when hyper drops it, however that comes about.
 pub(crate) struct Lent {
     stream: Option<Stream>,
@@ -24,6 +27,10 @@ pub(crate) struct Lent {
     close_due: Arc<Notify>,
     close_told: bool,
     end: ClientEnd,
+    /// What was written since the last flush, in bytes.
+    unflushed: usize,
+    /// The flush of the last response was put off once.
+    is_held: bool,
     /// The reader that waits, after the client's end, for responses to be on their way.
     end_waits: Option<Waker>,
     /// The requests of HTTP/2; `None`: there is one at a time, and `activity` shows it.
@@ -82,6 +89,8 @@ pub(crate) fn lend(stream: Stream, opening: Option<Opening>) -> (Lent, Receipt) 
         close_due: receipt.close_due.clone(),
         close_told: false,
         end: receipt.end.clone(),
+        unflushed: 0,
+        is_held: false,
         end_waits: None,
         streams: None,
     };
@@ -119,6 +128,20 @@ impl Lent {
             Stream::Early(early) => early,
             Stream::Open(open) => &mut **open,
         })
+    }
+
+    /// Whether what is to be flushed goes with the end of the stream instead, which follows at once: the last response, if it is
+    /// short, takes one write together with `close_notify`. Should the end not follow, the borrower is polled again, and flushes.
+    fn holds_last(&mut self, cx: &mut Context<'_>) -> bool {
+        let holds = !self.is_held
+            && self.unflushed <= HELD_LEN_MAX
+            && self.activity.only_ends()
+            && matches!(self.stream, Some(Stream::Open(_)));
+        if holds {
+            self.is_held = true;
+            cx.waker().wake_by_ref();
+        }
+        holds
     }
 
     fn after_write(&mut self) {
@@ -180,6 +203,9 @@ impl AsyncWrite for Lent {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = this.stream().poll_write_vectored(cx, parts);
+        if let Poll::Ready(Ok(written)) = written {
+            this.unflushed += written;
+        }
         this.after_write();
         written
     }
@@ -190,7 +216,11 @@ impl AsyncWrite for Lent {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if this.holds_last(cx) {
+            return Poll::Ready(Ok(()));
+        }
         ready!(this.stream().poll_flush(cx))?;
+        this.unflushed = 0;
         this.activity.flushed();
         if this.end.has_come() {
             this.streams.iter().for_each(|streams| streams.flushed());

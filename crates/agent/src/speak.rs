@@ -7,6 +7,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
+use http::header::{CONNECTION, UPGRADE};
 use http::{Method, Request};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -116,7 +117,11 @@ async fn http1(
     let agreed = Agreed::default();
     let service = service_fn(|request: Request<Incoming>| {
         // Noted before anything is awaited: from here on the connection is not between requests.
+        let is_last = is_last(&request);
         let request = request.map(|body| activity.begin(Content::new(body, &end)));
+        if is_last {
+            activity.is_last();
+        }
         let (shared, client, activity, stalls) = (shared.clone(), client.clone(), activity.clone(), stalls.clone());
         let (gate, agreed) = (gate.clone(), agreed.clone());
         Box::pin(async move {
@@ -194,6 +199,13 @@ fn judge(result: Result<(), HttpError>, activity: &Activity) -> Result<(), HttpE
         }
         result => result,
     }
+}
+
+/// Whether the client has said that it sends no other request (RFC 9112, section 9.6), and asks for no upgrade.
+fn is_last<B>(request: &Request<B>) -> bool {
+    let options = request.headers().get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let mut options = options.flat_map(|value| value.split(',')).map(str::trim);
+    options.any(|option| option.eq_ignore_ascii_case("close")) && !request.headers().contains_key(UPGRADE)
 }
 
 /// Takes a stream apart that HTTP has left. What was read ahead of HTTP's last word goes along.
