@@ -83,6 +83,9 @@ pub(crate) enum Failure {
     /// The origin's: two lengths, or one beside `Transfer-Encoding`, which is how responses are split (RFC 9112, section 6.3).
     #[error("{0} said in two ways where its response ends")]
     TwoLengths(OriginAddress),
+    /// The origin's: a length that is no number (RFC 9110, section 8.6), also where the response has no content.
+    #[error("the Content-Length that {0} sends is invalid")]
+    BadLength(OriginAddress),
     /// The origin's: it has coded the content for the way, and nobody asked for that.
     #[error("the content that {0} sends has a transfer coding besides chunked")]
     Coded(OriginAddress),
@@ -122,6 +125,7 @@ impl Failure {
             Self::ResponseTimeout(_) => "response_timeout",
             Self::BadResponse(..) => "bad_response",
             Self::TwoLengths(_) => "two_lengths",
+            Self::BadLength(_) => "bad_length",
             Self::Coded(_) => "transfer_coding",
             Self::BadSwitch(..) => "bad_switch",
             Self::NotSwitched(_) => "not_switched",
@@ -137,6 +141,7 @@ impl Failure {
             Self::Closed(..)
             | Self::BadResponse(..)
             | Self::TwoLengths(_)
+            | Self::BadLength(_)
             | Self::Coded(_)
             | Self::BadSwitch(..)
             | Self::NotSwitched(_)
@@ -182,6 +187,7 @@ impl Failure {
             | Self::Closed(..)
             | Self::BadResponse(..)
             | Self::TwoLengths(_)
+            | Self::BadLength(_)
             | Self::Coded(_)
             | Self::BadSwitch(..)
             | Self::NotSwitched(_)

@@ -30,21 +30,38 @@ fn is_hop_by_hop(name: &str) -> bool {
         || matches!(name, "content_length" | "transfer_encoding")
 }
 
-/// Two lengths are said.
-pub(crate) struct LengthsDiffer;
+/// What is wrong with the `Content-Length` of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BadLength {
+    /// Fields or list elements that differ.
+    Differ,
+    /// Not a number of decimal digits, or one above 2^64 - 1.
+    Invalid,
+}
 
-/// Leaves one `Content-Length` where several fields or elements say the same (RFC 9110, section 8.6).
-pub(crate) fn settle_length(headers: &mut HeaderMap) -> Result<(), LengthsDiffer> {
+/// Checks `Content-Length`, and leaves one field where several fields or elements have the same value (RFC 9110, section 8.6).
+///
+/// The HTTP libraries check it only where it says how long the content is: not in answers to HEAD, and not in 204 and 304.
+pub(crate) fn settle_length(headers: &mut HeaderMap) -> Result<(), BadLength> {
     let fields = headers.get_all(CONTENT_LENGTH).iter();
     let mut lengths = fields.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
     let Some(length) = lengths.next() else { return Ok(()) };
+    if !is_length(length) {
+        return Err(BadLength::Invalid);
+    }
     let Some(other) = lengths.next() else { return Ok(()) };
     if length != other || lengths.any(|other| other != length) {
-        return Err(LengthsDiffer);
+        return Err(BadLength::Differ);
     }
-    let length = HeaderValue::from_bytes(length).map_err(|_| LengthsDiffer)?;
+    let length = HeaderValue::from_bytes(length).map_err(|_| BadLength::Invalid)?;
     headers.insert(CONTENT_LENGTH, length);
     Ok(())
+}
+
+/// `1*DIGIT`; `parse` alone would take a sign.
+fn is_length(value: &[u8]) -> bool {
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u64>().is_ok();
+    std::str::from_utf8(value).is_ok_and(is_number)
 }
 
 /// Removes from trailers what would be about the message itself, or about the connection (RFC 9110, section 6.5.1).
@@ -146,19 +163,31 @@ mod tests {
     #[test]
     fn one_length_is_left() {
         for (said, settled) in [
-            (&[][..], Some(None)),
-            (&["3"], Some(Some("3"))),
-            (&["3", "3"], Some(Some("3"))),
-            (&["3, 3", "3"], Some(Some("3"))),
-            (&["3", "4"], None),
-            (&["3, 3, 4"], None),
-            (&["3", "03"], None),
+            (&[][..], Ok(None)),
+            (&["3"], Ok(Some("3"))),
+            (&["003"], Ok(Some("003"))),
+            (&["18446744073709551615"], Ok(Some("18446744073709551615"))),
+            (&["3", "3"], Ok(Some("3"))),
+            (&["3, 3", "3"], Ok(Some("3"))),
+            (&["3", "4"], Err(BadLength::Differ)),
+            (&["3, 3, 4"], Err(BadLength::Differ)),
+            (&["3", "03"], Err(BadLength::Differ)),
+            (&["3", "x"], Err(BadLength::Differ)),
+            (&[""], Err(BadLength::Invalid)),
+            (&["", "3"], Err(BadLength::Invalid)),
+            (&["-5"], Err(BadLength::Invalid)),
+            (&["+5"], Err(BadLength::Invalid)),
+            (&["abc"], Err(BadLength::Invalid)),
+            (&["0x5"], Err(BadLength::Invalid)),
+            (&["5.0"], Err(BadLength::Invalid)),
+            (&["18446744073709551616"], Err(BadLength::Invalid)),
+            (&["12345678901234567890123"], Err(BadLength::Invalid)),
         ] {
             let mut headers = HeaderMap::new();
             for length in said {
                 headers.append(CONTENT_LENGTH, HeaderValue::from_static(length));
             }
-            let left = settle_length(&mut headers).ok().map(|()| {
+            let left = settle_length(&mut headers).map(|()| {
                 assert!(headers.get_all(CONTENT_LENGTH).iter().count() <= 1);
                 headers.get(CONTENT_LENGTH).map(|length| length.to_str().unwrap())
             });

@@ -22,6 +22,7 @@ use crate::client::Client;
 use crate::connect::{Connector, InvalidTransport, Sender};
 use crate::connections::{Connection, Connections, Lease};
 use crate::failure::Failure;
+use crate::fields::BadLength;
 use crate::metrics::{Metrics, OriginMetrics};
 use crate::pool::{OriginConfig, PoolConfig};
 use crate::progress::bytes_min;
@@ -330,12 +331,14 @@ impl Origin {
                 return Outcome::Failed(Failure::Coded(self.address.clone()));
             }
         }
-        self.metrics.count_answer(response.status());
         let (mut head, body) = response.into_parts();
-        fields::remove_hop_by_hop(&mut head.headers);
-        if fields::settle_length(&mut head.headers).is_err() {
-            return Outcome::Failed(Failure::TwoLengths(self.address.clone()));
+        match fields::settle_length(&mut head.headers) {
+            Ok(()) => {}
+            Err(BadLength::Differ) => return Outcome::Failed(Failure::TwoLengths(self.address.clone())),
+            Err(BadLength::Invalid) => return Outcome::Failed(Failure::BadLength(self.address.clone())),
         }
+        self.metrics.count_answer(head.status);
+        fields::remove_hop_by_hop(&mut head.headers);
         if head.status == StatusCode::NO_CONTENT {
             // It would be the length of nothing (RFC 9110, section 8.6).
             head.headers.remove(CONTENT_LENGTH);

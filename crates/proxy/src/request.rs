@@ -30,7 +30,7 @@ pub(crate) fn rewrite(head: &mut Parts, has_content: bool, client: &Client) -> R
     let host = host(head, client)?;
     let takes_trailers = fields::lists(&head.headers, &TE, "trailers");
     fields::remove_hop_by_hop(&mut head.headers);
-    fields::settle_length(&mut head.headers).map_err(|_| Failure::BadRequest("several lengths"))?;
+    fields::settle_length(&mut head.headers).map_err(|_| Failure::BadRequest("invalid Content-Length"))?;
     remove_claims(&mut head.headers);
     let waits =
         has_content && head.version == Version::HTTP_11 && fields::lists(&head.headers, &EXPECT, "100-continue");
@@ -47,7 +47,7 @@ pub(crate) fn rewrite(head: &mut Parts, has_content: bool, client: &Client) -> R
     }
     introduce(&mut head.headers, client, &host);
     head.headers.append(VIA, via(head.version));
-    head.uri = Uri::from(head.uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")));
+    head.uri = Uri::from(origin_form(&head.uri)?);
     head.version = Version::HTTP_11;
     head.extensions.clear();
     if let Some(upgrade) = upgrade {
@@ -55,6 +55,17 @@ pub(crate) fn rewrite(head: &mut Parts, has_content: bool, client: &Client) -> R
         head.extensions.insert(upgrade);
     }
     Ok(host)
+}
+
+/// The target in origin form, or `*` (RFC 9112, section 3.2.1): the path of a target in absolute form may be empty before a query.
+fn origin_form(target: &Uri) -> Result<PathAndQuery, Failure> {
+    match target.path_and_query() {
+        None => Ok(PathAndQuery::from_static("/")),
+        Some(path) if path.as_str().starts_with('?') => {
+            PathAndQuery::try_from(format!("/{path}")).map_err(|_| Failure::BadRequest("invalid target"))
+        }
+        Some(path) => Ok(path.clone()),
+    }
 }
 
 /// A request to an origin that can be made again: it has no body, and carrying it out twice does no harm (RFC 9110, section
@@ -327,9 +338,12 @@ mod tests {
 
     #[test]
     fn targets_become_paths() {
-        for (method, target, expected) in
-            [(Method::GET, "http://a", "/"), (Method::GET, "http://a/b?c", "/b?c"), (Method::OPTIONS, "*", "*")]
-        {
+        for (method, target, expected) in [
+            (Method::GET, "http://a", "/"),
+            (Method::GET, "http://a?c", "/?c"),
+            (Method::GET, "http://a/b?c", "/b?c"),
+            (Method::OPTIONS, "*", "*"),
+        ] {
             let mut head = head(Version::HTTP_11, target, &[("host", "a")]);
             head.method = method;
             assert_eq!(rewritten_for(&client(None), head).unwrap().uri.to_string(), expected);

@@ -16,7 +16,7 @@
 use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, response};
 use hyper::ext::Protocol;
@@ -87,6 +87,8 @@ impl Upgrade {
             head.status = StatusCode::OK;
         }
         fields::remove_hop_by_hop(&mut head.headers);
+        // Neither a 101 nor a success of CONNECT has content (RFC 9110, section 8.6).
+        head.headers.remove(CONTENT_LENGTH);
         if let Self::Listed(_) = self {
             head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             head.headers.insert(UPGRADE, protocol);

@@ -13,8 +13,9 @@ use common::{
     Act, Fixture, ScriptedOrigin, answer, answer_and_close, answer_and_stall, get, ok, post, read, refusing_origin,
     upload,
 };
-use http::Request;
+use http::{Method, Request};
 use http_body::{Frame, SizeHint};
+use http_body_util::Empty;
 use tokio::time::{Sleep, sleep};
 use watari_balance::OutlierLimits;
 use watari_proxy::{Balance, BoxError, Limits, PoolConfig};
@@ -121,6 +122,70 @@ async fn answers_that_are_none_are_a_bad_gateway() {
 /// A head that is whole is judged as such; one that is not has to end.
 fn answer_and_stall_or_close(text: &str) -> Act {
     if text.ends_with("\r\n\r\n") { answer_and_stall(text) } else { answer_and_close(text) }
+}
+
+/// RFC 9110, section 8.6; RFC 9112, section 6.3. The length of a response without content frames nothing, but clients read it.
+#[tokio::test]
+async fn a_length_that_is_none_is_a_bad_gateway() {
+    let lengths = [
+        ("bad_length", "Content-Length: -5\r\n"),
+        ("bad_length", "Content-Length: +5\r\n"),
+        ("bad_length", "Content-Length: abc\r\n"),
+        ("bad_length", "Content-Length: 0x5\r\n"),
+        ("bad_length", "Content-Length: 5 5\r\n"),
+        ("bad_length", "Content-Length: \r\n"),
+        ("bad_length", "Content-Length: 18446744073709551616\r\n"),
+        ("bad_length", "Content-Length: 12345678901234567890123\r\n"),
+        ("bad_length", "Connection: content-length\r\nContent-Length: -5\r\n"),
+        ("two_lengths", "Content-Length: 5,\r\n"),
+        ("two_lengths", "Content-Length: 5, 6\r\n"),
+        ("two_lengths", "Content-Length: 5\r\nContent-Length: 6\r\n"),
+    ];
+    for (request, status) in [(head(), "200 OK"), (get(), "204 No Content"), (get(), "304 Not Modified")] {
+        for (reason, lengths) in lengths {
+            let origin = ScriptedOrigin::start([answer(&format!("HTTP/1.1 {status}\r\n{lengths}\r\n"))]).await;
+            let fixture = Fixture::new([origin.address.clone()], Limits::default());
+            let answer = fixture.respond(request.clone()).await;
+            assert_eq!(answer.status(), 502, "{} {status} {lengths}", request.method());
+            fixture.assert_metric(&format!("watari_proxy_failures_total{{reason=\"{reason}\"}} 1"));
+        }
+    }
+    for (request, status, length, expected) in [
+        (head(), "200 OK", "5", Some("5")),
+        (head(), "200 OK", "0005, 0005", Some("0005")),
+        (head(), "200 OK", "18446744073709551615", Some("18446744073709551615")),
+        (get(), "304 Not Modified", "5", Some("5")),
+        (get(), "204 No Content", "5", None),
+    ] {
+        let text = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
+        let origin = ScriptedOrigin::start([answer(&text), ok("next")]).await;
+        let fixture = Fixture::new([origin.address], Limits::default());
+        let response = fixture.respond(request).await;
+        let passed_on = response.headers().get("content-length").map(|length| length.to_str().unwrap().to_owned());
+        assert_eq!((response.status().to_string(), passed_on.as_deref()), (status.to_owned(), expected), "{length}");
+        assert_eq!(fixture.get().await, (200, Ok("next".into())));
+    }
+}
+
+/// It is a failure of the origin, which gets nothing for a while.
+#[tokio::test]
+async fn an_origin_that_sends_lengths_that_are_none_is_put_out() {
+    let wrong = ScriptedOrigin::start([answer("HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n")]).await;
+    let right = ScriptedOrigin::start(std::iter::repeat_n(answer("HTTP/1.1 200 OK\r\n\r\n"), 4)).await;
+    let outliers = OutlierLimits { in_a_row: 1, ..OutlierLimits::default() };
+    let balance = Balance { outliers, ..Balance::default() };
+    let fixture = Fixture::of(PoolConfig { balance, ..PoolConfig::plain("pool", [wrong.address, right.address]) });
+    let mut failed = 0;
+    for _ in 0..4 {
+        failed += usize::from(fixture.respond(head()).await.status() == 502);
+    }
+    assert_eq!(failed, 1);
+}
+
+fn head() -> Request<Empty<Bytes>> {
+    let mut request = get();
+    *request.method_mut() = Method::HEAD;
+    request
 }
 
 #[tokio::test]
