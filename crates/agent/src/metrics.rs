@@ -23,6 +23,7 @@ pub(crate) struct Metrics {
     pub(crate) connections: Gauge,
     pub(crate) requests: Counter,
     pub(crate) requests_refused: Counter,
+    pub(crate) http2_floods: Counter,
     pub(crate) transfers_stalled: Counter,
     pub(crate) tunnels: Gauge,
     pub(crate) moved_out: Counter,
@@ -112,6 +113,12 @@ impl Metrics {
         registry.register("connections", "Connections served at the moment", metrics.connections.clone());
         registry.register("requests", "Requests answered", metrics.requests.clone());
         registry.register("requests_refused", "Requests answered with 503", metrics.requests_refused.clone());
+        let floods = metrics.http2_floods.clone();
+        registry.register(
+            "http2_floods",
+            "HTTP/2 connections ended because the client flooded them with frames",
+            floods,
+        );
         let stalled = metrics.transfers_stalled.clone();
         registry.register("transfers_stalled", "Bodies that clients did not take or send in time", stalled);
         registry.register("tunnels", "Tunnels to origins open at the moment", metrics.tunnels.clone());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use watari_http2::Flood;
 use watari_record::{AlertDescription, OpenError, PeerMisbehaved};
 use watari_stream::{Parts, ReadEnd};
 use watari_sys::tcp;
@@ -62,6 +63,10 @@ pub(crate) async fn serve(
         if let Some(stalled) = result.as_ref().err().and_then(|error| error.downcast_ref::<Stalled>()) {
             tracing::info!(connection = %about.id, client = %about.client, cause = %stalled, "client given up");
         }
+        if let Some(flood) = result.as_ref().err().and_then(|error| error.downcast_ref::<Flood>()) {
+            tracing::info!(connection = %about.id, client = %about.client, cause = %flood, "connection ended");
+            shared.metrics.http2_floods.inc();
+        }
         let conclusion = conclusion(&about, &result, read_end);
         tracing::debug!(connection = %about.id, conclusion = conclusion.label(), error = result.err(), "served");
         shared.metrics.count_end(conclusion.label());
@@ -113,6 +118,10 @@ fn conclusion(about: &About, result: &Result<(), HttpError>, read_end: Option<Re
         return Conclusion::Alerted;
     }
     let Err(error) = result else { return Conclusion::Complete };
+    // By GOAWAY, as below.
+    if error.is::<Flood>() {
+        return Conclusion::Complete;
+    }
     match error.downcast_ref::<hyper::Error>() {
         // These end a connection between responses, or before one was begun.
         Some(error) if error.is_parse() || error.is_timeout() => Conclusion::Complete,

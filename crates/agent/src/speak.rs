@@ -15,6 +15,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use watari_http2::{Flood, Metered};
 use watari_proxy::Client;
 use watari_stream::{Parts, TlsStream};
 use watari_wire::{Leave, Message, NodeName, StayReason, Stays};
@@ -251,8 +252,10 @@ async fn http2(
     let mut look = tokio::time::interval(timeout);
     let mut begun = 0;
     let mut told_to_finish = false;
+    let metered = Metered::of_client(lent);
+    let verdict = metered.verdict();
     let result: Result<(), HttpError> = {
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(lent), service));
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(metered), service));
         loop {
             let spoken = poll_fn(|cx| {
                 if !receipt.poll_opening(cx) {
@@ -286,6 +289,8 @@ async fn http2(
             }
         }
     };
+    // hyper says of it only that reading failed.
+    let result = if verdict.is_flood() { Err(Flood.into()) } else { result };
     match receipt.take_back().await {
         Ok(stream) => Spoken::Ended(stream, result),
         Err(unfinished) => Spoken::Unfinished(unfinished),

@@ -31,6 +31,9 @@ const DISCARD_LEN: usize = 4 * 1024;
 /// FIN: then the leg is not ended and can carry another connection.
 const END_HELD: Duration = Duration::from_millis(50);
 
+/// The most that is read of it in all, in bytes: what a client may have on its way when it learns of the end, and not what it goes on to send.
+const DISCARDED_LEN_MAX: usize = 64 << 20;
+
 /// Reads of one direction in one go.
 const PASSES_MAX: usize = 4;
 
@@ -98,6 +101,8 @@ pub(crate) struct Relay {
     down: Flow,
     from_client: FromClient,
     to_client: ToClient,
+    /// What was read behind the end of the stream to the client, in bytes.
+    discarded: usize,
     leg_ended: bool,
     /// Nothing has happened on the leg that another connection could not follow.
     leg_is_clean: bool,
@@ -158,6 +163,7 @@ impl Relay {
             down: Flow::default(),
             from_client: FromClient::Open,
             to_client: ToClient::Open,
+            discarded: 0,
             leg_ended: false,
             leg_is_clean: true,
             end_was_held: false,
@@ -338,7 +344,11 @@ impl Relay {
     fn discard_client(&mut self) {
         match tcp::try_read(&self.client, &mut [0; DISCARD_LEN]) {
             Ok(0) => self.from_client = FromClient::Ended,
-            Ok(_) => {}
+            Ok(read) => {
+                self.discarded += read;
+                // Closing with input unread resets the connection.
+                self.over |= self.discarded > DISCARDED_LEN_MAX;
+            }
             Err(error) => self.on_client_error(&error),
         }
     }

@@ -9,6 +9,7 @@ use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use watari_http2::Metered;
 use watari_wire::proxy::Header;
 
 use crate::Body;
@@ -121,8 +122,8 @@ impl Connector {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let stream = TokioIo::new(stream);
         if http2 {
+            let stream = TokioIo::new(Metered::of_server(stream));
             let mut builder = http2::Builder::new(TokioExecutor::new());
             builder.timer(TokioTimer::new()).initial_stream_window_size(WINDOW_LEN);
             builder.initial_connection_window_size(WINDOW_LEN).max_header_list_size(BUFFER_LEN_MAX as u32);
@@ -132,7 +133,7 @@ impl Connector {
         }
         let mut builder = http1::Builder::new();
         builder.max_buf_size(BUFFER_LEN_MAX);
-        let (sender, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
         tokio::spawn(ended(self.address.clone(), connection.with_upgrades()));
         Ok(Sender::Http1(sender))
     }

@@ -193,3 +193,81 @@ async fn an_origin_learns_the_client_by_the_proxy_protocol() {
     };
     tokio::join!(answer, ask);
 }
+
+/// RFC 9113, section 6 and 7.
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const ENHANCE_YOUR_CALM: u8 = 11;
+/// `END_STREAM` and `END_HEADERS`.
+const WHOLE: u8 = 5;
+
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let len = u8::try_from(payload.len()).unwrap();
+    [&[0, 0, len, kind, flags, 0, 0, 0, stream][..], payload].concat()
+}
+
+/// An origin of HTTP/2 that answers the first request with these bytes; what the proxy has sent until it closed the connection.
+async fn answer_with(bytes: Vec<u8>, request: Request<http_body_util::Empty<Bytes>>) -> (u16, Vec<u8>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address: OriginAddress = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let transport = Transport { version: HttpVersion::Http2, ..Transport::default() };
+    let fixture = Fixture::of(PoolConfig { transport, ..PoolConfig::plain("pool", [address]) });
+    let served = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        socket.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+        let mut came = Vec::new();
+        // Behind the preface.
+        let is_asked = |came: &[u8]| {
+            let mut rest = came.get(24..).unwrap_or_default();
+            std::iter::from_fn(|| {
+                let (head, behind) = rest.split_first_chunk::<9>()?;
+                rest = behind.get(usize::from(head[1]) << 8 | usize::from(head[2])..)?;
+                Some(head[3])
+            })
+            .any(|kind| kind == HEADERS)
+        };
+        while !is_asked(&came) {
+            assert!(socket.read_buf(&mut came).await.unwrap() > 0);
+        }
+        let (mut reader, mut writer) = socket.into_split();
+        // It is not taken to its end.
+        let answering = tokio::spawn(async move { writer.write_all(&bytes).await.map(|()| writer) });
+        let mut buffer = [0; 4096];
+        while let Ok(len @ 1..) = reader.read(&mut buffer).await {
+            came.extend_from_slice(&buffer[..len]);
+        }
+        answering.abort();
+        came
+    });
+    let status = fixture.respond(request).await.status().as_u16();
+    drop(fixture);
+    (status, served.await.unwrap())
+}
+
+#[tokio::test]
+async fn an_origin_that_floods_is_left() {
+    let flood = frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]).repeat(20_000);
+    let (status, came) = answer_with(flood, get()).await;
+    assert_eq!(status, 502);
+    let goaway = frame(GOAWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, ENHANCE_YOUR_CALM]);
+    assert!(came.ends_with(&goaway), "{:?}", &came[came.len().saturating_sub(40)..]);
+}
+
+/// RFC 9113, section 8.1.1: also where no content is to come.
+#[tokio::test]
+async fn a_length_that_is_none_is_refused_in_http2() {
+    for (status, lengths) in [(0x88, &["-5"][..]), (0x88, &["abc"]), (0x88, &[""]), (0x88, &["5", "6"]), (0x8b, &["x"])]
+    {
+        let fields = lengths.iter().map(|length| {
+            // `content-length` in the static table, not indexed (RFC 7541, section 6.2.2).
+            [&[0x0f, 28 - 15, u8::try_from(length.len()).unwrap()], length.as_bytes()].concat()
+        });
+        let block = [vec![status], fields.flatten().collect()].concat();
+        let mut head = get();
+        *head.method_mut() = http::Method::HEAD;
+        let (status, _) = answer_with(frame(HEADERS, WHOLE, 1, &block), head).await;
+        assert_eq!(status, 502, "{lengths:?}");
+    }
+}

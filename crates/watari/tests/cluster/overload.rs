@@ -2,12 +2,13 @@
 //! up, and whoever is being served notices nothing.
 
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::clients::h2::{
-    CONTINUATION, END_HEADERS, END_STREAM, Frame, H2, HEADERS, PING, RST_STREAM, SETTINGS, frame, get_block,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, H2, HEADERS, PING, PRIORITY, PRIORITY_UPDATE, RST_STREAM,
+    SETTINGS, WINDOW_UPDATE, frame, get_block,
 };
 use crate::clients::http::{Fault, Http, get_bytes, put};
 use crate::clients::tls::{Taste, Tls, dial};
@@ -297,11 +298,19 @@ const ENHANCE_YOUR_CALM: u32 = 11;
 
 /// A flood ends in GOAWAY or a cut connection, or is taken for what it is at no cost that grows; nobody else notices.
 fn check_flood(times: u32, frames: impl Fn(u32) -> Vec<u8>) -> Option<u32> {
+    check_flood_of(H2::connect, times, frames)
+}
+
+fn check_flood_of(
+    connect: impl Fn(IpAddr, SocketAddr) -> H2,
+    times: u32,
+    frames: impl Fn(u32) -> Vec<u8>,
+) -> Option<u32> {
     let cluster = SHARED.get(&Plan::default());
     let mut bystander = bystander(&cluster);
     let memory_kib = || cluster.agents().map(Node::memory_kib).sum::<u64>();
     let before = memory_kib();
-    let error = H2::connect(cluster.clients.any(), cluster.service).flood(times, frames);
+    let error = connect(cluster.clients.any(), cluster.service).flood(times, frames);
     let grown = memory_kib().saturating_sub(before);
     assert!(grown < 64 << 10, "the flood cost {grown} KiB");
     bystander.download(100_000, 2).unwrap();
@@ -341,10 +350,67 @@ fn small_heads_that_unfold_are_not_unfolded() {
     assert!(error.is_none_or(|error| error != 0), "{error:?}");
 }
 
+/// RFC 9113, section 10.5: frames that carry no content, and cost a core if the agent reads them without end.
 #[test]
-fn pings_and_settings_are_answered_at_no_cost_that_grows() {
-    assert!(check_flood(20_000, |_| frame(PING, 0, 0, &[7; 8])).is_none_or(|error| error != 0));
-    assert!(check_flood(20_000, |_| frame(SETTINGS, 0, 0, &[])).is_none_or(|error| error != 0));
+fn floods_of_frames_without_content_end() {
+    let cluster = SHARED.get(&Plan::default());
+    let ended = || cluster.count_on_agents("watari_agent_http2_floods_total", "");
+    let begin = |number, next| match number {
+        0 => frame(HEADERS, END_HEADERS, 1, &get_block("/bytes/1000?1")),
+        _ => next,
+    };
+    for (name, kind, stream, payload) in [
+        ("WINDOW_UPDATE", WINDOW_UPDATE, 0, &[0, 0, 0, 1][..]),
+        ("WINDOW_UPDATE of a stream", WINDOW_UPDATE, 1, &[0, 0, 0, 1]),
+        ("PRIORITY", PRIORITY, 3, &[0, 0, 0, 0, 16]),
+        ("PRIORITY_UPDATE", PRIORITY_UPDATE, 0, &[0, 0, 0, 1]),
+        ("unknown", 0xbe, 0, &[]),
+        ("PING", PING, 0, &[7; 8]),
+        ("SETTINGS", SETTINGS, 0, &[]),
+    ] {
+        let before = ended();
+        let connect = |source, service| H2::connect_with_window(source, service, 65_535);
+        let error = check_flood_of(connect, 50_000, |number| begin(number, frame(kind, 0, stream, payload)));
+        assert_eq!(error, Some(ENHANCE_YOUR_CALM), "{name}");
+        assert_eq!(ended(), before + 1, "{name}");
+    }
+    // The library of HTTP/2 counts these.
+    let error = check_flood(50_000, |number| begin(number, frame(DATA, 0, 1, &[])));
+    assert_eq!(error, Some(ENHANCE_YOUR_CALM));
+}
+
+/// What a client has on its way when the connection ends is read, so that no reset overtakes the GOAWAY; what it goes on to send is not.
+#[test]
+fn a_client_that_goes_on_behind_a_goaway_is_cut() {
+    let cluster = SHARED.get(&Plan::default());
+    let mut client = H2::connect(cluster.clients.any(), cluster.service);
+    // A DATA frame of no stream is an error of the connection.
+    client.data(0, b"x", false);
+    let goaway = std::iter::from_fn(|| client.next_frame()).find(|frame| matches!(frame, Frame::GoAway { .. }));
+    assert!(matches!(goaway, Some(Frame::GoAway { error: 1 })), "{goaway:?}");
+    let piece = [0; 16 << 10];
+    let sent = (0..16_384).position(|_| client.stream().write_all(&piece).is_err());
+    assert!(sent.is_some_and(|pieces| pieces < 8_192), "{sent:?} pieces of 16 KiB were taken");
+}
+
+/// Two `WINDOW_UPDATE`s for each 500 bytes: many more than any client is known to send.
+#[test]
+fn a_client_that_opens_its_windows_bit_by_bit_is_served() {
+    let cluster = SHARED.get(&Plan::default());
+    let len = 8_000_000;
+    let mut client = H2::connect_with_window(cluster.clients.any(), cluster.service, 65_535);
+    client.get(1, &format!("/bytes/{len}?1"));
+    let mut taken = 0;
+    while taken < len {
+        match client.next_frame() {
+            Some(Frame::Data { bytes, .. }) => {
+                assert_eq!(bytes, pattern(1, taken..taken + bytes.len() as u64));
+                taken += bytes.len() as u64;
+                bytes.chunks(500).for_each(|chunk| client.grant(1, chunk.len() as u32));
+            }
+            other => panic!("{other:?} after {taken} bytes"),
+        }
+    }
 }
 
 /// A machine that allows few files: the node says so and takes as many clients as there are files for, and whoever is

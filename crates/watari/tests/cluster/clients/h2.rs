@@ -14,14 +14,17 @@ const HEAD_LEN: usize = 9;
 const WINDOW_MAX: u32 = (1 << 31) - 1;
 const WINDOW_DEFAULT: u32 = 65_535;
 
-const DATA: u8 = 0;
+pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
+pub(crate) const PRIORITY: u8 = 2;
 pub(crate) const RST_STREAM: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
 pub(crate) const PING: u8 = 6;
 const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
 pub(crate) const CONTINUATION: u8 = 9;
+/// RFC 9218, section 7.1.
+pub(crate) const PRIORITY_UPDATE: u8 = 0x10;
 
 /// `END_STREAM`; of `SETTINGS` and `PING`: `ACK`.
 pub(crate) const END_STREAM: u8 = 1;
@@ -76,6 +79,8 @@ pub(crate) enum Answer {
 /// `:status: 200` and `:status: 400` in the static table (RFC 7541, appendix A).
 pub(crate) const STATUS_200: u8 = 0x88;
 pub(crate) const STATUS_400: u8 = 0x8c;
+/// A status that the table does not have: 421, 501.
+pub(crate) const STATUS_LITERAL: u8 = 0x48;
 pub(crate) const PROTOCOL_ERROR: u32 = 1;
 
 /// What a client begins with, whose streams have windows of so many bytes.
