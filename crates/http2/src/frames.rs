@@ -117,9 +117,11 @@ impl Frames {
 
 /// The header of a frame.
 pub(crate) fn write_head(len: u32, kind: u8, flags: u8, stream: u32) -> [u8; HEADER_LEN] {
-    let [_, a, b, c] = len.to_be_bytes();
-    let [d, e, f, g] = stream.to_be_bytes();
-    [a, b, c, kind, flags, d, e, f, g]
+    let mut head = [0; HEADER_LEN];
+    head[..3].copy_from_slice(&len.to_be_bytes()[1..]);
+    (head[3], head[4]) = (kind, flags);
+    head[5..].copy_from_slice(&stream.to_be_bytes());
+    head
 }
 
 pub(crate) fn parse(head: &[u8; HEADER_LEN]) -> Frame {

@@ -15,12 +15,12 @@ use crate::frames::{
 /// | HEADERS | + 4 | + 20 |
 /// | DATA with content | + 1 for each KiB | + 2, + 1 for each 256 bytes |
 /// | DATA without content, unless it ends a stream | - 1 | |
-/// | RST_STREAM | - 20 | |
+/// | `RST_STREAM` | - 20 | |
 /// | SETTINGS, PING, without ACK | - 4 | |
 /// | any other, also of unknown types | - 1 | |
 /// | on a stream that our GOAWAY does not admit | - 10, - 1 for each 128 bytes | |
 ///
-/// Time adds [`TOKENS_PER_S`] up to [`BURST_MAX`]; payments add up to [`EARNED_MAX`]. A peer without tokens floods.
+/// Time adds 1,000 a second up to 10,000, where a connection begins; payments add up to 1,000,000. A peer without tokens floods.
 ///
 /// A client that takes a download may so send a `WINDOW_UPDATE` for the stream and one for the connection behind each DATA frame, or for each 512
 /// bytes. Those of curl, nghttp2, Go, Java and browsers send one for some KiB at least, most when half of a window is used up. It may
@@ -41,7 +41,7 @@ pub struct Meter {
 
 /// Tokens at the beginning, and the most that time adds up to: a flood of cheap frames ends after about 130 kB.
 const BURST_MAX: i64 = 10_000;
-/// Added by time. So many WINDOW_UPDATEs a second cost well below 1 % of a core.
+/// Added by time, so that clients that are idle but for a few pings never run out.
 const TOKENS_PER_S: i64 = 1_000;
 /// The most that can be saved up. More frames than these may be on their way behind a download of small DATA frames that a client takes at once.
 const EARNED_MAX: i64 = 1_000_000;
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(scene.count(&update), EARNED_MAX as usize);
     }
 
-    /// Each request comes with a PRIORITY, a WINDOW_UPDATE and a PRIORITY_UPDATE, and each response is given up when it has begun.
+    /// Each request comes with a PRIORITY, a `WINDOW_UPDATE` and a `PRIORITY_UPDATE`, and each response is given up when it has begun.
     #[test]
     fn streams_that_are_answered_may_be_reset() {
         let mut scene = Scene::set();

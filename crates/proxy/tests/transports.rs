@@ -223,7 +223,7 @@ async fn answer_with(bytes: Vec<u8>, request: Request<http_body_util::Empty<Byte
             let mut rest = came.get(24..).unwrap_or_default();
             std::iter::from_fn(|| {
                 let (head, behind) = rest.split_first_chunk::<9>()?;
-                rest = behind.get(usize::from(head[1]) << 8 | usize::from(head[2])..)?;
+                rest = behind.get(usize::from(u16::from_be_bytes([head[1], head[2]]))..)?;
                 Some(head[3])
             })
             .any(|kind| kind == HEADERS)

@@ -29,10 +29,10 @@ fn fixture<'a>(origins: impl IntoIterator<Item = &'a Origin>) -> Fixture {
     patient_fixture(Duration::from_secs(2), origins)
 }
 
-/// * `patience`: with origins that do not answer, or pause.
+/// * `patience`: with origins that do not answer, or pause. A stall is noticed after a tenth of it.
 fn patient_fixture<'a>(patience: Duration, origins: impl IntoIterator<Item = &'a Origin>) -> Fixture {
     let mut handover = Handover { length_min: 0, ..Handover::default() };
-    handover.governor.stalled = Some(Duration::from_millis(300));
+    handover.governor.stalled = Some(patience / 10);
     let addresses = origins.into_iter().map(|origin| origin.url().parse().unwrap());
     let limits = Limits { response_timeout: patience, body_timeout: patience, ..Limits::default() };
     Fixture::of(PoolConfig { limits, handover: Some(handover), ..PoolConfig::plain("pool", addresses) })
@@ -118,7 +118,7 @@ async fn judge(case: &Case, helped: bool) {
     let stage = case.stage(&resource(), Fault::Death { after: CUT_AT });
     let third = Origin::start(resource());
     // An origin that refuses does so at once; and how late the first one dies depends on the machine.
-    let patience = Duration::from_secs(if case.verdict == Verdict::Refused { 15 } else { 2 });
+    let patience = Duration::from_secs(if case.verdict == Verdict::Refused { 60 } else { 2 });
     let origins = [&stage.first, &stage.second].into_iter().chain(helped.then_some(&third));
     let fixture = patient_fixture(patience, origins);
     let response = get(&fixture, None).await;
