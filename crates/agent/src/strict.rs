@@ -8,12 +8,25 @@
 //! | takes any number of `Host` fields, and none | refused but one (section 3.2); HTTP/1.0 may have none |
 //! | takes a target of any form with any method | `*` is for OPTIONS (section 3.2), an authority alone for nobody |
 //! | takes CONNECT and TRACE | refused: they end at a proxy, and behind a CONNECT there may be anything |
+//! | takes PRI | refused in any version: no client uses it (RFC 9113, section 11.6) |
+//! | takes a target with any scheme | `http` and `https` alone |
 //! | reads `Transfer-Encoding` beside `Content-Length`, forgets the latter, and closes after the response | as section 6.1 allows |
 //! | ends a line at a bare LF | as section 2.2 allows; it is sent on with CR LF |
 //!
-//! The framing of HTTP/2 leaves nothing of this to ask, but for `*` as a target, and the names of hosts, which a proxy looks at.
+//! h2 refuses most of what is malformed in HTTP/2 (RFC 9113, section 8): fields of the connection, names in upper case, `TE` but for `trailers`,
+//! pseudo-header fields that are unknown, missing, repeated or behind others, lengths that are none or differ from the content. The rest is refused here:
+//!
+//! | h2 | here |
+//! | --- | --- |
+//! | takes a `:path` that does not begin with `/` | refused, but for `*` with OPTIONS (section 8.3.1) |
+//! | takes any `:scheme` | `http` is not what this connection carries (421; RFC 9110, section 7.4), others are malformed |
+//! | takes user information, or no host, in `:authority` | refused (section 8.3.1) |
+//! | takes `Host` beside another `:authority`, and several | refused (section 8.3.1) |
+//! | takes an empty `Content-Length` for 0 | refused |
+//! | drops pseudo-header fields in trailers | refused by way of `watari_http2` (section 8.1) |
+//! | drops `:scheme` where there is no `:authority` | not visible, and not passed on |
 
-use http::header::{CONNECTION, COOKIE, HOST, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_LENGTH, COOKIE, HOST, TRANSFER_ENCODING};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use watari_files::Body;
@@ -27,9 +40,18 @@ pub(crate) enum Irregular {
     /// RFC 9112, section 3.2.
     #[error("A request names one host.")]
     Host,
-    /// RFC 9110, section 9.3.6 and 9.3.8.
+    /// RFC 9110, section 9.3.6 and 9.3.8; RFC 9113, section 11.6.
     #[error("This method is not implemented.")]
     Method,
+    /// RFC 9113, section 8.3.1.
+    #[error("A target has the scheme https.")]
+    Scheme,
+    /// RFC 9110, section 7.4.
+    #[error("This connection is not for targets with the scheme http.")]
+    Misdirected,
+    /// RFC 9110, section 8.6.
+    #[error("A Content-Length is a number.")]
+    Length,
     /// RFC 9112, section 3.2.
     #[error("This target is none for this method.")]
     Target,
@@ -50,9 +72,11 @@ pub(crate) enum Irregular {
 /// Whether this may be answered as it is.
 pub(crate) fn check<B>(request: &Request<B>, limits: &Limits) -> Result<(), Irregular> {
     check_size(request.uri(), request.headers(), limits)?;
+    check_method(request.method())?;
     check_asterisk(request.method(), request.uri())?;
+    check_scheme(request.version(), request.uri())?;
     if request.version() > Version::HTTP_11 {
-        return Ok(());
+        return check_http2(request);
     }
     check_len(request.uri(), request.headers(), limits)?;
     check_target(request.method(), request.uri())?;
@@ -73,7 +97,8 @@ impl Irregular {
     fn status(self) -> StatusCode {
         match self {
             Self::Method | Self::Coding => StatusCode::NOT_IMPLEMENTED,
-            Self::Host | Self::Target | Self::Chunked => StatusCode::BAD_REQUEST,
+            Self::Host | Self::Target | Self::Chunked | Self::Scheme | Self::Length => StatusCode::BAD_REQUEST,
+            Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::Fields => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::TargetLen => StatusCode::URI_TOO_LONG,
         }
@@ -95,6 +120,45 @@ fn check_len(target: &Uri, headers: &HeaderMap, limits: &Limits) -> Result<(), I
     let of_target = target.path_and_query().map_or(0, |target| target.as_str().len());
     let fields = headers.iter().map(|(name, value)| name.as_str().len() + ": \r\n".len() + value.len());
     if of_target + fields.sum::<usize>() > limits.head_bytes_max { Err(Irregular::Fields) } else { Ok(()) }
+}
+
+fn check_method(method: &Method) -> Result<(), Irregular> {
+    // An extension method is longer to compare than most methods are to tell apart.
+    if method.as_str() == "PRI" { Err(Irregular::Method) } else { Ok(()) }
+}
+
+/// A target in absolute form may be one of `http` in HTTP/1.1, whose clients may take this for a proxy (RFC 9112, section 3.2.2).
+fn check_scheme(version: Version, target: &Uri) -> Result<(), Irregular> {
+    match target.scheme_str() {
+        None => Ok(()),
+        Some(scheme) if scheme.eq_ignore_ascii_case("https") => Ok(()),
+        Some(scheme) if !scheme.eq_ignore_ascii_case("http") => Err(Irregular::Scheme),
+        Some(_) if version > Version::HTTP_11 => Err(Irregular::Misdirected),
+        Some(_) => Ok(()),
+    }
+}
+
+/// RFC 9113, section 8.3.1.
+fn check_http2<B>(request: &Request<B>) -> Result<(), Irregular> {
+    let target = request.uri();
+    let path = target.path_and_query().map_or("", |path| path.as_str());
+    // CONNECT has no path, unless it is an extended one (RFC 8441, section 4).
+    if !(path.starts_with('/') || path == "*" || (path.is_empty() && *request.method() == Method::CONNECT)) {
+        return Err(Irregular::Target);
+    }
+    if target.authority().is_some_and(|authority| !has_plain_host(authority)) {
+        return Err(Irregular::Host);
+    }
+    let mut hosts = request.headers().get_all(HOST).iter();
+    if let Some(host) = hosts.next() {
+        let host = Authority::try_from(host.as_bytes()).map_err(|_| Irregular::Host)?;
+        let is_other = target.authority().is_some_and(|authority| *authority != host);
+        if is_other || !has_plain_host(&host) || hosts.next().is_some() {
+            return Err(Irregular::Host);
+        }
+    }
+    let lengths = request.headers().get_all(CONTENT_LENGTH).iter();
+    if lengths.into_iter().any(HeaderValue::is_empty) { Err(Irregular::Length) } else { Ok(()) }
 }
 
 fn check_asterisk(method: &Method, target: &Uri) -> Result<(), Irregular> {
@@ -120,8 +184,11 @@ fn check_host(version: Version, headers: &HeaderMap) -> Result<(), Irregular> {
 
 /// RFC 9110, section 7.2; without user information (section 4.2.4), and so with a host unless it begins with a port.
 fn is_host(value: &HeaderValue) -> bool {
-    let authority = Authority::try_from(value.as_bytes());
-    authority.is_ok_and(|authority| !authority.as_str().starts_with(':') && !authority.as_str().contains('@'))
+    Authority::try_from(value.as_bytes()).is_ok_and(|authority| has_plain_host(&authority))
+}
+
+fn has_plain_host(authority: &Authority) -> bool {
+    !authority.as_str().starts_with(':') && !authority.as_str().contains('@')
 }
 
 fn check_coding(headers: &HeaderMap) -> Result<(), Irregular> {
@@ -191,11 +258,35 @@ mod tests {
             ("OPTIONS", "a:80", Err(Irregular::Target)),
             ("CONNECT", "a:80", Err(Irregular::Method)),
             ("TRACE", "/", Err(Irregular::Method)),
+            ("PRI", "/", Err(Irregular::Method)),
+            ("PRI", "*", Err(Irregular::Method)),
+            ("PRIOR", "/", Ok(())),
+            ("GET", "https://a/", Ok(())),
+            ("GET", "HTTP://a/", Ok(())),
+            ("GET", "ftp://a/", Err(Irregular::Scheme)),
         ] {
             assert_eq!(checked(method, target, Version::HTTP_11, &host), expected, "{method} {target}");
         }
-        for (method, expected) in [("GET", Err(Irregular::Target)), ("OPTIONS", Ok(()))] {
-            assert_eq!(checked(method, "*", Version::HTTP_2, &[]), expected, "{method}");
+        let parts = |authority: Option<&'static str>, path: &'static str| {
+            let target = Uri::builder().path_and_query(path);
+            let target = authority.into_iter().fold(target, |target, host| target.scheme("https").authority(host));
+            target.build().unwrap()
+        };
+        for (method, target, expected) in [
+            ("GET", parts(None, "*"), Err(Irregular::Target)),
+            ("OPTIONS", parts(None, "*"), Ok(())),
+            ("OPTIONS", parts(Some("a"), "*"), Ok(())),
+            ("GET", parts(Some("a"), "/?q"), Ok(())),
+            ("GET", parts(Some("a"), "?q"), Err(Irregular::Target)),
+            ("OPTIONS", parts(Some("a"), "*?q"), Err(Irregular::Target)),
+            ("PRI", parts(Some("a"), "/"), Err(Irregular::Method)),
+            ("CONNECT", Uri::from_static("a:80"), Ok(())),
+            ("CONNECT", parts(Some("a"), "/chat"), Ok(())),
+            ("GET", Uri::from_static("http://a/"), Err(Irregular::Misdirected)),
+            ("GET", Uri::from_static("ftp://a/"), Err(Irregular::Scheme)),
+        ] {
+            let request = Request::builder().method(method).uri(target.clone()).version(Version::HTTP_2);
+            assert_eq!(check(&request.body(()).unwrap(), &Limits::default()), expected, "{method} {target:?}");
         }
     }
 
@@ -216,6 +307,29 @@ mod tests {
         ] {
             let fields: Vec<_> = hosts.iter().map(|host| ("host", *host)).collect();
             assert_eq!(checked("GET", "/", version, &fields).is_ok(), is_regular, "{version:?} {hosts:?}");
+        }
+        for (authority, hosts, is_regular) in [
+            ("a", &[][..], true),
+            ("a", &["a"], true),
+            ("a", &["A"], true),
+            ("a", &["b"], false),
+            ("a", &["a", "a"], false),
+            ("a", &["a b"], false),
+            ("u@a", &[], false),
+            ("u@a", &["u@a"], false),
+            (":80", &[], false),
+        ] {
+            let fields: Vec<_> = hosts.iter().map(|host| ("host", *host)).collect();
+            let target = Uri::builder().scheme("https").authority(authority).path_and_query("/").build().unwrap();
+            let is_ok = checked("GET", &target.to_string(), Version::HTTP_2, &fields).is_ok();
+            assert_eq!(is_ok, is_regular, "{authority} {hosts:?}");
+        }
+    }
+
+    #[test]
+    fn lengths_of_http2() {
+        for (length, expected) in [("", Err(Irregular::Length)), ("0", Ok(()))] {
+            assert_eq!(checked("GET", "https://a/", Version::HTTP_2, &[("content-length", length)]), expected);
         }
     }
 

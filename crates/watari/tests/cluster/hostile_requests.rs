@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::clients::h2::{Answer, H2, PROTOCOL_ERROR, STATUS_200, STATUS_400};
+use crate::clients::h2::{Answer, H2, PROTOCOL_ERROR, STATUS_200, STATUS_400, STATUS_LITERAL};
 use crate::clients::http::{Fault, Http};
 use crate::clients::tls::{Taste, Tls};
 use crate::harness::recorder::{Recorded, Recorder};
@@ -70,6 +70,7 @@ fn heads_that_are_wrong_reach_no_origin() {
     let long = format!("x: {}\r\n\r\n", "x".repeat(70_000));
     let many: String = (0..101).map(|n| format!("x-{n}: 1\r\n")).chain(["\r\n".to_owned()]).collect();
     let chunk = "\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let absolute = |scheme: &str| format!("{scheme}://{SITE}/wrong");
     let coding = |value: &str| with_host(&format!("transfer-encoding: {value}{chunk}"));
     let length = |value: &str| with_host(&format!("content-length: {value}\r\n\r\nhello"));
     let field = |line: &str| with_host(&format!("{line}\r\n\r\n"));
@@ -120,6 +121,9 @@ fn heads_that_are_wrong_reach_no_origin() {
         (501, request("TRACE", "/wrong", &host)),
         (400, request("GET", "*", &host)),
         (400, request("GET", "wrong.test:80", &host)),
+        (501, request("PRI", "/wrong", &host)),
+        (400, request("GET", &absolute("ftp"), &host)),
+        (400, request("GET", &absolute("file"), &host)),
         (501, request("CONNECT", "/wrong", &host)),
         (501, request("CONNECT", "wrong.test:80", &host)),
         (400, request("GE(T", "/wrong", &host)),
@@ -222,6 +226,9 @@ fn what_can_be_read_in_one_way_goes_on_in_one_way() {
     client.send(&request("GET", "http://site.test/absolute", "host: other.test\r\n\r\n")).unwrap();
     assert_eq!(client.take_text().unwrap(), "ok");
     assert_eq!(scene.recorded("/absolute").fields("host"), [SITE]);
+    client.send(&request("GET", "http://site.test?query", "host: other.test\r\n\r\n")).unwrap();
+    assert_eq!(client.take_text().unwrap(), "ok");
+    assert_eq!(scene.recorded("/?query").fields("host"), [SITE]);
 }
 
 /// Fields that HTTP/2 has no use for, and others that are wrong in it (RFC 9113, section 8).
@@ -256,22 +263,70 @@ fn malformed_streams_reach_no_origin() {
         with(":path", ""),
         with(":path", "/wrong HTTP/1.1\r\nx: y"),
         with(":method", "GET / HTTP/1.1"),
+        with(":path", "?q"),
+        with(":path", "wrong"),
+        with(":path", "*"),
+        with(":path", "*?q"),
+        with(":method", "PRI"),
+        with(":method", ""),
+        with(":scheme", "ftp"),
+        with(":scheme", "http"),
+        with(":scheme", ""),
         with(":authority", "user@site.test"),
+        with(":authority", ""),
+        with(":authority", ":80"),
         with(":authority", "a b"),
         behind("host", "other.test"),
         behind("content-length", "5"),
+        behind("content-length", ""),
+        behind("content-length", "-5"),
+        [behind("host", SITE), vec![("host", SITE)]].concat(),
+        // CONNECT has no scheme and no path, unless it says for which protocol (RFC 9113, section 8.5; RFC 8441, section 4).
+        with(":method", "CONNECT"),
+        vec![(":method", "CONNECT"), (":authority", SITE)],
+        vec![(":method", "CONNECT"), (":authority", SITE), (":protocol", "websocket")],
+        vec![(":method", "GET"), (":authority", SITE)],
     ];
     for fields in cases {
         let mut h2 = connect();
         h2.begin(1, &fields, true);
         let answer = h2.read_status(1);
-        let refused = [Answer::Reset(PROTOCOL_ERROR), Answer::GoAway(PROTOCOL_ERROR), Answer::Head(STATUS_400)];
+        let refused = [
+            Answer::Reset(PROTOCOL_ERROR),
+            Answer::GoAway(PROTOCOL_ERROR),
+            Answer::Head(STATUS_400),
+            Answer::Head(STATUS_LITERAL),
+        ];
         assert!(refused.contains(&answer), "{fields:?}: {answer:?}");
     }
     assert!(scene.origin.requests_with("wrong").is_empty());
     let mut h2 = connect();
     h2.begin(1, &with(":path", "/right"), true);
     assert_eq!(h2.read_status(1), Answer::Head(STATUS_200));
+}
+
+/// RFC 9113, section 8.1: not in trailers. Others go on.
+#[test]
+fn pseudo_header_fields_in_trailers_are_malformed() {
+    let scene = Scene::set();
+    let mut h2 = H2::connect(scene.cluster.clients.any(), scene.cluster.service);
+    let cases = [(":path", "/"), (":method", "GET"), (":status", "200"), (":authority", SITE), ("x-sum", "7")];
+    for (stream, (name, value)) in (1..).step_by(2).zip(cases) {
+        let target = format!("/trailers{stream}-");
+        h2.begin(stream, &[(":method", "POST"), (":scheme", "https"), (":authority", SITE), (":path", &target)], false);
+        h2.data(stream, b"hello", false);
+        h2.begin(stream, &[(name, value)], true);
+        let answer = h2.read_status(stream);
+        let expected = if name == "x-sum" { Answer::Head(STATUS_200) } else { Answer::Reset(PROTOCOL_ERROR) };
+        assert_eq!(answer, expected, "{name}");
+        if name == "x-sum" {
+            let came = scene.recorded(&target);
+            assert_eq!((&came.content[..], came.fields("max-forwards").len()), (&b"hello"[..], 0), "{came:?}");
+        } else {
+            let came = scene.origin.requests_with(&target);
+            assert!(came.iter().all(|request| !request.is_whole), "{name}: {came:?}");
+        }
+    }
 }
 
 #[test]
