@@ -236,7 +236,7 @@ that ends otherwise than NORMAL ends the benchmark.
   Here it is the CPU time of the generator that counts, for each request. A *schedule error* is how much later than due a request of the
   open loop begins, at half of the rate that the closed loop reached before.
 * *watch* reads captures that are made for it, cut to 96 octets: downloads of 50 connections, and connections with one request of ten packets
-  each. A connection's memory is the difference of ten times as many and the tenth, when all has been read and more may come. Live, it listens
+  each. Keep-alive HTTP is 100 requests a connection with answers of 1 KiB, in clear, cut to 600 octets: watari reads their heads, tcptrace does not. A connection's memory is the difference of ten times as many and the tenth, when all has been read and more may come. Live, it listens
   to the loopback interface while wrk asks nginx for 1 KiB with 50 connections, both on the two cores that it needs, too.
 ";
 

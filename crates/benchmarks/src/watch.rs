@@ -33,6 +33,8 @@ enum Reader {
 /// CPU seconds for a million packets: of long flows, and of short connections.
 const LONG_TARGET_S: f64 = 0.15;
 const SHORT_TARGET_S: f64 = 0.4;
+/// Of the CPU time that tcptrace takes for keep-alive connections of clear HTTP/1, of which it reads no heads.
+const KEPT_TARGET: f64 = 0.8;
 /// Bytes that a connection may take which is open, and one that is over.
 const OPEN_TARGET: f64 = 1024.0;
 const CLOSED_TARGET: f64 = 64.0;
@@ -46,6 +48,8 @@ pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
         eprintln!("a capture of {what} ..");
         reading(what, capture, target, scale, report)?;
     }
+    eprintln!("a capture of keep-alive HTTP ..");
+    reading_kept(&captures::kept_connections(site, scale.packets)?, scale, report)?;
     holding(site, &short, scale, report)?;
     live::measure(site, scale, report)
 }
@@ -59,6 +63,15 @@ fn reading(what: &str, capture: &Capture, target: f64, scale: &Scale, report: &m
         let what = format!("watch: million packets of {what}");
         report.add(Row::limited(what, Unit::Seconds, ours, peer.name(), theirs, target));
     }
+    Ok(())
+}
+
+fn reading_kept(capture: &Capture, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
+    let cost = |reader: &Reader| reader.cpu(&capture.path).map(|cpu_s| vec![cpu_s / capture.packets as f64 * 1e6]);
+    let costs = interleaved(scale.rounds, &[Reader::Watari, Reader::Tcptrace], cost)?;
+    let [ours, theirs] = [0, 1].map(|reader: usize| Samples::of(&costs[reader], |costs| costs[0]));
+    let what = "watch: million packets of keep-alive HTTP";
+    report.add(Row::against(what.to_owned(), Unit::Seconds, ours, Reader::Tcptrace.name(), theirs, Some(KEPT_TARGET)));
     Ok(())
 }
 

@@ -20,9 +20,16 @@ impl Histogram {
 
     /// Of one time.
     pub fn of(time: Duration) -> Self {
-        let mut counts = [0; Self::BUCKETS];
-        counts[Self::BOUNDS_US.partition_point(|bound| u128::from(*bound) < time.as_micros())] = 1;
-        Self(counts)
+        let mut all = Self::default();
+        all.count(time);
+        all
+    }
+
+    /// Counts one more time.
+    pub(crate) fn count(&mut self, time: Duration) {
+        let time_us = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+        let bucket = &mut self.0[Self::BOUNDS_US.partition_point(|bound| *bound < time_us)];
+        *bucket = bucket.wrapping_add(1);
     }
 
     /// What the share `quantile`, 0 to 1, of all times were at most; `None` without any. `max`: the longest of them, rounded up to a

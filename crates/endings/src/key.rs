@@ -33,6 +33,8 @@ impl Key {
     /// Cannot be steered by who does not know `seed`.
     pub(crate) fn hash(&self, seed: u64) -> u64 {
         let [[a, b], [c, d]] = self.addresses;
+        // Addresses of IPv4 begin with zeros: a seed of 0 must not make a factor of 0 of them.
+        let seed = seed ^ ODD[3];
         let ports = u64::from(self.ports[0]) << 16 | u64::from(self.ports[1]);
         let first = fold(a ^ seed, b ^ ODD[0]);
         let second = fold(c ^ seed.rotate_left(32), d ^ ODD[1]);
@@ -41,7 +43,7 @@ impl Key {
 }
 
 /// Digits of pi, behind the point.
-const ODD: [u64; 3] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 0xa409_3822_299f_31d0];
+const ODD: [u64; 4] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 0xa409_3822_299f_31d0, 0x082e_fa98_ec4e_6c89];
 
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -71,6 +73,7 @@ mod tests {
                 assert_eq!(there, back);
                 assert_eq!(there.hash(7), back.hash(7));
                 assert_ne!(there.hash(7), there.hash(8));
+                assert_ne!(there.hash(0), 0);
                 assert_eq!(there.end(from_first), source);
                 assert_eq!(back.end(to_first), destination);
             }

@@ -67,18 +67,36 @@ pub struct Shares {
 impl Tally {
     /// What an event adds, and when it happened. `None`: nothing.
     pub fn of(event: &Event) -> Option<(Timestamp, Self)> {
+        let at = Self::at(event)?;
+        let mut tally = Self::default();
+        tally.count(event);
+        Some((at, tally))
+    }
+
+    /// When an event happened. `None`: it is not counted.
+    pub fn at(event: &Event) -> Option<Timestamp> {
+        match event {
+            Event::Opened(opened) => Some(opened.at),
+            Event::Request(request) => request.exchange.first_at,
+            Event::Overdue(overdue) => Some(overdue.at),
+            Event::Closed(connection) => Some(connection.end),
+            Event::Evicted(evicted) => Some(evicted.at),
+        }
+    }
+
+    /// Adds an event for which [`Tally::at`] has a time: in place, as there may be one for each packet.
+    pub fn count(&mut self, event: &Event) {
         let none = Self::default();
-        let (at, tally) = match event {
-            Event::Opened(opened) => (opened.at, Self { opened: 1, ..none }),
-            Event::Request(request) => Self::of_request(request)?,
-            Event::Overdue(overdue) => (overdue.at, none.unanswered(1, overdue.at.since(overdue.since))),
-            Event::Closed(connection) => (connection.end, Self::of_connection(connection)),
+        match event {
+            Event::Opened(_) => self.opened = self.opened.wrapping_add(1),
+            Event::Request(request) => self.count_request(request),
+            Event::Overdue(overdue) => *self += none.unanswered(1, overdue.at.since(overdue.since)),
+            Event::Closed(connection) => *self += Self::of_connection(connection),
             Event::Evicted(evicted) => {
                 let is_unanswered = !evicted.is_answered && !evicted.was_overdue;
-                (evicted.at, Self { evicted: 1, ..none.unanswered(is_unanswered.into(), Duration::ZERO) })
+                *self += Self { evicted: 1, ..none.unanswered(is_unanswered.into(), Duration::ZERO) };
             }
-        };
-        Some((at, tally))
+        }
     }
 
     /// X, Y and Z as shares; `None` without any.
@@ -129,16 +147,15 @@ impl Tally {
         Self { unanswered: count, unanswered_wait_s: wait_s, ..self }
     }
 
-    fn of_request(request: &Request) -> Option<(Timestamp, Self)> {
-        let exchange = &request.exchange;
-        let at = exchange.first_at?;
-        let mut tally = Self { answered: 1, ..Self::default() };
-        if let Some(time) = exchange.first_octet() {
-            tally.responses = Histogram::of(time);
-            tally.response_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-            tally.response_max_us = u32::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u32::MAX);
+    fn count_request(&mut self, request: &Request) {
+        self.answered = self.answered.wrapping_add(1);
+        if let Some(time) = request.exchange.first_octet() {
+            self.responses.count(time);
+            let time_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+            self.response_us = self.response_us.wrapping_add(time_us);
+            let rounded_us = u32::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u32::MAX);
+            self.response_max_us = self.response_max_us.max(rounded_us);
         }
-        Some((at, tally))
     }
 
     fn of_connection(connection: &Connection) -> Self {

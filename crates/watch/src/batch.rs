@@ -24,7 +24,21 @@ pub struct Batch<S> {
     untold: u64,
     /// The second that time is in.
     second: u64,
+    /// The last one in which servers were judged.
+    judged: u64,
+    pending: Option<Pending>,
     sink: S,
+}
+
+/// What happened at a server in a second, and is not added to the rest yet: there may be an event for each packet.
+#[derive(Debug)]
+struct Pending {
+    /// Which server, and the second.
+    place: (SocketAddr, u64),
+    /// When the first of it happened.
+    at: Timestamp,
+    events: u64,
+    tally: Tally,
 }
 
 /// Takes what is found, as it is found.
@@ -83,6 +97,8 @@ impl<S: Sink> Batch<S> {
             silent: BTreeSet::new(),
             untold: 0,
             second: 0,
+            judged: 0,
+            pending: None,
             sink,
         }
     }
@@ -112,6 +128,7 @@ impl<S: Sink> Batch<S> {
     pub fn finish(mut self) -> Result<(Summary, S), S::Error> {
         self.analysis.finish();
         self.drain()?;
+        self.flush();
         if let Some((_, last)) = self.analysis.span() {
             for span in self.spans.finish(last, &self.states) {
                 self.sink.span(&span)?;
@@ -140,12 +157,26 @@ impl<S: Sink> Batch<S> {
         Ok(())
     }
 
+    /// Adds an event to those of the same second of its server.
     fn count(&mut self, event: &Event) {
-        let Some((at, tally)) = Tally::of(event) else { return };
-        let server = event.server();
+        let Some(at) = Tally::at(event) else { return };
+        let place = (event.server(), at.0 / 1_000_000_000);
+        if self.pending.as_ref().is_none_or(|pending| pending.place != place) {
+            self.flush();
+            self.pending = Some(Pending { place, at, events: 0, tally: Tally::default() });
+        }
+        if let Some(pending) = &mut self.pending {
+            pending.at = pending.at.min(at);
+            pending.events += 1;
+            pending.tally.count(event);
+        }
+    }
+
+    fn flush(&mut self) {
+        let Some(Pending { place: (server, _), at, events, tally }) = self.pending.take() else { return };
         if !self.totals.contains_key(&server) {
             if self.totals.len() >= SERVERS_MAX {
-                self.untold += 1;
+                self.untold += events;
                 let Some(silent) = self.silent.pop_first() else { return };
                 self.totals.remove(&silent);
                 self.minutes.remove(&silent);
@@ -165,6 +196,12 @@ impl<S: Sink> Batch<S> {
     }
 
     fn judge(&mut self, now: Timestamp) -> Result<(), S::Error> {
+        let second = now.0 / 1_000_000_000;
+        if second <= self.judged {
+            return Ok(());
+        }
+        self.judged = second;
+        self.flush();
         self.states.advance(now);
         while let Some(change) = self.states.poll() {
             self.silent.remove(&change.server);

@@ -61,13 +61,13 @@ const TALLIES_MAX: usize = 1 << 16;
 impl Tallies {
     /// Something happened.
     pub fn add(&mut self, event: &Event) {
-        let Some((at, tally)) = Tally::of(event) else { return };
+        let Some(at) = Tally::at(event) else { return };
         let place = (event.server(), at.0 / 1_000_000_000);
         if self.held.len() >= TALLIES_MAX && !self.held.contains_key(&place) {
             self.untold += 1;
             return;
         }
-        *self.held.entry(place).or_default() += tally;
+        self.held.entry(place).or_default().count(event);
     }
 
     /// All of it, which is told now.

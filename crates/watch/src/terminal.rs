@@ -117,10 +117,10 @@ impl<'a> View<'a> {
 
     fn row(&self, entry: &Entry<'_>) -> Row<'static> {
         let Entry { sensor, address, server, .. } = entry;
-        let (long, short) = (server.total(Lately::Span), server.total(Lately::ShortSpan));
+        let (long, short) = (server.shares(Lately::Span), server.total(Lately::ShortSpan));
         let rate = |count: u32| f64::from(count) / Server::SHORT_SPAN.as_secs_f64();
         let share = |value: fn(&watari_endings::Shares) -> f64| {
-            long.shares().map_or_else(|| "-".to_owned(), |shares| format!("{:.1}", value(&shares) * 100.0))
+            long.map_or_else(|| "-".to_owned(), |shares| format!("{:.1}", value(&shares) * 100.0))
         };
         let numbers = [
             since(server, self.board.now()),

@@ -27,6 +27,15 @@ pub(super) const PACKETS_OF_SHORT: u64 = 10;
 const LONG_FLOWS: u64 = 50;
 const REQUEST_LEN: u32 = 120;
 const SEGMENT_LEN: u32 = 1448;
+/// Octets of each packet that have the heads of HTTP: what `live` takes.
+const SNAP_LEN_OF_HEADS: usize = 600;
+const REQUESTS_OF_KEPT: u64 = 100;
+const KEPT_CONTENT_LEN: usize = 1024;
+const KEPT_REQUEST: &[u8] =
+    b"GET /index.html HTTP/1.1\r\nHost: www.example\r\nUser-Agent: wrk/4.1.0\r\nAccept: */*\r\n\r\n";
+const KEPT_ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Tue, 24 Nov 2026 03:00:00 GMT\r\n\
+    Content-Type: text/html\r\nContent-Length: 1024\r\nLast-Modified: Mon, 23 Nov 2026 03:00:00 GMT\r\n\
+    Connection: keep-alive\r\nETag: \"6563a1-400\"\r\nAccept-Ranges: bytes\r\n\r\n";
 const SERVER: ([u8; 4], u16) = ([10, 0, 0, 2], 80);
 
 /// Downloads that take turns, with an acknowledgment for every other segment.
@@ -71,6 +80,35 @@ pub(super) fn short_connections(site: &Site, name: &str, count: u64) -> Result<C
     out.finish(count)
 }
 
+/// Connections of clear HTTP/1, fifty at once, with [`REQUESTS_OF_KEPT`] requests each, of which heads are read.
+pub(super) fn kept_connections(site: &Site, packets: u64) -> Result<Capture, Failure> {
+    let mut out = Out::create_with(site, "kept.pcap", SNAP_LEN_OF_HEADS)?;
+    let answer = [KEPT_ANSWER, &[b'x'; KEPT_CONTENT_LEN]].concat();
+    let mut connections = 0;
+    while out.packets < packets {
+        let mut flows: Vec<_> = (connections..connections + LONG_FLOWS).map(Flow::new).collect();
+        connections += LONG_FLOWS;
+        for flow in &mut flows {
+            flow.open(&mut out)?;
+        }
+        for _ in 0..REQUESTS_OF_KEPT {
+            for flow in &mut flows {
+                flow.client_says(&mut out, KEPT_REQUEST)?;
+            }
+            for flow in &mut flows {
+                flow.server_says(&mut out, &answer)?;
+            }
+            for flow in &mut flows {
+                flow.client_sends(&mut out, Flags::ACK, 0)?;
+            }
+        }
+        for flow in &mut flows {
+            flow.close(&mut out)?;
+        }
+    }
+    out.finish(connections)
+}
+
 /// So many connections that have got an answer, and stay.
 pub(super) fn open_connections(site: &Site, name: &str, count: u64) -> Result<Capture, Failure> {
     let mut out = Out::create(site, name)?;
@@ -93,9 +131,13 @@ struct Out {
 
 impl Out {
     fn create(site: &Site, name: &str) -> Result<Self, Failure> {
+        Self::create_with(site, name, SNAP_LEN)
+    }
+
+    fn create_with(site: &Site, name: &str, snap_len: usize) -> Result<Self, Failure> {
         let path = site.path(name);
         let file = File::create(&path).map_err(doing(format!("making {}", path.display())))?;
-        let writer = Writer::new(BufWriter::new(file), LinkType::ETHERNET, SNAP_LEN).map_err(planning)?;
+        let writer = Writer::new(BufWriter::new(file), LinkType::ETHERNET, snap_len).map_err(planning)?;
         Ok(Self { path, writer, packets: 0, time: Timestamp(1_700_000_000_000_000_000) })
     }
 
@@ -151,6 +193,20 @@ impl Flow {
         let (sequence, acknowledgment) = (self.client_next, self.server_next);
         self.client_next = sequence.wrapping_add(taken(flags, len));
         out.write(&segment(self.client, SERVER.into(), sequence, acknowledgment, flags, len))
+    }
+
+    fn client_says(&mut self, out: &mut Out, data: &[u8]) -> Result<(), Failure> {
+        let (sequence, acknowledgment, len) = (self.client_next, self.server_next, data.len() as u32);
+        self.client_next = sequence.wrapping_add(len);
+        let segment = segment(self.client, SERVER.into(), sequence, acknowledgment, Flags::ACK.with(Flags::PSH), len);
+        out.write(&Segment { data, ..segment })
+    }
+
+    fn server_says(&mut self, out: &mut Out, data: &[u8]) -> Result<(), Failure> {
+        let (sequence, acknowledgment, len) = (self.server_next, self.client_next, data.len() as u32);
+        self.server_next = sequence.wrapping_add(len);
+        let segment = segment(SERVER.into(), self.client, sequence, acknowledgment, Flags::ACK.with(Flags::PSH), len);
+        out.write(&Segment { data, ..segment })
     }
 
     fn server_sends(&mut self, out: &mut Out, flags: Flags, len: u32) -> Result<(), Failure> {

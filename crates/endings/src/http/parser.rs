@@ -8,6 +8,10 @@ use crate::sequence::{FAR, is_before, is_upto};
 /// As much of a line is kept: more than the fields that matter need.
 const LINE_LEN_MAX: usize = 64;
 
+/// What lines begin with that [`Parser::take_line`] has to see among fields: an empty one, `Content-Length` or `Transfer-Encoding`. Blanks
+/// in front of them are not allowed, and were passed over.
+const FIELD_INITIALS: &[u8] = b"\r \t\x0cCcTt";
+
 /// Reads one direction.
 #[derive(Debug)]
 pub(crate) struct Parser {
@@ -210,8 +214,17 @@ impl Parser {
 
     /// Reads to the end of a line, or of what is there.
     fn read_line(&mut self, rest: &mut Rest<'_>) -> Option<(Piece, u32)> {
-        let end = rest.data.iter().position(|byte| *byte == b'\n');
-        let part = &rest.data[..end.unwrap_or(rest.data.len())];
+        let end = memchr::memchr(b'\n', rest.data);
+        let data = rest.data;
+        let part = &data[..end.unwrap_or(data.len())];
+        if self.line_len == 0 && end.is_some() {
+            // A line that is there in whole is not copied, nor looked at if it is a field that says nothing of where the message ends.
+            self.skip(part.len() as u32 + 1, rest);
+            let line = &part[..part.len().min(LINE_LEN_MAX)];
+            let is_idle =
+                self.state == State::Fields && line.first().is_some_and(|first| !FIELD_INITIALS.contains(first));
+            return if is_idle { None } else { self.take_line(line.trim_ascii()) };
+        }
         let have = usize::from(self.line_len).min(LINE_LEN_MAX);
         let kept = part.len().min(LINE_LEN_MAX - have);
         self.line[have..have + kept].copy_from_slice(&part[..kept]);

@@ -195,7 +195,7 @@ fn what_hangs_is_stopped_since_the_first_request_without_an_answer() {
             entries.push(verdict.evidence.value);
         }
     }
-    assert!(entries.iter().any(|value| *value < 0.7), "{entries:?}");
+    assert!(entries.iter().any(|value| *value < 0.9), "{entries:?}");
 }
 
 /// As long as some are answered, it is stopped since most are not.
