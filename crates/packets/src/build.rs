@@ -116,6 +116,62 @@ impl Builder {
         self.behind(&header, Begins::EtherType(0x8864))
     }
 
+    /// The same with a protocol field of one octet. (RFC 1661, section 6.5.)
+    pub fn pppoe_compressed(self) -> Self {
+        let protocol = self.ppp_protocol();
+        let len = u16::try_from(1 + self.octets.len()).unwrap_or(0).to_be_bytes();
+        self.behind(&[0x11, 0, 0, 7, len[0], len[1], protocol], Begins::EtherType(0x8864))
+    }
+
+    /// PPP around IP, with the address and control fields of HDLC or without. (RFC 1661, section 2; RFC 1662, section 3.1.)
+    pub fn ppp(self, is_framed: bool) -> Self {
+        let protocol = self.ppp_protocol();
+        let header = [0xff, 0x03, 0, protocol];
+        self.behind(if is_framed { &header } else { &header[2..] }, Begins::Link)
+    }
+
+    /// Cisco HDLC. (RFC 1547, section 4.3.1.)
+    pub fn cisco_hdlc(self) -> Self {
+        let inner = self.ether_type().to_be_bytes();
+        self.behind(&[&[0x0f, 0], &inner[..]].concat(), Begins::Link)
+    }
+
+    /// FDDI, with LLC and SNAP. (RFC 1042.)
+    pub fn fddi(self) -> Self {
+        let snap = self.snap();
+        self.behind(&[&[0x50][..], &[2; 6], &[4; 6], &snap].concat(), Begins::Link)
+    }
+
+    /// A data frame of IEEE 802.11 with LLC and SNAP, from a station, or between access points with quality of service.
+    pub fn wireless(self, between_access_points: bool) -> Self {
+        let snap = self.snap();
+        let addresses = [[2; 6], [4; 6], [6; 6]].concat();
+        let header = if between_access_points {
+            [&[0x88, 0x03, 0, 0], &addresses[..], &[0x10, 0], &[8; 6], &[0, 0]].concat()
+        } else {
+            [&[0x08, 0x01, 0, 0], &addresses[..], &[0x10, 0]].concat()
+        };
+        self.behind(&[&header[..], &snap].concat(), Begins::Link)
+    }
+
+    /// A radiotap header with a timestamp and flags around a frame of IEEE 802.11.
+    pub fn radiotap(self) -> Self {
+        assert_eq!(self.begins, Begins::Link, "radiotap carries a frame");
+        let header = [0, 0, 25, 0, 3, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        self.behind(&header, Begins::Link)
+    }
+
+    /// What netfilter logs on a little-endian machine: a prefix, and the packet.
+    pub fn nflog(self) -> Self {
+        let family = if self.begins == Begins::EtherType(0x0800) { 2 } else { 10 };
+        let payload_len = u16::try_from(4 + self.octets.len()).unwrap_or(0).to_le_bytes();
+        let prefix = [6, 0, 10, 0, b'x', 0, 0, 0];
+        let header = [&[family, 0, 0, 7], &prefix[..], &payload_len, &[9, 0]].concat();
+        let mut frame = self.behind(&header, Begins::Link);
+        frame.octets.resize(frame.octets.len().next_multiple_of(4), 0);
+        frame
+    }
+
     /// An Ethernet header, and padding to 60 octets.
     pub fn ethernet(self) -> Self {
         let inner = self.ether_type().to_be_bytes();
@@ -230,6 +286,14 @@ impl Builder {
 
     fn behind(self, header: &[u8], begins: Begins) -> Self {
         Self { octets: [header, &self.octets].concat(), begins }
+    }
+
+    fn ppp_protocol(&self) -> u8 {
+        if self.begins == Begins::EtherType(0x0800) { 0x21 } else { 0x57 }
+    }
+
+    fn snap(&self) -> Vec<u8> {
+        [&[0xaa, 0xaa, 0x03, 0, 0, 0], &self.ether_type().to_be_bytes()[..]].concat()
     }
 
     /// Its number in an IP header, where an IP header may be a payload, too.

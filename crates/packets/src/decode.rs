@@ -1,7 +1,7 @@
 //! A captured frame becomes a TCP segment.
 //!
 //! ```text
-//!   Frame -> link: Ethernet, VLAN tags, MPLS, PPPoE, cooked, loopback, none
+//!   Frame -> link: Ethernet, VLAN tags, MPLS, PPP, PPPoE, HDLC, FDDI, 802.11, NFLOG, cooked, loopback, none
 //!              |  what an IP header should begin
 //!            ip: version 4 or 6, options, extension headers, fragments   <-+
 //!              |  protocol and payload                                     |
@@ -21,6 +21,7 @@ mod link;
 mod octets;
 mod tcp;
 mod tunnel;
+mod wireless;
 
 use crate::{Frame, Segment};
 use octets::Octets;

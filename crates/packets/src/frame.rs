@@ -23,7 +23,8 @@ pub struct LinkType(pub u16);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "frames of link type {0} (https://www.tcpdump.org/linktypes.html); read are Ethernet (1), raw IP (12, 14, 101, 228, \
-     229), loopback (0, 108) and Linux cooked captures (113, 276)"
+     229), loopback (0, 108), Linux cooked captures (113, 276), PPP (9, 50, 51), Cisco HDLC (104), FDDI (10), \
+     IEEE 802.11 (105, 127) and NFLOG (239)"
 )]
 pub struct UnknownLinkType(pub u16);
 
@@ -32,12 +33,28 @@ impl LinkType {
     pub const NULL: Self = Self(0);
     /// Ethernet, without preamble and frame check sequence.
     pub const ETHERNET: Self = Self(1);
+    /// PPP, with or without the address and control fields of HDLC.
+    pub const PPP: Self = Self(9);
+    /// FDDI.
+    pub const FDDI: Self = Self(10);
     /// IP of either version, as some systems number it in their files.
     pub const RAW_BSD: Self = Self(12);
     /// The same, as OpenBSD does.
     pub const RAW_OPENBSD: Self = Self(14);
+    /// PPP in HDLC-like framing, or Cisco HDLC.
+    pub const PPP_HDLC: Self = Self(50);
+    /// `PPPoE`, without the Ethernet header.
+    pub const PPP_ETHER: Self = Self(51);
     /// IP of either version.
     pub const RAW: Self = Self(101);
+    /// Cisco HDLC, or PPP in HDLC-like framing.
+    pub const C_HDLC: Self = Self(104);
+    /// IEEE 802.11.
+    pub const IEEE802_11: Self = Self(105);
+    /// IEEE 802.11 behind a radiotap header.
+    pub const IEEE802_11_RADIOTAP: Self = Self(127);
+    /// What Linux's netfilter logged.
+    pub const NFLOG: Self = Self(239);
     /// OpenBSD loopback: the address family, in network byte order.
     pub const LOOP: Self = Self(108);
     /// Linux "cooked" capture, as of the interface `any`.
@@ -50,7 +67,7 @@ impl LinkType {
     pub const LINUX_SLL2: Self = Self(276);
 
     /// Those that are read.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 18] = [
         Self::NULL,
         Self::ETHERNET,
         Self::RAW_BSD,
@@ -61,6 +78,14 @@ impl LinkType {
         Self::IPV4,
         Self::IPV6,
         Self::LINUX_SLL2,
+        Self::PPP,
+        Self::FDDI,
+        Self::PPP_HDLC,
+        Self::PPP_ETHER,
+        Self::C_HDLC,
+        Self::IEEE802_11,
+        Self::IEEE802_11_RADIOTAP,
+        Self::NFLOG,
     ];
 
     /// Refused where a decoder would read no frame of this kind.

@@ -137,6 +137,8 @@ fn recipes() -> Vec<(LinkType, Vec<Vec<u8>>)> {
         packet(6, 10).mpls(&[18]).vlan(0x8100).ethernet(),
         packet(4, 3).pppoe().ethernet(),
         packet(6, 100).pppoe().vlan(0x8100).ethernet(),
+        packet(4, 100).pppoe_compressed().ethernet(),
+        packet(6, 3).pppoe_compressed().ethernet(),
         packet(4, 20).ethernet().erspan(false).ip(v4.0, v4.1).ethernet(),
         packet(6, 20).ethernet().erspan(true).ip(v4.0, v4.1).ethernet(),
         packet(4, 20).geneve(8).ip(v4.0, v4.1).ethernet(),
@@ -152,6 +154,14 @@ fn recipes() -> Vec<(LinkType, Vec<Vec<u8>>)> {
         (LinkType::RAW, finished(both().to_vec())),
         (LinkType::LOOP, finished(both().map(Builder::loopback).to_vec())),
         (LinkType::NULL, finished(both().map(Builder::loopback).to_vec())),
+        (LinkType::PPP, finished(both().map(|packet| packet.ppp(false)).to_vec())),
+        (LinkType::PPP_HDLC, finished(both().map(|packet| packet.ppp(true)).to_vec())),
+        (LinkType::PPP_ETHER, both().map(|packet| packet.pppoe().finish()).to_vec()),
+        (LinkType::C_HDLC, finished(both().map(Builder::cisco_hdlc).to_vec())),
+        (LinkType::FDDI, finished(both().map(Builder::fddi).to_vec())),
+        (LinkType::IEEE802_11, finished(both().map(|packet| packet.wireless(false)).to_vec())),
+        (LinkType::IEEE802_11_RADIOTAP, finished(both().map(|packet| packet.wireless(true).radiotap()).to_vec())),
+        (LinkType::NFLOG, finished(both().map(Builder::nflog).to_vec())),
         (LinkType::LINUX_SLL, finished(both().map(Builder::cooked).to_vec())),
         (LinkType::LINUX_SLL2, finished(both().map(Builder::cooked_2).to_vec())),
     ]
@@ -250,7 +260,9 @@ struct Content {
 
 impl Content {
     fn of(frame: &Frame<'_>) -> Self {
-        Self { link: frame.link, len: frame.len, data: frame.data.to_vec() }
+        // Wireshark writes both by the number of the first.
+        let link = if frame.link == LinkType::PPP_HDLC { LinkType::PPP } else { frame.link };
+        Self { link, len: frame.len, data: frame.data.to_vec() }
     }
 }
 

@@ -23,6 +23,7 @@ pub(super) struct Variant {
 pub(super) struct File {
     variant: Variant,
     link: LinkType,
+    minor: u16,
 }
 
 pub(super) const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
@@ -33,6 +34,8 @@ const MAGIC_MODIFIED: u32 = 0xa1b2_cd34;
 
 pub(super) const VERSION_MAJOR: u16 = 2;
 pub(super) const VERSION_MINOR: u16 = 4;
+/// Before this version the lengths of a frame stood the other way round, and in this one either way.
+const VERSION_MINOR_MIXED: u16 = 3;
 
 impl Variant {
     pub(super) fn of(magic: [u8; 4]) -> Option<Self> {
@@ -56,12 +59,12 @@ impl File {
         let header: [u8; 24] = input.take(Part::FileHeader)?;
         let order = variant.order;
         let [major, minor] = [[header[4], header[5]], [header[6], header[7]]].map(|octets| order.u16(octets));
-        if (major, minor) != (VERSION_MAJOR, VERSION_MINOR) {
-            return Err(ReadError::Version { offset: offset + 4, major, minor, expected: "2.4" });
+        if major != VERSION_MAJOR || minor > VERSION_MINOR {
+            return Err(ReadError::Version { offset: offset + 4, major, minor, expected: "2.0 to 2.4" });
         }
         let [_, _, _, _, _, network] = order.words(header);
         let link = LinkType(network as u16).known();
-        Ok(Self { variant, link: link.map_err(|source| ReadError::LinkType { offset: offset + 20, source })? })
+        Ok(Self { variant, link: link.map_err(|source| ReadError::LinkType { offset: offset + 20, source })?, minor })
     }
 
     /// Section 5: seconds, their fraction, captured length, length on the wire.
@@ -72,6 +75,8 @@ impl File {
         let offset = input.offset();
         let header: [u8; 16] = input.take(Part::RecordHeader)?;
         let [seconds, fraction, captured, len] = self.variant.order.words(header);
+        let is_swapped = self.minor < VERSION_MINOR_MIXED || self.minor == VERSION_MINOR_MIXED && captured > len;
+        let (captured, len) = if is_swapped { (len, captured) } else { (captured, len) };
         if captured as usize > FRAME_LEN_MAX {
             return Err(ReadError::FrameTooLong { offset, len: captured });
         }

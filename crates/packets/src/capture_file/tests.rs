@@ -119,6 +119,22 @@ impl Read for Pieces<'_> {
     }
 }
 
+/// Before version 2.3 the length on the wire stood first; in 2.3 the greater one is it.
+#[test]
+fn lengths_of_old_pcap_stand_the_other_way_round() {
+    let frames = [owned(1_800_000_000_999_999_000, 3, b"one"), owned(1_800_000_001_000_007_000, 1500, b"begin")];
+    for (minor, is_swapped) in [(0, true), (1, true), (2, true), (3, true), (3, false), (4, false)] {
+        let mut file = pcap(Order::Big, 0xa1b2_c3d4);
+        file[6..8].copy_from_slice(&half(Order::Big, minor));
+        if is_swapped {
+            // Behind the first frame: seconds, fraction, and then the lengths.
+            let lengths = 24 + 16 + 3 + 8;
+            file[lengths..lengths + 8].rotate_left(4);
+        }
+        assert_eq!(read_all(&file[..]), frames, "2.{minor}, {is_swapped}");
+    }
+}
+
 /// `draft-ietf-opsawg-pcap`, section 4.
 #[test]
 fn pcap_in_either_order_and_of_each_kind() {

@@ -1,7 +1,7 @@
 //! Link layers: what stands before the IP header.
 
 use super::octets::Octets;
-use super::{Other, ip};
+use super::{Other, ip, wireless};
 use crate::LinkType;
 
 /// Which version of IP should be there; the header itself has the last word.
@@ -21,6 +21,12 @@ pub(super) fn packet(link: LinkType, frame: Octets<'_>) -> Result<Packet<'_>, Ot
         LinkType::NULL | LinkType::LOOP => loopback(frame),
         LinkType::LINUX_SLL => cooked(frame),
         LinkType::LINUX_SLL2 => cooked_2(frame),
+        LinkType::PPP | LinkType::PPP_HDLC | LinkType::C_HDLC => hdlc(frame),
+        LinkType::PPP_ETHER => pppoe(frame),
+        LinkType::FDDI => fddi(frame),
+        LinkType::IEEE802_11 => wireless::frame(frame, false),
+        LinkType::IEEE802_11_RADIOTAP => wireless::radiotap(frame),
+        LinkType::NFLOG => nflog(frame),
         _ => Err(Other::LinkType),
     }
 }
@@ -65,12 +71,78 @@ fn mpls(mut stack: Octets<'_>) -> Result<Packet<'_>, Other> {
 
 /// RFC 2516, sections 4 and 6: a session's data, with the protocol of PPP (RFC 1661, section 2).
 fn pppoe(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
-    let ([version, code, _, _, _, _, high, low], octets) = frame.split()?;
-    match (version, code, u16::from_be_bytes([*high, *low])) {
-        (0x11, 0, 0x0021) => Ok(Packet { version: ip::Version::V4, octets }),
-        (0x11, 0, 0x0057) => Ok(Packet { version: ip::Version::V6, octets }),
+    match frame.split::<6>()? {
+        ([0x11, 0, ..], octets) => ppp(octets),
         _ => Err(Other::NotIp),
     }
+}
+
+/// RFC 1661, section 2, with a protocol field of two octets, or of one where that is odd (section 6.5).
+fn ppp(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
+    let [first] = frame.first()?;
+    let (protocol, octets) = if first & 1 == 0 {
+        let (protocol, octets) = frame.split()?;
+        (u16::from_be_bytes(*protocol), octets)
+    } else {
+        (u16::from(*first), frame.skip(1)?)
+    };
+    match protocol {
+        PPP_IPV4 => Ok(Packet { version: ip::Version::V4, octets }),
+        PPP_IPV6 => Ok(Packet { version: ip::Version::V6, octets }),
+        PPP_MPLS | PPP_MPLS_UPSTREAM => mpls(octets),
+        _ => Err(Other::NotIp),
+    }
+}
+
+/// What follows on a serial line shows in the first octet: the address and control fields of PPP (RFC 1662, section 3.1), those of Cisco's
+/// framing with an `EtherType` (RFC 1547, section 4.3.1), or PPP without either (RFC 1661, section 6.6).
+fn hdlc(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
+    match frame.first()? {
+        [HDLC_ALL_STATIONS] => ppp(frame.skip(2)?),
+        [CISCO_UNICAST | CISCO_BROADCAST] => {
+            let ([_, _, high, low], rest) = frame.split()?;
+            ether_type(u16::from_be_bytes([*high, *low]), rest)
+        }
+        [_] => ppp(frame),
+    }
+}
+
+/// Frame control, destination, source; data frames have a header of LLC behind them.
+fn fddi(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
+    let ([control, ..], rest) = frame.split::<13>()?;
+    if control & FDDI_FORMAT == FDDI_LLC { snap(rest) } else { Err(Other::NotIp) }
+}
+
+/// Headers of LLC and SNAP with an `EtherType` (RFC 1042).
+pub(super) fn snap(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
+    match frame.split()? {
+        ([0xaa, 0xaa, 0x03, 0, 0, 0, high, low], rest) => ether_type(u16::from_be_bytes([*high, *low]), rest),
+        _ => Err(Other::NotIp),
+    }
+}
+
+/// `LINKTYPE_NFLOG`: address family, version, resource, and then attributes with their length and type, in the byte order of the
+/// machine that captured. One is the packet.
+fn nflog(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
+    let ([_, version, _, _], mut rest) = frame.split()?;
+    if *version != 0 {
+        return Err(Other::NotIp);
+    }
+    for _ in 0..ATTRIBUTES_MAX {
+        let ([l0, l1, k0, k1], value) = rest.split()?;
+        // Types are small numbers, so that either order can be told from the other.
+        let is_little = u16::from_le_bytes([*k0, *k1]) < u16::from_be_bytes([*k0, *k1]);
+        let of = |octets: [u8; 2]| if is_little { u16::from_le_bytes(octets) } else { u16::from_be_bytes(octets) };
+        if of([*k0, *k1]) == NFULA_PAYLOAD {
+            return raw(value);
+        }
+        let len = usize::from(of([*l0, *l1])).next_multiple_of(4);
+        if len < 4 {
+            return Err(Other::Malformed);
+        }
+        rest = rest.skip(len)?;
+    }
+    Err(Other::TooDeep)
 }
 
 /// The first nibble is the version.
@@ -107,6 +179,21 @@ fn cooked_2(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     let ([high, low, ..], rest) = frame.split::<20>()?;
     ether_type(u16::from_be_bytes([*high, *low]), rest)
 }
+
+/// Protocols of PPP (<https://www.iana.org/assignments/ppp-numbers>).
+const PPP_IPV4: u16 = 0x0021;
+const PPP_IPV6: u16 = 0x0057;
+const PPP_MPLS: u16 = 0x0281;
+const PPP_MPLS_UPSTREAM: u16 = 0x0283;
+const HDLC_ALL_STATIONS: u8 = 0xff;
+const CISCO_UNICAST: u8 = 0x0f;
+const CISCO_BROADCAST: u8 = 0x8f;
+/// Frame control of FDDI: the bits of the format, and what they are for LLC.
+const FDDI_FORMAT: u8 = 0x30;
+const FDDI_LLC: u8 = 0x10;
+const NFULA_PAYLOAD: u16 = 9;
+/// More than there are kinds of.
+const ATTRIBUTES_MAX: usize = 64;
 
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;

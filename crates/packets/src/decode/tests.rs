@@ -83,7 +83,7 @@ fn outer() -> (std::net::IpAddr, std::net::IpAddr) {
 fn link_layers() {
     let cooked = [0, 4, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0];
     let cooked_2 = [0, 0, 0, 0, 0, 2, 0, 1, 4, 6, 2, 0, 0, 0, 0, 1, 0, 0];
-    let cases: [(LinkType, Vec<u8>, &[u8], u8); 27] = [
+    let cases: [(LinkType, Vec<u8>, &[u8], u8); 39] = [
         (LinkType::ETHERNET, [&ETHERNET[..], &[0x88, 0x47, 0, 0x01, 0x01, 64]].concat(), &PACKET_V4, 4),
         (LinkType::ETHERNET, [&ETHERNET[..], &[0x88, 0x48, 0, 0x01, 0, 64, 0, 0, 0x21, 64]].concat(), &PACKET_V6, 6),
         (LinkType::ETHERNET, [&ETHERNET[..], &[0x88, 0x64, 0x11, 0, 0, 9, 0, 46, 0, 0x21]].concat(), &PACKET_V4, 4),
@@ -126,28 +126,64 @@ fn link_layers() {
         (LinkType::LINUX_SLL, [&cooked[..], &[0x81, 0x00, 0, 1, 0x86, 0xdd]].concat(), &PACKET_V6, 6),
         (LinkType::LINUX_SLL2, [&[0x08, 0x00], &cooked_2[..]].concat(), &PACKET_V4, 4),
         (LinkType::LINUX_SLL2, [&[0x86, 0xdd], &cooked_2[..]].concat(), &PACKET_V6, 6),
+        (LinkType::PPP, vec![0x00, 0x21], &PACKET_V4, 4),
+        (LinkType::PPP, vec![0x57], &PACKET_V6, 6),
+        (LinkType::PPP, vec![0xff, 0x03, 0x21], &PACKET_V4, 4),
+        (LinkType::PPP_HDLC, vec![0x0f, 0x00, 0x08, 0x00], &PACKET_V4, 4),
+        (LinkType::C_HDLC, vec![0x8f, 0x00, 0x86, 0xdd], &PACKET_V6, 6),
+        (LinkType::PPP_ETHER, vec![0x11, 0, 0, 7, 0, 99, 0x21], &PACKET_V4, 4),
+        (LinkType::FDDI, [&[0x57; 13][..], &SNAP, &[0x08, 0x00]].concat(), &PACKET_V4, 4),
+        (LinkType::IEEE802_11, [&[0x08; 22][..], &[0x10, 0], &SNAP, &[0x08, 0x00]].concat(), &PACKET_V4, 4),
+        // Quality of service and more control; between access points; behind padding.
+        (LinkType::IEEE802_11, [&[0x88; 22][..], &[0; 8], &SNAP, &[0x86, 0xdd]].concat(), &PACKET_V6, 6),
+        (LinkType::IEEE802_11, [&[0x08, 0x03], &[0; 28][..], &SNAP, &[0x08, 0x00]].concat(), &PACKET_V4, 4),
+        (
+            LinkType::IEEE802_11_RADIOTAP,
+            [&[0, 0, 13, 0, 2, 0, 0, 0x80, 0, 0, 0, 0, 0x20, 0x88, 0x01][..], &[0; 26], &SNAP, &[0x08, 0x00]].concat(),
+            &PACKET_V4,
+            4,
+        ),
+        (LinkType::NFLOG, vec![2, 0, 0, 0, 0, 5, 0, 10, b'x', 0, 0, 0, 0, 4, 0, 9], &PACKET_V4, 4),
     ];
     for (link, header, packet, version) in cases {
         let octets = [&header, packet].concat();
         assert_eq!(decode(link, &octets), Decoded::Segment(segment(version)), "{link:?} {header:x?}");
         assert_eq!(link.known(), Ok(link));
-        assert_eq!(decode(LinkType(105), &octets), Decoded::Other(Other::LinkType));
+        assert_eq!(decode(LinkType(147), &octets), Decoded::Other(Other::LinkType));
     }
 }
 
+/// LLC and SNAP, without the type.
+const SNAP: [u8; 6] = [0xaa, 0xaa, 0x03, 0, 0, 0];
+
 #[test]
 fn other_link_types_are_refused_by_number() {
-    let refused = LinkType(105).known().unwrap_err();
-    assert_eq!(refused, UnknownLinkType(105));
-    assert!(refused.to_string().contains("105"));
+    let refused = LinkType(147).known().unwrap_err();
+    assert_eq!(refused, UnknownLinkType(147));
+    assert!(refused.to_string().contains("147"));
 }
 
 #[test]
 fn what_is_no_segment_has_a_reason() {
     let tags = [0x81, 0x00, 0, 1].repeat(10);
     let labels = [0x88, 0x47].into_iter().chain([0, 0x01, 0, 64].repeat(17)).collect::<Vec<u8>>();
-    let cases: [(&str, LinkType, Vec<u8>, Other); 29] = [
+    let cases: [(&str, LinkType, Vec<u8>, Other); 39] = [
         ("labels", LinkType::ETHERNET, [&ETHERNET[..], &labels, &PACKET_V4].concat(), Other::TooDeep),
+        ("encrypted", LinkType::IEEE802_11, [&[0x08, 0x41, 0, 0][..], &[0; 20], &SNAP].concat(), Other::NotIp),
+        ("no data", LinkType::IEEE802_11, [0x48; 30].to_vec(), Other::NotIp),
+        ("a beacon", LinkType::IEEE802_11, [&[0x80][..], &[0; 30]].concat(), Other::NotIp),
+        ("a later part", LinkType::IEEE802_11, [&[0x08, 0x01][..], &[1; 30]].concat(), Other::Fragment),
+        ("several in one", LinkType::IEEE802_11, [&[0x88, 0x01][..], &[0; 22], &[0x80, 0]].concat(), Other::NotIp),
+        ("short radiotap", LinkType::IEEE802_11_RADIOTAP, vec![0, 0, 7, 0, 0, 0, 0, 0, 8, 1], Other::Malformed),
+        ("a token", LinkType::FDDI, [0x80; 40].to_vec(), Other::NotIp),
+        ("LCP", LinkType::PPP_HDLC, vec![0xff, 0x03, 0xc0, 0x21, 1], Other::NotIp),
+        ("an attribute of nothing", LinkType::NFLOG, [2, 0, 0, 0, 0, 0, 0, 10].to_vec(), Other::Malformed),
+        (
+            "endless attributes",
+            LinkType::NFLOG,
+            [&[2, 0, 0, 0][..], &[4, 0, 10, 0].repeat(99)].concat(),
+            Other::TooDeep,
+        ),
         (
             "a pseudowire",
             LinkType::ETHERNET,

@@ -30,12 +30,13 @@ fn each_fault_has_its_error() {
             b"GET / HTTP/1.1".to_vec(),
             "the file begins with [47, 45, 54, 20], which is neither pcap nor pcapng, nor gzip of one of them",
         ),
-        (pcap_of_version(2, 3), "version 2.3 at byte 4, where 2.4 was expected"),
-        (pcap_of_version(543, 0), "version 543.0 at byte 4, where 2.4 was expected"),
+        (pcap_of_version(2, 5), "version 2.5 at byte 4, where 2.0 to 2.4 was expected"),
+        (pcap_of_version(543, 0), "version 543.0 at byte 4, where 2.0 to 2.4 was expected"),
         (
-            file_header(LITTLE, 0xa1b2_c3d4, 105),
-            "at byte 20: frames of link type 105 (https://www.tcpdump.org/linktypes.html); read are Ethernet (1), raw IP \
-             (12, 14, 101, 228, 229), loopback (0, 108) and Linux cooked captures (113, 276)",
+            file_header(LITTLE, 0xa1b2_c3d4, 147),
+            "at byte 20: frames of link type 147 (https://www.tcpdump.org/linktypes.html); read are Ethernet (1), raw IP \
+             (12, 14, 101, 228, 229), loopback (0, 108), Linux cooked captures (113, 276), PPP (9, 50, 51), Cisco HDLC (104), \
+             FDDI (10), IEEE 802.11 (105, 127) and NFLOG (239)",
         ),
         (frames(300_000), "a frame of 300000 captured bytes at byte 24, where 262144 at most were expected"),
         (

@@ -1,0 +1,82 @@
+//! Frames of IEEE 802.11: those with data that are not encrypted.
+
+use super::Other;
+use super::link::{self, Packet};
+use super::octets::Octets;
+
+/// A radiotap header (<https://www.radiotap.org/>), which says how long it is. Of its fields one counts: whether there is padding
+/// between header and data.
+pub(super) fn radiotap(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
+    let [version, _, l0, l1, present @ ..] = frame.first::<8>()?;
+    let len = usize::from(u16::from_le_bytes([*l0, *l1]));
+    if *version != 0 || len < 8 {
+        return Err(Other::Malformed);
+    }
+    let first = u32::from_le_bytes(*present);
+    let is_padded = first & HAS_FLAGS != 0 && flags(frame, first)? & DATA_PAD != 0;
+    self::frame(frame.skip(len)?, is_padded)
+}
+
+/// The field `Flags`. What stands in front of it is a timestamp of 8 octets, at a multiple of 8, behind all words that say what is there.
+fn flags(frame: Octets<'_>, first: u32) -> Result<u8, Other> {
+    let (mut at, mut present) = (8, first);
+    while present & HAS_MORE != 0 {
+        if at > PRESENT_MAX {
+            return Err(Other::TooDeep);
+        }
+        present = u32::from_le_bytes(*frame.skip(at)?.first()?);
+        at += 4;
+    }
+    if first & HAS_TIME != 0 {
+        at = at.next_multiple_of(8) + 8;
+    }
+    let [flags] = frame.skip(at)?.first()?;
+    Ok(*flags)
+}
+
+/// IEEE 802.11, clause 9.2 and 9.3.2: frame control, duration, three or four addresses, sequence control, and what quality of service adds.
+/// Several packets in one (A-MSDU) are not read.
+pub(super) fn frame(frame: Octets<'_>, is_padded: bool) -> Result<Packet<'_>, Other> {
+    let [kind, flags] = frame.first()?;
+    let is_data = kind & (VERSION | TYPE) == TYPE_DATA && kind & SUBTYPE_NULL == 0;
+    if !is_data || flags & PROTECTED != 0 {
+        return Err(Other::NotIp);
+    }
+    let [.., sequence, _] = frame.first::<24>()?;
+    if sequence & FRAGMENT_NUMBER != 0 {
+        return Err(Other::Fragment);
+    }
+    let mut len = 24 + if flags & BOTH_DS == BOTH_DS { 6 } else { 0 };
+    if kind & SUBTYPE_QOS != 0 {
+        let [control, _] = frame.skip(len)?.first()?;
+        if control & A_MSDU != 0 {
+            return Err(Other::NotIp);
+        }
+        len += 2 + if flags & ORDER == 0 { 0 } else { 4 };
+    }
+    link::snap(frame.skip(if is_padded { len.next_multiple_of(4) } else { len })?)
+}
+
+/// Bits of the first word of radiotap, and of its flags.
+const HAS_TIME: u32 = 1;
+const HAS_FLAGS: u32 = 2;
+const HAS_MORE: u32 = 1 << 31;
+const DATA_PAD: u8 = 0x20;
+/// How far into the header there may be words that say what is there.
+const PRESENT_MAX: usize = 64;
+
+/// Frame control.
+const VERSION: u8 = 0x03;
+const TYPE: u8 = 0x0c;
+const TYPE_DATA: u8 = 0x08;
+/// There are no data in it.
+const SUBTYPE_NULL: u8 = 0x40;
+const SUBTYPE_QOS: u8 = 0x80;
+/// From one access point to another: there is a fourth address.
+const BOTH_DS: u8 = 0x03;
+const PROTECTED: u8 = 0x40;
+const ORDER: u8 = 0x80;
+/// Sequence control.
+const FRAGMENT_NUMBER: u8 = 0x0f;
+/// Quality of service control.
+const A_MSDU: u8 = 0x80;
