@@ -50,13 +50,13 @@ pub enum Lately {
     Span,
     /// [`Profile::stopped_span`].
     StoppedSpan,
-    /// [`Server::SHORT_SPAN`].
-    ShortSpan,
 }
 
 impl Server {
-    /// How long the short span is, which decides nothing.
+    /// How long the short span is, which decides nothing: of so many complete seconds rates are shown.
     pub const SHORT_SPAN: Duration = Duration::from_secs(10);
+    /// How much is held at least: also the latest seconds, which are not complete.
+    const HELD_MIN: Duration = Duration::from_secs(12);
 
     /// What happened at it lately.
     pub fn total(&self, lately: Lately) -> Tally {
@@ -225,7 +225,7 @@ impl States {
 
 impl Server {
     fn new(profile: &Profile) -> Self {
-        let spans = [profile.span, profile.stopped_span, Self::SHORT_SPAN];
+        let spans = [profile.span, profile.stopped_span, Self::HELD_MIN];
         Self { window: Window::new(&spans), judge: ServerJudge::default(), open: 0 }
     }
 }

@@ -329,7 +329,7 @@ impl Window {
     }
 
     /// Each second that is held, since the epoch, and what happened in it.
-    pub fn seconds(&self) -> impl Iterator<Item = (u64, &Tally)> {
+    pub fn seconds(&self) -> impl DoubleEndedIterator<Item = (u64, &Tally)> {
         self.seconds.iter().map(|second| (second.at_s, &second.tally))
     }
 

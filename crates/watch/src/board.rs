@@ -8,7 +8,8 @@ use serde::Serialize;
 use watari_endings::{Change, Ending, Histogram, Lately, Profile, Server, ServerState, Shares, States, Tally};
 use watari_packets::Timestamp;
 
-use crate::listener::SET_BACK_MIN;
+use crate::listener::{DELAY_MAX, SET_BACK_MIN};
+use crate::recent::{Covered, Recent};
 use crate::report::{Health, Report};
 use crate::rows::seconds;
 use crate::spans::{EvidenceRow, SharesRow, because};
@@ -31,6 +32,10 @@ struct Sensor {
     parts: BTreeMap<u8, Part>,
     /// How far all of them have come.
     heard: Timestamp,
+    /// Since when all is heard without a pause; `None`: nothing is heard yet.
+    began: Option<Timestamp>,
+    /// How far servers are judged.
+    judged: Timestamp,
     late: Late,
     /// Of one that is another machine.
     link: Option<Link>,
@@ -85,6 +90,18 @@ pub struct Entry<'a> {
     pub server: &'a Server,
     /// Since it was seen first.
     pub totals: Totals,
+    /// How far its sensor has come, by the sensor's own clock.
+    pub heard: Timestamp,
+    /// Which seconds are complete.
+    pub covered: Covered,
+    /// What happened in the last ten of them.
+    pub recent: Recent,
+    /// Connections that were open at the end of the last one.
+    pub open: u32,
+    /// X, Y and Z as they are judged now; `None`: nothing ended.
+    pub shares: Option<Shares>,
+    /// Over how many seconds those are.
+    pub shares_span_s: u64,
 }
 
 /// What happened at a server since it was seen first.
@@ -127,6 +144,9 @@ const LATEST_S: u64 = 5;
 const LATE_MAX: usize = 256;
 /// How far the clock of a sensor may be ahead of the judge's; what it says of later is of no time.
 pub const AHEAD_MAX_S: u64 = 60;
+/// Reports come each second. Where one comes this much later, by the sensor's clock, it has not listened in between, or the clock
+/// was set.
+const REPORT_LATE_MAX: Duration = Duration::from_secs(5);
 /// A thread that is further behind the others than this is not waited for.
 const PART_LATE_MAX: Duration = Duration::from_secs(10);
 
@@ -147,8 +167,12 @@ impl Board {
                 sensor.late.note(*server, at_s, *second);
             }
         }
-        sensor.parts.insert(part, Part { at: report.at, health: report.health, is_over: false });
+        let before = sensor.parts.insert(part, Part { at: report.at, health: report.health, is_over: false });
         sensor.hear();
+        if sensor.began.is_none() || before.is_some_and(|it| report.at.since(it.at) > REPORT_LATE_MAX) {
+            // On a quiet link its time is that much behind the clock by which it began.
+            sensor.began = sensor.began.max(Some(report.at + DELAY_MAX));
+        }
         true
     }
 
@@ -170,6 +194,7 @@ impl Board {
     pub fn renew(&mut self, sensor: &str) {
         if let Some(sensor) = self.sensors.get_mut(sensor) {
             sensor.parts.clear();
+            sensor.began = None;
             sensor.states.forget_open();
         }
     }
@@ -180,7 +205,8 @@ impl Board {
         self.now = now;
         for (name, sensor) in &mut self.sensors {
             // Of a sensor that is not heard nothing is known: silence there is not silence of its servers.
-            sensor.states.advance(sensor.heard.min(self.now + Duration::from_secs(AHEAD_MAX_S)));
+            sensor.judged = sensor.heard.min(self.now + Duration::from_secs(AHEAD_MAX_S));
+            sensor.states.advance(sensor.judged);
             while let Some(change) = sensor.states.poll() {
                 sensor.note(&change);
                 self.changes.push_back((name.clone(), change));
@@ -199,12 +225,7 @@ impl Board {
     /// Each server with its sensor.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         self.sensors.iter().flat_map(|(name, sensor)| {
-            sensor.states.servers().map(|(address, server)| Entry {
-                sensor: name,
-                address: *address,
-                server,
-                totals: sensor.totals.get(address).copied().unwrap_or_default(),
-            })
+            sensor.states.servers().map(|(address, server)| sensor.entry(name, *address, server))
         })
     }
 
@@ -270,6 +291,8 @@ impl Sensor {
             totals: BTreeMap::new(),
             parts: BTreeMap::new(),
             heard: Timestamp(0),
+            began: None,
+            judged: Timestamp(0),
             late: Late::default(),
             link: None,
         }
@@ -289,11 +312,34 @@ impl Sensor {
         let first = parts().max().unwrap_or(Timestamp(0));
         let waited_for = parts().filter(|at| first.since(*at) <= PART_LATE_MAX).min();
         if self.heard.since(first) > SET_BACK_MIN {
-            self.heard = first;
+            (self.heard, self.judged, self.began) = (first, first, None);
             self.late = Late::default();
             self.states.set_back(first);
         }
         self.heard = self.heard.max(waited_for.unwrap_or(Timestamp(0)));
+    }
+
+    /// Which of its seconds are complete.
+    fn covered(&self) -> Covered {
+        let began_ns = self.began.map_or(u64::MAX, |began| began.0);
+        Covered::new(began_ns, self.judged.0 / 1_000_000_000)
+    }
+
+    fn entry<'a>(&self, name: &'a str, address: SocketAddr, server: &'a Server) -> Entry<'a> {
+        let covered = self.covered();
+        let (shares, shares_span_s) = covered.shares(server, self.states.profile());
+        Entry {
+            sensor: name,
+            address,
+            server,
+            totals: self.totals.get(&address).copied().unwrap_or_default(),
+            heard: self.judged,
+            covered,
+            recent: covered.short(server),
+            open: covered.open(server),
+            shares,
+            shares_span_s,
+        }
     }
 
     fn is_away(&self) -> bool {
@@ -322,9 +368,12 @@ impl Sensor {
     fn view<'a>(&self, name: &'a str) -> SensorView<'a> {
         let Listens { health, hanging, unwatched } = self.listens();
         let link = self.link;
+        let covered = self.covered();
         SensorView {
             name,
             heard: seconds(self.heard),
+            complete_until: covered.until_s,
+            covered_s: covered.len_s(),
             packets: health.frames.all(),
             dropped: health.dropped,
             dropped_by_interface: health.dropped_by_interface,
@@ -428,6 +477,10 @@ struct SensorView<'a> {
     name: &'a str,
     /// When it was heard of last.
     heard: f64,
+    /// The end of the last second of which all is reported, and how many seconds before it are covered without a pause, at most ten.
+    complete_until: u64,
+    /// See `complete_until`.
+    covered_s: u64,
     packets: u64,
     dropped: u64,
     dropped_by_interface: u64,
@@ -460,22 +513,28 @@ struct ServerView<'a> {
     /// Why, for people.
     because: Option<String>,
     evidence: Option<EvidenceRow>,
-    /// Connections in progress.
+    /// Connections that were open at the end of the last complete second.
     open: u32,
-    /// The span of the profile, that of stopped servers, ten seconds.
+    /// X, Y and Z as they are judged now, and over how many seconds: of one that is idle or stopped, what ended since then.
+    shares: Option<SharesRow>,
+    /// See `shares`.
+    shares_span_s: u64,
+    /// The span of the profile, that of stopped servers, ten complete seconds.
     spans: Vec<SpanView>,
     /// Of the latest seconds, in the order of `columns`.
     rows: Vec<Row>,
 }
 
-/// The last while.
+/// The last while: rates and times are of its complete seconds, of which there are `covered_s`; `null` where there is none.
 #[derive(Debug, Serialize)]
 struct SpanView {
     span_s: u64,
+    covered_s: u64,
     shares: Option<SharesRow>,
-    opened_per_s: f64,
-    answered_per_s: f64,
-    bytes_per_s: f64,
+    opened_per_s: Option<f64>,
+    answered_per_s: Option<f64>,
+    unanswered_per_s: Option<f64>,
+    bytes_per_s: Option<f64>,
     response_p50_ms: Option<f64>,
     response_p99_ms: Option<f64>,
     unanswered: Option<f64>,
@@ -569,11 +628,12 @@ impl<'a> ServerView<'a> {
         let evidence = server.evidence();
         let late = late.seconds(&address);
         let latest = server.window().seconds().filter(|(at_s, _)| *at_s >= from_s || late.contains(at_s));
-        let spans = [
-            (Lately::Span, profile.span),
-            (Lately::StoppedSpan, profile.stopped_span),
-            (Lately::ShortSpan, Server::SHORT_SPAN),
-        ];
+        let entry = of.entry(sensor, address, server);
+        let spans = [(Lately::Span, profile.span), (Lately::StoppedSpan, profile.stopped_span)].map(|(lately, len)| {
+            let recent = entry.covered.of_span(server, lately, len.as_secs());
+            SpanView::new(len.as_secs(), &recent, server.shares(lately))
+        });
+        let short = SpanView::new(Server::SHORT_SPAN.as_secs(), &entry.recent, entry.recent.tally.shares());
         Self {
             sensor,
             server: address,
@@ -581,33 +641,35 @@ impl<'a> ServerView<'a> {
             since: server.verdict().map(|verdict| seconds(verdict.since)),
             because: evidence.map(because),
             evidence: evidence.map(EvidenceRow::from),
-            open: server.open(),
-            spans: spans
-                .map(|(lately, len)| SpanView::new(len.as_secs(), &server.total(lately), server.shares(lately)))
-                .into(),
+            open: entry.open,
+            shares: entry.shares.map(SharesRow::from),
+            shares_span_s: entry.shares_span_s,
+            spans: spans.into_iter().chain([short]).collect(),
             rows: latest.map(|(at_s, tally)| row(at_s, tally)).collect(),
         }
     }
 }
 
 impl SpanView {
-    #[expect(clippy::cast_precision_loss, reason = "rates")]
-    fn new(span_s: u64, total: &Tally, shares: Option<Shares>) -> Self {
-        let per_s = |count: f64| count / span_s.max(1) as f64;
-        let response_ms = |quantile| total.response_quantile(quantile).map(|time| time.as_secs_f64() * 1e3);
-        let handshake_us = total.tls_handshake_us as f64 / f64::from(total.tls_handshakes);
+    #[expect(clippy::cast_precision_loss, reason = "a mean")]
+    fn new(span_s: u64, recent: &Recent, shares: Option<Shares>) -> Self {
+        let Recent { tally, covered_s } = recent;
+        let response_ms = |quantile| tally.response_quantile(quantile).map(|time| time.as_secs_f64() * 1e3);
+        let handshake_us = tally.tls_handshake_us as f64 / f64::from(tally.tls_handshakes);
         Self {
             span_s,
+            covered_s: *covered_s,
             shares: shares.map(SharesRow::from),
-            opened_per_s: per_s(total.opened.into()),
-            answered_per_s: per_s(total.answered.into()),
-            bytes_per_s: per_s(total.bytes_to_client as f64),
+            opened_per_s: recent.per_s(tally.opened.into()),
+            answered_per_s: recent.per_s(tally.answered.into()),
+            unanswered_per_s: recent.per_s(tally.unanswered.into()),
+            bytes_per_s: recent.per_s(tally.bytes_to_client),
             response_p50_ms: response_ms(0.5),
             response_p99_ms: response_ms(0.99),
-            unanswered: total.unanswered_share(),
-            tls_full: total.tls_full,
-            tls_resumed: total.tls_resumed,
-            tls_handshake_ms: (total.tls_handshakes > 0).then_some(handshake_us / 1e3),
+            unanswered: tally.unanswered_share(),
+            tls_full: tally.tls_full,
+            tls_resumed: tally.tls_resumed,
+            tls_handshake_ms: (tally.tls_handshakes > 0).then_some(handshake_us / 1e3),
         }
     }
 }
@@ -669,8 +731,12 @@ mod tests {
         tally.response_max_us = 60_000_000;
         let mut board = Board::new(Profile::lab());
         let report = Report { tallies: vec![(server(), FIRST_S, tally)], ..report(FIRST_S, FIRST_S) };
+        board.take("here", 0, &Report { at: at(FIRST_S - 1), tallies: Vec::new(), health: Health::default() });
         board.take("here", 0, &report);
-        board.advance(at(FIRST_S));
+        // Until it is complete, and is one of the latest still.
+        let later = FIRST_S + 2;
+        board.take("here", 0, &Report { at: at(later), tallies: Vec::new(), health: Health::default() });
+        board.advance(at(later));
         let view = serde_json::to_value(board.view()).unwrap();
         let shown = &view["servers"][0];
         let (columns, row) = (view["columns"].as_array().unwrap(), shown["rows"][0].as_array().unwrap());

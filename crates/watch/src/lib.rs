@@ -33,6 +33,7 @@ pub mod live;
 pub mod metrics;
 pub mod profile;
 pub mod pseudonyms;
+pub mod recent;
 pub mod report;
 pub mod rows;
 pub mod spans;

@@ -57,7 +57,7 @@ pub struct Lost {
 }
 
 /// How long frames may be on their way from the kernel. So far behind its clock time is on a quiet link.
-const DELAY_MAX: Duration = Duration::from_millis(500);
+pub(crate) const DELAY_MAX: Duration = Duration::from_millis(500);
 /// What is dated further back than this was not late: the clock was set back. Frames of one ring are late by [`DELAY_MAX`], and
 /// who corrects a clock by less than a second does so by letting it go slower (adjtime(3)); but by up to this much it costs less to
 /// wait than to begin anew.

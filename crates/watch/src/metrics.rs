@@ -52,7 +52,11 @@ struct CountOfLink {
 }
 
 const GAUGES: [OfServer; 2] = [
-    OfServer { name: "connections_open", help: "Connections in progress", value: |it| Some(it.server.open().into()) },
+    OfServer {
+        name: "connections_open",
+        help: "Connections that were open one to two seconds ago: by now it is reported which of them have closed",
+        value: |it| Some(it.open.into()),
+    },
     OfServer {
         name: "unanswered_share",
         help: "Of knocks and requests, the share that got nothing, in the span that decides whether a server is stopped",
@@ -214,10 +218,11 @@ fn encode_states(entries: &[Entry<'_>], encoder: &mut DescriptorEncoder<'_>) -> 
 }
 
 fn encode_shares(entries: &[Entry<'_>], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let help = "X, Y and Z over the profile's span, 0 to 1";
+    let help = "X (delivered), Y (client aborts) and Z (timeouts) over the profile's span, 0 to 1; of a server that is idle or stopped, of what \
+                ended since then";
     let mut metric = encoder.encode_descriptor("share", help, None, MetricType::Gauge)?;
     for entry in entries {
-        let Some(shares) = entry.server.shares(Lately::Span) else { continue };
+        let Some(shares) = entry.shares else { continue };
         let all = [("s_normal", shares.s_normal), ("client_abort", shares.client_abort), ("timeout", shares.timeout)];
         for (name, value) in all {
             let [sensor, server] = labels(entry);
@@ -298,7 +303,7 @@ mod tests {
             r#"watari_watch_share{sensor="front",server="10.0.0.2:80",share="client_abort"} 0.25"#,
             r#"watari_watch_connections_ended_total{sensor="front",server="10.0.0.2:80",ending="S_NORMAL"} 30"#,
             &format!("watari_watch_connections_opened_total{of} 60"),
-            &format!("watari_watch_connections_open{of} 20.0"),
+            &format!("watari_watch_connections_open{of} 16.0"),
             &format!("watari_watch_bytes_to_clients_total{of} 42949672950"),
             &format!("watari_watch_response_seconds_sum{of} 600.015"),
             &format!("watari_watch_response_seconds_count{of} 30"),

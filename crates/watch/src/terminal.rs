@@ -1,43 +1,48 @@
 //! What servers are in, shown in a terminal.
 //!
 //! ```text
-//!  watari watch live -i eth0          3 servers, 48211 packets/s, 0 dropped                    q: end, arrows: choose
-//!  server           state      since     open  answers/s  mean ms   x %   y %   z %
-//!  192.0.2.1:443    normal     00:41:10   212     1820.4     12.3   71.0  28.2   0.8
-//!  192.0.2.2:443    SATURATED  00:00:12   ..
+//!  watari watch live -i eth0   3 servers, 48211 packets, 0 dropped   q: end, arrows: choose                     12:03:09 UTC
+//!  server         sensor state        since  open   ans/s  p50 ms  p99 ms   X %   Y %   Z % unans/s
+//!  192.0.2.1:443  here   normal    00:41:10   212  1820.4     7.5    19.8  71.0  28.2   0.8     0.0
+//!  192.0.2.2:443  here   SATURATED 00:00:12   ..
 //!
-//!              TIMEOUT                   192.0.2.1:443 is normal since 00:41:10:
-//!                 ╱╲                     all shares were within their limits
-//!                ╱  ╲                    opened/s ▂▃▅▆▇█▇▇▆▇▇▇
-//!               ╱    ╲                   answers/s ▂▃▅▆▇█▇▇▆▇▇▇
-//!              ╱ ·    ╲                  unanswered/s
-//!             ╱  ··    ╲                 ending S_NORMAL 71 %  C_NORMAL ..
-//!    S_NORMAL ──────────── ABORT
+//!              Z timeouts                192.0.2.1:443 (here)
+//!                 ╱╲                     normal since 2026-05-06 11:21:59 UTC, for 00:41:10: all shares were within their limits
+//!                ╱  ╲                    last 20 min: X 71.0 % delivered, Y 28.2 % client aborts, Z 0.8 % timeouts
+//!               ╱    ╲                   opened/s                                                1821.0
+//!              ╱ ·    ╲                  ▂▃▅▆▇█▇▇▆▇▇▇
+//!             ╱  ··    ╲                 ending in the last 20 min: S_NORMAL 71  C_NORMAL ..
+//!    X delivered ── Y client aborts
+//!  X delivered, Y client aborts, Z timeouts: % of what ended; rates and times: complete seconds of the last 10 s
 //! ```
 //!
-//! [`View`] draws a [`Board`] into cells; [`Screen`] is the terminal that they are shown on.
+//! [`View`] draws a [`Board`] into cells; [`Screen`] is the terminal that they are shown on. No value is ever shown in part: where there is no
+//! room for it, it is left out ([`list`], [`text`]).
 
+mod list;
 mod screen;
 mod ternary;
+mod text;
 
 pub use screen::{Key, Screen};
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::prelude::StatefulWidget;
 use ratatui::style::{Color, Style, Stylize};
-use ratatui::text::{Line, Span, Text};
-use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table, TableState, Widget, Wrap};
-use watari_endings::{Ending, Lately, Server, ServerState, Tally};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Paragraph, Sparkline, TableState, Widget};
+use time::OffsetDateTime;
+use watari_endings::{Ending, Lately, ServerState, Tally};
 use watari_packets::Timestamp;
 
 use crate::board::{Board, Entry};
 use crate::report::Health;
 use crate::spans::because;
 use ternary::Ternary;
+use text::{printable, width_of, wrap};
 
 /// Which server is looked at. Servers come and go, so it is known by its name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -91,145 +96,235 @@ impl<'a> View<'a> {
         Self { title, board, chosen: choice.index(&servers), servers }
     }
 
-    fn head(&self) -> Line<'static> {
+    /// What is known of all of it; as many lines as the title takes, which may say what is wrong.
+    fn head(&self, width: usize) -> Vec<Line<'static>> {
         let mut all = Health::default();
         for (_, sensor) in self.board.sensors() {
             all += sensor.health;
         }
         let lost = all.dropped + all.dropped_by_interface;
         let lost_style = if lost > 0 { Style::new().red().bold() } else { Style::new().dim() };
-        Line::from(vec![
-            Span::from(printable(self.title)).bold(),
-            Span::from(format!("  {}, {} packets, ", servers(self.servers.len()), all.frames.all())).dim(),
-            Span::styled(format!("{lost} dropped"), lost_style),
-            Span::from("  q: end, arrows: choose").dim(),
-        ])
-    }
-
-    fn table(&self) -> Table<'static> {
-        let widths = [Constraint::Min(21), Constraint::Max(16), Constraint::Length(9), Constraint::Length(9)]
-            .into_iter()
-            .chain([Constraint::Length(7); 8]);
-        Table::new(self.servers.iter().map(|entry| self.row(entry)), widths)
-            .header(Row::new(HEADS.map(|head| Text::from(head).right_aligned().dim())))
-            .row_highlight_style(Style::new().reversed())
-    }
-
-    fn row(&self, entry: &Entry<'_>) -> Row<'static> {
-        let Entry { sensor, address, server, .. } = entry;
-        let (long, short) = (server.shares(Lately::Span), server.total(Lately::ShortSpan));
-        let rate = |count: u32| f64::from(count) / Server::SHORT_SPAN.as_secs_f64();
-        let share = |value: fn(&watari_endings::Shares) -> f64| {
-            long.map_or_else(|| "-".to_owned(), |shares| format!("{:.1}", value(&shares) * 100.0))
-        };
-        let numbers = [
-            since(server, self.board.now()),
-            server.open().to_string(),
-            format!("{:.1}", rate(short.answered)),
-            milliseconds(short.response_quantile(0.5)),
-            milliseconds(short.response_quantile(0.99)),
-            share(|shares| shares.s_normal),
-            share(|shares| shares.client_abort),
-            share(|shares| shares.timeout),
-            short.unanswered.to_string(),
+        let dim = Style::new().dim();
+        let parts = [
+            (format!("{lost} dropped"), lost_style),
+            (clock(self.board.now()), dim),
+            (servers(self.servers.len()), dim),
+            (format!("{} packets", all.frames.all()), dim),
+            ("q: end, arrows: choose".to_owned(), dim),
         ];
-        let state = Span::styled(shown(server.state()), style(server.state()));
-        let names = [Cell::from(address.to_string()), Cell::from(printable(sensor)), Cell::from(state)];
-        Row::new(names.into_iter().chain(numbers.map(|number| Cell::from(Text::from(number).right_aligned()))))
+        let mut lines: Vec<_> =
+            wrap(&printable(self.title), width).into_iter().map(|line| Line::from(line).bold()).collect();
+        // Each whole or not at all, behind the title where there is room.
+        let used = lines.last().map_or(0, Line::width);
+        let needed = parts.iter().map(|(text, _)| 2 + width_of(text)).sum::<usize>();
+        if lines.is_empty() || used + needed > width {
+            lines.push(Line::default());
+        }
+        let Some(line) = lines.last_mut() else { return lines };
+        for (text, style) in parts {
+            let gap = if line.width() == 0 { "" } else { "  " };
+            if line.width() + gap.len() + width_of(&text) <= width {
+                line.push_span(Span::raw(gap));
+                line.push_span(Span::styled(text, style));
+            }
+        }
+        lines
     }
 
     fn details(&self, area: Rect, buffer: &mut Buffer) {
         let Some(entry) = self.servers.get(self.chosen) else {
-            let text = "No server has been seen yet.";
-            return Paragraph::new(text).dim().render(area, buffer);
+            let lines = wrap("No server has been seen yet.", area.width.into());
+            return Paragraph::new(lines.into_iter().map(Line::from).collect::<Vec<_>>()).dim().render(area, buffer);
         };
-        if area.width < PICTURE_WIDTH_MIN {
-            return self.facts(entry, area, buffer);
+        let (span_s, is_narrow) = (self.board.profile().span.as_secs(), area.width < ALL_COLUMNS_WIDTH);
+        if area.width < PICTURE_WIDTH_MIN || area.height < PICTURE_HEIGHT_MIN {
+            return facts(entry, span_s, is_narrow, area, buffer);
         }
-        let [picture, facts] = Layout::horizontal([Constraint::Percentage(50), Constraint::Fill(1)]).areas(area);
-        Ternary::new(entry.server, self.board.profile(), self.board.now()).render(picture, buffer);
-        self.facts(entry, facts, buffer);
+        let [picture, _, beside] =
+            Layout::horizontal([Constraint::Percentage(50), Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+        Ternary::new(entry, self.board.profile()).render(picture, buffer);
+        facts(entry, span_s, is_narrow, beside, buffer);
     }
+}
 
-    fn facts(&self, entry: &Entry<'_>, area: Rect, buffer: &mut Buffer) {
-        let Entry { sensor, address, server, .. } = entry;
-        let areas = Layout::vertical([
-            Constraint::Length(3),
-            Constraint::Length(3),
-            Constraint::Length(3),
-            Constraint::Length(3),
-            Constraint::Min(3),
-        ]);
-        let [verdict, opened, answered, unanswered, endings] = areas.areas(area);
-        let why = server.evidence().map_or_else(|| "too little happened to say".to_owned(), because);
-        let sentence = Line::from(vec![
-            Span::from(format!("{address} ")).bold(),
-            Span::from(format!("({}) is ", printable(sensor))),
-            Span::styled(shown(server.state()), style(server.state())),
-            Span::from(format!(": {why}")),
-        ]);
-        Paragraph::new(sentence).wrap(Wrap { trim: true }).render(verdict, buffer);
-        let now_s = self.board.now().0 / 1_000_000_000;
-        for (area, name, value) in [
-            (opened, "opened a second", (|tally| tally.opened) as fn(&Tally) -> u32),
-            (answered, "answered", |tally| tally.answered),
-            (unanswered, "got nothing", |tally| tally.unanswered),
-        ] {
-            bars(name, server, now_s, value, area, buffer);
-        }
-        Paragraph::new(counted(&server.total(Lately::Span))).wrap(Wrap { trim: true }).render(endings, buffer);
+/// A server in words and over time. What has no room is left out: first what happened over time, then how connections ended.
+fn facts(entry: &Entry<'_>, span_s: u64, is_narrow: bool, area: Rect, buffer: &mut Buffer) {
+    let width = area.width.into();
+    let plain = |text: &str| wrap(text, width).into_iter().map(Line::from).collect::<Vec<_>>();
+    let mut lines = plain(&format!("{} ({})", entry.address, printable(entry.sensor)));
+    for line in &mut lines {
+        *line = line.clone().bold();
     }
+    lines.extend(verdict(entry, width));
+    lines.extend(plain(&shares(entry)));
+    let last = plain(&counted(&entry.server.total(Lately::Span), span_s));
+    if is_narrow {
+        lines.extend(plain(&now(entry)));
+    }
+    let rest = usize::from(area.height).saturating_sub(lines.len());
+    let last = if last.len() <= rest { last } else { Vec::new() };
+    let charts = (rest - last.len()) / 3;
+    let height = |count: usize| u16::try_from(count).unwrap_or(u16::MAX);
+    let each = if charts >= 2 { height(charts.min(CHART_HEIGHT_MAX)) } else { 0 };
+    let heights = [height(lines.len()), each, each, each, height(last.len())];
+    let [words, opened, answered, unanswered, endings] = Layout::vertical(heights.map(Constraint::Length)).areas(area);
+    Paragraph::new(lines).render(words, buffer);
+    if each > 0 {
+        for (area, name, value) in [
+            (opened, "opened/s", (|tally| tally.opened) as fn(&Tally) -> u32),
+            (answered, "answered/s", |tally| tally.answered),
+            (unanswered, "unanswered/s", |tally| tally.unanswered),
+        ] {
+            bars(name, entry, value, area, buffer);
+        }
+    }
+    Paragraph::new(last).render(endings, buffer);
+}
+
+/// Its state, since when, and why.
+fn verdict(entry: &Entry<'_>, width: usize) -> Vec<Line<'static>> {
+    let state = entry.server.state();
+    let text = entry.server.verdict().map_or_else(
+        || format!("{}: too little happened to say", shown(state)),
+        |it| {
+            format!(
+                "{} since {}, for {}: {}",
+                shown(state),
+                moment(it.since),
+                since(entry),
+                entry.server.evidence().map(because).unwrap_or_default()
+            )
+        },
+    );
+    let mut lines: Vec<_> = wrap(&text, width).into_iter().map(Line::from).collect();
+    if let Some(first) = lines.first_mut() {
+        let text = first.to_string();
+        // The state is a word, or all of the line is a part of it.
+        let at = text.find(|c: char| !c.is_alphabetic()).unwrap_or(text.len());
+        *first = Line::from(vec![Span::styled(text[..at].to_owned(), style(state)), Span::raw(text[at..].to_owned())]);
+    }
+    lines
+}
+
+fn shares(entry: &Entry<'_>) -> String {
+    let span = span(entry.shares_span_s);
+    let Some(it) = entry.shares else { return format!("last {span}: nothing ended, so no X, Y and Z") };
+    let [x, y, z] = [it.s_normal, it.client_abort, it.timeout].map(|share| percent(Some(share)));
+    format!("last {span}: X {x} % delivered, Y {y} % client aborts, Z {z} % timeouts")
+}
+
+/// What there may be no column for.
+fn now(entry: &Entry<'_>) -> String {
+    let tally = &entry.recent.tally;
+    let time = |share| milliseconds(tally.response_quantile(share).map(|time| time.as_secs_f64() * 1e3));
+    format!(
+        "last {}: {} answered/s, {} unanswered/s, p50 {} ms, p99 {} ms; {} open",
+        span(entry.recent.covered_s),
+        rate(entry, tally.answered),
+        rate(entry, tally.unanswered),
+        time(0.5),
+        time(0.99),
+        entry.open
+    )
 }
 
 impl Widget for &View<'_> {
     fn render(self, area: Rect, buffer: &mut Buffer) {
-        let listed = u16::try_from(self.servers.len() + 1).unwrap_or(u16::MAX).min(area.height / 2).max(2);
-        let rows = [Constraint::Length(1), Constraint::Length(listed), Constraint::Length(1), Constraint::Fill(1)];
-        let [head, table, _, details] = Layout::vertical(rows).areas(area);
-        self.head().render(head, buffer);
+        let height = |count: usize| u16::try_from(count).unwrap_or(u16::MAX);
+        let head = self.head(area.width.into());
+        let legend = wrap(LEGEND, area.width.into());
+        let legend =
+            if usize::from(area.height) >= head.len() + legend.len() + LEGEND_HEIGHT_MIN { legend } else { Vec::new() };
+        let listed = height(self.servers.len() + 1).min(area.height / 2).max(2);
+        let rows = [
+            Constraint::Length(height(head.len())),
+            Constraint::Length(listed),
+            Constraint::Length(1),
+            Constraint::Fill(1),
+            Constraint::Length(height(legend.len())),
+        ];
+        let [title, table, _, details, bottom] = Layout::vertical(rows).areas(area);
+        Paragraph::new(head).render(title, buffer);
         let mut state = TableState::new().with_selected(Some(self.chosen));
-        StatefulWidget::render(self.table(), table, buffer, &mut state);
+        StatefulWidget::render(list::table(&self.servers, table.width), table, buffer, &mut state);
         self.details(details, buffer);
+        Paragraph::new(legend.into_iter().map(Line::from).collect::<Vec<_>>()).dim().render(bottom, buffer);
     }
 }
 
 /// In less, the picture says nothing.
 const PICTURE_WIDTH_MIN: u16 = 60;
+const PICTURE_HEIGHT_MIN: u16 = 8;
+/// In less, the list may have no room for all columns.
+const ALL_COLUMNS_WIDTH: u16 = 100;
+const CHART_HEIGHT_MAX: usize = 4;
+/// Where there are fewer lines for all else, the legend is left out.
+const LEGEND_HEIGHT_MIN: usize = 14;
+const LEGEND: &str = "X delivered, Y client aborts, Z timeouts: % of what ended; rates, p50 and p99 (time to the first octet): last 10 s";
 
-const HEADS: [&str; 12] =
-    ["server", "sensor", "state", "since", "open", "ans/s", "p50 ms", "p99 ms", "x %", "y %", "z %", "nothing"];
-
-/// The latest seconds as bars, as many as there is room for.
-fn bars(name: &'static str, server: &Server, now_s: u64, value: fn(&Tally) -> u32, area: Rect, buffer: &mut Buffer) {
+/// The latest complete seconds as bars, as many as there is room for, and the rate in the last ten of them.
+fn bars(name: &'static str, entry: &Entry<'_>, value: fn(&Tally) -> u32, area: Rect, buffer: &mut Buffer) {
     let [head, bars] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
-    // The current second would always seem to drop, and connections are counted when they have settled.
-    let first = (now_s - now_s.min(1)).saturating_sub(bars.width.into());
+    let first = entry.covered.until_s.saturating_sub(bars.width.into());
     let mut data = vec![0; bars.width.into()];
-    for (at_s, tally) in server.window().seconds() {
+    for (at_s, tally) in entry.server.window().seconds() {
         if let Some(bar) = at_s.checked_sub(first).and_then(|at| data.get_mut(at as usize)) {
             *bar = value(tally).into();
         }
     }
-    let last = data.last().copied().unwrap_or(0);
-    Line::from(name).dim().render(head, buffer);
-    Line::from(last.to_string()).bold().right_aligned().render(head, buffer);
+    let rate = rate(entry, value(&entry.recent.tally));
+    if name.len() + 1 + width_of(&rate) <= head.width.into() {
+        Line::from(name).dim().render(head, buffer);
+        Line::from(rate).bold().right_aligned().render(head, buffer);
+    }
     Sparkline::default().data(data).style(Style::new().cyan()).render(bars, buffer);
 }
 
 /// How connections ended, those of which there were any.
-fn counted(tally: &Tally) -> Line<'static> {
+fn counted(tally: &Tally, span_s: u64) -> String {
     let counts = Ending::ALL.into_iter().map(|ending| (ending, tally.ending(ending)));
     let mut words: Vec<_> = counts.filter(|(_, count)| *count > 0).map(|(e, count)| format!("{e} {count}")).collect();
     if tally.tls_full + tally.tls_resumed > 0 {
         words.push(format!("TLS {} full, {} resumed", tally.tls_full, tally.tls_resumed));
     }
-    Line::from(words.join("  "))
+    if words.is_empty() { String::new() } else { format!("endings, last {}: {}", span(span_s), words.join(", ")) }
 }
 
-fn since(server: &Server, now: Timestamp) -> String {
-    let Some(verdict) = server.verdict() else { return "-".to_owned() };
-    let seconds = now.since(verdict.since).as_secs();
+/// For how long it is in its state, by the clock of who sees it.
+fn since(entry: &Entry<'_>) -> String {
+    let Some(verdict) = entry.server.verdict() else { return "-".to_owned() };
+    let seconds = entry.heard.since(verdict.since).as_secs();
     format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// A count of the last ten complete seconds, as a rate.
+fn rate(entry: &Entry<'_>, count: u32) -> String {
+    entry.recent.per_s(count.into()).map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"))
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0))
+}
+
+fn milliseconds(time_ms: Option<f64>) -> String {
+    time_ms.map_or_else(|| "-".to_owned(), |time_ms| format!("{time_ms:.1}"))
+}
+
+fn span(seconds: u64) -> String {
+    if seconds >= 120 && seconds.is_multiple_of(60) { format!("{} min", seconds / 60) } else { format!("{seconds} s") }
+}
+
+/// Of the day, in UTC: what the zone of whoever looks is, a process that gave up its privileges cannot always tell.
+fn clock(at: Timestamp) -> String {
+    utc(at).map_or_else(String::new, |it| format!("{:02}:{:02}:{:02} UTC", it.hour(), it.minute(), it.second()))
+}
+
+fn moment(at: Timestamp) -> String {
+    utc(at).map_or_else(String::new, |it| format!("{} {}", it.date(), clock(at)))
+}
+
+fn utc(at: Timestamp) -> Option<OffsetDateTime> {
+    OffsetDateTime::from_unix_timestamp((at.0 / 1_000_000_000).cast_signed()).ok()
 }
 
 /// Those that somebody must look at stand out without colours, too.
@@ -251,15 +346,6 @@ const fn style(state: ServerState) -> Style {
 
 fn servers(count: usize) -> String {
     if count == 1 { "1 server".to_owned() } else { format!("{count} servers") }
-}
-
-fn milliseconds(time: Option<Duration>) -> String {
-    time.map_or_else(|| "-".to_owned(), |time| format!("{:.1}", time.as_secs_f64() * 1e3))
-}
-
-/// Names come from elsewhere, and must not command the terminal.
-fn printable(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -1,15 +1,17 @@
-//! The ternary diagram: `S_NORMAL` to the left corner, what clients cut off to the right, `TIMEOUT` upwards (ANMA paper,
+//! The ternary diagram: X (delivered) to the left corner, Y (client aborts) to the right, Z (timeouts) upwards (ANMA paper,
 //! chapter 2). Each second in which connections ended is a point; older ones fade.
 
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::Color;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Stylize};
 use ratatui::symbols::Marker;
 use ratatui::text::Line as Text;
 use ratatui::widgets::Widget;
 use ratatui::widgets::canvas::{Canvas, Context, Line, Points};
-use watari_endings::{Lately, Profile, Server, Shares};
-use watari_packets::Timestamp;
+use watari_endings::{Profile, Shares};
+
+use super::text::width_of;
+use crate::board::Entry;
 
 pub(super) struct Ternary {
     /// Where points are, the oldest third first.
@@ -18,19 +20,23 @@ pub(super) struct Ternary {
     all: Option<(f64, f64)>,
 }
 
+/// What the corners are called: left, right, top. The first that has room.
+const CORNERS: [[&str; 3]; 3] =
+    [["X delivered", "Y client aborts", "Z timeouts"], ["delivered", "aborts", "timeouts"], ["X", "Y", "Z"]];
+
 /// Half of it above the base is the height of a triangle with sides of 1.
 const HEIGHT: f64 = 0.866_025_403_784_438_6;
 
 impl Ternary {
-    pub(super) fn new(server: &Server, profile: &Profile, now: Timestamp) -> Self {
-        let (now_s, span_s) = (now.0 / 1_000_000_000, profile.span.as_secs().max(1));
+    pub(super) fn new(entry: &Entry<'_>, profile: &Profile) -> Self {
+        let (now_s, span_s) = (entry.heard.0 / 1_000_000_000, profile.span.as_secs().max(1));
         let mut ages = [const { Vec::new() }; 3];
-        for (at_s, tally) in server.window().seconds() {
+        for (at_s, tally) in entry.server.window().seconds() {
             let Some(shares) = tally.shares() else { continue };
             let age = (now_s.saturating_sub(at_s) * 3 / span_s).min(2) as usize;
             ages[2 - age].push(point(shares));
         }
-        Self { ages, all: server.total(Lately::Span).shares().map(point) }
+        Self { ages, all: entry.shares.map(point) }
     }
 
     fn draw(&self, context: &mut Context<'_>) {
@@ -46,18 +52,23 @@ impl Ternary {
         if let Some((x, y)) = self.all {
             context.print(x, y, Text::styled("◆", Color::Cyan));
         }
-        context.print(0.0, -0.09, "S_NORMAL");
-        context.print(0.87, -0.09, "ABORT");
-        context.print(0.45, HEIGHT + 0.05, "TIMEOUT");
     }
 }
 
 impl Widget for Ternary {
     fn render(self, area: Rect, buffer: &mut Buffer) {
+        let [top, area, bottom] =
+            Layout::vertical([Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)]).areas(area);
+        let width = usize::from(area.width);
+        let [left, right, up] =
+            CORNERS.into_iter().find(|it| width_of(it[0]) + 2 + width_of(it[1]) <= width).unwrap_or_default();
+        Text::from(up).dim().centered().render(top, buffer);
+        Text::from(left).dim().render(bottom, buffer);
+        Text::from(right).dim().right_aligned().render(bottom, buffer);
         Canvas::default()
             .marker(Marker::Braille)
             .x_bounds([-0.02, 1.02])
-            .y_bounds([-0.12, HEIGHT + 0.08])
+            .y_bounds([-0.02, HEIGHT + 0.02])
             .paint(|context| self.draw(context))
             .render(area, buffer);
     }

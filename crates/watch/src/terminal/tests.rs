@@ -51,20 +51,36 @@ fn the_worst_server_is_first_and_says_why() {
     let mut choice = Choice::default();
     let text = drawn(&board, &choice, 120, 30);
     let lines: Vec<_> = text.lines().collect();
-    assert!(lines[0].starts_with("watari watch live -i lo  3 servers, 0 packets, 0 dropped"), "{text}");
+    assert_eq!(
+        lines[0], "watari watch live -i lo  0 dropped  13:47:39 UTC  3 servers  0 packets  q: end, arrows: choose",
+        "{text}"
+    );
     let words = |line: usize| lines[line].split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(words(2), "10.0.0.3:80 a STOPPED 00:00:59 0 0.0 - - - - - 70");
-    assert_eq!(words(3), "10.0.0.2:80 a\u{fffd}[2J SATURATED 00:00:59 0 4.0 7.5 10.0 40.0 50.0 10.0 0");
-    assert_eq!(words(4), "10.0.0.1:80 a normal 00:00:59 0 10.0 7.5 10.0 90.9 9.1 0.0 0");
-    assert!(text.contains("10.0.0.3:80 (a) is STOPPED: 100.0 % of what asked"), "{text}");
+    assert_eq!(words(2), "10.0.0.3:80 a STOPPED 00:00:59 0 0.0 - - - - - 7.0");
+    assert_eq!(words(3), "10.0.0.2:80 a\u{fffd}[2J SATURATED 00:00:59 0 4.0 7.5 10.0 40.0 50.0 10.0 0.0");
+    assert_eq!(words(4), "10.0.0.1:80 a normal 00:00:59 0 10.0 7.5 10.0 90.9 9.1 0.0 0.0");
+    let beside = |text: &str| {
+        let words = text.lines().skip(6).map(|line| line.chars().skip(60).collect::<String>());
+        words
+            .flat_map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let stopped =
+        "10.0.0.3:80 (a) STOPPED since 1970-01-12 13:46:40 UTC, for 00:00:59: 100.0 % of what asked got no answer";
+    assert!(beside(&text).starts_with(stopped), "{text}");
+    assert!(beside(&text).contains("last 10 s: nothing ended, so no X, Y and Z"), "{text}");
     choice.go(&board, true);
     choice.go(&board, true);
     choice.go(&board, true);
     let text = drawn(&board, &choice, 120, 30);
-    assert!(text.contains("10.0.0.1:80 (a) is normal: all shares"), "{text}");
-    assert!(text.contains("S_NORMAL 600  C_RESET 60"), "{text}");
+    assert!(
+        beside(&text).contains("for 00:00:59: all shares were within their limits last 60 s: X 90.9 % delivered, "),
+        "{text}"
+    );
+    assert!(text.contains("endings, last 60 s: S_NORMAL 600, C_RESET 60"), "{text}");
     choice.go(&board, false);
-    assert!(drawn(&board, &choice, 120, 30).contains("is SATURATED: 60.0 %"));
+    assert!(beside(&drawn(&board, &choice, 120, 30)).contains("for 00:00:59: 60.0 % of what ended"));
 }
 
 #[test]
@@ -77,7 +93,7 @@ fn the_cloud_is_where_its_shares_are() {
     };
     let ((abort_x, abort_y), (timeout_x, timeout_y)) = (place(&aborts), place(&timeouts));
     assert!(abort_x > timeout_x && abort_y > timeout_y, "{aborts}\n{timeouts}");
-    for corner in ["TIMEOUT", "S_NORMAL", "ABORT"] {
+    for corner in ["Z timeouts", "X delivered", "Y client aborts"] {
         assert!(aborts.contains(corner), "{aborts}");
     }
 }
@@ -90,4 +106,101 @@ fn any_size_can_be_drawn() {
         drawn(&Board::new(Profile::site()), &Choice::default(), width, height);
     }
     assert!(drawn(&Board::new(Profile::site()), &Choice::default(), 80, 10).contains("No server has been seen yet."));
+}
+
+/// Where the heads of shown columns begin and end, in cells.
+fn heads(line: &str) -> Vec<(&'static str, usize, usize)> {
+    const HEADS: [&str; 12] =
+        ["server", "sensor", "state", "since", "open", "ans/s", "p50 ms", "p99 ms", "X %", "Y %", "Z %", "unans/s"];
+    let mut rest = line.to_owned();
+    let mut found = Vec::new();
+    for head in HEADS {
+        // `ans/s` is a part of another.
+        if let Some(at) = rest.find(head).filter(|at| *at == 0 || line.as_bytes()[at - 1] == b' ') {
+            found.push((head, at, at + head.len()));
+            rest.replace_range(at..at + head.len(), &"_".repeat(head.len()));
+        }
+    }
+    assert!(rest.replace(['_', ' '], "").is_empty(), "a part of a head in {line:?}");
+    found
+}
+
+/// Cells of a row, and where they begin and end.
+fn cells(line: &str) -> Vec<(String, usize, usize)> {
+    let line: Vec<char> = line.chars().collect();
+    let mut found = Vec::new();
+    for (at, word) in line.chunk_by(|a, b| (*a == ' ') == (*b == ' ')).scan(0, |at, word| {
+        *at += word.len();
+        Some((*at - word.len(), word))
+    }) {
+        if word[0] != ' ' {
+            found.push((word.iter().collect(), at, at + word.len()));
+        }
+    }
+    found
+}
+
+#[test]
+fn at_any_width_what_is_shown_is_whole() {
+    let several = [
+        ("here", [203, 0, 113, 250], [123_456, 789, 1, 0]),
+        ("a-sensor-of-some-length", [10, 0, 0, 2], [4, 5, 1, 33]),
+        ("here", [10, 0, 0, 3], [0, 0, 0, 70_000]),
+    ];
+    let one = [("here", [10, 0, 0, 1], [10, 1, 0, 0]), ("here", [10, 0, 0, 2], [0, 0, 0, 7])];
+    for servers in [&several[..], &one] {
+        let board = board(servers);
+        let list = |text: &str| -> Vec<String> {
+            let first = text.lines().position(|line| line.starts_with("server")).unwrap();
+            text.lines().skip(first).take(servers.len() + 1).map(str::to_owned).collect()
+        };
+        let all = list(&drawn(&board, &Choice::default(), 300, 60));
+        let all_heads: Vec<_> = heads(&all[0]).into_iter().map(|(head, ..)| head).collect();
+        assert_eq!(all_heads.len(), 12);
+        // Numbers beside the picture, and below the list.
+        let numbers = |text: &str| -> std::collections::BTreeSet<String> {
+            let words = text.split_whitespace().filter(|word| word.contains(|c: char| c.is_ascii_digit()));
+            words.map(str::to_owned).collect()
+        };
+        let known: std::collections::BTreeSet<_> = [(300, 60), (99, 60), (59, 60)]
+            .iter()
+            .flat_map(|(w, h)| numbers(&drawn(&board, &Choice::default(), *w, *h)))
+            .collect();
+        let mut shown = 0;
+        for width in 20..=200 {
+            for height in [12, 24, 50] {
+                let text = drawn(&board, &Choice::default(), width, height);
+                let lines = list(&text);
+                let columns = heads(&lines[0]);
+                assert_eq!(columns[0].0, "server");
+                for (line, all) in lines[1..].iter().zip(&all[1..]).filter(|(line, _)| !line.is_empty()) {
+                    let (cells, all) = (cells(line), self::cells(all));
+                    assert_eq!(cells.len(), columns.len(), "{width}: {text}");
+                    for ((cell, from, to), (head, head_from, head_to)) in cells.iter().zip(&columns) {
+                        let at = all_heads.iter().position(|it| it == head).unwrap();
+                        assert_eq!(*cell, all[at].0, "{width}: {text}");
+                        let is_text = ["server", "sensor", "state"].contains(head);
+                        assert!(if is_text { from == head_from } else { to == head_to }, "{width}: {text}");
+                    }
+                }
+                shown = shown.max(columns.len());
+                let unknown: Vec<_> = numbers(&text).difference(&known).cloned().collect();
+                assert!(unknown.is_empty(), "{width}x{height}: {unknown:?}\n{text}");
+            }
+        }
+        assert_eq!(shown, 12);
+    }
+}
+
+#[test]
+fn narrow_lists_keep_what_says_most() {
+    let board = board(&[("here", [192, 0, 2, 1], [10, 1, 0, 0])]);
+    let columns = |width| {
+        let text = drawn(&board, &Choice::default(), width, 24);
+        let line = text.lines().find(|line| line.starts_with("server")).unwrap().to_owned();
+        heads(&line).into_iter().map(|(head, ..)| head).collect::<Vec<_>>().join(",")
+    };
+    assert_eq!(columns(60), "server,state,open,ans/s,X %,Y %,Z %");
+    assert_eq!(columns(80), "server,state,since,open,ans/s,p99 ms,X %,Y %,Z %,unans/s");
+    assert_eq!(columns(120), "server,sensor,state,since,open,ans/s,p50 ms,p99 ms,X %,Y %,Z %,unans/s");
 }
