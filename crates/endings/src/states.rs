@@ -50,6 +50,8 @@ pub enum Lately {
     Span,
     /// [`Profile::stopped_span`].
     StoppedSpan,
+    /// [`Server::SHORT_SPAN`].
+    ShortSpan,
 }
 
 impl Server {
@@ -225,7 +227,7 @@ impl States {
 
 impl Server {
     fn new(profile: &Profile) -> Self {
-        let spans = [profile.span, profile.stopped_span, Self::HELD_MIN];
+        let spans = [profile.span, profile.stopped_span, Self::SHORT_SPAN, Self::HELD_MIN];
         Self { window: Window::new(&spans), judge: ServerJudge::default(), open: 0 }
     }
 }

@@ -515,7 +515,7 @@ struct ServerView<'a> {
     evidence: Option<EvidenceRow>,
     /// Connections that were open at the end of the last complete second.
     open: u32,
-    /// X, Y and Z as they are judged now, and over how many seconds: of one that is idle or stopped, what ended since then.
+    /// X, Y and Z as they are judged now, and over how many seconds: of one that is stopped, what ended since then.
     shares: Option<SharesRow>,
     /// See `shares`.
     shares_span_s: u64,

@@ -218,7 +218,7 @@ fn encode_states(entries: &[Entry<'_>], encoder: &mut DescriptorEncoder<'_>) -> 
 }
 
 fn encode_shares(entries: &[Entry<'_>], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let help = "X (delivered), Y (client aborts) and Z (timeouts) over the profile's span, 0 to 1; of a server that is idle or stopped, of what \
+    let help = "X (delivered), Y (client aborts) and Z (timeouts) over the profile's span, 0 to 1; of a server that is stopped, of what \
                 ended since then";
     let mut metric = encoder.encode_descriptor("share", help, None, MetricType::Gauge)?;
     for entry in entries {

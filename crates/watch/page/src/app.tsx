@@ -2,7 +2,7 @@
 import { useEffect, useReducer, useRef } from "preact/hooks";
 import type { Board, Course, Sensor } from "./board.ts";
 import { keyOf, ofKey } from "./board.ts";
-import { clock, count, duration, heardAt, offset } from "./format.ts";
+import { count, duration, heardAt, moment, offset } from "./format.ts";
 import { NOTHING } from "./history.ts";
 import { List } from "./list.tsx";
 import type { Link } from "./live.ts";
@@ -94,7 +94,7 @@ function Header({ board, link }: { board: Board | null; link: Link }) {
       <LinkState board={board} link={link} />
       {board !== null && (
         <time class="clock" dateTime={new Date(board.now * 1000).toISOString()}>
-          {clock(board.now)}
+          {moment(board.now, board.now)}
         </time>
       )}
     </header>
@@ -102,7 +102,7 @@ function Header({ board, link }: { board: Board | null; link: Link }) {
 }
 
 function LinkState({ board, link }: { board: Board | null; link: Link }) {
-  const since = board === null ? "" : ` since ${clock(board.now)}`;
+  const since = board === null ? "" : ` since ${moment(board.now, board.now)}`;
   const words = { connecting: "connecting…", live: "live", stale: `no news${since}, trying again` }[link];
   return (
     <p class={`link ${link}`} role="status">

@@ -30,6 +30,9 @@ export interface Profile {
 export interface Sensor {
   name: string;
   heard: number;
+  // The end of the last second of which all is reported, by its own clock, and how many seconds before are covered, at most ten.
+  complete_until: number;
+  covered_s: number;
   packets: number;
   dropped: number;
   dropped_by_interface: number;
@@ -58,8 +61,12 @@ export interface Server {
   state: State;
   since: number | null;
   because: string | null;
+  // At the end of the last complete second.
   open: number;
-  // The span of the profile, that of stopped servers, ten seconds.
+  // As they are judged now, and over how many seconds: of one that is stopped, what ended since then.
+  shares: Shares | null;
+  shares_span_s: number;
+  // The span of the profile, that of stopped servers, ten complete seconds.
   spans: Span[];
   rows: Row[];
 }
@@ -70,12 +77,15 @@ export interface Shares {
   timeout: number;
 }
 
+// Rates and times are of its complete seconds, `covered_s`; null where there is none.
 export interface Span {
   span_s: number;
+  covered_s: number;
   shares: Shares | null;
-  opened_per_s: number;
-  answered_per_s: number;
-  bytes_per_s: number;
+  opened_per_s: number | null;
+  answered_per_s: number | null;
+  unanswered_per_s: number | null;
+  bytes_per_s: number | null;
   response_p50_ms: number | null;
   response_p99_ms: number | null;
   unanswered: number | null;
@@ -123,6 +133,13 @@ export function resumedShare(span: Span | undefined): number | null {
   return all > 0 ? span.tls_resumed / all : null;
 }
 
+// X, Y and Z: what they are called, everywhere.
+export const SHARES = [
+  { letter: "X", name: "delivered", short: "X delivered", says: "X: delivered, of what ended", value: (shares: Shares) => shares.s_normal },
+  { letter: "Y", name: "client aborts", short: "Y aborts", says: "Y: cut off by clients, of what ended", value: (shares: Shares) => shares.client_abort },
+  { letter: "Z", name: "timeouts", short: "Z timeouts", says: "Z: out of time, of what ended", value: (shares: Shares) => shares.timeout },
+] as const;
+
 // How much time charts cover.
 export function heldSpan(profile: Profile): number {
   return Math.max(profile.span_s, profile.stopped_span_s, 10);
@@ -134,5 +151,6 @@ export const UNHEARD_S = 10;
 // Since when nothing is known of a sensor's servers: they are shown as they were then. Null: it is heard.
 export function unheardSince(sensor: Sensor | undefined, now: number): number | null {
   if (sensor === undefined) return 0;
-  return sensor.away || now - sensor.heard >= UNHEARD_S ? sensor.heard : null;
+  const ago = now - (sensor.heard - (sensor.clock_offset_s ?? 0));
+  return sensor.away || ago >= UNHEARD_S ? sensor.heard : null;
 }

@@ -1,13 +1,16 @@
 // A chart by uPlot, with a legend that says what is under the cursor, or else the latest. All charts share one cursor.
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
-import { clock } from "./format.ts";
+import { clock, moment } from "./format.ts";
+import { decades, powers } from "./scale.ts";
 
 export interface Drawn {
   name: string;
   // The name of a custom property in style.css, without its dashes.
   color: string;
   values: readonly (number | null)[];
+  // What the legend says of it without a cursor.
+  now: number | null;
   // Where it is drawn, if that is not where its values are: on others.
   drawn?: readonly (number | null)[];
   isArea?: boolean;
@@ -22,29 +25,34 @@ interface Props {
   width: number;
   from: number;
   to: number;
+  // What time the legend is about without a cursor.
+  last: string;
+  // Whether values differ by powers of ten: one that is late must not flatten all others.
+  isLog?: boolean;
   text: (value: number | null | undefined) => string;
 }
 
 export function Chart(props: Props) {
-  const { title, series, xs, text } = props;
+  const { title, series, xs, width, last, text } = props;
   const place = useRef<HTMLDivElement>(null);
   const [cursor, setCursor] = useState<number | null>(null);
   usePlot(place, props, setCursor);
-  // The last bin is not over: what it holds so far is too little.
-  const at = cursor ?? Math.max(0, xs.length - 2);
+  // Behind the last bin is only its end.
+  const at = cursor === null || xs.length === 0 ? null : Math.min(cursor, xs.length - 1);
+  const said = ({ values, now }: Drawn) => (at === null ? now : values[at]);
   const shown = series.filter(({ isArea, values }) => isArea !== true || values.some((value) => value !== null && value > 0));
   return (
     <figure class="chart">
       <figcaption>
         <span class="title">{title}</span>
-        <span class="at">{cursor === null || xs[at] === undefined ? "" : clock(xs[at])}</span>
+        <span class="at">{at === null ? last : `${moment(xs[at]!, props.to)}, ${width} s`}</span>
       </figcaption>
       <div class="plot" ref={place} aria-hidden="true" />
       <ul class="legend">
-        {shown.map(({ name, color, values }) => (
-          <li key={name}>
-            <i style={{ background: `var(--${color})` }} aria-hidden="true" />
-            {name} <b>{text(values[at])}</b>
+        {shown.map((drawn) => (
+          <li key={drawn.name}>
+            <i style={{ background: `var(--${drawn.color})` }} aria-hidden="true" />
+            {drawn.name} <b>{text(said(drawn))}</b>
           </li>
         ))}
         {shown.length === 0 && <li>nothing ended</li>}
@@ -80,22 +88,20 @@ function usePlot(place: { current: HTMLDivElement | null }, props: Props, setCur
   });
 }
 
-// The topmost of a stack is drawn first, so that those below it cover it. The last bin is not over; where it begins, the one
-// before it ends.
-function dataOf({ xs, series }: Props): uPlot.AlignedData {
-  const drawn = series.map(({ drawn, values }) => whole(drawn ?? values)).reverse();
-  return [[...xs], ...drawn];
-}
-
-function whole(values: readonly (number | null)[]): (number | null)[] {
-  return [...values.slice(0, -1), values.at(-2) ?? null].slice(0, values.length);
+// The topmost of a stack is drawn first, so that those below it cover it. Steps end where the next one begins, the last one where its
+// bin ends.
+function dataOf({ xs, width, series }: Props): uPlot.AlignedData {
+  const end = xs.at(-1);
+  if (end === undefined) return [[], ...series.map(() => [])];
+  const drawn = series.map(({ drawn, values }) => [...(drawn ?? values), (drawn ?? values).at(-1) ?? null]).reverse();
+  return [[...xs, end + width], ...drawn];
 }
 
 const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
 const SYNC = uPlot.sync("time");
 
 function options(width: number, props: () => Props, setCursor: (at: number | null) => void): uPlot.Options {
-  const { height, series } = props();
+  const { height, series, isLog } = props();
   const ink = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const axis: uPlot.Axis = {
     stroke: () => ink("quiet"),
@@ -106,14 +112,21 @@ function options(width: number, props: () => Props, setCursor: (at: number | nul
   return {
     width,
     height,
-    padding: [6, 4, 0, 0],
+    padding: [6, 18, 0, 0],
     legend: { show: false },
     cursor: { sync: { key: SYNC.key, scales: ["x", null] }, drag: { x: false, y: false }, points: { show: false }, y: false },
     hooks: { setCursor: [(made) => setCursor(made.cursor.idx ?? null)] },
-    scales: { x: { time: true, range: () => [props().from, props().to] }, y: { range: (_, __, max) => [0, Math.max(max ?? 0, 1) * 1.05] } },
+    scales: { x: { time: true, range: () => [props().from, props().to] }, y: isLog === true ? { distr: 3, range: (_, min, max) => decades(min, max) } : { range: (_, __, max) => [0, Math.max(max ?? 0, 1) * 1.05] } },
     axes: [
-      { ...axis, size: 20, gap: 3, space: 70, incrs: STEPS_S, values: (_, splits, __, ___, step) => splits.map((at) => (step < 60 ? clock(at) : clock(at).slice(0, 5))) },
-      { ...axis, size: 40, gap: 4, space: 26, values: (_, splits) => splits.map((value) => tick(value)) },
+      { ...axis, size: 24, gap: 6, space: 70, incrs: STEPS_S, values: (_, splits, __, ___, step) => splits.map((at) => (step < 60 ? clock(at) : clock(at).slice(0, 5))) },
+      {
+        ...axis,
+        size: 46,
+        gap: 4,
+        space: 26,
+        values: (_, splits) => splits.map((value) => tick(value)),
+        ...(isLog === true ? { splits: (_: uPlot, __: number, min: number, max: number) => powers(min, max) } : {}),
+      },
     ],
     series: [{}, ...[...series].reverse().map((it) => seriesOf(it, ink))],
   };

@@ -1,21 +1,23 @@
 // The ternary picture: a point for each second in which connections ended, fading by age.
 import type { Profile, Row, Shares } from "./board.ts";
-import { heldSpan } from "./board.ts";
+import { SHARES, heldSpan } from "./board.ts";
 import { percent, span as spanText } from "./format.ts";
-import { CORNERS, boundaries, dots, ofShares, path, plot } from "./ternary.ts";
+import { CORNERS, boundaries, dots, labels, ofShares, path, plot } from "./ternary.ts";
 
 interface Props {
   rows: readonly Row[];
   shares: Shares | null;
+  // Over how many seconds.
+  spanS: number;
   profile: Profile;
   now: number;
 }
 
 // Around a triangle whose corners are 200 from its middle.
-const VIEW_BOX = "-252 -232 504 366";
+const VIEW_BOX = "-262 -232 524 386";
 const GRID = plot.gridLines(5).flat();
 
-export function Cloud({ rows, shares, profile, now }: Props) {
+export function Cloud({ rows, shares, spanS, profile, now }: Props) {
   const span = heldSpan(profile);
   const points = dots(rows, now, span);
   const says = shares === null ? "nothing ended" : sentence(shares);
@@ -24,7 +26,7 @@ export function Cloud({ rows, shares, profile, now }: Props) {
       <svg
         viewBox={VIEW_BOX}
         role="img"
-        aria-label={`Ternary picture: ${points.length} seconds with ended connections in the last ${spanText(span)}; in the last ${spanText(profile.span_s)}, ${says}`}
+        aria-label={`Ternary picture: ${points.length} seconds with ended connections in the last ${spanText(span)}; in the last ${spanText(spanS)}, ${says}`}
       >
         <Frame profile={profile} />
         <g class="dots">
@@ -36,10 +38,10 @@ export function Cloud({ rows, shares, profile, now }: Props) {
       </svg>
       <figcaption>
         {shares === null ? (
-          <>Nothing ended in the last {spanText(profile.span_s)}.</>
+          <>Nothing ended in the last {spanText(spanS)}: no X, Y and Z.</>
         ) : (
           <>
-            <span class="ring" aria-hidden="true" /> last {spanText(profile.span_s)}: {says}
+            <span class="ring" aria-hidden="true" /> last {spanText(spanS)}: {says}
           </>
         )}
       </figcaption>
@@ -47,8 +49,8 @@ export function Cloud({ rows, shares, profile, now }: Props) {
   );
 }
 
-function sentence({ s_normal, client_abort, timeout }: Shares): string {
-  return `X ${percent(s_normal)} S_NORMAL, Y ${percent(client_abort)} client aborts, Z ${percent(timeout)} TIMEOUT`;
+function sentence(shares: Shares): string {
+  return SHARES.map(({ letter, name, value }) => `${letter} ${percent(value(shares))} ${name}`).join(", ");
 }
 
 function Frame({ profile }: { profile: Profile }) {
@@ -66,28 +68,22 @@ function Frame({ profile }: { profile: Profile }) {
       {limits.map(({ label, line }) => (
         <path key={label} class="limit" d={path(line)} />
       ))}
-      {limits.map(({ label, line: [, [x, y]] }) => (
-        <text key={label} class="limit" x={x} y={y} {...beside(x, y)}>
+      {labels(limits).map(({ label, x, y, anchor }) => (
+        <text key={label} class="limit" x={x.toFixed(1)} y={y.toFixed(1)} text-anchor={anchor}>
           {label}
         </text>
       ))}
       <text class="corner" x={sNormal[0]} y={sNormal[1] + 20} text-anchor="start" dx="-20">
-        X S_NORMAL
+        X delivered
       </text>
       <text class="corner" x={clientAbort[0]} y={clientAbort[1] + 20} text-anchor="end" dx="20">
         Y client aborts
       </text>
       <text class="corner" x={timeout[0]} y={timeout[1] - 12} text-anchor="middle">
-        Z TIMEOUT
+        Z timeouts
       </text>
     </g>
   );
-}
-
-// A line's name stands outside of the triangle, at the line's end.
-function beside(x: number, y: number) {
-  if (y > 95) return { dy: 16, "text-anchor": "middle" };
-  return x < 0 ? { dx: -8, "text-anchor": "end" } : { dx: 8, "text-anchor": "start" };
 }
 
 function Mark({ shares }: { shares: Shares }) {

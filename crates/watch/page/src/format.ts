@@ -45,12 +45,21 @@ export function clock(seconds: number): string {
   return [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
 }
 
-// With the day, where that is not today.
+// The reader's zone at that time, as an offset from UTC: UTC, UTC+9, UTC-3:30.
+export function zone(seconds: number): string {
+  const minutes = -new Date(seconds * 1000).getTimezoneOffset();
+  if (minutes === 0) return "UTC";
+  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
+  return `UTC${minutes < 0 ? "-" : "+"}${hours}${rest === 0 ? "" : `:${String(rest).padStart(2, "0")}`}`;
+}
+
+// With the zone; and with the day, where that is not today.
 export function moment(seconds: number, now: number): string {
   const [at, today] = [new Date(seconds * 1000), new Date(now * 1000)];
-  if (at.toDateString() === today.toDateString()) return clock(seconds);
+  const time = `${clock(seconds)} ${zone(seconds)}`;
+  if (at.toDateString() === today.toDateString()) return time;
   const day = [at.getFullYear(), at.getMonth() + 1, at.getDate()].map((part) => String(part).padStart(2, "0")).join("-");
-  return `${day} ${clock(seconds)}`;
+  return `${day} ${time}`;
 }
 
 // Of something that is heard now and then.

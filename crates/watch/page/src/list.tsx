@@ -1,7 +1,7 @@
 // The list of servers: sorted, filtered, and chosen from, by mouse, finger and keyboard.
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Board, Sensor, Server } from "./board.ts";
-import { judged, keyOf, recent, resumedShare, unheardSince } from "./board.ts";
+import { SHARES, judged, keyOf, recent, resumedShare, unheardSince } from "./board.ts";
 import { count, heardAt, milliseconds, moment, percent, rate } from "./format.ts";
 import type { Order } from "./listing.ts";
 import { COLUMNS, WORST_FIRST, listed, nextOrder } from "./listing.ts";
@@ -140,7 +140,6 @@ interface CellsProps {
 
 function Cells({ server, sensor, now, isSelected, toggle }: CellsProps) {
   const [long, short] = [judged(server), recent(server)];
-  const shares = long?.shares;
   const unheard = unheardSince(sensor, now);
   return (
     <>
@@ -172,17 +171,17 @@ function Cells({ server, sensor, now, isSelected, toggle }: CellsProps) {
       <Figure title="Open" text={count(server.open)} />
       <Figure title="Requests" text={rate(short?.answered_per_s)} />
       <Figure title="p99" text={milliseconds(short?.response_p99_ms)} />
-      <Figure title="X" text={percent(shares?.s_normal)} />
-      <Figure title="Y" text={percent(shares?.client_abort)} />
-      <Figure title="Z" text={percent(shares?.timeout)} />
+      {SHARES.map(({ letter, short, value }) => (
+        <Figure key={letter} title={short} as={letter.toLowerCase()} text={percent(server.shares === null ? null : value(server.shares))} />
+      ))}
       <Figure title="Resumed" text={percent(resumedShare(long))} />
     </>
   );
 }
 
-function Figure({ title, text }: { title: string; text: string }) {
+function Figure({ title, text, as = title.toLowerCase() }: { title: string; text: string; as?: string }) {
   return (
-    <td class={`number ${title.toLowerCase()}`} data-title={title}>
+    <td class={`number ${as}`} data-title={title}>
       {text}
     </td>
   );

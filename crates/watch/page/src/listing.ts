@@ -1,6 +1,6 @@
 // The order and the choice of the list.
 import type { Server } from "./board.ts";
-import { STATES, judged, keyOf, recent, resumedShare } from "./board.ts";
+import { SHARES, STATES, judged, keyOf, recent, resumedShare } from "./board.ts";
 
 export interface Column {
   key: string;
@@ -11,21 +11,21 @@ export interface Column {
   value: (server: Server) => string | number | null;
 }
 
-const share = (pick: (shares: { s_normal: number; client_abort: number; timeout: number }) => number) => (server: Server) => {
-  const shares = judged(server)?.shares;
-  return shares === null || shares === undefined ? null : pick(shares);
-};
 
 export const COLUMNS: readonly Column[] = [
   { key: "state", title: "State", says: "worst first", isNumber: false, value: (it) => -STATES.indexOf(it.state) },
   { key: "server", title: "Server", says: "address and port", isNumber: false, value: (it) => it.server },
   { key: "sensor", title: "Sensor", says: "who sees it", isNumber: false, value: (it) => it.sensor },
-  { key: "open", title: "Open", says: "connections in progress", isNumber: true, value: (it) => it.open },
+  { key: "open", title: "Open", says: "open connections, at the end of the last complete second", isNumber: true, value: (it) => it.open },
   { key: "rate", title: "Requests", says: "answered requests per second, last 10 s", isNumber: true, value: (it) => recent(it)?.answered_per_s ?? null },
   { key: "p99", title: "p99", says: "time to the first octet that 99 % of answers took at most, last 10 s", isNumber: true, value: (it) => recent(it)?.response_p99_ms ?? null },
-  { key: "x", title: "X", says: "S_NORMAL: delivered, of what ended", isNumber: true, value: share((it) => it.s_normal) },
-  { key: "y", title: "Y", says: "client aborts, of what ended", isNumber: true, value: share((it) => it.client_abort) },
-  { key: "z", title: "Z", says: "TIMEOUT, of what ended", isNumber: true, value: share((it) => it.timeout) },
+  ...SHARES.map(({ letter, name, says, value }) => ({
+    key: letter.toLowerCase(),
+    title: `${letter} ${name}`,
+    says,
+    isNumber: true,
+    value: ({ shares }: Server) => (shares === null ? null : value(shares)),
+  })),
   { key: "resumed", title: "Resumed", says: "share of TLS sessions that were resumed", isNumber: true, value: (it) => resumedShare(judged(it)) },
 ];
 

@@ -1,5 +1,7 @@
-// The live stream: it comes back by itself, and says when nothing comes.
+// The live stream: it comes back by itself, and says when nothing comes. All tabs of a browser share one (leader.ts).
 import type { Board } from "./board.ts";
+import type { Message } from "./leader.ts";
+import { Election } from "./leader.ts";
 
 // Stale: nothing has come for a while.
 export type Link = "connecting" | "live" | "stale";
@@ -16,46 +18,106 @@ const STALE_MS = 3_500;
 // The stream says something each 15 seconds, even if it is nothing.
 const GIVE_UP_MS = 10_000;
 const RETRY_MS = 1_000;
+const LOOK_MS = 100;
 
 // Begins to listen; the result ends it.
 export function listen(url: string, listener: Listener): () => void {
-  let source: EventSource;
+  const channel = typeof BroadcastChannel === "function" ? new BroadcastChannel(`watari-watch ${url}`) : null;
+  const election = new Election(Math.random().toString(36).slice(2), performance.now());
+  let stream: Stream | null = null;
   let heard = performance.now();
-  let begun = heard;
   let link: Link = "connecting";
   let now: number | undefined;
+  let last: string | null = null;
+  const say = (message: Message | null) => message !== null && channel?.postMessage(message);
   const tell = (is: Link) => {
     if (link !== is) listener.link((link = is));
   };
-  const begin = () => {
-    begun = performance.now();
-    source = new EventSource(url);
-    source.addEventListener("open", () => listener.opened());
-    source.addEventListener("board", (event: MessageEvent<string>) => {
-      const board = JSON.parse(event.data) as Board;
-      // Who comes back is told the latest there is, which is no news if time does not go on.
-      if (board.now === now) return;
-      now = board.now;
-      heard = performance.now();
-      listener.board(board);
-      tell("live");
-    });
+  const take = (data: string) => {
+    last = data;
+    const board = JSON.parse(data) as Board;
+    // Who comes back is told the latest there is, which is no news if time does not go on.
+    if (board.now === now) return;
+    now = board.now;
+    heard = performance.now();
+    listener.board(board);
+    tell("live");
   };
-  // A browser tries again by itself, but not after an answer that is an error, and not while it believes a dead connection.
+  // Who leads has a stream, and nobody else.
+  const follow = () => {
+    const isLeader = channel === null || election.isLeader;
+    if (isLeader && stream === null) {
+      stream = open(url, {
+        opened: listener.opened,
+        board: (data) => {
+          say(election.pass(data));
+          take(data);
+        },
+      });
+    } else if (!isLeader && stream !== null) {
+      stream.close();
+      stream = null;
+    }
+  };
   const look = () => {
     const silence = performance.now() - heard;
     if (silence > STALE_MS) tell("stale");
-    const wait = source.readyState === EventSource.CLOSED ? RETRY_MS : GIVE_UP_MS;
-    if (silence > STALE_MS && performance.now() - begun > wait) {
-      source.close();
-      begin();
-    }
+    if (channel !== null) say(election.look(performance.now()));
+    follow();
+    if (silence > STALE_MS) stream?.retry();
   };
-  begin();
-  const timer = setInterval(look, 500);
+  channel?.addEventListener("message", ({ data: message }: MessageEvent<Message>) => {
+    election.hear(message, performance.now());
+    follow();
+    if (message.is === "board") take(message.data);
+    if (message.is === "who" && election.isLeader) {
+      say(election.lead());
+      if (last !== null) say(election.pass(last));
+    }
+  });
+  // A tab that goes does not let the others wait.
+  const leave = () => {
+    say(election.leave(performance.now()));
+    follow();
+  };
+  addEventListener("pagehide", leave);
+  say({ is: "who" });
+  look();
+  const timer = setInterval(look, LOOK_MS);
   return () => {
     clearInterval(timer);
-    source.close();
+    removeEventListener("pagehide", leave);
+    leave();
+    stream?.close();
+    channel?.close();
+  };
+}
+
+interface Stream {
+  // Nothing comes: begins anew, if it is time for that.
+  retry(): void;
+  close(): void;
+}
+
+function open(url: string, on: { opened(): void; board(data: string): void }): Stream {
+  let begun = 0;
+  const begin = () => {
+    begun = performance.now();
+    const source = new EventSource(url);
+    source.addEventListener("open", on.opened);
+    source.addEventListener("board", (event: MessageEvent<string>) => on.board(event.data));
+    return source;
+  };
+  let source = begin();
+  return {
+    // A browser tries again by itself, but not after an answer that is an error, and not while it believes a dead connection.
+    retry: () => {
+      const wait = source.readyState === EventSource.CLOSED ? RETRY_MS : GIVE_UP_MS;
+      if (performance.now() - begun < wait) return;
+      source.close();
+      source = begin();
+    },
+    close: () => source.close(),
   };
 }
 

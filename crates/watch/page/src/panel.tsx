@@ -50,7 +50,11 @@ interface ContentProps {
 function Content({ server, board, history, sensor }: ContentProps) {
   const span = heldSpan(board.profile);
   const to = board.now;
-  const time = { from: to - span, until: unheardSince(sensor, to) ?? to, to };
+  const unheard = unheardSince(sensor, to);
+  const time = { from: to - span, until: unheard ?? to, to };
+  // Charts end with the last complete second: all that stands in them covers whole seconds, by the sensor's clock.
+  const until = sensor?.complete_until ?? to;
+  const end = unheard === null ? until : Math.max(to, until);
   return (
     <>
       <div class="present">
@@ -58,10 +62,18 @@ function Content({ server, board, history, sensor }: ContentProps) {
           <Verdict server={server} sensor={sensor} now={board.now} />
           <Facts server={server} />
         </div>
-        <Cloud rows={history.rows} shares={judged(server)?.shares ?? null} profile={board.profile} now={board.now} />
+        <Cloud rows={history.rows} shares={server.shares} spanS={server.shares_span_s} profile={board.profile} now={board.now} />
       </div>
       <Timeline timeline={history.timeline} {...time} />
-      <Charts rows={history.rows} columns={board.columns} boundsMs={board.response_bounds_ms} open={server.open} {...time} />
+      <Charts
+        rows={history.rows}
+        columns={board.columns}
+        boundsMs={board.response_bounds_ms}
+        server={server}
+        from={end - span}
+        until={until}
+        to={end}
+      />
     </>
   );
 }
@@ -93,14 +105,15 @@ function Verdict({ server, sensor, now }: { server: Server; sensor: Sensor | und
 
 function Facts({ server }: { server: Server }) {
   const [long, short] = [judged(server), recent(server)];
+  const last = `last ${short?.covered_s ?? 0} s`;
   const facts: [string, string, string][] = [
-    ["Open", count(server.open), "connections in progress"],
-    ["New", rate(short?.opened_per_s), "connections opened per second, last 10 s"],
-    ["Requests", rate(short?.answered_per_s), "answered requests per second, last 10 s"],
-    ["p50", milliseconds(short?.response_p50_ms), "median time to the first octet of answers, last 10 s"],
-    ["p99", milliseconds(short?.response_p99_ms), "time to the first octet that 99 % of answers took at most, last 10 s"],
-    ["Unanswered", percent(short?.unanswered), "of what asked, last 10 s"],
-    ["To clients", bytesRate(short?.bytes_per_s), "of connections that ended in the last 10 s"],
+    ["Open", count(server.open), "open connections, at the end of the last complete second"],
+    ["New", rate(short?.opened_per_s), `connections opened per second, ${last}`],
+    ["Requests", rate(short?.answered_per_s), `answered requests per second, ${last}`],
+    ["p50", milliseconds(short?.response_p50_ms), `median time to the first octet of answers, ${last}`],
+    ["p99", milliseconds(short?.response_p99_ms), `time to the first octet that 99 % of answers took at most, ${last}`],
+    ["Unanswered", percent(short?.unanswered), `of what asked, ${last}`],
+    ["To clients", bytesRate(short?.bytes_per_s), `of connections that ended in the ${last}`],
     ["TLS resumed", percent(resumedShare(long)), "of the sessions in the judged span"],
     ["TLS handshake", milliseconds(long?.tls_handshake_ms), "mean, in the judged span"],
   ];

@@ -31,11 +31,11 @@ export interface Bins {
   sums: number[][];
 }
 
-// Of what a chart from `from` to `to` shows; after `until` nothing is known, which is not to be drawn as nothing that happened.
+// Of what a chart from `from` to `to` shows. After `until` nothing is known, or not all of it: only bins that end before are shown.
 export function bins(rows: readonly Row[], columns: number, from: number, to: number, until = to): Bins {
   const width = binWidth(to - from);
   const first = Math.ceil(from / width) * width;
-  const count = Math.max(0, Math.floor((until - first) / width) + 1);
+  const count = Math.max(0, Math.floor((until - first) / width));
   const starts = Array.from({ length: count }, (_, at) => first + at * width);
   const sums = Array.from({ length: columns }, () => new Array<number>(count).fill(0));
   for (const row of rows) {
@@ -44,6 +44,15 @@ export function bins(rows: readonly Row[], columns: number, from: number, to: nu
     for (let column = 1; column < columns; column++) sums[column]![at]! += row[column] ?? 0;
   }
   return { width, starts, sums };
+}
+
+// All of some seconds as one bin: what legends say, and the server of the same seconds.
+export function lately(rows: readonly Row[], columns: number, until: number, width: number): Bins {
+  const sums = Array.from({ length: columns }, () => [0]);
+  for (const row of rows.filter((row) => time(row) >= until - width && time(row) < until)) {
+    for (let column = 1; column < columns; column++) sums[column]![0]! += row[column] ?? 0;
+  }
+  return width > 0 ? { width, starts: [until - width], sums } : { width, starts: [], sums: sums.map(() => []) };
 }
 
 // Counts of a column, per second.

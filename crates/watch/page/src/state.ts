@@ -49,7 +49,8 @@ export function next(state: PageState, action: Action): PageState {
 function withBoard(state: PageState, board: Board): PageState {
   const isFirst = (state.board?.servers.length ?? 0) === 0 && state.selected.length === 0;
   const selected = isFirst ? worst(board) : state.selected;
-  const from = board.now - heldSpan(board.profile);
+  // Complete seconds begin and end a little earlier, and sensors' clocks differ.
+  const from = board.now - heldSpan(board.profile) - MARGIN_S;
   const histories = new Map(state.histories);
   for (const server of board.servers) {
     const key = keyOf(server);
@@ -57,6 +58,8 @@ function withBoard(state: PageState, board: Board): PageState {
   }
   return { ...state, board, selected, histories };
 }
+
+const MARGIN_S = 70;
 
 // Who opens the page sees something.
 function worst(board: Board): string[] {

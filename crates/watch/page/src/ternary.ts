@@ -69,6 +69,34 @@ export function boundaries(profile: Profile): Boundary[] {
   return found;
 }
 
+// What a limit is called, outside of the triangle.
+export interface Label {
+  label: string;
+  x: number;
+  y: number;
+  anchor: "start" | "middle";
+}
+
+// The names of the corners stand below the triangle; limits that end there have a row below those.
+const BELOW = RADIUS / 2 + 42;
+// Beside the right edge: above the right corner's name, below that of the top.
+const BESIDE_MAX = RADIUS / 2 - 6;
+const BESIDE_MIN = -RADIUS + 4;
+const LINE_HEIGHT = 17;
+
+// At the ends of their lines: beside the right edge, where none covers another, or below the base.
+export function labels(limits: readonly Boundary[]): Label[] {
+  const ends = limits.map(({ label, line: [, [x, y]] }) => ({ label, x, y }));
+  const isBelow = ({ y }: { y: number }) => Math.abs(y - RADIUS / 2) < 1e-6;
+  const below = ends.filter(isBelow).map(({ label, x }): Label => ({ label, x, y: BELOW, anchor: "middle" }));
+  const beside = ends.filter((end) => !isBelow(end)).sort((a, b) => b.y - a.y);
+  // From below each stands above the one before, then from above each below.
+  const heights = beside.map(({ y }) => y + 4);
+  for (let at = 0, free = BESIDE_MAX; at < heights.length; at++) free = (heights[at] = Math.min(heights[at]!, free)) - LINE_HEIGHT;
+  for (let at = heights.length - 1, free = BESIDE_MIN; at >= 0; at--) free = (heights[at] = Math.max(heights[at]!, free)) + LINE_HEIGHT;
+  return [...below, ...beside.map(({ label, x }, at): Label => ({ label, x: x + 10, y: heights[at]!, anchor: "start" }))];
+}
+
 export function path(points: readonly Point[], isClosed = false): string {
   return `M${points.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join("L")}${isClosed ? "Z" : ""}`;
 }

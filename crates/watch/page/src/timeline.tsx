@@ -1,6 +1,6 @@
 // What a server was in, as a strip.
 import type { Since } from "./board.ts";
-import { clock, duration } from "./format.ts";
+import { clock, duration, moment } from "./format.ts";
 import { stretches } from "./history.ts";
 
 interface Props {
@@ -23,7 +23,7 @@ export function Timeline({ timeline, from, until: known, to }: Props) {
             key={`${state} ${until === known ? "now" : until}`}
             class={state}
             style={{ left: share(since - from), width: share(until - since) }}
-            title={`${state}: ${clock(since)} to ${clock(until)}, ${duration(until - since)}`}
+            title={`${state}: ${clock(since)} to ${moment(until, to)}, ${duration(until - since)}`}
           >
             <span>{state}</span>
             <span class="hidden"> from {clock(since)} to {clock(until)}</span>
@@ -31,7 +31,7 @@ export function Timeline({ timeline, from, until: known, to }: Props) {
         ))}
       </ol>
       <div class="ends" aria-hidden="true">
-        <span>{clock(from)}</span>
+        <span>{moment(from, to)}</span>
         <span>now</span>
       </div>
     </figure>

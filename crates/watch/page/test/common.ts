@@ -24,9 +24,11 @@ export const PROFILE: Profile = {
 export function span(parts: Partial<Span> = {}): Span {
   return {
     span_s: 60,
+    covered_s: 10,
     shares: null,
     opened_per_s: 0,
     answered_per_s: 0,
+    unanswered_per_s: 0,
     bytes_per_s: 0,
     response_p50_ms: null,
     response_p99_ms: null,
@@ -46,6 +48,8 @@ export function server(parts: Partial<Server> = {}): Server {
     since: 900,
     because: "all is well",
     open: 0,
+    shares: null,
+    shares_span_s: 60,
     spans: [span(), span(), span()],
     rows: [],
     ...parts,
@@ -56,6 +60,8 @@ export function sensor(parts: Partial<Sensor> = {}): Sensor {
   return {
     name: "s",
     heard: 999,
+    complete_until: 998,
+    covered_s: 10,
     packets: 0,
     dropped: 0,
     dropped_by_interface: 0,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bytesRate, clock, count, duration, heardAt, milliseconds, moment, offset, percent, rate, short, span } from "../src/format.ts";
+import { bytesRate, clock, count, duration, heardAt, milliseconds, moment, offset, percent, rate, short, span, zone } from "../src/format.ts";
 
 test("numbers have units, and nothing has none", () => {
   const cases: [string, string][] = [
@@ -30,8 +30,18 @@ test("numbers have units, and nothing has none", () => {
 test("times are those of the reader's day", () => {
   const noon = new Date(2026, 4, 6, 12, 3, 9).getTime() / 1000;
   assert.equal(clock(noon), "12:03:09");
-  assert.equal(moment(noon, noon + 60), "12:03:09");
-  assert.equal(moment(noon, noon + 86_400), "2026-05-06 12:03:09");
+  assert.equal(moment(noon, noon + 60), `12:03:09 ${zone(noon)}`);
+  assert.equal(moment(noon, noon + 86_400), `2026-05-06 12:03:09 ${zone(noon)}`);
+});
+
+test("the zone is said as an offset", () => {
+  const before = process.env["TZ"];
+  for (const [name, wanted] of [["UTC", "UTC"], ["Asia/Tokyo", "UTC+9"], ["Asia/Kolkata", "UTC+5:30"], ["America/St_Johns", "UTC-3:30"], ["Europe/Berlin", "UTC+1"]] as const) {
+    process.env["TZ"] = name;
+    assert.equal(zone(Date.UTC(2026, 0, 6) / 1000), wanted);
+  }
+  if (before === undefined) delete process.env["TZ"];
+  else process.env["TZ"] = before;
 });
 
 test("durations are as coarse as they are long", () => {
@@ -48,5 +58,5 @@ test("clocks are ahead or behind", () => {
 test("a sensor that has said nothing was not heard in 1970", () => {
   const noon = new Date(2026, 4, 6, 12, 3, 9).getTime() / 1000;
   assert.equal(heardAt(0, noon), "not heard yet");
-  assert.equal(heardAt(noon, noon + 60), "heard last at 12:03:09");
+  assert.equal(heardAt(noon, noon + 60), `heard last at 12:03:09 ${zone(noon)}`);
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { AGES, CORNERS, RADIUS, age, boundaries, dots, path, plot } from "../src/ternary.ts";
+import { AGES, CORNERS, RADIUS, age, boundaries, dots, labels, path, plot } from "../src/ternary.ts";
 import type { Point } from "../src/ternary.ts";
 import { PROFILE, row } from "./common.ts";
 
@@ -60,4 +60,36 @@ test("the sum of two has a boundary across the left corner", () => {
 test("paths are written as SVG has them", () => {
   assert.equal(path([[0, 1], [2.345, -3]]), "M0.0,1.0L2.3,-3.0");
   assert.equal(path([[0, 1], [2, 3], [4, 5]], true), "M0.0,1.0L2.0,3.0L4.0,5.0Z");
+});
+
+// About as wide and high as style.css draws it; `x` is where it is anchored.
+function box(text: string, x: number, y: number, anchor: string, size: number) {
+  const width = text.length * size * 0.6;
+  const left = anchor === "start" ? x : anchor === "end" ? x - width : x - width / 2;
+  return { left, right: left + width, top: y - size * 0.9, bottom: y + size * 0.25 };
+}
+
+test("no limit's name covers another or a corner's", () => {
+  const shares = [0.005, 0.02, 0.1, 0.25, 0.4, 0.6, 0.9, 0.98, 0.995];
+  const { sNormal, clientAbort, timeout } = CORNERS;
+  // On a screen, and on a phone.
+  for (const [size, small] of [[12.5, 11], [15, 13]] as const)
+  for (const aborts of [null, ...shares])
+    for (const timeouts of [null, ...shares])
+      for (const both of [null, ...shares]) {
+        const limits = labels(boundaries({ ...PROFILE, aborts, timeouts, aborts_and_timeouts: both }));
+        const corners = [
+          box("X delivered", sNormal[0] - 20, sNormal[1] + 20, "start", size),
+          box("Y client aborts", clientAbort[0] + 20, clientAbort[1] + 20, "end", size),
+          box("Z timeouts", timeout[0], timeout[1] - 12, "middle", size),
+        ];
+        const boxes = [...corners, ...limits.map(({ label, x, y, anchor }) => box(label, x, y, anchor, small))];
+        for (const [at, a] of boxes.entries()) {
+          assert.ok(a.left > -262 && a.right < 262 && a.top > -232 && a.bottom < 154, JSON.stringify([aborts, timeouts, both, a]));
+          for (const b of boxes.slice(at + 1)) {
+            const isApart = a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
+            assert.ok(isApart, JSON.stringify([aborts, timeouts, both, a, b]));
+          }
+        }
+      }
 });

@@ -60,6 +60,24 @@ impl Browser {
         Some(browser)
     }
 
+    /// Another tab, of the same profile, which the commands that follow are about. Returns the one before, for [`Browser::turn_to`].
+    pub(crate) fn open_tab(&mut self) -> String {
+        let before = std::mem::take(&mut self.session);
+        self.attach();
+        before
+    }
+
+    /// The commands that follow are about this tab. Returns the one before.
+    pub(crate) fn turn_to(&mut self, tab: String) -> String {
+        std::mem::replace(&mut self.session, tab)
+    }
+
+    /// Closes this tab; turn to another then.
+    pub(crate) fn close_tab(&mut self) {
+        self.command("Page.close", &json!({}));
+        self.session.clear();
+    }
+
     fn attach(&mut self) {
         let target = self.command("Target.createTarget", &json!({ "url": "about:blank" }))["targetId"].clone();
         let attached = self.command("Target.attachToTarget", &json!({ "targetId": target, "flatten": true }));

@@ -71,3 +71,13 @@ pub(crate) const PALE: &str = r"(least) => {
         return [(brighter + 0.05) / (darker + 0.05), element.textContent, element.className?.baseVal ?? element.className];
     }).filter(([contrast]) => contrast < least);
 }";
+
+/// Texts of ternary pictures that cover each other.
+pub(crate) const COVERED: &str = r"() => [...document.querySelectorAll('.cloud svg')].flatMap((svg) => {
+    const texts = [...svg.querySelectorAll('text')].map((it) => [it.textContent, it.getBoundingClientRect()]);
+    const within = svg.getBoundingClientRect();
+    const out = texts.filter(([, it]) => it.left < within.left || it.right > within.right || it.top < within.top || it.bottom > within.bottom);
+    const pairs = texts.flatMap(([name, a], at) => texts.slice(at + 1).filter(([, b]) =>
+        a.left < b.right && b.left < a.right && a.top + 2 < b.bottom && b.top + 2 < a.bottom).map(([other]) => `${name} on ${other}`));
+    return [...out.map(([name]) => `${name} is cut`), ...pairs];
+})";

@@ -90,10 +90,14 @@ fn the_cloud_has_a_point_for_each_second_in_which_connections_ended() {
     browser.wait("document.querySelectorAll('.dots circle').length <= 61");
     // The limits of the profile are drawn, and the corners have names.
     assert_eq!(browser.count(".cloud path.limit"), 2);
-    for name in ["S_NORMAL", "client aborts", "TIMEOUT", "Y > 40 %", "Z > 10 %"] {
+    for name in ["X delivered", "Y client aborts", "Z timeouts", "Y > 40 %", "Z > 10 %"] {
         assert!(browser.eval("document.querySelector('.cloud svg').textContent").as_str().unwrap().contains(name));
     }
-    browser.wait_text(".cloud figcaption", "S_NORMAL");
+    browser.wait_text(".cloud figcaption", "delivered");
+    for width in [1280, 360] {
+        browser.resize(width, 800);
+        browser.wait(&format!("({})().length === 0", look::COVERED));
+    }
     browser.is_content();
 }
 
@@ -101,13 +105,21 @@ fn the_cloud_has_a_point_for_each_second_in_which_connections_ended() {
 fn charts_draw_what_they_say() {
     let Some((mut browser, mut feed)) = looking() else { return };
     browser.prefer("light");
-    feed.pass_many(3, &[("outside", FRONT, Second::Ended(6, 2, 1)), ("inside", BACK, Second::Ended(6, 2, 1))]);
+    feed.pass_many(12, &[("outside", FRONT, Second::Ended(6, 2, 1)), ("inside", BACK, Second::Ended(6, 2, 1))]);
     browser.wait("document.querySelectorAll('.chart canvas').length === 4");
     for part in ["S_NORMAL 6/s", "C_RESET 2/s", "TIMEOUT 1/s"] {
         browser.wait_text(".chart .legend", part);
     }
     for part in ["p50 19 ms", "p99 198 ms"] {
         browser.wait(&format!("document.querySelectorAll('.chart .legend')[2].innerText.includes('{part}')"));
+    }
+    // What a panel says in its legends is what it says in its facts.
+    let facts =
+        "Object.fromEntries([...document.querySelectorAll('.facts div')].map((it) => it.innerText.split('\\n')))";
+    let facts = browser.eval(facts);
+    assert_eq!([&facts["p50"], &facts["p99"], &facts["Requests"], &facts["New"]], ["19 ms", "198 ms", "9/s", "9/s"]);
+    for part in ["opened 9/s", "answered 9/s"] {
+        browser.wait(&format!("document.querySelectorAll('.chart .legend')[1].innerText.includes('{part}')"));
     }
     // What is stacked is there, in the colours of the legend.
     for ending in ["S_NORMAL", "C_RESET"] {
@@ -394,6 +406,48 @@ fn silence_has_words() {
     // It may have been asked for just when it was watched no more.
     let is_expected = |complaint: &str| complaint.contains("/api/course?") && complaint.contains("404");
     assert_eq!(browser.complaints(is_expected), Vec::<String>::new());
+}
+
+/// A browser has six connections to a server, and a stream takes one for as long as it lasts.
+#[test]
+fn many_tabs_share_one_stream() {
+    let Some((mut browser, mut feed)) = looking() else { return };
+    let second = [("outside", FRONT, NORMAL), ("inside", BACK, NORMAL)];
+    let mut tabs = Vec::new();
+    for _ in 1..8 {
+        tabs.push(browser.open_tab());
+        browser.open(&feed.url());
+        browser.wait("document.querySelector('.clock')");
+        // What is asked for besides the stream comes, too.
+        browser.wait("document.querySelectorAll('.dots circle').length >= 20");
+    }
+    let first = tabs[0].clone();
+    let mut see_all = |browser: &mut Browser, tabs: &mut Vec<String>| {
+        feed.pass(&second);
+        let news = browser.eval("fetch('/api/board').then((it) => it.json()).then((it) => it.now * 1000)");
+        for tab in tabs.iter_mut() {
+            browser.wait(&format!("Date.parse(document.querySelector('.clock')?.dateTime) === {news}"));
+            browser.wait("document.querySelector('.link.live')");
+            *tab = browser.turn_to(std::mem::take(tab));
+        }
+        browser.wait(&format!("Date.parse(document.querySelector('.clock')?.dateTime) === {news}"));
+    };
+    for _ in 0..3 {
+        see_all(&mut browser, &mut tabs);
+    }
+    // The first one, which led, goes: another leads.
+    if let Some(at) = tabs.iter().position(|tab| *tab == first) {
+        let current = browser.turn_to(tabs.remove(at));
+        browser.close_tab();
+        browser.turn_to(current);
+    } else {
+        browser.close_tab();
+        browser.turn_to(tabs.remove(0));
+    }
+    for _ in 0..3 {
+        see_all(&mut browser, &mut tabs);
+    }
+    browser.is_content();
 }
 
 /// `cargo test --package watari-watch --test page -- --ignored` writes pictures where it says.
