@@ -64,16 +64,29 @@ impl<'a> View<'a> {
         requests.into_iter().chain(time).fold(0.0, f64::max).clamp(0.0, 1.0)
     }
 
-    fn head(&self) -> Line<'static> {
-        Line::from(shown(self.title)).bold()
+    /// The command; where it is cut, that is seen.
+    fn head(&self, width: u16) -> Line<'static> {
+        let (title, width) = (shown(self.title), usize::from(width));
+        if Span::raw(&title).width() <= width {
+            return Line::from(title).bold();
+        }
+        let mut head = String::new();
+        for character in title.chars() {
+            head.push(character);
+            if Span::raw(&head).width() >= width {
+                head.pop();
+                break;
+            }
+        }
+        Line::from(head + "…").bold()
     }
 
-    fn gauge(&self) -> LineGauge<'static> {
+    fn gauge(&self, width: u16) -> LineGauge<'static> {
         let elapsed = format!("{:.1} s", self.progress.elapsed.as_secs_f64());
         let of_time = self.stop.after.map(|all| format!(" of {} s", all.as_secs_f64()));
         let of_requests =
             self.stop.requests.map(|all| format!(", {} of {all}", self.so_far.endings.iter().sum::<u64>()));
-        let label = [Some(elapsed), of_time, of_requests].into_iter().flatten().collect::<String>();
+        let label = fitting([Some(elapsed), of_time, of_requests].into_iter().flatten().map(Span::from), width);
         LineGauge::default()
             .ratio(self.share())
             .label(label)
@@ -112,28 +125,32 @@ impl<'a> View<'a> {
     fn times(&self, width: u16) -> Table<'static> {
         let interval = self.progress.course().interval().as_secs();
         let last = if interval == 1 { "last second".to_owned() } else { format!("last {interval} s") };
-        let columns = if width < WIDTH_OF_TWO { &FEW_QUANTILES[..] } else { &QUANTILES };
-        let heads = columns.iter().map(|(name, _)| right(*name));
+        // Whole columns, those that say most: a number that is cut is another number.
+        let fitting = usize::from(width.saturating_sub(NAME_WIDTH) / (1 + FIGURE_WIDTH));
+        let columns: Vec<_> = QUANTILES.into_iter().filter(|(.., rank)| *rank < fitting).collect();
+        let heads = columns.iter().map(|(name, ..)| right(*name));
         let heads = Row::new(std::iter::once(Cell::from("latency, ms")).chain(heads)).dim();
         let row = |name: String, of: Option<&Point>| {
-            let quantile = |(_, quantile): &(_, f64)| {
+            let quantile = |(_, quantile, _): &(_, f64, _)| {
                 right(of.map_or_else(|| "-".to_owned(), |of| milliseconds(of.latency(*quantile))))
             };
             Row::new(std::iter::once(Cell::from(name).dim()).chain(columns.iter().map(quantile)))
         };
         let rows = [heads, row(last, self.last.as_ref()), row("so far".to_owned(), Some(&self.so_far))];
-        let widths = std::iter::once(Constraint::Length(13)).chain(columns.iter().map(|_| Constraint::Length(8)));
+        let widths = std::iter::once(Constraint::Length(NAME_WIDTH))
+            .chain(columns.iter().map(|_| Constraint::Length(FIGURE_WIDTH)));
         Table::new(rows, widths).column_spacing(1)
     }
 
-    fn endings(&self) -> Line<'static> {
+    /// Those that there is room for, whole.
+    fn endings(&self, width: u16) -> Line<'static> {
         let kinds = EndingKind::ALL.into_iter().map(|kind| (kind, self.so_far.ended(kind)));
         let occurred = kinds.filter(|(kind, count)| *count > 0 || *kind == EndingKind::Normal);
         let spans = occurred.map(|(kind, count)| {
             let span = Span::from(format!("{} {count}  ", kind.name()));
             if kind == EndingKind::Normal { span.green() } else { span.red().bold() }
         });
-        std::iter::once(Span::from("endings      ").dim()).chain(spans).collect()
+        fitting(std::iter::once(Span::from("endings      ").dim()).chain(spans), width)
     }
 }
 
@@ -144,29 +161,42 @@ impl Widget for &View<'_> {
         let [head, gauge, _, charts, _, times, _, endings, connections, handshakes] =
             Layout::vertical(rows).areas(area);
         let [title, hint] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(HINT_WIDTH)]).areas(head);
-        self.head().render(title, buffer);
+        self.head(title.width).render(title, buffer);
         Line::from(HINT).right_aligned().dim().render(hint, buffer);
-        self.gauge().render(gauge, buffer);
+        self.gauge(gauge.width).render(gauge, buffer);
         self.charts(charts, buffer);
         Widget::render(self.times(times.width), times, buffer);
-        self.endings().render(endings, buffer);
+        self.endings(endings.width).render(endings, buffer);
         if let Some(counts) = self.progress.counts {
-            connections_of(counts).render(connections, buffer);
-            handshakes_of(counts).render(handshakes, buffer);
+            connections_of(counts, connections.width).render(connections, buffer);
+            handshakes_of(counts, handshakes.width).render(handshakes, buffer);
         }
     }
 }
 
-fn connections_of(Counts { opened, closed, .. }: Counts) -> Line<'static> {
-    Line::from_iter(["connections  ".dim(), format!("{} open, {opened} opened", opened.saturating_sub(closed)).into()])
+fn connections_of(Counts { opened, closed, .. }: Counts, width: u16) -> Line<'static> {
+    let open = format!("{} open", opened.saturating_sub(closed));
+    fitting(["connections  ".dim(), open.into(), format!(", {opened} opened").into()], width)
 }
 
 /// Nothing without TLS.
-fn handshakes_of(Counts { full, resumed, .. }: Counts) -> Line<'static> {
+fn handshakes_of(Counts { full, resumed, .. }: Counts, width: u16) -> Line<'static> {
     if full + resumed == 0 {
         return Line::default();
     }
-    Line::from_iter(["handshakes   ".dim(), format!("{full} full, {resumed} resumed").into()])
+    fitting(["handshakes   ".dim(), format!("{full} full").into(), format!(", {resumed} resumed").into()], width)
+}
+
+/// The first parts that fit whole.
+fn fitting(parts: impl IntoIterator<Item = Span<'static>>, width: u16) -> Line<'static> {
+    let mut line = Line::default();
+    for part in parts {
+        if line.width() + Span::raw(part.content.trim_end()).width() > width.into() {
+            break;
+        }
+        line.push_span(part);
+    }
+    line
 }
 
 fn right(text: impl Into<String>) -> Cell<'static> {
@@ -186,11 +216,14 @@ fn milliseconds(time: Option<Duration>) -> String {
 
 /// How many rows the view has where there are so many.
 pub const HEIGHT: u16 = 16;
-const QUANTILES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
-const FEW_QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("max", 1.0)];
+/// And how important each is: where there is room for `n`, those below `n`.
+const QUANTILES: [(&str, f64, usize); 5] =
+    [("p50", 0.5, 1), ("p90", 0.9, 3), ("p99", 0.99, 0), ("p99.9", 0.999, 4), ("max", 1.0, 2)];
+const NAME_WIDTH: u16 = 13;
+const FIGURE_WIDTH: u16 = 8;
 const HINT: &str = " q: end";
 const HINT_WIDTH: u16 = HINT.len() as u16;
-/// So many columns have room for two charts, and for all quantiles.
+/// So many columns have room for two charts.
 const WIDTH_OF_TWO: u16 = 60;
 
 #[cfg(test)]

@@ -19,8 +19,14 @@ pub(super) struct Chart {
 impl Chart {
     pub(super) fn render(&self, progress: &Progress, area: Rect, buffer: &mut Buffer) {
         let [head, bars] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
-        Line::from(self.name).dim().render(head, buffer);
-        Line::from(self.figure.clone().unwrap_or_default()).bold().right_aligned().render(head, buffer);
+        let figure = Line::from(self.figure.clone().unwrap_or_default()).bold();
+        // Neither covers a part of the other.
+        if self.name.len() + 1 + figure.width() <= head.width.into() {
+            Line::from(self.name).dim().render(head, buffer);
+        }
+        if figure.width() <= head.width.into() {
+            figure.right_aligned().render(head, buffer);
+        }
         Sparkline::default().data(self.bars(progress, bars.width.into())).render(bars, buffer);
     }
 

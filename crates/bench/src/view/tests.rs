@@ -35,7 +35,7 @@ handshakes   4 full, 5 resumed
 #[test]
 fn what_is_narrow_has_one_chart() {
     let expected = "\
-watari bench http http://127.0.0. q: end
+watari bench http http://127.0.0… q: end
 11.4 s of 60 s, 60 of 100 ━━━━━━━━──────
 
 answered/s                            10
@@ -82,6 +82,22 @@ proptest! {
     fn any_size_will_do(width in 0..300_u16, height in 0..60_u16) {
         buffer(width, height);
     }
+}
+
+#[test]
+fn at_any_width_what_is_shown_is_whole() {
+    let numbers = |text: &str| -> std::collections::BTreeSet<String> {
+        // Below the command, which shows where it is cut.
+        let words = text.lines().skip(1).flat_map(str::split_whitespace);
+        words.filter(|word| word.contains(|c: char| c.is_ascii_digit())).map(|word| word.replace(',', "")).collect()
+    };
+    let known = numbers(&drawn(200, HEIGHT));
+    for width in 20..=200 {
+        let text = drawn(width, HEIGHT);
+        let unknown: Vec<_> = numbers(&text).difference(&known).cloned().collect();
+        assert!(unknown.is_empty(), "{width}: {unknown:?}\n{text}");
+    }
+    assert!(drawn(32, HEIGHT).contains("latency, ms        p50      p99\n"), "{}", drawn(32, HEIGHT));
 }
 
 fn drawn(width: u16, height: u16) -> String {
