@@ -98,9 +98,8 @@ impl Begun {
             match self.read_for_a_while().map_err(|error| error.kind()) {
                 Ok(CRAWL_LEN_MIN..) => {}
                 Ok(0) => break End::Closed,
-                Ok(_) => break End::Silent,
+                Ok(_) | Err(ErrorKind::WouldBlock) => break End::Silent,
                 Err(ErrorKind::ConnectionReset) => break End::Reset,
-                Err(ErrorKind::WouldBlock) => break End::Silent,
                 Err(kind) => return Err(kind.into()),
             }
         };
