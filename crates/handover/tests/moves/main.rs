@@ -77,8 +77,8 @@ impl<'a> Download<'a> {
             for _ in 0..one.after {
                 self.step();
             }
-            let moved = self.go_on(one.to, one.ahead);
-            if moved.is_ok() && one.asks_again && self.seam.as_ref().is_some_and(|seam| seam.owed(&self.transfer) > 0) {
+            let accepted = self.go_on(one.to, one.ahead).is_ok();
+            if accepted && one.asks_again && self.seam.as_ref().is_some_and(|seam| seam.owed(&self.transfer) > 0) {
                 let _ = self.go_on(one.to, 0);
             }
         }

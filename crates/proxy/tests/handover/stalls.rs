@@ -15,7 +15,7 @@ use crate::common::download::Download;
 use crate::common::{Fixture, pass};
 
 /// Nothing here waits for that long, unless it is wrong.
-const LONG: Duration = Duration::from_secs(600);
+const LONG: Duration = Duration::from_mins(10);
 const STALLED: Duration = Duration::from_millis(300);
 const STEP: Duration = Duration::from_millis(50);
 
@@ -96,7 +96,7 @@ async fn by_default_a_silent_origin_is_left_long_before_its_response_is_given_up
     download.read_to(CUT_AT).await.unwrap();
     let next = Duration::from_millis(50);
     assert!(timeout(next, download.piece()).await.is_err());
-    pass(stalled - Duration::from_secs(1)).await;
+    pass(Duration::from_secs(9)).await;
     assert!(timeout(next, download.piece()).await.is_err(), "it has been left too early");
     pass(Duration::from_secs(2)).await;
     download.read_to_the_end().await.unwrap();

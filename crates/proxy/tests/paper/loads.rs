@@ -37,7 +37,7 @@ struct Client {
 /// What balances the origins here: their connections, and sooner than it would for downloads of hours.
 pub(crate) fn unequal(settle: Duration, damping: Damping) -> Settings {
     let unequal = Unequal { metric: Metric::Connections, settle, ..Unequal::default() };
-    Settings { stalled: None, slow: None, unequal: Some(unequal), damping }
+    Settings { stalled: None, slow: None, unequal: Some(unequal), damping, ..Settings::default() }
 }
 
 impl Loads {
