@@ -161,7 +161,7 @@ pub enum CertificateError {
     KeyMismatch,
 }
 
-fn certificates_from_pem(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+pub(crate) fn certificates_from_pem(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(CertificateError::Pem)
 }
 
@@ -170,7 +170,7 @@ fn is_encrypted_key(pem: &[u8]) -> bool {
     pem.windows(mark.len()).any(|window| window == mark)
 }
 
-fn dns_names(leaf: &CertificateDer<'_>) -> Result<Vec<String>, CertificateError> {
+pub(crate) fn dns_names(leaf: &CertificateDer<'_>) -> Result<Vec<String>, CertificateError> {
     let damaged = |error: &dyn fmt::Display| CertificateError::BadCertificate(error.to_string());
     let (_, leaf) = X509Certificate::from_der(leaf).map_err(|error| damaged(&error))?;
     let names = leaf.subject_alternative_name().map_err(|error| damaged(&error))?;

@@ -29,6 +29,7 @@ mod record_cut;
 mod rejected;
 mod session_value;
 mod sessions;
+mod validity;
 
 pub use certificate::{Certificate, CertificateError, ClientRoots};
 pub use config::{ClientCertificates, ConfigError, ServerConfig, ServerOptions};
@@ -36,3 +37,4 @@ pub use error::{Failed, HandshakeError, Stage};
 pub use handshake::{EarlyData, Established, Handshake, Info, Progress};
 pub use policy::{BadPolicy, Group, Policy};
 pub use sessions::{Found, Kept, Miss, Origin, Provided, Sessions, Terms, Tickets, Wanted};
+pub use validity::{Validity, ValidityState};

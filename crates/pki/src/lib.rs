@@ -17,7 +17,9 @@ mod certificate;
 mod files;
 mod identity;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use watari_wire::NodeName;
 
 pub use authority::{Authority, Issued};
 pub use certificate::{BadCertificate, Description, Subject, describe, peer_identity};
@@ -30,6 +32,11 @@ fn hint(cause: &std::io::Error) -> &'static str {
     } else {
         ""
     }
+}
+
+/// Where the certificates lie that a node uses: its cluster's authority, and its own.
+pub fn certificate_files(dir: &Path, node: &NodeName) -> [PathBuf; 2] {
+    [files::ca_certificate(dir), files::node_certificate(dir, node)]
 }
 
 /// What went wrong, and with which file.

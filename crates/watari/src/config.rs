@@ -41,7 +41,7 @@ use watari_handshake::Policy;
 use watari_mesh::{Join, Peer};
 use watari_wire::NodeName;
 
-pub(crate) use load::{Loaded, LoadedAgent, SiteMetrics};
+pub(crate) use load::{CertificateFile, CertificateUse, Loaded, LoadedAgent, SiteMetrics};
 pub(crate) use outline::{Change, Outline};
 pub(crate) use proxy::Proxy;
 pub(crate) use raw::LogFormat;

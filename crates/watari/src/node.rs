@@ -1,6 +1,7 @@
 //! A running node: listeners, mesh, roles, administration and metrics, put together.
 
 mod drain;
+pub(crate) mod expiry;
 mod files;
 mod listeners;
 mod readiness;
@@ -28,6 +29,7 @@ use crate::logging::Level;
 use crate::metrics_server;
 use crate::process::{self, EndSignal, EndSignals, ReloadSignal, ReopenSignal};
 use crate::redirect::Redirects;
+use expiry::Expiry;
 use files::TooFewFiles;
 use listeners::Listeners;
 use reload::Reloader;
@@ -66,6 +68,8 @@ pub(crate) struct Outside {
     /// In that registry.
     pub(crate) site: SiteMetrics,
     pub(crate) level: Level,
+    /// In that registry, too.
+    pub(crate) expiry: Expiry,
 }
 
 /// Runs a node until SIGTERM or SIGINT. Everything is bound before anything starts, and the service manager is told that the
@@ -119,7 +123,7 @@ struct Node {
 
 impl Node {
     async fn start(config: Config, loaded: Loaded, outside: Outside, listeners: Listeners) -> Result<Self, NodeError> {
-        let Outside { mut registry, site, level } = outside;
+        let Outside { mut registry, site, level, expiry } = outside;
         let shutdown = CancellationToken::new();
         let started = Instant::now();
         let name = config.node.name.value.clone();
@@ -159,7 +163,7 @@ impl Node {
         }
         let (name, mesh_address) = (name.to_string(), config.node.mesh);
         let parts = (mesh.clone(), running.clone());
-        let reloader = Arc::new(Reloader::new(config, loaded.agent, parts, redirects, (site, level)));
+        let reloader = Arc::new(Reloader::new(config, loaded.agent, parts, redirects, (site, level, expiry)));
         let watcher = reloader.clone();
         tokio::spawn(shutdown.clone().run_until_cancelled_owned(async move { watcher.watch_certificates().await }));
         let watcher = reloader.clone();

@@ -1,6 +1,8 @@
 //! `watari run`: a node.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use clap::Args;
 use prometheus_client::registry::Registry;
@@ -11,6 +13,7 @@ use super::{print, print_json};
 use crate::config::{Config, Loaded, SiteMetrics};
 use crate::failure::Failure;
 use crate::node::Outside;
+use crate::node::expiry::{self, Expiry};
 use crate::{logging, node, process};
 
 /// Run a node
@@ -80,8 +83,12 @@ impl Run {
         let mut registry = Registry::default();
         // A dispatcher serves nothing.
         let site = config.agent.as_ref().map(|_| SiteMetrics::register(&mut registry)).unwrap_or_default();
+        let expiry = Expiry::register(&mut registry);
         let loaded = config.load(&site)?;
         if self.check {
+            for warning in expiry::check(&config, SystemTime::now()) {
+                writeln!(io::stderr(), "watari: warning: {warning}").map_err(Failure::Output)?;
+            }
             return self.checked(&config, &loaded);
         }
         let level = logging::start(&config.log);
@@ -90,6 +97,6 @@ impl Run {
         let mut runtime =
             if config.agent.is_some() { Builder::new_multi_thread() } else { Builder::new_current_thread() };
         let runtime = runtime.enable_all().build().map_err(Failure::Start)?;
-        Ok(runtime.block_on(node::run(config, loaded, Outside { registry, site, level }))?)
+        Ok(runtime.block_on(node::run(config, loaded, Outside { registry, site, level, expiry }))?)
     }
 }

@@ -51,6 +51,49 @@ impl SiteMetrics {
     }
 }
 
+/// A file with certificates, and what they are used for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CertificateFile {
+    pub(crate) usage: CertificateUse,
+    pub(crate) path: PathBuf,
+}
+
+/// What a certificate is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum CertificateUse {
+    /// Shown to clients, with its chain.
+    Listener,
+    /// An authority of client certificates.
+    Clients,
+    /// Shown to other nodes.
+    Node,
+    /// The authority of all nodes' certificates.
+    Cluster,
+}
+
+impl CertificateUse {
+    /// The use as a metric label.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Listener => "listener",
+            Self::Clients => "client_ca",
+            Self::Node => "node",
+            Self::Cluster => "cluster_ca",
+        }
+    }
+}
+
+impl std::fmt::Display for CertificateUse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Listener => "shown to clients",
+            Self::Clients => "an authority of client certificates",
+            Self::Node => "shown to other nodes",
+            Self::Cluster => "the authority of all nodes",
+        })
+    }
+}
+
 impl Config {
     /// Reads every file that the configuration names, and checks that it is of use. What is served counts in
     /// `metrics`.
@@ -110,6 +153,22 @@ impl Config {
             pairs.chain(terms.filter_map(|terms| terms.clients.roots()))
         });
         Stamps::of(files.map(|file| file.value.clone()))
+    }
+
+    /// The files whose certificates this node uses, each once.
+    pub(crate) fn certificate_files(&self) -> Vec<CertificateFile> {
+        let [authority, own] = watari_pki::certificate_files(&self.node.pki.value, &self.node.name.value);
+        let mut files = vec![(CertificateUse::Cluster, authority), (CertificateUse::Node, own)];
+        for tls in self.agent.iter().filter_map(|agent| agent.tls.as_ref()) {
+            let chains = tls.certificates.iter().map(|files| files.chain.value.clone());
+            files.extend(chains.map(|path| (CertificateUse::Listener, path)));
+            let terms = tls.listeners.iter().map(|(_, terms)| terms).chain([&tls.terms]);
+            let roots = terms.filter_map(|terms| terms.clients.roots()).map(|file| file.value.clone());
+            files.extend(roots.map(|path| (CertificateUse::Clients, path)));
+        }
+        files.sort();
+        files.dedup();
+        files.into_iter().map(|(usage, path)| CertificateFile { usage, path }).collect()
     }
 
     fn load_agent(&self, agent: &Agent, metrics: &SiteMetrics) -> Result<LoadedAgent, ConfigError> {

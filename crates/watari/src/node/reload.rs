@@ -1,7 +1,7 @@
 //! The configuration is read again while the node runs.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::Mutex;
 use tokio::task::{JoinError, spawn_blocking};
@@ -10,6 +10,7 @@ use watari_dispatcher::Dispatcher;
 use watari_mesh::{Join, Mesh};
 use watari_wire::NodeName;
 
+use super::expiry::Expiry;
 use super::{NodeError, Roles, files, listeners};
 use crate::admin::Reloaded;
 use crate::config::{self, Change, Config, ConfigError, LoadedAgent, SiteMetrics};
@@ -23,6 +24,9 @@ use crate::redirect::Redirects;
 /// call a file and second.
 const CERTIFICATES_LOOK: Duration = Duration::from_secs(1);
 
+/// One in so many of these looks is also for the dates of certificates: about every ten minutes.
+const LOOKS_PER_EXPIRY: u32 = 600;
+
 /// Has a running node work by what its configuration says now.
 pub(super) struct Reloader {
     mesh: Mesh,
@@ -30,6 +34,7 @@ pub(super) struct Reloader {
     redirects: Redirects,
     site_metrics: SiteMetrics,
     level: Level,
+    expiry: Arc<std::sync::Mutex<Expiry>>,
     /// Held through a reload: one follows the other.
     state: Mutex<Arc<State>>,
 }
@@ -59,14 +64,16 @@ impl Reloader {
         agent: Option<LoadedAgent>,
         (mesh, running): (Mesh, Roles),
         redirects: Redirects,
-        (site_metrics, level): (SiteMetrics, Level),
+        (site_metrics, level, mut expiry): (SiteMetrics, Level, Expiry),
     ) -> Self {
+        expiry.look(&config, SystemTime::now(), true);
         Self {
             mesh,
             running,
             redirects,
             site_metrics,
             level,
+            expiry: Arc::new(std::sync::Mutex::new(expiry)),
             state: Mutex::new(Arc::new(State { config: Arc::new(config), agent })),
         }
     }
@@ -120,6 +127,7 @@ impl Reloader {
         let files = new.agent.iter().zip(&state.agent).flat_map(|(new, old)| new.stamps.changed_since(&old.stamps));
         let reloaded = Reloaded { changes, files: files.collect() };
         *state = Arc::new(new);
+        self.look_at_expiry(&state, true).await;
         Ok(reloaded)
     }
 
@@ -182,8 +190,14 @@ impl Reloader {
     /// Looks for changed certificates for ever, and loads them.
     pub(super) async fn watch_certificates(&self) {
         let mut refused = None;
+        let mut looks = 0_u32;
         loop {
             sleep(CERTIFICATES_LOOK).await;
+            looks = looks.wrapping_add(1);
+            if looks.is_multiple_of(LOOKS_PER_EXPIRY) {
+                let state = self.state.lock().await.clone();
+                self.look_at_expiry(&state, false).await;
+            }
             let refusal = self.renew_certificates().await.err().map(|error| error.to_string());
             // Files that are written one after the other do not fit for a while.
             if let Some(error) = refusal.as_ref().filter(|error| refused.as_ref() != Some(*error)) {
@@ -206,7 +220,17 @@ impl Reloader {
         }
         *state = Arc::new(State { config: state.config.clone(), agent: Some(agent) });
         tracing::info!(files, "certificates loaded anew");
+        self.look_at_expiry(&state, true).await;
         Ok(())
+    }
+
+    /// Shows when certificates expire, and logs which do soon; `all`: also what was logged within a day.
+    async fn look_at_expiry(&self, state: &Arc<State>, all: bool) {
+        let (config, expiry) = (state.config.clone(), self.expiry.clone());
+        let look = move || expiry.lock().unwrap_or_else(PoisonError::into_inner).look(&config, SystemTime::now(), all);
+        if let Err(error) = spawn_blocking(look).await {
+            tracing::warn!(%error, "cannot look at the dates of certificates");
+        }
     }
 }
 

@@ -3,11 +3,13 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 
 use rustls::pki_types::CertificateDer;
 
 use crate::clients::tls::{Taste, Tls};
-use crate::harness::site::{Renewed, renew, write_key};
+use crate::harness::node::WATARI;
+use crate::harness::site::{EXPIRED_AT, Renewed, expired, renew, write_key};
 use crate::harness::wait::until;
 use crate::harness::{Cluster, Plan};
 
@@ -64,6 +66,37 @@ fn a_link_that_is_switched_is_followed() {
     symlink("v2", dir.join("next")).unwrap();
     fs::rename(dir.join("next"), dir.join("current")).unwrap();
     until_shown(&cluster, &second);
+}
+
+/// It is served all the same: to refuse it would take the other certificates along.
+#[test]
+fn a_certificate_that_has_expired_is_told_by_check_log_and_metric() {
+    const METRIC: &str = "watari_certificate_expiry_timestamp_seconds";
+    const SENTENCE: &str = "expired at 2021-01-01T00:00:00Z";
+    let cluster = Cluster::start(&Plan::default());
+    let agent = cluster.agents().next().unwrap();
+    let check = || {
+        let output =
+            Command::new(WATARI).arg("run").arg("--config").arg(agent.config()).arg("--check").output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let chain = cluster.dir().join("site/p256.pem");
+    let shown = || agent.metrics().map_or(0, |metrics| metrics.sum(METRIC, chain.to_str().unwrap()));
+    assert_eq!(check(), "");
+    assert!(shown() > EXPIRED_AT);
+    for label in ["listener", "node", "cluster_ca"] {
+        assert!(agent.metrics().is_ok_and(|metrics| metrics.sum(METRIC, label) > 0), "{label}");
+    }
+    rename_into(&chain, &expired());
+    until("the agent has logged it", || agent.log().contains(SENTENCE));
+    until("the agent shows it", || shown() == EXPIRED_AT);
+    let printed = check();
+    assert!(printed.starts_with("watari: warning: ") && printed.contains(chain.to_str().unwrap()), "{printed}");
+    assert!(printed.contains(SENTENCE) && printed.lines().count() == 1, "{printed}");
+    rename_into(&chain, &renew(false).chain_pem);
+    until("the agent shows the new one", || shown() > EXPIRED_AT);
+    assert_eq!(agent.log().matches(SENTENCE).count(), 1);
 }
 
 #[test]

@@ -133,6 +133,17 @@ pub(crate) fn renew(new_key: bool) -> Renewed {
     Renewed { chain_pem: leaf.pem(), key_pem: key.serialize_pem(), der: leaf.der().clone() }
 }
 
+/// The last second of what [`expired`] issues.
+pub(crate) const EXPIRED_AT: i64 = 1_609_459_200;
+
+/// Issues a certificate for the key that the site has for P-256, which was valid in 2020, as PEM.
+pub(crate) fn expired() -> String {
+    let mut params = CertificateParams::new([SITE.to_owned()]).unwrap();
+    params.not_after = OffsetDateTime::from_unix_timestamp(EXPIRED_AT).unwrap();
+    params.not_before = params.not_after - Duration::days(366);
+    params.signed_by(KeyKind::P256.key(), &Authority::of_site().0).unwrap().pem()
+}
+
 /// The authority that clients of the site trust.
 pub(crate) fn ca_file(dir: &Path) -> PathBuf {
     dir.join("ca.pem")
