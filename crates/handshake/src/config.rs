@@ -3,6 +3,7 @@
 use std::iter;
 use std::sync::Arc;
 
+use rustls::PeerMisbehaved;
 use rustls::crypto::CryptoProvider;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, WebPkiClientVerifier};
@@ -212,17 +213,24 @@ impl ServerOptions {
     }
 }
 
-/// RFC 8446, sections 9.2 and 4.2.9. A client that offers a PSK may leave the signature algorithms out there; rustls wants them all
-/// the same, for the PSK may not be accepted.
+/// RFC 8446, sections 9.2, 4.2.9 and 4.2.11. A client that offers a PSK may leave the signature algorithms out there; rustls wants
+/// them all the same, for the PSK may not be accepted.
 fn check_extensions(outline: &Outline) -> Result<(), HandshakeError> {
+    let (has_groups, has_share) = (outline.has(Outline::SUPPORTED_GROUPS), outline.has(Outline::KEY_SHARE));
+    let has_psk = outline.has(Outline::PRE_SHARED_KEY);
     let required = [
-        ("signature_algorithms", outline.signature_algorithms),
-        ("supported_groups", outline.supported_groups || outline.pre_shared_key && !outline.key_share),
-        ("key_share", outline.key_share || outline.pre_shared_key && !outline.supported_groups),
-        ("psk_key_exchange_modes", outline.psk_key_exchange_modes || !outline.pre_shared_key),
+        ("signature_algorithms", outline.has(Outline::SIGNATURE_ALGORITHMS)),
+        ("supported_groups", has_groups || (has_psk && !has_share)),
+        ("key_share", has_share || (has_psk && !has_groups)),
+        ("psk_key_exchange_modes", outline.has(Outline::PSK_KEY_EXCHANGE_MODES) || !has_psk),
     ];
-    let missing = required.into_iter().find(|(_, is_there)| !is_there);
-    missing.map_or(Ok(()), |(name, _)| Err(HandshakeError::MissingExtension(name)))
+    if let Some((name, _)) = required.into_iter().find(|(_, is_there)| !is_there) {
+        return Err(HandshakeError::MissingExtension(name));
+    }
+    if has_psk && outline.extensions.last() != Some(&Outline::PRE_SHARED_KEY) {
+        return Err(HandshakeError::Misbehaved(PeerMisbehaved::PskExtensionMustBeLast));
+    }
+    Ok(())
 }
 
 fn sorted<T: Into<Vec<u8>>>(values: impl Iterator<Item = T>) -> Vec<Vec<u8>> {

@@ -16,6 +16,7 @@ use crate::support::{Client, Keeper, NAME, Server, connect, give, options, outpu
 const UNEXPECTED_MESSAGE: u8 = 10;
 const RECORD_OVERFLOW: u8 = 22;
 const HANDSHAKE_FAILURE: u8 = 40;
+const ILLEGAL_PARAMETER: u8 = 47;
 const DECODE_ERROR: u8 = 50;
 const PROTOCOL_VERSION: u8 = 70;
 const MISSING_EXTENSION: u8 = 109;
@@ -156,7 +157,8 @@ fn hellos_that_the_rfcs_refuse_by_a_certain_alert() {
     missing(&[VERSIONS, SCHEMES]);
     missing(&[VERSIONS, SCHEMES, GROUPS, SHARES, psk]);
     missing(&[VERSIONS, SCHEMES, GROUPS, MODES, psk]);
-    let cases: [(&[u8], &str, u8); 7] = [
+    let cases: [(&[u8], &str, u8); 8] = [
+        (&hello([3, 3], &SUITES, &[VERSIONS, SCHEMES, GROUPS, SHARES, psk, MODES]), "misbehaved", ILLEGAL_PARAMETER),
         (&hello([3, 0], &SUITES, &[VERSIONS, SCHEMES, GROUPS, SHARES]), "no_common_version", PROTOCOL_VERSION),
         (&hello([2, 0], &SUITES, &[]), "no_common_version", PROTOCOL_VERSION),
         (&hello([3, 3], &SUITES, &[(43, &[4, 3, 2, 3, 1])]), "no_common_version", PROTOCOL_VERSION),

@@ -7,28 +7,27 @@ use super::{Body, Bytes, CLIENT_HELLO};
 pub struct Outline {
     /// RFC 8446, section 4.1.2: 0x0303 for TLS 1.2 and TLS 1.3.
     pub legacy_version: u16,
-    /// The versions in `supported_versions` (RFC 8446, section 4.2.1), where there is that extension; no more than
-    /// [`Outline::VERSIONS_MAX`].
+    /// The versions in `supported_versions` (RFC 8446, section 4.2.1), where there is that extension; no more than 127.
     pub supported_versions: Option<Vec<u16>>,
     /// `TLS_FALLBACK_SCSV` is among the cipher suites (RFC 7507).
     pub is_fallback: bool,
     /// There is a `renegotiation_info`, and its `renegotiated_connection` is not empty (RFC 5746, section 3.2).
     pub renegotiates: bool,
-    /// There is a `signature_algorithms`.
-    pub signature_algorithms: bool,
-    /// There is a `supported_groups`.
-    pub supported_groups: bool,
-    /// There is a `key_share`.
-    pub key_share: bool,
-    /// There is a `pre_shared_key`.
-    pub pre_shared_key: bool,
-    /// There is a `psk_key_exchange_modes`.
-    pub psk_key_exchange_modes: bool,
+    /// The types of its extensions, in their order.
+    pub extensions: Vec<u16>,
 }
 
 impl Outline {
-    /// As many as the extension may list.
-    pub const VERSIONS_MAX: usize = 127;
+    /// `supported_groups` (RFC 8446, section 4.2.7).
+    pub const SUPPORTED_GROUPS: u16 = 10;
+    /// `signature_algorithms` (RFC 8446, section 4.2.3).
+    pub const SIGNATURE_ALGORITHMS: u16 = 13;
+    /// `pre_shared_key` (RFC 8446, section 4.2.11).
+    pub const PRE_SHARED_KEY: u16 = 41;
+    /// `psk_key_exchange_modes` (RFC 8446, section 4.2.9).
+    pub const PSK_KEY_EXCHANGE_MODES: u16 = 45;
+    /// `key_share` (RFC 8446, section 4.2.8).
+    pub const KEY_SHARE: u16 = 51;
 
     /// Reads a handshake message: its type, its length and its body. `None` if it is not whole, no `ClientHello`, or malformed.
     pub fn of(message: &[u8]) -> Option<Self> {
@@ -39,28 +38,25 @@ impl Outline {
             supported_versions: None,
             is_fallback: body.suites.chunks_exact(2).any(|suite| suite == FALLBACK_SCSV),
             renegotiates: false,
-            signature_algorithms: false,
-            supported_groups: false,
-            key_share: false,
-            pre_shared_key: false,
-            psk_key_exchange_modes: false,
+            extensions: Vec::new(),
         };
         let mut extensions = body.extensions;
         while !extensions.0.is_empty() {
             let (kind, extension) = extensions.extension()?;
+            outline.extensions.push(kind);
             match kind {
-                SUPPORTED_GROUPS => outline.supported_groups = true,
-                SIGNATURE_ALGORITHMS => outline.signature_algorithms = true,
-                PRE_SHARED_KEY => outline.pre_shared_key = true,
                 SUPPORTED_VERSIONS => outline.supported_versions = Some(versions(extension)?),
-                PSK_KEY_EXCHANGE_MODES => outline.psk_key_exchange_modes = true,
-                KEY_SHARE => outline.key_share = true,
                 // Its one field is empty in a first handshake: a length of 0.
                 RENEGOTIATION_INFO => outline.renegotiates = extension.0.first()? != &0,
                 _ => {}
             }
         }
         Some(outline)
+    }
+
+    /// Whether there is an extension of this type.
+    pub fn has(&self, extension: u16) -> bool {
+        self.extensions.contains(&extension)
     }
 
     /// Whether the client offers this version, 0x0303 or 0x0304.
@@ -77,12 +73,7 @@ const FALLBACK_SCSV: [u8; 2] = [0x56, 0x00];
 const TLS12: u16 = 0x0303;
 
 /// Types of extensions.
-const SUPPORTED_GROUPS: u16 = 10;
-const SIGNATURE_ALGORITHMS: u16 = 13;
-const PRE_SHARED_KEY: u16 = 41;
 const SUPPORTED_VERSIONS: u16 = 43;
-const PSK_KEY_EXCHANGE_MODES: u16 = 45;
-const KEY_SHARE: u16 = 51;
 const RENEGOTIATION_INFO: u16 = 0xff01;
 
 fn versions(mut extension: Bytes<'_>) -> Option<Vec<u16>> {
@@ -99,23 +90,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extensions_are_found() {
-        let extensions: [(u16, &[u8], fn(&Outline) -> bool); 6] = [
-            (SUPPORTED_GROUPS, &[], |outline| outline.supported_groups),
-            (SIGNATURE_ALGORITHMS, &[], |outline| outline.signature_algorithms),
-            (PRE_SHARED_KEY, &[], |outline| outline.pre_shared_key),
-            (PSK_KEY_EXCHANGE_MODES, &[], |outline| outline.psk_key_exchange_modes),
-            (KEY_SHARE, &[], |outline| outline.key_share),
-            (RENEGOTIATION_INFO, &[1, 7], |outline| outline.renegotiates),
-        ];
-        let bare = Outline::of(&hello(&[])).expect("it is a ClientHello");
-        for (kind, body, is_found) in extensions {
-            let outline = Outline::of(&hello(&extension(kind, body))).expect("it is a ClientHello");
-            assert!(is_found(&outline) && !is_found(&bare), "{kind}");
-        }
-        assert!(!bare.is_fallback);
-        let empty = Outline::of(&hello(&extension(RENEGOTIATION_INFO, &[0]))).expect("it is a ClientHello");
-        assert!(!empty.renegotiates);
+    fn extensions_are_found_in_their_order() {
+        let extensions = [extension(Outline::KEY_SHARE, b"x"), extension(Outline::PRE_SHARED_KEY, b"")].concat();
+        let outline = Outline::of(&hello(&extensions)).expect("it is a ClientHello");
+        assert_eq!(outline.extensions, [Outline::KEY_SHARE, Outline::PRE_SHARED_KEY]);
+        assert!(outline.has(Outline::KEY_SHARE) && !outline.has(Outline::SUPPORTED_GROUPS));
+        assert!(!outline.is_fallback && !outline.renegotiates);
+        let renegotiates = |body: &[u8]| {
+            Outline::of(&hello(&extension(RENEGOTIATION_INFO, body))).is_some_and(|outline| outline.renegotiates)
+        };
+        assert!(renegotiates(&[1, 7]) && !renegotiates(&[0]));
     }
 
     #[test]
