@@ -4,6 +4,7 @@
 //! * [`Concurrency`]: how many requests of a client may be in progress.
 //! * [`Queue`]: how many requests may be in progress at an origin, by what they ask for; who waits for a place there,
 //!   and whose turn it is.
+//! * [`Unidentified`]: which connections may wait until their peers have identified themselves.
 //!
 //! Pure: time is an argument, and whoever waits is told by the caller. A client is the address that stands for its
 //! network, where all addresses of a network shall count as one client.
@@ -12,6 +13,7 @@ mod concurrency;
 mod pattern;
 mod queue;
 mod rates;
+mod unidentified;
 
 use std::time::Duration;
 
@@ -19,6 +21,7 @@ pub use concurrency::{Concurrency, InProgress};
 pub use pattern::{InvalidPattern, Pattern};
 pub use queue::{Entered, Expired, Limits, Load, Queue, QueueSettings, Request, Rule, Ticket};
 pub use rates::{RateLimit, Rates};
+pub use unidentified::{Newcomer, Unidentified, UnidentifiedLimits};
 
 /// How long a client that is refused should wait before it asks again (RFC 9110, section 10.2.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

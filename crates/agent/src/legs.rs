@@ -1,13 +1,15 @@
 //! Taking legs from dispatchers.
 
+use std::future::pending;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use watari_handoff::TargetEvent;
-use watari_sys::{accept_until, tcp};
+use watari_sys::{UnidentifiedPlace, accept_until, tcp};
 use watari_wire::NodeName;
 use watari_wire::leg::{Accepted, Kind, LEG_FREE, PREFACE_LEN_MAX, PrefaceError};
 
@@ -29,23 +31,52 @@ pub(crate) fn start(
     // A dispatcher stops reading while its client does: no leg is given up for that.
     tcp::prepare_listener(&listener, None)?;
     let shared = shared.clone();
-    accept_until(shutdown, listener, "a leg", move |leg, _| admit(&shared, leg)).map(drop)
+    accept_until(shutdown, listener, "a leg", move |leg, from| admit(&shared, leg, from)).map(drop)
 }
 
-fn admit(shared: &Arc<Shared>, leg: TcpStream) {
-    let Some(stranger) = shared.strangers.take() else {
-        return refuse(shared, &leg, &Refusal::Full);
-    };
+fn admit(shared: &Arc<Shared>, leg: TcpStream, from: SocketAddr) {
+    let place = shared.unidentified.enter(from.ip(), shared.mesh.is_address_of_member(from.ip()));
     let shared = shared.clone();
-    tokio::spawn(async move { attend(&shared, leg, stranger).await });
+    tokio::spawn(async move { attend(&shared, leg, place).await });
 }
 
 /// Takes one connection after the other from a leg, as long as it comes free again.
-async fn attend(shared: &Arc<Shared>, leg: TcpStream, stranger: Place) {
-    let mut free = take(shared, leg, Vec::with_capacity(PREFACE_LEN_MAX), stranger).await;
+async fn attend(shared: &Arc<Shared>, leg: TcpStream, place: UnidentifiedPlace) {
+    let mut free = take(shared, leg, Vec::with_capacity(PREFACE_LEN_MAX), Waiting::Unidentified(place)).await;
     while let Some(leg) = free {
         let Some((leg, received, idle)) = wait_idle(shared, leg).await else { return };
-        free = take(shared, leg, received, idle).await;
+        free = take(shared, leg, received, Waiting::Idle(idle)).await;
+    }
+}
+
+/// What counts a leg while its preface is to come.
+enum Waiting {
+    /// A leg that was just accepted. Another may need its place.
+    Unidentified(UnidentifiedPlace),
+    /// A leg that an authenticated preface has come on before.
+    Idle(Place),
+}
+
+impl Waiting {
+    fn spoke(&self) {
+        if let Self::Unidentified(place) = self {
+            place.spoke();
+        }
+    }
+
+    /// Waits until the place is needed for another leg.
+    async fn crowded_out(&mut self) {
+        match self {
+            Self::Unidentified(place) => place.crowded_out().await,
+            Self::Idle(_) => pending().await,
+        }
+    }
+
+    fn identified(self) {
+        match self {
+            Self::Unidentified(place) => place.identified(),
+            Self::Idle(place) => drop(place),
+        }
     }
 }
 
@@ -65,12 +96,10 @@ async fn wait_idle(shared: &Shared, mut leg: TcpStream) -> Option<(TcpStream, Ve
 }
 
 /// Takes a connection from a leg, of whose preface `received` is there, and does what is to be done with it. Returns the leg
-/// if that is free then. It `waits` until the preface is complete.
-async fn take(shared: &Arc<Shared>, mut leg: TcpStream, received: Vec<u8>, waits: Place) -> Option<TcpStream> {
-    let preface = read_preface(shared, &mut leg, received);
-    let opened = tokio::time::timeout(shared.limits().preface_timeout, preface).await.unwrap_or(Err(Refusal::Slow));
+/// if that is free then. It is `waiting` until the preface is complete.
+async fn take(shared: &Arc<Shared>, mut leg: TcpStream, received: Vec<u8>, waiting: Waiting) -> Option<TcpStream> {
+    let opened = open(shared, &mut leg, received, waiting).await;
     let opened = opened.inspect_err(|refusal| refuse(shared, &leg, refusal)).ok()?;
-    drop(waits);
     let Opened { accepted: Accepted { preface, dispatcher, .. }, surplus } = opened;
     match preface.kind.clone() {
         Kind::New { bulk } => {
@@ -144,6 +173,8 @@ enum Refusal {
     Ended,
     #[error("the preface took too long")]
     Slow,
+    #[error("too many legs wait for their preface: this one makes room for a newer one")]
+    CrowdedOut,
     #[error("the leg failed: {0}")]
     Io(#[from] io::Error),
 }
@@ -155,23 +186,43 @@ impl Refusal {
             Self::Full => "full",
             Self::Ended => "ended",
             Self::Slow => "slow",
+            Self::CrowdedOut => "crowded_out",
             Self::Io(_) => "io",
         }
     }
 }
 
-async fn read_preface(shared: &Shared, leg: &mut TcpStream, mut received: Vec<u8>) -> Result<Opened, Refusal> {
-    loop {
-        if let Some(accepted) = shared.keys.verify(&received)? {
-            let surplus = received.split_off(accepted.len);
-            return Ok(Opened { accepted, surplus });
+/// Reads the preface, of which `received` is there.
+async fn open(
+    shared: &Shared,
+    leg: &mut TcpStream,
+    mut received: Vec<u8>,
+    mut waiting: Waiting,
+) -> Result<Opened, Refusal> {
+    let read = async {
+        loop {
+            if let Some(accepted) = shared.keys.verify(&received)? {
+                waiting.identified();
+                let surplus = received.split_off(accepted.len);
+                return Ok(Opened { accepted, surplus });
+            }
+            if !received.is_empty() {
+                waiting.spoke();
+            }
+            // What is behind the preface belongs to the connection: it is taken in the same read, up to this much.
+            let room = (PREFACE_LEN_MAX - received.len()) as u64;
+            let mut limited = (&mut *leg).take(room);
+            let read = tokio::select! {
+                biased;
+                read = limited.read_buf(&mut received) => read?,
+                () = waiting.crowded_out() => return Err(Refusal::CrowdedOut),
+            };
+            if read == 0 {
+                return Err(Refusal::Ended);
+            }
         }
-        // What is behind the preface belongs to the connection: it is taken in the same read, up to this much.
-        let room = (PREFACE_LEN_MAX - received.len()) as u64;
-        if (&mut *leg).take(room).read_buf(&mut received).await? == 0 {
-            return Err(Refusal::Ended);
-        }
-    }
+    };
+    tokio::time::timeout(shared.limits().preface_timeout, read).await.unwrap_or(Err(Refusal::Slow))
 }
 
 fn refuse(shared: &Shared, leg: &TcpStream, refusal: &Refusal) {

@@ -56,6 +56,7 @@ use tokio_util::sync::CancellationToken;
 use watari_handoff::SourceEvent;
 use watari_mesh::{Event, Mesh, SendError};
 use watari_proxy::Proxy;
+use watari_sys::{Unidentified, UnidentifiedLimits};
 use watari_wire::{ConnectionStatus, Message, NodeName, Role};
 
 use crate::arrivals::Arrivals;
@@ -91,8 +92,13 @@ pub struct Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at the same time, those in their handshake or held for a decision included; further ones are reset, or
-    /// refused to whoever would give them. As many legs may wait for their preface.
+    /// refused to whoever would give them. As many legs from known addresses may wait for their preface: those of members, and those
+    /// that an authenticated preface has come from within the last hour.
     pub connections_max: usize,
+    /// Legs from unknown addresses whose preface is to come. For a newer one, the oldest of the most crowded address is reset.
+    pub unidentified_max: usize,
+    /// Legs whose preface is to come, from one unknown address. For a newer one, the oldest is reset.
+    pub unidentified_per_address_max: usize,
     /// Connections held for a decision at the same time; further ones are refused.
     pub held_max: usize,
     /// Bytes of client data held with them.
@@ -140,6 +146,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 8_000,
+            unidentified_max: 1_024,
+            unidentified_per_address_max: 64,
             requests_max: 2_048,
             head_bytes_max: 64 << 10,
             head_fields_max: 100,
@@ -158,6 +166,17 @@ impl Default for Limits {
             retry_interval: Duration::from_millis(500),
             end_timeout: Duration::from_secs(10),
             leg_key_lifetime: Duration::from_mins(1),
+        }
+    }
+}
+
+impl Limits {
+    fn unidentified(&self) -> UnidentifiedLimits {
+        UnidentifiedLimits {
+            // A move opens a leg before its preface is due, so dispatchers may need one for each connection.
+            known_max: self.connections_max,
+            max: self.unidentified_max,
+            per_address_max: self.unidentified_per_address_max,
         }
     }
 }
@@ -185,7 +204,7 @@ struct Shared {
     /// Bodies on their way.
     transfers: Arc<Transfers>,
     /// Legs whose preface is to come.
-    strangers: Arc<Places>,
+    unidentified: Arc<Unidentified>,
     /// Legs that moves and ended connections have left behind.
     idle_legs: Arc<Places>,
     live: LiveTable,
@@ -215,7 +234,7 @@ impl Agent {
             places: Places::new(limits.connections_max),
             requests: Places::new(limits.requests_max),
             transfers: Arc::default(),
-            strangers: Places::new(limits.connections_max),
+            unidentified: Unidentified::new(limits.unidentified()),
             idle_legs: Places::new(limits.idle_legs_max),
             mesh,
             metrics: Metrics::register(registry),
@@ -289,7 +308,7 @@ impl Agent {
         let (limits, shakes_hands) = (settings.limits, settings.tls.is_some());
         let before = shared.settings.set(settings);
         shared.places.set_max(limits.connections_max);
-        shared.strangers.set_max(limits.connections_max);
+        shared.unidentified.set_limits(limits.unidentified());
         shared.requests.set_max(limits.requests_max);
         shared.idle_legs.set_max(limits.idle_legs_max);
         shared.reloaded.notify_one();

@@ -1,28 +1,40 @@
 //! Accepts links from the peers that dial this node.
+//!
+//! Until a peer has said hello over TLS, its connection has one of a bounded number of places
+//! ([`watari_sys::Unidentified`]), and may have to make room for a newer one.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
+use watari_sys::{Unidentified, UnidentifiedLimits, UnidentifiedPlace};
 
+use crate::hello::Established;
+use crate::peer::PeerEntry;
 use crate::{LinkError, Shared, hello, link};
 
 /// Where the system has no descriptor left, it has none a moment later either.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
 pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
-    let strangers = Arc::new(Semaphore::new(shared.limits.strangers_max));
+    let (max, per_address_max) = (shared.limits.unidentified_max, shared.limits.unidentified_per_address_max);
+    let unidentified = Unidentified::new(UnidentifiedLimits { known_max: max, max, per_address_max });
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = shared.shutdown.cancelled() => return,
         };
         match accepted {
-            Ok((tcp, address)) => welcome(&shared, tcp, address, &strangers),
+            Ok((tcp, address)) => {
+                let place = unidentified.enter(address.ip(), shared.is_address_of_member(address.ip()));
+                shared.tasks.spawn(serve(Arc::clone(&shared), tcp, address, place));
+                // So that it can show that it speaks before others need its place.
+                yield_now().await;
+            }
             Err(error) => {
                 warn!(%error, "cannot accept a link");
                 sleep(PAUSE_AFTER_ERROR).await;
@@ -31,23 +43,13 @@ pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
     }
 }
 
-fn welcome(shared: &Arc<Shared>, tcp: TcpStream, address: SocketAddr, strangers: &Arc<Semaphore>) {
-    if let Ok(permit) = Arc::clone(strangers).try_acquire_owned() {
-        shared.tasks.spawn(serve(Arc::clone(shared), tcp, address, permit));
-    } else {
-        shared.metrics.connection_refused("too_many_strangers");
-        warn!(%address, reason = "too_many_strangers", "connection refused");
-    }
-}
-
-async fn serve(shared: Arc<Shared>, tcp: TcpStream, address: SocketAddr, permit: OwnedSemaphorePermit) {
+async fn serve(shared: Arc<Shared>, tcp: TcpStream, address: SocketAddr, place: UnidentifiedPlace) {
     let outcome = tokio::select! {
-        outcome = timeout(shared.limits.handshake_max, hello::accept(&shared, tcp)) => {
+        outcome = timeout(shared.limits.handshake_max, identify(&shared, tcp, place)) => {
             outcome.unwrap_or(Err(LinkError::HandshakeTimeout))
         }
         () = shared.shutdown.cancelled() => return,
     };
-    drop(permit);
     match outcome {
         Ok(Some((peer, established))) => {
             link::run(&shared, &peer, established).await;
@@ -58,4 +60,26 @@ async fn serve(shared: Arc<Shared>, tcp: TcpStream, address: SocketAddr, permit:
             warn!(%address, reason = error.label(), %error, "connection refused");
         }
     }
+}
+
+/// Finds out who connected; `None`: a node that has introduced itself, and is dialed.
+async fn identify(
+    shared: &Arc<Shared>,
+    tcp: TcpStream,
+    mut place: UnidentifiedPlace,
+) -> Result<Option<(Arc<PeerEntry>, Established)>, LinkError> {
+    // Before it says anything, a connection takes no memory for TLS, and is the first to make room.
+    tokio::select! {
+        biased;
+        readable = tcp.readable() => readable?,
+        () = place.crowded_out() => return Err(LinkError::CrowdedOut),
+    }
+    place.spoke();
+    let accepted = tokio::select! {
+        biased;
+        accepted = hello::accept(shared, tcp) => accepted?,
+        () = place.crowded_out() => return Err(LinkError::CrowdedOut),
+    };
+    place.identified();
+    Ok(accepted)
 }

@@ -49,7 +49,7 @@ pub enum Join {
 }
 
 /// How long a mesh waits, and how much it holds.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// A link that is silent this long is pinged, each time anew.
     pub ping_after: Duration,
@@ -67,8 +67,12 @@ pub struct Limits {
     pub queue_bytes_max: usize,
     /// Events that may wait for whoever reads them, of all peers together.
     pub events_max: usize,
-    /// Accepted connections that have not shown yet who they are.
-    pub strangers_max: usize,
+    /// Accepted connections from unknown addresses whose peers have not identified themselves; as many more from addresses of
+    /// members, and from those that a peer has connected from lately. For a newer one, the oldest of the most crowded address is
+    /// closed.
+    pub unidentified_max: usize,
+    /// The same from one unknown address. For a newer one, the oldest is closed.
+    pub unidentified_per_address_max: usize,
     /// How often one of the peers, in turn, is told again who is a member.
     pub members_told_every: Duration,
     /// A member that was learned of is forgotten when nobody has had a link to it for so long.
@@ -86,7 +90,8 @@ impl Default for Limits {
             queue_messages_max: 16 << 10,
             queue_bytes_max: 8 << 20,
             events_max: 256,
-            strangers_max: 64,
+            unidentified_max: 256,
+            unidentified_per_address_max: 64,
             members_told_every: Duration::from_mins(1),
             // A machine may take that long to start anew, and who is dialed in vain for longer costs more than it is
             // worth.
@@ -141,7 +146,8 @@ impl Limits {
             ("queue_messages_max", self.queue_messages_max == 0),
             ("queue_bytes_max", self.queue_bytes_max < FRAME_LEN_MAX),
             ("events_max", self.events_max == 0),
-            ("strangers_max", self.strangers_max == 0),
+            ("unidentified_max", self.unidentified_max == 0),
+            ("unidentified_per_address_max", self.unidentified_per_address_max == 0),
             ("members_told_every", self.members_told_every.is_zero()),
             ("members_forgotten_after", self.members_forgotten_after.is_zero()),
         ];

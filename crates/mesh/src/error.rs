@@ -42,6 +42,9 @@ pub enum LinkError {
     /// TLS and hellos took too long.
     #[error("the handshake took too long")]
     HandshakeTimeout,
+    /// Too many connections had not identified their peers yet, and this one made room for a newer one.
+    #[error("too many connections have not identified their peers: this one makes room for a newer one")]
+    CrowdedOut,
     /// The peer began with something else than a hello.
     #[error("the peer did not begin with a hello")]
     NoHello,
@@ -100,6 +103,7 @@ impl LinkError {
             Self::NoIntroduction => "no_introduction",
             Self::WrongDirection(_) => "wrong_direction",
             Self::HandshakeTimeout => "handshake_timeout",
+            Self::CrowdedOut => "crowded_out",
             Self::NoHello => "no_hello",
             Self::SecondHello => "second_hello",
             Self::FalseName(_) => "false_name",

@@ -34,8 +34,8 @@ mod outbox;
 mod peer;
 mod rules;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -143,6 +143,7 @@ impl Mesh {
         let forget_after = config.limits.members_forgotten_after;
         let shared = Arc::new(Shared {
             peers: RwLock::default(),
+            addresses: RwLock::default(),
             members: Mutex::new(Members::new(hello.node.clone(), advertised, forget_after, Now::read())),
             legs: watch::Sender::default(),
             is_open,
@@ -199,6 +200,11 @@ impl Mesh {
     /// Whether nodes may come that this one has not heard of ([`Join::Certified`]).
     pub fn is_open(&self) -> bool {
         self.shared.is_open
+    }
+
+    /// Whether a peer listens at this address, or has its link from there: those that may connect before others.
+    pub fn is_address_of_member(&self, address: IpAddr) -> bool {
+        self.shared.is_address_of_member(address)
     }
 
     /// Who is evicted, as far as this node has heard, by name.
@@ -270,6 +276,8 @@ struct Shared {
     /// Whether nodes may come that are not known.
     is_open: bool,
     peers: RwLock<BTreeMap<NodeName, Arc<PeerEntry>>>,
+    /// Of all peers: where they listen, and where their links come from.
+    addresses: RwLock<HashSet<IpAddr>>,
     limits: Limits,
     metrics: Metrics,
     events: mpsc::Sender<Event>,
@@ -290,6 +298,20 @@ impl Shared {
     /// All peers, by name.
     fn all_peers(&self) -> Vec<Arc<PeerEntry>> {
         self.peers.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    fn is_address_of_member(&self, address: IpAddr) -> bool {
+        self.addresses.read().unwrap_or_else(PoisonError::into_inner).contains(&address.to_canonical())
+    }
+
+    /// Keeps the addresses of all peers, after one of them or its link has changed.
+    fn note_addresses(&self) {
+        let peers = self.all_peers();
+        let all = peers.iter().flat_map(|peer| {
+            let remote = peer.link().and_then(|link| link.remote);
+            [Some(peer.address().ip()), remote].into_iter().flatten().map(|address| address.to_canonical())
+        });
+        *self.addresses.write().unwrap_or_else(PoisonError::into_inner) = all.collect();
     }
 
     /// Adds a peer, or changes its address.

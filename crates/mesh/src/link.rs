@@ -26,7 +26,8 @@ pub(crate) async fn run(shared: &Arc<Shared>, peer: &PeerEntry, established: Est
     let Established { stream, inbox, roles, incarnation } = established;
     let mut claim = peer.claim().await;
     let since = Instant::now();
-    let link = Arc::new(Link { roles, incarnation, outbox: Outbox::new(&shared.limits), since });
+    let remote = stream.get_ref().0.peer_addr().ok().map(|remote| remote.ip());
+    let link = Arc::new(Link { remote, roles, incarnation, outbox: Outbox::new(&shared.limits), since });
     if !shared.open(peer, &link) {
         return Duration::ZERO;
     }

@@ -65,6 +65,7 @@ impl Shared {
         tell(link, members.all(Now::read()));
         members.linked(&peer.name, true, Now::read());
         peer.set_up(Arc::clone(link));
+        self.note_addresses();
         true
     }
 
@@ -72,6 +73,7 @@ impl Shared {
     pub(crate) fn close(&self, peer: &PeerEntry) {
         let mut members = self.members();
         peer.set_down();
+        self.note_addresses();
         // It may have been evicted and admitted while its link ended, and be another entry now, with a link of its own.
         if self.peer(&peer.name).is_none_or(|current| ptr::eq(&raw const *current, peer)) {
             members.linked(&peer.name, false, Now::read());
@@ -88,6 +90,7 @@ impl Shared {
             }
         }
         let ending = outcome.changes.into_iter().filter_map(|change| self.change(change)).collect();
+        self.note_addresses();
         for source in [Source::Configured, Source::Learned] {
             self.metrics.members(source, members.count(source));
         }

@@ -1,7 +1,7 @@
 //! What is known of one peer.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -62,6 +62,8 @@ struct State {
 
 /// A link that is up.
 pub(crate) struct Link {
+    /// Where the peer connected from, or was connected to.
+    pub(crate) remote: Option<IpAddr>,
     pub(crate) roles: BTreeSet<Role>,
     pub(crate) incarnation: u64,
     pub(crate) outbox: Outbox,

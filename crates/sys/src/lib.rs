@@ -3,6 +3,9 @@
 mod accept;
 mod pipe;
 pub mod tcp;
+mod unidentified;
 
 pub use accept::{Acceptor, accept_until};
 pub use pipe::{FILES_PER_PIPE, Pipe};
+pub use unidentified::{Unidentified, UnidentifiedPlace};
+pub use watari_admission::UnidentifiedLimits;

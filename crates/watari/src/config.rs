@@ -81,6 +81,8 @@ pub(crate) struct Node {
     pub(crate) metrics: Option<SocketAddr>,
     /// How long the connections of an agent that is to end may take to move or end.
     pub(crate) drain_timeout: Duration,
+    /// `[node.limits]`
+    pub(crate) limits: watari_mesh::Limits,
 }
 
 /// `[dispatcher]`
@@ -199,6 +201,8 @@ pub(crate) enum Site {
 pub(crate) struct Log {
     pub(crate) format: LogFormat,
     pub(crate) level: Targets,
+    /// How many lines of a kind are written in 10 s.
+    pub(crate) repeats_max: usize,
 }
 
 /// A value, and the line of the configuration that it is on.

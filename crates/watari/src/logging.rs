@@ -1,5 +1,7 @@
 //! Log lines on the standard error.
 
+mod throttle;
+
 use std::io;
 
 use tracing_subscriber::filter::Targets;
@@ -10,9 +12,16 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt, registry};
 
 use crate::config::{Log, LogFormat};
+use throttle::{Throttle, Throttled};
+
+/// Without a bound.
+pub(crate) const ALL_LINES: usize = usize::MAX;
 
 /// What decides which lines are logged.
-pub(crate) struct Level(reload::Handle<Targets, Registry>);
+pub(crate) struct Level {
+    level: reload::Handle<Targets, Registry>,
+    throttle: Throttle,
+}
 
 /// Starts logging as `log` says, for the whole process. Only the first call in a process counts.
 pub(crate) fn start(log: &Log) -> Level {
@@ -22,14 +31,22 @@ pub(crate) fn start(log: &Log) -> Level {
         LogFormat::Json => lines.json().boxed(),
     };
     let (level, handle) = reload::Layer::new(log.level.clone());
+    let throttle = Throttle::new(log.repeats_max);
+    let lines = Throttled { lines, throttle: throttle.clone() };
     let _ = registry().with(lines.with_filter(level)).try_init();
-    Level(handle)
+    Level { level: handle, throttle }
 }
 
 impl Level {
-    /// Logs at other levels from now on.
-    pub(crate) fn set(&self, level: &Targets) {
+    /// Logs at other levels, and so many lines of a kind, from now on.
+    pub(crate) fn set(&self, log: &Log) {
         // Fails only where this call to `start` was not the first.
-        let _ = self.0.reload(level.clone());
+        let _ = self.level.reload(log.level.clone());
+        self.throttle.set(log.repeats_max);
+    }
+
+    /// Writes how many lines were not, for ever.
+    pub(crate) fn summarize(&self) -> impl Future<Output = ()> + use<> {
+        self.throttle.clone().summarize()
     }
 }

@@ -126,6 +126,7 @@ impl Node {
         let Outside { mut registry, site, level, expiry } = outside;
         let shutdown = CancellationToken::new();
         let started = Instant::now();
+        tokio::spawn(level.summarize());
         let name = config.node.name.value.clone();
         let role_names = loaded.roles.iter().map(Role::to_string).collect();
         let mesh_config = watari_mesh::Config {
@@ -134,7 +135,7 @@ impl Node {
             listener: listeners.mesh,
             peers: config.peers.clone(),
             join: config.node.join,
-            limits: watari_mesh::Limits::default(),
+            limits: config.node.limits.clone(),
         };
         let (mesh, events) = Mesh::start(mesh_config, &mut registry, shutdown.clone())?;
         let mut start = Start { mesh: &mesh, registry: &mut registry, shutdown: &shutdown };

@@ -128,16 +128,16 @@ async fn garbage_on_the_port_disturbs_nobody() {
 }
 
 #[tokio::test]
-async fn strangers_are_few_and_have_to_hurry() {
+async fn connections_that_do_not_identify_themselves_are_few_and_have_to_hurry() {
     let cluster = Cluster::new(&["a", "b"]);
-    let limits = Limits { strangers_max: 1, handshake_max: Duration::from_millis(300), ..limits() };
+    let limits = Limits { unidentified_max: 1, handshake_max: Duration::from_secs(2), ..limits() };
     let mut b = Node::start(cluster.identity("b"), listener().await, &[("a", nowhere())], limits);
-    let _idle = TcpStream::connect(b.address).await.unwrap();
-    let mut second = TcpStream::connect(b.address).await.unwrap();
-    assert_eq!(soon(second.read(&mut [0])).await.unwrap(), 0);
-    b.counts(&refused("too_many_strangers"), 1).await;
+    let mut first = TcpStream::connect(b.address).await.unwrap();
+    let _second = TcpStream::connect(b.address).await.unwrap();
+    assert_eq!(soon(first.read(&mut [0])).await.unwrap(), 0);
+    b.counts(&refused("crowded_out"), 1).await;
     b.counts(&refused("handshake_timeout"), 1).await;
-    // Whoever says who it is makes room for the next.
+    // A peer that has identified itself makes room for the next.
     let _a = RawPeer::link(&cluster.identity("a"), "b", b.address, 1).await;
     b.up("a").await;
     let _again = RawPeer::link(&cluster.identity("a"), "b", b.address, 2).await;

@@ -101,7 +101,7 @@ impl<'a> Check<'a> {
             agent,
             node,
             peers,
-            log: Log { format: raw.log.format, level: raw.log.level.0 },
+            log: Log { format: raw.log.format, level: raw.log.level.0, repeats_max: raw.log.repeats_max.0 },
             outline: Outline::of(self.text),
         })
     }
@@ -115,6 +115,7 @@ impl<'a> Check<'a> {
             admin: raw.admin.map_or_else(|| DEFAULT_ADMIN.into(), |admin| self.resolve(&admin)),
             metrics: raw.metrics.map(|metrics| metrics.into_inner().0),
             drain_timeout: raw.drain_timeout.map_or(DRAIN_TIMEOUT, Span::get),
+            limits: raw.limits.into(),
         }
     }
 

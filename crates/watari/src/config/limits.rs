@@ -32,6 +32,8 @@ pub(super) struct DispatcherLimits {
 #[serde(deny_unknown_fields)]
 pub(super) struct AgentLimits {
     connections_max: Option<NonZeroUsize>,
+    unidentified_max: Option<Within<1, 65_536>>,
+    unidentified_per_address_max: Option<Within<1, 65_536>>,
     requests_max: Option<NonZeroUsize>,
     head_bytes_max: Option<Within<8_192, 1_048_576>>,
     head_fields_max: Option<Within<1, 1_000>>,
@@ -43,6 +45,14 @@ pub(super) struct AgentLimits {
     transfer_timeout: Option<Span>,
     tunnel_timeout: Option<Span>,
     end_timeout: Option<Span>,
+}
+
+/// `[node.limits]`
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NodeLimits {
+    unidentified_max: Option<Within<1, 65_536>>,
+    unidentified_per_address_max: Option<Within<1, 65_536>>,
 }
 
 /// The longest that a move may be undecided. The agents wait on their own, and must outlast the decision: the source keeps
@@ -71,7 +81,7 @@ impl TryFrom<Span> for MoveTimeout {
 /// A number from `MIN` to `MAX`.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(try_from = "usize")]
-struct Within<const MIN: usize, const MAX: usize>(usize);
+pub(super) struct Within<const MIN: usize, const MAX: usize>(pub(super) usize);
 
 impl<const MIN: usize, const MAX: usize> TryFrom<usize> for Within<MIN, MAX> {
     type Error = String;
@@ -109,11 +119,28 @@ impl From<DispatcherLimits> for watari_dispatcher::Limits {
     }
 }
 
+impl From<NodeLimits> for watari_mesh::Limits {
+    fn from(set: NodeLimits) -> Self {
+        let default = Self::default();
+        Self {
+            unidentified_max: set.unidentified_max.map_or(default.unidentified_max, |max| max.0),
+            unidentified_per_address_max: set
+                .unidentified_per_address_max
+                .map_or(default.unidentified_per_address_max, |max| max.0),
+            ..default
+        }
+    }
+}
+
 impl From<AgentLimits> for watari_agent::Limits {
     fn from(set: AgentLimits) -> Self {
         let default = Self::default();
         Self {
             connections_max: set.connections_max.map_or(default.connections_max, NonZeroUsize::get),
+            unidentified_max: set.unidentified_max.map_or(default.unidentified_max, |max| max.0),
+            unidentified_per_address_max: set
+                .unidentified_per_address_max
+                .map_or(default.unidentified_per_address_max, |max| max.0),
             requests_max: set.requests_max.map_or(default.requests_max, NonZeroUsize::get),
             head_bytes_max: set.head_bytes_max.map_or(default.head_bytes_max, |max| max.0),
             head_fields_max: set.head_fields_max.map_or(default.head_fields_max, |max| max.0),

@@ -9,7 +9,7 @@ use tracing_subscriber::filter::Targets;
 use watari_balance::{BulkPolicy, HandshakePolicy};
 use watari_wire::NodeName;
 
-use super::limits::{AgentLimits, DispatcherLimits};
+use super::limits::{AgentLimits, DispatcherLimits, NodeLimits, Within};
 use super::proxy::RawProxy;
 use super::value::{Address, Level, ListenerAddress, Prefix, Span, Weight};
 
@@ -36,6 +36,8 @@ pub(super) struct RawNode {
     pub(super) admin: Option<PathBuf>,
     pub(super) metrics: Option<Spanned<Address>>,
     pub(super) drain_timeout: Option<Span>,
+    #[serde(default)]
+    pub(super) limits: NodeLimits,
 }
 
 /// Who may be a member of the cluster.
@@ -253,7 +255,11 @@ pub(super) struct RawFiles {
 pub(super) struct RawLog {
     pub(super) format: LogFormat,
     pub(super) level: Level,
+    pub(super) repeats_max: Within<1, 1_000_000>,
 }
+
+/// How many lines of a kind are written in 10 s: enough to tell what happens, and some kilobytes.
+const LOG_REPEATS_MAX: usize = 50;
 
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -272,6 +278,10 @@ pub(super) fn line_of(text: &str, offset: usize) -> usize {
 
 impl Default for RawLog {
     fn default() -> Self {
-        Self { format: LogFormat::Text, level: Level(Targets::new().with_default(tracing::Level::INFO)) }
+        Self {
+            format: LogFormat::Text,
+            level: Level(Targets::new().with_default(tracing::Level::INFO)),
+            repeats_max: Within(LOG_REPEATS_MAX),
+        }
     }
 }

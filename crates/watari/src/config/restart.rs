@@ -18,6 +18,7 @@ impl Config {
             ("node.join", old_node.join == new_node.join),
             ("node.admin", old_node.admin == new_node.admin),
             ("node.metrics", old_node.metrics == new_node.metrics),
+            ("node.limits", old_node.limits == new_node.limits),
             ("dispatcher", self.dispatcher.is_some() == new.dispatcher.is_some()),
             ("dispatcher.threads", self.threads() == new.threads()),
             ("agent", self.agent.is_some() == new.agent.is_some()),

@@ -96,7 +96,10 @@ fn the_example_has_every_key_and_the_defaults() {
     assert_eq!(tls.terms.policy, Policy::default());
     assert_eq!(tls.listeners.len(), 1);
     assert_eq!(config.node.admin, Path::new(DEFAULT_ADMIN));
-    assert_eq!(config.node.drain_timeout, parse(&[NODE, AGENT, FILES]).unwrap().node.drain_timeout);
+    let default = parse(&[NODE, AGENT, FILES]).unwrap();
+    assert_eq!(config.node.drain_timeout, default.node.drain_timeout);
+    assert_eq!((&config.node.limits, &default.node.limits), (&watari_mesh::Limits::default(), &config.node.limits));
+    assert_eq!((config.log.repeats_max, default.log.repeats_max), (50, 50));
     let files = "[agent.files]\nroot = \"www\"";
     let proxy = "[agent.proxy]\norigins = [\"http://192.0.2.7:8080\"]";
     let other = text.replace(files, proxy);
@@ -189,11 +192,20 @@ fn a_dispatcher_may_pick_its_own_node() {
 #[test]
 fn what_is_not_known_or_has_the_wrong_shape_is_refused() {
     let weight = |weight: &str| DISPATCHER.replace(":3\"", &format!(":3\", weight = {weight}"));
-    let cases: [(&[&str], &str); 28] = [
+    let cases: [(&[&str], &str); 31] = [
+        (
+            &[NODE, AGENT, FILES, "[node.limits]\nunidentified_max = 0\n"],
+            "10: 0 is not from 1 to 65536 (node.limits.unidentified_max)",
+        ),
+        (
+            &[NODE, AGENT, FILES, "[agent.limits]\nunidentified_per_address_max = 65537\n"],
+            "10: 65537 is not from 1 to 65536 (agent.limits.unidentified_per_address_max)",
+        ),
+        (&[NODE, AGENT, FILES, "[log]\nrepeats_max = 0\n"], "10: 0 is not from 1 to 1000000 (log.repeats_max)"),
         (&["[node"], "1: this is no TOML: unclosed table, expected `]`"),
         (
             &[NODE, "x = 1\n"],
-            "5: [node] has no key \"x\": there are name, pki, mesh, join, advertise, admin, metrics and drain_timeout",
+            "5: [node] has no key \"x\": there are name, pki, mesh, join, advertise, admin, metrics, drain_timeout and limits",
         ),
         (&[NODE, AGENT, "[x]\n"], "7: [x] is no table of this file: there are node, peer, dispatcher, agent and log"),
         (&[NODE, AGENT, FILES, "index = true\n"], "9: [agent.files] has no key \"index\": there are root"),

@@ -1,5 +1,6 @@
 //! What the limit on open files means for connections: a node that met it could neither accept nor link, so it takes
-//! only as many connections, pipes to splice by and idle legs as there are files for.
+//! only as many connections, pipes to splice by, idle legs and connections that have not identified themselves as there are files
+//! for.
 
 use std::num::NonZeroUsize;
 
@@ -15,6 +16,11 @@ const REDIRECTS_MAX: usize = 1024;
 /// What a node can do without gets this part of all files, each of a dispatcher's pipes, its idle legs, and those of an agent:
 /// without a pipe bytes are copied, and without an idle leg another is opened.
 const PART_OF_EXTRAS: u64 = 32;
+/// Connections that have not identified themselves get this part of all files, each pool of an agent's legs and of the mesh: the
+/// oldest of them make room for others.
+const PART_OF_UNIDENTIFIED: [u64; 2] = [32, 128];
+/// And as many at least: with fewer, peers that connect at the same time would be in each other's way.
+const UNIDENTIFIED_MIN: usize = 16;
 
 /// Fits the limits that a node works by, and the pipes to splice by, into the files that it may open now.
 pub(super) fn fit_node(config: &mut Config, mut agent: Option<&mut LoadedAgent>) -> Result<(), TooFewFiles> {
@@ -25,14 +31,26 @@ pub(super) fn fit_node(config: &mut Config, mut agent: Option<&mut LoadedAgent>)
         let (agents, limits) = (dispatcher.config.agents.len(), &mut dispatcher.config.limits);
         limits.idle_legs_max = limits.idle_legs_max.min(idle_legs_to_an_agent(extras, dispatcher.threads, agents));
     }
+    let [of_legs, of_mesh] = PART_OF_UNIDENTIFIED.map(|part| unidentified_max(files, part));
     if let Some(agent) = &mut agent {
         let limits = &mut agent.settings.limits;
         limits.idle_legs_max = limits.idle_legs_max.min(extras);
+        limits.unidentified_max = limits.unidentified_max.min(of_legs);
     }
+    let mesh = &mut config.node.limits;
+    mesh.unidentified_max = mesh.unidentified_max.min(of_mesh);
     let redirects = config.dispatcher.iter().any(|dispatcher| !dispatcher.redirect.is_empty());
-    let redirects = if redirects { redirects_max(files) as u64 } else { 0 };
+    let redirects = if redirects { redirects_max(files) } else { 0 };
+    let of_legs = agent.as_ref().map_or(0, |agent| agent.settings.limits.unidentified_max);
+    // The mesh has two pools.
+    let others = redirects + of_legs + 2 * mesh.unidentified_max;
     let dispatcher = config.dispatcher.as_mut().map(|dispatcher| &mut dispatcher.config.limits);
-    fit(files, redirects, dispatcher, agent.map(|agent| &mut agent.settings.limits))
+    fit(files, others as u64, dispatcher, agent.map(|agent| &mut agent.settings.limits))
+}
+
+/// How many connections that have not identified themselves a pool may have.
+fn unidentified_max(files: Option<u64>, part: u64) -> usize {
+    files.map_or(usize::MAX, |files| UNIDENTIFIED_MIN.max((files / part) as usize))
 }
 
 /// How many clients may be redirected at the same time: nobody's main business.
@@ -50,10 +68,10 @@ fn idle_legs_to_an_agent(files: usize, threads: NonZeroUsize, agents: usize) -> 
     files / threads / agents.max(1)
 }
 
-/// Fits the limits of the roles into `files`, the process's limit, and says so in the log.
+/// Fits the limits of the roles into `files`, the process's limit, beside `others`, and says so in the log.
 fn fit(
     files: Option<u64>,
-    redirects: u64,
+    others: u64,
     dispatcher: Option<&mut watari_dispatcher::Limits>,
     agent: Option<&mut watari_agent::Limits>,
 ) -> Result<(), TooFewFiles> {
@@ -61,7 +79,7 @@ fn fit(
     let wanted = dispatcher.as_deref().map_or(0, of_dispatcher);
     let wanted = wanted.saturating_add(agent.as_deref().map_or(0, of_agent));
     let extras = 2 * u64::from(dispatcher.is_some()) + u64::from(agent.is_some());
-    let reserve = RESERVE + redirects + extras * (files / PART_OF_EXTRAS);
+    let reserve = RESERVE + others + extras * (files / PART_OF_EXTRAS);
     let available = files.saturating_sub(reserve);
     if wanted <= available {
         tracing::info!(files, wanted = wanted.saturating_add(reserve), "the limit on open files is high enough");
@@ -173,6 +191,13 @@ mod tests {
         assert_eq!(fit(Some(RESERVE + 26 + 225 + 50), 50, Some(&mut one), None), Ok(()));
         assert_eq!(one, dispatcher(100));
         assert_eq!([None, Some(100_000), Some(1024)].map(redirects_max), [1024, 1024, 128]);
+    }
+
+    #[test]
+    fn unidentified_connections_get_their_part() {
+        for (files, expected) in [(None, usize::MAX), (Some(20_000), 625), (Some(400), 16), (Some(0), 16)] {
+            assert_eq!(unidentified_max(files, 32), expected);
+        }
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl Reloader {
             self.listen(dispatcher).await?;
         }
         // From here on nothing fails.
-        self.level.set(&new.config.log.level);
+        self.level.set(&new.config.log);
         if let (Some(running), Some(agent)) = (&self.running.agent, &new.agent) {
             // Logs are rotated in this way, too, where nothing else has changed.
             agent.settings.site.reopen_logs();

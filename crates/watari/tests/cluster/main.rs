@@ -42,6 +42,7 @@ mod restarts;
 mod scanners;
 mod scenario_b;
 mod sessions;
+mod silent;
 mod soak;
 mod splices;
 mod suites;

@@ -54,7 +54,8 @@ impl Worker {
         }
         // Before any key is read.
         process::forbid_core_dumps().map_err(Failure::Start)?;
-        logging::start(&Log { format: LogFormat::Text, level: Targets::new().with_default(tracing::Level::INFO) });
+        let level = Targets::new().with_default(tracing::Level::INFO);
+        logging::start(&Log { format: LogFormat::Text, level, repeats_max: logging::ALL_LINES });
         runtime.block_on(self.listen())
     }
 

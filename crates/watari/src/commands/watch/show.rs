@@ -85,7 +85,8 @@ const FRAME: Duration = Duration::from_millis(250);
 pub(super) fn logs_for(shown: &Shown) {
     let has_view = matches!(shown, Shown::View(_)) && Screen::is_possible();
     if !has_view || !io::stderr().is_terminal() {
-        logging::start(&Log { format: LogFormat::Text, level: Targets::new().with_default(Level::INFO) });
+        let level = Targets::new().with_default(Level::INFO);
+        logging::start(&Log { format: LogFormat::Text, level, repeats_max: logging::ALL_LINES });
     }
 }
 

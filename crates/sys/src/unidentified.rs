@@ -1,0 +1,94 @@
+//! Accepted connections whose peers have not identified themselves yet.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+use watari_admission::{Newcomer, Unidentified as Waiting, UnidentifiedLimits};
+
+/// The connections to one port whose peers have not identified themselves yet: a bounded number, in which each newcomer gets
+/// a place, and others lose theirs. [`watari_admission::Unidentified`] decides which.
+pub struct Unidentified(Mutex<Waiting<oneshot::Sender<()>>>);
+
+/// The place of a connection, until this is dropped or its peer has identified itself.
+pub struct UnidentifiedPlace {
+    all: Arc<Unidentified>,
+    newcomer: Newcomer,
+    address: IpAddr,
+    crowded_out: oneshot::Receiver<()>,
+}
+
+impl Unidentified {
+    /// No connection waits.
+    pub fn new(limits: UnidentifiedLimits) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Waiting::new(limits))))
+    }
+
+    /// Counts for connections that are accepted from now on.
+    pub fn set_limits(&self, limits: UnidentifiedLimits) {
+        self.lock().set_limits(limits);
+    }
+
+    /// A place for a connection from `address`. `is_member`: the address is a configured one, or a member's.
+    pub fn enter(self: &Arc<Self>, address: IpAddr, is_member: bool) -> UnidentifiedPlace {
+        let (crowd_out, crowded_out) = oneshot::channel();
+        let (newcomer, other) = self.lock().enter(address, is_member, crowd_out, Instant::now());
+        if let Some(other) = other {
+            // It may just have ended.
+            let _ = other.send(());
+        }
+        UnidentifiedPlace { all: self.clone(), newcomer, address, crowded_out }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting<oneshot::Sender<()>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl UnidentifiedPlace {
+    /// Something was received that does not yet say who the peer is.
+    pub fn spoke(&self) {
+        self.all.lock().spoke(&self.newcomer);
+    }
+
+    /// The peer has identified itself: its address is known from now on, for an hour.
+    pub fn identified(self) {
+        self.all.lock().identified(self.address, Instant::now());
+    }
+
+    /// Waits until another connection needs the place: this one is to be closed. Pending for ever if that does not happen.
+    pub async fn crowded_out(&mut self) {
+        if (&mut self.crowded_out).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for UnidentifiedPlace {
+    fn drop(&mut self) {
+        self.all.lock().leave(&self.newcomer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_newcomer_gets_the_place_of_another() {
+        let address = IpAddr::from([192, 0, 2, 1]);
+        let all = Unidentified::new(UnidentifiedLimits { known_max: 4, max: 4, per_address_max: 2 });
+        let mut places: Vec<_> = (0..3).map(|_| all.enter(address, false)).collect();
+        places[0].crowded_out().await;
+        assert_eq!(all.lock().len(), 2);
+        places.remove(0);
+        assert_eq!(all.lock().len(), 2);
+        places.remove(0).identified();
+        // Known now, it has other places.
+        let known: Vec<_> = (0..3).map(|_| all.enter(address, false)).collect();
+        assert_eq!(all.lock().len(), 4);
+        drop((known, places));
+        assert!(all.lock().is_empty());
+    }
+}
