@@ -118,8 +118,8 @@ impl Candidate {
     }
 }
 
-/// Connections that have served one request each, and are idle; and what one takes of the memory of each process.
-fn connect(opener: &Opener, server: &Server, count: usize) -> Result<(Vec<Connection>, Vec<f64>), Failure> {
+/// Connections that have had one answer each, and are idle; and what one takes of the memory of each process.
+pub(crate) fn connect(opener: &Opener, server: &Server, count: usize) -> Result<(Vec<Connection>, Vec<f64>), Failure> {
     let before = server.memory()?;
     let part = || (0..count.div_ceil(THREADS)).map(|_| used_once(opener, server)).collect::<Result<Vec<_>, _>>();
     let parts = scope(|scope| {

@@ -7,6 +7,7 @@
 //! handovers  one download --> an agent --> origins, near and far -- ordered to move, cut | left alone
 //! moves   load --> one cluster, other client addresses -- moved | stayed
 //! drains  idle connections, and a server that is replaced -- an agent | HAProxy, nginx
+//! bursts  thousands of connections that come and leave again --> memory that is kept -- of what they took
 //! sessions  connections that resume -- an agent | nginx; modes of sharing; lookups among more and more sessions
 //! watch  captures --> CPU, memory -- `watari watch` | tcptrace, tshark; a server under load -- watched | not
 //! generators  requests to one nginx -- CPU of `watari bench` | wrk, ab, h2load, oha
@@ -20,6 +21,7 @@
 // Amounts of work and their times, far below 2^52, become the ratios that are shown.
 #![allow(clippy::cast_precision_loss)]
 
+mod bursts;
 mod clients;
 mod connection;
 mod cpu;
@@ -87,6 +89,8 @@ enum Part {
     Moves,
     /// Servers with many idle connections that are replaced
     Drains,
+    /// Connections that come and leave again
+    Bursts,
     /// Connections that resume, and sessions that nodes keep
     Sessions,
     /// Load generators
@@ -106,7 +110,7 @@ struct Scale {
     requests: u64,
     /// Connections that are timed one after the other.
     pauses: u64,
-    /// Connections that are idle when their server is replaced.
+    /// Connections that are idle when their server is replaced, or leave again.
     idle: usize,
     /// The most sessions that a store holds: lookups are timed with 1,000, and with ten times as many each time up to these.
     sessions: u64,
@@ -179,6 +183,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if wanted(Part::Drains) {
         drains::measure(&site, &scale, &mut report)?;
+    }
+    if wanted(Part::Bursts) {
+        bursts::measure(&site, &scale, &mut report)?;
     }
     if wanted(Part::Sessions) {
         sessions::measure(&site, &scale, &mut report)?;

@@ -11,6 +11,9 @@ use crate::measure::Samples;
 /// From here on the file belongs to people.
 const NOTES: &str = "## Notes\n";
 
+/// Bytes in a mebibyte.
+const MIB: f64 = 1_048_576.0;
+
 /// All comparisons of a run.
 pub(crate) struct Report {
     machine: Vec<(&'static str, String)>,
@@ -51,6 +54,7 @@ pub(crate) enum Unit {
     Nanoseconds,
     Seconds,
     Bytes,
+    Mebibytes,
     Count,
     Percent,
 }
@@ -138,6 +142,7 @@ impl Unit {
             Self::Nanoseconds => format!("{:.0} ns", seconds * 1e9),
             Self::Seconds => format!("{seconds:.2} s"),
             Self::Bytes => format!("{:.1} KiB", seconds / 1024.0),
+            Self::Mebibytes => format!("{:.1} MiB", seconds / MIB),
             Self::Count => format!("{seconds:.0}"),
             Self::Percent => format!("{:.1} %", seconds * 100.0),
         }
@@ -151,6 +156,7 @@ impl Unit {
             Self::Microseconds => format!("{:.0}-{:.0}", min * 1e6, max * 1e6),
             Self::Nanoseconds => format!("{:.0}-{:.0}", min * 1e9, max * 1e9),
             Self::Bytes => format!("{:.1}-{:.1}", min / 1024.0, max / 1024.0),
+            Self::Mebibytes => format!("{:.1}-{:.1}", min / MIB, max / MIB),
             Self::Count => format!("{min:.0}-{max:.0}"),
             Self::Percent => format!("{:.1}-{:.1}", min * 100.0, max * 100.0),
         };
