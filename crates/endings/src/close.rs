@@ -52,6 +52,7 @@ impl Flow {
             requests: self.turn.requests.saturating_add(self.app.pending()),
             bytes_to_client: to_client,
             bytes_to_server: to_server,
+            missed_bytes: server.missed(client) + client.missed(server),
             packets_to_client: server.packets,
             packets_to_server: client.packets,
             protocol: self.app.protocol(),

@@ -134,6 +134,8 @@ pub struct Connection {
     pub bytes_to_client: u64,
     /// Octets of data, each counted once.
     pub bytes_to_server: u64,
+    /// Of the octets of both directions, how many were acknowledged and never seen, as Zeek's `missed_bytes`.
+    pub missed_bytes: u64,
     /// Packets that were seen.
     pub packets_to_client: u32,
     /// Packets that were seen.

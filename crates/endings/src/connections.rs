@@ -277,7 +277,10 @@ impl Connections {
 
     /// It has begun, with this segment.
     fn opened(&mut self, id: u32, sender: Side, segment: &Segment<'_>) {
-        let Some(flow) = flow(&self.flows, id) else { return };
+        let Some(flow) = flow_mut(&mut self.flows, id) else { return };
+        if sender == Side::Server {
+            flow.flip();
+        }
         let opened = Opened { client: flow.end(Side::Client), server: flow.end(Side::Server), at: segment.time };
         self.classes.push(class(flow), id);
         self.events.push_back(Event::Opened(opened));

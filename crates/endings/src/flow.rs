@@ -110,6 +110,11 @@ impl Flow {
         }
     }
 
+    /// Its first packet was sent by who is taken for the server: Zeek writes that it has flipped the direction.
+    pub(crate) fn flip(&mut self) {
+        self.history.flip();
+    }
+
     pub(crate) fn side(&self, source_is_first: bool) -> Side {
         if source_is_first == self.client_is_first { Side::Client } else { Side::Server }
     }

@@ -30,6 +30,8 @@ pub(crate) struct Half {
     /// Segments with data, none of them new or all of them late.
     pub(crate) retransmits: u32,
     pub(crate) gaps: u32,
+    /// Octets of data that were acknowledged and never seen, in gaps that others followed.
+    pub(crate) missed: u32,
     pub(crate) zero_windows: u32,
     /// When new data came last.
     pub(crate) data_at: Timestamp,
@@ -89,6 +91,7 @@ impl Half {
             packets: 0,
             retransmits: 0,
             gaps: 0,
+            missed: 0,
             zero_windows: 0,
             data_at: at,
             hole: None,
@@ -218,12 +221,11 @@ impl Half {
         if !self.is_placed {
             self.place(upto);
         }
-        let is_gap = self.hole.is_some_and(|(_, to)| is_upto(to, upto));
-        if is_gap {
-            self.hole = None;
-            self.gaps = self.gaps.saturating_add(1);
-        }
-        is_gap
+        let Some((from, to)) = self.hole.filter(|(_, to)| is_upto(*to, upto)) else { return false };
+        self.missed = self.missed.saturating_add(to.wrapping_sub(from));
+        self.hole = None;
+        self.gaps = self.gaps.saturating_add(1);
+        true
     }
 
     /// Its FIN, behind its data. Of copies, the one that knew least of the peer was sent first.
@@ -266,12 +268,22 @@ impl Half {
 
     /// How many octets it sent: as many as were seen, or acknowledged without being seen.
     pub(crate) fn sent(&self, peer: &Self) -> u64 {
+        self.octets + u64::from(self.unseen(peer))
+    }
+
+    /// How many of them were acknowledged and never seen.
+    pub(crate) fn missed(&self, peer: &Self) -> u64 {
+        u64::from(self.missed) + u64::from(self.unseen(peer))
+    }
+
+    /// Octets behind the last that was seen which its peer has acknowledged.
+    fn unseen(&self, peer: &Self) -> u32 {
         let unseen = match peer.acked {
             Some(acked) if self.is_placed && is_before(self.next, acked) => acked.wrapping_sub(self.next),
             _ => 0,
         };
         // A FIN has a number, too.
         let fin = u32::from(self.fin.is_some() || unseen == 1 || self.packets == 0 && peer.has_stepped);
-        self.octets + u64::from(unseen.saturating_sub(fin))
+        unseen.saturating_sub(fin)
     }
 }

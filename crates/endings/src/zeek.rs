@@ -226,6 +226,11 @@ impl History {
         }
     }
 
+    /// The first packet came from the server: who is the client was concluded from ports, data or flags.
+    pub(crate) fn flip(&mut self) {
+        self.add(Side::Client, b'^');
+    }
+
     fn add_once(&mut self, side: Side, letter: u8, bit: u8) {
         let bit = 1 << (bit * 2 + u8::from(side == Side::Server));
         if self.once & bit == 0 {

@@ -23,6 +23,7 @@ pub struct ConnectionRow<'a> {
     handshake_s: Option<f64>,
     bytes_to_client: u64,
     bytes_to_server: u64,
+    missed_bytes: u64,
     packets_to_client: u32,
     packets_to_server: u32,
     /// `http`, `tls`, or nothing.
@@ -78,6 +79,7 @@ impl<'a> ConnectionRow<'a> {
             handshake_s: connection.handshake.as_ref().map(Duration::as_secs_f64),
             bytes_to_client: connection.bytes_to_client,
             bytes_to_server: connection.bytes_to_server,
+            missed_bytes: connection.missed_bytes,
             packets_to_client: connection.packets_to_client,
             packets_to_server: connection.packets_to_server,
             protocol: connection.protocol.as_str(),

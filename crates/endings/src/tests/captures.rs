@@ -114,7 +114,7 @@ const CASES: &[(&str, &str, &[&str])] = &[
     // SYNs.
     ("a SYN again", "Cs Cs@0 Ssa Ssa@0 Ca Cs@0 Cf Sf Ca", &["C_NORMAL before_request SF ShAFf 0/0"]),
     ("the SYN-ACK was not captured", "Cs -Ssa Ca C+9 S+9 Ca Cf Sf Ca", &["C_NORMAL after_answer SF SADdFf 9/9"]),
-    ("the SYN was not captured", "-Cs Ssa Ca C+9 S+9 Ca Cf Sf Ca", &["C_NORMAL after_answer SF hADdFf 9/9"]),
+    ("the SYN was not captured", "-Cs Ssa Ca C+9 S+9 Ca Cf Sf Ca", &["C_NORMAL after_answer SF ^hADdFf 9/9"]),
     ("both open", "Cs Ss@0 Cs@0 Ssa@0^1 Ca^1 C@1+9^1 S@1+9^10 Cf Sf Ca", &["C_NORMAL after_answer SF SsADdFf 9/9"]),
     (
         "a port is used again",
@@ -134,9 +134,9 @@ const CASES: &[(&str, &str, &[&str])] = &[
     ("alone it begins nothing either", "Ca@10^10 Sa@10^10", &[]),
     // Half of it.
     ("from the middle", "C@50+100^900 S@900+1000^150 Ca Sf Cf Sa", &["S_NORMAL after_answer SF DdAfFa 1000/100"]),
-    ("the end alone", "Sf@500^90 Cf@90^501 Sa", &["S_NORMAL before_request SF fFa 0/0"]),
+    ("the end alone", "Sf@500^90 Cf@90^501 Sa", &["S_NORMAL before_request SF ^fFa 0/0"]),
     ("the client alone", "Cs -Ssa Ca C+100 -S+1000 Ca -S+1000 Ca Cf", &["C_NORMAL after_answer SH SADF 2000/100"]),
-    ("the server alone", "-Cs Ssa -Ca -C+100 S+1000 -Ca S+1000 -Ca Sf", &["S_NORMAL after_answer SHR hdf 2000/100"]),
+    ("the server alone", "-Cs Ssa -Ca -C+100 S+1000 -Ca S+1000 -Ca Sf", &["S_NORMAL after_answer SHR ^hdf 2000/100"]),
     // Lost, late, twice.
     (
         "a hole in the answer that is filled",

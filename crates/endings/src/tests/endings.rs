@@ -39,9 +39,9 @@ const CASES: &[(&str, &[&str])] = &[
     ("Cs Ssa", &["OPEN before_handshake S1 Sh 0/0"]),
     ("Cs Ssa CR@1", &["C_RESET before_handshake RSTO ShR 0/0"]),
     ("Cs CR@1", &["C_RESET before_handshake RSTOS0 SR 0/0"]),
-    ("Ssa^1", &["BACKSCATTER before_handshake OTH h 0/0"]),
-    ("Ssa^1 CR@1", &["BACKSCATTER before_handshake RSTO hR 0/0"]),
-    ("Sr", &["BACKSCATTER before_handshake RSTRH r 0/0"]),
+    ("Ssa^1", &["BACKSCATTER before_handshake OTH ^h 0/0"]),
+    ("Ssa^1 CR@1", &["BACKSCATTER before_handshake RSTO ^hR 0/0"]),
+    ("Sr", &["BACKSCATTER before_handshake RSTRH ^r 0/0"]),
     // What lasts.
     ("Cs Ssa Ca C+100 ~700 Ca", &["TIMEOUT before_answer S1 ShAD 0/100"]),
     ("Cs Ssa Ca C+100 S+1000 ~700 Ca", &["TIMEOUT in_answer S1 ShADd 1000/100"]),
@@ -65,6 +65,27 @@ fn a_timeout_may_be_shorter_than_patience() {
     assert_eq!(connections[0].end.since(connections[0].start), Duration::from_millis(2_003));
     assert_eq!(connections[0].duration(), Duration::from_millis(3));
     assert!(!events.iter().any(|event| matches!(event, Event::Overdue(_))));
+}
+
+/// What was acknowledged and not captured, and is among the octets of a direction.
+#[test]
+fn gaps_are_counted() {
+    const CASES: &[(&str, u64, u64)] = &[
+        ("Cs Ssa Ca C+100 S+500 S+500 Ca Cf Sf Ca", 0, 1_000),
+        ("Cs Ssa Ca C+100 S+500 -S+1000 S+500 Ca Cf Sf Ca", 1_000, 2_000),
+        ("Cs Ssa Ca -C+100 S+500 -S+1000 S+500 Ca -S+300 Ca Sf Cf Sa", 1_400, 2_300),
+        // The end, of which the FIN is captured, or nothing.
+        ("Cs Ssa Ca C+100 S+500 -S+700 Sf Ca Cf Sa", 700, 1_200),
+        ("Cs Ssa Ca C+100 S+500 -S+700 Ca Cr", 700, 1_200),
+        // It is sent again, or was not acknowledged.
+        ("Cs Ssa Ca C+100 S+500 -S+700 S+500 S@501+700 Ca Cf Sf Ca", 0, 1_700),
+        ("Cs Ssa Ca C+100 S+500 Ca -S+700 S+500 Sr", 0, 1_700),
+    ];
+    for (text, missed, to_client) in CASES {
+        let connections = closed(&events_with(Settings::default(), &script(text)));
+        let said: Vec<_> = connections.iter().map(|it| (it.missed_bytes, it.bytes_to_client)).collect();
+        assert_eq!(said, [(*missed, *to_client)], "{text}");
+    }
 }
 
 /// What Zeek calls `duration`: until both sides have closed.

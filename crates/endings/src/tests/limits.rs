@@ -198,11 +198,11 @@ proptest! {
     }
 }
 
-/// With its places in the table, in two lists and the wheel: 500 bytes at most, of the 1,000 it may take; a handshake of TLS
+/// With its places in the table, in two lists and the wheel: 520 bytes at most, of the 1,000 it may take; a handshake of TLS
 /// or a dialogue of HTTP/1 has the rest.
 #[test]
 fn a_connection_is_small() {
-    assert!(size_of::<Option<Flow>>() <= 464, "{}", size_of::<Option<Flow>>());
+    assert!(size_of::<Option<Flow>>() <= 480, "{}", size_of::<Option<Flow>>());
     assert!(size_of::<crate::tls::Handshake>() <= 400, "{}", size_of::<crate::tls::Handshake>());
     assert!(size_of::<crate::http::Dialogue>() <= 400, "{}", size_of::<crate::http::Dialogue>());
 }

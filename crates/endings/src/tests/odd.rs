@@ -73,12 +73,12 @@ const CASES: &[(&str, &str, &[&str])] = &[
     (
         "the server's, and the client closed",
         "-Cs Ssa -Ca -C+100 S+1000 -Ca -Cf Sa Sf -Ca",
-        &["C_NORMAL after_answer SHR hdaf 1000/100"],
+        &["C_NORMAL after_answer SHR ^hdaf 1000/100"],
     ),
     (
         "the server's, and the server closed",
         "-Cs Ssa -Ca -C+100 S+1000 -Ca Sf -Ca -Cf Sa",
-        &["S_NORMAL after_answer SHR hdfa 1000/100"],
+        &["S_NORMAL after_answer SHR ^hdfa 1000/100"],
     ),
     (
         "the client's, and the server closed",
@@ -94,12 +94,12 @@ const CASES: &[(&str, &str, &[&str])] = &[
     (
         "it begins in an answer",
         "S@900+1000^600 Ca@600^1900 S@1900+1000^600 Cr@600^1900",
-        &["C_RESET in_answer OTH dAR 2000/0"],
+        &["C_RESET in_answer OTH ^dAR 2000/0"],
     ),
     (
         "it begins behind a request",
         "Sa@900^600 S@900+1000^600 Ca@600^1900 Sf Cf Sa",
-        &["S_NORMAL after_answer SF dAfFa 1000/0"],
+        &["S_NORMAL after_answer SF ^dAfFa 1000/0"],
     ),
     (
         "it lost the request and the answer",
