@@ -171,7 +171,7 @@ impl ServerJudge {
         if state == self.state() {
             self.candidate = None;
             if let Some(verdict) = self.verdict {
-                evidence.shares = shares(&verdict, window, Lately::StoppedSpan).unwrap_or(evidence.shares);
+                evidence.shares = shares(&verdict, window, Lately::StoppedSpan, evidence.shares);
                 self.evidence = Some(evidence);
             }
             return None;
@@ -187,7 +187,7 @@ impl ServerJudge {
         self.candidate = None;
         let since = if state == ServerState::Stopped { self.stopped_since(since, window) } else { since };
         let mut verdict = Verdict { state, since, at: now, evidence };
-        verdict.evidence.shares = shares(&verdict, window, Lately::StoppedSpan).unwrap_or(evidence.shares);
+        verdict.evidence.shares = shares(&verdict, window, Lately::StoppedSpan, evidence.shares);
         (self.verdict, self.evidence) = (Some(verdict), Some(verdict.evidence));
         Some(verdict)
     }
@@ -203,15 +203,15 @@ impl ServerJudge {
     }
 }
 
-/// X, Y and Z of a server that is stopped: of what ended since then. What was delivered before is no X of it, be it that the connection
-/// ended later. `None`: it is not stopped.
-pub(crate) fn shares(verdict: &Verdict, window: &Window, lately: Lately) -> Option<Option<Shares>> {
+/// X, Y and Z: `all` of what ended lately, unless the server is stopped: then of what ended since. What was delivered before is no X of
+/// it, be it that the connection ended later.
+pub(crate) fn shares(verdict: &Verdict, window: &Window, lately: Lately, all: Option<Shares>) -> Option<Shares> {
     if verdict.state != ServerState::Stopped {
-        return None;
+        return all;
     }
     let mut since = window.since(lately as usize, verdict.since.0 / 1_000_000_000);
     if since.answered == 0 {
         since.s_normal = 0;
     }
-    Some(since.shares())
+    since.shares()
 }

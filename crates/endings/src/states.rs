@@ -87,8 +87,8 @@ impl Server {
 
     /// X, Y and Z of what ended lately; while it is stopped, of what ended since it is.
     pub fn shares(&self, lately: Lately) -> Option<Shares> {
-        let stopped = self.verdict().and_then(|verdict| judge::shares(verdict, &self.window, lately));
-        stopped.unwrap_or_else(|| self.total(lately).shares())
+        let all = self.total(lately).shares();
+        self.verdict().map_or(all, |verdict| judge::shares(verdict, &self.window, lately, all))
     }
 
     /// What it would be in if nothing more happened, whether that has lasted or not. `None`: too little happened to say.
