@@ -208,7 +208,7 @@ fn what_is_not_known_or_has_the_wrong_shape_is_refused() {
             "5: [node] has no key \"x\": there are name, pki, mesh, join, advertise, admin, metrics, drain_timeout and limits",
         ),
         (&[NODE, AGENT, "[x]\n"], "7: [x] is no table of this file: there are node, peer, dispatcher, agent and log"),
-        (&[NODE, AGENT, FILES, "index = true\n"], "9: [agent.files] has no key \"index\": there are root"),
+        (&[NODE, AGENT, FILES, "index = true\n"], "9: [agent.files] has no key \"index\": there is root"),
         (&[AGENT, FILES], "1: the table [node] is missing"),
         (&["[node]\nname = \"n1\"\n"], "1: [node] lacks the key \"pki\""),
         (&[NODE, "name = \"n2\"\n"], "5: this is no TOML: duplicate key"),

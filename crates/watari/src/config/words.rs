@@ -43,7 +43,7 @@ pub(super) fn unknown_key(table: &str, key: &str, known: &[String]) -> String {
     };
     match nearest(key, known) {
         Some(near) => format!("{what}: is \"{near}\" meant?"),
-        None => format!("{what}: there are {}", list(known)),
+        None => format!("{what}: {}", there_are(known)),
     }
 }
 
@@ -62,7 +62,7 @@ pub(super) fn value(message: &str, known: &[String]) -> String {
         let (word, known) = quoted.split_first().map_or(("", &[][..]), |(word, known)| (word.as_str(), known));
         return match nearest(word, known) {
             Some(near) => format!("\"{word}\" is not possible here: is \"{near}\" meant?"),
-            None => format!("\"{word}\" is not possible here: there are {}", list(known)),
+            None => format!("\"{word}\" is not possible here: {}", there_are(known)),
         };
     }
     let Some((found, expected)) = parts(message) else { return one_line(message) };
@@ -144,6 +144,10 @@ fn list(words: &[String]) -> String {
         [word] => word.clone(),
         [words @ .., last] => format!("{} and {last}", words.join(", ")),
     }
+}
+
+fn there_are(words: &[String]) -> String {
+    format!("there {} {}", if words.len() == 1 { "is" } else { "are" }, list(words))
 }
 
 /// The word that is most likely meant, if one is similar.

@@ -95,7 +95,11 @@ impl Reloader {
                     let changes: Vec<_> = changes.iter().map(Change::to_string).collect();
                     tracing::info!(changes = %changes.join("; "), files = %files.join(", "), "configuration reloaded");
                 }
-                Err(error) => tracing::error!(%error, "configuration not reloaded"),
+                Err(error) => {
+                    // All mistakes of a file are one line of the log.
+                    let error = error.to_string().lines().collect::<Vec<_>>().join("; ");
+                    tracing::error!(error, "configuration not reloaded");
+                }
             }
             result
         });
