@@ -129,13 +129,14 @@ fn check_method(method: &Method) -> Result<(), Irregular> {
 
 /// A target in absolute form may be one of `http` in HTTP/1.1, whose clients may take this for a proxy (RFC 9112, section 3.2.2).
 fn check_scheme(version: Version, target: &Uri) -> Result<(), Irregular> {
-    match target.scheme_str() {
-        None => Ok(()),
-        Some(scheme) if scheme.eq_ignore_ascii_case("https") => Ok(()),
-        Some(scheme) if !scheme.eq_ignore_ascii_case("http") => Err(Irregular::Scheme),
-        Some(_) if version > Version::HTTP_11 => Err(Irregular::Misdirected),
-        Some(_) => Ok(()),
+    let scheme = target.scheme_str().unwrap_or("https");
+    if scheme.eq_ignore_ascii_case("https") {
+        return Ok(());
     }
+    if !scheme.eq_ignore_ascii_case("http") {
+        return Err(Irregular::Scheme);
+    }
+    if version > Version::HTTP_11 { Err(Irregular::Misdirected) } else { Ok(()) }
 }
 
 /// RFC 9113, section 8.3.1.

@@ -23,10 +23,10 @@ impl Format {
         let quality = |wanted: &str| {
             let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
             let ranges = values.flat_map(|value| value.split(','));
-            ranges.filter_map(|range| quality(range, wanted)).max().unwrap_or(0)
+            ranges.filter_map(|range| quality(range, wanted)).max_by(f32::total_cmp).unwrap_or(0.0)
         };
         let openmetrics = quality(OPENMETRICS);
-        if openmetrics > 0 && openmetrics >= quality(TEXT) { Self::OpenMetrics } else { Self::Text }
+        if openmetrics > 0.0 && openmetrics >= quality(TEXT) { Self::OpenMetrics } else { Self::Text }
     }
 
     pub(super) fn content_type(self) -> HeaderValue {
@@ -45,15 +45,15 @@ impl Format {
     }
 }
 
-/// The quality of a media range, in thousandths, if it names `wanted`.
-fn quality(range: &str, wanted: &str) -> Option<u16> {
+/// The quality of a media range, from 0 to 1, if it names `wanted`.
+fn quality(range: &str, wanted: &str) -> Option<f32> {
     let mut parts = range.split(';').map(str::trim);
     if !parts.next()?.eq_ignore_ascii_case(wanted) {
         return None;
     }
     let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
     let weight: f32 = weight.map_or(1.0, |weight| weight.parse().unwrap_or(0.0));
-    Some((weight.clamp(0.0, 1.0) * 1000.0) as u16)
+    Some(weight.clamp(0.0, 1.0))
 }
 
 /// In the text format, a family has the name of its samples: that of a counter ends in `_total`, that of an info in `_info`. There are no units and no
