@@ -89,8 +89,6 @@ pub(crate) struct Relay {
     client: TcpStream,
     /// The owner's; `None` once the stream to the client is complete and the leg is kept for another connection.
     leg: Option<TcpStream>,
-    /// The leg was used before, and its preface is written together with the first bytes of the client.
-    is_unopened: bool,
     arbiter: Arbiter,
     /// The agent that its data shall go to after the handshake, if that is another.
     bulk: Option<NodeName>,
@@ -104,10 +102,7 @@ pub(crate) struct Relay {
     /// What was read behind the end of the stream to the client, in bytes.
     discarded: usize,
     leg_ended: bool,
-    /// Nothing has happened on the leg that another connection could not follow.
-    leg_is_clean: bool,
-    /// The client's FIN has waited for the agent to end the stream, once and for all agents.
-    end_was_held: bool,
+    leg_use: LegUse,
     /// Another agent, in place of one that was gone when its leg was used again.
     finding: Option<Finding>,
     over: bool,
@@ -126,6 +121,25 @@ struct Prepared {
     leg: TcpStream,
 }
 
+/// What has happened on the owner's leg.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LegUse {
+    /// It was used before, and its preface is written together with the first bytes of the client.
+    Unopened,
+    /// Nothing that another connection could not follow.
+    Regular,
+    /// An attempt to move was aborted.
+    Irregular,
+}
+
+/// Whether the client's FIN waits for the agent to end the stream. It does so once, whichever agents follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EndHeld {
+    NotYet,
+    Until(Instant),
+    LongEnough,
+}
+
 /// When the relay loses patience.
 struct Deadlines {
     handshake: Option<Instant>,
@@ -133,8 +147,7 @@ struct Deadlines {
     lifetime: Instant,
     /// The arbiter's timer, or the end of lingering after the stream to the client.
     timer: Option<(ArbiterTimer, Instant)>,
-    /// When the client's FIN is relayed to the owner's leg.
-    client_end: Option<Instant>,
+    client_end: EndHeld,
     linger: Option<Instant>,
 }
 
@@ -155,7 +168,7 @@ impl Relay {
             server_address: client.server,
             client: client.stream,
             leg: Some(leg.stream),
-            is_unopened: leg.reused && up.is_empty(),
+            leg_use: if leg.reused && up.is_empty() { LegUse::Unopened } else { LegUse::Regular },
             arbiter,
             bulk,
             actions: Vec::new(),
@@ -165,8 +178,6 @@ impl Relay {
             to_client: ToClient::Open,
             discarded: 0,
             leg_ended: false,
-            leg_is_clean: true,
-            end_was_held: false,
             finding: None,
             over: false,
             connecting: None,
@@ -177,7 +188,7 @@ impl Relay {
                 idle: now + limits.idle_timeout,
                 lifetime: now + limits.lifetime_max,
                 timer: None,
-                client_end: None,
+                client_end: EndHeld::NotYet,
                 linger: None,
             },
             limits,
@@ -188,7 +199,7 @@ impl Relay {
 
     /// Relays until the connection is over. It is boxed because a future has room for its arguments twice.
     pub(crate) async fn run(mut self: Box<Self>) {
-        if self.is_unopened || self.begin() {
+        if self.leg_use == LegUse::Unopened || self.begin() {
             while !self.over {
                 self.step().await;
                 self.follow_up();
@@ -288,7 +299,7 @@ impl Relay {
 
     /// From the client to the owner's leg.
     fn pass_up(&mut self) {
-        if self.is_unopened {
+        if self.leg_use == LegUse::Unopened {
             return self.open_with_first_bytes();
         }
         let Some(leg) = &self.leg else { return };
@@ -307,7 +318,7 @@ impl Relay {
                 if read == 0 {
                     self.from_client = FromClient::Ended;
                 }
-                self.is_unopened = false;
+                self.leg_use = LegUse::Regular;
                 self.begin();
             }
             Err(error) => self.on_client_error(&error),
@@ -415,7 +426,7 @@ impl Relay {
         tracing::info!(connection = %self.id, agent = %self.arbiter.owner(), "no answer on a leg that was used before");
         self.shared.idle_legs.forget(self.arbiter.owner());
         self.up = Flow::holding(said);
-        self.is_unopened = false;
+        self.leg_use = LegUse::Regular;
         let (shared, client, gone) = (self.shared.clone(), self.client_address.ip(), self.arbiter.owner().clone());
         self.finding = Some(Box::pin(async move { listen::find_again(&shared, client, gone).await }));
     }
@@ -448,7 +459,7 @@ impl Relay {
     /// From now on this is the owner's leg; returns the one before.
     fn take_leg(&mut self, leg: TcpStream) -> Option<TcpStream> {
         self.leg_ended = false;
-        self.leg_is_clean = true;
+        self.leg_use = LegUse::Regular;
         if self.from_client == FromClient::EndRelayed {
             self.from_client = FromClient::Ended;
         }
@@ -460,9 +471,9 @@ impl Relay {
         if let Some((timer, _)) = self.deadlines.timer.filter(|(_, at)| *at <= now) {
             self.deadlines.timer = None;
             self.arbitrate(ArbiterEvent::Timeout(timer));
-        } else if self.deadlines.client_end.is_some_and(|at| at <= now) {
+        } else if self.deadlines.end_held_until().is_some_and(|at| at <= now) {
             // It goes on to the owner's leg as soon as there is one that is relayed to.
-            self.deadlines.client_end = None;
+            self.deadlines.client_end = EndHeld::LongEnough;
         } else if self.deadlines.linger.is_some_and(|at| at <= now) {
             self.over = true;
         } else if self.deadlines.handshake.is_some_and(|at| at <= now) && self.shared.table.is_established(self.id) {
@@ -503,7 +514,7 @@ impl Relay {
                 self.shared.table.not_moved(connection);
                 self.connecting = None;
                 self.prepared = None;
-                self.leg_is_clean = false;
+                self.leg_use = LegUse::Irregular;
                 self.tell_aborted(&source, epoch, reason);
                 self.tell_aborted(&target, epoch, reason);
             }
@@ -537,7 +548,7 @@ impl Relay {
 
     /// Whether another connection may follow on the owner's leg, `agent`'s, once this one's streams are cut there.
     fn may_keep_leg_to(&self, agent: &NodeName) -> bool {
-        self.leg_is_clean
+        self.leg_use == LegUse::Regular
             && !self.leg_ended
             && self.from_client != FromClient::EndRelayed
             && !self.up.begins_with_head()
@@ -625,13 +636,13 @@ impl Relay {
 
     /// Relays the client's FIN, after a while where the leg can be kept without it.
     fn relay_client_end(&mut self) {
-        if self.deadlines.client_end.is_some() {
-            return;
-        }
-        if !self.end_was_held && self.to_client == ToClient::Open && self.may_keep_leg_to(self.arbiter.owner()) {
-            self.end_was_held = true;
-            self.deadlines.client_end = Some(Instant::now() + END_HELD);
-            return;
+        match self.deadlines.client_end {
+            EndHeld::Until(_) => return,
+            EndHeld::NotYet if self.to_client == ToClient::Open && self.may_keep_leg_to(self.arbiter.owner()) => {
+                self.deadlines.client_end = EndHeld::Until(Instant::now() + END_HELD);
+                return;
+            }
+            EndHeld::NotYet | EndHeld::LongEnough => {}
         }
         self.from_client = FromClient::EndRelayed;
         if let Some(leg) = &self.leg {
@@ -654,8 +665,15 @@ impl Drop for Relay {
 
 impl Deadlines {
     fn first(&self) -> Instant {
-        let optional = [self.handshake, self.linger, self.client_end, self.timer.map(|(_, at)| at)];
+        let optional = [self.handshake, self.linger, self.end_held_until(), self.timer.map(|(_, at)| at)];
         optional.into_iter().flatten().fold(self.idle.min(self.lifetime), Instant::min)
+    }
+
+    fn end_held_until(&self) -> Option<Instant> {
+        match self.client_end {
+            EndHeld::Until(at) => Some(at),
+            EndHeld::NotYet | EndHeld::LongEnough => None,
+        }
     }
 
     fn touch(&mut self, idle_timeout: Duration) {
