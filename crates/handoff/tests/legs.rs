@@ -171,7 +171,7 @@ impl Model for Leg {
             Action::Proposes => state.proposes()?,
             Action::Ends => state.ends()?,
             Action::Hears(message @ (Message::Propose { .. } | Message::Final { .. })) => {
-                state.dispatcher_hears(message)?
+                state.dispatcher_hears(message)?;
             }
             Action::Hears(message) => state.agent_hears(message, self.0)?,
         }

@@ -64,6 +64,9 @@ fn a_connection_in_gre_or_ip_in_ip_stays_at_one_ring() {
     });
 }
 
+/// Puts headers around a packet.
+type Around = fn(Builder) -> Builder;
+
 /// The kernel looks for connections behind the headers of `PPPoE`, but not behind labels: all of those come to one ring.
 #[test]
 fn a_connection_in_pppoe_or_mpls_stays_at_one_ring() {
@@ -72,13 +75,15 @@ fn a_connection_in_pppoe_or_mpls_stays_at_one_ring() {
         let server: SocketAddr = "192.0.2.2:443".parse().unwrap();
         let clients = (1..=CONNECTIONS as u16).map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
         let ways: Vec<_> = clients.flat_map(|client| [(client, server), (server, client)]).collect();
-        let arounds: [(fn(Builder) -> Builder, _); 2] = [(Builder::pppoe, 2), (|it| it.mpls(&[16, 17]), 1)];
+        let arounds: [(Around, usize); 2] = [(Builder::pppoe, 2), (|it| it.mpls(&[16, 17]), 1)];
         for (around, used) in arounds {
             let mut rings = open(&Options { threads: 2, ..Options::new("a0") }).unwrap();
             let frames: Vec<_> = ways.iter().map(|way| around(packet(*way)).ethernet().finish()).collect();
             peer.run(move || {
                 let mut wire = Capture::from_device("b0").unwrap().open().unwrap();
-                frames.into_iter().for_each(|frame| wire.sendpacket(frame).unwrap());
+                for frame in frames {
+                    wire.sendpacket(frame).unwrap();
+                }
             });
             let seen = crate::seen::read(&mut rings, |seen| seen.len() == ways.len());
             let of = |segments: &[Seen]| segments.iter().map(|it| it.ring).collect::<BTreeSet<_>>();
