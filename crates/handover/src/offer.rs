@@ -133,6 +133,11 @@ impl Transfer {
         self.remaining() == 0
     }
 
+    /// Whether bytes are known that another origin can repeat.
+    pub(crate) fn is_comparable(&self) -> bool {
+        self.tail.len() > 0
+    }
+
     /// What to ask of another origin so that it goes on at `at`, which is the position or a later offset, that the
     /// present origin is expected to have reached when the other one answers. An earlier `at` means the position.
     ///

@@ -33,7 +33,7 @@ pub enum SeamError {
     /// The origin's fault.
     #[error(transparent)]
     TooLong(#[from] TooLong),
-    /// The present origin ended before the seam: bytes in between are missing.
+    /// The present origin ended before the seam: bytes in between are missing, or all that could be compared.
     #[error("the continuation begins behind what was delivered")]
     Gap,
     /// The present origin ended before the seam, and origins are only declared equal: too few bytes could be compared.
@@ -96,6 +96,10 @@ impl Seam {
     fn deliver(&mut self, transfer: &mut Transfer, piece: &[u8]) -> Result<(), SeamError> {
         if self.compared < self.compared_min {
             return Err(SeamError::Unproven);
+        }
+        // The present origin ended just where the continuation begins: a byte that could be compared is missing.
+        if self.compared == 0 && transfer.is_comparable() {
+            return Err(SeamError::Gap);
         }
         transfer.delivered(piece)?;
         self.next += piece.len() as u64;

@@ -62,7 +62,7 @@ fn origin_form(target: &Uri) -> Result<PathAndQuery, Failure> {
     match target.path_and_query() {
         None => Ok(PathAndQuery::from_static("/")),
         Some(path) if path.as_str().starts_with('?') => {
-            PathAndQuery::try_from(format!("/{path}")).map_err(|_| Failure::BadRequest("invalid target"))
+            PathAndQuery::try_from(format!("/{}", path.as_str())).map_err(|_| Failure::BadRequest("invalid target"))
         }
         Some(path) => Ok(path.clone()),
     }

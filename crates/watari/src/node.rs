@@ -78,13 +78,12 @@ pub(crate) struct Outside {
 /// At SIGTERM an agent gives its connections away first, until another signal or for the configuration's time at most. A
 /// dispatcher cannot: its clients' connections are its own, and end with it. Where a node is both, the dispatcher works on
 /// until the agent is drained, for it is the dispatcher that moves connections away.
-pub(crate) async fn run(mut config: Config, mut loaded: Loaded, outside: Outside) -> Result<(), NodeError> {
+pub(crate) async fn run(config: Config, loaded: Loaded, outside: Outside) -> Result<(), NodeError> {
     let mut end = EndSignals::listen().map_err(starting("signal handling"))?;
     let reload = ReloadSignal::listen().map_err(starting("signal handling"))?;
     let reopen = ReopenSignal::listen().map_err(starting("signal handling"))?;
     let name = config.node.name.value.clone();
     let listeners = Listeners::bind(&config)?;
-    files::fit_node(&mut config, loaded.agent.as_mut())?;
     let node = Node::start(config, loaded, outside, listeners).await?;
     tokio::spawn(reload_when_asked(node.reloader.clone(), reload));
     tokio::spawn(reopen_when_asked(node.reloader.clone(), reopen));
@@ -122,7 +121,13 @@ struct Node {
 }
 
 impl Node {
-    async fn start(config: Config, loaded: Loaded, outside: Outside, listeners: Listeners) -> Result<Self, NodeError> {
+    async fn start(
+        mut config: Config,
+        mut loaded: Loaded,
+        outside: Outside,
+        listeners: Listeners,
+    ) -> Result<Self, NodeError> {
+        let mesh_limits = files::fit_node(&mut config, loaded.agent.as_mut())?;
         let Outside { mut registry, site, level, expiry } = outside;
         let shutdown = CancellationToken::new();
         let started = Instant::now();
@@ -135,7 +140,7 @@ impl Node {
             listener: listeners.mesh,
             peers: config.peers.clone(),
             join: config.node.join,
-            limits: config.node.limits.clone(),
+            limits: mesh_limits,
         };
         let (mesh, events) = Mesh::start(mesh_config, &mut registry, shutdown.clone())?;
         let mut start = Start { mesh: &mesh, registry: &mut registry, shutdown: &shutdown };

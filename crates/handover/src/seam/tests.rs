@@ -72,6 +72,15 @@ fn an_old_origin_that_ends_early_leaves_a_gap_or_none() {
 }
 
 #[test]
+fn an_old_origin_that_ends_where_the_next_begins_leaves_a_byte_to_compare() {
+    let mut ended = transfer(Equality::Proven, 2);
+    let mut adjoining = seam(&ended, 6);
+    assert_eq!(took(&mut adjoining, &mut ended, &[b"23456789"]), Err(SeamError::Gap), "no byte was compared");
+    ended.delivered(b"2").unwrap();
+    assert_eq!(took(&mut adjoining, &mut ended, &[b"23456789"]).unwrap(), b"3456789");
+}
+
+#[test]
 fn different_bytes_are_never_passed() {
     let mut transfer = transfer(Equality::Proven, 6);
     let mut seam = seam(&transfer, 6);

@@ -313,7 +313,10 @@ fn proxies_that_cannot_be_are_refused() {
             &[NODE, AGENT, &pool("a", "balance = \"hash\"\nhash_key = \"url\"\n")],
             "11: \"url\": requests are told apart by \"path\", \"client\", \"header:NAME\" or \"cookie:NAME\"",
         ),
-        (&[NODE, AGENT, &pool("a", "limits.body_bytes_per_s_min = 1000001\n")], "10: 1000001 is above 1000000"),
+        (
+            &[NODE, AGENT, &pool("a", "limits.body_bytes_per_s_min = 1000001\n")],
+            "10: 1000001 is above 1000000 (agent.proxy.pool.limits.body_bytes_per_s_min)",
+        ),
         (&[NODE, AGENT, &pool("a", "check.statuses = \"200\"\n")], "10: without a path, a check only connects"),
         (&[NODE, AGENT, &pool("a", "check.path = \"x\"\n")], "10: the path \"x\" does not begin with /"),
         (
@@ -626,7 +629,7 @@ fn terms_under_which_nobody_connects_are_refused() {
         (listener("versions = [\"1.3\"]"), "13: [agent.tls.listener] lacks the key \"address\""),
         (
             listener("address = \"8443\""),
-            "14: \"8443\" is no IP address with a port, such as 192.0.2.1:443 or [2001:db8::1]:443",
+            "14: \"8443\" is no IP address with a port, such as 192.0.2.1:443 or [2001:db8::1]:443 (agent.tls.listener.address)",
         ),
         (listener("address = \":0\""), "14: \":0\" is no port, such as :8443"),
         (listener("address = \"0.0.0.0:443\""), "14: no client connects to 0.0.0.0:443: \":443\" means all addresses"),

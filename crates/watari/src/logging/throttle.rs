@@ -93,7 +93,7 @@ impl Throttle {
             message: String::new(),
         });
         window.lines += 1;
-        if window.lines == lines_max + 1 {
+        if window.lines == lines_max.saturating_add(1) {
             event.record(&mut Message(&mut window.message));
         }
         window.lines <= lines_max

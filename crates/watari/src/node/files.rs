@@ -22,8 +22,12 @@ const PART_OF_UNIDENTIFIED: [u64; 2] = [32, 128];
 /// And as many at least: with fewer, peers that connect at the same time would be in each other's way.
 const UNIDENTIFIED_MIN: usize = 16;
 
-/// Fits the limits that a node works by, and the pipes to splice by, into the files that it may open now.
-pub(super) fn fit_node(config: &mut Config, mut agent: Option<&mut LoadedAgent>) -> Result<(), TooFewFiles> {
+/// Fits the limits that a node works by, and the pipes to splice by, into the files that it may open now. Those of the mesh cannot
+/// change at a reload: what is configured of them stays, and they are returned.
+pub(super) fn fit_node(
+    config: &mut Config,
+    mut agent: Option<&mut LoadedAgent>,
+) -> Result<watari_mesh::Limits, TooFewFiles> {
     let files = process::raise_file_limit();
     let extras = files.map_or(usize::MAX, |files| (files / PART_OF_EXTRAS) as usize);
     if let Some(dispatcher) = &mut config.dispatcher {
@@ -37,7 +41,7 @@ pub(super) fn fit_node(config: &mut Config, mut agent: Option<&mut LoadedAgent>)
         limits.idle_legs_max = limits.idle_legs_max.min(extras);
         limits.unidentified_max = limits.unidentified_max.min(of_legs);
     }
-    let mesh = &mut config.node.limits;
+    let mut mesh = config.node.limits.clone();
     mesh.unidentified_max = mesh.unidentified_max.min(of_mesh);
     let redirects = config.dispatcher.iter().any(|dispatcher| !dispatcher.redirect.is_empty());
     let redirects = if redirects { redirects_max(files) } else { 0 };
@@ -45,7 +49,8 @@ pub(super) fn fit_node(config: &mut Config, mut agent: Option<&mut LoadedAgent>)
     // The mesh has two pools.
     let others = redirects + of_legs + 2 * mesh.unidentified_max;
     let dispatcher = config.dispatcher.as_mut().map(|dispatcher| &mut dispatcher.config.limits);
-    fit(files, others as u64, dispatcher, agent.map(|agent| &mut agent.settings.limits))
+    fit(files, others as u64, dispatcher, agent.map(|agent| &mut agent.settings.limits))?;
+    Ok(mesh)
 }
 
 /// How many connections that have not identified themselves a pool may have.

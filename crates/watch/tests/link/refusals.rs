@@ -16,7 +16,7 @@ use crate::support::{
     NOW_S, Watching, all_taken, anywhere, cluster, identity, new_judge, options, report, start, trouble, wait_until,
 };
 
-const GREETING: &[u8] = b"wwatch\x00\x02";
+const GREETING: &[u8] = b"wwatch\x00\x03";
 
 #[tokio::test]
 async fn each_begins_with_its_own_certificate_only() {
@@ -64,7 +64,7 @@ async fn a_judge_survives_what_sensors_say() {
     let beat = wire::encode(&FromSensor::Beat { clock_offset_ns: None }).unwrap();
     let cases: [(&[&[u8]], &str); 7] = [
         (&[b"garbage!"], "does not speak the protocol of watari watch"),
-        (&[b"wwatch\xff\xff"], "it speaks version 65535 of the protocol, and this program version 2"),
+        (&[b"wwatch\xff\xff"], "it speaks version 65535 of the protocol, and this program version 3"),
         (&[GREETING, b"\xff\xff\xff\xff"], "a message of 4294967295 bytes is too long"),
         (&[GREETING, b"\x00\x00\x00\x03\xff\xff\xff"], "a message cannot be read"),
         (&[GREETING, b"\x00\x00\x00\x06\x01\x00\x00\x00\x00\x00"], "a message cannot be read"),
@@ -94,7 +94,7 @@ async fn a_sensor_survives_what_judges_say() {
     let refused = wire::encode(&FromJudge::Refused { why: "no\nroom".to_owned() }).unwrap();
     let cases: [(&[&[u8]], &str); 7] = [
         (&[b"garbage!"], "does not speak the protocol of watari watch"),
-        (&[b"wwatch\x00\x01"], "it speaks version 1 of the protocol, and this program version 2"),
+        (&[b"wwatch\x00\x01"], "it speaks version 1 of the protocol, and this program version 3"),
         (&[GREETING, b"\xff\xff\xff\xff"], "a message of 4294967295 bytes is too long"),
         (&[GREETING, b"\x00\x00\x00\x03\xff\xff\xff"], "a message cannot be read"),
         (&[GREETING, &false_welcome], "it says that it has taken report 9, which was never told"),
