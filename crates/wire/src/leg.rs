@@ -11,8 +11,8 @@
 //! The key is the agent's, which hands it to one dispatcher over the mesh ([`LegKey`]), so an authenticator is good for
 //! one agent, one dispatcher and one key, and the nonce makes it good for one leg.
 //!
-//! A leg whose connection has moved away may carry another: the agent says that it is free ([`LEG_FREE`]), and what the
-//! dispatcher writes next is a preface again.
+//! A leg may carry another connection when its connection has moved away or has ended. The agent writes [`LEG_FREE`],
+//! and the next bytes that the dispatcher writes are a preface again.
 
 mod sign;
 mod verify;
@@ -30,8 +30,9 @@ use crate::{ConnectionId, Epoch, LegKey, NodeName};
 /// The longest preface, in bytes. An agent reads no further than this for one.
 pub const PREFACE_LEN_MAX: usize = 512;
 
-/// What an agent writes on a leg that a move has left behind, once it has read all that was meant for the connection it had
-/// and reads a preface next. It is no byte of any connection. A dispatcher that has read it may write that preface.
+/// The byte that an agent writes on a leg that was left behind by a move, or by a connection that has ended. The agent has
+/// then read all bytes of that connection, and reads a preface next. The byte belongs to no connection. After it, the
+/// dispatcher may write that preface.
 pub const LEG_FREE: u8 = 0xf7;
 
 /// Type of the value; of those for private use.

@@ -79,7 +79,8 @@ pub enum Message {
     Cancel(Cancel),
     /// D to A: the connection is B's; destroy the copy. (B learns it by the preface of its leg.)
     Committed(Decided),
-    /// The same, and D keeps the leg to A for another connection: destroy the copy, and keep the leg.
+    /// D to A: D keeps the leg for another connection. After a move: the connection is B's, destroy the copy. After the
+    /// end that A has announced by `Final`: D has read the whole stream.
     LegKept(LegKept),
     /// D to A and B: the attempt is off. A thaws, B drops what it holds.
     Aborted(Aborted),
@@ -380,9 +381,10 @@ pub struct Decided {
 pub struct LegKept {
     /// The connection.
     pub connection: ConnectionId,
-    /// The attempt.
+    /// The epoch of the move; at the end of a connection, that of its owner.
     pub epoch: Epoch,
-    /// What D has written of the client's stream on the leg: A keeps the leg only if it has read exactly as much.
+    /// What D has written of the client's stream on the leg. After a move, A keeps the leg only if it has read exactly
+    /// as much. After an end, A reads and drops the rest up to this offset.
     pub rx_offset: u64,
 }
 
