@@ -32,7 +32,7 @@ pub struct Unidentified<T> {
     next: u64,
 }
 
-/// How many connections may wait.
+/// Limits on the connections that wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnidentifiedLimits {
     /// Connections of known addresses together, 1 at least. One of them may have all.
@@ -43,7 +43,7 @@ pub struct UnidentifiedLimits {
     pub per_address_max: usize,
 }
 
-/// A connection that waits.
+/// The key of a waiting connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Newcomer {
     address: IpAddr,
@@ -71,7 +71,7 @@ struct Crowd {
 /// How long an address stays known after a peer has identified itself from there: longer than a restart takes.
 const KNOWN_FOR: Duration = Duration::from_hours(1);
 
-/// How many addresses are remembered for that.
+/// The most addresses that are remembered as known.
 const IDENTIFIED_MAX: usize = 1024;
 
 impl<T> Unidentified<T> {
@@ -104,7 +104,7 @@ impl<T> Unidentified<T> {
         (Newcomer { address, is_known, number }, evicted)
     }
 
-    /// Something was received from a connection, and does not yet say who its peer is.
+    /// Marks a connection from which bytes were received that do not identify its peer yet.
     pub fn spoke(&mut self, newcomer: &Newcomer) {
         let Newcomer { address, number, .. } = *newcomer;
         let pool = self.pool(newcomer);
@@ -128,7 +128,7 @@ impl<T> Unidentified<T> {
         self.pool(newcomer).remove(newcomer.address, newcomer.number);
     }
 
-    /// How many connections wait.
+    /// The number of waiting connections.
     pub fn len(&self) -> usize {
         self.known.waiting.len() + self.unknown.waiting.len()
     }
@@ -201,7 +201,7 @@ impl Crowd {
     }
 }
 
-/// The address that stands for all that one host may have.
+/// The address under which connections are counted: the /64 network for IPv6, because one host can have all of it.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -285,7 +285,7 @@ mod tests {
             scene.waiting.spoke(&newcomer);
         }
         assert_eq!(scene.evicted(1, 3), Some(0));
-        // What was evicted says and does nothing any more.
+        // A report about an evicted connection has no effect.
         let (evicted, _) = scene.enter(address(2), 8);
         scene.waiting.leave(&evicted);
         scene.waiting.spoke(&evicted);
@@ -332,13 +332,14 @@ mod tests {
         let of_network = |host: u16| Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, host).into();
         let evicted: Vec<_> = (0..4).map(|host| scene.enter(of_network(host), host.into()).1).collect();
         assert_eq!(evicted, [None, None, None, Some(0)]);
-        // Known addresses are told apart.
+        // Known addresses of one IPv6 network are counted separately.
         scene.waiting.identified(of_network(7), scene.now);
         assert!(scene.enter(of_network(7), 7).0.is_known && !scene.enter(of_network(8), 8).0.is_known);
     }
 
     proptest! {
-        /// Whatever happens, the newcomer is in, limits hold, and nothing is left of what has gone.
+        /// After any sequence of calls, the newcomer was admitted, the limits hold, and ended connections have left no
+        /// entries.
         #[test]
         fn limits_hold(steps in prop::collection::vec((0u8..4, 0u8..6, any::<bool>()), 0..200)) {
             let mut scene = Scene::new();

@@ -22,7 +22,7 @@ pub(crate) struct Activity(Arc<AtomicU8>);
 const REQUEST: u8 = 1;
 const RESPONSE: u8 = 2;
 const UNFLUSHED: u8 = 4;
-/// No request follows: the client has said so.
+/// The client has announced that no request follows.
 const LAST: u8 = 8;
 
 impl Activity {
@@ -48,7 +48,7 @@ impl Activity {
         self.0.fetch_or(LAST, Ordering::AcqRel);
     }
 
-    /// Whether the last response was written in full, and is not flushed: what follows is the end of the stream.
+    /// Whether the last response was written in full and not flushed. The end of the stream follows it.
     pub(crate) fn only_ends(&self) -> bool {
         self.0.load(Ordering::Acquire) == UNFLUSHED | LAST
     }

@@ -1,9 +1,9 @@
 //! The end of what a client sends, by `close_notify` or by a FIN alone, and the requests that are in progress then.
 //!
-//! A client that ends its direction has not ended ours (RFC 8446, section 6.1; RFC 9112, section 9.6): a request that is complete is
-//! answered. The FIN alone may be an attacker's, and may have cut off the rest (RFC 9112, section 9.8); so a request that is not
-//! complete by its own framing fails, whichever of the two has come. Both are the same here, so that a client's close does
-//! not decide by its timing what it gets.
+//! A client that ends its direction has not ended ours (RFC 8446, section 6.1; RFC 9112, section 9.6). So a complete request is
+//! answered. An attacker can send the FIN alone and so cut off the rest (RFC 9112, section 9.8). So a request that is not complete
+//! by its own framing fails, after `close_notify` as well. Both ends are treated alike, so the timing of a client's close does not
+//! change the answer.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl ClientEnd {
 pub(crate) struct Content<B> {
     body: B,
     end: ClientEnd,
-    /// Made when something is waited for.
+    /// Created by the first poll that has to wait.
     waiting: Option<Pin<Box<OwnedNotified>>>,
 }
 
@@ -79,7 +79,7 @@ where
             return Poll::Pending;
         }
         this.waiting = None;
-        // The last of it may have come in between.
+        // The last bytes may have arrived in between.
         match Pin::new(&mut this.body).poll_frame(cx) {
             Poll::Ready(frame) => Poll::Ready(frame.map(|frame| frame.map_err(Into::into))),
             Poll::Pending => Poll::Ready(Some(Err(IncompleteRequest.into()))),
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(content.collect().await.unwrap().to_bytes(), "all");
     }
 
-    /// A body of which no more comes than this.
+    /// A body that yields these bytes and never ends.
     struct Half(Option<Bytes>);
 
     impl Body for Half {

@@ -13,21 +13,21 @@ use watari_wire::{ConnectionId, Epoch, Final, LegKept, Message, NodeName};
 
 use crate::Shared;
 
-/// How much is read at once of what nobody takes any more, in bytes.
+/// Buffer for client bytes that are read and dropped, in bytes.
 const DISCARD_LEN: usize = 4096;
 
-/// The end of a connection's stream to the client.
+/// The end of the stream to the client.
 pub(crate) struct Ending {
     pub(crate) connection: ConnectionId,
     pub(crate) dispatcher: NodeName,
     pub(crate) tenure: Epoch,
-    /// The length of the stream.
+    /// Length of the stream to the client, in bytes.
     pub(crate) sent: u64,
-    /// What was read of the client's stream.
+    /// How much of the client's stream was read, in bytes.
     pub(crate) received: u64,
 }
 
-/// Finds the ending that a dispatcher's [`LegKept`] is for.
+/// Endings that wait for their dispatcher's [`LegKept`].
 #[derive(Default)]
 pub(crate) struct Endings {
     entries: Mutex<HashMap<ConnectionId, Waiting>>,
@@ -39,14 +39,14 @@ struct Waiting {
     kept: oneshot::Sender<u64>,
 }
 
-/// As long as it lives, the ending stands in the table.
+/// Removes the ending from the table when it is dropped.
 struct Entry<'a> {
     table: &'a Endings,
     id: ConnectionId,
 }
 
 impl Endings {
-    /// Passes `told` on; `false` if it is for no ending. A tenure ends once, so this is no decision about a move.
+    /// Passes `told` to its ending; `false` if there is none. A tenure ends once, so this does not decide about a move.
     pub(crate) fn on_leg_kept(&self, from: &NodeName, told: &LegKept) -> bool {
         let mut entries = self.entries();
         let is_for = |waiting: &Waiting| waiting.dispatcher == *from && waiting.tenure == told.epoch;
@@ -156,7 +156,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_leg_is_free_once_exactly_so_much_is_read() {
-        // What comes before the dispatcher says where it has cut, what comes after it, where that is, and what follows.
+        // Bytes that arrive before the dispatcher announces its cut, bytes after that, the announced position, and
+        // whether the leg is free.
         let cases = [(0, 0, 10, true), (7, 0, 17, true), (0, 7, 17, true), (3, 4, 17, true), (5, 0, 14, false)];
         for (before, after, cut, is_free) in cases {
             let (leg, mut end) = leg().await;

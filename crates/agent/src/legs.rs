@@ -49,11 +49,11 @@ async fn attend(shared: &Arc<Shared>, leg: TcpStream, place: UnidentifiedPlace) 
     }
 }
 
-/// What counts a leg while its preface is to come.
+/// The limit that a leg counts towards until its preface is complete.
 enum Waiting {
     /// A leg that was just accepted. Another may need its place.
     Unidentified(UnidentifiedPlace),
-    /// A leg that an authenticated preface has come on before.
+    /// A leg on which an authenticated preface has come before.
     Idle(Place),
 }
 
@@ -192,7 +192,7 @@ impl Refusal {
     }
 }
 
-/// Reads the preface, of which `received` is there.
+/// Reads the preface. `received`: the bytes of it that have arrived already.
 async fn open(
     shared: &Shared,
     leg: &mut TcpStream,

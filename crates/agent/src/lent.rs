@@ -31,7 +31,7 @@ pub(crate) struct Lent {
     unflushed: usize,
     /// The flush of the last response was put off once.
     is_held: bool,
-    /// The reader that waits, after the client's end, for responses to be on their way.
+    /// Wakes the reader that waits, after the client's end, until all responses are on their way.
     end_waits: Option<Waker>,
     /// The requests of HTTP/2; `None`: there is one at a time, and `activity` shows it.
     streams: Option<Arc<Streams>>,

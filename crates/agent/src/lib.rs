@@ -91,9 +91,9 @@ pub struct Config {
 /// What bounds an agent; every wait has an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at the same time, those in their handshake or held for a decision included; further ones are reset, or
-    /// refused to whoever would give them. As many legs from known addresses may wait for their preface: those of members, and those
-    /// that an authenticated preface has come from within the last hour.
+    /// Connections at the same time, those in their handshake or held for a decision included. Further ones are reset, and further
+    /// moves to this agent refused. As many legs from known addresses may wait for their preface. Known are addresses of members,
+    /// and those that an authenticated preface has come from within the last hour.
     pub connections_max: usize,
     /// Legs from unknown addresses whose preface is to come. For a newer one, the oldest of the most crowded address is reset.
     pub unidentified_max: usize,

@@ -103,11 +103,11 @@ pub(crate) fn refusal(status: StatusCode, text: impl Into<Bytes>) -> Response<Bo
 pub(crate) struct Streams {
     open: AtomicUsize,
     begun: AtomicUsize,
-    /// Those of `open` that are tunnels.
+    /// How many of `open` are tunnels.
     tunnels: AtomicUsize,
-    /// How many had begun when none was open, and everything was flushed.
+    /// The value of `begun` when no request was open and everything was flushed.
     answered: AtomicUsize,
-    /// To be woken when the last one is over, or one has become a tunnel.
+    /// Woken when the last open request ends, or when one becomes a tunnel.
     waits: Mutex<Option<Waker>>,
 }
 
@@ -136,7 +136,7 @@ impl Streams {
         self.open() == 0 && before == *begun
     }
 
-    /// Everything that was written until now was flushed.
+    /// Everything written so far was flushed.
     pub(crate) fn flushed(&self) {
         // 0 is no count: before the first flush nothing is answered.
         let begun = self.begun.load(Ordering::Acquire);

@@ -50,7 +50,7 @@ pub(crate) async fn serve(
                 (stream.into_parts(), read_end, result)
             }
         };
-        // What is left goes with the end.
+        // The unsent rest goes out together with the end.
         let sent_in_all = parts.sent + parts.unsent.len() as u64;
         shared.metrics.count_bytes(parts.received - received, sent_in_all - sent);
         if let Some(ReadEnd::Failed(cause)) = read_end {

@@ -202,7 +202,7 @@ fn judge(result: Result<(), HttpError>, activity: &Activity) -> Result<(), HttpE
     }
 }
 
-/// Whether the client has said that it sends no other request (RFC 9112, section 9.6), and asks for no upgrade.
+/// Whether the client has announced that it sends no other request (RFC 9112, section 9.6), and asks for no upgrade.
 fn is_last<B>(request: &Request<B>) -> bool {
     let options = request.headers().get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let mut options = options.flat_map(|value| value.split(',')).map(str::trim);
@@ -289,7 +289,7 @@ async fn http2(
             }
         }
     };
-    // hyper says of it only that reading failed.
+    // hyper reports a flood only as a failed read.
     let result = if verdict.is_flood() { Err(Flood.into()) } else { result };
     match receipt.take_back().await {
         Ok(stream) => Spoken::Ended(stream, result),

@@ -31,7 +31,7 @@ const DISCARD_LEN: usize = 4 * 1024;
 /// FIN: then the leg is not ended and can carry another connection.
 const END_HELD: Duration = Duration::from_millis(50);
 
-/// The most that is read of it in all, in bytes: what a client may have on its way when it learns of the end, and not what it goes on to send.
+/// The most that is read then, in bytes: what a client may have in flight when it learns of the end. What it goes on to send is not read.
 const DISCARDED_LEN_MAX: usize = 64 << 20;
 
 /// Reads of one direction in one go.
@@ -121,14 +121,15 @@ struct Prepared {
     leg: TcpStream,
 }
 
-/// What has happened on the owner's leg.
+/// What was sent on the owner's leg so far, as far as it decides whether another connection may follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LegUse {
-    /// It was used before, and its preface is written together with the first bytes of the client.
+    /// A leg that is used again. Its preface is not written yet: it goes out together with the first bytes of the
+    /// client.
     Unopened,
-    /// Nothing that another connection could not follow.
+    /// Relayed as usual: another connection may follow.
     Regular,
-    /// An attempt to move was aborted.
+    /// An attempt to move was aborted: no other connection may follow.
     Irregular,
 }
 
@@ -311,7 +312,8 @@ impl Relay {
         }
     }
 
-    /// Opens a leg that was used before: the preface and what the client said take one write, and one read at the agent.
+    /// Opens a leg that is used again: the preface and the client's first bytes take one write, and one read at the
+    /// agent.
     fn open_with_first_bytes(&mut self) {
         match self.up.fill(&self.client) {
             Ok(read) => {
@@ -634,7 +636,7 @@ impl Relay {
         self.deadlines.follow(self.arbiter.timer(), &self.limits);
     }
 
-    /// Relays the client's FIN, after a while where the leg can be kept without it.
+    /// Relays the client's FIN; [`END_HELD`] later if the leg can be kept without it.
     fn relay_client_end(&mut self) {
         match self.deadlines.client_end {
             EndHeld::Until(_) => return,

@@ -30,7 +30,7 @@ enum Message {
     Final { connection: u8, written: u8 },
 }
 
-/// Where the dispatcher was told that the stream from the agent stops.
+/// The announcement that the dispatcher has got of where the agent's stream stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Tail {
     Unknown,
@@ -63,7 +63,7 @@ enum Agent {
         written: u8,
         cut: u8,
     },
-    /// Has announced its end, and reads and drops what comes; up to `cut`, once it was told that.
+    /// Has announced its end. Reads and drops what comes, up to `cut` once the dispatcher has sent that.
     Ended {
         connection: u8,
         read: u8,
@@ -109,7 +109,7 @@ enum Sabotage {
     KeepsUnread,
     /// The agent keeps the leg also when it is only told that the move was committed.
     KeepsUntold,
-    /// The agent says that the leg is free when it is told so, with bytes of the ended connection on their way.
+    /// The agent frees the leg as soon as the dispatcher keeps it, with bytes of the ended connection on their way.
     FreesUnread,
     /// The dispatcher relays the client's stream also when it has kept the leg.
     RelaysAfterEnd,
@@ -235,7 +235,7 @@ impl State {
         Some(())
     }
 
-    /// The client was sent the whole stream. What it still says is read by nobody where the leg is kept.
+    /// The whole stream was sent to the client. If the leg is kept, what the client still sends is not read.
     fn finishes(&mut self, keeps: bool, sabotage: Sabotage) -> Option<()> {
         let Dispatcher::Carries { written, read, tail: Tail::OfEnd(tail) } = self.dispatcher else { return None };
         (read == tail || sabotage == Sabotage::FinishesUnread).then_some(())?;

@@ -32,7 +32,7 @@ pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
             Ok((tcp, address)) => {
                 let place = unidentified.enter(address.ip(), shared.is_address_of_member(address.ip()));
                 shared.tasks.spawn(serve(Arc::clone(&shared), tcp, address, place));
-                // So that it can show that it speaks before others need its place.
+                // Lets the task see the first bytes of the peer before newer connections need its place.
                 yield_now().await;
             }
             Err(error) => {
@@ -62,13 +62,13 @@ async fn serve(shared: Arc<Shared>, tcp: TcpStream, address: SocketAddr, place: 
     }
 }
 
-/// Finds out who connected; `None`: a node that has introduced itself, and is dialed.
+/// Identifies the peer. `None`: it is a node that has introduced itself and that this one dials.
 async fn identify(
     shared: &Arc<Shared>,
     tcp: TcpStream,
     mut place: UnidentifiedPlace,
 ) -> Result<Option<(Arc<PeerEntry>, Established)>, LinkError> {
-    // Before it says anything, a connection takes no memory for TLS, and is the first to make room.
+    // Until its first byte, a connection takes no memory for TLS, and is closed first when a newer one needs its place.
     tokio::select! {
         biased;
         readable = tcp.readable() => readable?,

@@ -202,7 +202,8 @@ impl Mesh {
         self.shared.is_open
     }
 
-    /// Whether a peer listens at this address, or has its link from there: those that may connect before others.
+    /// Whether a peer listens at this address, or has its link from there. Connections from such addresses have a pool
+    /// of their own.
     pub fn is_address_of_member(&self, address: IpAddr) -> bool {
         self.shared.is_address_of_member(address)
     }

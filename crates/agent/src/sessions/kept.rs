@@ -93,7 +93,7 @@ impl KeptSessions {
             let (id, actions) = begin(&mut state.exchange, self.clock.now());
             let (end, ends) = oneshot::channel();
             waiting(&mut state).insert(id, end);
-            // What is answered in time needs no timer: it is looked for no earlier than before, if that is early enough.
+            // The timer is moved only if it would fire too late: most exchanges are answered before theirs is due.
             let due = state.exchange.next_timer();
             if due.is_some_and(|due| state.looks_at.is_none_or(|looks_at| due < looks_at)) {
                 self.changed.notify_one();

@@ -88,7 +88,8 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Orders away those that have got nothing, or too little, for so long. Where one has just come from it is not sent back to.
+    /// Orders transfers away that have got nothing, or too little, for so long. None is sent back to an origin that it has just
+    /// left.
     ///
     /// Also those that are being moved: the origin that is asked is silent, too, and a third one may not be.
     pub(crate) fn leave_stalled(&mut self, stalled: Duration) {

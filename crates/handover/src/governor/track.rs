@@ -109,7 +109,7 @@ impl Track {
 struct Progress {
     delivered: u64,
     waited: Duration,
-    /// The last period brought too little.
+    /// The last period brought too few bytes.
     too_slow: bool,
 }
 
