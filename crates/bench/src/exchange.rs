@@ -123,7 +123,7 @@ impl<'a> Exchange<'a> {
             Some(inspection) => (inspection.judge)(response),
             None => judge(request.expected, response),
         };
-        // Who inspects a response has said what its status means.
+        // An inspection has judged the status already.
         let error_status = self.inspection.is_none() && ending.is_normal() && request.is_error(response.status);
         run.request_ended(&RequestSample {
             first_byte: Some(response.first_byte),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "Vec<(u16, u16)>", into = "Vec<(u16, u16)>")]
 pub struct OkStatus(Vec<RangeInclusive<u16>>);
 
-/// What is no list of statuses.
+/// The text is not a list of statuses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no list of statuses from 200 to 599, such as 200-399,404")]
 pub struct BadOkStatus(String);
@@ -33,7 +33,7 @@ impl Default for OkStatus {
 impl FromStr for OkStatus {
     type Err = BadOkStatus;
 
-    /// `200-399,404`
+    /// Parses a list such as `200-399,404`.
     fn from_str(text: &str) -> Result<Self, BadOkStatus> {
         let range = |part: &str| {
             let (from, to) = part.split_once('-').unwrap_or((part, part));
@@ -73,7 +73,7 @@ impl fmt::Display for OkStatus {
     }
 }
 
-/// As many as there are statuses.
+/// The number of statuses: disjoint ranges cannot be more.
 const RANGES_MAX: usize = 400;
 
 #[cfg(test)]

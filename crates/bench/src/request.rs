@@ -35,8 +35,8 @@ pub struct Request {
 /// What a response has to be; anything else is a MISMATCH.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// This status. `None`: any; which of them are success is said for all requests together
-    /// ([`Requests::ok_status`](crate::requests::Requests::ok_status)).
+    /// The status that the response must have. `None`: any;
+    /// [`Requests::ok_status`](crate::requests::Requests::ok_status) defines success for all requests.
     pub status: Option<u16>,
     /// A body with this SHA-256.
     pub sha256: Option<[u8; 32]>,

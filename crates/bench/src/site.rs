@@ -46,7 +46,7 @@ pub enum SiteError {
     Resolve(String, io::Error),
 }
 
-/// What is wrong with the text, unless the scheme is missing: what to write instead says that.
+/// The cause, in parentheses. Empty if the scheme is missing: the rest of the message covers that.
 fn cause(error: url::ParseError) -> String {
     match error {
         url::ParseError::RelativeUrlWithoutBase | url::ParseError::RelativeUrlWithCannotBeABaseBase => String::new(),

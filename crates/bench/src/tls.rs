@@ -193,7 +193,7 @@ fn system_roots() -> Result<rustls::RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// Why a handshake failed, without the names of types that the TLS library has for it.
+/// Why a handshake failed, without the type names of the TLS library.
 pub(crate) fn sentence(error: &io::Error) -> String {
     let text = error.to_string();
     if text.contains("CaUsedAsEndEntity") {
@@ -201,7 +201,7 @@ pub(crate) fn sentence(error: &io::Error) -> String {
                 it needs one with CA:FALSE"
             .to_owned();
     }
-    // `Other(OtherError(UnsupportedSignatureAlgorithm))`: the innermost word says it.
+    // `Other(OtherError(UnsupportedSignatureAlgorithm))`: the innermost name is the cause.
     match text.split_once(": Other(OtherError(") {
         Some((what, inner)) => {
             let inner = inner.trim_end_matches(')');
@@ -212,7 +212,7 @@ pub(crate) fn sentence(error: &io::Error) -> String {
     }
 }
 
-/// `UnknownIssuer`: `unknown issuer`.
+/// Splits a type name into words: `UnknownIssuer` becomes `unknown issuer`.
 fn spaced(word: &str) -> String {
     let mut text = String::new();
     for letter in word.chars() {

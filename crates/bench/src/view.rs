@@ -64,7 +64,7 @@ impl<'a> View<'a> {
         requests.into_iter().chain(time).fold(0.0, f64::max).clamp(0.0, 1.0)
     }
 
-    /// The command; where it is cut, that is seen.
+    /// The command, with a mark where it is cut.
     fn head(&self, width: u16) -> Line<'static> {
         let (title, width) = (shown(self.title), usize::from(width));
         if Span::raw(&title).width() <= width {
@@ -125,7 +125,7 @@ impl<'a> View<'a> {
     fn times(&self, width: u16) -> Table<'static> {
         let interval = self.progress.course().interval().as_secs();
         let last = if interval == 1 { "last second".to_owned() } else { format!("last {interval} s") };
-        // Whole columns, those that say most: a number that is cut is another number.
+        // Whole columns, the most important first: a number that is cut reads as another number.
         let fitting = usize::from(width.saturating_sub(NAME_WIDTH) / (1 + FIGURE_WIDTH));
         let columns: Vec<_> = QUANTILES.into_iter().filter(|(.., rank)| *rank < fitting).collect();
         let heads = columns.iter().map(|(name, ..)| right(*name));
@@ -142,7 +142,7 @@ impl<'a> View<'a> {
         Table::new(rows, widths).column_spacing(1)
     }
 
-    /// Those that there is room for, whole.
+    /// The endings that fit, each whole.
     fn endings(&self, width: u16) -> Line<'static> {
         let kinds = EndingKind::ALL.into_iter().map(|kind| (kind, self.so_far.ended(kind)));
         let occurred = kinds.filter(|(kind, count)| *count > 0 || *kind == EndingKind::Normal);
@@ -187,7 +187,7 @@ fn handshakes_of(Counts { full, resumed, .. }: Counts, width: u16) -> Line<'stat
     fitting(["handshakes   ".dim(), format!("{full} full").into(), format!(", {resumed} resumed").into()], width)
 }
 
-/// The first parts that fit whole.
+/// As many of the first parts as fit, each whole.
 fn fitting(parts: impl IntoIterator<Item = Span<'static>>, width: u16) -> Line<'static> {
     let mut line = Line::default();
     for part in parts {
@@ -216,14 +216,14 @@ fn milliseconds(time: Option<Duration>) -> String {
 
 /// How many rows the view has where there are so many.
 pub const HEIGHT: u16 = 16;
-/// And how important each is: where there is room for `n`, those below `n`.
+/// Each with its rank: if there is room for `n`, those with a rank below `n` are shown.
 const QUANTILES: [(&str, f64, usize); 5] =
     [("p50", 0.5, 1), ("p90", 0.9, 3), ("p99", 0.99, 0), ("p99.9", 0.999, 4), ("max", 1.0, 2)];
 const NAME_WIDTH: u16 = 13;
 const FIGURE_WIDTH: u16 = 8;
 const HINT: &str = " q: end";
 const HINT_WIDTH: u16 = HINT.len() as u16;
-/// So many columns have room for two charts.
+/// From this width on, two charts stand side by side.
 const WIDTH_OF_TWO: u16 = 60;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Thousands of connections come at once and leave again: how much of the memory that they took a node keeps.
+//! How much memory a node keeps after a burst: thousands of connections arrive at once and leave.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::thread::sleep;
@@ -14,17 +14,17 @@ use crate::report::{Report, Row, Unit};
 use crate::servers::Watari;
 use crate::site::Site;
 
-/// The most that an agent should keep of what the connections took.
+/// Target: at most this share of the memory that the connections took is kept by an agent.
 const KEPT_TARGET: f64 = 0.25;
-/// Bursts of one round, one after the other, of the same processes: memory that each leaves behind adds up.
+/// Bursts in one round, all against the same processes: what each leaves behind adds up.
 const BURSTS: usize = 3;
-/// Client addresses: one alone may not have so many connections.
+/// Number of client addresses: connections of one address are limited.
 const ADDRESSES: u8 = 64;
-/// How long the memory has to stay as it is, and how long that is waited for at most.
+/// How long the memory has to be stable, and how long the benchmark waits for that at most.
 const STEADY: Duration = Duration::from_secs(5);
 const STEADY_MAX: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(250);
-/// Changes that do not count, in bytes.
+/// Smaller changes of the memory are ignored, in bytes.
 const NOISE: u64 = 64 << 10;
 
 /// Measures what an agent and its dispatcher keep.
@@ -60,7 +60,7 @@ fn one_round(site: &Site, clients: &Clients, opener: &Opener, count: usize) -> R
     Ok((0..before.len()).flat_map(|process| [grown(&left, process), grown(&most, process)]).collect())
 }
 
-/// Waits until the memory of no process changes any more; how much it is.
+/// Waits until the memory of every process is stable; returns it in bytes.
 fn steady(watari: &Watari) -> Result<Vec<u64>, Failure> {
     let begun = Instant::now();
     let (mut last, mut since) = (watari.server.memory()?, Instant::now());

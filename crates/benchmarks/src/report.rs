@@ -11,7 +11,6 @@ use crate::measure::Samples;
 /// From here on the file belongs to people.
 const NOTES: &str = "## Notes\n";
 
-/// Bytes in a mebibyte.
 const MIB: f64 = 1_048_576.0;
 
 /// All comparisons of a run.

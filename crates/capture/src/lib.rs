@@ -18,12 +18,12 @@
 //!
 //! # Several rings
 //!
-//! The kernel gives all frames of a connection, of both directions, to the same ring: it hashes addresses and ports without regard to
-//! who is who (`PACKET_FANOUT_HASH`). It looks into VLAN tags, `PPPoE`, GRE and IP in IP, and all of MPLS comes to the
-//! same ring; but not into UDP: of a connection within VXLAN or Geneve the two directions have different outer ports, and may come to
+//! The kernel gives all frames of a connection, of both directions, to the same ring: its hash of addresses and ports does not depend
+//! on the direction (`PACKET_FANOUT_HASH`). It looks into VLAN tags, `PPPoE`, GRE and IP in IP. All of MPLS comes to one ring. It
+//! does not look into UDP: the two directions of a connection within VXLAN or Geneve have different outer ports, and may come to
 //! different rings. **Where tunnels are over UDP, use one thread.** Fragments of IP have no ports, and come to a ring by their
-//! addresses. They are not put together first (`PACKET_FANOUT_FLAG_DEFRAG`), because that takes from the memory in which the host
-//! itself puts its packets together, whatever the filter is; TCP avoids fragments.
+//! addresses. They are not reassembled first (`PACKET_FANOUT_FLAG_DEFRAG`): whatever the filter is, that takes memory from the host's
+//! own reassembly. TCP avoids fragments.
 
 mod error;
 mod interface;

@@ -110,7 +110,7 @@ impl Flow {
         }
     }
 
-    /// Its first packet was sent by who is taken for the server: Zeek writes that it has flipped the direction.
+    /// The first packet came from the side that is taken for the server: Zeek marks such a direction as flipped.
     pub(crate) fn flip(&mut self) {
         self.history.flip();
     }

@@ -10,12 +10,12 @@ use std::time::Duration;
 pub struct Histogram(pub [u32; Self::BUCKETS]);
 
 impl Histogram {
-    /// Where each bucket ends, in microseconds; the last one does not.
+    /// Upper bounds of the buckets, in microseconds. The last bucket has none.
     pub const BOUNDS_US: [u32; 18] = [
         100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000,
         5_000_000, 10_000_000, 20_000_000, 50_000_000,
     ];
-    /// How many buckets there are.
+    /// The number of buckets.
     pub const BUCKETS: usize = Self::BOUNDS_US.len() + 1;
 
     /// Of one time.
@@ -25,18 +25,18 @@ impl Histogram {
         all
     }
 
-    /// Counts one more time.
+    /// Counts a duration.
     pub(crate) fn count(&mut self, time: Duration) {
         let time_us = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
         let bucket = &mut self.0[Self::BOUNDS_US.partition_point(|bound| *bound < time_us)];
         *bucket = bucket.wrapping_add(1);
     }
 
-    /// What the share `quantile`, 0 to 1, of all times were at most; `None` without any. `max`: the longest of them, rounded up to a
-    /// microsecond.
+    /// Estimates the time that the share `quantile` (0 to 1) of all times did not exceed; `None` without any. `max`: the longest
+    /// time, rounded up to a microsecond.
     ///
-    /// Times are taken for evenly spread in their bucket, which in the last one that has any ends at `max`; a time that is alone there is
-    /// `max`. From 100 µs to 50 s, what is said is 0.4 to 2.5 times what it was, and never more than `max`.
+    /// Times are taken as evenly spread within their bucket. The last bucket in use ends at `max`; a single time in it is `max`. From 100
+    /// µs to 50 s, an estimate is 0.4 to 2.5 times the true time, and never above `max`.
     pub fn quantile(&self, quantile: f64, max: Duration) -> Option<Duration> {
         let all: f64 = self.0.iter().map(|count| f64::from(*count)).sum();
         let rank = all * quantile;
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(quantile(&[[1_500; 10], [2_500; 10]].concat(), 0.5), Some(Duration::from_millis(2)));
     }
 
-    /// A bucket says more than was measured; the longest time does not.
+    /// The bound of a bucket may be above all measured times; an estimate may not.
     #[test]
     fn nothing_takes_longer_than_the_longest() {
         const LONG_US: u32 = 15_001_000;

@@ -17,8 +17,8 @@
 //!    └─────────────────────────────────────────────────────────────────────────────────────▶ Normal
 //! ```
 //!
-//! 1. A change is said when what it takes has lasted for [`Profile::hold`]; it is dated to when that began. Stopped, where nothing was
-//!    answered since, is dated to when the first was asked that got no answer.
+//! 1. A change is reported when its condition has lasted for [`Profile::hold`]; it is dated to when that began. Stopped, if nothing was
+//!    answered since, is dated to the first request without an answer.
 //! 2. Stopped: of the knocks and requests of the last [`Profile::stopped_span`] more than [`Profile::unanswered`] got
 //!    nothing. The paper drew no point then; so what got nothing is counted by itself. Who leaves before it has waited for long is
 //!    no evidence: where nobody waits, a server that answers nothing is saturated.
@@ -123,7 +123,7 @@ pub struct Evidence {
     pub limit: f64,
     /// How much time it covers.
     pub span: Duration,
-    /// X, Y and Z in that time; of a server that is stopped since then.
+    /// X, Y and Z in that time; of a stopped server, since it stopped.
     pub shares: Option<Shares>,
     /// All that happened in it.
     pub tally: Tally,
@@ -133,7 +133,7 @@ pub struct Evidence {
 #[derive(Debug, Default)]
 pub(crate) struct ServerJudge {
     verdict: Option<Verdict>,
-    /// What the state is concluded from now.
+    /// The evidence of the current state.
     evidence: Option<Evidence>,
     /// What it seems to be in instead, and since when.
     candidate: Option<(ServerState, Timestamp)>,
@@ -145,7 +145,7 @@ impl ServerJudge {
         self.verdict.as_ref()
     }
 
-    /// What its state is concluded from: what was measured last, as long as that says the same.
+    /// The evidence of the current state: the latest measurement that still supports it.
     pub(crate) const fn evidence(&self) -> Option<&Evidence> {
         self.evidence.as_ref()
     }
@@ -192,19 +192,19 @@ impl ServerJudge {
         Some(verdict)
     }
 
-    /// What is stopped got no answer for some time before it could be known: a request waits for
-    /// [`crate::Settings::request_patience`] before it counts.
+    /// When the server stopped. That is before `known`, because a request counts as unanswered only after
+    /// [`crate::Settings::request_patience`].
     fn stopped_since(&self, known: Timestamp, window: &Window) -> Timestamp {
         let Some(asked_s) = window.unanswered_since(known.0 / 1_000_000_000) else { return known };
         let asked = Timestamp(asked_s.saturating_mul(1_000_000_000)).min(known);
-        // Before the state that it was in until now it was in another one.
+        // Not before the previous state began.
         let before = self.verdict.map(|verdict| verdict.since).filter(|before| *before <= known);
         before.map_or(asked, |before| asked.max(before))
     }
 }
 
-/// X, Y and Z: `all` of what ended lately, unless the server is stopped: then of what ended since. What was delivered before is no X of
-/// it, be it that the connection ended later.
+/// X, Y and Z: `all` of what ended lately; if the server is stopped, only what ended since then. An earlier delivery does not count for
+/// a stopped server, even if its connection ended later.
 pub(crate) fn shares(verdict: &Verdict, window: &Window, lately: Lately, all: Option<Shares>) -> Option<Shares> {
     if verdict.state != ServerState::Stopped {
         return all;

@@ -55,7 +55,7 @@ pub enum Lately {
 }
 
 impl Server {
-    /// How long the short span is, which decides nothing: of so many complete seconds rates are shown.
+    /// The short span. It decides no state: rates are shown over its complete seconds.
     pub const SHORT_SPAN: Duration = Duration::from_secs(10);
     /// How much is held at least: also the latest seconds, which are not complete.
     const HELD_MIN: Duration = Duration::from_secs(12);

@@ -131,8 +131,8 @@ impl Tally {
         (all > 0.0).then(|| f64::from(self.unanswered) / all)
     }
 
-    /// What the share `quantile`, 0 to 1, of requests took at most from the request to the first octet of the answer; see
-    /// [`Histogram::quantile`].
+    /// An estimate of the time from the request to the first octet of the answer that the share `quantile` of requests
+    /// did not exceed; see [`Histogram::quantile`].
     pub fn response_quantile(&self, quantile: f64) -> Option<Duration> {
         self.responses.quantile(quantile, Duration::from_micros(self.response_max_us.into()))
     }
@@ -333,8 +333,8 @@ impl Window {
         self.seconds.iter().map(|second| (second.at_s, &second.tally))
     }
 
-    /// When the server stopped to answer, in seconds since the epoch: when what got nothing was asked first, of what came behind the last
-    /// answer. `None`: it has answered in `second_s` or later, or all of them.
+    /// When the server stopped answering, in seconds since the epoch: the time of the first request without an answer that came after the
+    /// last answer. `None`: it has answered in `second_s` or later, or has answered every request.
     pub fn unanswered_since(&self, second_s: u64) -> Option<u64> {
         let answered_s = self.seconds.iter().rev().find(|second| second.tally.answered > 0).map(|second| second.at_s);
         if answered_s.is_some_and(|answered_s| answered_s >= second_s) {
@@ -348,7 +348,7 @@ impl Window {
         Some(asked_s.max(answered_s.unwrap_or_default()))
     }
 
-    /// What has happened behind a second, in the span of this index.
+    /// Counts after a second, in the span of this index.
     pub fn since(&self, span: usize, second_s: u64) -> Tally {
         let first = self.spans.get(span).map_or(0, |span| (span.first - self.dropped) as usize);
         let mut total = Tally::default();

@@ -87,7 +87,7 @@ impl End {
         matches!(self, Self::Reset | Self::ClosedReset)
     }
 
-    /// As `conn_state` takes it.
+    /// The kind that `conn_state` distinguishes.
     const fn plain(self) -> Self {
         match self {
             Self::ClosedReset => Self::Reset,
@@ -226,7 +226,7 @@ impl History {
         }
     }
 
-    /// The first packet came from the server: who is the client was concluded from ports, data or flags.
+    /// The first packet came from the server: ports, data or flags have shown which side is the client.
     pub(crate) fn flip(&mut self) {
         self.add(Side::Client, b'^');
     }

@@ -218,7 +218,7 @@ impl HandshakeError {
     }
 }
 
-/// What rustls finds and sends no alert for.
+/// The alert for an error for which rustls sends none.
 fn alert_of(how: &PeerMisbehaved) -> AlertDescription {
     match how {
         // RFC 8446, section 5.4: a record without a content type.

@@ -91,7 +91,7 @@ impl ExpectFinished {
         self.extract().map(Box::new).map(Next::Established)
     }
 
-    /// Whether a record is early data that was rejected.
+    /// Decides whether a record is rejected early data.
     fn judge(&mut self, record: &[u8]) -> Verdict {
         let verdict = self.rejected.as_mut().map_or(Verdict::TakeAll, |rejected| rejected.judge(record));
         if verdict == Verdict::TakeAll {
@@ -112,7 +112,7 @@ impl ExpectFinished {
         sealed
     }
 
-    /// Ends the handshake for a `cause` of which rustls has not told the client.
+    /// Ends the handshake for a `cause` for which rustls has sent no alert.
     pub(crate) fn refuse(self: Box<Self>, cause: HandshakeError, output: &mut Vec<u8>) -> HandshakeError {
         let has_key = self.rejected.as_ref().is_some_and(RejectedEarlyData::has_key);
         let alert = match cause {
@@ -142,7 +142,7 @@ impl ExpectFinished {
             None => output.extend(cause.plaintext_alert().into_iter().flatten()),
             Some(connection) => {
                 let alert = watari_record::AlertDescription(alert.into());
-                // A key that cannot seal ends the connection without a word.
+                // If the key cannot seal, the connection ends without an alert.
                 let _ = connection.map(|mut connection| connection.seal_alert(alert, output));
             }
         }
@@ -218,7 +218,7 @@ fn records(mut bytes: &[u8]) -> impl Iterator<Item = u8> {
     })
 }
 
-/// What was agreed on, as soon as it is.
+/// The cipher suite, once it is negotiated.
 fn suite(connection: &ServerConnection) -> Option<CipherSuite> {
     connection.negotiated_cipher_suite().and_then(|suite| CipherSuite::from_iana(suite.suite().into()))
 }

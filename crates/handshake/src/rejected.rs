@@ -11,7 +11,7 @@ use crate::extract::TrafficSecrets;
 const APPLICATION_DATA: u8 = 23;
 const TAG_LEN: usize = 16;
 
-/// What the server skips, and how much more of it.
+/// Rejected early data that a server skips, and how much more it may skip.
 pub(crate) struct RejectedEarlyData {
     /// How many bytes may still be skipped, record headers included.
     left: usize,
@@ -26,16 +26,16 @@ enum End {
     Key(Box<HandshakeKey>),
 }
 
-/// What is done with a record.
+/// What to do with a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is early data: drop it.
+    /// Rejected early data: drop it.
     Skip,
-    /// It may be rustls' to take.
+    /// Perhaps not early data: pass it to rustls.
     Take,
-    /// It is rustls', and so is everything behind it.
+    /// Early data is over: pass this record and all later ones to rustls.
     TakeAll,
-    /// It is early data beyond the limit.
+    /// Rejected early data beyond the limit.
     TooMuch,
 }
 
@@ -57,7 +57,7 @@ impl RejectedEarlyData {
         matches!(self.end, End::Key(_))
     }
 
-    /// What to do with the next whole `record`.
+    /// Classifies the next whole `record`.
     pub(crate) fn judge(&mut self, record: &[u8]) -> Verdict {
         match (&self.end, record[0]) {
             // A change_cipher_spec for the sake of middleboxes (RFC 8446, appendix D.4), or an alert in plaintext.
@@ -97,7 +97,7 @@ impl HandshakeKey {
         Some(Self { key: LessSafeKey::new(key), iv: *derived.iv })
     }
 
-    /// Whether `record` deprotects. What it says is for rustls to read.
+    /// Whether `record` deprotects. Its content is left to rustls.
     fn opens(&self, record: &[u8]) -> bool {
         let (header, sealed) = record.split_at(HEADER_LEN);
         if sealed.len() <= TAG_LEN {

@@ -17,16 +17,16 @@ pub struct Validity {
     pub not_after: i64,
 }
 
-/// What a certificate's dates say of a time.
+/// The state of a certificate at a given time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ValidityState {
     /// It is valid, and not about to expire.
     Valid,
     /// It expires within a fifth of its lifetime, or [`Validity::WARNING_MAX`] where that is less.
     ExpiresSoon,
-    /// It is not valid yet.
+    /// `not_before` is in the future.
     NotYetValid,
-    /// It has expired.
+    /// `not_after` is in the past.
     Expired,
 }
 
@@ -51,7 +51,7 @@ impl Validity {
         Ok(Self { subject, not_before, not_after })
     }
 
-    /// What the dates say of `now`.
+    /// The state at `now`.
     pub fn state(&self, now: SystemTime) -> ValidityState {
         let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
         let now = seconds(now.duration_since(UNIX_EPOCH).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! A byte stream becomes frame headers.
+//! Splits a byte stream into frame headers.
 
 /// RFC 9113, section 4.1.
 pub(crate) const HEADER_LEN: usize = 9;
@@ -16,7 +16,7 @@ pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
 pub(crate) const CONTINUATION: u8 = 9;
 
-/// Flags.
+/// Flags (RFC 9113, section 6).
 pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 
@@ -29,7 +29,7 @@ pub(crate) struct Frame {
     pub(crate) kind: u8,
     pub(crate) flags: u8,
     pub(crate) stream: u32,
-    /// Of the payload, in bytes.
+    /// Length of the payload, in bytes.
     pub(crate) len: u32,
     /// The last stream that a GOAWAY admits; 0 for other frames.
     pub(crate) last_stream: u32,
@@ -90,7 +90,7 @@ impl Frames {
         }
     }
 
-    /// How many bytes of the frame are looked at.
+    /// How many bytes at the beginning of the frame are read: its header, and the stream that a GOAWAY names.
     fn wanted(&self) -> usize {
         if self.head_len < HEADER_LEN || self.head[3] != GOAWAY {
             return HEADER_LEN;

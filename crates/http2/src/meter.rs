@@ -73,7 +73,7 @@ impl Meter {
     /// Counts bytes that have come from the peer. `now` is asked for only when the tokens seem to be used up.
     ///
     /// # Errors
-    /// The peer floods.
+    /// [`Flood`] when the peer has no tokens left.
     pub fn received(&mut self, bytes: &[u8], now: impl FnOnce() -> Instant) -> Result<(), Flood> {
         let Self { received, tokens, peer_is_client, last_stream, admitted, .. } = self;
         received.read(bytes, |frame| {
@@ -114,10 +114,10 @@ impl Meter {
     }
 }
 
-/// After so long there is no more to add.
+/// After this time without frames, the tokens are at [`BURST_MAX`].
 const REFILL_TIME: Duration = Duration::from_secs((BURST_MAX / TOKENS_PER_S) as u64);
 
-/// What a frame of the peer adds.
+/// The tokens that a received frame adds, or takes if negative.
 fn price(frame: Frame, is_admitted: bool) -> i64 {
     let len = i64::from(frame.len);
     if !is_admitted {
@@ -134,7 +134,7 @@ fn price(frame: Frame, is_admitted: bool) -> i64 {
     }
 }
 
-/// What a frame of ours adds.
+/// The tokens that a sent frame adds.
 fn payment(frame: Frame) -> i64 {
     match frame.kind {
         HEADERS => 20,

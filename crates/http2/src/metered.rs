@@ -52,19 +52,19 @@ impl<IO> Metered<IO> {
         Self { io, meter: Box::new(meter), trailers, rest: Vec::new(), verdict: Verdict::default() }
     }
 
-    /// What becomes known of the peer.
+    /// A handle that shows whether the peer has flooded the stream, also after a library has taken the stream.
     pub fn verdict(&self) -> Verdict {
         self.verdict.clone()
     }
 }
 
-/// Of tokio, whose tests have a time of their own.
+/// The clock of tokio, which tests can pause.
 fn now() -> std::time::Instant {
     Instant::now().into_std()
 }
 
 impl<IO> Metered<IO> {
-    /// Whether there was something to pass on.
+    /// Whether it passed anything on.
     fn pass_rest(&mut self, buf: &mut ReadBuf<'_>) -> bool {
         let len = self.rest.len().min(buf.remaining());
         buf.put_slice(&self.rest[..len]);
@@ -78,7 +78,7 @@ impl<IO: AsyncWrite + Unpin> Metered<IO> {
         if !self.verdict.0.swap(true, Ordering::AcqRel)
             && let Some(goaway) = self.meter.goaway()
         {
-            // A peer that takes nothing is not told.
+            // If the peer does not read, the GOAWAY is dropped.
             let _ = Pin::new(&mut self.io).poll_write(cx, &goaway);
         }
         io::Error::other(flood)
@@ -177,7 +177,7 @@ mod tests {
         let error = metered.read_to_end(&mut Vec::new()).await.unwrap_err();
         assert!(error.get_ref().unwrap().is::<Flood>(), "{error}");
         assert!(verdict.is_flood());
-        // It stays so, and is said once.
+        // Later reads fail as well, without a second GOAWAY.
         metered.read_u8().await.unwrap_err();
         drop(metered);
         let mut read = Vec::new();

@@ -126,11 +126,11 @@ impl Trailers {
     }
 }
 
-/// What stands at the beginning of a frame.
+/// The beginning of a frame, as far as it was received.
 enum Head {
-    /// Nothing.
+    /// No byte was received.
     None,
-    /// Less than a header.
+    /// The header is incomplete.
     Half,
     Other,
     Trailers(Frame),

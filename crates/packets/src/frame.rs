@@ -53,7 +53,7 @@ impl LinkType {
     pub const IEEE802_11: Self = Self(105);
     /// IEEE 802.11 behind a radiotap header.
     pub const IEEE802_11_RADIOTAP: Self = Self(127);
-    /// What Linux's netfilter logged.
+    /// A packet that netfilter of Linux has logged.
     pub const NFLOG: Self = Self(239);
     /// OpenBSD loopback: the address family, in network byte order.
     pub const LOOP: Self = Self(108);

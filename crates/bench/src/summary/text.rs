@@ -38,7 +38,7 @@ fn head(f: &mut fmt::Formatter<'_>, total: &PartSummary) -> fmt::Result {
     failures(f, total)
 }
 
-/// How many failed, and in which ways.
+/// The line about failed requests, by status and by ending.
 fn failures(f: &mut fmt::Formatter<'_>, total: &PartSummary) -> fmt::Result {
     if total.failed == 0 {
         return writeln!(f, "no request failed");

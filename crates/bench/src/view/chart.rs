@@ -20,7 +20,7 @@ impl Chart {
     pub(super) fn render(&self, progress: &Progress, area: Rect, buffer: &mut Buffer) {
         let [head, bars] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
         let figure = Line::from(self.figure.clone().unwrap_or_default()).bold();
-        // Neither covers a part of the other.
+        // The name and the figure must not overlap.
         if self.name.len() + 1 + figure.width() <= head.width.into() {
             Line::from(self.name).dim().render(head, buffer);
         }

@@ -218,7 +218,7 @@ impl Parser {
         let data = rest.data;
         let part = &data[..end.unwrap_or(data.len())];
         if self.line_len == 0 && end.is_some() {
-            // A line that is there in whole is not copied, nor looked at if it is a field that says nothing of where the message ends.
+            // A complete line is not copied. It is not parsed either, if it is a field that has no part in the framing of the message.
             self.skip(part.len() as u32 + 1, rest);
             let line = &part[..part.len().min(LINE_LEN_MAX)];
             let is_idle =

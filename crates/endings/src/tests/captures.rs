@@ -60,7 +60,7 @@ const CASES: &[(&str, &str, &[&str])] = &[
         "Cs Ssa Ca C+100 S+1000 Ca Cf Sf CR@102",
         &["C_NORMAL after_answer SF ShADdFfR 1000/100"],
     ),
-    // Zeek says RSTOS0 only of a SYN that nothing but the RST followed.
+    // Zeek reports RSTOS0 only for a SYN that is followed by nothing but the RST.
     ("the client alone, without its SYN", "-Cs -Ssa Ca C+100 -S+9 CR@101", &["C_RESET before_answer OTH DR 0/100"]),
     ("the client alone, with data", "Cs -Ssa Ca C+100 -S+9 CR@101", &["C_RESET before_answer OTH SADR 0/100"]),
     (

@@ -96,7 +96,7 @@ fn a_connection_lasts_until_both_sides_have_closed() {
         ("Cs Ssa Ca C+100 S+1000 Ca Cf Sf Ca", 7),
         // The client closes behind its request, and the answer takes five seconds.
         ("Cs Ssa Ca C+100 Cf Sa ~5 S+1000 Ca Sf Ca", 5_008),
-        // Nobody closes, or one side.
+        // No side closes, or one does.
         ("Cs Ssa Ca C+100 S+1000 ~3 Ca", 3_005),
         ("Cs Ssa Ca C+100 Sf ~3 Ca", 3_005),
         // A side that has closed resets what still comes.

@@ -164,7 +164,7 @@ fn what_answers_nobody_is_stopped() {
     }
 }
 
-/// It is known late that nothing is answered: what hangs waits for ten seconds before it counts.
+/// A stop is detected late: a request counts as unanswered after ten seconds.
 #[test]
 fn what_hangs_is_stopped_since_the_first_request_without_an_answer() {
     let mut entries = Vec::new();
@@ -189,7 +189,7 @@ fn what_hangs_is_stopped_since_the_first_request_without_an_answer() {
                 assert_eq!(server.shares(lately), None, "{mix:?}");
             }
             assert_eq!(verdict.evidence.shares, None);
-            // What was measured when it was said is not what is measured now.
+            // The evidence at the change differs from the current one.
             let now = server.evidence().map(|evidence| evidence.value);
             assert_eq!(now, Some(1.0), "{mix:?}: {verdict:?}");
             entries.push(verdict.evidence.value);
@@ -203,7 +203,7 @@ fn what_hangs_is_stopped_since_the_first_request_without_an_answer() {
 fn what_answers_few_is_stopped_since_most_get_nothing() {
     let mut play = Play::new(Profile::lab());
     play.run(GOOD);
-    // Nobody answers one in a hundred, long before.
+    // Long before, a few requests get no answer.
     play.run(Mix { seconds: 1, hung: 1, delivered: 9, ..Mix::default() });
     play.run(Mix { seconds: 20, ..GOOD });
     let first = play.now + 1;
@@ -216,7 +216,7 @@ fn what_answers_few_is_stopped_since_most_get_nothing() {
     assert!(shares.is_some_and(|shares| shares.s_normal > 0.99), "what it delivers is all that ends");
 }
 
-/// A quiet night says nothing of when it stopped.
+/// A night without requests does not move the date of the stop.
 #[test]
 fn what_hangs_after_a_silence_is_stopped_since_then() {
     let mut play = Play::new(Profile { span: Duration::from_mins(20), ..Profile::lab() });

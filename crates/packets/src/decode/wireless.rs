@@ -62,14 +62,14 @@ const HAS_TIME: u32 = 1;
 const HAS_FLAGS: u32 = 2;
 const HAS_MORE: u32 = 1 << 31;
 const DATA_PAD: u8 = 0x20;
-/// How far into the header there may be words that say what is there.
+/// Presence words are read up to this offset of the header.
 const PRESENT_MAX: usize = 64;
 
 /// Frame control.
 const VERSION: u8 = 0x03;
 const TYPE: u8 = 0x0c;
 const TYPE_DATA: u8 = 0x08;
-/// There are no data in it.
+/// The frame has no data.
 const SUBTYPE_NULL: u8 = 0x40;
 const SUBTYPE_QOS: u8 = 0x80;
 /// From one access point to another: there is a fourth address.
