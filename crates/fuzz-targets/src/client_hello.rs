@@ -1,5 +1,5 @@
-//! Whoever connects and says anything: the handshake never panics, answers the same however the bytes are cut, and
-//! holds no more than a record.
+//! Any bytes of a client: the handshake never panics, answers the same however the bytes are cut, and holds no more
+//! than a record.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,4 +1,5 @@
-//! Captured frames of any link type: read without panic, and of a part of a frame nothing but what the whole frame says.
+//! Captured frames of any link type: decoding never panics, and a part of a frame yields nothing that the whole frame
+//! does not.
 
 use arbitrary::Arbitrary;
 use watari_packets::{Decoded, Decoder, Frame, LinkType, Other, Segment, Timestamp};
@@ -31,7 +32,7 @@ pub(crate) fn run(input: Input<'_>) {
     }
 }
 
-/// All that is said of a segment is in the frame.
+/// A segment has no data that are not in the frame.
 fn check(segment: &Segment<'_>, frame: &[u8]) {
     assert!(segment.data.len() <= segment.len as usize);
     assert!(frame.len() >= segment.data.len() + 40, "there is an IP header and one of TCP");

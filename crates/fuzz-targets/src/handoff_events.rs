@@ -20,7 +20,7 @@ pub(crate) fn run(input: &[u8]) {
     };
 }
 
-/// Each epoch is decided once at most, and after the end nothing is said.
+/// Each epoch is decided once at most, and no message follows the end.
 fn arbiter(input: &mut Unstructured<'_>) -> Result<()> {
     let mut arbiter = Arbiter::new(name(0));
     let (mut decided, mut over, mut proposed) = (BTreeMap::new(), false, None);

@@ -25,7 +25,8 @@ pub(crate) fn run(bytes: &[u8]) {
     }
 }
 
-/// The name that rustls finds, if it takes the `ClientHello`. It takes no address for a name; here whoever asks knows the names.
+/// The server name that rustls finds, if it accepts the `ClientHello`.
+/// into account.
 fn name_for_rustls(mut bytes: &[u8]) -> Option<String> {
     let mut acceptor = Acceptor::default();
     while !bytes.is_empty() {

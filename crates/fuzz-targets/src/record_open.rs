@@ -1,4 +1,4 @@
-//! A peer that knows the keys and sends what it likes: bytes that are no records, records that are not sealed, and any
+//! A peer that has the keys and sends arbitrary data: bytes that are no records, records that are not sealed, and any
 //! content under any type, sealed. Nothing panics, and after an error nothing more is opened.
 
 use crate::connections::{pair, seal_as_peer, suite};

@@ -1,5 +1,5 @@
-//! What a sensor or a judge says, from a peer that says any bytes: it is refused, or means the same when it is said again; and
-//! whatever sensors report, a board takes it, shows it, and no report twice.
+//! Any bytes from a sensor or a judge: a message is refused, or stays the same when it is encoded and decoded again. A board
+//! takes and shows whatever sensors report, and counts no report twice.
 
 use watari_endings::Profile;
 use watari_packets::Timestamp;
@@ -28,10 +28,10 @@ pub(crate) fn run(bytes: &[u8]) {
     serde_json::to_string(&judge.board.view()).expect("whatever it is, it can be shown");
 }
 
-/// A message, if it is one, which means the same when it is said again.
+/// A message, if `bytes` are one. It stays the same when it is encoded and decoded again.
 fn again<T: Spoken + PartialEq + std::fmt::Debug>(bytes: &[u8]) -> Option<T> {
     let message = wire::decode::<T>(bytes).ok()?;
-    // What is too long to be said is not received either.
+    // A message that is too long to be sent is not received either.
     if bytes.len() <= T::LEN_MAX {
         let said = wire::encode(&message).expect("the shortest form is not longer");
         assert_eq!(wire::decode::<T>(&said[4..]).expect("it was understood before"), message);

@@ -1,5 +1,5 @@
-//! Clients that bring any ticket, and nodes that tell of any keys: nothing is opened that was not sealed, and what was is
-//! opened whatever was told.
+//! Clients that bring any ticket, and nodes that report any keys: nothing is opened that was not sealed, and what was
+//! sealed is opened whatever keys are reported.
 
 use std::time::Duration;
 

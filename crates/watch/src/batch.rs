@@ -24,7 +24,7 @@ pub struct Batch<S> {
     untold: u64,
     /// The second that time is in.
     second: u64,
-    /// The last one in which servers were judged.
+    /// The last second in which servers were judged.
     judged: u64,
     pending: Option<Pending>,
     sink: S,
@@ -33,9 +33,9 @@ pub struct Batch<S> {
 /// What happened at a server in a second, and is not added to the rest yet: there may be an event for each packet.
 #[derive(Debug)]
 struct Pending {
-    /// Which server, and the second.
+    /// The server, and the second.
     place: (SocketAddr, u64),
-    /// When the first of it happened.
+    /// The time of its first event.
     at: Timestamp,
     events: u64,
     tally: Tally,

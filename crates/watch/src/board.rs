@@ -32,7 +32,7 @@ struct Sensor {
     parts: BTreeMap<u8, Part>,
     /// How far all of them have come.
     heard: Timestamp,
-    /// Since when all is heard without a pause; `None`: nothing is heard yet.
+    /// Since when reports have come without a gap; `None`: there is none yet.
     began: Option<Timestamp>,
     /// How far servers are judged.
     judged: Timestamp,
@@ -90,17 +90,17 @@ pub struct Entry<'a> {
     pub server: &'a Server,
     /// Since it was seen first.
     pub totals: Totals,
-    /// How far its sensor has come, by the sensor's own clock.
+    /// The time of the sensor's last report, by the sensor's own clock.
     pub heard: Timestamp,
     /// Which seconds are complete.
     pub covered: Covered,
-    /// What happened in the last ten of them.
+    /// Counts over the last ten complete seconds.
     pub recent: Recent,
-    /// Connections that were open at the end of the last one.
+    /// Connections that were open at the end of the last complete second.
     pub open: u32,
-    /// X, Y and Z as they are judged now; `None`: nothing ended.
+    /// X, Y and Z over the span of the current state; `None`: no connection ended in it.
     pub shares: Option<Shares>,
-    /// Over how many seconds those are.
+    /// The length of that span, in seconds.
     pub shares_span_s: u64,
 }
 
@@ -452,7 +452,7 @@ pub struct BoardView<'a> {
     now: f64,
     /// What the numbers of a row are.
     columns: &'static [&'static str],
-    /// Where each bucket of response times ends, but the last.
+    /// Upper bounds of the buckets of response times, in milliseconds. The last bucket has none.
     response_bounds_ms: [f64; Histogram::BOUNDS_US.len()],
     profile: ProfileView,
     sensors: Vec<SensorView<'a>>,

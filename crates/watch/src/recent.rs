@@ -1,4 +1,5 @@
-//! What rates, response times and the count of open connections are said of: whole seconds of which all is reported.
+//! Whole seconds of which all is reported: rates, response times and the count of open connections are shown over
+//! these.
 //!
 //! ```text
 //!          N-2         N-1          N        a sensor's clock, seconds
@@ -23,18 +24,18 @@ pub(crate) const INCOMPLETE_S: u64 = SETTLE_S + 1;
 /// Which seconds since the Unix epoch are complete, by the sensor's own clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Covered {
-    /// The first one, since the sensor began to listen.
+    /// The first complete second, counted from when the sensor began to listen.
     pub from_s: u64,
-    /// The first one that is not complete.
+    /// The first second that is not complete.
     pub until_s: u64,
 }
 
 /// What happened at a server in complete seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recent {
-    /// All of it.
+    /// The counts of all these seconds.
     pub tally: Tally,
-    /// How many seconds that are; 0: none is complete yet.
+    /// The number of these seconds; 0: none is complete yet.
     pub covered_s: u64,
 }
 
@@ -134,9 +135,9 @@ mod tests {
         name: &'static str,
         rate: u64,
         open_ms: u64,
-        /// Of the last report, by its own clock.
+        /// The time of the last report, by its own clock.
         at_ms: u64,
-        /// What was opened before is not seen.
+        /// Connections that were opened before are not seen.
         began_ms: u64,
     }
 

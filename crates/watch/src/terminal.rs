@@ -96,7 +96,7 @@ impl<'a> View<'a> {
         Self { title, board, chosen: choice.index(&servers), servers }
     }
 
-    /// What is known of all of it; as many lines as the title takes, which may say what is wrong.
+    /// The counts of all servers; as many lines as the title takes, which may show an error.
     fn head(&self, width: usize) -> Vec<Line<'static>> {
         let mut all = Health::default();
         for (_, sensor) in self.board.sensors() {
@@ -213,7 +213,7 @@ fn shares(entry: &Entry<'_>) -> String {
     format!("last {span}: X {x} % delivered, Y {y} % client aborts, Z {z} % timeouts")
 }
 
-/// What there may be no column for.
+/// The values that may have no column.
 fn now(entry: &Entry<'_>) -> String {
     let tally = &entry.recent.tally;
     let time = |share| milliseconds(tally.response_quantile(share).map(|time| time.as_secs_f64() * 1e3));
@@ -290,7 +290,7 @@ fn counted(tally: &Tally, span_s: u64) -> String {
     if words.is_empty() { String::new() } else { format!("endings, last {}: {}", span(span_s), words.join(", ")) }
 }
 
-/// For how long it is in its state, by the clock of who sees it.
+/// How long the server has been in its state, by the clock of the sensor.
 fn since(entry: &Entry<'_>) -> String {
     let Some(verdict) = entry.server.verdict() else { return "-".to_owned() };
     let seconds = entry.heard.since(verdict.since).as_secs();
@@ -314,7 +314,7 @@ fn span(seconds: u64) -> String {
     if seconds >= 120 && seconds.is_multiple_of(60) { format!("{} min", seconds / 60) } else { format!("{seconds} s") }
 }
 
-/// Of the day, in UTC: what the zone of whoever looks is, a process that gave up its privileges cannot always tell.
+/// The time of the day in UTC: a process without privileges cannot always read the zone of the machine.
 fn clock(at: Timestamp) -> String {
     utc(at).map_or_else(String::new, |it| format!("{:02}:{:02}:{:02} UTC", it.hour(), it.minute(), it.second()))
 }

@@ -9,7 +9,7 @@ export type Row = readonly number[];
 export interface Board {
   now: number;
   columns: string[];
-  // Where each bucket of response times ends, but the last.
+  // Upper bounds of the buckets of response times. The last bucket has none.
   response_bounds_ms: number[];
   profile: Profile;
   sensors: Sensor[];
@@ -63,7 +63,7 @@ export interface Server {
   because: string | null;
   // At the end of the last complete second.
   open: number;
-  // As they are judged now, and over how many seconds: of one that is stopped, what ended since then.
+  // Over the span of the current state, and its length in seconds: for a stopped server, since it stopped.
   shares: Shares | null;
   shares_span_s: number;
   // The span of the profile, that of stopped servers, ten complete seconds.

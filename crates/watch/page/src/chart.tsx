@@ -9,7 +9,7 @@ export interface Drawn {
   // The name of a custom property in style.css, without its dashes.
   color: string;
   values: readonly (number | null)[];
-  // What the legend says of it without a cursor.
+  // The value in the legend without a cursor.
   now: number | null;
   // Where it is drawn, if that is not where its values are: on others.
   drawn?: readonly (number | null)[];
@@ -25,9 +25,9 @@ interface Props {
   width: number;
   from: number;
   to: number;
-  // What time the legend is about without a cursor.
+  // The time in the legend without a cursor.
   last: string;
-  // Whether values differ by powers of ten: one that is late must not flatten all others.
+  // Whether values differ by powers of ten: a single high value must not flatten all others.
   isLog?: boolean;
   text: (value: number | null | undefined) => string;
 }

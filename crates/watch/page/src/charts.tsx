@@ -22,7 +22,7 @@ interface Props {
 export function Charts({ rows, columns, boundsMs, server, from, until, to }: Props) {
   const whole = rows.filter((row) => time(row) < until);
   const binned = bins(whole, columns.length, from, to, until);
-  // What legends say without a cursor: the same seconds as the facts beside the picture.
+  // Legends without a cursor cover the same seconds as the facts beside the picture.
   const width = recent(server)?.covered_s ?? 0;
   const last = lately(whole, columns.length, until, width);
   const of = (name: string) => ({ values: perSecond(binned, columns.indexOf(name)), now: perSecond(last, columns.indexOf(name))[0] ?? null });

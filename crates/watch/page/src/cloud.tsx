@@ -7,7 +7,7 @@ import { CORNERS, boundaries, dots, labels, ofShares, path, plot } from "./terna
 interface Props {
   rows: readonly Row[];
   shares: Shares | null;
-  // Over how many seconds.
+  // The length of the span, in seconds.
   spanS: number;
   profile: Profile;
   now: number;

@@ -53,7 +53,7 @@ export function zone(seconds: number): string {
   return `UTC${minutes < 0 ? "-" : "+"}${hours}${rest === 0 ? "" : `:${String(rest).padStart(2, "0")}`}`;
 }
 
-// With the zone; and with the day, where that is not today.
+// With the zone. The date is included unless it is today.
 export function moment(seconds: number, now: number): string {
   const [at, today] = [new Date(seconds * 1000), new Date(now * 1000)];
   const time = `${clock(seconds)} ${zone(seconds)}`;

@@ -1,31 +1,31 @@
-// Which tab listens. A browser opens few connections to one server (six by HTTP/1.1), and a stream takes one for as long as it lasts: so of
-// all tabs one listens, the leader, and passes on what it hears.
+// Elects the tab that holds the stream. A browser opens few connections to one server (six by HTTP/1.1), and a stream occupies one as long
+// as it lasts. So one tab, the leader, receives the stream and passes it on to the others.
 //
-//   follower ── nothing of a leader for LEADER_LOST_MS, and a little longer by chance ──▶ leader, of the next term
+//   follower ── no message of a leader for LEADER_LOST_MS plus a random time ─────────────▶ leader, of the next term
 //   leader ──── a leader of a later term, or of the same with a greater id ─────────────▶ follower
 //
-// Pure: messages and the time come in, what is to be done comes out. A tab in the background may be late by any time; another leads then.
+// Pure: messages and the time come in, messages to send come out. A tab in the background may be late by any time; another leads then.
 
 export type Message =
-  // I am here: has somebody heard anything?
+  // A new tab asks for the leader and the latest board.
   | { is: "who" }
   | { is: "lead"; term: number; id: string }
-  // What the stream said.
+  // The data of an event of the stream.
   | { is: "board"; term: number; id: string; data: string }
-  // The leader goes.
+  // The leader closes.
   | { is: "leave"; term: number };
 
-// A leader says so each second, and with all that it passes on.
+// A leader announces itself once a second, and with each event that it passes on.
 export const LEAD_EVERY_MS = 1_000;
 export const LEADER_LOST_MS = 3_000;
-// So long a new tab waits whether there is a leader.
+// How long a new tab waits for a leader.
 export const FIRST_WAIT_MS = 300;
-// What is left to chance, so that not all lead at once.
+// The range of the random time, so that tabs do not become leaders at once.
 const CHANCE_MS = 400;
 
 export class Election {
   isLeader = false;
-  // When this tab leads if nothing is heard of a leader.
+  // When this tab becomes the leader, unless it hears of one.
   private due: number;
   private term = 0;
   private said = -Infinity;
@@ -38,7 +38,7 @@ export class Election {
     this.due = now + FIRST_WAIT_MS;
   }
 
-  // Time goes on. What is to be said, if anything; who leads says so.
+  // To be called as time goes on. Returns the message to send, if any: leaders announce themselves.
   look(now: number): Message | null {
     if (!this.isLeader && now >= this.due) {
       this.isLeader = true;
@@ -50,7 +50,7 @@ export class Election {
     return this.lead();
   }
 
-  // Another tab said something of who leads.
+  // Handles a message of another tab.
   hear(message: Message, now: number): void {
     if (message.is === "leave") {
       if (!this.isLeader && message.term >= this.term) this.due = now + this.chance() * CHANCE_MS;
@@ -61,7 +61,7 @@ export class Election {
     }
   }
 
-  // Leads no more, if it did.
+  // Gives up the lead.
   leave(now: number): Message | null {
     const was = this.isLeader;
     this.isLeader = false;
@@ -69,7 +69,7 @@ export class Election {
     return was ? { is: "leave", term: this.term } : null;
   }
 
-  // What a leader has to say to who asks.
+  // The announcement of a leader.
   lead(): Message {
     return { is: "lead", term: this.term, id: this.id };
   }
@@ -78,7 +78,7 @@ export class Election {
     return { is: "board", term: this.term, id: this.id, data };
   }
 
-  // Whether the one of that term leads, and not this tab.
+  // Whether a tab of that term and id takes precedence over this one.
   private gives(term: number, id: string): boolean {
     return term > this.term || (term === this.term && (!this.isLeader || id > this.id));
   }

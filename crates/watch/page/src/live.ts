@@ -1,4 +1,5 @@
-// The live stream: it comes back by itself, and says when nothing comes. All tabs of a browser share one (leader.ts).
+// The live stream: it reconnects by itself, and reports when no events come. All tabs of a browser share one
+// (leader.ts).
 import type { Board } from "./board.ts";
 import type { Message } from "./leader.ts";
 import { Election } from "./leader.ts";
@@ -36,14 +37,14 @@ export function listen(url: string, listener: Listener): () => void {
   const take = (data: string) => {
     last = data;
     const board = JSON.parse(data) as Board;
-    // Who comes back is told the latest there is, which is no news if time does not go on.
+    // After a reconnect, the latest board comes again. It is news only if its time has advanced.
     if (board.now === now) return;
     now = board.now;
     heard = performance.now();
     listener.board(board);
     tell("live");
   };
-  // Who leads has a stream, and nobody else.
+  // Only the leader has a stream.
   const follow = () => {
     const isLeader = channel === null || election.isLeader;
     if (isLeader && stream === null) {
@@ -75,7 +76,7 @@ export function listen(url: string, listener: Listener): () => void {
       if (last !== null) say(election.pass(last));
     }
   });
-  // A tab that goes does not let the others wait.
+  // A tab that closes hands over the lead at once.
   const leave = () => {
     say(election.leave(performance.now()));
     follow();
@@ -94,7 +95,7 @@ export function listen(url: string, listener: Listener): () => void {
 }
 
 interface Stream {
-  // Nothing comes: begins anew, if it is time for that.
+  // No events come: reconnects if it is time for that.
   retry(): void;
   close(): void;
 }

@@ -8,7 +8,7 @@ export function decades(min: number | null, max: number | null): [number, number
   return [10 ** from, 10 ** to];
 }
 
-// What is marked: each power, or each second or third one where there are many.
+// The marks: each power, or each second or third one if there are many.
 export function powers(min: number, max: number): number[] {
   const [from, to] = [Math.round(Math.log10(min)), Math.round(Math.log10(max))];
   const step = Math.max(1, Math.ceil((to - from) / 4));

@@ -46,7 +46,7 @@ export function bins(rows: readonly Row[], columns: number, from: number, to: nu
   return { width, starts, sums };
 }
 
-// All of some seconds as one bin: what legends say, and the server of the same seconds.
+// Some seconds as one bin: for legends, and for the facts of the server.
 export function lately(rows: readonly Row[], columns: number, until: number, width: number): Bins {
   const sums = Array.from({ length: columns }, () => [0]);
   for (const row of rows.filter((row) => time(row) >= until - width && time(row) < until)) {
@@ -60,7 +60,7 @@ export function perSecond({ sums, width }: Bins, column: number): number[] {
   return (sums[column] ?? []).map((sum) => sum / width);
 }
 
-// What a share of all times in each bin were at most, of counts by bucket; null where there are none. As `Histogram::quantile` has it.
+// A quantile of the times in each bin, from counts by bucket; null for an empty bin. As `Histogram::quantile` has it.
 export function quantiles(buckets: readonly (readonly number[])[], bounds: readonly number[], share: number): (number | null)[] {
   return (buckets[0] ?? []).map((_, bin) => {
     const counts = buckets.map((ofBins) => ofBins[bin]!);

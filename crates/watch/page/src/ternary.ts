@@ -69,7 +69,7 @@ export function boundaries(profile: Profile): Boundary[] {
   return found;
 }
 
-// What a limit is called, outside of the triangle.
+// The name of a limit, outside of the triangle.
 export interface Label {
   label: string;
   x: number;

@@ -13,10 +13,10 @@ use super::text::{broken, printable, shortened, width_of};
 use super::{milliseconds, percent, rate, shown, since, style};
 use crate::board::Entry;
 
-/// What a column says of a server.
+/// A column of the list.
 struct Column {
     head: &'static str,
-    /// So that columns do not come and go with each digit.
+    /// The least width, so that columns do not come and go with each digit.
     width_min: usize,
     is_number: bool,
     text: fn(&Entry<'_>) -> String,
@@ -37,7 +37,7 @@ const COLUMNS: [Column; 12] = [
     Column { head: "unans/s", width_min: 7, is_number: true, text: |it| rate(it, it.recent.tally.unanswered) },
 ];
 
-/// Columns that are shown together or not at all, by what they say: the most first.
+/// Columns that are shown together or not at all, the most important first.
 const IMPORTANT: [&[usize]; 10] = [&[0], &[2], &[5], &[8, 9, 10], &[4], &[3], &[7], &[11], &[6], &[SENSOR]];
 const SENSOR: usize = 1;
 const STATE: usize = 2;
@@ -67,7 +67,7 @@ pub(super) fn table(servers: &[Entry<'_>], width: u16) -> Table<'static> {
 fn kept(widths: &[usize], width: usize, has_sensors: bool) -> BTreeSet<usize> {
     let mut order: Vec<_> = IMPORTANT.to_vec();
     if has_sensors {
-        // The same server may be seen by several.
+        // The column of sensors stays if several sensors see the same server.
         order.retain(|group| *group != [SENSOR]);
         order.insert(2, &[SENSOR]);
     }

@@ -2,7 +2,7 @@
 
 use ratatui::text::Span;
 
-/// How many cells a text takes.
+/// The width of a text, in cells.
 pub(super) fn width_of(text: &str) -> usize {
     Span::raw(text).width()
 }
