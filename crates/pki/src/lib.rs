@@ -25,7 +25,7 @@ pub use authority::{Authority, Issued};
 pub use certificate::{BadCertificate, Description, Subject, describe, peer_identity};
 pub use identity::Identity;
 
-/// What makes a file that is missing.
+/// The command that makes a missing file.
 fn hint(cause: &std::io::Error) -> &'static str {
     if cause.kind() == std::io::ErrorKind::NotFound {
         " (`watari pki init` makes an authority, and `watari pki issue` a node's certificate and key)"

@@ -36,7 +36,7 @@ const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Upload {
     advanced: AtomicBool,
-    /// Taken since this was asked last.
+    /// Bytes that were taken since the last query.
     bytes: AtomicU64,
     has_length: bool,
     ended: AtomicBool,
@@ -178,7 +178,7 @@ pub(crate) struct ResponseBody {
     inner: Incoming,
     lease: Option<Lease>,
     patience: Duration,
-    /// Where the length is known.
+    /// `None` if the length of the body is unknown.
     progress: Option<Progress>,
     /// Armed while the origin is waited for; made at the first wait, for many bodies need none.
     timer: Option<Pin<Box<Sleep>>>,

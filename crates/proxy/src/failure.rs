@@ -29,7 +29,7 @@ pub(crate) enum Failure {
     /// The client's: its body ended early.
     #[error("the request's body was cut short")]
     UploadCut(#[source] hyper::Error),
-    /// The client's: its body stopped coming, or crawls.
+    /// The client's fault: its body stopped coming, or crawls.
     #[error("the request's body stopped coming")]
     UploadStalled,
     /// The client's: its body is longer than it may be.

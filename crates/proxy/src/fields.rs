@@ -30,7 +30,7 @@ fn is_hop_by_hop(name: &str) -> bool {
         || matches!(name, "content_length" | "transfer_encoding")
 }
 
-/// What is wrong with the `Content-Length` of a message.
+/// Why the `Content-Length` of a message is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadLength {
     /// Fields or list elements that differ.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Counts over one period of waiting after the other.
+/// Counts bytes over periods of waiting, one after the other.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bytes_min: u64,
@@ -17,7 +17,7 @@ pub(crate) struct Progress {
     waiting_since: Option<Instant>,
 }
 
-/// A period is over, and too little has come in it.
+/// Too few bytes have come in a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too few bytes came in {0:?} of waiting")]
 pub(crate) struct TooSlow(pub(crate) Duration);
@@ -28,22 +28,22 @@ impl Progress {
         Self { bytes_min: bytes_min(rate_min, period), period, bytes: 0, waited: Duration::ZERO, waiting_since: None }
     }
 
-    /// Nothing is there at `now`: it is waited for.
+    /// No bytes are there at `now`: the wait begins.
     pub(crate) fn waits(&mut self, now: Instant) {
         self.waiting_since.get_or_insert(now);
     }
 
-    /// Nothing has come by `now` of what counts: it is waited for still.
+    /// No bytes that count have come by `now`: the wait goes on.
     pub(crate) fn goes_on_waiting(&mut self, now: Instant) -> Result<(), TooSlow> {
         self.came(now, 0)?;
         self.waits(now);
         Ok(())
     }
 
-    /// So many bytes have come.
+    /// `bytes` have come by `now`.
     pub(crate) fn came(&mut self, now: Instant, bytes: u64) -> Result<(), TooSlow> {
         self.bytes += bytes;
-        // Most bytes are there when they are asked for.
+        // Bytes that are there at once need no wait.
         let Some(since) = self.waiting_since.take() else { return Ok(()) };
         self.waited += now.saturating_duration_since(since);
         if self.waited < self.period {

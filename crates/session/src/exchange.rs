@@ -98,7 +98,7 @@ pub struct SpendId(u64);
 pub enum Action {
     /// Send this message to this member.
     Send(NodeName, Message),
-    /// The same for a message that nobody waits for: it may go together with the next one to this member, or some
+    /// The same for a message that no handshake waits for: it may go together with the next one to this member, or some
     /// milliseconds later.
     SendSoon(NodeName, Message),
     /// The flight may go that tells the client of these sessions: each is where it will be looked for, or no more can

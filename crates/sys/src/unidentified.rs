@@ -47,7 +47,7 @@ impl Unidentified {
 }
 
 impl UnidentifiedPlace {
-    /// Something was received that does not yet say who the peer is.
+    /// Marks the connection: bytes were received that do not identify the peer yet.
     pub fn spoke(&self) {
         self.all.lock().spoke(&self.newcomer);
     }
@@ -85,7 +85,7 @@ mod tests {
         places.remove(0);
         assert_eq!(all.lock().len(), 2);
         places.remove(0).identified();
-        // Known now, it has other places.
+        // The address is known now: its connections are in the other pool.
         let known: Vec<_> = (0..3).map(|_| all.enter(address, false)).collect();
         assert_eq!(all.lock().len(), 4);
         drop((known, places));

@@ -131,9 +131,9 @@ pub enum Fault {
     },
     /// After so many bytes of the body, one byte at a time.
     Crawl {
-        /// How many, in bytes.
+        /// Offset in the body, in bytes.
         after: u64,
-        /// How often.
+        /// The time between two bytes.
         every: Duration,
     },
     /// Nothing more after so many bytes of the body; the connection stays.

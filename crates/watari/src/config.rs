@@ -4,8 +4,8 @@
 //! text --(raw)--> shapes and values --(check)--> Config --(load)--> what its files hold
 //! ```
 //!
-//! * `raw` is the file as TOML: tables, keys, and the types of values. What is not known is refused. `form` finds all mistakes of
-//!   that kind, and `words` says them without the names of types.
+//! * `raw` is the file as TOML: tables, keys, and the types of values. Unknown keys are refused. `form` finds all mistakes of that
+//!   kind, and `words` words them without the names of types.
 //! * `check` refuses what is well-formed but cannot be. It opens nothing: [`Config::parse`] is a function of a text.
 //! * `load` reads the files that the configuration names, and refuses what they hold where it is of no use.
 //!
@@ -201,7 +201,7 @@ pub(crate) enum Site {
 pub(crate) struct Log {
     pub(crate) format: LogFormat,
     pub(crate) level: Targets,
-    /// How many lines of a kind are written in 10 s.
+    /// The most lines of a kind in 10 s.
     pub(crate) repeats_max: usize,
 }
 
@@ -239,7 +239,7 @@ impl ConfigError {
         }
     }
 
-    /// Both values, or all that is wrong.
+    /// Both values, or all mistakes.
     fn both<A, B>(a: Result<A, Self>, b: Result<B, Self>) -> Result<(A, B), Self> {
         match (a, b) {
             (Ok(a), Ok(b)) => Ok((a, b)),
@@ -248,7 +248,7 @@ impl ConfigError {
         }
     }
 
-    /// All values, or all that is wrong.
+    /// All values, or all mistakes.
     fn all<T>(results: impl IntoIterator<Item = Result<T, Self>>) -> Result<Vec<T>, Self> {
         let (mut values, mut wrong) = (Vec::new(), None::<Self>);
         for result in results {

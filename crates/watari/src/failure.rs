@@ -107,12 +107,13 @@ impl Failure {
         if self.is_seen_enough() {
             return ExitCode::SUCCESS;
         }
-        // A sentence for each mistake of a configuration.
+        // A line for each mistake of a configuration.
         self.to_string().lines().for_each(|line| tell(format_args!("watari: {line}")));
         ExitCode::from(self.code())
     }
 
-    /// Whether the reader of the output has gone, as in `watari watch pcap FILE | head`: that ends the command, and is no failure.
+    /// Whether the reader of the output has closed it, as in `watari watch pcap FILE | head`: that ends the command without a
+    /// failure.
     fn is_seen_enough(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }

@@ -14,7 +14,7 @@ use tracing_subscriber::{Layer, fmt, registry};
 use crate::config::{Log, LogFormat};
 use throttle::{Throttle, Throttled};
 
-/// Without a bound.
+/// No limit on the lines of a kind.
 pub(crate) const ALL_LINES: usize = usize::MAX;
 
 /// What decides which lines are logged.
@@ -45,7 +45,7 @@ impl Level {
         self.throttle.set(log.repeats_max);
     }
 
-    /// Writes how many lines were not, for ever.
+    /// Writes the summaries of lines that were not written, for ever.
     pub(crate) fn summarize(&self) -> impl Future<Output = ()> + use<> {
         self.throttle.clone().summarize()
     }

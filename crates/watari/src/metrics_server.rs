@@ -48,7 +48,7 @@ pub(crate) fn serve(
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
-                        // Fails only on a socket that is gone already.
+                        // Fails only if the socket is closed already.
                         let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
                         continue;
                     };

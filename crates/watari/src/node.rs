@@ -68,7 +68,7 @@ pub(crate) struct Outside {
     /// In that registry.
     pub(crate) site: SiteMetrics,
     pub(crate) level: Level,
-    /// In that registry, too.
+    /// Its metric is in that registry, too.
     pub(crate) expiry: Expiry,
 }
 

@@ -1,4 +1,4 @@
-//! What commands print.
+//! The output of commands.
 //!
 //! All of it goes through here, or through a writer whose errors end in [`Failure::Output`]: the macros of the standard library panic
 //! where the reader of a pipe has gone (`watari ctl connections | head`).
@@ -10,8 +10,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// Writes `text` as it is to the standard output. A reader that has gone has seen enough: what the command does besides goes on, and
-/// so does its exit status.
+/// Writes `text` to the standard output. If the reader has closed it, the command goes on, and its exit status stays the same.
 pub(crate) fn print(text: impl fmt::Display) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match write!(out, "{text}").and_then(|()| out.flush()) {
@@ -20,13 +19,13 @@ pub(crate) fn print(text: impl fmt::Display) -> Result<(), Failure> {
     }
 }
 
-/// Writes one JSON value and the end of its line.
+/// Writes a JSON value and a newline.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(value).map_err(|error| Failure::Output(error.into()))?;
     print(format_args!("{json}\n"))
 }
 
-/// Writes a line to the standard error. Where that cannot be written, there is nothing left to say it on.
+/// Writes a line to the standard error. Errors are ignored: there is no other place to report them.
 pub(crate) fn tell(line: impl fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }

@@ -56,7 +56,7 @@ impl ReopenSignal {
         signal(SignalKind::user_defined1()).map(Self)
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         self.0.recv().await;
     }

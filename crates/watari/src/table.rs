@@ -38,7 +38,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(shown).collect());
     }
 
-    /// The columns that are shown, and those that are left out though they say something.
+    /// The columns that are shown, and those with values that are left out.
     fn columns(&self) -> (Vec<usize>, BTreeSet<usize>) {
         let mut shown: Vec<_> = (0..self.heads.len()).collect();
         let mut left_out = BTreeSet::new();
@@ -57,7 +57,7 @@ impl Table {
         (shown, left_out)
     }
 
-    /// Whether no row has anything in a column.
+    /// Whether a column has no value in any row.
     fn is_silent(&self, column: usize) -> bool {
         self.cells(column).all(|cell| cell == "-" || cell.is_empty())
     }
@@ -81,7 +81,7 @@ impl Table {
         cells.peek().is_some() && cells.all(|cell| is_number(cell))
     }
 
-    /// How much of the last column's words stands on a line; `None`: all.
+    /// The width for lines of the last column, in characters; `None`: it is not wrapped.
     fn room_for_last(&self, columns: &[usize]) -> Option<usize> {
         let (last, others) = columns.split_last()?;
         let width = self.width.filter(|width| self.width_of(columns) > *width)?;
@@ -124,7 +124,7 @@ impl fmt::Display for Table {
 }
 
 const GAP: &str = "  ";
-/// Words are not broken over less.
+/// Narrower columns are not wrapped.
 const ROOM_MIN: usize = 16;
 
 /// Words on lines of that many characters; a longer word has a line of its own.

@@ -195,7 +195,7 @@ async fn it_is_known_beforehand_where_a_transfer_could_go_on() {
     assert!(same.requests().iter().filter(|asked| asked.is_probe()).count() <= 1);
 }
 
-/// It said that it has the same, and then it did not.
+/// The origin claimed to have the same content, and then did not.
 #[tokio::test]
 async fn what_was_known_beforehand_is_corrected() {
     let first = Origin::faulty(resource(), Moment::Whole, Fault::Reset { after: CUT_AT });

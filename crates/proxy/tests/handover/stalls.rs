@@ -195,7 +195,7 @@ async fn a_response_that_cannot_move_ends_visibly_when_its_origin_crawls() {
     assert_eq!(received.error.as_deref(), Some("the origin sent its response too slowly"));
 }
 
-/// Server-sent events, say: nobody knows how much is to come.
+/// A stream whose length is unknown in advance, such as server-sent events.
 #[tokio::test]
 async fn a_stream_of_unknown_length_may_crawl() {
     let faults = vec![(Moment::Transfer, Fault::Chunked), (Moment::Transfer, CRAWL)];

@@ -19,7 +19,7 @@ pub(super) struct Node {
 /// No session lasts longer (RFC 8446, section 4.6.1), whatever is said of it.
 const EXPIRES_IN_S_MAX: u32 = 7 * 24 * 3600;
 
-/// Whether somebody waits for a message.
+/// Whether a handshake waits for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Urgency {
     Now,

@@ -48,8 +48,8 @@ pub(crate) struct Resource {
     /// Host, path and query.
     pub(crate) name: String,
     pub(crate) movable: bool,
-    /// Why they could not, if so: the response does not allow it, wherever that were (`no_validator`, ..), or one of
-    /// `no_other_origin`, `not_compared` (no other origin was asked yet) and `refused_elsewhere` (`elsewhere` has each refusal).
+    /// Why they could not move: the response does not allow it at any origin (`no_validator`, ..), or one of `no_other_origin`,
+    /// `not_compared` (no other origin was asked yet) and `refused_elsewhere` (`elsewhere` has each refusal).
     pub(crate) stays: Option<String>,
     /// The other origins that were asked.
     pub(crate) elsewhere: Vec<Elsewhere>,

@@ -161,9 +161,9 @@ Examples:
   watari ctl --admin d1.sock drain a1 --grace 10m && ssh a1 reboot
   watari ctl --admin d1.sock --json drain a1 | jq '.remaining[] | {id, stays}'";
 
-/// What an order has done.
+/// The result of an order.
 struct Done {
-    /// For `--json`: the order, and what it was about.
+    /// For `--json`: the name of the order and its arguments.
     report: serde_json::Map<String, Value>,
     sentence: String,
 }
@@ -175,7 +175,7 @@ impl Done {
         Self { report, sentence: String::new() }
     }
 
-    /// The sentence for people.
+    /// Sets the sentence that is printed without `--json`.
     fn saying(self, sentence: String) -> Self {
         Self { sentence, ..self }
     }
@@ -254,13 +254,13 @@ impl Remote<'_> {
         show::answer(&ask(self.socket, topic).await?, self.json)
     }
 
-    /// Has an order followed, and says so.
+    /// Sends an order, and prints its result.
     async fn order(&self, order: Topic, done: Done) -> Result<(), Failure> {
         self.give(order).await?;
         if self.json { print_json(&done.report) } else { print(format_args!("{}\n", done.sentence)) }
     }
 
-    /// Has an order followed whose effect is looked at afterwards.
+    /// Sends an order whose effect is shown afterwards.
     async fn give(&self, order: Topic) -> Result<(), Failure> {
         ask(self.socket, order).await?;
         Ok(())

@@ -55,7 +55,7 @@ struct Checked<'a> {
 }
 
 impl Run {
-    /// Says what was found good. What is not is an error before.
+    /// Prints a summary of the valid configuration. Mistakes have ended the command before.
     fn checked(&self, config: &Config, loaded: &Loaded) -> Result<(), Failure> {
         let tls = config.agent.as_ref().and_then(|agent| agent.tls.as_ref());
         let checked = Checked {

@@ -43,7 +43,7 @@ impl<'a> Check<'a> {
         Self { file, text, mistakes: RefCell::default() }
     }
 
-    /// The configuration, or all that is wrong with it, sorted by line.
+    /// The configuration, or all mistakes in it, sorted by line.
     pub(super) fn all_of(self, raw: RawConfig) -> Result<Config, Vec<Wrong>> {
         let config = self.note(self.config(raw));
         let mut mistakes = self.mistakes.into_inner();
@@ -52,12 +52,12 @@ impl<'a> Check<'a> {
         config.filter(|_| mistakes.is_empty()).ok_or(mistakes)
     }
 
-    /// Notes what is wrong, so that what else is wrong can be looked for.
+    /// Notes a mistake, so that the check can go on and find others.
     pub(super) fn note<T>(&self, result: Result<T, Wrong>) -> Option<T> {
         result.map_err(|wrong| self.mistakes.borrow_mut().push(wrong)).ok()
     }
 
-    /// Looks at each, and returns the last error where there are several, the others noted.
+    /// Collects all values, or returns the last error and notes the others.
     pub(super) fn each<T>(&self, results: impl IntoIterator<Item = Result<T, Wrong>>) -> Result<Vec<T>, Wrong> {
         let (mut values, mut wrong) = (Vec::new(), None);
         for result in results {
@@ -80,11 +80,11 @@ impl<'a> Check<'a> {
         let is_agent = raw.agent.is_some();
         let listeners = self.listeners(&raw);
         let join = self.join(&raw);
-        // Without a join rule nothing is made of the node; the rest of the file is looked at all the same.
+        // Without a join rule the node cannot be used; the rest of the file is checked all the same.
         let node = self.node(raw.node.into_inner(), *join.as_ref().unwrap_or(&Join::Configured));
         let peers = self.peers(&node.name.value, raw.peer);
         let known = peers.as_deref().unwrap_or_default();
-        // Agents of a dispatcher are looked for among those who may be members: where that is wrong, none would be found.
+        // The agents of a dispatcher are looked up among the possible members. If those are wrong, none would be found.
         let dispatcher = raw.dispatcher.filter(|_| peers.is_ok() && join.is_ok());
         let dispatcher = self.note(dispatcher.map(|raw| self.dispatcher(&node, is_agent, known, raw)).transpose());
         let agent = raw.agent.map(|raw| self.agent(raw)).transpose();
@@ -253,7 +253,7 @@ impl<'a> Check<'a> {
             }
         };
         let (tls, sharing) = (self.tls(raw.certificate, raw.tls), self.sharing(&raw.sessions));
-        // All three are looked at before one is refused.
+        // All three are checked before one is refused.
         let (site, tls) = (self.note(site), self.note(tls));
         match (site, tls, sharing) {
             (Some(site), Some(tls), Ok(sharing)) => {
@@ -264,7 +264,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The last mistake that was noted, where there is one at least.
+    /// The last mistake that was noted, if there is any.
     fn noted(&self) -> Wrong {
         let noted = self.mistakes.borrow_mut().pop();
         noted.unwrap_or_else(|| (1, "the configuration cannot be used".to_owned()))

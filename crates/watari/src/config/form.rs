@@ -21,7 +21,7 @@ pub(super) fn read(text: &str) -> Result<RawConfig, Vec<Wrong>> {
         return Err(sorted(errors.iter().map(|error| syntax(text, error)).collect()));
     }
     let mut form = Form { text, root: Node::new(root), mistakes: Vec::new(), removed: Vec::new() };
-    // Each round takes something out, or puts something in that is not looked at again.
+    // Each round removes a value, or adds a placeholder that is not checked again.
     for _ in 0..ROUNDS_MAX {
         match form.attempt() {
             Ok(raw) if form.mistakes.is_empty() => return Ok(raw),
@@ -32,7 +32,7 @@ pub(super) fn read(text: &str) -> Result<RawConfig, Vec<Wrong>> {
     Err(sorted(form.mistakes))
 }
 
-/// More mistakes than anybody corrects at a time.
+/// Bound of the loop: more mistakes than that are not reported at once.
 const ROUNDS_MAX: usize = 500;
 
 fn sorted(mut mistakes: Vec<Wrong>) -> Vec<Wrong> {
@@ -46,7 +46,7 @@ fn syntax(text: &str, error: &Error) -> Wrong {
     (line_of(text, at), words::syntax(error.message()))
 }
 
-/// A document and what was found wrong in it so far.
+/// A document, and the mistakes that were found in it so far.
 struct Form<'a> {
     text: &'a str,
     root: Node<'a>,
@@ -55,11 +55,11 @@ struct Form<'a> {
     removed: Vec<(Range<usize>, String)>,
 }
 
-/// The document; its root is a value like any other.
+/// The document. Its root is a value like any other.
 #[derive(Clone)]
 struct Node<'a>(Spanned<DeValue<'a>>);
 
-/// Where a value is: the steps that lead there from the root.
+/// The path from the root to a value.
 type Path = Vec<Step>;
 
 #[derive(Clone, PartialEq, Eq)]
@@ -73,7 +73,8 @@ impl<'a> Form<'a> {
         attempt(&self.root)
     }
 
-    /// Notes what `error` says, and changes the document so that it does not come again. `false`: it is not known how.
+    /// Notes the mistake of `error`, and changes the document so that it does not occur again. `false`: no change would
+    /// do that.
     fn mend(&mut self, error: &Error) -> bool {
         let span = error.span().unwrap_or(0..0);
         match Problem::of(error.message()) {
@@ -93,7 +94,7 @@ impl<'a> Form<'a> {
         };
         self.note(span, words::unknown_key(&shown(&table), key, known));
         if let (Some(near), Some(table)) = (words::nearest(key, known), self.root.get(&table)) {
-            // It is not missing: it is there by another name.
+            // The key is there under another name.
             self.removed.push((table.span(), near.to_owned()));
         }
         self.remove(&table, key)
@@ -131,14 +132,14 @@ impl<'a> Form<'a> {
         if !self.is_placeholder(&span) {
             let sentence = words::value(problem, &self.wanted(&place));
             let key = shown(&place);
-            // What a value says of itself may name the key already.
+            // The error of a value may contain the key already.
             let named = sentence.contains(&key) || place.len() == 1 && sentence.contains("node name");
             self.note(&span, if named { sentence } else { format!("{sentence} ({key})") });
         }
         self.take_out(&place)
     }
 
-    /// The element that an error is about which names a whole array: what an element says of itself comes without its place.
+    /// The element of an array that `error` is about: the parser reports only the place of the array.
     fn narrowed(&self, error: &Error, place: Path) -> Path {
         let Some(DeValue::Array(elements)) = self.root.get(&place).map(Spanned::get_ref) else { return place };
         let is_same_with = |elements: Vec<Spanned<DeValue<'a>>>| {
@@ -148,7 +149,7 @@ impl<'a> Form<'a> {
             }
             attempt(&root).is_err_and(|other| other.message() == error.message() && other.span() == error.span())
         };
-        // An array that is wrong without elements is wrong itself.
+        // If the error stays without elements, it is about the array itself.
         if is_same_with(Vec::new()) {
             return place;
         }
@@ -196,7 +197,7 @@ impl<'a> Form<'a> {
         self.mistakes.push((line_of(self.text, span.start), sentence));
     }
 
-    /// The place is not found: this is the last that is said.
+    /// Notes a mistake whose place was not found, and ends the search.
     fn give_up(&mut self, span: &Range<usize>, sentence: String) -> bool {
         self.note(span, sentence);
         false
@@ -207,7 +208,7 @@ impl<'a> Form<'a> {
     }
 }
 
-/// No key of any table, and no word of any choice.
+/// Not a key of any table, nor a word of any choice.
 const PROBE: &str = "\u{1}";
 
 fn attempt(root: &Node<'_>) -> Result<RawConfig, Error> {
@@ -237,12 +238,12 @@ fn placeholders<'a>(text_len: usize) -> Vec<Spanned<DeValue<'a>>> {
     texts.into_iter().chain(others).map(|value| at_end(text_len, value)).collect()
 }
 
-/// A value that is not in the text.
+/// A value with a span behind the text.
 fn at_end<T>(text_len: usize, value: T) -> Spanned<T> {
     Spanned::new(text_len + 1..text_len + 1, value)
 }
 
-/// As people write it: `agent.proxy.pool[0].name`.
+/// The notation in messages: `agent.proxy.pool[0].name`.
 fn shown(path: &Path) -> String {
     let mut text = String::new();
     for step in path {

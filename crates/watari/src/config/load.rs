@@ -61,13 +61,13 @@ pub(crate) struct CertificateFile {
 /// What a certificate is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CertificateUse {
-    /// Shown to clients, with its chain.
+    /// The certificates of listeners, with their chains.
     Listener,
-    /// An authority of client certificates.
+    /// Authorities of client certificates.
     Clients,
-    /// Shown to other nodes.
+    /// The node's own certificate, for the mesh.
     Node,
-    /// The authority of all nodes' certificates.
+    /// The authority that issues the certificates of all nodes.
     Cluster,
 }
 

@@ -1,9 +1,9 @@
-//! What is wrong with the form of a file, in words for people who have not seen the types behind it.
+//! Messages about the form of a file, for readers who have not seen the types behind it.
 //!
-//! serde says it in sentences that name types of Rust (`invalid type: string "10/s", expected struct RawRate`). They are taken apart
-//! here and written anew.
+//! serde's messages name types of Rust (`invalid type: string "10/s", expected struct RawRate`). They are taken apart here and
+//! written anew.
 
-/// A mistake of form, as serde says it.
+/// A mistake of form, taken from an error of serde.
 pub(super) enum Problem {
     /// A key that a table does not have, and those it has.
     UnknownKey { key: String, known: Vec<String> },
@@ -72,7 +72,7 @@ pub(super) fn value(message: &str, known: &[String]) -> String {
     format!("{} is needed here, not {}", wanted(expected, known), shown(found))
 }
 
-/// What the parser says of text that is no TOML.
+/// The message for text that is not TOML.
 pub(super) fn syntax(message: &str) -> String {
     format!("this is no TOML: {}", one_line(message))
 }
@@ -81,7 +81,7 @@ fn one_line(message: &str) -> String {
     message.lines().map(str::trim).collect::<Vec<_>>().join(": ")
 }
 
-/// What was found and what was expected.
+/// The value that was found, and the one that was expected.
 fn parts(message: &str) -> Option<(&str, &str)> {
     let rest = ["invalid type: ", "invalid value: ", "invalid length "]
         .iter()
@@ -102,7 +102,7 @@ fn shown(found: &str) -> String {
     }
 }
 
-/// serde names types, or says what the type's author wrote.
+/// A description of the expected value. serde names types, or repeats the text of the type's author.
 fn wanted(expected: &str, known: &[String]) -> String {
     if !known.is_empty() && (expected.starts_with("struct ") || expected.starts_with("a map")) {
         return format!("a table with the keys {}", list(known));
@@ -133,7 +133,7 @@ fn is_choice(expected: &str) -> bool {
     ["enum ", "string or table", "variant"].iter().any(|word| expected.contains(word))
 }
 
-/// What stands in back quotes.
+/// The parts of a message in back quotes.
 fn quoted(message: &str) -> Vec<String> {
     message.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
@@ -150,7 +150,7 @@ fn there_are(words: &[String]) -> String {
     format!("there {} {}", if words.len() == 1 { "is" } else { "are" }, list(words))
 }
 
-/// The word that is most likely meant, if one is similar.
+/// The word that is most similar, if one is similar enough.
 pub(super) fn nearest<'a>(word: &str, known: &'a [String]) -> Option<&'a str> {
     let distances = known.iter().map(|other| (distance(word, other), other));
     let (distance, near) = distances.min_by_key(|(distance, _)| *distance)?;
@@ -158,7 +158,8 @@ pub(super) fn nearest<'a>(word: &str, known: &'a [String]) -> Option<&'a str> {
     (distance <= 1 + len / 4 && distance < len).then_some(near)
 }
 
-/// How many letters have to be added, left out, changed, or swapped with the next (Damerau and Levenshtein, restricted).
+/// The edit distance: letters that are added, left out, changed, or swapped with the next (Damerau and Levenshtein,
+/// restricted).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<_>, Vec<_>) = (a.chars().collect(), b.chars().collect());
     let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];

@@ -17,11 +17,11 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-/// For how long the lines of a kind are counted.
+/// How long the lines of a kind are counted.
 const WINDOW: Duration = Duration::from_secs(10);
-/// How often it is looked for summaries that are due.
+/// How often the task looks for summaries that are due.
 const LOOK: Duration = Duration::from_secs(1);
-/// Where summaries come from; they are not counted.
+/// The target of summaries. They are not counted.
 const TARGET: &str = "watari::log";
 
 /// A layer that gets no more lines of a kind than `throttle` admits.
@@ -33,7 +33,7 @@ pub(super) struct Throttled<L> {
     pub(super) throttle: Throttle,
 }
 
-/// Decides, and can be asked for summaries.
+/// Decides which lines are written, and makes the summaries.
 #[derive(Clone)]
 pub(crate) struct Throttle(Arc<Shared>);
 
@@ -46,11 +46,11 @@ struct Window {
     since: Instant,
     lines: usize,
     level: Level,
-    /// What the lines that are not written say, without their fields.
+    /// The message of the lines that are not written, without their fields.
     message: String,
 }
 
-/// How many lines of a kind were not written.
+/// The number of lines of a kind that were not written.
 #[derive(Debug, PartialEq, Eq)]
 struct Summary {
     level: Level,
@@ -161,14 +161,14 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Takes the message of an event.
+/// Copies the message of an event.
 struct Message<'a>(&'a mut String);
 
 impl Visit for Message<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
             self.0.clear();
-            // A string takes all.
+            // Writing to a string cannot fail.
             let _ = write!(self.0, "{value:?}");
         }
     }
@@ -183,7 +183,6 @@ mod tests {
 
     use super::*;
 
-    /// What was written.
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -230,7 +229,7 @@ mod tests {
             assert_eq!(due.len(), 2);
             assert_eq!(written.count("leg refused: 7 more in the last 10 s"), 1);
             assert_eq!(written.count("client refused: 7 more in the last 10 s"), 1);
-            // A new window has begun, and nothing is due of the old one.
+            // A new window has begun; nothing of the old one is due.
             assert_eq!(throttle.due(now + WINDOW), []);
         });
     }

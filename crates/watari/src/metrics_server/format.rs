@@ -3,7 +3,7 @@
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue};
 
-/// In what format a scraper gets the metrics.
+/// The format of a page of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     /// `OpenMetrics` 1.0.
@@ -36,7 +36,7 @@ impl Format {
         })
     }
 
-    /// A page of this format, from one of `OpenMetrics`.
+    /// Converts a page of `OpenMetrics` to this format.
     pub(super) fn page(self, openmetrics: String) -> String {
         match self {
             Self::OpenMetrics => openmetrics,

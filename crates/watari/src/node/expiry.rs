@@ -1,4 +1,4 @@
-//! Certificates that have expired, or are about to: told by a metric, and in the log.
+//! Certificates that have expired or expire soon: in a metric and in the log.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,29 +15,29 @@ use watari_handshake::{Validity, ValidityState};
 
 use crate::config::{CertificateFile, CertificateUse, Config};
 
-/// How often the log repeats that a certificate has expired, or is about to.
+/// How often the log repeats a warning.
 const REPEAT: Duration = Duration::from_hours(24);
 
 type Certificates = Vec<(CertificateFile, Validity)>;
 
-/// The certificates of a configuration, and what was said of them.
+/// The certificates of a configuration, and the warnings that were logged.
 #[derive(Default)]
 pub(crate) struct Expiry {
     metric: Family<Labels, Gauge>,
-    /// The node's own, and its cluster's: read once, for the mesh does not load them anew either.
+    /// Those of the node and its cluster. Read once, because the mesh does not reload them either.
     of_mesh: Option<Certificates>,
     told: BTreeMap<(PathBuf, String), (ValidityState, SystemTime)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
-    /// [`CertificateUse`].
+    /// [`CertificateUse::label`].
     usage: &'static str,
     file: String,
     subject: String,
 }
 
-/// A certificate that is not valid now, or not for long.
+/// A certificate that has expired, expires soon, or is not valid yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Warning {
     pub(crate) usage: CertificateUse,
@@ -55,8 +55,8 @@ impl Expiry {
         expiry
     }
 
-    /// Shows the certificates that `config` names, and logs which of them are not valid, or not for long. What was logged is
-    /// logged again if `all`, else after a day.
+    /// Sets the metric for the certificates in `config`, and logs warnings. A warning is repeated after a day, or at once if
+    /// `all`.
     pub(crate) fn look(&mut self, config: &Config, now: SystemTime, all: bool) {
         let is_of_mesh = |usage: CertificateUse| matches!(usage, CertificateUse::Node | CertificateUse::Cluster);
         let mut certificates = read(config, |usage| !is_of_mesh(usage));
@@ -80,12 +80,12 @@ impl Expiry {
     }
 }
 
-/// The certificates of `config` that are not valid `now`, or not for long.
+/// The warnings for the certificates of `config` at `now`.
 pub(crate) fn check(config: &Config, now: SystemTime) -> Vec<Warning> {
     warnings(read(config, |_| true), now)
 }
 
-/// What cannot be read is reported by whoever needs it.
+/// Files that cannot be read are left out: the parts that need them report the error.
 fn read(config: &Config, is_wanted: impl Fn(CertificateUse) -> bool) -> Certificates {
     let mut read = Vec::new();
     for file in config.certificate_files().into_iter().filter(|file| is_wanted(file.usage)) {

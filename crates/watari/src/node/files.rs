@@ -73,7 +73,7 @@ fn idle_legs_to_an_agent(files: usize, threads: NonZeroUsize, agents: usize) -> 
     files / threads / agents.max(1)
 }
 
-/// Fits the limits of the roles into `files`, the process's limit, beside `others`, and says so in the log.
+/// Fits the limits of the roles into `files`, the process's limit, beside `others`, and logs what it has lowered.
 fn fit(
     files: Option<u64>,
     others: u64,

@@ -24,7 +24,7 @@ use crate::redirect::Redirects;
 /// call a file and second.
 const CERTIFICATES_LOOK: Duration = Duration::from_secs(1);
 
-/// One in so many of these looks is also for the dates of certificates: about every ten minutes.
+/// Every n-th look also checks the dates of certificates: about every ten minutes.
 const LOOKS_PER_EXPIRY: u32 = 600;
 
 /// Has a running node work by what its configuration says now.
@@ -135,7 +135,7 @@ impl Reloader {
         Ok(reloaded)
     }
 
-    /// Opens log files again, which may have been renamed. What is written from now on goes to the file of the configured name.
+    /// Opens log files again, which may have been renamed. Later lines go to the file of the configured name.
     pub(super) async fn reopen_logs(&self) {
         let state = self.state.lock().await;
         if let Some(agent) = &state.agent {
@@ -228,7 +228,7 @@ impl Reloader {
         Ok(())
     }
 
-    /// Shows when certificates expire, and logs which do soon; `all`: also what was logged within a day.
+    /// Sets the metric of certificates, and logs which expire soon; `all`: also those that were logged within a day.
     async fn look_at_expiry(&self, state: &Arc<State>, all: bool) {
         let (config, expiry) = (state.config.clone(), self.expiry.clone());
         let look = move || expiry.lock().unwrap_or_else(PoisonError::into_inner).look(&config, SystemTime::now(), all);

@@ -89,7 +89,7 @@ fn pipelined_requests_are_answered_and_half_a_one_behind_them_is_not() {
     });
 }
 
-/// The server has done nothing wrong, and says nothing of the kind.
+/// The server has made no error, and sends no error code.
 #[test]
 fn half_a_request_ends_without_blame() {
     each_that_says(format!("GET /bytes/10?3 HTTP/1.1\r\nhost: {SITE}\r\n").as_bytes(), |client, case| {

@@ -188,7 +188,7 @@ fn a_decision_that_is_late_delays_nobody_else() {
     assert_eq!(cluster.clients_cut(), 0);
 }
 
-/// Nothing moves, and whoever ends first, the leg carries the next connection.
+/// No connection moves. Whether the client or the agent ends first, the leg carries the next connection.
 #[test]
 fn connections_that_end_leave_their_legs_behind() {
     let cluster = Cluster::start(&Plan { dispatcher: "bulk = \"stay\"\nthreads = 1", ..Plan::default() });

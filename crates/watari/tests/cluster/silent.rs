@@ -42,7 +42,7 @@ impl Crowd {
             while !over.load(Ordering::Relaxed) {
                 held.retain_mut(is_open);
                 let missing = CROWD - held.len();
-                // A port where nobody listens for the moment is tried again.
+                // A refused connection is tried again: the port may not be bound for the moment.
                 held.extend((0..missing).filter_map(|_| connect(address)));
                 count.fetch_add(missing, Ordering::Relaxed);
                 thread::sleep(PAUSE);

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::support::{Running, agent, command, service_manager, told, watari};
 
-/// Runs a command whose output nobody reads.
+/// Runs a command whose output is closed at once.
 fn unread(dir: &Path, arguments: &[&str]) -> Output {
     let (reader, writer) = io::pipe().unwrap();
     drop(reader);

@@ -21,7 +21,7 @@ fn server() -> SocketAddr {
     address
 }
 
-/// Whoever asks may leave.
+/// Answers until the client closes the connection.
 fn converse(mut stream: &TcpStream) -> Option<()> {
     let mut lines = BufReader::new(stream.try_clone().ok()?).lines();
     loop {
@@ -75,7 +75,7 @@ fn what_is_success_can_be_said() {
     let wrong = bench(&["http", &url, "--ok-status", "4xx"]);
     assert_eq!(wrong.status, Some(2));
     assert!(wrong.error.contains("is no list of statuses"), "{}", wrong.error);
-    // A line that expects a status has said what it takes for success.
+    // A line that expects a status defines success by itself.
     let dir = tempdir().unwrap();
     std::fs::write(dir.path().join("list"), "- /404 0 status=404\n- /200 0\n").unwrap();
     let ended =

@@ -114,14 +114,14 @@ fn node_table(nodes: &[Node]) -> Table {
             or_dash(node.mesh),
             or_dash(node.up_s),
             or_dash(node.connections),
-            // Of a node that is up, it is why an earlier link ended.
+            // If the node is up, the error is that of an earlier link.
             or_dash(node.last_error.as_ref().filter(|_| !node.up)),
         ]);
     }
     table
 }
 
-/// What counts for who looks at a node: why it gets no connections, if it gets none.
+/// The state in one word; for a node that gets no connections, the reason.
 fn state(node: &Node) -> &'static str {
     match node {
         Node { member: Some(member), .. } if member == "evicted" => "evicted",
