@@ -54,7 +54,7 @@ struct CountOfLink {
 const GAUGES: [OfServer; 2] = [
     OfServer {
         name: "connections_open",
-        help: "Connections that were open one to two seconds ago: by now it is reported which of them have closed",
+        help: "Open connections at the end of the last complete second, one to two seconds ago",
         value: |it| Some(it.open.into()),
     },
     OfServer {

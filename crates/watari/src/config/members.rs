@@ -166,8 +166,8 @@ mod tests {
             ),
             (&["mesh = \"127.0.0.1:1\"\nadvertise = \"127.0.0.1:1\"\n", AGENT], "5: advertise is of no use unless"),
             (
-                &["mesh = \"127.0.0.1:1\"\njoin = \"anybody\"\n", AGENT],
-                "5: \"anybody\" is not possible here: there are configured and certified",
+                &["mesh = \"127.0.0.1:1\"\njoin = \"open\"\n", AGENT],
+                "5: \"open\" is not possible here: there are configured and certified",
             ),
             (&["mesh = \"127.0.0.1:1\"\n", dispatcher, "discover = true\n"], "8: agents can be discovered only where"),
             (&["mesh = \"127.0.0.1:1\"\n", dispatcher, "discover = false\n"], "7: the dispatcher has no agents"),

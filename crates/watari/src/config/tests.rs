@@ -223,7 +223,7 @@ fn what_is_not_known_or_has_the_wrong_shape_is_refused() {
         ),
         (
             &["[node]\npki = \"p\"\nmesh = \"127.0.0.1:0\"\n"],
-            "3: \"127.0.0.1:0\" has port 0, which nobody can connect to (node.mesh)",
+            "3: \"127.0.0.1:0\" has port 0, to which no connection is possible (node.mesh)",
         ),
         (
             &[NODE, PEER, DISPATCHER, "bulk = \"any\"\n"],

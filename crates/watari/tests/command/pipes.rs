@@ -52,8 +52,8 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 #[test]
 fn what_a_command_found_counts_without_a_reader() {
     let dir = tempfile::tempdir().unwrap();
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let url = format!("http://{nobody}/");
+    let unbound = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{unbound}/");
     for arguments in [&["bench", "http", &url, "-n", "3"][..], &["bench", "http", &url, "-n", "3", "--json"]] {
         assert_eq!(unread(dir.path(), arguments).status.code(), Some(1), "{arguments:?}");
     }

@@ -27,7 +27,7 @@ use crate::failure::Failure;
 #[derive(Args)]
 #[command(next_help_heading = "Search")]
 pub(super) struct SearchOptions {
-    /// A condition that the load has to meet, as often as one likes: p99<50ms, failures<0.1%
+    /// A condition that the load has to meet; repeatable: p99<50ms, failures<0.1%
     #[arg(long, value_name = "CONDITION")]
     pub(super) expect: Vec<Condition>,
     /// What is raised: requests a second that are due (an open loop), or connections in progress (a closed one)
