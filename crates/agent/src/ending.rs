@@ -106,7 +106,7 @@ pub(crate) async fn announce_end(shared: &Shared, leg: TcpStream, ending: &Endin
 }
 
 /// Reads and drops what still comes of the client's stream, of which `received` was read, up to where the dispatcher has cut it.
-/// `false`: the leg has ended, or is not where the dispatcher says.
+/// `false`: the leg has ended, or more was read than the dispatcher has written.
 async fn until_cut(leg: &TcpStream, mut received: u64, mut told: oneshot::Receiver<u64>) -> bool {
     let mut cut = None;
     while cut.is_none_or(|cut| received < cut) {

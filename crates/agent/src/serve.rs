@@ -131,7 +131,8 @@ fn conclusion(about: &About, result: &Result<(), HttpError>, read_end: Option<Re
     }
 }
 
-/// Ends the stream to the client as `conclusion` says, and tells the dispatcher where. Returns the leg if that is free then.
+/// Ends the stream to the client as `conclusion` requires, and reports its length to the dispatcher. Returns the leg if it
+/// is free then.
 async fn end(
     shared: &Arc<Shared>,
     about: &About,

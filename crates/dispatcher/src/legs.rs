@@ -8,8 +8,9 @@
 //!                                           drained, or its link is lost: closed
 //! ```
 //!
-//! When the stream to a client is complete, it is the same: the agent has announced its length, the dispatcher has read all of it
-//! and says how much of the client's stream it has written; the agent, which needs none of that any more, reads up to there.
+//! The end of a connection frees its leg in the same way. The agent has announced the length of the stream to the client. The
+//! dispatcher has read all of it, and reports how much of the client's stream it has written. The agent reads and drops up to
+//! there.
 //!
 //! At a commit both ends know where a leg stands: the dispatcher has written the client's stream up to `rx_offset` and no
 //! further, and has read what the source wrote up to `tail_offset`, where it stopped. The agent keeps the leg only if it has

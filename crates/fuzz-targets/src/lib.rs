@@ -61,7 +61,7 @@ pub fn target(name: &str) -> Option<Target> {
     TARGETS.iter().find(|(known, _)| *known == name).map(|(_, run)| *run)
 }
 
-/// Runs a target on the value that `bytes` stand for; bytes that stand for none are passed over.
+/// Runs a target on the value that `bytes` encode; bytes that encode none are ignored.
 fn structured<'a, T: Arbitrary<'a>>(bytes: &'a [u8], run: impl FnOnce(T)) {
     if let Ok(input) = T::arbitrary_take_rest(Unstructured::new(bytes)) {
         run(input);

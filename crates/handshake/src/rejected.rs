@@ -60,7 +60,7 @@ impl RejectedEarlyData {
     /// Classifies the next whole `record`.
     pub(crate) fn judge(&mut self, record: &[u8]) -> Verdict {
         match (&self.end, record[0]) {
-            // A change_cipher_spec for the sake of middleboxes (RFC 8446, appendix D.4), or an alert in plaintext.
+            // A change_cipher_spec of middlebox compatibility mode (RFC 8446, appendix D.4), or an alert in plaintext.
             (End::Key(_), content_type) if content_type != APPLICATION_DATA => return Verdict::Take,
             (End::Key(key), _) if key.opens(record) => return Verdict::TakeAll,
             (End::SecondHello, HANDSHAKE) => return Verdict::TakeAll,

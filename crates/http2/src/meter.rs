@@ -101,7 +101,7 @@ impl Meter {
         });
     }
 
-    /// The GOAWAY that tells the peer why the connection ends, unless it would stand within another frame.
+    /// The GOAWAY with the reason for the end of the connection. `None` while another frame is only partly written.
     pub fn goaway(&self) -> Option<[u8; 17]> {
         self.sent.is_between_frames().then(|| goaway(self.last_stream, ENHANCE_YOUR_CALM))
     }

@@ -41,7 +41,7 @@ pub(crate) enum BadLength {
 
 /// Checks `Content-Length`, and leaves one field where several fields or elements have the same value (RFC 9110, section 8.6).
 ///
-/// The HTTP libraries check it only where it says how long the content is: not in answers to HEAD, and not in 204 and 304.
+/// The HTTP libraries check it only if it frames the content: not in answers to HEAD, and not in 204 and 304.
 pub(crate) fn settle_length(headers: &mut HeaderMap) -> Result<(), BadLength> {
     let fields = headers.get_all(CONTENT_LENGTH).iter();
     let mut lengths = fields.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);

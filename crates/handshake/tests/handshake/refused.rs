@@ -172,7 +172,7 @@ fn hellos_that_the_rfcs_refuse_by_a_certain_alert() {
     }
 }
 
-/// What is refused for the sake of TLS 1.3 is not where that is not offered.
+/// Requirements of TLS 1.3 do not apply to a client that does not offer it.
 #[test]
 fn a_fallback_is_none_where_there_is_nothing_newer() {
     let policy = Policy { versions: vec![Version::Tls12], ..Policy::default() };

@@ -130,7 +130,7 @@ fn nflog(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     }
     for _ in 0..ATTRIBUTES_MAX {
         let ([l0, l1, k0, k1], value) = rest.split()?;
-        // Types are small numbers, so that either order can be told from the other.
+        // Types are small numbers, so the order in which the value is smaller is the right one.
         let is_little = u16::from_le_bytes([*k0, *k1]) < u16::from_be_bytes([*k0, *k1]);
         let of = |octets: [u8; 2]| if is_little { u16::from_le_bytes(octets) } else { u16::from_be_bytes(octets) };
         if of([*k0, *k1]) == NFULA_PAYLOAD {

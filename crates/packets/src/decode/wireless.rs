@@ -17,7 +17,7 @@ pub(super) fn radiotap(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     self::frame(frame.skip(len)?, is_padded)
 }
 
-/// The field `Flags`. What stands in front of it is a timestamp of 8 octets, at a multiple of 8, behind all words that say what is there.
+/// The field `Flags`. Before it only a timestamp may stand: 8 octets, at a multiple of 8, behind all presence words.
 fn flags(frame: Octets<'_>, first: u32) -> Result<u8, Other> {
     let (mut at, mut present) = (8, first);
     while present & HAS_MORE != 0 {

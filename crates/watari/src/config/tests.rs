@@ -223,7 +223,7 @@ fn what_is_not_known_or_has_the_wrong_shape_is_refused() {
         ),
         (
             &["[node]\npki = \"p\"\nmesh = \"127.0.0.1:0\"\n"],
-            "3: \"127.0.0.1:0\" has port 0, to which no connection is possible (node.mesh)",
+            "3: \"127.0.0.1:0\" has port 0: no connection is possible (node.mesh)",
         ),
         (
             &[NODE, PEER, DISPATCHER, "bulk = \"any\"\n"],
@@ -762,7 +762,7 @@ fn what_cannot_be_is_all_shown_too() {
     assert!(lines.iter().zip(starts).all(|(line, start)| line.starts_with(start)), "{shown}");
 }
 
-/// Each key of the example gets values of each type in turn. What is said names no type of Rust, and the right line.
+/// Each key of the example gets values of each type in turn. Messages contain no type of Rust, and the right line.
 #[test]
 fn no_type_of_rust_is_named_whatever_is_written() {
     let example = include_str!("../../../../examples/every-key.toml");

@@ -100,7 +100,7 @@ impl TryFrom<String> for Address {
 
     fn try_from(text: String) -> Result<Self, String> {
         match text.parse::<SocketAddr>() {
-            Ok(address) if address.port() == 0 => Err(format!("\"{text}\" has port 0, to which no connection is possible")),
+            Ok(address) if address.port() == 0 => Err(format!("\"{text}\" has port 0: no connection is possible")),
             Ok(address) => Ok(Self(address)),
             Err(_) => {
                 Err(format!("\"{text}\" is no IP address with a port, such as 192.0.2.1:443 or [2001:db8::1]:443"))

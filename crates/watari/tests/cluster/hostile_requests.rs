@@ -281,7 +281,7 @@ fn malformed_streams_reach_no_origin() {
         behind("content-length", ""),
         behind("content-length", "-5"),
         [behind("host", SITE), vec![("host", SITE)]].concat(),
-        // CONNECT has no scheme and no path, unless it says for which protocol (RFC 9113, section 8.5; RFC 8441, section 4).
+        // CONNECT has no scheme and no path, unless it is extended CONNECT (RFC 9113, section 8.5; RFC 8441, section 4).
         with(":method", "CONNECT"),
         vec![(":method", "CONNECT"), (":authority", SITE)],
         vec![(":method", "CONNECT"), (":authority", SITE), (":protocol", "websocket")],

@@ -1,5 +1,5 @@
-//! Connections to the ports between nodes that say nothing, many at a time and again and again, from an address of no node: they keep
-//! out neither requests, nor checks, nor nodes, and fill no log.
+//! Silent connections to the ports between nodes, many at a time and again and again, from an address of no node. They keep out
+//! neither requests, nor checks, nor nodes, and fill no log.
 
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};
@@ -25,7 +25,7 @@ const OUTSIDER: ([u8; 4], u16) = ([127, 9, 9, 9], 0);
 /// Between two looks at all connections of a crowd.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Connections to one port on which nothing is said. Those that the other side closes are opened again.
+/// Silent connections to one port. Those that the other side closes are opened again.
 struct Crowd {
     /// How many connections were opened again.
     again: Arc<AtomicUsize>,

@@ -111,7 +111,7 @@ function open(url: string, on: { opened(): void; board(data: string): void }): S
   };
   let source = begin();
   return {
-    // A browser tries again by itself, but not after an answer that is an error, and not while it believes a dead connection.
+    // A browser reconnects by itself, but not after a response that is an error, and not while a dead connection seems open.
     retry: () => {
       const wait = source.readyState === EventSource.CLOSED ? RETRY_MS : GIVE_UP_MS;
       if (performance.now() - begun < wait) return;

@@ -52,7 +52,7 @@ function Content({ server, board, history, sensor }: ContentProps) {
   const to = board.now;
   const unheard = unheardSince(sensor, to);
   const time = { from: to - span, until: unheard ?? to, to };
-  // Charts end with the last complete second: all that stands in them covers whole seconds, by the sensor's clock.
+  // Charts end with the last complete second: all bins cover whole seconds of the sensor's clock.
   const until = sensor?.complete_until ?? to;
   const end = unheard === null ? until : Math.max(to, until);
   return (

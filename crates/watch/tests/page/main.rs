@@ -113,7 +113,7 @@ fn charts_draw_what_they_say() {
     for part in ["p50 19 ms", "p99 198 ms"] {
         browser.wait(&format!("document.querySelectorAll('.chart .legend')[2].innerText.includes('{part}')"));
     }
-    // What a panel says in its legends is what it says in its facts.
+    // The legends of a panel have the same values as its facts.
     let facts =
         "Object.fromEntries([...document.querySelectorAll('.facts div')].map((it) => it.innerText.split('\\n')))";
     let facts = browser.eval(facts);
