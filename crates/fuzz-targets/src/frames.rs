@@ -2,7 +2,7 @@
 //! does not.
 
 use arbitrary::Arbitrary;
-use watari_packets::{Decoded, Decoder, Frame, LinkType, Other, Segment, Timestamp};
+use watari_packets::{Decoded, Decoder, Frame, LinkType, Other, Reassembly, Segment, Timestamp};
 
 #[derive(Arbitrary, Debug)]
 pub(crate) struct Input<'a> {
@@ -25,6 +25,14 @@ pub(crate) fn run(input: Input<'_>) {
     assert_ne!(decoded, Decoded::Other(Other::LinkType));
     if let Decoded::Segment(segment) | Decoded::FirstFragment(segment) = decoded {
         check(&segment, data);
+    }
+    if decoded == Decoded::Other(Other::Fragment) {
+        let mut reassembly = Reassembly::default();
+        let alone = reassembly.complete(&Decoder::default(), &whole);
+        assert!(
+            matches!(alone, Decoded::Other(Other::Fragment | Other::Malformed)),
+            "one fragment has no whole header"
+        );
     }
     for kept in 0..data.len() {
         let part = Decoder::default().decode(&Frame { data: &data[..kept], ..whole });

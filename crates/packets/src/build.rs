@@ -80,6 +80,15 @@ impl Builder {
         }
     }
 
+    /// IP headers around fragments, which begin at these octets of what is there: multiples of 8, in ascending order, of which 0 is
+    /// not given. (RFC 791, section 3.2; RFC 8200, section 4.5.)
+    pub fn fragments(&self, source: IpAddr, destination: IpAddr, identification: u16, offsets: &[usize]) -> Vec<Self> {
+        assert!(offsets.iter().all(|offset| offset.is_multiple_of(8)), "offsets count units of 8 octets");
+        let ends = offsets.iter().copied().chain([self.octets.len()]);
+        let parts = [0].into_iter().chain(offsets.iter().copied()).zip(ends);
+        parts.map(|(from, to)| self.fragment(source, destination, identification, from, to)).collect()
+    }
+
     /// An IPv4 header with options: a multiple of 4 octets, at most 40. (RFC 791, section 3.1.)
     pub fn ipv4_with_options(self, source: IpAddr, destination: IpAddr, options: &[u8]) -> Self {
         assert!(options.len().is_multiple_of(4) && options.len() <= 40, "the length counts words");
@@ -274,6 +283,23 @@ impl Builder {
         let checksum = !sum(&[&header]);
         header[10..12].copy_from_slice(&checksum.to_be_bytes());
         self.behind(&header, Begins::EtherType(0x0800))
+    }
+
+    fn fragment(&self, source: IpAddr, destination: IpAddr, identification: u16, from: usize, to: usize) -> Self {
+        let part = Self { octets: self.octets[from..to].to_vec(), begins: self.begins };
+        let (offset, more) = (from as u16, to < self.octets.len());
+        if let (IpAddr::V6(_), _) | (_, IpAddr::V6(_)) = (source, destination) {
+            let field = (offset | u16::from(more)).to_be_bytes();
+            let header = [&[part.protocol(), 0], &field[..], &u32::from(identification).to_be_bytes()].concat();
+            return part.behind(&header, Begins::Protocol(44)).ipv6(source, destination);
+        }
+        let mut packet = part.ipv4(source, destination, &[]);
+        let field = (offset / 8) | if more { 0x2000 } else { 0 };
+        packet.octets[4..8].copy_from_slice(&[identification, field].map(u16::to_be_bytes).concat());
+        packet.octets[10..12].fill(0);
+        let checksum = !sum(&[&packet.octets[..20]]);
+        packet.octets[10..12].copy_from_slice(&checksum.to_be_bytes());
+        packet
     }
 
     /// RFC 8200, section 3.

@@ -6,6 +6,8 @@
 //!            ip: version 4 or 6, options, extension headers, fragments   <-+
 //!              |  protocol and payload                                     |
 //!              +--> tcp: the segment                                       |
+//!              +--> reassembly: the segment, from fragments without its    |
+//!              |                whole header                               |
 //!              +--> tunnel: IP in IP, GRE, ERSPAN, VXLAN, Geneve ----------+  at most TUNNELS_MAX times
 //!              +--> Other: the reason why there is no segment
 //! ```
@@ -19,12 +21,14 @@
 mod ip;
 mod link;
 mod octets;
+mod reassembly;
 mod tcp;
 mod tunnel;
 mod wireless;
 
 use crate::{Frame, Segment};
 use octets::Octets;
+pub use reassembly::Reassembly;
 pub use tunnel::GENEVE_PORT;
 
 /// How many tunnels a segment may be in, one in the other.
@@ -47,7 +51,8 @@ pub enum Decoded<'a> {
     /// A segment.
     Segment(Segment<'a>),
     /// The beginning of a segment, in the first fragment of its IP packet: `len` is what this fragment has of it. How
-    /// much follows in other fragments is not known, and those are not read.
+    /// much follows in other fragments is not known, and those are not read. From a [`Reassembly`] `len` is what the
+    /// fragments up to this one have.
     FirstFragment(Segment<'a>),
     /// No segment, or none that can be read.
     Other(Other),
@@ -65,8 +70,9 @@ pub enum Other {
     /// IP, but neither TCP nor a tunnel that is read.
     #[error("not TCP")]
     NotTcp,
-    /// A fragment behind the first one, which has no header.
-    #[error("a later fragment")]
+    /// A fragment behind the first one, which has no header; or a first one that does not have the whole header of
+    /// TCP. A [`Reassembly`] may have the segment.
+    #[error("a fragment without the whole header")]
     Fragment,
     /// The capture ends before the header does.
     #[error("a header that the capture does not have all of")]
@@ -95,11 +101,20 @@ impl Decoder {
     }
 
     fn read<'a>(&self, frame: &Frame<'a>) -> Result<Decoded<'a>, Other> {
+        tcp::read(frame.time, &self.datagram(frame)?, self.verify_checksums)
+    }
+
+    /// The innermost packet, which carries TCP, or a fragment of it.
+    #[inline]
+    fn datagram<'a>(&self, frame: &Frame<'a>) -> Result<ip::Datagram<'a>, Other> {
         let mut packet = link::packet(frame.link, Octets::of(frame))?;
         for _ in 0..=TUNNELS_MAX {
             let datagram = ip::read(packet, self.verify_checksums)?;
             if datagram.protocol == ip::TCP {
-                return tcp::read(frame.time, &datagram, self.verify_checksums);
+                return Ok(datagram);
+            }
+            if datagram.fragment.is_some_and(|fragment| fragment.offset > 0) {
+                return Err(Other::Fragment);
             }
             packet = tunnel::packet(&datagram, &self.vxlan_ports)?;
         }

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use watari_packets::build::{Builder, Gre};
 use watari_packets::capture_file::{FRAME_LEN_MAX, Merged, Reader, Writer};
-use watari_packets::{Decoded, Decoder, Flags, Frame, LinkType, Segment, Timestamp};
+use watari_packets::{Decoded, Decoder, Flags, Frame, LinkType, Other, Reassembly, Segment, Timestamp};
 
 /// What both say of a packet, in the same words: time, addresses, numbers, flags, window, length.
 type Line = String;
@@ -29,6 +29,41 @@ fn tshark_reads_the_same_segments() {
             assert_eq!(tools.tshark(&file), ours, "{link:?}, snapped at {snap_len}");
         }
     }
+}
+
+/// Fragments that split the header, in both orders; tshark puts whole packets together.
+#[test]
+fn tshark_puts_the_same_headers_together() {
+    let Some(tools) = Tools::find("tshark_puts_the_same_headers_together") else { return };
+    let data = [7; 100];
+    let outer = ip_pair("203.0.113.1", "203.0.113.2");
+    let mut frames = Vec::new();
+    for (number, (version, len, offsets)) in (1..).zip([
+        (4, 0, &[8][..]),
+        (4, 100, &[16]),
+        (4, 0, &[8, 16, 24]),
+        (6, 0, &[8]),
+        (6, 100, &[24]),
+        (6, 4, &[8, 16, 24]),
+    ]) {
+        let segment = segment(number, version, &data[..len]);
+        let (source, destination) = (segment.source.ip(), segment.destination.ip());
+        let tcp = Builder::tcp(&segment, &[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+        let fragments = |identification| tcp.fragments(source, destination, identification, offsets).into_iter();
+        let number = number as u16;
+        frames.extend(fragments(number).map(Builder::ethernet));
+        frames.extend(fragments(100 + number).rev().map(|packet| packet.vlan(0x8100).ethernet()));
+        frames.extend(
+            fragments(200 + number).map(|packet| packet.ethernet().gre(Gre::default()).ip(outer.0, outer.1).ethernet()),
+        );
+    }
+    let frames: Vec<_> = frames.into_iter().map(Builder::finish).collect();
+    let file = tools.write(LinkType::ETHERNET, &frames, FRAME_LEN_MAX);
+    let ours = decoded(File::open(&file).unwrap());
+    assert_eq!(ours.len(), 18, "all are segments");
+    let theirs = tools.fields(&file, &FIELDS);
+    let theirs: Vec<_> = theirs.iter().filter(|fields| fields.split('\t').any(is_flags)).collect();
+    assert_eq!(theirs.into_iter().map(|fields| line_of_fields(fields)).collect::<Vec<_>>(), ours);
 }
 
 /// Checksums are good to tshark, and bad to both once a bit is wrong.
@@ -189,9 +224,14 @@ fn ip_pair(source: &str, destination: &str) -> (IpAddr, IpAddr) {
 
 fn decoded<R: Read>(file: R) -> Vec<Line> {
     let (mut reader, decoder) = (Reader::new(file).unwrap(), Decoder::default());
+    let mut reassembly = Reassembly::default();
     let mut lines = Vec::new();
     while let Some(frame) = reader.next_frame().unwrap() {
-        if let Decoded::Segment(segment) = decoder.decode(&frame) {
+        let content = match decoder.decode(&frame) {
+            Decoded::Other(Other::Fragment) => reassembly.complete(&decoder, &frame),
+            other => other,
+        };
+        if let Decoded::Segment(segment) = content {
             lines.push(line(&segment));
         }
     }
@@ -206,6 +246,11 @@ fn line(segment: &Segment<'_>) -> Line {
         format!("{sequence} {acknowledgment} 0x{:04x} {window} {len}", flags.0),
     ]
     .join(" ")
+}
+
+/// Whether this is `tcp.flags`, which only frames with a segment have.
+fn is_flags(field: &str) -> bool {
+    field.starts_with("0x")
 }
 
 /// What [`line`] says, of the fields of tshark.

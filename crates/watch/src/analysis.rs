@@ -4,7 +4,7 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use watari_endings::{Connections, Counts, Event, Servers, Settings};
-use watari_packets::{Decoded, Decoder, Frame, Other, Timestamp};
+use watari_packets::{Decoded, Decoder, Frame, Other, Reassembly, Timestamp};
 
 use crate::pseudonyms::Pseudonyms;
 
@@ -24,6 +24,7 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Analysis {
     decoder: Decoder,
+    reassembly: Reassembly,
     connections: Connections,
     servers: Servers,
     pseudonyms: Option<Arc<Pseudonyms>>,
@@ -46,6 +47,7 @@ impl Analysis {
         let Options { decoder, settings, pseudonyms } = options;
         Self {
             decoder,
+            reassembly: Reassembly::default(),
             servers: settings.servers.clone(),
             connections: Connections::new(settings),
             pseudonyms,
@@ -62,6 +64,7 @@ impl Analysis {
                 self.frames.segments += 1;
                 self.connections.observe(segment);
             }
+            Decoded::Other(Other::Fragment) => self.see_fragment(frame),
             Decoded::Other(other) => {
                 self.frames.others[*other as usize] += 1;
                 self.connections.advance(frame.time);
@@ -69,6 +72,20 @@ impl Analysis {
         }
         let (first, last) = self.span.unwrap_or((frame.time, frame.time));
         self.span = Some((first, last.max(frame.time)));
+    }
+
+    #[cold]
+    fn see_fragment(&mut self, frame: &Frame<'_>) {
+        match &self.reassembly.complete(&self.decoder, frame) {
+            Decoded::Segment(segment) | Decoded::FirstFragment(segment) => {
+                self.frames.segments += 1;
+                self.connections.observe(segment);
+            }
+            Decoded::Other(other) => {
+                self.frames.others[*other as usize] += 1;
+                self.connections.advance(frame.time);
+            }
+        }
     }
 
     /// Time has come to `now`, though there was no frame.
@@ -129,5 +146,38 @@ impl FrameCounts {
     /// Those that were something else than TCP, or were not understood, by reason; without those of which there were none.
     pub fn reasons(&self) -> impl Iterator<Item = (Other, u64)> + '_ {
         Other::ALL.into_iter().zip(self.others).filter(|(_, count)| *count > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use watari_packets::build::Builder;
+    use watari_packets::{Flags, LinkType, Segment};
+
+    use super::*;
+
+    /// A SYN whose header is in two fragments counts as one segment, from which a connection begins.
+    #[test]
+    fn split_headers_are_segments() {
+        let segment = Segment {
+            time: Timestamp(0),
+            source: ([192, 0, 2, 1], 50_000).into(),
+            destination: ([192, 0, 2, 2], 443).into(),
+            sequence: 7,
+            acknowledgment: 0,
+            flags: Flags::SYN,
+            window: 1000,
+            len: 0,
+            data: b"",
+        };
+        let fragments = Builder::tcp(&segment, &[]).fragments(segment.source.ip(), segment.destination.ip(), 7, &[8]);
+        let mut analysis = Analysis::new(Options::default());
+        for data in fragments.into_iter().map(Builder::finish) {
+            analysis.see(&Frame { time: Timestamp(1), link: LinkType::RAW, len: data.len() as u32, data: &data });
+        }
+        assert_eq!(analysis.frames().segments, 1);
+        assert_eq!(analysis.frames().reasons().collect::<Vec<_>>(), [(Other::Fragment, 1)]);
+        analysis.finish();
+        assert!(analysis.poll().is_some(), "there is a connection");
     }
 }

@@ -30,11 +30,21 @@ pub(super) struct Datagram<'a> {
     pub(super) protocol: u8,
     /// As long as the header says, so without the padding of a short Ethernet frame.
     pub(super) payload: Octets<'a>,
-    /// Whether the rest of the payload is in other fragments.
-    pub(super) is_fragment: bool,
+    /// Where the payload stands in that of a larger packet, if it is a fragment.
+    pub(super) fragment: Option<Fragment>,
     /// Whether `destination` is only the next stop of the packet, so that its last one is what checksums cover (RFC
     /// 8200, section 8.1).
     pub(super) is_routed: bool,
+}
+
+/// What a header says of a fragment (RFC 791, section 3.1; RFC 8200, section 4.5).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fragment {
+    /// The same in all fragments of a packet. IPv4 has 16 bits of it.
+    pub(super) identification: u32,
+    /// How many octets of the packet's payload precede this fragment; a multiple of 8.
+    pub(super) offset: usize,
+    pub(super) is_last: bool,
 }
 
 pub(super) fn read(packet: Packet<'_>, verify_checksum: bool) -> Result<Datagram<'_>, Other> {
@@ -57,17 +67,13 @@ fn read_v4(packet: Octets<'_>, verify_checksum: bool) -> Result<Datagram<'_>, Ot
     if verify_checksum && packet.captured().get(..header_len).is_some_and(|header| !checksum::is_good(&[header])) {
         return Err(Other::Checksum);
     }
-    let fragment = u16::from_be_bytes([header[6], header[7]]);
-    if fragment & FRAGMENT_OFFSET != 0 {
-        return Err(Other::Fragment);
-    }
     let [.., s1, s2, s3, s4, d1, d2, d3, d4] = *header;
     let datagram = Datagram {
         source: Ipv4Addr::new(s1, s2, s3, s4).into(),
         destination: Ipv4Addr::new(d1, d2, d3, d4).into(),
         protocol: header[9],
         payload: packet.of_len(total_len).skip(header_len)?,
-        is_fragment: fragment & MORE_FRAGMENTS != 0,
+        fragment: fragment_v4(header),
         is_routed: false,
     };
     extensions(Version::V4, datagram)
@@ -88,15 +94,27 @@ fn read_v6(packet: Octets<'_>) -> Result<Datagram<'_>, Other> {
         destination: Ipv6Addr::from(*destination).into(),
         protocol: fixed[6],
         payload: if payload_len == 0 { rest } else { rest.of_len(payload_len) },
-        is_fragment: false,
+        fragment: None,
         is_routed: false,
     };
     extensions(Version::V6, datagram)
 }
 
-/// Goes past extension headers (RFC 8200, section 4), of which version 4 has only one.
+fn fragment_v4(header: &[u8; 20]) -> Option<Fragment> {
+    let field = u16::from_be_bytes([header[6], header[7]]);
+    (field & (MORE_FRAGMENTS | FRAGMENT_OFFSET) != 0).then(|| Fragment {
+        identification: u32::from(u16::from_be_bytes([header[4], header[5]])),
+        offset: usize::from(field & FRAGMENT_OFFSET) * 8,
+        is_last: field & MORE_FRAGMENTS == 0,
+    })
+}
+
+/// Goes past extension headers (RFC 8200, section 4), of which version 4 has only one. A fragment behind the first one has none.
 fn extensions(version: Version, mut datagram: Datagram<'_>) -> Result<Datagram<'_>, Other> {
     for _ in 0..=EXTENSIONS_MAX {
+        if datagram.fragment.is_some_and(|fragment| fragment.offset > 0) {
+            return Ok(datagram);
+        }
         let payload = datagram.payload;
         let len = match (version, datagram.protocol) {
             (_, AUTHENTICATION) => (usize::from(payload.first::<2>()?[1]) + 2) * 4,
@@ -107,7 +125,11 @@ fn extensions(version: Version, mut datagram: Datagram<'_>) -> Result<Datagram<'
                 units_of_8(*len)
             }
             (Version::V6, FRAGMENT) => {
-                datagram.is_fragment |= begins_fragments(payload)?;
+                // Each extension header occurs once (RFC 8200, section 4.1).
+                if datagram.fragment.is_some() {
+                    return Err(Other::Malformed);
+                }
+                datagram.fragment = fragment_v6(payload)?;
                 8
             }
             _ => return Ok(datagram),
@@ -123,11 +145,13 @@ fn units_of_8(len: u8) -> usize {
     (usize::from(len) + 1) * 8
 }
 
-/// Whether fragments follow: a header may also say that there is only one (RFC 6946). (RFC 8200, section 4.5.)
-fn begins_fragments(header: Octets<'_>) -> Result<bool, Other> {
-    let [_, _, high, low] = header.first()?;
-    let fragment = u16::from_be_bytes([*high, *low]);
-    if fragment >> 3 == 0 { Ok(fragment & 1 != 0) } else { Err(Other::Fragment) }
+/// RFC 8200, section 4.5. A header may also say that there is only one fragment (RFC 6946): that is a whole packet.
+fn fragment_v6(header: Octets<'_>) -> Result<Option<Fragment>, Other> {
+    let [_, _, high, low, identification @ ..] = header.first::<8>()?;
+    let field = u16::from_be_bytes([*high, *low]);
+    let (offset, is_last) = (usize::from(field & !7), field & 1 == 0);
+    let identification = u32::from_be_bytes(*identification);
+    Ok((offset > 0 || !is_last).then_some(Fragment { identification, offset, is_last }))
 }
 
 /// RFC 791, section 3.1: flags and fragment offset.

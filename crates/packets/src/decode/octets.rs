@@ -17,6 +17,11 @@ impl<'a> Octets<'a> {
         Self { captured: frame.data, len: frame.data.len().max(frame.len as usize) }
     }
 
+    /// So many octets, of which `captured` are the first.
+    pub(super) fn new(captured: &'a [u8], len: usize) -> Self {
+        Self { captured, len: len.max(captured.len()) }
+    }
+
     /// How many there were on the wire.
     pub(super) fn len(self) -> usize {
         self.len

@@ -7,15 +7,19 @@ use super::{Decoded, Other};
 use crate::checksum;
 use crate::{Flags, Segment, Timestamp};
 
-/// Its options may be cut off: the segment is known without them.
+/// Its options may be cut off: the segment is known without them. A fragment that does not have the whole header is
+/// [`Other::Fragment`].
 pub(super) fn read<'a>(time: Timestamp, datagram: &Datagram<'a>, verify_checksum: bool) -> Result<Decoded<'a>, Other> {
     let payload = datagram.payload;
-    let header = payload.first::<20>()?;
+    if datagram.fragment.is_some_and(|fragment| fragment.offset > 0) {
+        return Err(Other::Fragment);
+    }
+    let header = payload.first::<20>().map_err(|other| too_short(datagram, other))?;
     let header_len = usize::from(header[12] >> 4) * 4;
     if header_len < header.len() {
         return Err(Other::Malformed);
     }
-    let data = payload.skip(header_len)?;
+    let data = payload.skip(header_len).map_err(|other| too_short(datagram, other))?;
     if verify_checksum && !is_good(datagram) {
         return Err(Other::Checksum);
     }
@@ -32,13 +36,18 @@ pub(super) fn read<'a>(time: Timestamp, datagram: &Datagram<'a>, verify_checksum
         len: data.len() as u32,
         data: data.captured(),
     };
-    Ok(if datagram.is_fragment { Decoded::FirstFragment(segment) } else { Decoded::Segment(segment) })
+    Ok(if datagram.fragment.is_some() { Decoded::FirstFragment(segment) } else { Decoded::Segment(segment) })
+}
+
+/// The rest of a fragment's header is in other fragments.
+fn too_short(datagram: &Datagram<'_>, other: Other) -> Other {
+    if other == Other::Malformed && datagram.fragment.is_some() { Other::Fragment } else { other }
 }
 
 /// Also where it cannot be told: the capture does not have all octets, or not the address that counts.
 fn is_good(datagram: &Datagram<'_>) -> bool {
     let Some(octets) = datagram.payload.whole() else { return true };
-    if datagram.is_fragment || datagram.is_routed {
+    if datagram.fragment.is_some() || datagram.is_routed {
         return true;
     }
     let (pseudo_header, len) = checksum::pseudo_header(datagram.source, datagram.destination, octets.len());

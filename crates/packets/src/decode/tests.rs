@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+mod fragments;
 mod properties;
 
 use std::net::SocketAddr;
