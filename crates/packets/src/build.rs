@@ -170,6 +170,20 @@ impl Builder {
         self.behind(&header, Begins::Link)
     }
 
+    /// A Prism header around a frame of IEEE 802.11, of a little-endian machine, without values.
+    pub fn prism(self) -> Self {
+        assert_eq!(self.begins, Begins::Link, "Prism carries a frame");
+        let header = [&[0x44, 0, 0, 0, 144, 0, 0, 0][..], b"wlan0", &[0; 131]].concat();
+        self.behind(&header, Begins::Link)
+    }
+
+    /// An AVS header around a frame of IEEE 802.11, of version 1.
+    pub fn avs(self) -> Self {
+        assert_eq!(self.begins, Begins::Link, "AVS carries a frame");
+        let header = [&[0x80, 0x21, 0x10, 0x01, 0, 0, 0, 64][..], &[0; 56]].concat();
+        self.behind(&header, Begins::Link)
+    }
+
     /// What netfilter logs on a little-endian machine: a prefix, and the packet.
     pub fn nflog(self) -> Self {
         let family = if self.begins == Begins::EtherType(0x0800) { 2 } else { 10 };

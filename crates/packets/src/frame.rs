@@ -24,7 +24,7 @@ pub struct LinkType(pub u16);
 #[error(
     "frames of link type {0} (https://www.tcpdump.org/linktypes.html); read are Ethernet (1), raw IP (12, 14, 101, 228, \
      229), loopback (0, 108), Linux cooked captures (113, 276), PPP (9, 50, 51), Cisco HDLC (104), FDDI (10), \
-     IEEE 802.11 (105, 127) and NFLOG (239)"
+     IEEE 802.11 (105, 119, 127, 163) and NFLOG (239)"
 )]
 pub struct UnknownLinkType(pub u16);
 
@@ -51,6 +51,10 @@ impl LinkType {
     pub const C_HDLC: Self = Self(104);
     /// IEEE 802.11.
     pub const IEEE802_11: Self = Self(105);
+    /// IEEE 802.11 behind a Prism header, or one of AVS.
+    pub const IEEE802_11_PRISM: Self = Self(119);
+    /// IEEE 802.11 behind an AVS header.
+    pub const IEEE802_11_AVS: Self = Self(163);
     /// IEEE 802.11 behind a radiotap header.
     pub const IEEE802_11_RADIOTAP: Self = Self(127);
     /// A packet that netfilter of Linux has logged.
@@ -67,7 +71,7 @@ impl LinkType {
     pub const LINUX_SLL2: Self = Self(276);
 
     /// Those that are read.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::NULL,
         Self::ETHERNET,
         Self::RAW_BSD,
@@ -85,6 +89,8 @@ impl LinkType {
         Self::C_HDLC,
         Self::IEEE802_11,
         Self::IEEE802_11_RADIOTAP,
+        Self::IEEE802_11_PRISM,
+        Self::IEEE802_11_AVS,
         Self::NFLOG,
     ];
 

@@ -22,7 +22,9 @@ type Line = String;
 fn tshark_reads_the_same_segments() {
     let Some(tools) = Tools::find("tshark_reads_the_same_segments") else { return };
     for (link, frames) in recipes() {
-        for snap_len in [FRAME_LEN_MAX, 200] {
+        // A Prism header has 144 octets.
+        let short = if link == LinkType::IEEE802_11_PRISM { 260 } else { 200 };
+        for snap_len in [FRAME_LEN_MAX, short] {
             let file = tools.write(link, &frames, snap_len);
             let ours: Vec<_> = decoded(File::open(&file).unwrap());
             assert_eq!(ours.len(), frames.len(), "{link:?}: all are segments");
@@ -196,6 +198,8 @@ fn recipes() -> Vec<(LinkType, Vec<Vec<u8>>)> {
         (LinkType::FDDI, finished(both().map(Builder::fddi).to_vec())),
         (LinkType::IEEE802_11, finished(both().map(|packet| packet.wireless(false)).to_vec())),
         (LinkType::IEEE802_11_RADIOTAP, finished(both().map(|packet| packet.wireless(true).radiotap()).to_vec())),
+        (LinkType::IEEE802_11_PRISM, finished(both().map(|packet| packet.wireless(true).prism()).to_vec())),
+        (LinkType::IEEE802_11_AVS, finished(both().map(|packet| packet.wireless(false).avs()).to_vec())),
         (LinkType::NFLOG, finished(both().map(Builder::nflog).to_vec())),
         (LinkType::LINUX_SLL, finished(both().map(Builder::cooked).to_vec())),
         (LinkType::LINUX_SLL2, finished(both().map(Builder::cooked_2).to_vec())),

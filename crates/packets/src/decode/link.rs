@@ -25,6 +25,7 @@ pub(super) fn packet(link: LinkType, frame: Octets<'_>) -> Result<Packet<'_>, Ot
         LinkType::PPP_ETHER => pppoe(frame),
         LinkType::FDDI => fddi(frame),
         LinkType::IEEE802_11 => wireless::frame(frame, false),
+        LinkType::IEEE802_11_PRISM | LinkType::IEEE802_11_AVS => wireless::prism(frame),
         LinkType::IEEE802_11_RADIOTAP => wireless::radiotap(frame),
         LinkType::NFLOG => nflog(frame),
         _ => Err(Other::LinkType),

@@ -84,7 +84,13 @@ fn outer() -> (std::net::IpAddr, std::net::IpAddr) {
 fn link_layers() {
     let cooked = [0, 4, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0];
     let cooked_2 = [0, 0, 0, 0, 0, 2, 0, 1, 4, 6, 2, 0, 0, 0, 0, 1, 0, 0];
-    let cases: [(LinkType, Vec<u8>, &[u8], u8); 39] = [
+    let wireless = |ether_type: [u8; 2]| [&[0x08; 22][..], &[0x10, 0], &SNAP, &ether_type].concat();
+    let prism = |len: [u8; 4], rest| {
+        let ether_type = if len[0] == 0 { [0x08, 0x00] } else { [0x86, 0xdd] };
+        [&[0, 0, 0, 0x44], &len[..], &vec![0; rest], &wireless(ether_type)].concat()
+    };
+    let avs = [&[0x80, 0x21, 0x10, 0x02, 0, 0, 0, 12, 0, 0, 0, 0][..], &wireless([0x08, 0x00])].concat();
+    let cases: [(LinkType, Vec<u8>, &[u8], u8); 43] = [
         (LinkType::ETHERNET, [&ETHERNET[..], &[0x88, 0x47, 0, 0x01, 0x01, 64]].concat(), &PACKET_V4, 4),
         (LinkType::ETHERNET, [&ETHERNET[..], &[0x88, 0x48, 0, 0x01, 0, 64, 0, 0, 0x21, 64]].concat(), &PACKET_V6, 6),
         (LinkType::ETHERNET, [&ETHERNET[..], &[0x88, 0x64, 0x11, 0, 0, 9, 0, 46, 0, 0x21]].concat(), &PACKET_V4, 4),
@@ -144,6 +150,10 @@ fn link_layers() {
             &PACKET_V4,
             4,
         ),
+        (LinkType::IEEE802_11_PRISM, prism([0, 0, 0, 144], 136), &PACKET_V4, 4),
+        (LinkType::IEEE802_11_PRISM, prism([144, 0, 0, 0], 136), &PACKET_V6, 6),
+        (LinkType::IEEE802_11_PRISM, avs.clone(), &PACKET_V4, 4),
+        (LinkType::IEEE802_11_AVS, avs, &PACKET_V4, 4),
         (LinkType::NFLOG, vec![2, 0, 0, 0, 0, 5, 0, 10, b'x', 0, 0, 0, 0, 4, 0, 9], &PACKET_V4, 4),
     ];
     for (link, header, packet, version) in cases {
@@ -168,7 +178,7 @@ fn other_link_types_are_refused_by_number() {
 fn what_is_no_segment_has_a_reason() {
     let tags = [0x81, 0x00, 0, 1].repeat(10);
     let labels = [0x88, 0x47].into_iter().chain([0, 0x01, 0, 64].repeat(17)).collect::<Vec<u8>>();
-    let cases: [(&str, LinkType, Vec<u8>, Other); 39] = [
+    let cases: [(&str, LinkType, Vec<u8>, Other); 41] = [
         ("labels", LinkType::ETHERNET, [&ETHERNET[..], &labels, &PACKET_V4].concat(), Other::TooDeep),
         ("encrypted", LinkType::IEEE802_11, [&[0x08, 0x41, 0, 0][..], &[0; 20], &SNAP].concat(), Other::NotIp),
         ("no data", LinkType::IEEE802_11, [0x48; 30].to_vec(), Other::NotIp),
@@ -176,6 +186,8 @@ fn what_is_no_segment_has_a_reason() {
         ("a later part", LinkType::IEEE802_11, [&[0x08, 0x01][..], &[1; 30]].concat(), Other::Fragment),
         ("several in one", LinkType::IEEE802_11, [&[0x88, 0x01][..], &[0; 22], &[0x80, 0]].concat(), Other::NotIp),
         ("short radiotap", LinkType::IEEE802_11_RADIOTAP, vec![0, 0, 7, 0, 0, 0, 0, 0, 8, 1], Other::Malformed),
+        ("short Prism", LinkType::IEEE802_11_PRISM, vec![0, 0, 0, 0x44, 7, 0, 0, 0, 8, 1], Other::Malformed),
+        ("long AVS", LinkType::IEEE802_11_AVS, vec![0x80, 0x21, 0x10, 1, 1, 0, 0, 0, 8, 1], Other::Malformed),
         ("a token", LinkType::FDDI, [0x80; 40].to_vec(), Other::NotIp),
         ("LCP", LinkType::PPP_HDLC, vec![0xff, 0x03, 0xc0, 0x21, 1], Other::NotIp),
         ("an attribute of nothing", LinkType::NFLOG, [2, 0, 0, 0, 0, 0, 0, 10].to_vec(), Other::Malformed),

@@ -4,6 +4,16 @@ use super::Other;
 use super::link::{self, Packet};
 use super::octets::Octets;
 
+/// A header of AVS with its cookie, or of Prism with a message code; then its length. AVS has network byte order, Prism that of the
+/// machine that captured: its length is a small number, so that either order can be told from the other.
+pub(super) fn prism(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
+    let [c0, c1, c2, _, len @ ..] = frame.first::<8>()?;
+    let is_avs = [*c0, *c1, *c2 & 0xf0] == AVS_COOKIE;
+    let (big, little) = (u32::from_be_bytes(*len), u32::from_le_bytes(*len));
+    let len = if is_avs { big } else { big.min(little) };
+    if len < 8 { Err(Other::Malformed) } else { self::frame(frame.skip(len as usize)?, false) }
+}
+
 /// A radiotap header (<https://www.radiotap.org/>), which says how long it is. Of its fields one counts: whether there is padding
 /// between header and data.
 pub(super) fn radiotap(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
@@ -64,6 +74,9 @@ const HAS_MORE: u32 = 1 << 31;
 const DATA_PAD: u8 = 0x20;
 /// Presence words are read up to this offset of the header.
 const PRESENT_MAX: usize = 64;
+
+/// The version follows, in 12 bits.
+const AVS_COOKIE: [u8; 3] = [0x80, 0x21, 0x10];
 
 /// Frame control.
 const VERSION: u8 = 0x03;

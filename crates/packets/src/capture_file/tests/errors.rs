@@ -36,7 +36,7 @@ fn each_fault_has_its_error() {
             file_header(LITTLE, 0xa1b2_c3d4, 147),
             "at byte 20: frames of link type 147 (https://www.tcpdump.org/linktypes.html); read are Ethernet (1), raw IP \
              (12, 14, 101, 228, 229), loopback (0, 108), Linux cooked captures (113, 276), PPP (9, 50, 51), Cisco HDLC (104), \
-             FDDI (10), IEEE 802.11 (105, 127) and NFLOG (239)",
+             FDDI (10), IEEE 802.11 (105, 119, 127, 163) and NFLOG (239)",
         ),
         (frames(300_000), "a frame of 300000 captured bytes at byte 24, where 262144 at most were expected"),
         (
