@@ -31,6 +31,8 @@ pub(crate) struct Lent {
     unflushed: usize,
     /// The flush of the last response was put off once.
     is_held: bool,
+    /// HTTP/2 was not given the client's end when it came, but at the next read.
+    end_was_held: bool,
     /// Wakes the reader that waits, after the client's end, until all responses are on their way.
     end_waits: Option<Waker>,
     /// The requests of HTTP/2; `None`: there is one at a time, and `activity` shows it.
@@ -91,6 +93,7 @@ pub(crate) fn lend(stream: Stream, opening: Option<Opening>) -> (Lent, Receipt) 
         end: receipt.end.clone(),
         unflushed: 0,
         is_held: false,
+        end_was_held: false,
         end_waits: None,
         streams: None,
     };
@@ -180,6 +183,11 @@ impl AsyncRead for Lent {
             Ok(()) | Err(_) => {}
         }
         this.end.come();
+        // h2 reads all that there is before it hands over the requests in it: those ahead of the end have to begin first.
+        if this.streams.is_some() && !std::mem::replace(&mut this.end_was_held, true) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         if this.is_answered() {
             return Poll::Ready(Ok(()));
         }

@@ -11,7 +11,9 @@ use crate::offer::{TooLong, Transfer};
 /// called [`Seam::take`]; from then on it must not.
 #[derive(Debug)]
 pub struct Seam {
-    /// The offset of the next byte of the body.
+    /// The offset of the first byte of the body.
+    first: u64,
+    /// The offset of the next one.
     next: u64,
     at: u64,
     compared: usize,
@@ -55,7 +57,7 @@ impl SeamError {
 
 impl Seam {
     pub(crate) fn new(first: u64, at: u64, compared_min: usize) -> Self {
-        Self { next: first, at, compared: 0, compared_min }
+        Self { first, next: first, at, compared: 0, compared_min }
     }
 
     /// How many bytes the present origin is still to deliver before the seam is reached. If it fails before, the seam
@@ -98,7 +100,7 @@ impl Seam {
             return Err(SeamError::Unproven);
         }
         // The present origin ended just where the continuation begins: a byte that could be compared is missing.
-        if self.compared == 0 && transfer.is_comparable() {
+        if self.next == self.first && transfer.is_comparable() {
             return Err(SeamError::Gap);
         }
         transfer.delivered(piece)?;

@@ -101,19 +101,23 @@ impl Decoder {
     }
 
     fn read<'a>(&self, frame: &Frame<'a>) -> Result<Decoded<'a>, Other> {
-        tcp::read(frame.time, &self.datagram(frame)?, self.verify_checksums)
+        self.read_datagram(frame, |datagram| tcp::read(frame.time, datagram, self.verify_checksums))
     }
 
-    /// The innermost packet, which carries TCP, or a fragment of it.
+    /// What `read` makes of the innermost packet, which carries TCP, or of a fragment of it. A closure, because returning a
+    /// packet would copy it for each frame.
     #[inline]
-    fn datagram<'a>(&self, frame: &Frame<'a>) -> Result<ip::Datagram<'a>, Other> {
+    fn read_datagram<'a, T, R>(&self, frame: &Frame<'a>, read: R) -> Result<T, Other>
+    where
+        R: FnOnce(&ip::Datagram<'a>) -> Result<T, Other>,
+    {
         let mut packet = link::packet(frame.link, Octets::of(frame))?;
         for _ in 0..=TUNNELS_MAX {
             let datagram = ip::read(packet, self.verify_checksums)?;
             if datagram.protocol == ip::TCP {
-                return Ok(datagram);
+                return read(&datagram);
             }
-            if datagram.fragment.is_some_and(|fragment| fragment.offset > 0) {
+            if datagram.is_later_fragment() {
                 return Err(Other::Fragment);
             }
             packet = tunnel::packet(&datagram, &self.vxlan_ports)?;

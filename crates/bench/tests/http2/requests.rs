@@ -28,7 +28,7 @@ fn ended(reply: Reply, requests: u64) -> Vec<(String, u64)> {
 #[test]
 fn everything_asked_is_answered_and_counted() {
     for tls in [false, true] {
-        let reply = |_, _, _: &_| Reply::With(200, Bytes::from_static(b"hello"));
+        let reply = |_, _, _: &_| Reply::Joined(3, Bytes::from_static(b"hello"));
         let server = if tls { Server::tls(&["h2"], reply) } else { Server::plain(reply) };
         let ran = run(Plan { threads: 2, ..plan(server.address, tls, &format!("- / {}\n", u8::from(tls)), 3, 8, 500) });
         assert_eq!(shown(&ran.total.endings), all(NORMAL, 500));

@@ -27,6 +27,8 @@ pub(crate) enum Reply {
     Echo,
     /// Answers once so many requests are on their way over the connection.
     Together(usize),
+    /// Answers once so many connections have come.
+    Joined(usize, Bytes),
     /// Announces more than it sends.
     Short,
     /// Takes the stream back.
@@ -73,9 +75,11 @@ impl Server {
         let reply: Arc<Replies> = Arc::new(reply);
         let asked: Arc<Mutex<Vec<usize>>> = Arc::default();
         let log = Arc::clone(&asked);
+        let joined = watch::channel(0).0;
         let address = listen(move |stream, number| {
-            let serving =
-                Serving { number, reply: Arc::clone(&reply), asked: Arc::clone(&log), open: watch::channel(0).0 };
+            joined.send_modify(|joined| *joined += 1);
+            let (reply, asked, joined) = (Arc::clone(&reply), Arc::clone(&log), joined.subscribe());
+            let serving = Serving { number, reply, asked, joined, open: watch::channel(0).0 };
             serving.asked.lock().unwrap().push(0);
             let (settings, tls) = (settings.clone(), tls.clone());
             async move {
@@ -98,7 +102,8 @@ impl Server {
         let log = Arc::clone(&asked);
         let address = listen(move |mut stream, number| {
             let reply: Arc<Replies> = Arc::new(|_, _, _: &Request<RecvStream>| Reply::With(200, Bytes::new()));
-            let serving = Serving { number, reply, asked: Arc::clone(&log), open: watch::channel(0).0 };
+            let (asked, joined) = (Arc::clone(&log), watch::channel(0).1);
+            let serving = Serving { number, reply, asked, joined, open: watch::channel(0).0 };
             serving.asked.lock().unwrap().push(0);
             async move {
                 if number == 0 {
@@ -151,6 +156,8 @@ struct Serving {
     number: usize,
     reply: Arc<Replies>,
     asked: Arc<Mutex<Vec<usize>>>,
+    /// Connections that have come to the server.
+    joined: watch::Receiver<usize>,
     /// Requests that have come and wait for each other.
     open: watch::Sender<usize>,
 }
@@ -173,7 +180,7 @@ impl Serving {
                 _ => {}
             }
             let (open, cut) = (self.open.subscribe(), Arc::clone(&cut));
-            tokio::spawn(answer(reply, asked, respond, open, cut));
+            tokio::spawn(answer(reply, asked, respond, (open, self.joined.clone()), cut));
         }
     }
 }
@@ -182,7 +189,7 @@ async fn answer(
     reply: Reply,
     asked: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
-    mut open: watch::Receiver<usize>,
+    (mut open, mut joined): (watch::Receiver<usize>, watch::Receiver<usize>),
     cut: Arc<Semaphore>,
 ) {
     match reply {
@@ -195,6 +202,10 @@ async fn answer(
         Reply::Together(count) => {
             open.wait_for(|&open| open >= count).await.unwrap();
             send(&mut respond, 200, Bytes::new());
+        }
+        Reply::Joined(count, body) => {
+            joined.wait_for(|&joined| joined >= count).await.unwrap();
+            send(&mut respond, 200, body);
         }
         Reply::Short => {
             let response = Response::builder().header("content-length", 9).body(()).unwrap();

@@ -72,6 +72,13 @@ fn an_old_origin_that_ends_early_leaves_a_gap_or_none() {
 }
 
 #[test]
+fn the_first_byte_of_all_needs_nothing_to_compare() {
+    let mut transfer = transfer(Equality::Proven, 0);
+    let mut seam = seam(&transfer, 0);
+    assert_eq!(took(&mut seam, &mut transfer, &[b"0123", b"456789"]).unwrap(), b"0123456789");
+}
+
+#[test]
 fn an_old_origin_that_ends_where_the_next_begins_leaves_a_byte_to_compare() {
     let mut ended = transfer(Equality::Proven, 2);
     let mut adjoining = seam(&ended, 6);

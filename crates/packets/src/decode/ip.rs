@@ -37,16 +37,24 @@ pub(super) struct Datagram<'a> {
     pub(super) is_routed: bool,
 }
 
+impl Datagram<'_> {
+    /// Whether it is a fragment behind the first one.
+    pub(super) fn is_later_fragment(&self) -> bool {
+        self.fragment.is_some_and(|fragment| fragment.offset > 0)
+    }
+}
+
 /// What a header says of a fragment (RFC 791, section 3.1; RFC 8200, section 4.5).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fragment {
     /// The same in all fragments of a packet. IPv4 has 16 bits of it.
     pub(super) identification: u32,
     /// How many octets of the packet's payload precede this fragment; a multiple of 8.
-    pub(super) offset: usize,
+    pub(super) offset: u16,
     pub(super) is_last: bool,
 }
 
+#[inline]
 pub(super) fn read(packet: Packet<'_>, verify_checksum: bool) -> Result<Datagram<'_>, Other> {
     match packet.version {
         Version::V4 => read_v4(packet.octets, verify_checksum),
@@ -55,6 +63,7 @@ pub(super) fn read(packet: Packet<'_>, verify_checksum: bool) -> Result<Datagram
 }
 
 /// RFC 791, section 3.1.
+#[inline]
 fn read_v4(packet: Octets<'_>, verify_checksum: bool) -> Result<Datagram<'_>, Other> {
     let header = packet.first::<20>()?;
     let header_len = usize::from(header[0] & 0x0f) * 4;
@@ -76,6 +85,10 @@ fn read_v4(packet: Octets<'_>, verify_checksum: bool) -> Result<Datagram<'_>, Ot
         fragment: fragment_v4(header),
         is_routed: false,
     };
+    // Most packets: neither that one extension header nor a fragment of one.
+    if datagram.protocol != AUTHENTICATION || datagram.is_later_fragment() {
+        return Ok(datagram);
+    }
     extensions(Version::V4, datagram)
 }
 
@@ -104,7 +117,7 @@ fn fragment_v4(header: &[u8; 20]) -> Option<Fragment> {
     let field = u16::from_be_bytes([header[6], header[7]]);
     (field & (MORE_FRAGMENTS | FRAGMENT_OFFSET) != 0).then(|| Fragment {
         identification: u32::from(u16::from_be_bytes([header[4], header[5]])),
-        offset: usize::from(field & FRAGMENT_OFFSET) * 8,
+        offset: (field & FRAGMENT_OFFSET) * 8,
         is_last: field & MORE_FRAGMENTS == 0,
     })
 }
@@ -112,9 +125,6 @@ fn fragment_v4(header: &[u8; 20]) -> Option<Fragment> {
 /// Goes past extension headers (RFC 8200, section 4), of which version 4 has only one. A fragment behind the first one has none.
 fn extensions(version: Version, mut datagram: Datagram<'_>) -> Result<Datagram<'_>, Other> {
     for _ in 0..=EXTENSIONS_MAX {
-        if datagram.fragment.is_some_and(|fragment| fragment.offset > 0) {
-            return Ok(datagram);
-        }
         let payload = datagram.payload;
         let len = match (version, datagram.protocol) {
             (_, AUTHENTICATION) => (usize::from(payload.first::<2>()?[1]) + 2) * 4,
@@ -135,7 +145,11 @@ fn extensions(version: Version, mut datagram: Datagram<'_>) -> Result<Datagram<'
             _ => return Ok(datagram),
         };
         let [next] = payload.first()?;
+        let is_fragment_header = datagram.protocol == FRAGMENT;
         datagram = Datagram { protocol: *next, payload: payload.skip(len)?, ..datagram };
+        if is_fragment_header && datagram.is_later_fragment() {
+            return Ok(datagram);
+        }
     }
     Err(Other::TooDeep)
 }
@@ -149,7 +163,7 @@ fn units_of_8(len: u8) -> usize {
 fn fragment_v6(header: Octets<'_>) -> Result<Option<Fragment>, Other> {
     let [_, _, high, low, identification @ ..] = header.first::<8>()?;
     let field = u16::from_be_bytes([*high, *low]);
-    let (offset, is_last) = (usize::from(field & !7), field & 1 == 0);
+    let (offset, is_last) = (field & !7, field & 1 == 0);
     let identification = u32::from_be_bytes(*identification);
     Ok((offset > 0 || !is_last).then_some(Fragment { identification, offset, is_last }))
 }

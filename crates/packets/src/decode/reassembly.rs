@@ -76,15 +76,13 @@ impl Reassembly {
     /// still to come it is [`Decoded::FirstFragment`]. Its data end where a fragment is missing, and at the latest at 128
     /// octets with the header.
     pub fn complete(&mut self, decoder: &Decoder, frame: &Frame<'_>) -> Decoded<'_> {
-        match decoder.datagram(frame) {
-            Ok(Datagram { fragment: Some(fragment), .. }) if fragment.offset >= OCTETS_MAX && !fragment.is_last => {
-                Decoded::Other(Other::Fragment)
+        let added = decoder.read_datagram(frame, |datagram| match datagram.fragment {
+            Some(fragment) if usize::from(fragment.offset) < OCTETS_MAX || fragment.is_last => {
+                self.add(datagram, fragment, frame.time, decoder.verify_checksums)
             }
-            Ok(datagram @ Datagram { fragment: Some(fragment), .. }) => {
-                self.add(&datagram, fragment, frame.time, decoder.verify_checksums).unwrap_or_else(Decoded::Other)
-            }
-            _ => Decoded::Other(Other::Fragment),
-        }
+            _ => Err(Other::Fragment),
+        });
+        added.unwrap_or_else(Decoded::Other)
     }
 
     /// How many places for packets there are.
@@ -100,9 +98,9 @@ impl Reassembly {
         time: Timestamp,
         verify_checksum: bool,
     ) -> Result<Decoded<'_>, Other> {
-        let end = fragment.offset + datagram.payload.len();
+        let end = usize::from(fragment.offset) + datagram.payload.len();
         // Such a fragment is not part of any packet (RFC 8200, section 4.5).
-        if end == fragment.offset || end > PAYLOAD_MAX || !(fragment.is_last || end.is_multiple_of(8)) {
+        if datagram.payload.len() == 0 || end > PAYLOAD_MAX || !(fragment.is_last || end.is_multiple_of(8)) {
             return Err(Other::Malformed);
         }
         let &Datagram { source, destination, .. } = datagram;
@@ -130,7 +128,7 @@ impl Reassembly {
         if let Some(at) = known.filter(|at| time.since(self.partials[*at].time) <= KEPT_MAX) {
             return Some(at);
         }
-        if fragment.offset >= OCTETS_MAX {
+        if usize::from(fragment.offset) >= OCTETS_MAX {
             return None;
         }
         let partial = Partial { time, ..Partial::default() };
@@ -151,8 +149,9 @@ impl Reassembly {
 impl Partial {
     fn add(&mut self, datagram: &Datagram<'_>, fragment: Fragment) {
         let len = datagram.payload.len();
-        let (first, end) = (fragment.offset / 8, fragment.offset + len);
-        let units = units(fragment.offset, end);
+        let offset = usize::from(fragment.offset);
+        let (first, end) = (offset / 8, offset + len);
+        let units = units(offset, end);
         if datagram.source.is_ipv6() && self.covered & units != 0 {
             let is_duplicate = self.lens.get(first).is_some_and(|known| usize::from(*known) == len);
             self.is_discarded |= !is_duplicate;

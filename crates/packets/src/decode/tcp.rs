@@ -11,7 +11,7 @@ use crate::{Flags, Segment, Timestamp};
 /// [`Other::Fragment`].
 pub(super) fn read<'a>(time: Timestamp, datagram: &Datagram<'a>, verify_checksum: bool) -> Result<Decoded<'a>, Other> {
     let payload = datagram.payload;
-    if datagram.fragment.is_some_and(|fragment| fragment.offset > 0) {
+    if datagram.is_later_fragment() {
         return Err(Other::Fragment);
     }
     let header = payload.first::<20>().map_err(|other| too_short(datagram, other))?;

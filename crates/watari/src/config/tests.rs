@@ -632,7 +632,10 @@ fn terms_under_which_nobody_connects_are_refused() {
             "14: \"8443\" is no IP address with a port, such as 192.0.2.1:443 or [2001:db8::1]:443 (agent.tls.listener.address)",
         ),
         (listener("address = \":0\""), "14: \":0\" is no port, such as :8443 (agent.tls.listener.address)"),
-        (listener("address = \"0.0.0.0:443\""), "14: no client connects to 0.0.0.0:443: \":443\" means all addresses (agent.tls.listener.address)"),
+        (
+            listener("address = \"0.0.0.0:443\""),
+            "14: no client connects to 0.0.0.0:443: \":443\" means all addresses (agent.tls.listener.address)",
+        ),
         (
             listener("address = \":1\"\n[[agent.tls.listener]]\naddress = \":1\""),
             "16: the listener :1 is there twice, first on line 14",
