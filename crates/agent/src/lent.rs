@@ -31,8 +31,12 @@ pub(crate) struct Lent {
     unflushed: usize,
     /// The flush of the last response was put off once.
     is_held: bool,
-    /// HTTP/2 was not given the client's end when it came, but at the next read.
-    end_was_held: bool,
+    /// How many writes there were.
+    writes: u64,
+    /// How many writes there were, and how many requests had begun, at the last look for the end.
+    seen: Option<(u64, usize)>,
+    /// The last write has to wait for the client.
+    is_blocked: bool,
     /// Wakes the reader that waits, after the client's end, until all responses are on their way.
     end_waits: Option<Waker>,
     /// The requests of HTTP/2; `None`: there is one at a time, and `activity` shows it.
@@ -93,7 +97,9 @@ pub(crate) fn lend(stream: Stream, opening: Option<Opening>) -> (Lent, Receipt) 
         end: receipt.end.clone(),
         unflushed: 0,
         is_held: false,
-        end_was_held: false,
+        writes: 0,
+        seen: None,
+        is_blocked: false,
         end_waits: None,
         streams: None,
     };
@@ -112,12 +118,17 @@ impl Lent {
         matches!(&self.stream, Some(Stream::Open(stream)) if stream.read_end() == Some(ReadEnd::Truncated))
     }
 
-    /// Whether HTTP may be given the client's end: it drops the requests that are in progress then.
-    fn is_answered(&self) -> bool {
-        match &self.streams {
-            Some(streams) => streams.are_answered(),
-            None => !self.activity.is_answering(),
+    /// Whether h2, all of whose requests are over, has nothing left to do: then it may be given the client's end, at which it drops
+    /// what it still holds. It reads all that there is before it hands over the requests in it, and takes whole bodies before it
+    /// writes them. So it is polled again until it neither begins a request nor writes.
+    fn is_quiet(&mut self, begun: usize, cx: &mut Context<'_>) -> bool {
+        let now = (self.writes, begun);
+        let is_quiet = self.seen.replace(now) == Some(now) && !self.is_blocked;
+        // Where a write waits, the client wakes the connection.
+        if !is_quiet && !self.is_blocked {
+            cx.waker().wake_by_ref();
         }
+        is_quiet
     }
 
     fn stream(&mut self) -> Pin<&mut dyn Duplex> {
@@ -183,18 +194,18 @@ impl AsyncRead for Lent {
             Ok(()) | Err(_) => {}
         }
         this.end.come();
-        // h2 reads all that there is before it hands over the requests in it: those ahead of the end have to begin first.
-        if this.streams.is_some() && !std::mem::replace(&mut this.end_was_held, true) {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
+        match &this.streams {
+            None if !this.activity.is_answering() => return Poll::Ready(Ok(())),
+            None => this.end_waits = Some(cx.waker().clone()),
+            Some(streams) => {
+                // Registered before the look: the last response may end meanwhile, in another thread.
+                streams.wake_when_closed(cx.waker());
+                if streams.are_over() {
+                    let begun = streams.begun();
+                    return if this.is_quiet(begun, cx) { Poll::Ready(Ok(())) } else { Poll::Pending };
+                }
+            }
         }
-        if this.is_answered() {
-            return Poll::Ready(Ok(()));
-        }
-        if let Some(streams) = &this.streams {
-            streams.wake_when_closed(cx.waker());
-        }
-        this.end_waits = Some(cx.waker().clone());
         Poll::Pending
     }
 }
@@ -211,8 +222,10 @@ impl AsyncWrite for Lent {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = this.stream().poll_write_vectored(cx, parts);
+        this.is_blocked = written.is_pending();
         if let Poll::Ready(Ok(written)) = written {
             this.unflushed += written;
+            this.writes += 1;
         }
         this.after_write();
         written
@@ -230,11 +243,8 @@ impl AsyncWrite for Lent {
         ready!(this.stream().poll_flush(cx))?;
         this.unflushed = 0;
         this.activity.flushed();
-        if this.end.has_come() {
-            this.streams.iter().for_each(|streams| streams.flushed());
-            if this.is_answered() {
-                this.end_waits.take().into_iter().for_each(Waker::wake);
-            }
+        if !this.activity.is_answering() {
+            this.end_waits.take().into_iter().for_each(Waker::wake);
         }
         Poll::Ready(Ok(()))
     }

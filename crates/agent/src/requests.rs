@@ -105,8 +105,6 @@ pub(crate) struct Streams {
     begun: AtomicUsize,
     /// How many of `open` are tunnels.
     tunnels: AtomicUsize,
-    /// The value of `begun` when no request was open and everything was flushed.
-    answered: AtomicUsize,
     /// Woken when the last open request ends, or when one becomes a tunnel.
     waits: Mutex<Option<Waker>>,
 }
@@ -137,19 +135,15 @@ impl Streams {
     }
 
     /// Everything written so far was flushed.
-    pub(crate) fn flushed(&self) {
-        // 0 is no count: before the first flush nothing is answered.
-        let begun = self.begun.load(Ordering::Acquire);
-        if self.open.load(Ordering::Acquire) == 0 {
-            self.answered.store(begun + 1, Ordering::Release);
-        }
+    /// How many have begun so far.
+    pub(crate) fn begun(&self) -> usize {
+        self.begun.load(Ordering::Acquire)
     }
 
-    /// Whether everything of all responses is on its way. Where there is a tunnel nothing is waited for: its other end has to learn
-    /// that the client is gone.
-    pub(crate) fn are_answered(&self) -> bool {
-        let is_flushed = || self.answered.load(Ordering::Acquire) == self.begun.load(Ordering::Acquire) + 1;
-        self.tunnels.load(Ordering::Acquire) > 0 || self.open.load(Ordering::Acquire) == 0 && is_flushed()
+    /// Whether all responses have ended. Where there is a tunnel nothing is waited for: its other end has to learn that the client
+    /// is gone.
+    pub(crate) fn are_over(&self) -> bool {
+        self.tunnels.load(Ordering::Acquire) > 0 || self.open.load(Ordering::Acquire) == 0
     }
 
     pub(crate) fn wake_when_closed(&self, waker: &Waker) {
@@ -238,23 +232,5 @@ mod tests {
         drop(streams.begin());
         assert!(!streams.were_idle(&mut begun), "one came and went");
         assert!(streams.were_idle(&mut begun));
-    }
-
-    #[test]
-    fn streams_are_answered_when_all_that_began_are_over_and_flushed() {
-        let streams = Arc::new(Streams::default());
-        assert!(!streams.are_answered(), "heads may have been read that have not begun");
-        streams.flushed();
-        assert!(streams.are_answered());
-        let stream = streams.begin();
-        streams.flushed();
-        assert!(!streams.are_answered());
-        drop(stream);
-        assert!(!streams.are_answered(), "its response may not be flushed");
-        streams.flushed();
-        assert!(streams.are_answered());
-        // It is over before the next one begins whose head came with it.
-        drop(streams.begin());
-        assert!(!streams.are_answered());
     }
 }

@@ -1,12 +1,13 @@
 //! Names that go to a backend as they are, beside the site that the agents serve.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use socket2::SockRef;
+use watari_test_origins::LoopbackAddresses;
 use watari_wire::proxy::{self, Header};
 
 use crate::clients::http::Http;
@@ -19,8 +20,9 @@ use crate::harness::{Cluster, Plan};
 const REFUSED: &str = "watari_dispatcher_connections_refused_total";
 
 /// Where connections are waited for, and not for ever.
+/// At an address of its own: nothing else takes the port when the backend has gone.
 fn backend() -> TcpListener {
-    let backend = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let backend = TcpListener::bind((LoopbackAddresses::draw().take().ip(), 0)).unwrap();
     SockRef::from(&backend).set_read_timeout(Some(PATIENCE)).unwrap();
     backend
 }
