@@ -14,7 +14,7 @@ pub struct Scenario {
     /// and holds that expire.
     pub impatient: bool,
     /// Letters that can have no effect any more are thrown away instead of being kept and delivered: see
-    /// [`Cluster::is_dead`](crate::cluster::Cluster::is_dead).
+    /// [`Cluster::is_dead`](super::cluster::Cluster::is_dead).
     pub drops_dead_letters: bool,
     pub budget: Budget,
     pub sabotage: Option<Sabotage>,
