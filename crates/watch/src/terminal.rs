@@ -17,7 +17,7 @@
 //! ```
 //!
 //! [`View`] draws a [`Board`] into cells; [`Screen`] is the terminal that they are shown on. No value is ever shown in part: where there is no
-//! room for it, it is left out ([`list`], [`text`]).
+//! room for it, it is left out (`list`, `text`).
 
 mod list;
 mod screen;
