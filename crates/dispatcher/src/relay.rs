@@ -445,7 +445,9 @@ impl Relay {
         self.arbiter = Arbiter::new(place.agent().clone());
         self.bulk = reserved.as_ref().map(|place| place.agent().clone());
         self.stopwatch = stopwatch;
-        self.shared.table.begins_again(self.id, place, reserved);
+        let first = self.id;
+        (self.id, self.inputs) = self.shared.table.begin_again(first, self.client_address, place, reserved);
+        tracing::info!(connection = %self.id, %first, agent = %self.arbiter.owner(), "connection begun again");
         if let Some(left) = self.take_leg(leg.stream) {
             tcp::reset_on_close(&left);
         }

@@ -142,13 +142,17 @@ impl Table {
         at.and_then(|at| early.remove(at)).is_some()
     }
 
-    /// Notes that another agent does the handshake.
-    pub(crate) fn begins_again(&self, id: ConnectionId, place: Place, reserved: Option<Place>) {
-        if let Some(entry) = self.entries().get_mut(&id.number) {
-            let node = place.agent().clone();
-            (entry.status.handshake_node, entry.status.node) = (node.clone(), node);
-            (entry.place, entry.reserved) = (place, reserved);
-        }
+    /// Replaces the connection `id`, whose agent was lost before it answered, by one with a new id. The second attempt may be at
+    /// the same agent and has the same tenure, so only the id separates it from late messages about the first.
+    pub(crate) fn begin_again(
+        &self,
+        id: ConnectionId,
+        client: SocketAddr,
+        place: Place,
+        reserved: Option<Place>,
+    ) -> (ConnectionId, mpsc::Receiver<Input>) {
+        self.remove(id);
+        self.insert(client, place, reserved)
     }
 
     /// Notes that the connection has changed hands.
@@ -242,5 +246,34 @@ impl Table {
 
     fn entries(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
+
+    use watari_wire::Epoch;
+
+    use super::*;
+    use crate::desk::Desk;
+
+    /// The second attempt may be at the same agent, with the same tenure.
+    #[test]
+    fn messages_about_the_first_attempt_do_not_reach_the_second() {
+        let (table, desk) = (Table::new().unwrap(), Arc::<Desk>::default());
+        let (agent, client) = (NodeName::new("a1").unwrap(), SocketAddr::from(([192, 0, 2, 1], 1000)));
+        let (first, mut of_first) = table.insert(client, desk.place(&agent), None);
+        let (second, mut of_second) = table.begin_again(first, client, desk.place(&agent), None);
+        assert_ne!(first, second);
+        let end = || ArbiterEvent::Final { from: agent.clone(), epoch: Epoch(0), tx_offset: 7 };
+        assert!(!table.send(first, end()));
+        assert!(of_first.try_recv().is_err() && of_second.try_recv().is_err());
+        assert!(table.send(second, end()));
+        assert!(matches!(of_second.try_recv(), Ok(Input::Arbiter(event)) if *event == end()));
+        let listed: Vec<_> = table.statuses().iter().map(|status| status.id).collect();
+        assert_eq!((listed, desk.connections(&agent)), (vec![second], 1));
     }
 }
