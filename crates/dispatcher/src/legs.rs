@@ -38,6 +38,9 @@ use crate::Shared;
 /// How long a leg is kept without use. Much shorter than agents keep it, so that it is not closed while it is taken.
 const KEPT_MAX: Duration = Duration::from_secs(10);
 
+/// Released legs that are looked at, at most, when a leg is taken.
+const SETTLED_MAX: usize = 16;
+
 /// How often is looked for legs that were kept too long, while there are any.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -58,7 +61,7 @@ pub(crate) struct IdleLegs {
 
 type Whose = (ThreadId, NodeName);
 
-/// Those of one agent and thread, the oldest first.
+/// Those of one agent and thread.
 #[derive(Default)]
 struct Idle {
     released: VecDeque<Kept>,
@@ -171,7 +174,7 @@ impl Idle {
 
     /// The one that came free last, so that what is not needed gets old.
     fn take(&mut self, now: Instant) -> Option<TcpStream> {
-        self.settle();
+        self.settle(SETTLED_MAX);
         while let Some(kept) = self.free.pop_back() {
             if kept.is_good(now) {
                 return Some(kept.leg);
@@ -180,19 +183,21 @@ impl Idle {
         None
     }
 
-    /// Agents answer in the order in which they were told, more or less: the first that has not answered is waited for.
-    fn settle(&mut self) {
-        while let Some(kept) = self.released.pop_front() {
+    /// Looks at `max` released legs at most, the oldest first. A silent one goes behind the others, so that one whose agent says
+    /// nothing does not keep back those that are free.
+    fn settle(&mut self, max: usize) {
+        for _ in 0..self.released.len().min(max) {
+            let Some(kept) = self.released.pop_front() else { return };
             match said(&kept.leg) {
                 Said::Free => self.free.push_back(kept),
-                Said::Nothing => return self.released.push_front(kept),
+                Said::Nothing => self.released.push_back(kept),
                 Said::Other => {}
             }
         }
     }
 
     fn tidy(&mut self, now: Instant) {
-        self.settle();
+        self.settle(usize::MAX);
         self.free.retain(|kept| kept.is_good(now));
         self.released.retain(|kept| kept.until > now);
     }
@@ -261,7 +266,7 @@ mod tests {
         while pool.agents().get(&here(&name(agent))).is_some_and(|idle| !idle.released.is_empty()) {
             assert!(Instant::now() < deadline, "nothing arrives");
             tokio::task::yield_now().await;
-            pool.agents().get_mut(&here(&name(agent))).unwrap().settle();
+            pool.agents().get_mut(&here(&name(agent))).unwrap().settle(usize::MAX);
         }
     }
 
@@ -281,6 +286,25 @@ mod tests {
         let mut read = [0; 7];
         end.read_exact(&mut read).await.unwrap();
         assert_eq!(&read, b"preface");
+    }
+
+    #[tokio::test]
+    async fn a_silent_leg_does_not_keep_back_those_behind_it() {
+        let (pool, now) = (idle_legs(), Instant::now());
+        let mut silent = Vec::new();
+        for _ in 0..=SETTLED_MAX {
+            let (leg, end) = leg().await;
+            pool.keep(&name("a1"), leg, now);
+            silent.push(end);
+        }
+        let (leg, mut end) = leg().await;
+        pool.keep(&name("a1"), leg, now);
+        end.write_all(&[LEG_FREE]).await.unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while pool.take(&name("a1"), now).is_none() {
+            assert!(Instant::now() < deadline, "the free leg is not taken");
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test]
