@@ -16,6 +16,10 @@ use crate::Shared;
 /// Buffer for client bytes that are read and dropped, in bytes.
 const DISCARD_LEN: usize = 4096;
 
+/// Client bytes that are read and dropped at most, in bytes: what a client may have in flight when it learns of the end. A
+/// dispatcher that still relays after that gets its leg reset.
+const DISCARDED_LEN_MAX: u64 = 64 << 20;
+
 /// The end of the stream to the client.
 pub(crate) struct Ending {
     pub(crate) connection: ConnectionId,
@@ -43,6 +47,7 @@ struct Waiting {
 struct Entry<'a> {
     table: &'a Endings,
     id: ConnectionId,
+    tenure: Epoch,
 }
 
 impl Endings {
@@ -64,7 +69,7 @@ impl Endings {
         let (kept, told) = oneshot::channel();
         let waiting = Waiting { dispatcher: ending.dispatcher.clone(), tenure: ending.tenure, kept };
         self.entries().insert(ending.connection, waiting);
-        (Entry { table: self, id: ending.connection }, told)
+        (Entry { table: self, id: ending.connection, tenure: ending.tenure }, told)
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<ConnectionId, Waiting>> {
@@ -74,7 +79,10 @@ impl Endings {
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        self.table.entries().remove(&self.id);
+        let mut entries = self.table.entries();
+        if entries.get(&self.id).is_some_and(|waiting| waiting.tenure == self.tenure) {
+            entries.remove(&self.id);
+        }
     }
 }
 
@@ -106,10 +114,11 @@ pub(crate) async fn announce_end(shared: &Shared, leg: TcpStream, ending: &Endin
 }
 
 /// Reads and drops what still comes of the client's stream, of which `received` was read, up to where the dispatcher has cut it.
-/// `false`: the leg has ended, or more was read than the dispatcher has written.
+/// `false`: the leg has ended, more was read than the dispatcher has written, or more than [`DISCARDED_LEN_MAX`] was dropped.
 async fn until_cut(leg: &TcpStream, mut received: u64, mut told: oneshot::Receiver<u64>) -> bool {
     let mut cut = None;
-    while cut.is_none_or(|cut| received < cut) {
+    let received_max = received.saturating_add(DISCARDED_LEN_MAX);
+    while received <= received_max && cut.is_none_or(|cut| received < cut) {
         tokio::select! {
             kept = &mut told, if cut.is_none() => match kept {
                 Ok(offset) => cut = Some(offset),
@@ -181,6 +190,24 @@ mod tests {
         assert!(!timeout(Duration::from_secs(20), until_cut(&leg, 10, told)).await.unwrap());
     }
 
+    #[tokio::test]
+    async fn a_client_that_goes_on_sending_is_not_read_for_ever() {
+        let (leg, mut end) = leg().await;
+        let (_say, told) = oneshot::channel();
+        let sends = async {
+            let piece = vec![0; 1 << 20];
+            while end.write_all(&piece).await.is_ok() {}
+        };
+        let is_free = async {
+            let is_free = until_cut(&leg, 0, told).await;
+            tcp::reset_on_close(&leg);
+            drop(leg);
+            is_free
+        };
+        let (is_free, ()) = timeout(Duration::from_mins(1), async { tokio::join!(is_free, sends) }).await.unwrap();
+        assert!(!is_free);
+    }
+
     #[test]
     fn only_the_dispatcher_of_an_ending_decides_about_its_leg() {
         let name = |text: &str| NodeName::new(text).unwrap();
@@ -195,7 +222,10 @@ mod tests {
         assert!(told.try_recv().is_err());
         assert!(endings.on_leg_kept(&name("d1"), &kept(id(1), 2)));
         assert_eq!(told.try_recv(), Ok(12));
+        let (later, _told) = endings.enter(&Ending { tenure: Epoch(4), ..ending });
         drop(entry);
+        assert_eq!(endings.entries().len(), 1, "an ending removes only its own entry");
+        drop(later);
         assert!(endings.entries().is_empty());
     }
 }
