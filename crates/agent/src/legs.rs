@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use watari_handoff::TargetEvent;
-use watari_sys::{UnidentifiedPlace, accept_until, tcp};
+use watari_sys::{CrowdedOut, UnidentifiedPlace, accept_until, tcp};
 use watari_wire::NodeName;
 use watari_wire::leg::{Accepted, Kind, LEG_FREE, PREFACE_LEN_MAX, PrefaceError};
 
@@ -41,8 +41,9 @@ fn admit(shared: &Arc<Shared>, leg: TcpStream, from: SocketAddr) {
 }
 
 /// Takes one connection after the other from a leg, as long as it comes free again.
-async fn attend(shared: &Arc<Shared>, leg: TcpStream, place: UnidentifiedPlace) {
-    let mut free = take(shared, leg, Vec::with_capacity(PREFACE_LEN_MAX), Waiting::Unidentified(place)).await;
+async fn attend(shared: &Arc<Shared>, leg: TcpStream, place: (UnidentifiedPlace, CrowdedOut)) {
+    let mut free =
+        take(shared, leg, Vec::with_capacity(PREFACE_LEN_MAX), Waiting::Unidentified(place.0, place.1)).await;
     while let Some(leg) = free {
         let Some((leg, received, idle)) = wait_idle(shared, leg).await else { return };
         free = take(shared, leg, received, Waiting::Idle(idle)).await;
@@ -52,14 +53,14 @@ async fn attend(shared: &Arc<Shared>, leg: TcpStream, place: UnidentifiedPlace) 
 /// The limit that a leg counts towards until its preface is complete.
 enum Waiting {
     /// A leg that was just accepted. Another may need its place.
-    Unidentified(UnidentifiedPlace),
+    Unidentified(UnidentifiedPlace, CrowdedOut),
     /// A leg on which an authenticated preface has come before.
     Idle(Place),
 }
 
 impl Waiting {
     fn spoke(&self) {
-        if let Self::Unidentified(place) = self {
+        if let Self::Unidentified(place, _) = self {
             place.spoke();
         }
     }
@@ -67,14 +68,14 @@ impl Waiting {
     /// Waits until the place is needed for another leg.
     async fn crowded_out(&mut self) {
         match self {
-            Self::Unidentified(place) => place.crowded_out().await,
+            Self::Unidentified(_, crowded_out) => crowded_out.await,
             Self::Idle(_) => pending().await,
         }
     }
 
     fn identified(self) {
         match self {
-            Self::Unidentified(place) => place.identified(),
+            Self::Unidentified(place, _) => place.identified(),
             Self::Idle(place) => drop(place),
         }
     }

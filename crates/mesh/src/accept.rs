@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
-use watari_sys::{Unidentified, UnidentifiedLimits, UnidentifiedPlace};
+use watari_sys::{CrowdedOut, Unidentified, UnidentifiedLimits, UnidentifiedPlace};
 
 use crate::hello::Established;
 use crate::peer::PeerEntry;
@@ -43,11 +43,18 @@ pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
     }
 }
 
-async fn serve(shared: Arc<Shared>, tcp: TcpStream, address: SocketAddr, place: UnidentifiedPlace) {
+async fn serve(
+    shared: Arc<Shared>,
+    tcp: TcpStream,
+    address: SocketAddr,
+    (place, crowded_out): (UnidentifiedPlace, CrowdedOut),
+) {
     let outcome = tokio::select! {
+        biased;
         outcome = timeout(shared.limits.handshake_max, identify(&shared, tcp, place)) => {
             outcome.unwrap_or(Err(LinkError::HandshakeTimeout))
         }
+        () = crowded_out => Err(LinkError::CrowdedOut),
         () = shared.shutdown.cancelled() => return,
     };
     match outcome {
@@ -66,20 +73,12 @@ async fn serve(shared: Arc<Shared>, tcp: TcpStream, address: SocketAddr, place: 
 async fn identify(
     shared: &Arc<Shared>,
     tcp: TcpStream,
-    mut place: UnidentifiedPlace,
+    place: UnidentifiedPlace,
 ) -> Result<Option<(Arc<PeerEntry>, Established)>, LinkError> {
     // Until its first byte, a connection takes no memory for TLS, and is closed first when a newer one needs its place.
-    tokio::select! {
-        biased;
-        readable = tcp.readable() => readable?,
-        () = place.crowded_out() => return Err(LinkError::CrowdedOut),
-    }
+    tcp.readable().await?;
     place.spoke();
-    let accepted = tokio::select! {
-        biased;
-        accepted = hello::accept(shared, tcp) => accepted?,
-        () = place.crowded_out() => return Err(LinkError::CrowdedOut),
-    };
+    let accepted = hello::accept(shared, tcp).await?;
     place.identified();
     Ok(accepted)
 }

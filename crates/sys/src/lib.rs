@@ -7,5 +7,5 @@ mod unidentified;
 
 pub use accept::{Acceptor, accept_until};
 pub use pipe::{FILES_PER_PIPE, Pipe};
-pub use unidentified::{Unidentified, UnidentifiedPlace};
+pub use unidentified::{CrowdedOut, Unidentified, UnidentifiedPlace};
 pub use watari_admission::UnidentifiedLimits;

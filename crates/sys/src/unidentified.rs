@@ -1,7 +1,10 @@
 //! Accepted connections whose peers have not identified themselves yet.
 
+use std::future::Future;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use tokio::sync::oneshot;
@@ -16,8 +19,10 @@ pub struct UnidentifiedPlace {
     all: Arc<Unidentified>,
     newcomer: Newcomer,
     address: IpAddr,
-    crowded_out: oneshot::Receiver<()>,
 }
+
+/// Ready when another connection needs the place: this one is to be closed. Pending for ever once the place is given up.
+pub struct CrowdedOut(Option<oneshot::Receiver<()>>);
 
 impl Unidentified {
     /// No connection waits.
@@ -31,14 +36,14 @@ impl Unidentified {
     }
 
     /// A place for a connection from `address`. `is_member`: the address is a configured one, or a member's.
-    pub fn enter(self: &Arc<Self>, address: IpAddr, is_member: bool) -> UnidentifiedPlace {
+    pub fn enter(self: &Arc<Self>, address: IpAddr, is_member: bool) -> (UnidentifiedPlace, CrowdedOut) {
         let (crowd_out, crowded_out) = oneshot::channel();
         let (newcomer, other) = self.lock().enter(address, is_member, crowd_out, Instant::now());
         if let Some(other) = other {
             // It may just have ended.
             let _ = other.send(());
         }
-        UnidentifiedPlace { all: self.clone(), newcomer, address, crowded_out }
+        (UnidentifiedPlace { all: self.clone(), newcomer, address }, CrowdedOut(Some(crowded_out)))
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting<oneshot::Sender<()>>> {
@@ -56,11 +61,19 @@ impl UnidentifiedPlace {
     pub fn identified(self) {
         self.all.lock().identified(self.address, Instant::now());
     }
+}
 
-    /// Waits until another connection needs the place: this one is to be closed. Pending for ever if that does not happen.
-    pub async fn crowded_out(&mut self) {
-        if (&mut self.crowded_out).await.is_err() {
-            std::future::pending::<()>().await;
+impl Future for CrowdedOut {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Some(receiver) = &mut self.0 else { return Poll::Pending };
+        match Pin::new(receiver).poll(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(sent) => {
+                self.0 = None;
+                if sent.is_ok() { Poll::Ready(()) } else { Poll::Pending }
+            }
         }
     }
 }
@@ -80,11 +93,20 @@ mod tests {
         let address = IpAddr::from([192, 0, 2, 1]);
         let all = Unidentified::new(UnidentifiedLimits { known_max: 4, max: 4, per_address_max: 2 });
         let mut places: Vec<_> = (0..3).map(|_| all.enter(address, false)).collect();
-        places[0].crowded_out().await;
+        let (first, crowded_out) = places.remove(0);
+        crowded_out.await;
         assert_eq!(all.lock().len(), 2);
-        places.remove(0);
+        drop(first);
         assert_eq!(all.lock().len(), 2);
-        places.remove(0).identified();
+        let (second, mut crowded_out) = places.remove(0);
+        second.identified();
+        for _ in 0..2 {
+            tokio::select! {
+                biased;
+                () = &mut crowded_out => panic!("it has left"),
+                () = async {} => {}
+            }
+        }
         // The address is known now: its connections are in the other pool.
         let known: Vec<_> = (0..3).map(|_| all.enter(address, false)).collect();
         assert_eq!(all.lock().len(), 4);

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::{info, warn};
 use watari_pki::{Identity, peer_identity};
+use watari_sys::{CrowdedOut, Unidentified, UnidentifiedLimits, UnidentifiedPlace};
 use watari_wire::{NodeName, Role};
 
 use super::serve::{refuse, serve};
@@ -42,8 +43,8 @@ struct Shared {
     own: Option<Sources>,
     /// Of the one job.
     free: Semaphore,
-    /// Of connections that are not served: not yet, or never.
-    strangers: Arc<Semaphore>,
+    /// Connections whose controllers have not been given the job yet, or never are.
+    unidentified: Arc<Unidentified>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -59,8 +60,7 @@ impl Listening {
             return Err(ListenError::Role(identity.node().clone()));
         }
         let listener = TcpListener::bind(address).await.map_err(|error| ListenError::Address(address, error))?;
-        let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
-        let shared = Shared { identity, own, free: Semaphore::new(1), strangers };
+        let shared = Shared { identity, own, free: Semaphore::new(1), unidentified: Unidentified::new(UNIDENTIFIED) };
         Ok(Self { listener, shared: Arc::new(shared) })
     }
 
@@ -75,7 +75,12 @@ impl Listening {
         loop {
             tokio::select! {
                 accepted = self.listener.accept() => match accepted {
-                    Ok((tcp, address)) => self.welcome(&mut served, tcp, address),
+                    Ok((tcp, address)) => {
+                        let place = self.shared.unidentified.enter(address.ip(), false);
+                        served.spawn(Arc::clone(&self.shared).admit(tcp, address, place));
+                        // Lets the task see the first bytes of the peer before newer connections need its place.
+                        yield_now().await;
+                    }
                     Err(error) => {
                         warn!(%error, "cannot accept a controller");
                         sleep(PAUSE_AFTER_ERROR).await;
@@ -83,13 +88,6 @@ impl Listening {
                 },
                 Some(_) = served.join_next() => {}
             }
-        }
-    }
-
-    fn welcome(&self, served: &mut JoinSet<()>, tcp: TcpStream, address: SocketAddr) {
-        if let Ok(permit) = Arc::clone(&self.shared.strangers).try_acquire_owned() {
-            let shared = Arc::clone(&self.shared);
-            served.spawn(async move { shared.serve(tcp, address, permit).await });
         }
     }
 }
@@ -113,9 +111,24 @@ enum Stranger {
 }
 
 impl Shared {
-    async fn meet(&self, tcp: TcpStream) -> Result<Met, Stranger> {
+    /// Serves a connection, unless another needs its place before its controller has the job.
+    async fn admit(self: Arc<Self>, tcp: TcpStream, address: SocketAddr, place: (UnidentifiedPlace, CrowdedOut)) {
+        let (place, crowded_out) = place;
+        tokio::select! {
+            biased;
+            () = self.serve(tcp, address, place) => {}
+            () = crowded_out => warn!(%address, "connection closed: it has not identified itself, and another needs its place"),
+        }
+    }
+
+    async fn meet(&self, tcp: TcpStream, place: &UnidentifiedPlace) -> Result<Met, Stranger> {
         let acceptor = TlsAcceptor::from(Arc::clone(self.identity.server_config()));
-        let accepted = timeout(HANDSHAKE_MAX, acceptor.accept(tcp)).await.map_err(|_| Stranger::Slow)?;
+        let accepted = async {
+            tcp.readable().await?;
+            place.spoke();
+            acceptor.accept(tcp).await
+        };
+        let accepted = timeout(HANDSHAKE_MAX, accepted).await.map_err(|_| Stranger::Slow)?;
         let stream = accepted.map_err(Stranger::Tls)?;
         let _ = stream.get_ref().0.set_nodelay(true);
         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
@@ -124,11 +137,11 @@ impl Shared {
         Ok(Met { stream, node, may: roles.contains(&Role::Bench) })
     }
 
-    async fn serve(&self, tcp: TcpStream, address: SocketAddr, stranger: OwnedSemaphorePermit) {
-        match self.meet(tcp).await {
+    async fn serve(&self, tcp: TcpStream, address: SocketAddr, place: UnidentifiedPlace) {
+        match self.meet(tcp, &place).await {
             Ok(met) => {
                 let node = met.node.clone();
-                match self.talk(met, stranger).await {
+                match self.talk(met, place).await {
                     Ok(()) => info!(%address, %node, "served"),
                     Err(error) => warn!(%address, %node, %error, "controller left"),
                 }
@@ -137,7 +150,7 @@ impl Shared {
         }
     }
 
-    async fn talk(&self, met: Met, stranger: OwnedSemaphorePermit) -> Result<(), TalkError> {
+    async fn talk(&self, met: Met, place: UnidentifiedPlace) -> Result<(), TalkError> {
         let Met { stream, node, may } = met;
         let (from, to) = tokio::io::split(stream);
         if !may {
@@ -147,13 +160,14 @@ impl Shared {
         let Ok(busy) = self.free.try_acquire() else {
             return refuse(from, to, "it is busy with the load of another controller".to_owned()).await;
         };
-        drop(stranger);
+        place.identified();
         info!(%node, "serving");
         serve(from, to, self.own.as_ref(), busy).await
     }
 }
 
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
-const STRANGERS_MAX: usize = 16;
+/// Addresses of controllers are not configured. An address that a controller was served from counts as known.
+const UNIDENTIFIED: UnidentifiedLimits = UnidentifiedLimits { known_max: 16, max: 16, per_address_max: 16 };
 /// Where the system has no descriptor left, it has none a moment later either.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);

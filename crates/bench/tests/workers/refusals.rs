@@ -79,6 +79,19 @@ async fn a_worker_survives_what_strangers_say() {
     assert_eq!(finished.load.tally.total().requests, 4);
 }
 
+/// They are more than may wait, and come from the controller's address.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_connections_keep_no_controller_out() {
+    let (dir, server) = (cluster(), Server::start());
+    let workers = workers(dir.path(), 1).await;
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        silent.push(TcpStream::connect(workers[0].address).await.unwrap());
+    }
+    let finished = run(&fleet(dir.path(), "lead", &workers), some(&server)).await;
+    assert_eq!(finished.load.tally.total().requests, 4);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_version_is_refused_with_a_reason() {
     let (dir, server) = (cluster(), Server::start());

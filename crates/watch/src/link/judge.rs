@@ -67,7 +67,7 @@ pub struct JudgeCounts {
     pub replaced: u64,
     /// Connections of somebody else, or that misbehaved.
     pub refused: u64,
-    /// Connections that were not accepted, because there are too many that say nothing.
+    /// Connections that had not identified their sensor when another connection needed their place.
     pub crowded: u64,
     /// Reports that were taken.
     pub reports: u64,

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::{info, warn};
 use watari_pki::{Identity, peer_identity};
+use watari_sys::{CrowdedOut, Unidentified, UnidentifiedLimits, UnidentifiedPlace};
 use watari_wire::{NodeName, Role};
 
 use super::judge::Judge;
@@ -39,8 +39,8 @@ pub enum ListenError {
 struct Shared {
     identity: Identity,
     judge: Judge,
-    /// Of connections that no sensor has said hello on: not yet, or never.
-    strangers: Arc<Semaphore>,
+    /// Connections on which no sensor has said hello yet, and those that are being dismissed.
+    unidentified: Arc<Unidentified>,
     complaints: Mutex<Complaints>,
 }
 
@@ -58,8 +58,9 @@ impl Listening {
         }
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
-        let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
-        let shared = Shared { identity, judge, strangers, complaints: Mutex::new(Complaints::new(Instant::now())) };
+        let unidentified = Unidentified::new(UNIDENTIFIED);
+        let complaints = Mutex::new(Complaints::new(Instant::now()));
+        let shared = Shared { identity, judge, unidentified, complaints };
         Ok(Self { listener, shared: Arc::new(shared) })
     }
 
@@ -74,7 +75,12 @@ impl Listening {
         loop {
             tokio::select! {
                 accepted = self.listener.accept() => match accepted {
-                    Ok((tcp, address)) => self.welcome(&mut served, tcp, address),
+                    Ok((tcp, address)) => {
+                        let place = self.shared.unidentified.enter(address.ip(), false);
+                        served.spawn(Arc::clone(&self.shared).admit(tcp, address, place));
+                        // Lets the task see the first bytes of the peer before newer connections need its place.
+                        yield_now().await;
+                    }
                     Err(error) => {
                         warn!(%error, "cannot accept a sensor");
                         sleep(PAUSE_AFTER_ERROR).await;
@@ -82,16 +88,6 @@ impl Listening {
                 },
                 Some(_) = served.join_next() => {}
             }
-        }
-    }
-
-    fn welcome(&self, served: &mut JoinSet<()>, tcp: TcpStream, address: SocketAddr) {
-        if let Ok(permit) = Arc::clone(&self.shared.strangers).try_acquire_owned() {
-            let shared = Arc::clone(&self.shared);
-            served.spawn(async move { shared.serve(tcp, address, permit).await });
-        } else {
-            self.shared.say(address, None, "too many connections have not said who they are");
-            self.shared.judge.crowded();
         }
     }
 }
@@ -115,30 +111,48 @@ struct Met {
 }
 
 impl Shared {
-    async fn serve(&self, tcp: TcpStream, address: SocketAddr, stranger: OwnedSemaphorePermit) {
-        let Met { stream, node, is_sensor } = match self.meet(tcp).await {
+    /// Serves a connection, unless another needs its place before a sensor has said hello on it.
+    async fn admit(self: Arc<Self>, tcp: TcpStream, address: SocketAddr, place: (UnidentifiedPlace, CrowdedOut)) {
+        let (place, crowded_out) = place;
+        tokio::select! {
+            biased;
+            () = self.serve(tcp, address, place) => {}
+            () = crowded_out => {
+                self.say(address, None, "it has not identified itself, and another connection needs its place");
+                self.judge.crowded();
+            }
+        }
+    }
+
+    async fn serve(&self, tcp: TcpStream, address: SocketAddr, place: UnidentifiedPlace) {
+        let Met { stream, node, is_sensor } = match self.meet(tcp, &place).await {
             Ok(met) => met,
             Err(error) => return self.complain(address, None, error.to_string()),
         };
         let (mut from, mut to) = tokio::io::split(stream);
-        let mut stranger = Some(stranger);
-        match serve(&mut from, &mut to, &self.judge, &node, is_sensor, &mut stranger).await {
+        match serve(&mut from, &mut to, &self.judge, &node, is_sensor, place).await {
             Ended::Left => info!(%address, %node, "sensor left"),
             Ended::Lost(error) => warn!(%address, %node, %error, "sensor lost"),
             Ended::Refused(why) => {
                 self.complain(address, Some(&node), why.clone());
-                // Who has to go is a stranger again; where there are too many it goes without a word.
-                stranger = stranger.or_else(|| Arc::clone(&self.strangers).try_acquire_owned().ok());
-                if stranger.is_some() {
-                    dismiss(&mut from, &mut to, why).await;
+                // Without the reason if another connection needs the place.
+                let (_place, crowded_out) = self.unidentified.enter(address.ip(), false);
+                tokio::select! {
+                    () = dismiss(&mut from, &mut to, why) => {}
+                    () = crowded_out => self.judge.crowded(),
                 }
             }
         }
     }
 
-    async fn meet(&self, tcp: TcpStream) -> Result<Met, Stranger> {
+    async fn meet(&self, tcp: TcpStream, place: &UnidentifiedPlace) -> Result<Met, Stranger> {
         let acceptor = TlsAcceptor::from(Arc::clone(self.identity.server_config()));
-        let accepted = timeout(HANDSHAKE_MAX, acceptor.accept(tcp)).await.map_err(|_| Stranger::Slow)?;
+        let accepted = async {
+            tcp.readable().await?;
+            place.spoke();
+            acceptor.accept(tcp).await
+        };
+        let accepted = timeout(HANDSHAKE_MAX, accepted).await.map_err(|_| Stranger::Slow)?;
         let stream = accepted.map_err(Stranger::Tls)?;
         let _ = stream.get_ref().0.set_nodelay(true);
         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
@@ -192,7 +206,8 @@ impl Complaints {
 }
 
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
-const STRANGERS_MAX: usize = 64;
+/// Addresses of sensors are not configured. An address that a sensor has identified itself from counts as known.
+const UNIDENTIFIED: UnidentifiedLimits = UnidentifiedLimits { known_max: 64, max: 64, per_address_max: 16 };
 /// Where the system has no descriptor left, it has none a moment later either.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 

@@ -55,7 +55,11 @@ impl Collector for JudgeMetrics {
                     counts.replaced,
                 ),
                 ("sensor_connections_refused", "Connections of somebody else, or that misbehaved", counts.refused),
-                ("sensor_connections_crowded", "Connections beyond those that may be silent", counts.crowded),
+                (
+                    "sensor_connections_crowded",
+                    "Connections closed before they had identified their sensor, because newer ones needed the place",
+                    counts.crowded,
+                ),
                 ("reports_taken", "Reports that were taken", counts.reports),
                 ("reports_repeated", "Reports that had been taken before", counts.repeated),
                 ("server_seconds_taken", "Seconds of servers that were taken", counts.tallies),

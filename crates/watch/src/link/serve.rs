@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use tracing::info;
+use watari_sys::UnidentifiedPlace;
 use watari_wire::{NodeName, Role};
 
 use super::judge::{Judge, Replaced, Seat};
@@ -34,33 +35,33 @@ enum Dismissal {
     Talk(#[from] TalkError),
 }
 
-/// Serves the sensor `node`. What is in `stranger` is let go of when it has said hello.
-pub(super) async fn serve<R, W, S>(
+/// Serves the sensor `node`, which gives up its `place` among the unidentified when it has said hello.
+pub(super) async fn serve<R, W>(
     from: &mut R,
     to: &mut W,
     judge: &Judge,
     node: &NodeName,
     is_sensor: bool,
-    stranger: &mut Option<S>,
+    place: UnidentifiedPlace,
 ) -> Ended
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    match talk(from, to, judge, node, is_sensor, stranger).await {
+    match talk(from, to, judge, node, is_sensor, place).await {
         Dismissal::Talk(TalkError::Closed) => Ended::Left,
         Dismissal::Talk(error @ (TalkError::Io(_) | TalkError::Silent)) => Ended::Lost(error),
         dismissal => Ended::Refused(dismissal.to_string()),
     }
 }
 
-async fn talk<R, W, S>(
+async fn talk<R, W>(
     from: &mut R,
     to: &mut W,
     judge: &Judge,
     node: &NodeName,
     is_sensor: bool,
-    stranger: &mut Option<S>,
+    place: UnidentifiedPlace,
 ) -> Dismissal
 where
     R: AsyncRead + Unpin,
@@ -71,7 +72,7 @@ where
         Ok(Err(dismissal)) => return dismissal,
         Err(_) => return TalkError::Silent.into(),
     };
-    *stranger = None;
+    place.identified();
     info!(%node, "sensor connected");
     match attend(from, to, judge, seat, node).await {
         Ok(never) => match never {},

@@ -56,6 +56,22 @@ async fn only_a_judge_is_told() {
     trouble(&start(dir.path(), "s1", address), "its certificate does not allow the role judge").await;
 }
 
+/// They are more than may wait, and come from the sensor's address.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_connections_keep_no_sensor_out() {
+    let dir = cluster();
+    let watching = Watching::start(dir.path());
+    let mut silent = Vec::new();
+    for _ in 0..300 {
+        silent.push(TcpStream::connect(watching.address).await.unwrap());
+    }
+    let reporter = start(dir.path(), "s1", watching.address);
+    reporter.tell(0, &report(NOW_S - 1, 3));
+    all_taken(&reporter).await;
+    assert_eq!(watching.judge.counts().welcomed, 1);
+    wait_until("silent connections are closed", || watching.judge.counts().crowded > 200).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_judge_survives_what_sensors_say() {
     let dir = cluster();
