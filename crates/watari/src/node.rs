@@ -27,7 +27,7 @@ use crate::admin::BindError;
 use crate::config::{self, Config, Loaded, SiteMetrics};
 use crate::logging::Level;
 use crate::metrics_server;
-use crate::process::{self, EndSignal, EndSignals, ReloadSignal, ReopenSignal};
+use crate::process::{self, EndSignal, EndSignals, RequestSignal};
 use crate::redirect::Redirects;
 use expiry::Expiry;
 use files::TooFewFiles;
@@ -80,8 +80,8 @@ pub(crate) struct Outside {
 /// until the agent is drained, for it is the dispatcher that moves connections away.
 pub(crate) async fn run(config: Config, loaded: Loaded, outside: Outside) -> Result<(), NodeError> {
     let mut end = EndSignals::listen().map_err(starting("signal handling"))?;
-    let reload = ReloadSignal::listen().map_err(starting("signal handling"))?;
-    let reopen = ReopenSignal::listen().map_err(starting("signal handling"))?;
+    let reload = RequestSignal::reload().map_err(starting("signal handling"))?;
+    let reopen = RequestSignal::reopen_logs().map_err(starting("signal handling"))?;
     let name = config.node.name.value.clone();
     let listeners = Listeners::bind(&config)?;
     let node = Node::start(config, loaded, outside, listeners).await?;
@@ -250,7 +250,7 @@ impl Start<'_> {
 }
 
 /// Reads the configuration again at each signal. What comes of it is logged.
-async fn reload_when_asked(reloader: Arc<Reloader>, mut signal: ReloadSignal) {
+async fn reload_when_asked(reloader: Arc<Reloader>, mut signal: RequestSignal) {
     loop {
         signal.next().await;
         let _ = reloader.reload().await;
@@ -258,7 +258,7 @@ async fn reload_when_asked(reloader: Arc<Reloader>, mut signal: ReloadSignal) {
 }
 
 /// Opens log files again at each signal.
-async fn reopen_when_asked(reloader: Arc<Reloader>, mut signal: ReopenSignal) {
+async fn reopen_when_asked(reloader: Arc<Reloader>, mut signal: RequestSignal) {
     loop {
         signal.next().await;
         reloader.reopen_logs().await;

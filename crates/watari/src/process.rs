@@ -32,27 +32,17 @@ pub(crate) fn raise_file_limit() -> Option<u64> {
     }
 }
 
-/// The signal that asks this process to read its configuration again: SIGHUP.
-pub(crate) struct ReloadSignal(unix::Signal);
+/// A signal that asks this process for something other than its end.
+pub(crate) struct RequestSignal(unix::Signal);
 
-impl ReloadSignal {
-    /// From now on, it does not end the process. Must be called in a tokio runtime.
-    pub(crate) fn listen() -> io::Result<Self> {
+impl RequestSignal {
+    /// SIGHUP: read the configuration again. From now on, it does not end the process. Must be called in a tokio runtime.
+    pub(crate) fn reload() -> io::Result<Self> {
         signal(SignalKind::hangup()).map(Self)
     }
 
-    /// Waits for the next one.
-    pub(crate) async fn next(&mut self) {
-        self.0.recv().await;
-    }
-}
-
-/// The signal that asks this process to open its log files again: SIGUSR1, as nginx takes it from logrotate.
-pub(crate) struct ReopenSignal(unix::Signal);
-
-impl ReopenSignal {
-    /// From now on, it does not end the process. Must be called in a tokio runtime.
-    pub(crate) fn listen() -> io::Result<Self> {
+    /// SIGUSR1: open log files again, as nginx does for logrotate. Like [`Self::reload`] otherwise.
+    pub(crate) fn reopen_logs() -> io::Result<Self> {
         signal(SignalKind::user_defined1()).map(Self)
     }
 
@@ -62,7 +52,7 @@ impl ReopenSignal {
     }
 }
 
-/// Signals that end a process by default and that ask this one for nothing: SIGUSR1 (where [`ReopenSignal`] does not take it),
+/// Signals that end a process by default and that ask this one for nothing: SIGUSR1 (where [`RequestSignal::reopen_logs`] does not take it),
 /// SIGUSR2, SIGALRM, SIGSTKFLT, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, and the real-time signals that the C library leaves to
 /// programs (signal(7)). SIGPIPE is ignored by Rust's runtime. SIGQUIT, SIGABRT and those that the processor raises keep
 /// their meaning.
