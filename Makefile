@@ -67,13 +67,13 @@ crowd:
 origins: deps
 	@scripts/deps test
 	cargo test --locked --package watari-test-origins --test real -- --ignored --exact write_the_table
-	cargo test --locked --package watari-proxy --test compatibility -- --ignored --exact write_the_table
+	cargo test --locked --package watari-proxy --test proxy -- --ignored --exact compatibility::write_the_table
 
 # Random transfers between random origins, good and bad, MOVES_CASES of them by a seed that it prints.
 MOVES_CASES ?= 2000
 moves: deps
 	MOVES_CASES=$(MOVES_CASES) MOVES_SEED=$${MOVES_SEED:-$$(date +%s)} \
-		cargo test --locked --package watari-proxy --test moves -- --nocapture
+		cargo test --locked --package watari-proxy --test proxy -- --nocapture moves::
 
 # The experiments of Doi and Goto with the proxy as it is, and what they measure.
 paper: deps

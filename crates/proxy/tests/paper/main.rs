@@ -6,7 +6,7 @@
 // Bytes and times, far below 2^52, become rates.
 #![allow(clippy::cast_precision_loss)]
 
-#[path = "../common/mod.rs"]
+#[path = "../proxy/common/mod.rs"]
 mod common;
 mod handovers;
 mod loads;

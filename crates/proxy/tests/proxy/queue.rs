@@ -1,17 +1,11 @@
 //! Requests wait for their place at the origins of a pool.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::convert::Infallible;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::upgrade::{AGREED, LONG, get_echo, join};
-use common::{Fixture, ScriptedOrigin, answer_and_stall, get, get_path, ok, read};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
@@ -24,6 +18,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use watari_proxy::{Client, Config, OriginAddress, PoolConfig, Proxy, QueueLimits, QueueSettings, QueueStatus, Rule};
 use watari_test_origins::{Content, Fault, Moment, Origin, Resource};
+
+use crate::common::upgrade::{AGREED, LONG, get_echo, join};
+use crate::common::{Fixture, ScriptedOrigin, answer_and_stall, get, get_path, ok, read};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const LIMIT: usize = 10;

@@ -1,16 +1,10 @@
 //! Origins that are spoken to in HTTP/2, by TLS, or behind a header of the PROXY protocol.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use common::pki::Pki;
-use common::{Fixture, get, ok, read, upload};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full};
@@ -23,6 +17,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use watari_proxy::{HttpVersion, OriginAddress, PoolConfig, Transport};
+
+use crate::common::pki::Pki;
+use crate::common::{Fixture, get, ok, read, upload};
 
 /// Says how it was asked, and gives the body and its trailers back.
 async fn describe(
@@ -180,7 +177,7 @@ async fn an_origin_learns_the_client_by_the_proxy_protocol() {
             while !request.ends_with(b"\r\n\r\n") {
                 request.push(stream.read_u8().await.unwrap());
             }
-            let common::Act::Answer(text) = ok("hello") else { unreachable!() };
+            let crate::common::Act::Answer(text) = ok("hello") else { unreachable!() };
             stream.write_all(&text).await.unwrap();
             // What is one client's is not used for another.
             assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);

@@ -1,24 +1,21 @@
 //! Origins that are away, silent, broken or cut their answers short; clients that stop in the middle.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{
-    Act, Fixture, ScriptedOrigin, answer, answer_and_close, answer_and_stall, get, ok, post, read, refusing_origin,
-    upload,
-};
 use http::{Method, Request};
 use http_body::{Frame, SizeHint};
 use http_body_util::Empty;
 use tokio::time::{Sleep, sleep};
 use watari_balance::OutlierLimits;
 use watari_proxy::{Balance, BoxError, Limits, PoolConfig};
+
+use crate::common::{
+    Act, Fixture, ScriptedOrigin, answer, answer_and_close, answer_and_stall, get, ok, post, read, refusing_origin,
+    upload,
+};
 
 /// Waits that never end well here need not be long.
 fn impatient() -> Limits {

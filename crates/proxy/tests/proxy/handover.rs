@@ -1,20 +1,17 @@
 //! Transfers that go on at another origin, in the middle.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "../common/mod.rs"]
-mod common;
 mod stalls;
 
 use std::time::Duration;
 
-use common::{Fixture, client};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use watari_proxy::{Body, Config, Handover, Limits, OriginAddress, PoolConfig, Proxy, TransferStatus};
 use watari_test_origins::{Case, Content, Fault, Moment, Origin, Resource, Verdict};
+
+use crate::common::{Fixture, client};
 
 const LEN: u64 = 300_000;
 const CUT_AT: u64 = 100_000;

@@ -1,16 +1,11 @@
 //! What origins and clients see of a request that is forwarded.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use common::{Act, Fixture, ScriptedOrigin, answer, answer_and_close, client, get, ok, post, read, upload};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Version};
 use http_body::Frame;
 use http_body_util::{BodyExt, Empty};
@@ -19,6 +14,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use watari_proxy::{Body, Limits};
+
+use crate::common::{Act, Fixture, ScriptedOrigin, answer, answer_and_close, client, get, ok, post, read, upload};
 
 #[tokio::test]
 async fn the_origin_gets_a_plain_request() {
@@ -112,7 +109,7 @@ async fn connections_are_not_kept_when_they_may_not_be() {
 #[tokio::test]
 async fn a_response_dropped_half_way_closes_its_connection() {
     let long = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 1 << 30);
-    let mut origin = ScriptedOrigin::start([common::answer_and_close(&long), ok("2")]).await;
+    let mut origin = ScriptedOrigin::start([crate::common::answer_and_close(&long), ok("2")]).await;
     let fixture = Fixture::new([origin.address.clone()], Limits::default());
     drop(fixture.respond(get()).await);
     assert_eq!(fixture.get().await, (200, Ok("2".into())));

@@ -1,19 +1,16 @@
 //! Origins whose names lead elsewhere as time goes by.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Fixture, ok};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
 use watari_proxy::{PoolConfig, Resolution, Resolver, Resolving};
+
+use crate::common::{Fixture, ok};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -54,7 +51,7 @@ fn serve(listener: TcpListener, name: &'static str, keep: bool) {
             tokio::spawn(async move {
                 let mut request = [0; 4096];
                 while socket.read(&mut request).await.is_ok_and(|len| len > 0) {
-                    let common::Act::Answer(answer) = ok(name) else { unreachable!() };
+                    let crate::common::Act::Answer(answer) = ok(name) else { unreachable!() };
                     if socket.write_all(&answer).await.is_err() || !keep {
                         return;
                     }

@@ -1,22 +1,19 @@
 //! Who of a pool gets a request, and who gets it when that one fails.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{
-    Act, Fixture, ScriptedOrigin, answer, answer_and_close, answer_and_stall, client, get, ok, pass, post, read,
-    refusing_origin,
-};
 use http::Request;
 use http_body_util::Empty;
 use tokio::time::{Instant, sleep, timeout};
 use watari_balance::{OriginPolicy, OutlierLimits, RetryLimits};
 use watari_proxy::{Balance, HashKey, Limits, OriginAddress, OriginConfig, PoolConfig, RetryOn};
+
+use crate::common::{
+    Act, Fixture, ScriptedOrigin, answer, answer_and_close, answer_and_stall, client, get, ok, pass, post, read,
+    refusing_origin,
+};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const UNAVAILABLE: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";

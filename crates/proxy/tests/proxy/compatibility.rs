@@ -3,20 +3,17 @@
 //!
 //! `make origins` writes that table anew.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "../common/mod.rs"]
-mod common;
 mod table;
 
 use std::time::{Duration, SystemTime};
 
-use common::Fixture;
-use common::download::{Download, transfers};
 use tokio::time::sleep;
 use watari_proxy::PoolConfig;
 use watari_test_origins::Content;
 use watari_test_origins::real::{Docroot, Running, Setup};
+
+use crate::common::Fixture;
+use crate::common::download::{Download, transfers};
 
 /// More than fits between a server and a client that does not read.
 const LEN: u64 = 32 << 20;

@@ -1,22 +1,19 @@
 //! What happens to requests before they are forwarded.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::upgrade::{AGREED, LONG, get_echo, join};
-use common::{
-    Act, ScriptedOrigin, answer, answer_and_stall, client, get, get_path, ok, post, read, refusing_origin, upload,
-};
 use http::{HeaderName, Response};
 use http_body::Frame;
 use watari_proxy::{
     Access, AuthConfig, Body, Client, ClientLimits, Config, Destination, Metrics, OriginAddress, PoolConfig, Proxy,
     RateLimit, Refusal, Transport,
+};
+
+use crate::common::upgrade::{AGREED, LONG, get_echo, join};
+use crate::common::{
+    Act, ScriptedOrigin, answer, answer_and_stall, client, get, get_path, ok, post, read, refusing_origin, upload,
 };
 
 fn proxy(origin: &OriginAddress, change: impl FnOnce(&mut Config)) -> Proxy {

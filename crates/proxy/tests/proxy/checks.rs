@@ -1,17 +1,11 @@
 //! Origins that are asked how they are.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::pki::Pki;
-use common::{Fixture, pass, refusing_origin};
 use http::{Request, Response};
 use http_body_util::Empty;
 use hyper::body::Incoming;
@@ -25,6 +19,9 @@ use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
 use watari_balance::Patience;
 use watari_proxy::{Balance, Check, Config, HttpCheck, HttpVersion, OriginAddress, PoolConfig, Proxy, Transport};
+
+use crate::common::pki::Pki;
+use crate::common::{Fixture, pass, refusing_origin};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -1,18 +1,9 @@
 //! What is logged of requests.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use common::upgrade::{AGREED, LONG, get_echo, join};
-use common::{
-    Act, ScriptedOrigin, answer, answer_and_close, answer_and_stall, client, get, get_path, ok, post, read,
-    refusing_origin,
-};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -20,6 +11,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::sleep;
 use watari_proxy::{AccessLog, Config, LogFormat, Metrics, OriginAddress, PoolConfig, Proxy};
 use watari_test_origins::{Content, Fault, Moment, Origin, Resource};
+
+use crate::common::upgrade::{AGREED, LONG, get_echo, join};
+use crate::common::{
+    Act, ScriptedOrigin, answer, answer_and_close, answer_and_stall, client, get, get_path, ok, post, read,
+    refusing_origin,
+};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -178,7 +175,7 @@ async fn it_is_logged_that_nobody_used_a_tunnel() {
 async fn it_is_logged_that_a_client_left_its_tunnel() {
     let origin = ScriptedOrigin::start([answer_and_stall(&format!("{AGREED}hello"))]).await;
     let logged = Logged::new([origin.address], LogFormat::Json);
-    let (client, end) = join(logged.proxy.respond(get_echo(), &common::client()).await, LONG);
+    let (client, end) = join(logged.proxy.respond(get_echo(), &crate::common::client()).await, LONG);
     drop(client);
     end.await.unwrap().unwrap_err();
     assert_eq!(json!(logged.values(["status", "bytes", "ending"]).await), json!([101, 0, "client_left"]));

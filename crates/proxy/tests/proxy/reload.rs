@@ -1,13 +1,10 @@
 //! A proxy that takes the place of another.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{ScriptedOrigin, client, get, ok, read};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use watari_proxy::{Config, Metrics, OriginAddress, PoolConfig, Proxy};
+
+use crate::common::{ScriptedOrigin, client, get, ok, read};
 
 fn config(origins: impl IntoIterator<Item = OriginAddress>) -> Config {
     Config::one_pool(PoolConfig::plain("pool", origins))

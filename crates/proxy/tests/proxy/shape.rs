@@ -1,14 +1,9 @@
 //! What is changed of requests and responses on their way.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::io::Read;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{Act, ScriptedOrigin, answer, client, get, ok, read, refusing_origin};
 use http::{HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Empty};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,6 +12,8 @@ use watari_proxy::{
     Body, Compression, Config, Destination, ErrorPage, ErrorPages, Metrics, OriginAddress, PathPrefix, PoolConfig,
     Proxy, Redirect, Route, Rules, Sticky,
 };
+
+use crate::common::{Act, ScriptedOrigin, answer, client, get, ok, read, refusing_origin};
 
 fn config(origins: impl IntoIterator<Item = OriginAddress>) -> Config {
     Config::one_pool(PoolConfig::plain("pool", origins))
@@ -292,7 +289,7 @@ async fn a_rule_keeps_a_route_from_being_compressed() {
 #[tokio::test]
 async fn a_cut_stays_a_cut() {
     let cut = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 30000\r\n\r\nhalf";
-    let response = compressed(common::answer_and_close(cut), "gzip").await;
+    let response = compressed(crate::common::answer_and_close(cut), "gzip").await;
     assert_eq!(field(&response, "content-encoding"), Some("gzip"));
     assert!(response.into_body().collect().await.is_err());
 }

@@ -3,10 +3,6 @@
 //!
 //! `make moves` tries many, by other seeds.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "../common/mod.rs"]
-mod common;
 mod gateway;
 mod plan;
 
@@ -15,17 +11,18 @@ use std::env;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::download::transfers;
-use common::{Fixture, client};
 use http::Request;
 use http::Response;
 use http_body_util::{BodyExt, Empty};
-use plan::{NUMBER, Plan};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use tokio::runtime;
 use tokio::time::timeout;
 use watari_proxy::{Body, Handover, HttpVersion, Limits, OriginAddress, PoolConfig, Transport};
 use watari_test_origins::{Content, Origin};
+
+use self::plan::{NUMBER, Plan};
+use crate::common::download::transfers;
+use crate::common::{Fixture, client};
 
 /// Longer than all time limits together.
 const PATIENCE: Duration = Duration::from_mins(1);

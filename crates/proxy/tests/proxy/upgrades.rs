@@ -1,17 +1,11 @@
 //! Connections that speak something else after a request: who is asked for it, who agrees, and what becomes of the bytes.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::time::Duration;
 
 use aws_lc_rs::digest::{self, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use common::upgrade::{AGREED, LONG, echo, get_echo, join};
-use common::{Fixture, ScriptedOrigin, answer, ok, read};
 use http::{Method, Request, Version};
 use http_body_util::{Empty, Full};
 use hyper::ext::Protocol;
@@ -19,6 +13,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use watari_proxy::{HttpVersion, Limits, OriginAddress, PoolConfig, Transport, Tunnel, TunnelBroken};
+
+use crate::common::upgrade::{AGREED, LONG, echo, get_echo, join};
+use crate::common::{Fixture, ScriptedOrigin, answer, ok, read};
 
 /// A listener whose connections a test serves itself.
 struct Origin {

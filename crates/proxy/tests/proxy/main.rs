@@ -1,0 +1,20 @@
+//! The proxy between clients and origins that are the test's.
+
+#![allow(clippy::unwrap_used)]
+
+mod access_log;
+mod balancing;
+mod checks;
+mod common;
+mod compatibility;
+mod forwarding;
+mod gate;
+mod handover;
+mod misbehaving_origins;
+mod moves;
+mod names;
+mod queue;
+mod reload;
+mod shape;
+mod transports;
+mod upgrades;
