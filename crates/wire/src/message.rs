@@ -1,7 +1,7 @@
 //! The messages of the mesh.
 //!
 //! Offsets are byte counts of the connection's two streams as the dispatcher relays them: *rx* flows from the client,
-//! *tx* to the client. See ARCHITECTURE.md for the move they belong to.
+//! *tx* to the client. See docs/internals/handoff.md for the move they belong to.
 
 use std::fmt;
 use std::net::SocketAddr;
