@@ -26,7 +26,8 @@ impl Threads {
         let mut threads =
             Self { one_ended: CancellationToken::new(), shutdown: shutdown.clone(), runtimes: Vec::new() };
         for number in 0..count.get() {
-            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let mut runtime = Builder::new_current_thread();
+            let runtime = watari_sys::return_memory_when_idle(&mut runtime).enable_all().build()?;
             threads.runtimes.push(runtime.handle().clone());
             let shutdown = shutdown.clone();
             threads.spawn(number, runtime, async move { shutdown.cancelled().await })?;

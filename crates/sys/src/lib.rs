@@ -1,11 +1,13 @@
 //! What Watari asks of the operating system: TCP options, accepting, pipes to splice by.
 
 mod accept;
+mod memory;
 mod pipe;
 pub mod tcp;
 mod unidentified;
 
 pub use accept::{Acceptor, accept_until};
+pub use memory::return_memory_when_idle;
 pub use pipe::{FILES_PER_PIPE, Pipe};
 pub use unidentified::{CrowdedOut, Unidentified, UnidentifiedPlace};
 pub use watari_admission::UnidentifiedLimits;

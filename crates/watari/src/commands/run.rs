@@ -96,7 +96,7 @@ impl Run {
         // other would only make more.
         let mut runtime =
             if config.agent.is_some() { Builder::new_multi_thread() } else { Builder::new_current_thread() };
-        let runtime = runtime.enable_all().build().map_err(Failure::Start)?;
+        let runtime = watari_sys::return_memory_when_idle(&mut runtime).enable_all().build().map_err(Failure::Start)?;
         Ok(runtime.block_on(node::run(config, loaded, Outside { registry, site, level, expiry }))?)
     }
 }
