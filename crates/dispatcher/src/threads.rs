@@ -26,8 +26,7 @@ impl Threads {
         let mut threads =
             Self { one_ended: CancellationToken::new(), shutdown: shutdown.clone(), runtimes: Vec::new() };
         for number in 0..count.get() {
-            let mut runtime = Builder::new_current_thread();
-            let runtime = watari_sys::return_memory_when_idle(&mut runtime).enable_all().build()?;
+            let runtime = watari_sys::build_runtime(Builder::new_current_thread())?;
             threads.runtimes.push(runtime.handle().clone());
             let shutdown = shutdown.clone();
             threads.spawn(number, runtime, async move { shutdown.cancelled().await })?;

@@ -7,7 +7,7 @@ pub mod tcp;
 mod unidentified;
 
 pub use accept::{Acceptor, accept_until};
-pub use memory::return_memory_when_idle;
+pub use memory::build_runtime;
 pub use pipe::{FILES_PER_PIPE, Pipe};
 pub use unidentified::{CrowdedOut, Unidentified, UnidentifiedPlace};
 pub use watari_admission::UnidentifiedLimits;

@@ -1,31 +1,48 @@
 //! Freed memory goes back to the system.
 
 use std::cell::Cell;
+use std::io;
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::time::sleep;
 
-/// How often a thread returns memory, at most, in seconds.
-const INTERVAL_S: i64 = 1;
+/// How often a thread returns memory.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// When this thread last returned memory, in seconds of the monotonic clock.
     static RETURNED_S: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Has each thread of `runtime` return freed memory to the system before it waits for events, once in [`INTERVAL_S`] at most.
+/// Builds a runtime with all drivers whose threads return freed memory to the system, once in [`INTERVAL`] each.
 ///
 /// A thread of mimalloc's looks for blocks that other threads have freed, and for pages whose return is due, only when it
 /// allocates. After a burst of connections a thread may not do that for long, and would keep what they took.
-pub fn return_memory_when_idle(runtime: &mut Builder) -> &mut Builder {
-    runtime.on_thread_park(|| {
-        // The coarse clock: a thread waits for events up to some 100,000 times a second.
-        let now_s = clock_gettime(ClockId::MonotonicCoarse).tv_sec;
-        if now_s - RETURNED_S.get() >= INTERVAL_S {
-            RETURNED_S.set(now_s);
-            collect();
+pub fn build_runtime(mut builder: Builder) -> io::Result<Runtime> {
+    let runtime = builder.on_thread_park(return_memory_if_due).enable_all().build()?;
+    runtime.spawn(wake_threads());
+    Ok(runtime)
+}
+
+/// Wakes threads that have nothing to do: they return memory before they wait again.
+async fn wake_threads() {
+    let others = Handle::current().metrics().num_workers() - 1;
+    loop {
+        sleep(INTERVAL).await;
+        for _ in 0..others {
+            tokio::spawn(async {});
         }
-    })
+    }
+}
+
+fn return_memory_if_due() {
+    // The coarse clock: a thread waits for events up to some 100,000 times a second.
+    let now_s = clock_gettime(ClockId::MonotonicCoarse).tv_sec;
+    if RETURNED_S.replace(now_s) != now_s {
+        collect();
+    }
 }
 
 #[expect(unsafe_code, reason = "mimalloc is C. The function takes no pointer, and any thread may call it at any time.")]

@@ -30,7 +30,7 @@ use clap::{Parser, Subcommand};
 use mimalloc::MiMalloc;
 
 /// mimalloc 2 returns the memory of a burst to the system, at no cost in CPU time, where each thread asks it to
-/// ([`watari_sys::return_memory_when_idle`]). The share of the memory of 4,000 connections that an agent kept 15 s after they had
+/// ([`watari_sys::build_runtime`]). The share of the memory of 4,000 connections that an agent kept 15 s after they had
 /// ended, and the CPU time of the agent against glibc's allocator:
 ///
 /// | allocator | kept | request | connection | GiB of files | GiB forwarded |

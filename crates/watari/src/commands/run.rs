@@ -94,9 +94,8 @@ impl Run {
         let level = logging::start(&config.log);
         // A dispatcher has threads of its own for its clients: messages between nodes are little work, which threads that wake each
         // other would only make more.
-        let mut runtime =
-            if config.agent.is_some() { Builder::new_multi_thread() } else { Builder::new_current_thread() };
-        let runtime = watari_sys::return_memory_when_idle(&mut runtime).enable_all().build().map_err(Failure::Start)?;
+        let runtime = if config.agent.is_some() { Builder::new_multi_thread() } else { Builder::new_current_thread() };
+        let runtime = watari_sys::build_runtime(runtime).map_err(Failure::Start)?;
         Ok(runtime.block_on(node::run(config, loaded, Outside { registry, site, level, expiry }))?)
     }
 }
