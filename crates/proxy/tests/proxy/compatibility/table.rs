@@ -2,7 +2,7 @@
 
 use watari_test_origins::Table;
 
-/// One line of it: server, configuration, and what became of transfers.
+/// One line of it: server, configuration, and the outcome of transfers.
 pub(crate) type Row = [String; 4];
 
 /// What stands there.
@@ -16,7 +16,7 @@ pub(crate) fn write(rows: &[Row]) {
 }
 
 const TABLE: Table = Table {
-    begin: "<!-- what became of transfers: written by `make origins` -->\n",
-    end: "<!-- the end of what became of transfers -->\n",
+    begin: "<!-- outcomes of transfers: written by `make origins` -->\n",
+    end: "<!-- the end of outcomes of transfers -->\n",
     columns: &["server", "configuration", "ordered away", "server killed"],
 };
