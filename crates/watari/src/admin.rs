@@ -1,7 +1,7 @@
-//! Administration: questions and orders to a running node, over a unix socket that only the node's user may use.
+//! Administration: questions and orders to a running node over a Unix socket that only the node's user may use.
 //!
-//! A connection carries one question and one answer, each a line of JSON ([`Question`], [`Answer`]). What is said has a
-//! version; a question that the node does not know is answered with an error.
+//! A connection carries one question and one answer, each a line of JSON ([`Question`], [`Answer`]). Messages carry a
+//! version. A node answers an unknown question with an error.
 
 mod as_text;
 mod client;
@@ -21,57 +21,60 @@ pub(crate) use client::{AskError, ask};
 pub(crate) use origins::{Origin, Pool, Queue, Resource, Transfer};
 pub(crate) use server::{BindError, Server};
 
-/// The version of what is said.
+/// The version of the messages.
 pub(crate) const VERSION: u32 = 1;
 
-/// What can be asked, and what can be ordered. Orders are for dispatchers: they alone decide who serves a connection.
+/// The subject of a question or order.
+///
+/// An order for a dispatcher fails on a node without that role, and an order for an agent likewise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Topic {
-    /// How the node is: [`Status`].
+    /// The state of the node. Answer: [`Status`].
     Status,
-    /// Which nodes it knows: a list of [`Node`].
+    /// The nodes in the node's view. Answer: a list of [`Node`].
     Nodes,
-    /// Which connections of clients it holds: a list of [`Connection`].
+    /// The client connections that the node holds. Answer: a list of [`Connection`].
     Connections,
-    /// How an agent resumes sessions: [`Sessions`].
+    /// The sessions of an agent. Answer: [`Sessions`].
     Sessions,
-    /// The origins of an agent: a list of [`Pool`].
+    /// The origins of an agent. Answer: a list of [`Pool`].
     Origins,
-    /// That an origin be left, or not any more: [`Answer::Done`] when that begins. An order for an agent.
+    /// An agent drains an origin, or ends its drain. Answer: [`Answer::Done`] when the agent has begun.
     DrainOrigin {
         #[serde(with = "as_text")]
         origin: OriginAddress,
         draining: bool,
     },
-    /// That a transfer go on at another origin: [`Answer::Done`] when that is tried. An order for an agent.
+    /// An agent continues a transfer from another origin. Answer: [`Answer::Done`] when the agent tries it.
     MoveTransfer {
         transfer: u64,
         #[serde(with = "as_text::option")]
         origin: Option<OriginAddress>,
     },
-    /// That a connection go to another agent: [`Answer::Done`] when its owner is asked. The connections show whether it goes.
+    /// A dispatcher moves a connection to another agent. Answer: [`Answer::Done`] when the dispatcher has asked the
+    /// owner. [`Topic::Connections`] shows whether the connection moves.
     Move {
         #[serde(with = "as_text")]
         connection: ConnectionId,
         node: NodeName,
     },
-    /// That an agent get no new connections, and lose those it has without any being cut: [`Answer::Done`] when that begins.
+    /// A dispatcher gives an agent no new connections, and moves the existing ones away without cutting any. Answer:
+    /// [`Answer::Done`] when the drain has begun.
     Drain { node: NodeName },
-    /// That a drained agent get connections again: [`Answer::Done`].
+    /// A dispatcher gives a drained agent connections again. Answer: [`Answer::Done`].
     Undrain { node: NodeName },
-    /// That a node be no member of the cluster any more, at all nodes: [`Answer::Done`] when its link to this node has
-    /// ended.
+    /// All members end their links to a node. Answer: [`Answer::Done`] when this node's link to it has ended.
     Evict { node: NodeName },
-    /// That it may be one again: [`Answer::Done`].
+    /// An evicted node may be a member again. Answer: [`Answer::Done`].
     Admit { node: NodeName },
-    /// That keys of tickets begin anew, at all agents: [`Answer::Done`]. An order for an agent.
+    /// All agents derive ticket keys from a new seed. An order for an agent. Answer: [`Answer::Done`].
     RotateKeys,
-    /// The configuration is read again: [`Answer::Reloaded`].
+    /// The node reads its configuration again. Answer: [`Answer::Reloaded`].
     Reload,
 }
 
-/// One line to the node.
+/// A line to the node.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Question {
@@ -79,7 +82,7 @@ pub(crate) struct Question {
     pub(crate) topic: Topic,
 }
 
-/// One line from the node.
+/// A line from the node.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
@@ -89,22 +92,22 @@ pub(crate) enum Answer {
     Sessions(Sessions),
     Origins(Vec<Pool>),
     Reloaded(Reloaded),
-    /// What was ordered is done, or has begun.
+    /// The node has followed the order, or has begun to.
     Done,
-    /// Why there is no answer, or why an order is not followed: one sentence.
+    /// The reason for a missing answer or a refused order, as one sentence.
     Error(String),
 }
 
-/// What a reload has changed.
+/// The changes that a reload made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reloaded {
-    /// In the configuration file.
+    /// Changed keys of the configuration file.
     pub(crate) changes: Vec<Change>,
-    /// Certificates, keys and authorities that are not what they were when they were read before.
+    /// Files of certificates, keys and authorities that differ from those loaded before.
     pub(crate) files: Vec<String>,
 }
 
-/// How a node is.
+/// The state of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Status {
     pub(crate) node: String,
@@ -112,97 +115,100 @@ pub(crate) struct Status {
     pub(crate) roles: Vec<String>,
     pub(crate) pid: u32,
     pub(crate) uptime_s: u64,
-    /// Client connections that it holds now.
+    /// Client connections that the node holds now.
     pub(crate) connections: usize,
-    /// Peers that it has a link to.
+    /// Peers with a link to this node.
     pub(crate) links_up: usize,
-    /// Peers that it is configured with, or has learned of.
+    /// Peers from the configuration, and those that members introduced.
     pub(crate) peers: usize,
 }
 
-/// A node, as another sees it.
+/// A node in the view of the node that answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Node {
     pub(crate) name: String,
-    /// `None`: it is evicted, and only its name counts.
+    /// `None`: the node is evicted. An eviction holds only a name.
     pub(crate) mesh: Option<SocketAddr>,
-    /// Why it is a member: `configured`, `learned`; or `evicted`. `None`: it is the node that was asked.
+    /// `configured`, `learned` or `evicted`. `None`: the entry is the answering node itself.
     pub(crate) member: Option<String>,
-    /// Whether it is the node that was asked.
+    /// Whether the entry is the answering node itself.
     pub(crate) this: bool,
-    /// Whether there is a link to it; true of the node itself.
+    /// Whether the answering node has a link to it. True for the node itself.
     pub(crate) up: bool,
-    /// What it does, as far as that is known.
+    /// Its known roles.
     pub(crate) roles: Vec<String>,
-    /// For how long it has been up.
+    /// Its uptime, in seconds, for the answering node itself; else the age of the link.
     pub(crate) up_s: Option<u64>,
-    /// Whether this node, a dispatcher, gives it connections; `None`: it is not one of its agents.
+    /// Whether the answering dispatcher gives it connections. `None`: it is not one of its agents.
     pub(crate) available: Option<bool>,
-    /// Whether it answers this dispatcher's checks; `None`: it is not one of its agents.
+    /// Whether it passes the answering dispatcher's checks. `None`: it is not one of its agents.
     pub(crate) healthy: Option<bool>,
-    /// Connections of this dispatcher that it serves now.
+    /// Connections of the answering dispatcher that it serves now.
     pub(crate) connections: Option<usize>,
-    /// Whether this dispatcher drains it, by order or because it is about to end; `None`: it is not one of its agents.
+    /// Whether the answering dispatcher drains it, by order or because the agent is about to end. `None`: it is not one
+    /// of its agents.
     pub(crate) draining: Option<bool>,
-    /// Why its last link ended, or could not be made.
+    /// The error that ended the last link or prevented it.
     pub(crate) last_error: Option<String>,
 }
 
-/// How an agent resumes sessions.
+/// Sessions of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Sessions {
-    /// As in the configuration.
+    /// The mode of the configuration.
     pub(crate) mode: String,
     pub(crate) lifetime_s: u64,
     pub(crate) rotation_s: u64,
-    /// From how many seeds the keys of tickets follow that are still good.
+    /// Seeds whose ticket keys are still valid.
     pub(crate) seeds: usize,
     pub(crate) newest_seed_age_s: Option<u64>,
-    /// How many sessions it keeps in memory, and how many bytes they take.
+    /// Sessions in memory, and their size in bytes.
     pub(crate) kept: usize,
     pub(crate) kept_bytes: usize,
-    /// What it keeps in a file, if anything.
+    /// Sessions in a file. `None`: the agent has no file for them.
     pub(crate) stored: Option<Stored>,
-    /// The Redis server that keeps them instead, if one does.
+    /// The Redis server that stores the sessions instead. `None`: the agent uses none.
     pub(crate) redis: Option<RedisServer>,
-    /// Since the node began.
+    /// Counted since the node began.
     pub(crate) handshakes: Vec<Handshakes>,
 }
 
 /// Sessions in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stored {
-    /// How many, and how many bytes they take.
+    /// Stored sessions, and their size in bytes.
     pub(crate) sessions: u64,
     pub(crate) bytes: u64,
-    /// Since the node began: sessions that were not written, because the disk was too slow, or did not take them.
+    /// Sessions that were not written since the node began: `dropped`, because the disk was too slow; `failed`, because
+    /// of write errors.
     pub(crate) dropped: u64,
     pub(crate) failed: u64,
-    /// Sessions that had to leave before their time.
+    /// Sessions that were removed before their lifetime was over.
     pub(crate) evicted: u64,
 }
 
-/// A Redis server that keeps sessions.
+/// A Redis server that stores sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RedisServer {
-    /// Whether it can be asked at the moment.
+    /// Whether the agent has a connection to the server now.
     pub(crate) connected: bool,
-    /// Since the node began: requests that it was not asked, because it was away; that it did not answer, or not in time; that it refused, or
-    /// answered with something else.
+    /// Requests since the node began that had no usable result. `away`: not sent, because the server was not connected.
+    /// `unanswered`: no response, or a late one. `refused`: an error, or an unexpected response.
     pub(crate) away: u64,
     pub(crate) unanswered: u64,
     pub(crate) refused: u64,
 }
 
-/// Handshakes of one version of TLS.
+/// Handshakes of one TLS version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Handshakes {
-    /// As in `TLS 1.3`.
+    /// Such as `TLS 1.3`.
     pub(crate) version: String,
     pub(crate) full: u64,
-    /// Handshakes that resumed a session, by where it was established: `here`, `elsewhere`, or `pulled` from there while it waited.
+    /// Handshakes that resumed a session, by where it was established: `here`, `elsewhere`, or `pulled` from there
+    /// while the handshake waited.
     pub(crate) resumed: BTreeMap<String, u64>,
-    /// Those of `full` whose client offered a session, by why that was not resumed.
+    /// Handshakes of `full` whose client offered a session, by the reason why the agent did not resume it.
     pub(crate) missed: BTreeMap<String, u64>,
 }
 
@@ -211,11 +217,11 @@ pub(crate) struct Handshakes {
 pub(crate) struct Connection {
     pub(crate) id: String,
     pub(crate) client: SocketAddr,
-    /// As in `TLS 1.3`; this and the following are `None` before the handshake is done.
+    /// Such as `TLS 1.3`. This field and the following ones are `None` before the handshake is complete.
     pub(crate) version: Option<String>,
-    /// As IANA names it.
+    /// The name in the IANA registry.
     pub(crate) suite: Option<String>,
-    /// `None` also where the client offered none.
+    /// Also `None` if the client offered none.
     pub(crate) alpn: Option<String>,
     /// The agent that did the handshake.
     pub(crate) handshake_node: String,
@@ -224,7 +230,7 @@ pub(crate) struct Connection {
     pub(crate) moves: u32,
     /// Whether the handshake resumed an earlier session.
     pub(crate) resumed: Option<bool>,
-    /// Why it is still where it is, though it shall leave.
+    /// The reason why the connection has not moved yet, although it is to move.
     pub(crate) stays: Option<String>,
 }
 

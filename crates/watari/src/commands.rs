@@ -1,4 +1,4 @@
-//! The subcommands, one file each: its arguments, what it does, what it prints.
+//! The subcommands, one file each, with arguments, actions and output.
 
 pub(crate) mod bench;
 pub(crate) mod ctl;

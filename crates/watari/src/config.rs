@@ -4,13 +4,14 @@
 //! text --(raw)--> shapes and values --(check)--> Config --(load)--> what its files hold
 //! ```
 //!
-//! * `raw` is the file as TOML: tables, keys, and the types of values. Unknown keys are refused. `form` finds all mistakes of that
-//!   kind, and `words` words them without the names of types.
-//! * `check` refuses what is well-formed but cannot be. It opens nothing: [`Config::parse`] is a function of a text.
-//! * `load` reads the files that the configuration names, and refuses what they hold where it is of no use.
+//! * `raw` is the file as TOML: tables, keys, and the types of values. It refuses unknown keys. `form` finds all
+//!   mistakes of this kind, and `words` describes them without names of Rust types.
+//! * `check` refuses values that are well-formed but not valid. It opens no file: [`Config::parse`] is a function of a
+//!   text.
+//! * `load` reads the files that the configuration names, and refuses content that is not usable.
 //!
-//! Each refusal is one sentence with file and line. All mistakes of form are reported at once; without any, all that `check` finds,
-//! and then all that `load` finds.
+//! Each refusal is one sentence with file and line. All mistakes of form are reported at once. If there are none,
+//! `check` reports all that it finds, and after a successful `check`, so does `load`.
 
 mod check;
 mod form;
@@ -47,13 +48,13 @@ pub(crate) use proxy::Proxy;
 pub(crate) use raw::LogFormat;
 pub(crate) use value::Span;
 
-/// Where the administration socket is unless something else is said.
+/// The default path of the administration socket.
 pub(crate) const DEFAULT_ADMIN: &str = "/run/watari/admin.sock";
 
-/// A configuration that can be, as far as can be told without opening the files it names.
+/// A valid configuration. The files that it names have not been opened.
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// The file it came from, as the user named it.
+    /// The path of the file, as the user gave it.
     pub(crate) file: PathBuf,
     pub(crate) node: Node,
     /// The other nodes of the cluster.
@@ -61,7 +62,7 @@ pub(crate) struct Config {
     pub(crate) dispatcher: Option<Dispatcher>,
     pub(crate) agent: Option<Agent>,
     pub(crate) log: Log,
-    /// What is in the file, for telling what has changed.
+    /// The keys and values of the file, to report changes.
     pub(crate) outline: Outline,
 }
 
@@ -69,17 +70,17 @@ pub(crate) struct Config {
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) name: At<NodeName>,
-    /// The directory with the node's certificate and key and the authority's certificate.
+    /// The directory with the node's certificate and key, and the authority's certificate.
     pub(crate) pki: At<PathBuf>,
-    /// Where links of the mesh are accepted.
+    /// The address at which the node accepts links of the mesh.
     pub(crate) mesh: SocketAddr,
-    /// Who may be a member of the cluster.
+    /// The rule for membership of the cluster.
     pub(crate) join: Join,
-    /// The administration socket.
+    /// The path of the administration socket.
     pub(crate) admin: PathBuf,
-    /// Where metrics are served, if they are.
+    /// The address of the metrics server. `None`: the node has none.
     pub(crate) metrics: Option<SocketAddr>,
-    /// How long the connections of an agent that is to end may take to move or end.
+    /// The time that an agent's connections get to move or end before the node ends.
     pub(crate) drain_timeout: Duration,
     /// `[node.limits]`
     pub(crate) limits: watari_mesh::Limits,
@@ -88,21 +89,22 @@ pub(crate) struct Node {
 /// `[dispatcher]`
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
-    /// Where clients connect to.
+    /// Addresses that clients connect to.
     pub(crate) listen: Vec<SocketAddr>,
-    /// How many threads relay.
+    /// The number of threads that relay.
     pub(crate) threads: NonZeroUsize,
-    /// Where relays connect to, which say by the PROXY protocol whose connection they bring.
+    /// Addresses that relays connect to. They name the client in a PROXY protocol header.
     pub(crate) listen_proxy: Vec<SocketAddr>,
-    /// Where clients connect to that speak plain HTTP, and are sent to HTTPS.
+    /// Addresses for clients that speak plain HTTP. They are redirected to HTTPS.
     pub(crate) redirect: Vec<SocketAddr>,
     pub(crate) config: watari_dispatcher::Config,
-    /// Whether agents that are members become its agents, too.
+    /// Whether members with the role agent become its agents, too.
     pub(crate) discover: bool,
 }
 
 impl Dispatcher {
-    /// What it works by where agents have said that they take `legs`. Those of the file are as the file says.
+    /// The dispatcher's settings if agents have announced `legs`. The values of the file override those of agents that
+    /// it lists.
     pub(crate) fn with_agents(&self, legs: &BTreeMap<NodeName, SocketAddr>) -> watari_dispatcher::Config {
         let mut config = self.config.clone();
         if self.discover {
@@ -119,12 +121,12 @@ impl Dispatcher {
         config
     }
 
-    /// Where clients are accepted, or relays that bring them.
+    /// The addresses at which the dispatcher accepts clients and relays.
     pub(crate) fn clients_at(&self) -> watari_dispatcher::Listeners<SocketAddr> {
         watari_dispatcher::Listeners { clients: self.listen.clone(), relays: self.listen_proxy.clone() }
     }
 
-    /// The port that clients of plain HTTP are sent to.
+    /// The port of the URLs in redirects.
     pub(crate) fn https_port(&self) -> u16 {
         self.listen.first().map_or(443, SocketAddr::port)
     }
@@ -133,7 +135,7 @@ impl Dispatcher {
 /// `[agent]`
 #[derive(Debug)]
 pub(crate) struct Agent {
-    /// Where legs are accepted.
+    /// The address at which the agent accepts legs.
     pub(crate) legs: SocketAddr,
     /// `None`: a bulk agent, which does no handshakes and needs no private key.
     pub(crate) tls: Option<Tls>,
@@ -152,10 +154,10 @@ pub(crate) struct Tls {
     pub(crate) listeners: Vec<(Listener, Terms)>,
 }
 
-/// What handshakes offer, apart from certificates.
+/// The parameters of handshakes, apart from certificates.
 #[derive(Debug)]
 pub(crate) struct Terms {
-    /// Where the table begins that says so, if one does.
+    /// The first line of the table with these terms. `None`: the file has no such table.
     pub(crate) line: Option<usize>,
     pub(crate) policy: Policy,
     pub(crate) alpn: Vec<String>,
@@ -167,11 +169,11 @@ pub(crate) struct Terms {
 pub(crate) struct CertificateFiles {
     pub(crate) chain: At<PathBuf>,
     pub(crate) key: At<PathBuf>,
-    /// Also for clients that ask for no name, or an unknown one.
+    /// Whether it also serves clients that send no server name, or an unknown one.
     pub(crate) default: bool,
 }
 
-/// Whether clients are asked for a certificate, and the file with the authorities it may come from.
+/// Whether the agent requests client certificates, and the file with the authorities that may issue them.
 #[derive(Debug)]
 pub(crate) enum ClientCertificates {
     None,
@@ -212,7 +214,7 @@ pub(crate) struct At<T> {
     pub(crate) value: T,
 }
 
-/// The configuration is wrong. Printed as `file:line: sentence`, the mistakes of a file one after the other.
+/// The configuration is not valid. Its `Display` has a line `file:line: sentence` for each mistake.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("{}: {cause}", file.display())]
@@ -226,7 +228,7 @@ fn lines(file: &Path, mistakes: &[(usize, String)]) -> Vec<String> {
 }
 
 impl ConfigError {
-    /// Both together, sorted by line. What belongs to no line is alone.
+    /// Both errors together, sorted by line. An error without a line stays alone.
     fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Wrong { file, mut mistakes }, Self::Wrong { mistakes: others, .. }) => {
@@ -267,21 +269,21 @@ impl ConfigError {
 }
 
 impl Config {
-    /// Reads and checks `file`; what it names is not opened.
+    /// Reads and checks `file`. Opens none of the files that it names.
     pub(crate) fn read(file: &Path) -> Result<Self, ConfigError> {
         let text =
             fs::read_to_string(file).map_err(|cause| ConfigError::Unreadable { file: file.to_owned(), cause })?;
         Self::parse(file, &text)
     }
 
-    /// Checks `text`. Relative paths in it start at the directory that `file` is in.
+    /// Checks `text`. Relative paths in it start at the directory of `file`.
     pub(crate) fn parse(file: &Path, text: &str) -> Result<Self, ConfigError> {
         let wrong = |mistakes| ConfigError::Wrong { file: file.to_owned(), mistakes };
         let raw = form::read(text).map_err(wrong)?;
         check::Check::new(file, text).all_of(raw).map_err(wrong)
     }
 
-    /// A refusal of what is on `line`.
+    /// The refusal of a value on `line`.
     fn wrong(&self, line: usize, sentence: &impl ToString) -> ConfigError {
         ConfigError::Wrong { file: self.file.clone(), mistakes: vec![(line, sentence.to_string())] }
     }

@@ -1,9 +1,9 @@
-//! A whole cluster on loopback: one dispatcher, three agents and two origins, each a process of its own.
+//! A whole cluster on loopback: one dispatcher, three agents and two origins, each in a process of its own.
 //!
-//! * `layout` makes what they run on: a directory with certificates, content and configurations, and free addresses.
+//! * `layout` makes their environment: a directory with certificates, content and configurations, and free addresses.
 //! * `cluster` starts the processes, waits until they are ready, and ends them.
-//! * `origin` is what the origins run.
-//! * `scenario` has many `visitor`s come, and `report` says what became of them.
+//! * `origin` is the program of the origins.
+//! * `scenario` runs many `visitor`s, and `report` summarizes their results.
 
 mod client_tls;
 mod cluster;
@@ -26,10 +26,10 @@ use crate::output::print;
 use crate::process::EndSignals;
 use cluster::Cluster;
 
-/// The name that the demo's certificates are issued for. `.test` is nobody's (RFC 6761).
+/// The name in the demo's certificates. `.test` is reserved (RFC 6761).
 const HOST: &str = "demo.watari.test";
 
-/// The demo did not come up, or did not stay up, or did not pass.
+/// The demo did not start, did not keep running, or failed a check.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DemoError {
     #[error("{doing}: {cause}")]
@@ -48,7 +48,7 @@ pub(crate) enum DemoError {
     Failed { failed: usize, logs: PathBuf },
 }
 
-/// Brings the cluster up and keeps it up until Ctrl-C.
+/// Starts the cluster, and runs it until Ctrl-C.
 pub(crate) async fn stay_up() -> Result<(), DemoError> {
     let mut end = EndSignals::listen().map_err(doing("handling signals"))?;
     let mut cluster = tokio::select! {
@@ -64,7 +64,7 @@ pub(crate) async fn stay_up() -> Result<(), DemoError> {
     ended
 }
 
-/// Brings the cluster up, runs the scenario, prints what happened.
+/// Starts the cluster, runs the scenario, and prints the results.
 pub(crate) async fn once() -> Result<(), DemoError> {
     let mut end = EndSignals::listen().map_err(doing("handling signals"))?;
     let interrupted = || DemoError::System { doing: "the demo".into(), cause: io::ErrorKind::Interrupted.into() };

@@ -25,7 +25,7 @@ use crate::demo::DemoError;
 use crate::node::NodeError;
 use crate::output::tell;
 
-/// The command did not do what it was asked to. Shown as one sentence.
+/// A command failed. Its `Display` is one sentence.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
@@ -102,7 +102,7 @@ impl From<MakeError> for Failure {
 }
 
 impl Failure {
-    /// Tells the user, and the shell.
+    /// Prints the failure to the standard error, and returns the exit status.
     pub(crate) fn report(&self) -> ExitCode {
         if self.is_seen_enough() {
             return ExitCode::SUCCESS;
@@ -112,8 +112,8 @@ impl Failure {
         ExitCode::from(self.code())
     }
 
-    /// Whether the reader of the output has closed it, as in `watari watch pcap FILE | head`: that ends the command without a
-    /// failure.
+    /// Whether the reader of the output has closed it, as in `watari watch pcap FILE | head`. Such a command ends
+    /// without a failure.
     fn is_seen_enough(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }

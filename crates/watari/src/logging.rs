@@ -17,13 +17,13 @@ use throttle::{Throttle, Throttled};
 /// No limit on the lines of a kind.
 pub(crate) const ALL_LINES: usize = usize::MAX;
 
-/// What decides which lines are logged.
+/// A handle to the filter that selects the lines to log.
 pub(crate) struct Level {
     level: reload::Handle<Targets, Registry>,
     throttle: Throttle,
 }
 
-/// Starts logging as `log` says, for the whole process. Only the first call in a process counts.
+/// Starts the log of the whole process as `log` configures it. Only the first call in a process has an effect.
 pub(crate) fn start(log: &Log) -> Level {
     let lines = fmt::layer().with_writer(io::stderr);
     let lines = match log.format {
@@ -38,14 +38,14 @@ pub(crate) fn start(log: &Log) -> Level {
 }
 
 impl Level {
-    /// Logs at other levels, and so many lines of a kind, from now on.
+    /// Sets other levels, and another limit on the lines of a kind.
     pub(crate) fn set(&self, log: &Log) {
-        // Fails only where this call to `start` was not the first.
+        // Fails only if this call to `start` was not the first.
         let _ = self.level.reload(log.level.clone());
         self.throttle.set(log.repeats_max);
     }
 
-    /// Writes the summaries of lines that were not written, for ever.
+    /// Writes the summaries of suppressed lines. Never ends.
     pub(crate) fn summarize(&self) -> impl Future<Output = ()> + use<> {
         self.throttle.clone().summarize()
     }

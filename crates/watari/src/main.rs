@@ -1,14 +1,14 @@
-//! The `watari` command: a TLS cluster whose live connections change hands.
+//! The `watari` command: a TLS-terminating load-balancing cluster that moves live connections between its agents.
 //!
-//! One file per subcommand in `commands`; what they share lies beside it:
+//! Each subcommand has a file in `commands`. The subcommands share these modules:
 //!
 //! * `config`: the configuration file of a node;
-//! * `admin`: questions to a running node;
+//! * `admin`: questions and orders to a running node;
 //! * `demo`: a whole cluster on loopback;
-//! * `node`: a running node, put together from the crates of its roles;
-//! * `output`: what is printed.
+//! * `node`: a running node, composed of the crates of its roles;
+//! * `output`: printing.
 
-// Output goes through `output`: these macros panic where the reader has gone.
+// Commands print through `output`: these macros panic if the reader has closed the output.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod admin;
@@ -29,9 +29,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use mimalloc::MiMalloc;
 
-/// mimalloc 2 returns the memory of a burst to the system, at no cost in CPU time, where each thread asks it to
-/// ([`watari_sys::build_runtime`]). The share of the memory of 4,000 connections that an agent kept 15 s after they had
-/// ended, and the CPU time of the agent against glibc's allocator:
+/// mimalloc 2 returns the memory of a burst to the system at no cost in CPU time, if each thread asks for it
+/// ([`watari_sys::build_runtime`]). The table shows the share of the memory of 4,000 connections that an
+/// agent kept 15 s after they had ended, and the CPU time of the agent relative to glibc's allocator:
 ///
 /// | allocator | kept | request | connection | GiB of files | GiB forwarded |
 /// | --- | --- | --- | --- | --- | --- |
@@ -42,8 +42,9 @@ use mimalloc::MiMalloc;
 /// | jemalloc 5.3.0, `background_thread` | 0.09 | 0.95 | 1.07 | 2.77 | - |
 /// | jemalloc 5.3.0, and `tcache_max:262144`, `dirty_decay_ms:3000` | 0.05 | 1.09 | 1.13 | 0.96 | - |
 ///
-/// An idle connection takes 20 KiB of an agent, 22.0 with glibc, 27 with mimalloc's huge pages. `malloc_trim` of glibc leaves 0.05.
-/// jemalloc starts threads, and `watari watch` drops its privileges before any thread runs.
+/// An idle connection takes 20 KiB of an agent's memory, 22.0 KiB with glibc, and 27 KiB with mimalloc's huge pages.
+/// With glibc, `malloc_trim` leaves a share of 0.05. jemalloc starts threads, but `watari watch` must drop its
+/// privileges before any thread runs.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

@@ -1,4 +1,4 @@
-//! The metrics, over HTTP as Prometheus asks for them.
+//! An HTTP server for Prometheus metrics.
 
 use std::convert::Infallible;
 use std::net::TcpListener as StdTcpListener;
@@ -24,17 +24,18 @@ use format::Format;
 
 mod format;
 
-/// Connections at the same time; a few scrapers are expected.
+/// Connections at the same time. A node expects a few scrapers.
 const CONNECTIONS_MAX: usize = 64;
-/// The longest that a scraper may keep a connection, also one that takes nothing of a response.
+/// The longest time that a scraper may keep a connection, even one that does not read the response.
 const CONNECTION_MAX: Duration = Duration::from_mins(1);
-/// For the head of a request to be complete, also of the first and of the next.
+/// The timeout for the head of a request, from the moment it is expected. It applies to the first and to each later
+/// one.
 const HEAD_MAX: Duration = Duration::from_secs(5);
 /// The longest head, in bytes.
 const HEAD_LEN_MAX: usize = 16 << 10;
 
-/// Serves `registry` at `/metrics` until `shutdown` is cancelled. Must be called in a tokio runtime. Connections over a limit are reset: left in
-/// the listener's queue, they would stay open there, and scrapers behind them would wait.
+/// Serves `registry` at `/metrics` until `shutdown` is cancelled. Must be called in a tokio runtime. Connections over
+/// the limit are reset. In the listener's queue they would stay open, and scrapers behind them would wait.
 pub(crate) fn serve(
     listener: StdTcpListener,
     registry: Arc<Registry>,
@@ -123,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// A server of one counter, and where it is.
+    /// Starts a server with one counter, and returns its address.
     fn start() -> SocketAddr {
         let mut registry = Registry::default();
         let counter: Counter = Counter::default();
@@ -173,11 +174,11 @@ mod tests {
         let mut refused = TcpStream::connect(address).await.unwrap();
         let error = refused.read_u8().await.unwrap_err();
         assert!([ErrorKind::ConnectionReset, ErrorKind::UnexpectedEof].contains(&error.kind()), "{error}");
-        // One has sent half a head, another has had its answer.
+        // One client has sent half a head, another has had its response.
         idle[0].write_all(b"GET /metrics HTTP/1.1\r\nhost").await.unwrap();
         idle[1].write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
         for mut stream in idle {
-            // Answered by 408, or not at all.
+            // The server answers with 408 or not at all.
             let _ = timeout(2 * CONNECTION_MAX, stream.read_to_end(&mut Vec::new())).await.expect("it ends");
         }
         assert!(say(address, "GET /metrics", "").await.contains(" 200 OK"));

@@ -1,4 +1,4 @@
-//! A running node: listeners, mesh, roles, administration and metrics, put together.
+//! A running node: its listeners, mesh, roles, administration and metrics.
 
 mod drain;
 pub(crate) mod expiry;
@@ -35,7 +35,7 @@ use listeners::Listeners;
 use reload::Reloader;
 use view::View;
 
-/// How long links may take to send what is queued when the node ends.
+/// The time that links get to send their queued messages when the node ends.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
 /// A node cannot start.
@@ -55,28 +55,29 @@ pub(crate) enum NodeError {
     ThreadLost,
 }
 
-/// What this node does.
+/// The roles that run in this node.
 #[derive(Clone)]
 struct Roles {
     dispatcher: Option<Dispatcher>,
     agent: Option<Agent>,
 }
 
-/// What a node has from the process it runs in.
+/// The parts of the process that a node gets from its caller.
 pub(crate) struct Outside {
     pub(crate) registry: Registry,
-    /// In that registry.
+    /// Registered in that registry.
     pub(crate) site: SiteMetrics,
     pub(crate) level: Level,
     /// Its metric is in that registry, too.
     pub(crate) expiry: Expiry,
 }
 
-/// Runs a node until SIGTERM or SIGINT. Everything is bound before anything starts, and the service manager is told that the
-/// node is ready when it is of use.
+/// Runs a node until SIGTERM or SIGINT. The node binds all addresses before it starts anything. It notifies the service
+/// manager when it can serve clients.
 ///
-/// At SIGTERM an agent gives its connections away first, until another signal or for the configuration's time at most. A
-/// dispatcher cannot: its clients' connections are its own, and end with it. Where a node is both, the dispatcher works on
+/// At SIGTERM, an agent first moves its connections away. The drain ends at another signal, or after the configured
+/// timeout. A dispatcher cannot drain, because it holds its clients' TCP connections, which end with it. In a node with
+/// both roles, the dispatcher runs until the agent is drained, because the dispatcher moves the connections.
 /// until the agent is drained, for it is the dispatcher that moves connections away.
 pub(crate) async fn run(config: Config, loaded: Loaded, outside: Outside) -> Result<(), NodeError> {
     let mut end = EndSignals::listen().map_err(starting("signal handling"))?;
@@ -100,7 +101,8 @@ pub(crate) async fn run(config: Config, loaded: Loaded, outside: Outside) -> Res
     Ok(())
 }
 
-/// Says so when the node is of use, and returns how it is asked to end, which may be earlier.
+/// Notifies the service manager when the node can serve clients. Returns how the node is asked to end, which may come
+/// first.
 async fn until_asked_to_end(node: &Node, name: &NodeName, end: &mut EndSignals) -> EndSignal {
     tokio::select! {
         signal = end.next() => return signal,
@@ -111,7 +113,7 @@ async fn until_asked_to_end(node: &Node, name: &NodeName, end: &mut EndSignals) 
     end.next().await
 }
 
-/// What has to be ended of a running node.
+/// The parts of a running node that have to be ended.
 struct Node {
     mesh: Mesh,
     admin: JoinHandle<()>,
@@ -191,15 +193,15 @@ impl Node {
         Ok(Self { mesh, admin, running, reloader, shutdown })
     }
 
-    /// Waits until a client could be served. An agent can do that at once; a dispatcher needs an agent.
+    /// Waits until the node could serve a client. An agent can at once, a dispatcher needs an agent.
     async fn of_use(&self) {
         if let Some(dispatcher) = &self.running.dispatcher {
             readiness::agent_available(dispatcher).await;
         }
     }
 
-    /// Waits until a thread of the dispatcher has ended by itself, which no thread does unless it panics. A node without a part
-    /// of its threads is better ended, and started anew by whoever looks after it, than left so.
+    /// Waits until a thread of the dispatcher has ended by itself. A thread does so only when it panics. A node without
+    /// some of its threads had better end, so that the service manager starts it again.
     async fn thread_lost(&self) {
         match &self.running.dispatcher {
             Some(dispatcher) => dispatcher.thread_lost().await,
@@ -221,7 +223,7 @@ impl Node {
     }
 }
 
-/// What every role is started with.
+/// The arguments that all roles start with.
 struct Start<'a> {
     mesh: &'a Mesh,
     registry: &'a mut Registry,
@@ -249,7 +251,7 @@ impl Start<'_> {
     }
 }
 
-/// Reads the configuration again at each signal. What comes of it is logged.
+/// Reads the configuration again at each signal. The reload logs its result.
 async fn reload_when_asked(reloader: Arc<Reloader>, mut signal: RequestSignal) {
     loop {
         signal.next().await;
@@ -269,7 +271,7 @@ fn starting(what: &'static str) -> impl Fn(io::Error) -> NodeError {
     move |cause| NodeError::Start { what, cause }
 }
 
-/// Shows every event of the mesh to every role.
+/// Passes every event of the mesh to every role.
 async fn distribute(mut events: mpsc::Receiver<Event>, roles: Roles) {
     while let Some(event) = events.recv().await {
         if let Some(dispatcher) = &roles.dispatcher {

@@ -1,7 +1,7 @@
 //! The output of commands.
 //!
-//! All of it goes through here, or through a writer whose errors end in [`Failure::Output`]: the macros of the standard library panic
-//! where the reader of a pipe has gone (`watari ctl connections | head`).
+//! All output goes through this module, or through a writer whose errors become [`Failure::Output`]. The macros of the
+//! standard library panic if the reader of a pipe has closed it (`watari ctl connections | head`).
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// Writes `text` to the standard output. If the reader has closed it, the command goes on, and its exit status stays the same.
+/// Writes `text` to the standard output. If the reader has closed it, the command continues, and its exit status stays
+/// the same.
 pub(crate) fn print(text: impl fmt::Display) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match write!(out, "{text}").and_then(|()| out.flush()) {
@@ -25,7 +26,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     print(format_args!("{json}\n"))
 }
 
-/// Writes a line to the standard error. Errors are ignored: there is no other place to report them.
+/// Writes a line to the standard error. Ignores errors: they could not be reported anywhere else.
 pub(crate) fn tell(line: impl fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }

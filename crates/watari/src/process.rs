@@ -1,4 +1,4 @@
-//! What a node arranges with the system about its process.
+//! Settings and signals of the node's process.
 
 use std::env;
 use std::fmt;
@@ -17,12 +17,12 @@ pub(crate) fn forbid_core_dumps() -> io::Result<()> {
     Ok(())
 }
 
-/// Has this process terminated when the thread that started it ends.
+/// Has the system terminate this process when the thread that started it ends.
 pub(crate) fn end_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?)
 }
 
-/// Raises the limit on open files as far as it goes. Returns what it is; `None`: there is none.
+/// Raises the limit on open files to the highest allowed value, and returns it. `None`: the system has no limit.
 pub(crate) fn raise_file_limit() -> Option<u64> {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -36,12 +36,13 @@ pub(crate) fn raise_file_limit() -> Option<u64> {
 pub(crate) struct RequestSignal(unix::Signal);
 
 impl RequestSignal {
-    /// SIGHUP: read the configuration again. From now on, it does not end the process. Must be called in a tokio runtime.
+    /// SIGHUP: read the configuration again. From now on, it does not end the process. Must be called in a tokio
+    /// runtime.
     pub(crate) fn reload() -> io::Result<Self> {
         signal(SignalKind::hangup()).map(Self)
     }
 
-    /// SIGUSR1: open log files again, as nginx does for logrotate. Like [`Self::reload`] otherwise.
+    /// SIGUSR1: open log files again, as nginx does for logrotate. Otherwise like [`Self::reload`].
     pub(crate) fn reopen_logs() -> io::Result<Self> {
         signal(SignalKind::user_defined1()).map(Self)
     }
@@ -52,10 +53,10 @@ impl RequestSignal {
     }
 }
 
-/// Signals that end a process by default and that ask this one for nothing: SIGUSR1 (where [`RequestSignal::reopen_logs`] does not take it),
-/// SIGUSR2, SIGALRM, SIGSTKFLT, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, and the real-time signals that the C library leaves to
-/// programs (signal(7)). SIGPIPE is ignored by Rust's runtime. SIGQUIT, SIGABRT and those that the processor raises keep
-/// their meaning.
+/// Signals that end a process by default, and that this process has no use for: SIGUSR1 (if
+/// [`RequestSignal::reopen_logs`] does not take it), SIGUSR2, SIGALRM, SIGSTKFLT, SIGVTALRM, SIGPROF, SIGIO, SIGPWR,
+/// and the real-time signals that the C library leaves to programs (signal(7)). Rust's runtime ignores SIGPIPE.
+/// SIGQUIT, SIGABRT and the signals that the processor raises keep their meaning.
 fn meaningless_signals() -> impl Iterator<Item = SignalKind> {
     const STANDARD: [Signal; 8] = [
         Signal::USR1,
@@ -77,18 +78,18 @@ pub(crate) struct EndSignals {
     interrupt: unix::Signal,
 }
 
-/// How this process is asked to end.
+/// The signal that asked this process to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndSignal {
-    /// SIGTERM, of service managers and `kill`.
+    /// SIGTERM, from service managers and `kill`.
     Terminate,
-    /// SIGINT, of a terminal's Ctrl-C.
+    /// SIGINT, from Ctrl-C in a terminal.
     Interrupt,
 }
 
 impl EndSignals {
-    /// From now on, none of them ends the process by itself, nor does a signal that has no meaning to this process: a client
-    /// must not lose its connection to a mistyped `kill`. Must be called in a tokio runtime.
+    /// From now on, none of these signals ends the process by itself, nor does a signal without a meaning to this
+    /// process. A mistyped `kill` must not cost a client its connection. Must be called in a tokio runtime.
     pub(crate) fn listen() -> io::Result<Self> {
         for kind in meaningless_signals() {
             // The handler stays when the receiver is dropped.
@@ -97,7 +98,7 @@ impl EndSignals {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Waits for the next one. Nothing is lost where the wait is given up.
+    /// Waits for the next one. Cancelling the wait loses no signal.
     pub(crate) async fn next(&mut self) -> EndSignal {
         tokio::select! {
             _ = self.terminate.recv() => EndSignal::Terminate,
@@ -115,7 +116,7 @@ impl fmt::Display for EndSignal {
     }
 }
 
-/// Tells the service manager, where there is one, how this process is (`sd_notify(3)`).
+/// Sends the state of this process to the service manager, if one runs it (`sd_notify(3)`).
 pub(crate) fn notify(state: &str) {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else {
         return;

@@ -1,4 +1,4 @@
-//! Plain HTTP, answered with where the same is over HTTPS.
+//! Redirects of plain HTTP requests to HTTPS.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -27,9 +27,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// From accepting a connection to the end of its answer.
+/// The limit from accepting a connection to the end of its response.
 const CONNECTION_MAX: Duration = Duration::from_secs(10);
-/// For the head of the request to be complete.
+/// The timeout for the head of the request.
 const HEAD_MAX: Duration = Duration::from_secs(5);
 /// The longest head, in bytes.
 const HEAD_LEN_MAX: usize = 16 << 10;
@@ -44,7 +44,7 @@ pub(crate) struct Redirects {
 }
 
 struct Shared {
-    /// Of the addresses that clients are sent to.
+    /// The port of the URLs that clients are redirected to.
     https_port: AtomicU16,
     places: Arc<Semaphore>,
     requests: Family<Status, Counter>,
@@ -62,8 +62,8 @@ struct Listening {
 }
 
 impl Redirects {
-    /// Listens nowhere yet. Connections beyond `connections_max` are reset; one lasts for one request, and for 10 s at
-    /// most. Metrics are registered as `watari_redirect_*`.
+    /// Listens nowhere yet. Connections beyond `connections_max` are reset. A connection lasts for one request, and at
+    /// most 10 s. Metrics are registered as `watari_redirect_*`.
     pub(crate) fn new(connections_max: usize, registry: &mut Registry, shutdown: CancellationToken) -> Self {
         let (requests, refused) = (Family::default(), Counter::default());
         let registry = registry.sub_registry_with_prefix("watari_redirect");
@@ -74,21 +74,21 @@ impl Redirects {
         Self { shared: Arc::new(shared), listening: Mutex::default(), shutdown }
     }
 
-    /// The addresses among `wanted` that are not listened at yet.
+    /// The addresses of `wanted` without a listener.
     pub(crate) async fn missing(&self, wanted: &[SocketAddr]) -> Vec<SocketAddr> {
         let listening = self.listening.lock().await;
         wanted.iter().filter(|address| !listening.contains_key(address)).copied().collect()
     }
 
-    /// Listens at `wanted` and nowhere else, with `added` for what is missing of it, and sends clients to `https_port`.
-    /// When this returns, nobody listens elsewhere any more.
+    /// Listens at `wanted` and nowhere else, and redirects clients to `https_port`. `added` has the listeners for the
+    /// addresses that [`Self::missing`] returned. When this returns, all other listeners are closed.
     pub(crate) async fn set(&self, wanted: &[SocketAddr], added: Vec<(SocketAddr, TcpListener)>, https_port: u16) {
         self.shared.https_port.store(https_port, Ordering::Relaxed);
         let mut listening = self.listening.lock().await;
         let removed: Vec<_> = listening.keys().filter(|address| !wanted.contains(address)).copied().collect();
         for Listening { end, task } in removed.into_iter().filter_map(|address| listening.remove(&address)) {
             end.cancel();
-            // A task that failed listens no more either.
+            // A task that panicked does not listen any more either.
             let _ = task.await;
         }
         for (address, listener) in added {
@@ -115,7 +115,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
 fn admit(shared: &Arc<Shared>, stream: TcpStream) {
     let Ok(place) = shared.places.clone().try_acquire_owned() else {
         shared.refused.inc();
-        // Fails only on a socket that is gone already.
+        // Fails only if the socket is closed already.
         let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
         return;
     };
@@ -156,7 +156,7 @@ fn respond<B>(request: &Request<B>, https_port: u16) -> Response<Full<Bytes>> {
     response
 }
 
-/// Where the same is over HTTPS; `None` where the request does not say what it is for.
+/// The HTTPS URL of the same resource. `None`: the request does not name its host.
 fn location<B>(request: &Request<B>, https_port: u16) -> Option<String> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let named = Authority::try_from(hosts.next()?.as_bytes()).ok()?;
@@ -170,8 +170,8 @@ fn location<B>(request: &Request<B>, https_port: u16) -> Option<String> {
     Some(format!("https://{host}{port}{path}"))
 }
 
-/// The host, if it is a name or an address, with a port or without, and nothing else: what goes into `Location` is read
-/// by browsers, which are generous.
+/// The host, if it is only a name or an address, with or without a port. Browsers parse `Location` leniently, so
+/// nothing else may go into it.
 fn plain_host(authority: &Authority) -> Option<&str> {
     let host = authority.host();
     let port = authority.as_str().strip_prefix(host)?;
@@ -193,7 +193,7 @@ mod tests {
 
     const PLACES: usize = 3;
 
-    /// A running listener, and all that it listens with.
+    /// Starts a listener, and returns its address.
     async fn start(https_port: u16) -> (Redirects, SocketAddr) {
         let redirects = Redirects::new(PLACES, &mut Registry::default(), CancellationToken::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

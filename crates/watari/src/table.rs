@@ -7,14 +7,19 @@ use std::io::{self, IsTerminal};
 
 use rustix::termios::tcgetwinsize;
 
-/// Rows of cells in aligned columns; numbers stand to the right.
+/// Rows of cells in aligned columns. Columns of numbers are aligned to the right.
 ///
-/// Where the output goes to a terminal, the table is as wide as that: columns that say nothing are left out, then those of the least
-/// importance, and then words of the last column go on below. No cell is cut, so that no number reads as another one. What was
-/// left out is named below. Elsewhere, such as in a pipe, all columns are there.
+/// On a terminal, the table fits its width, in this order:
+///
+/// 1. The table leaves out dispensable columns without values.
+/// 2. It leaves out other dispensable columns, the least important first.
+/// 3. It wraps the last column at words.
+///
+/// No cell is cut, so that no number reads as another one. A line below the table names the columns that were left out.
+/// In other outputs, such as a pipe, all columns are shown.
 pub(crate) struct Table {
     heads: &'static [&'static str],
-    /// Columns that can be left out, the least important first.
+    /// Columns that may be left out, the least important first.
     dispensable: &'static [&'static str],
     rows: Vec<Vec<String>>,
     width: Option<usize>,
@@ -25,14 +30,14 @@ impl Table {
         Self { heads, dispensable: &[], rows: Vec::new(), width: output_width() }
     }
 
-    /// The same table. `columns` may be left out where there is no room, the first of them first.
+    /// Allows the table to leave out `columns` if there is no room, the first of them first.
     pub(crate) fn leaving_out(mut self, columns: &'static [&'static str]) -> Self {
         debug_assert!(columns.iter().all(|column| self.heads.contains(column)), "{columns:?}");
         self.dispensable = columns;
         self
     }
 
-    /// Adds a row with a cell for each column. Control characters, which could command the terminal, are replaced.
+    /// Adds a row with a cell for each column. Replaces control characters, which could send commands to the terminal.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         let shown = |cell: String| cell.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
         self.rows.push(cells.into_iter().map(shown).collect());
@@ -81,7 +86,7 @@ impl Table {
         cells.peek().is_some() && cells.all(|cell| is_number(cell))
     }
 
-    /// The width for lines of the last column, in characters; `None`: it is not wrapped.
+    /// The width for lines of the last column, in characters. `None`: it is not wrapped.
     fn room_for_last(&self, columns: &[usize]) -> Option<usize> {
         let (last, others) = columns.split_last()?;
         let width = self.width.filter(|width| self.width_of(columns) > *width)?;
@@ -124,10 +129,10 @@ impl fmt::Display for Table {
 }
 
 const GAP: &str = "  ";
-/// Narrower columns are not wrapped.
+/// The least width of a wrapped column, in characters.
 const ROOM_MIN: usize = 16;
 
-/// Words on lines of that many characters; a longer word has a line of its own.
+/// Splits the text into lines of at most `room` characters. A longer word gets a line of its own.
 fn wrapped(text: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -142,7 +147,7 @@ fn wrapped(text: &str, room: usize) -> Vec<String> {
     lines
 }
 
-/// How wide the output may be: `COLUMNS`, or as wide as the terminal. `None`: it goes elsewhere.
+/// The width of the output, in characters: `COLUMNS`, or that of the terminal. `None`: the output is not a terminal.
 fn output_width() -> Option<usize> {
     let set = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let out = io::stdout();
@@ -150,7 +155,7 @@ fn output_width() -> Option<usize> {
     out.is_terminal().then(|| set.or_else(of_terminal)).flatten().filter(|width| *width > 0)
 }
 
-/// With a point, or without.
+/// Whether the cell is a number, with or without a decimal point.
 fn is_number(cell: &str) -> bool {
     cell.starts_with(|first: char| first.is_ascii_digit()) && cell.parse::<f64>().is_ok()
 }

@@ -1,4 +1,4 @@
-//! Values that are said as the text they are shown as.
+//! (De)serialization of values as the text of their `Display` and `FromStr`.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ where
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
-/// The same of values that may be absent.
+/// The same for optional values.
 pub(super) mod option {
     use super::{Deserialize, Deserializer, Display, Error, FromStr, Serializer};
 

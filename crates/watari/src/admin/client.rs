@@ -1,4 +1,4 @@
-//! The administrator's side.
+//! The client of the administration socket.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use tokio::time::timeout;
 
 use super::{Answer, Question, Topic, VERSION};
 
-/// The longest answer, in bytes: a hundred thousand connections take some thirty million.
+/// The longest answer, in bytes: 100,000 connections take some 30 million.
 const ANSWER_LEN_MAX: usize = 256 << 20;
 const EXCHANGE_MAX: Duration = Duration::from_secs(10);
 
-/// A question has no answer.
+/// A question without an answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
     #[error("no node answers on {}: {cause} (is it running, and is this its admin socket?)", socket.display())]
@@ -29,7 +29,7 @@ pub(crate) enum AskError {
     Refused(String),
 }
 
-/// Asks the node that listens on `socket`.
+/// Sends a question to the node that listens on `socket`.
 pub(crate) async fn ask(socket: &Path, topic: Topic) -> Result<Answer, AskError> {
     let question = Question { version: VERSION, topic };
     let exchange = timeout(EXCHANGE_MAX, exchange(socket, &question));

@@ -1,4 +1,4 @@
-//! What is said of origins and of transfers.
+//! Answers about origins and transfers.
 
 use std::net::IpAddr;
 
@@ -10,11 +10,11 @@ use watari_proxy::{OriginStatus, PoolStatus, QueueStatus, ResourceStatus, Transf
 pub(crate) struct Pool {
     pub(crate) name: String,
     pub(crate) origins: Vec<Origin>,
-    /// The requests of all of it, and then those of each rule of its queue; nothing where it has none.
+    /// The requests of the whole pool, then those of each rule of its queue. Empty: the pool has no queue.
     pub(crate) queue: Vec<Queue>,
-    /// What was asked for lately, the latest first.
+    /// Recently requested resources, the latest first.
     pub(crate) resources: Vec<Resource>,
-    /// What could go on at another origin, the eldest first.
+    /// Transfers that could continue from another origin, the oldest first.
     pub(crate) transfers: Vec<Transfer>,
 }
 
@@ -22,61 +22,64 @@ pub(crate) struct Pool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Origin {
     pub(crate) url: String,
-    /// Whether it gets requests.
+    /// Whether the agent sends it requests.
     pub(crate) available: bool,
-    /// Whether it shall be left.
+    /// Whether the agent drains it.
     pub(crate) draining: bool,
     /// Requests in progress.
     pub(crate) requests: usize,
-    /// How soon it answers, on average, in microseconds.
+    /// Mean response time, in microseconds.
     pub(crate) response_us: u64,
     pub(crate) bytes_per_s: u64,
 }
 
-/// Requests that have a place at the origins of a pool, or wait for one.
+/// Requests of a pool that are in progress at its origins or wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Queue {
-    /// What they ask for; `None`: all of the pool.
+    /// The requests that count here. `None`: all of the pool.
     pub(crate) pattern: Option<String>,
     pub(crate) in_progress: usize,
     pub(crate) waiting: usize,
 }
 
-/// Whether transfers of something could move.
+/// Whether transfers of one resource could move.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Resource {
     /// Host, path and query.
     pub(crate) name: String,
     pub(crate) movable: bool,
-    /// Why they could not move: the response does not allow it at any origin (`no_validator`, ..), or one of `no_other_origin`,
-    /// `not_compared` (no other origin was asked yet) and `refused_elsewhere` (`elsewhere` has each refusal).
+    /// The reason why transfers cannot move. Either the response does not allow it at any origin (`no_validator`, ..),
+    /// or it is one of:
+    /// * `no_other_origin`,
+    /// * `not_compared`: no comparison with another origin was made yet,
+    /// * `refused_elsewhere`: `elsewhere` has each refusal.
     pub(crate) stays: Option<String>,
-    /// The other origins that were asked.
+    /// The other origins that a comparison was made with.
     pub(crate) elsewhere: Vec<Elsewhere>,
 }
 
-/// An origin that was asked whether it has the same.
+/// The result of a comparison with one origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Elsewhere {
     pub(crate) origin: String,
     pub(crate) same: bool,
-    /// Why it could not go on.
+    /// The reason why this origin could not continue a transfer.
     pub(crate) refusal: Option<String>,
 }
 
-/// A transfer that could go on at another origin.
+/// A transfer that could continue from another origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Transfer {
     pub(crate) id: u64,
-    /// Where its bytes come from.
+    /// The origin that delivers it at present.
     pub(crate) origin: String,
     /// Host, path and query.
     pub(crate) resource: String,
     pub(crate) client: IpAddr,
-    /// In bytes.
+    /// In bytes; so is `remaining`.
     pub(crate) delivered: u64,
     pub(crate) remaining: u64,
-    /// How often it went on elsewhere.
+    /// Handovers so far.
     pub(crate) moves: u32,
 }
 
@@ -109,7 +112,7 @@ impl From<QueueStatus> for Queue {
 }
 
 impl Resource {
-    /// * `alone`: its pool has one origin.
+    /// * `alone`: whether the pool has one origin only.
     fn of(status: ResourceStatus, alone: bool) -> Self {
         let elsewhere = status.elsewhere.into_iter().map(|(origin, refusal)| Elsewhere {
             origin: origin.to_string(),

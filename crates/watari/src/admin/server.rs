@@ -1,4 +1,4 @@
-//! The node's side.
+//! The server of the administration socket, in the node.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -18,21 +18,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Answer, Question, Topic, VERSION};
 
-/// The longest question, in bytes; the known ones take at most some two hundred.
+/// The longest question, in bytes. The known ones take at most about 200.
 const QUESTION_LEN_MAX: u64 = 1024;
-/// For the whole exchange: an administrator is local, and an answer is at most some megabytes.
+/// The limit for a whole exchange. An administrator is local, and an answer has at most some megabytes.
 const EXCHANGE_MAX: Duration = Duration::from_secs(10);
-/// Exchanges at the same time; more wait in the socket's backlog.
+/// Exchanges at the same time. Others wait in the socket's backlog.
 const EXCHANGES_MAX: usize = 16;
 const BACKLOG: i32 = 64;
 
-/// An administration socket that listens. Its file goes when this is dropped.
+/// A listening administration socket. Its file is removed when this value is dropped.
 pub(crate) struct Server {
     listener: UnixListener,
     _file: SocketFile,
 }
 
-/// The socket cannot be made.
+/// The node cannot make the socket.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BindError {
     #[error("another process listens on the admin socket {}", .0.display())]
@@ -48,12 +48,12 @@ pub(crate) enum BindError {
     System { path: PathBuf, cause: io::Error },
 }
 
-/// Removes the file of the socket.
+/// Removes the file of the socket when it is dropped.
 struct SocketFile(PathBuf);
 
 impl Server {
-    /// Listens on `path`, for this user alone. A socket that a dead process left there is replaced. Must be called in a
-    /// tokio runtime.
+    /// Listens on `path`, for this user alone, and replaces a socket left by a process that has ended. Must be called
+    /// in a tokio runtime.
     pub(crate) fn bind(path: &Path) -> Result<Self, BindError> {
         let system = |cause| BindError::System { path: path.to_owned(), cause };
         if let Some(directory) =
@@ -68,7 +68,7 @@ impl Server {
         Ok(Self { listener, _file: file })
     }
 
-    /// Answers until `shutdown` is cancelled.
+    /// Answers questions until `shutdown` is cancelled.
     pub(crate) async fn serve<F, A>(self, answer: F, shutdown: CancellationToken)
     where
         F: Fn(Topic) -> A + Send + Sync + 'static,
@@ -87,7 +87,7 @@ impl Server {
                     let answer = Arc::clone(&answer);
                     tokio::spawn(async move {
                         let _permit = permit;
-                        // Whoever asks may leave, or be too slow, without harm.
+                        // A client that leaves early or is too slow does no harm.
                         let _ = timeout(EXCHANGE_MAX, exchange(stream, &*answer)).await;
                     });
                 }
@@ -136,7 +136,7 @@ async fn respond<A: Future<Output = Answer>>(line: &str, answer: &impl Fn(Topic)
     }
 }
 
-/// Removes a socket on which nobody listens any more.
+/// Removes a socket on which no process listens any more.
 fn remove_stale(path: &Path) -> Result<(), BindError> {
     let system = |cause| BindError::System { path: path.to_owned(), cause };
     match std::fs::symlink_metadata(path) {
@@ -152,7 +152,7 @@ fn remove_stale(path: &Path) -> Result<(), BindError> {
     }
 }
 
-/// The file has the mode of the socket it is bound to (unix(7)), so there is no moment at which others could connect.
+/// The file gets the mode of the socket that is bound to it (unix(7)). So other users cannot connect at any moment.
 fn private_socket(path: &Path) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     rustix::fs::fchmod(socket.as_fd(), Mode::RUSR | Mode::WUSR)?;

@@ -44,7 +44,7 @@ enum What {
     /// How the node is
     #[command(after_help = "Example:\n  watari ctl status")]
     Status,
-    /// The nodes it knows, itself included; or who may be one
+    /// The nodes of the cluster in this node's view, itself included; or orders about membership
     #[command(after_help = NODES_EXAMPLES)]
     Nodes {
         #[command(subcommand)]
@@ -53,13 +53,14 @@ enum What {
     /// The connections of clients that it holds
     #[command(after_help = "Example:\n  watari ctl --json connections | jq '.[] | select(.moves > 0)'")]
     Connections,
-    /// How an agent resumes sessions, and what became of those that clients offered
+    /// How an agent resumes sessions, and how often sessions that clients offered were not resumed
     ///
     /// Resumed sessions count by where they were established: at this agent (here), at another (elsewhere), or there with something that
     /// had to be fetched while the handshake waited (pulled); missed is why a session that was offered was not resumed.
     #[command(after_help = "Example:\n  watari ctl --admin a1.sock sessions")]
     Sessions,
-    /// The origins of an agent, who waits for them, what of them could move, and what is being downloaded; or orders about them
+    /// The origins of an agent, requests that wait for them, movable resources, and running downloads; or orders about
+    /// them
     ///
     /// A resource is movable if another origin has shown that it holds the same bytes: by a strong validator, the same length,
     /// and ranges. Otherwise it is said why not.
@@ -81,11 +82,11 @@ enum What {
         #[arg(value_parser = NodeName::new)]
         node: NodeName,
     },
-    /// Empty an agent: nothing new goes there, and what is there moves to others
-    ///
-    /// The node that is asked is a dispatcher; only its own connections are meant, so ask every dispatcher. HTTP/1.1 moves
-    /// between requests, HTTP/2 is told to finish, and nothing is cut, not even when the time is over: what remains is
-    /// listed, and the exit status is 1. The agent stays drained until `undrain`, also when it starts anew.
+    /// Drain an agent: new connections go to other agents, and its connections move there
+    /// The node that is asked is a dispatcher; only its own connections are meant, so ask every dispatcher. HTTP/1.1
+    /// moves between requests, HTTP/2 connections get a GOAWAY, and nothing is cut, not even when the time is over:
+    /// connections that remain are listed, and the exit status is 1. The agent stays drained until `undrain`, also when
+    /// it starts anew.
     #[command(after_help = DRAIN_EXAMPLES)]
     Drain {
         /// The agent
@@ -116,9 +117,9 @@ enum What {
 #[derive(Subcommand)]
 enum Membership {
     /// Put a node out of the cluster, whatever its certificate says
-    ///
-    /// Its links end, here at once and then at all nodes, which refuse it from then on; agents make new keys for
-    /// tickets, which it does not get. What is ordered at any node counts at all, as long as one of those remembers
+    /// The links of all nodes to it end, and all nodes refuse it from then on; agents make new ticket keys, which it
+    /// does not get. An eviction at any node counts at all nodes, as long as one node that has it keeps running. To
+    /// evict a node for good, also make sure that it has no valid certificate.
     /// that has heard of it. To evict for good, also let no valid certificate be left with it.
     #[command(after_help = "Example:\n  watari ctl --admin d1.sock nodes evict a3")]
     Evict {
@@ -139,7 +140,7 @@ enum Membership {
 enum Keys {
     /// Begin anew with fresh randomness, at this agent and at all others that it has links to
     ///
-    /// Whoever may have got hold of the keys of before cannot open what is sealed afterwards. Tickets that clients have stay good.
+    /// An attacker with the previous keys cannot open what is sealed afterwards. Tickets that clients have stay good.
     #[command(after_help = "Example:\n  watari ctl --admin a1.sock keys rotate")]
     Rotate,
 }
@@ -181,7 +182,7 @@ impl Done {
     }
 }
 
-/// Between two looks at what has become of an order.
+/// The interval of checks whether an order has had its effect.
 const POLL: Duration = Duration::from_millis(50);
 
 /// An order was given, and has not had its effect.
@@ -243,7 +244,7 @@ impl Ctl {
     }
 }
 
-/// The node that is asked, and how its answers are printed.
+/// The node to send questions to, and the format of the output.
 struct Remote<'a> {
     socket: &'a Path,
     json: bool,
@@ -260,7 +261,7 @@ impl Remote<'_> {
         if self.json { print_json(&done.report) } else { print(format_args!("{}\n", done.sentence)) }
     }
 
-    /// Sends an order whose effect is shown afterwards.
+    /// Sends an order. The caller shows its effect.
     async fn give(&self, order: Topic) -> Result<(), Failure> {
         ask(self.socket, order).await?;
         Ok(())
@@ -273,7 +274,7 @@ impl Remote<'_> {
         }
     }
 
-    /// How many connections of this dispatcher `agent` serves.
+    /// The number of connections of this dispatcher that `agent` serves.
     async fn connections_on(&self, agent: &NodeName) -> Result<usize, Failure> {
         let garbled = || AskError::Garbled(self.socket.to_owned());
         let Answer::Nodes(nodes) = ask(self.socket, Topic::Nodes).await? else {

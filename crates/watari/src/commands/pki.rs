@@ -11,7 +11,7 @@ use super::{print, print_json};
 use crate::failure::Failure;
 use crate::table::Table;
 
-/// Make and show the certificates that nodes know each other by
+/// Make and show the certificates that identify nodes to each other
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -50,7 +50,7 @@ A node needs ca.pem, NODE.pem and NODE.key of the directory. ca.key stays where 
         /// The node's name
         #[arg(value_parser = NodeName::new)]
         node: NodeName,
-        /// What the node may do
+        /// The roles of the node
         #[arg(long = "role", value_name = "ROLE", required = true, value_delimiter = ',')]
         roles: Vec<Role>,
         /// How long the certificate is good, in days

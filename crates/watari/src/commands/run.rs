@@ -44,7 +44,7 @@ a second signal, ends it at once. SIGHUP has it read its configuration again, as
 its access log again, after logrotate has renamed it. SIGUSR2, SIGALRM and other signals without a meaning are ignored. A line
 on the standard error says when it is ready, and so does READY=1 on $NOTIFY_SOCKET (sd_notify(3)).";
 
-/// What `--check --json` prints.
+/// The output of `--check --json`.
 #[derive(Serialize)]
 struct Checked<'a> {
     config: &'a Path,
@@ -55,7 +55,7 @@ struct Checked<'a> {
 }
 
 impl Run {
-    /// Prints a summary of the valid configuration. Mistakes have ended the command before.
+    /// Prints a summary of the valid configuration. With mistakes, the command has ended before.
     fn checked(&self, config: &Config, loaded: &Loaded) -> Result<(), Failure> {
         let tls = config.agent.as_ref().and_then(|agent| agent.tls.as_ref());
         let checked = Checked {
@@ -81,7 +81,7 @@ impl Run {
         process::forbid_core_dumps().map_err(Failure::Start)?;
         let config = Config::read(&self.config)?;
         let mut registry = Registry::default();
-        // A dispatcher serves nothing.
+        // A dispatcher has no site.
         let site = config.agent.as_ref().map(|_| SiteMetrics::register(&mut registry)).unwrap_or_default();
         let expiry = Expiry::register(&mut registry);
         let loaded = config.load(&site)?;
@@ -92,8 +92,8 @@ impl Run {
             return self.checked(&config, &loaded);
         }
         let level = logging::start(&config.log);
-        // A dispatcher has threads of its own for its clients: messages between nodes are little work, which threads that wake each
-        // other would only make more.
+        // A dispatcher has other threads for its clients. Its messages to nodes are little work, and several threads
+        // that wake each other would only add to it.
         let runtime = if config.agent.is_some() { Builder::new_multi_thread() } else { Builder::new_current_thread() };
         let runtime = watari_sys::build_runtime(runtime).map_err(Failure::Start)?;
         Ok(runtime.block_on(node::run(config, loaded, Outside { registry, site, level, expiry }))?)

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 
 use crate::failure::Failure;
 
-/// Say of web servers, from packets alone, whether they are normal, saturated or stopped
+/// Report from packets alone whether web servers are normal, saturated or stopped
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Watch {

@@ -1,4 +1,4 @@
-//! What is well-formed and still cannot be.
+//! Checks of well-formed configurations.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,17 +21,17 @@ use super::{Agent, At, Config, DEFAULT_ADMIN, Dispatcher, Log, Node, Outline, Si
 /// A certificate chain and its key.
 pub(super) type IdentityFiles = (At<PathBuf>, At<PathBuf>);
 
-/// A line and what is wrong there.
+/// A line and the description of its mistake.
 pub(super) type Wrong = (usize, String);
 
-/// Well within what service managers wait for a service to end (systemd: 90 s).
+/// Well below the time that service managers give a service to end (systemd: 90 s).
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
-/// Threads of a dispatcher: as many as any machine can use for relaying.
+/// The most threads of a dispatcher. No machine can use more for relaying.
 const THREADS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("it is not zero");
 
 /// Checks one file.
 ///
-/// A function here that returns an error has noted the others before: see [`Check::note`] and [`Check::each`].
+/// A method that returns an error has already noted all its other mistakes: see [`Check::note`] and [`Check::each`].
 pub(super) struct Check<'a> {
     pub(super) file: &'a Path,
     pub(super) text: &'a str,
@@ -52,7 +52,7 @@ impl<'a> Check<'a> {
         config.filter(|_| mistakes.is_empty()).ok_or(mistakes)
     }
 
-    /// Notes a mistake, so that the check can go on and find others.
+    /// Notes a mistake, so that the check can continue and find others.
     pub(super) fn note<T>(&self, result: Result<T, Wrong>) -> Option<T> {
         result.map_err(|wrong| self.mistakes.borrow_mut().push(wrong)).ok()
     }
@@ -80,7 +80,7 @@ impl<'a> Check<'a> {
         let is_agent = raw.agent.is_some();
         let listeners = self.listeners(&raw);
         let join = self.join(&raw);
-        // Without a join rule the node cannot be used; the rest of the file is checked all the same.
+        // Without a join rule the node cannot be used. The rest of the file is checked all the same.
         let node = self.node(raw.node.into_inner(), *join.as_ref().unwrap_or(&Join::Configured));
         let peers = self.peers(&node.name.value, raw.peer);
         let known = peers.as_deref().unwrap_or_default();
@@ -119,7 +119,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// No two listeners of this node may be in each other's way.
+    /// Refuses two listeners of this node that collide.
     fn listeners(&self, raw: &RawConfig) -> Result<(), Wrong> {
         let node = raw.node.get_ref();
         let legs = raw.agent.iter().map(|agent| &agent.get_ref().legs);
@@ -190,7 +190,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// `own` is where this dispatcher listens: what went there would come back for ever.
+    /// `own` has the listeners of this dispatcher. Connections that it relayed to itself would loop without end.
     fn passthrough(&self, raw: Vec<RawPassthrough>, own: &[SocketAddr]) -> Result<Vec<PassthroughRule>, Wrong> {
         let mut seen = BTreeMap::new();
         self.each(raw.into_iter().map(|raw| {
@@ -222,8 +222,7 @@ impl<'a> Check<'a> {
         }))
     }
 
-    /// Whoever connects to `listen_proxy` says what it likes of where its connections come from: that is not for
-    /// everybody.
+    /// A peer at `listen_proxy` can claim any client address. So the configuration has to restrict the peers.
     fn proxy_from(
         &self,
         listen_proxy: &[Spanned<String>],
@@ -264,7 +263,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The last mistake that was noted, if there is any.
+    /// The last mistake that was noted, or a general one if there is none.
     fn noted(&self) -> Wrong {
         let noted = self.mistakes.borrow_mut().pop();
         noted.unwrap_or_else(|| (1, "the configuration cannot be used".to_owned()))
@@ -274,12 +273,12 @@ impl<'a> Check<'a> {
         self.each(raw.iter().map(|address| Ok(self.element::<Address>(address)?.0)))
     }
 
-    /// Reads an element of an array.
+    /// Parses an element of an array.
     pub(super) fn element<T: TryFrom<String, Error = String>>(&self, text: &Spanned<String>) -> Result<T, Wrong> {
         T::try_from(text.get_ref().clone()).map_err(|sentence| (self.line(text), sentence))
     }
 
-    /// Refuses a value that was there before.
+    /// Refuses a value that occurred before.
     pub(super) fn once<T: Ord + Clone + std::fmt::Display>(
         &self,
         seen: &mut BTreeMap<T, usize>,
@@ -317,7 +316,7 @@ impl<'a> Check<'a> {
         At { line: self.line(&value), value: value.into_inner() }
     }
 
-    /// A certificate and its key, where there are any.
+    /// A certificate and its key, if the file names them.
     pub(super) fn identity(
         &self,
         certificate: Option<&Spanned<PathBuf>>,
@@ -366,12 +365,13 @@ fn checks(raw: &RawChecks) -> Checks {
     }
 }
 
-/// Whether who connects to `address` surely gets to the listener at `own`. Whose the other addresses are is not known here.
+/// Whether connections to `address` surely reach the listener at `own`. The addresses of other hosts are not known
+/// here.
 fn leads_to(address: SocketAddr, own: SocketAddr) -> bool {
     address == own || own.ip().is_unspecified() && address.ip().is_loopback() && collide(address, own)
 }
 
-/// Whether the system would let only one of the two be listened at. IPv6 listeners take no IPv4 connections here.
+/// Whether the system would allow a listener at only one of the two. IPv6 listeners accept no IPv4 connections here.
 fn collide(a: SocketAddr, b: SocketAddr) -> bool {
     let any = a.ip().is_unspecified() || b.ip().is_unspecified();
     a.port() == b.port() && (a.ip() == b.ip() || any && a.is_ipv4() == b.is_ipv4())

@@ -1,8 +1,8 @@
-//! Every mistake of form in a file: keys that do not exist, values of another type, keys that are missing.
+//! Every mistake of form in a file: unknown keys, values of a wrong type, missing keys.
 //!
-//! serde stops at the first mistake. So the document is read again and again: what a mistake is about is taken out of it, or a
-//! placeholder is put where a key is missing, until nothing is wrong any more. What is said of placeholders, and of keys that are
-//! missing only because they were taken out, is not reported.
+//! serde stops at the first mistake. So [`read`] parses the document repeatedly. In each round it removes the wrong
+//! value, or inserts a placeholder for a missing key, until the document has no mistakes. It does not report mistakes
+//! in placeholders, nor keys that are missing only because it removed them.
 
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ pub(super) fn read(text: &str) -> Result<RawConfig, Vec<Wrong>> {
     Err(sorted(form.mistakes))
 }
 
-/// Bound of the loop: more mistakes than that are not reported at once.
+/// The bound of the loop. More mistakes are not reported at once.
 const ROUNDS_MAX: usize = 500;
 
 fn sorted(mut mistakes: Vec<Wrong>) -> Vec<Wrong> {
@@ -46,12 +46,12 @@ fn syntax(text: &str, error: &Error) -> Wrong {
     (line_of(text, at), words::syntax(error.message()))
 }
 
-/// A document, and the mistakes that were found in it so far.
+/// A document, and the mistakes found in it so far.
 struct Form<'a> {
     text: &'a str,
     root: Node<'a>,
     mistakes: Vec<Wrong>,
-    /// Keys that were taken out, with the spans of their tables.
+    /// Removed keys, with the spans of their tables.
     removed: Vec<(Range<usize>, String)>,
 }
 
@@ -73,8 +73,8 @@ impl<'a> Form<'a> {
         attempt(&self.root)
     }
 
-    /// Notes the mistake of `error`, and changes the document so that it does not occur again. `false`: no change would
-    /// do that.
+    /// Notes the mistake of `error`, and changes the document so that it does not occur again. `false`: no change can
+    /// achieve that.
     fn mend(&mut self, error: &Error) -> bool {
         let span = error.span().unwrap_or(0..0);
         match Problem::of(error.message()) {
@@ -94,7 +94,7 @@ impl<'a> Form<'a> {
         };
         self.note(span, words::unknown_key(&shown(&table), key, known));
         if let (Some(near), Some(table)) = (words::nearest(key, known), self.root.get(&table)) {
-            // The key is there under another name.
+            // The key is present under a misspelled name.
             self.removed.push((table.span(), near.to_owned()));
         }
         self.remove(&table, key)
@@ -139,7 +139,7 @@ impl<'a> Form<'a> {
         self.take_out(&place)
     }
 
-    /// The element of an array that `error` is about: the parser reports only the place of the array.
+    /// The element of an array that `error` is about. The parser reports only the place of the array.
     fn narrowed(&self, error: &Error, place: Path) -> Path {
         let Some(DeValue::Array(elements)) = self.root.get(&place).map(Spanned::get_ref) else { return place };
         let is_same_with = |elements: Vec<Spanned<DeValue<'a>>>| {
@@ -159,7 +159,7 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// What may stand at `place`: the keys of a table, or the words of a choice.
+    /// The possible values at `place`: the keys of a table, or the words of a choice.
     fn wanted(&self, place: &Path) -> Vec<String> {
         let probe = |value: DeValue<'a>| {
             let mut root = self.root.clone();
@@ -215,7 +215,8 @@ fn attempt(root: &Node<'_>) -> Result<RawConfig, Error> {
     RawConfig::deserialize(toml::de::ValueDeserializer::from(root.0.clone()))
 }
 
-/// Whether `root` has another mistake than `error`, or none, and not one in a placeholder, unless that lacks a key itself.
+/// Whether `root` has a mistake other than `error`, or none. A mistake in a placeholder counts only if the placeholder
+/// lacks a key.
 fn is_other(root: &Node<'_>, error: &Error, text_len: usize) -> bool {
     match attempt(root) {
         Ok(_) => true,
@@ -226,7 +227,7 @@ fn is_other(root: &Node<'_>, error: &Error, text_len: usize) -> bool {
     }
 }
 
-/// Values, one of which is of the type of any key that has to be there.
+/// Values of different types. Every required key accepts one of them.
 fn placeholders<'a>(text_len: usize) -> Vec<Spanned<DeValue<'a>>> {
     let texts = ["x", "127.0.0.1:1", "http://x", "1s", "/"].map(|text| DeValue::String(text.into()));
     let others = [
@@ -243,7 +244,7 @@ fn at_end<T>(text_len: usize, value: T) -> Spanned<T> {
     Spanned::new(text_len + 1..text_len + 1, value)
 }
 
-/// The notation in messages: `agent.proxy.pool[0].name`.
+/// The path as messages show it: `agent.proxy.pool.name`.
 fn shown(path: &Path) -> String {
     let mut text = String::new();
     for step in path {
@@ -285,7 +286,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The first value that is `wanted`, those above before those in them.
+    /// The first value that is `wanted`. A value comes before those in it.
     fn find(&self, wanted: &dyn Fn(&Spanned<DeValue<'_>>) -> bool) -> Option<Path> {
         self.find_all(wanted).into_iter().next()
     }

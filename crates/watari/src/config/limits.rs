@@ -1,4 +1,4 @@
-//! The tables of limits: what is not set keeps the default of its role.
+//! The tables of limits. A limit that is not set keeps the default of its role.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
@@ -55,8 +55,8 @@ pub(super) struct NodeLimits {
     unidentified_per_address_max: Option<Within<1, 65_536>>,
 }
 
-/// The longest that a move may be undecided. The agents wait on their own, and must outlast the decision: the source keeps
-/// a fenced connection for 15 s, and a leg without its preface is kept for 10 s.
+/// The longest time that a move may be undecided. The agents have timeouts of their own, which must be longer: the
+/// source keeps a fenced connection for 15 s, and an agent keeps a leg without its preface for 10 s.
 const MOVE_TIMEOUT_MAX: Duration = Duration::from_secs(5);
 
 /// At most [`MOVE_TIMEOUT_MAX`].

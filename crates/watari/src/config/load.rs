@@ -1,4 +1,4 @@
-//! Reading what the configuration names: certificates, keys, directories.
+//! Reads the files that a configuration names: certificates, keys, directories.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -18,26 +18,26 @@ use zeroize::Zeroizing;
 use super::stamps::Stamps;
 use super::{Agent, At, CertificateFiles, ClientCertificates, Config, ConfigError, Site, Terms, Tls};
 
-/// More than any chain of certificates or page for failures takes; a wrong path may lead to a large file.
+/// More bytes than any certificate chain or error page has. A wrong path may lead to a large file.
 const FILE_LEN_MAX: usize = 1 << 20;
 
-/// What the files of a configuration hold, ready for use.
+/// The content of a configuration's files, ready for use.
 pub(crate) struct Loaded {
     pub(crate) identity: Identity,
-    /// What this process does.
+    /// The roles of this node.
     pub(crate) roles: BTreeSet<Role>,
-    /// What the agent works by, if there is one.
+    /// The agent's settings. `None`: the node is not an agent.
     pub(crate) agent: Option<LoadedAgent>,
 }
 
-/// What an agent works by, and how the files were when that was read.
+/// An agent's settings, and the stamps of their files when they were read.
 #[derive(Clone)]
 pub(crate) struct LoadedAgent {
     pub(crate) settings: Settings,
     pub(crate) stamps: Stamps,
 }
 
-/// Counters of what is served, whichever kind that is, now or later.
+/// The counters of both kinds of site. A reload may change the kind.
 #[derive(Clone, Default)]
 pub(crate) struct SiteMetrics {
     files: watari_files::Metrics,
@@ -51,14 +51,14 @@ impl SiteMetrics {
     }
 }
 
-/// A file with certificates, and what they are used for.
+/// A file with certificates, and their use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CertificateFile {
     pub(crate) usage: CertificateUse,
     pub(crate) path: PathBuf,
 }
 
-/// What a certificate is used for.
+/// The use of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CertificateUse {
     /// The certificates of listeners, with their chains.
@@ -95,7 +95,7 @@ impl std::fmt::Display for CertificateUse {
 }
 
 impl Config {
-    /// Reads every file that the configuration names, and checks that it is of use. What is served counts in
+    /// Reads every file that the configuration names, and checks that it is usable. The site counts its requests in
     /// `metrics`.
     pub(crate) fn load(&self, metrics: &SiteMetrics) -> Result<Loaded, ConfigError> {
         let roles = self.roles();
@@ -113,8 +113,8 @@ impl Config {
         Ok(Loaded { identity, roles, agent })
     }
 
-    /// As [`Config::load`], for an agent that works by `before` of the configuration `old`. What a new value would only
-    /// replace by its like stays: connections to origins.
+    /// Like [`Config::load`], for an agent that runs with `before` of the configuration `old`. A site, or a pool, whose
+    /// configuration has not changed is kept, with its connections to origins.
     pub(crate) fn load_again(
         &self,
         old: &Self,
@@ -137,14 +137,14 @@ impl Config {
         Ok(Some(LoadedAgent { settings: Settings { tls, site, limits: agent.limits }, stamps }))
     }
 
-    /// As `before`, with certificates, keys and authorities read anew.
+    /// `before` with certificates, keys and authorities read again.
     pub(crate) fn load_certificates(&self, before: &LoadedAgent) -> Result<LoadedAgent, ConfigError> {
         let stamps = self.stamps();
         let tls = self.agent.as_ref().map(|agent| self.tls(agent)).transpose()?;
         Ok(LoadedAgent { settings: Settings { tls: tls.flatten(), ..before.settings.clone() }, stamps })
     }
 
-    /// How the files are at the moment that handshakes depend on.
+    /// The stamps of the files that handshakes depend on.
     pub(crate) fn stamps(&self) -> Stamps {
         let tls = self.agent.iter().filter_map(|agent| agent.tls.as_ref());
         let files = tls.flat_map(|tls| {
@@ -172,7 +172,7 @@ impl Config {
     }
 
     fn load_agent(&self, agent: &Agent, metrics: &SiteMetrics) -> Result<LoadedAgent, ConfigError> {
-        // Looked at, so that a mistake is found before the agent starts; it reads them again then.
+        // Read here to report a mistake before the agent starts. The agent reads the files again.
         let redis = agent.sharing.redis.as_ref().map(RedisServer::settings).transpose();
         let redis =
             redis.map_err(|error| self.wrong(self.outline.line_of("agent.sessions.redis").unwrap_or(1), &error));
@@ -203,7 +203,7 @@ impl Config {
         Ok(Some(watari_agent::Tls { default, listeners }))
     }
 
-    /// What is offered under `terms`. Sessions of one listener are not resumed at another.
+    /// The TLS configuration for `terms`. A session of one listener does not resume at another.
     fn server_config(
         &self,
         tls: &Tls,
@@ -230,7 +230,7 @@ impl Config {
         })
     }
 
-    /// Options with the certificates of `tls`, and no more.
+    /// Options with the certificates of `tls` alone.
     fn certificates(&self, tls: &Tls) -> Result<ServerOptions, ConfigError> {
         let mut options = ServerOptions::default();
         let certificates = ConfigError::all(tls.certificates.iter().map(|files| self.certificate(files)))?;
@@ -297,7 +297,7 @@ impl Config {
         content.map_err(|error| self.wrong(file.line, &named(&file.value, &error)))
     }
 
-    /// Reads a file that must not be everybody's to read.
+    /// Reads a file that must not be readable by all users.
     pub(super) fn read_key(&self, file: &At<PathBuf>) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
         let content = File::open(&file.value).and_then(|opened| refuse_exposed(&opened).and_then(|()| read(opened)));
         content.map_err(|error| self.wrong(file.line, &named(&file.value, &error)))
@@ -314,7 +314,7 @@ fn refuse_exposed(key: &File) -> io::Result<()> {
 }
 
 fn read(file: File) -> io::Result<Zeroizing<Vec<u8>>> {
-    // Once allocated for all of it: growing would leave copies of a key behind.
+    // Allocated once for the whole file: a growing vector would leave copies of a key behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(FILE_LEN_MAX + 1));
     file.take(FILE_LEN_MAX as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > FILE_LEN_MAX {

@@ -1,4 +1,4 @@
-//! Who the other nodes are.
+//! The members of the cluster.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use super::check::{Check, Wrong};
 use super::raw::{JoinRule, RawAgentAddress, RawConfig, RawPeer};
 
 impl Check<'_> {
-    /// What others are told who are configured with nothing but a node to begin with.
+    /// The join rule, with the addresses that this node announces to members that find it through another node.
     pub(super) fn join(&self, raw: &RawConfig) -> Result<Join, Wrong> {
         let node = raw.node.get_ref();
         match (node.join, &node.advertise) {
@@ -37,13 +37,13 @@ impl Check<'_> {
         let peers = self.each(raw.into_iter().map(|RawPeer { name, mesh }| {
             self.once(&mut names, &name, "the peer")?;
             self.once_at(&mut addresses, &mesh)?;
-            // All nodes may have one list.
+            // All nodes may have the same list.
             Ok((name.get_ref() != node).then(|| Peer { name: name.into_inner(), address: mesh.into_inner().0 }))
         }))?;
         Ok(peers.into_iter().flatten().collect())
     }
 
-    /// The agents of a dispatcher; `is_agent`: it is one itself.
+    /// The agents of a dispatcher. `is_agent`: the node has both roles.
     pub(super) fn agents(
         &self,
         node: &Node,
@@ -72,7 +72,7 @@ impl Check<'_> {
         }))
     }
 
-    /// Whether a dispatcher finds agents by itself.
+    /// Whether a dispatcher discovers agents among the members.
     pub(super) fn discover(
         &self,
         join: Join,
@@ -89,7 +89,7 @@ impl Check<'_> {
     }
 }
 
-/// Where others find a listener of a node that they find at `mesh`.
+/// The address at which other nodes reach a listener of a node that they reach at `mesh`.
 fn seen_from_outside(listener: SocketAddr, mesh: SocketAddr) -> SocketAddr {
     if listener.ip().is_unspecified() { SocketAddr::new(mesh.ip(), listener.port()) } else { listener }
 }

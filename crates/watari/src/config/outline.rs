@@ -1,4 +1,4 @@
-//! What a configuration file says, key by key, and what has changed from one to the next.
+//! The keys and values of a configuration file, and the differences between two files.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,11 +9,11 @@ use toml::de::{DeTable, DeValue};
 
 use super::raw::line_of;
 
-/// Keys that tell the tables of an array from each other.
+/// Keys that identify the tables of an array.
 const NAMES: [&str; 3] = ["name", "address", "chain"];
 
-/// What a file says: each key's path, such as `peer[a1].mesh`, with its value. There are no secrets in a configuration:
-/// it names the files that hold them.
+/// The path of each key, such as `peer[a1].mesh`, with its value. A configuration has no secrets: it names the files
+/// that hold them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Outline(BTreeMap<String, Entry>);
 
@@ -23,13 +23,13 @@ struct Entry {
     line: usize,
 }
 
-/// A key that says something else than before.
+/// A key with another value than before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Change {
     pub(crate) key: String,
-    /// As the file has it; `None`: it was not set.
+    /// The text in the file. `None`: the key was not set.
     pub(crate) old: Option<String>,
-    /// `None`: it is not set any more.
+    /// `None`: the key is not set any more.
     pub(crate) new: Option<String>,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for Change {
 }
 
 impl Outline {
-    /// What `text` says, which has been read as a configuration before.
+    /// The outline of `text`, which must have passed as a configuration.
     pub(super) fn of(text: &str) -> Self {
         let mut outline = Reader { text, entries: BTreeMap::new() };
         if let Ok(root) = DeTable::parse(text) {
@@ -50,7 +50,7 @@ impl Outline {
         Self(outline.entries)
     }
 
-    /// What `new` says that `self` does not, and the other way round.
+    /// The keys whose values differ, including those that only one outline has.
     pub(crate) fn changes(&self, new: &Self) -> Vec<Change> {
         let mut keys: Vec<_> = self.0.keys().chain(new.0.keys()).collect();
         keys.sort();
@@ -62,12 +62,12 @@ impl Outline {
         changes.filter(|change| change.old != change.new).collect()
     }
 
-    /// Whether `other` says something else of `key`, or of what is below it.
+    /// Whether `key`, or a key below it, has another value in `other`.
     pub(super) fn differs(&self, other: &Self, key: &str) -> bool {
         self.changes(other).iter().any(|change| is_below(&change.key, key))
     }
 
-    /// The line that `key` is on, or what is below it.
+    /// The line of `key`, or the first line below it.
     pub(super) fn line_of(&self, key: &str) -> Option<usize> {
         self.0.iter().filter(|(path, _)| is_below(path, key)).map(|(_, entry)| entry.line).min()
     }
@@ -118,7 +118,7 @@ impl Reader<'_> {
     }
 }
 
-/// What tells this element of an array of tables from the others.
+/// The text that identifies this element in an array of tables.
 fn label(element: &DeValue<'_>, index: usize) -> String {
     let table = element.as_table();
     let named = NAMES.iter().find_map(|name| table?.get(*name)?.get_ref().as_str());

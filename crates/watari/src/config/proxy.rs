@@ -1,4 +1,4 @@
-//! `[agent.proxy]`: pools of origins, and which requests they get.
+//! `[agent.proxy]`: pools of origins, and the routes to them.
 
 mod gate;
 #[cfg(test)]
@@ -67,7 +67,7 @@ struct Tls {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawProxy {
-    /// One pool, for all requests.
+    /// The origins of a single pool for all requests.
     origins: Option<Names>,
     #[serde(default)]
     pool: Vec<Spanned<RawPool>>,
@@ -147,7 +147,7 @@ struct RawRoute {
     response_headers: RawResponseRules,
 }
 
-/// What a pool is called that has no name because it is the only one.
+/// The name of the only pool if it has none in the file.
 const ONLY_POOL: &str = "default";
 
 impl Check<'_> {
@@ -231,7 +231,7 @@ impl Check<'_> {
         Ok(Tls { ca, identity, server_name: server_name.transpose()? })
     }
 
-    /// Without any, all requests go to the only pool.
+    /// Without any route, all requests go to the only pool.
     fn routes(&self, raw: &[Spanned<RawRoute>], pools: &[Pool], gate: &mut Gate) -> Result<Vec<Route>, Wrong> {
         match (pools, raw.is_empty()) {
             (_, false) => {
@@ -246,7 +246,7 @@ impl Check<'_> {
         }
     }
 
-    /// A route for what none before it is for: only the first would ever count.
+    /// A route whose host and path no earlier route has: only the first would ever match.
     fn new_route(
         &self,
         raw: &Spanned<RawRoute>,
@@ -294,7 +294,7 @@ impl Check<'_> {
 }
 
 impl Config {
-    /// The proxy, with what its files hold.
+    /// The proxy, with the content of its files.
     pub(super) fn proxy(
         &self,
         proxy: &Proxy,
@@ -303,7 +303,8 @@ impl Config {
         self.accepted(watari_proxy::Proxy::new(self.of_proxy(proxy, metrics)?, metrics.clone()))
     }
 
-    /// The proxy, in place of the one that runs by `old`. Pools of which the configuration says the same go on.
+    /// The proxy that replaces the running one, which has the configuration `old`. Pools with an unchanged
+    /// configuration are kept.
     pub(super) fn next_proxy(
         &self,
         proxy: &Proxy,

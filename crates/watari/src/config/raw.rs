@@ -1,4 +1,4 @@
-//! The file as TOML: which tables and keys there are, and what type each value has.
+//! The file as TOML: its tables and keys, and the types of values.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ pub(super) struct RawNode {
     pub(super) limits: NodeLimits,
 }
 
-/// Who may be a member of the cluster.
+/// The rule for membership of the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum JoinRule {
@@ -99,7 +99,7 @@ pub(super) struct RawPassthrough {
     pub(super) proxy_protocol: Option<ProxyProtocol>,
 }
 
-/// How a backend is told who the client is.
+/// The version of the PROXY protocol that carries the client's address.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ProxyProtocol {
@@ -161,7 +161,7 @@ pub(super) struct RawRedis {
     pub(super) timeout: Option<Span>,
 }
 
-/// With whom sessions are shared.
+/// How sessions are shared.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum SessionMode {
@@ -197,7 +197,7 @@ pub(super) struct RawTls {
     listener: Vec<Spanned<RawListener>>,
 }
 
-/// The same keys: serde cannot flatten tables whose values have spans.
+/// The same keys as in [`RawTls`]: serde cannot flatten tables whose values have spans.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawListener {
@@ -210,7 +210,7 @@ pub(super) struct RawListener {
     client_certificates: Option<Spanned<Demand>>,
 }
 
-/// What both kinds of table say.
+/// The keys that both kinds of table have.
 pub(super) struct RawTerms {
     pub(super) versions: Option<Names>,
     pub(super) suites: Option<Names>,
@@ -235,7 +235,7 @@ impl RawListener {
     }
 }
 
-/// Whether clients are asked for a certificate.
+/// Whether the agent requests a client certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Demand {
@@ -258,10 +258,10 @@ pub(super) struct RawLog {
     pub(super) repeats_max: Within<1, 1_000_000>,
 }
 
-/// How many lines of a kind are written in 10 s: enough to tell what happens, and some kilobytes.
+/// The most lines of a kind in 10 s: enough to show a problem, in a few kilobytes.
 const LOG_REPEATS_MAX: usize = 50;
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LogFormat {
@@ -271,7 +271,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// The line, counted from 1, that the byte at `offset` is on.
+/// The line of the byte at `offset`, counted from 1.
 pub(super) fn line_of(text: &str, offset: usize) -> usize {
     1 + text.char_indices().take_while(|(at, _)| *at < offset).filter(|(_, c)| *c == '\n').count()
 }

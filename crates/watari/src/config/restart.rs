@@ -1,4 +1,4 @@
-//! What cannot change while a node runs.
+//! Settings that cannot change while a node runs.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -8,7 +8,7 @@ use watari_agent::Sharing;
 use super::{Config, ConfigError};
 
 impl Config {
-    /// Refuses `new` if it changes what a node keeps as long as it runs.
+    /// Refuses `new` if it changes a setting that a running node cannot change.
     pub(crate) fn refuse_restart(&self, new: &Self) -> Result<(), ConfigError> {
         let (old_node, new_node) = (&self.node, &new.node);
         let kept = [
@@ -27,7 +27,7 @@ impl Config {
             ("log.format", self.log.format == new.log.format),
         ];
         let Some((key, _)) = kept.into_iter().find(|(_, same)| !same) else { return Ok(()) };
-        // What is not there any more has no line; what it stood beside has.
+        // A removed key has no line. The error then points to the table `node`.
         let line = new.outline.line_of(key).or(new.outline.line_of("node")).unwrap_or(1);
         Err(new.wrong(line, &format!("{key} cannot change while the node runs: restart it")))
     }

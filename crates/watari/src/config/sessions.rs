@@ -10,13 +10,14 @@ use super::check::{Check, Wrong};
 use super::raw::{RawSessions, SessionMode};
 use super::value::Span;
 
-/// Clocks of agents may be minutes apart: with less, a session of one could be too old for another when it is made.
+/// Clocks of agents may be minutes apart. With a shorter lifetime, an agent could find a new session of another agent
+/// expired.
 const LIFETIME_MIN: Duration = Duration::from_mins(10);
 /// RFC 8446, section 4.6.1.
 const LIFETIME_MAX: Duration = Duration::from_hours(7 * 24);
-/// Seeds are kept as long as their tickets are good; there is room for twice as many, made by order.
+/// Agents keep seeds as long as their tickets are valid. They have room for twice as many, for rotations by order.
 const ROTATIONS_MAX: f64 = 24.0;
-/// Each costs the client some memory, and a handshake some time.
+/// Each ticket costs the client some memory, and the handshake some time.
 const TICKETS_MAX: usize = 10;
 /// Room for some millions of sessions.
 const DATABASE_MIB: u32 = 1024;

@@ -1,17 +1,17 @@
-//! Whether files are still as they were.
+//! Detects changed files.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// How some files are, as far as can be told without reading them.
+/// The metadata of some files, which shows changes without reading them.
 ///
-/// Links are followed, so another file behind the same name is another one, whichever link in its path was switched
-/// and whether it was renamed into place or written in place.
+/// Symbolic links are followed. So a change shows whichever link of the path was switched, and whether a new file was
+/// renamed into place or the old one was written in place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stamps(Vec<(PathBuf, Option<Stamp>)>);
 
-/// A file: which it is, and when it changed last.
+/// The identity of a file, its length, and the times of its last changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stamp {
     file: (u64, u64),
@@ -21,7 +21,7 @@ struct Stamp {
 }
 
 impl Stamps {
-    /// Of a file that cannot be looked at, only that is known.
+    /// `None` for a file whose metadata cannot be read.
     pub(super) fn of(files: impl Iterator<Item = PathBuf>) -> Self {
         let stamp = |file: PathBuf| {
             let stamp = fs::metadata(&file).ok().map(|metadata| Stamp {
@@ -38,7 +38,7 @@ impl Stamps {
         Self(stamps)
     }
 
-    /// The files that were otherwise in `before`, of those that both know.
+    /// The files whose stamps differ in `before`. A file must be in both.
     pub(crate) fn changed_since(&self, before: &Self) -> Vec<String> {
         let is_other = |(file, stamp): &&(PathBuf, Option<Stamp>)| {
             before.0.iter().any(|(other, old)| other == file && old != stamp)

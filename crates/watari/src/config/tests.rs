@@ -22,7 +22,7 @@ const DISPATCHER: &str =
     "[dispatcher]\nlisten = [\"0.0.0.0:443\"]\nagents = [{ name = \"a1\", legs = \"127.0.0.1:3\" }]\n";
 const AGENT: &str = "[agent]\nlegs = \"127.0.0.1:4\"\n";
 const FILES: &str = "[agent.files]\nroot = \"www\"\n";
-/// A pool with this name, and with these lines below.
+/// A pool with this name and these lines.
 fn pool(name: &str, lines: &str) -> String {
     format!("[[agent.proxy.pool]]\nname = \"{name}\"\norigins = [\"http://127.0.0.1:80\"]\n{lines}")
 }
@@ -694,7 +694,7 @@ fn check(cases: &[(&[&str], &str)]) {
         let text = parts.concat();
         match parse(parts) {
             Ok(_) => panic!("accepted, against \"{expected}\":\n{text}"),
-            // A text without a node lacks more than the case is about.
+            // A text without a node has more mistakes than the expected one.
             Err(error) => assert!(
                 error.lines().any(|line| line == format!("etc/node.toml:{expected}")),
                 "{expected}\n{error}\n{text}"
@@ -765,7 +765,8 @@ fn what_cannot_be_is_all_shown_too() {
     assert!(lines.iter().zip(starts).all(|(line, start)| line.starts_with(start)), "{shown}");
 }
 
-/// Each key of the example gets values of each type in turn. Messages contain no type of Rust, and the right line.
+/// Gives each key of the example values of each type in turn. No message may contain a Rust type, and each must have
+/// the right line.
 #[test]
 fn no_type_of_rust_is_named_whatever_is_written() {
     let example = include_str!("../../../../examples/every-key.toml");
@@ -773,7 +774,7 @@ fn no_type_of_rust_is_named_whatever_is_written() {
         let name = |key: &str| key.chars().all(|c| c.is_ascii_lowercase() || c == '_');
         line.split_once(" = ").is_some_and(|(key, value)| name(key) && !value.starts_with("[  "))
     };
-    // All that is commented out is there, too.
+    // The keys that are commented out count, too.
     let bare = |line: &'static str| match line.strip_prefix("# ") {
         Some(rest) if rest.starts_with('[') || is_key(rest) => rest,
         _ => line,
@@ -816,7 +817,7 @@ fn no_type_of_rust_is_named_whatever_is_written() {
     assert!(looked_at > 1500, "{looked_at}");
 }
 
-/// A directory with everything that the configuration of an agent names.
+/// A directory with all files that the configuration of an agent names.
 struct Disk {
     dir: tempfile::TempDir,
 }
@@ -848,7 +849,7 @@ impl Disk {
         self.dir.path().join(name)
     }
 
-    /// What is said of the configuration, with the directory left out.
+    /// Loads the configuration. Removes the directory from an error.
     fn load(&self, parts: &[&str]) -> Result<Loaded, String> {
         let config = Config::parse(&self.path("node.toml"), &parts.concat()).unwrap();
         let directory = format!("{}/", self.dir.path().display());
@@ -959,7 +960,7 @@ fn a_key_that_everybody_can_read_is_refused() {
         );
         assert_eq!(load(mode).err().unwrap(), expected);
     }
-    // A group may share a key, of a service that drops its privileges.
+    // A group may share a key, such as that of a service that drops its privileges.
     for mode in [0o600, 0o640, 0o400] {
         load(mode).unwrap();
     }

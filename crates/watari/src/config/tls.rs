@@ -1,4 +1,4 @@
-//! `[agent.tls]` and `[[agent.tls.listener]]`: what handshakes offer, and to clients of which address.
+//! `[agent.tls]` and `[[agent.tls.listener]]`: the terms of handshakes, by the address that clients connect to.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use super::raw::{Demand, Names, RawCertificate, RawListener, RawTerms, RawTls};
 use super::value::ListenerAddress;
 use super::{At, CertificateFiles, ClientCertificates, Terms, Tls};
 
-/// What an agent can speak above TLS, in the order it prefers.
+/// The protocols that an agent can speak above TLS, in its order of preference.
 const ALPN: [&str; 2] = ["h2", "http/1.1"];
 
-/// The terms of one table, before it is known what clients are asked for.
+/// The terms of one table, before the check of its client certificates.
 struct Set {
     line: Option<usize>,
     policy: Policy,
@@ -87,7 +87,7 @@ impl Check<'_> {
         Ok(sets)
     }
 
-    /// What a table sets; what it does not is as in `above`.
+    /// The terms of a table. A key that it does not set is as in `above`.
     fn set(&self, raw: RawTerms, line: Option<usize>, above: &Set) -> Result<Set, Wrong> {
         let policy = Policy {
             versions: self.named(raw.versions.as_ref(), &above.policy.versions, "the version", version)?,
@@ -116,7 +116,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Reads a list of names, each of which may be there once.
+    /// Reads a list of names. Each may occur once.
     fn named<T: Clone>(
         &self,
         raw: Option<&Names>,
@@ -135,7 +135,7 @@ impl Check<'_> {
     }
 }
 
-/// A `client_ca` may be there for listeners alone.
+/// The table above may have a `client_ca` for its listeners alone. So it is refused only if none of them uses it.
 fn inherited_ca_is_of_use(default: &Set, listeners: &[(Listener, Set)]) -> Result<(), Wrong> {
     let Some(ca) = &default.ca else { return Ok(()) };
     let inherits = |set: &Set| asks(set) && set.ca.as_ref().is_some_and(|own| own.line == ca.line);

@@ -37,7 +37,7 @@ pub(super) struct ListenerAddress(pub(super) Listener);
 #[derive(Debug)]
 pub(super) struct Origin(pub(super) OriginAddress);
 
-/// An address and how many of its first bits count: `192.0.2.0/24`.
+/// An address and the length of its prefix in bits: `192.0.2.0/24`.
 #[derive(Debug)]
 pub(super) struct Network(pub(super) IpNet);
 
@@ -45,7 +45,7 @@ pub(super) struct Network(pub(super) IpNet);
 #[derive(Debug)]
 pub(super) struct HostPattern(pub(super) NamePattern);
 
-/// How much an agent gets in relation to others: 1 to 1000.
+/// An agent's share of connections, relative to other agents: 1 to 1000.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(try_from = "u32")]
 pub(super) struct Weight(pub(super) u32);
@@ -64,7 +64,7 @@ struct RawPrefix {
     ipv6: u8,
 }
 
-/// What is logged: a level, or levels by module (`info,watari_mesh=debug`).
+/// The levels of logged lines: one for all, or by module (`info,watari_mesh=debug`).
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Level(pub(super) Targets);
@@ -196,7 +196,7 @@ impl TryFrom<String> for Level {
 
     fn try_from(text: String) -> Result<Self, String> {
         let known = |level: &str| ["off", "error", "warn", "info", "debug", "trace"].contains(&level);
-        // A bare word that is no level would be taken for the name of a module.
+        // A bare word that is no level would count as the name of a module.
         let levels = text.split(',').map(|directive| directive.rsplit('=').next().unwrap_or_default());
         match Targets::from_str(&text) {
             Ok(targets) if levels.into_iter().all(known) => Ok(Self(targets)),

@@ -1,15 +1,15 @@
 //! Messages about the form of a file, for readers who have not seen the types behind it.
 //!
-//! serde's messages name types of Rust (`invalid type: string "10/s", expected struct RawRate`). They are taken apart here and
-//! written anew.
+//! serde's messages name Rust types (`invalid type: string "10/s", expected struct RawRate`). This module parses them
+//! and writes new ones.
 
-/// A mistake of form, taken from an error of serde.
+/// A mistake of form, parsed from an error of serde.
 pub(super) enum Problem {
-    /// A key that a table does not have, and those it has.
+    /// A key that a table does not have, and the keys that it has.
     UnknownKey { key: String, known: Vec<String> },
-    /// A key that a table must have.
+    /// A required key that a table lacks.
     MissingKey(String),
-    /// A value that cannot stand where it is.
+    /// A value that is not valid in its place.
     Value(String),
 }
 
@@ -28,7 +28,7 @@ impl Problem {
     }
 }
 
-/// The words that `message` names as possible: the keys of a table, or those of a choice.
+/// The words that `message` lists as possible: the keys of a table, or those of a choice.
 pub(super) fn known(message: &str) -> Option<Vec<String>> {
     let is_list = ["unknown field `", "unknown variant `"].iter().any(|start| message.starts_with(start));
     is_list.then(|| quoted(message).into_iter().skip(1).collect())
@@ -125,7 +125,7 @@ fn wanted(expected: &str, known: &[String]) -> String {
     }
 }
 
-/// The integer types that configurations have, and their largest value as people may write it; TOML has no larger ones than 2^63.
+/// The integer types of configurations, and their largest values as people write them. TOML has none above 2^63.
 const INTEGERS: [(&str, &str); 6] =
     [("u8", "255"), ("u16", "65535"), ("u32", "4294967295"), ("u64", "2^63"), ("usize", "2^63"), ("i64", "2^63")];
 
@@ -150,7 +150,7 @@ fn there_are(words: &[String]) -> String {
     format!("there {} {}", if words.len() == 1 { "is" } else { "are" }, list(words))
 }
 
-/// The word that is most similar, if one is similar enough.
+/// The most similar word, if one is similar enough.
 pub(super) fn nearest<'a>(word: &str, known: &'a [String]) -> Option<&'a str> {
     let distances = known.iter().map(|other| (distance(word, other), other));
     let (distance, near) = distances.min_by_key(|(distance, _)| *distance)?;
@@ -158,8 +158,8 @@ pub(super) fn nearest<'a>(word: &str, known: &'a [String]) -> Option<&'a str> {
     (distance <= 1 + len / 4 && distance < len).then_some(near)
 }
 
-/// The edit distance: letters that are added, left out, changed, or swapped with the next (Damerau and Levenshtein,
-/// restricted).
+/// The edit distance: letters that are added, left out, changed, or swapped with the next (restricted
+/// Damerau-Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<_>, Vec<_>) = (a.chars().collect(), b.chars().collect());
     let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];

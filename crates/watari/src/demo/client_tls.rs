@@ -1,4 +1,4 @@
-//! Clients that insist on a version, a suite and a kind of key.
+//! TLS clients that accept only one version, suite and kind of key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use rustls::{
 
 use super::DemoError;
 
-/// What a client accepts of a server's handshake.
+/// The handshakes that a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Class {
     pub(super) version: Version,
@@ -35,7 +35,7 @@ pub(super) enum Key {
     P256,
 }
 
-/// The AEADs that each class is tried with.
+/// The AEADs that the demo tries in each class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Aead {
     Aes128,
@@ -104,8 +104,8 @@ impl fmt::Display for Key {
     }
 }
 
-/// The TLS configuration of a client that trusts `authority` (DER), offers nothing but `class` with `aead`, speaks
-/// `alpn`, and never resumes: each of its handshakes is a full one.
+/// The TLS configuration of a client that trusts `authority` (DER), offers only `class` with `aead`, and speaks `alpn`.
+/// It never resumes, so each of its handshakes is a full one.
 pub(super) fn config(authority: &[u8], class: Class, aead: Aead, alpn: &str) -> Result<Arc<ClientConfig>, DemoError> {
     let refused = |error: &dyn fmt::Display| DemoError::ClientTls(error.to_string());
     let mut provider = aws_lc_rs::default_provider();
@@ -121,7 +121,7 @@ pub(super) fn config(authority: &[u8], class: Class, aead: Aead, alpn: &str) -> 
     Ok(Arc::new(config))
 }
 
-/// Verifies as rustls does, but tells the server that it knows only one kind of signature. The chain may have others.
+/// Verifies as rustls does, but offers the server one kind of signature only. The chain may have others.
 #[derive(Debug)]
 struct OneKind {
     verifier: Arc<WebPkiServerVerifier>,

@@ -1,4 +1,4 @@
-//! The demo's processes, from the first to the last.
+//! Starts and ends the demo's processes.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use super::process::Process;
 use super::{DemoError, doing};
 use crate::admin::{Answer, Topic, ask};
 
-/// How long the nodes may take to find each other.
+/// The time that the nodes get to link to each other.
 const READY_MAX: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
-/// A running cluster. Its processes are killed and its directory is removed when this is dropped.
+/// A running cluster. When it is dropped, its processes are killed and its directory is removed.
 pub(super) struct Cluster {
-    // Before the layout: they are gone before their directory is.
+    // Dropped before the layout: the processes must end before their directory is removed.
     processes: Vec<Process>,
     pub(super) layout: Layout,
 }
 
 impl Cluster {
-    /// Starts everything and waits until all nodes are linked to each other.
+    /// Starts everything, and waits until all nodes are linked to each other.
     pub(super) async fn start() -> Result<Self, DemoError> {
         let mut cluster = Self { processes: Vec::new(), layout: Layout::create()? };
         let mut origins = Vec::new();
@@ -44,7 +44,7 @@ impl Cluster {
         self.processes.iter_mut().try_for_each(Process::check)
     }
 
-    /// Waits until a process ends, which none should.
+    /// Waits until a process ends. None should.
     pub(super) async fn ended(&mut self) -> DemoError {
         loop {
             if let Err(ended) = self.check() {
@@ -90,7 +90,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Whether `node` has all its links, and can use all its agents; or what is missing.
+    /// Whether `node` has all its links and can use all its agents. The error says what is missing.
     async fn node_ready(&self, node: &str) -> Result<(), String> {
         match ask(&self.layout.admin(node), Topic::Nodes).await {
             Ok(Answer::Nodes(nodes)) => {

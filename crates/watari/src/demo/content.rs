@@ -1,4 +1,4 @@
-//! What the origins serve.
+//! The content of the origins.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::random::Random;
 
-/// Lengths of the files: around the edges of records (2^14 bytes) and buffers, and some that take many of both.
+/// Lengths of the files: at the limits of records (2^14 bytes) and buffers, and some that take many of both.
 const LENGTHS: [usize; 9] = [1, 1_000, 16_383, 16_384, 16_385, 65_537, 250_000, 1_000_000, 3_000_000];
 
 const INDEX: &str = "\
@@ -20,7 +20,7 @@ const INDEX: &str = "\
 /// A file of the site.
 #[derive(Clone)]
 pub(super) struct SiteFile {
-    /// As in a URL.
+    /// The path as in a URL.
     pub(super) path: String,
     pub(super) bytes: Bytes,
 }

@@ -1,4 +1,4 @@
-//! What the demo's processes run on.
+//! The directory and addresses of the demo's processes.
 
 use std::fmt::Write;
 use std::fs;
@@ -19,14 +19,14 @@ pub(super) const DISPATCHER: &str = "d1";
 pub(super) const AGENTS: [&str; 3] = ["a1", "a2", "a3"];
 pub(super) const ORIGINS: [&str; 2] = ["o1", "o2"];
 
-/// A directory with everything the cluster needs, and the addresses of its nodes.
+/// A directory with all files of the cluster, and the addresses of its nodes.
 pub(super) struct Layout {
     dir: TempDir,
     pub(super) site: Site,
     pub(super) files: Vec<SiteFile>,
-    /// Where clients connect to.
+    /// The address that clients connect to.
     pub(super) service: SocketAddr,
-    /// The same over IPv6, where the system has it.
+    /// Such an address for IPv6, if the system supports it.
     pub(super) service_v6: Option<SocketAddr>,
     /// The dispatcher, then the agents.
     nodes: Vec<NodeAddresses>,
@@ -35,7 +35,7 @@ pub(super) struct Layout {
 struct NodeAddresses {
     name: &'static str,
     mesh: SocketAddr,
-    /// Of an agent.
+    /// Used by agents only.
     legs: SocketAddr,
     metrics: SocketAddr,
 }
@@ -56,7 +56,7 @@ impl Layout {
         Ok(Self { dir, site, files, service, service_v6: FreeAddresses::take_v6(), nodes })
     }
 
-    /// Writes each node's configuration: the agents forward to `origins`.
+    /// Writes each node's configuration. The agents forward to `origins`.
     pub(super) fn configure(&self, origins: &[SocketAddr]) -> Result<(), DemoError> {
         for node in &self.nodes {
             let role = if node.name == DISPATCHER { self.dispatcher() } else { agent(node.legs, origins) };
@@ -79,7 +79,7 @@ impl Layout {
         self.dir.path().join(format!("{process}.log"))
     }
 
-    /// Where the dispatcher's metrics are.
+    /// The address of the dispatcher's metrics server.
     pub(super) fn metrics(&self) -> SocketAddr {
         self.nodes[0].metrics
     }
@@ -88,12 +88,12 @@ impl Layout {
         self.dir.path().join("www")
     }
 
-    /// Leaves the directory where it is, for whoever wants to know what went wrong.
+    /// Keeps the directory, so that users can look for the cause of a failure.
     pub(super) fn keep(self) -> PathBuf {
         self.dir.keep()
     }
 
-    /// Where everything is, and what to try.
+    /// Paths and addresses of the demo, and commands to try.
     pub(super) fn guide(&self) -> String {
         let (dir, service) = (self.dir.path().display(), self.service);
         let (ip, port) = (service.ip(), service.port());
@@ -155,7 +155,7 @@ fn agent(legs: SocketAddr, origins: &[SocketAddr]) -> String {
     )
 }
 
-/// Makes the cluster's authority and a certificate for each node.
+/// Makes the cluster's authority, and a certificate for each node.
 fn issue(dir: &Path) -> Result<(), DemoError> {
     let authority = Authority::create(dir, "demo")?;
     for (name, role) in [(DISPATCHER, Role::Dispatcher)].into_iter().chain(AGENTS.map(|agent| (agent, Role::Agent))) {
@@ -165,8 +165,8 @@ fn issue(dir: &Path) -> Result<(), DemoError> {
     Ok(())
 }
 
-/// Ports that nobody uses, on a loopback address drawn at random: outgoing connections, which take 127.0.0.1, cannot get
-/// in the way between the moment a port is found and the moment its process binds it.
+/// Unused ports on a loopback address drawn at random. Outgoing connections use 127.0.0.1. So they cannot take a port
+/// between the moment it is found and the moment its process binds it.
 struct FreeAddresses {
     ip: IpAddr,
     /// Held, so that no port is given out twice.
@@ -177,7 +177,7 @@ impl FreeAddresses {
     fn new() -> io::Result<Self> {
         let mut bytes = [0; 3];
         aws_lc_rs::rand::fill(&mut bytes).map_err(|_| io::Error::other("the system gives no random bytes"))?;
-        // 127.128.0.0/9: the scenario's clients come from the lower half.
+        // 127.128.0.0/9. The scenario's clients come from the lower half.
         let [a, b, c] = bytes;
         let ip = Ipv4Addr::new(127, a | 0x80, b, c.clamp(1, 254)).into();
         Ok(Self { ip, taken: Vec::new() })
@@ -190,7 +190,7 @@ impl FreeAddresses {
         Ok(address)
     }
 
-    /// A port of the IPv6 loopback address, where there is one.
+    /// A port of the IPv6 loopback address, if the system has that.
     fn take_v6() -> Option<SocketAddr> {
         TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).ok()?.local_addr().ok()
     }

@@ -1,4 +1,4 @@
-//! A plain HTTP server: serves a directory, and answers uploads with their SHA-256.
+//! A plain HTTP server that serves a directory, and answers uploads with their SHA-256.
 
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -62,7 +62,7 @@ async fn converse(stream: TcpStream, files: Arc<Files>) {
     }
 }
 
-/// Answers with the SHA-256 of the request's body, in hexadecimal.
+/// Responds with the SHA-256 of the request's body, in hexadecimal.
 async fn digest(request: Request<Incoming>) -> Response<Body> {
     let mut context = Context::new(&SHA256);
     let mut body = request.into_body();

@@ -1,4 +1,4 @@
-//! One process of the demo.
+//! A process of the demo.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use tokio::time::timeout;
 
 use super::{DemoError, doing};
 
-/// How long a process may take to end when it is asked to.
+/// The time that a process gets to end after SIGINT.
 const END_MAX: Duration = Duration::from_secs(5);
-/// How much of its log is shown when it ends unasked, in bytes.
+/// The length of the log's end that is shown if a process ends by itself, in bytes.
 const LAST_WORDS_LEN: usize = 500;
 
-/// A child process. It is killed when this is dropped.
+/// A child process. It is killed when this value is dropped.
 pub(super) struct Process {
     name: String,
     child: Child,
@@ -25,7 +25,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts this very program with `arguments`; what it says goes to `log`.
+    /// Starts this program with `arguments`. Its standard error goes to `log`.
     pub(super) fn start(name: &str, arguments: &[&str], log: PathBuf) -> Result<Self, DemoError> {
         let program = std::env::current_exe().map_err(doing("finding the watari program"))?;
         let output = File::create(&log).map_err(doing(format!("making {}", log.display())))?;
@@ -63,7 +63,7 @@ impl Process {
         }
     }
 
-    /// Waits until the process ends, which it should not, and says so.
+    /// Waits until the process ends, which it should not, and returns the error.
     pub(super) async fn ended(&mut self) -> DemoError {
         match self.child.wait().await {
             Ok(status) => self.report(status),
@@ -71,11 +71,11 @@ impl Process {
         }
     }
 
-    /// Asks the process to end at once, and kills it if it does not.
+    /// Sends SIGINT to the process, and kills it if it does not end.
     pub(super) async fn stop(&mut self) {
         let pid = self.child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
         if let Some(pid) = pid {
-            // The process is not waited for yet, so that its id cannot be anybody else's.
+            // The system still holds the process, so its id cannot belong to another one.
             let _ = kill_process(pid, Signal::INT);
         }
         if timeout(END_MAX, self.child.wait()).await.is_err() {

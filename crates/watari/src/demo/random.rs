@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same in every run.
+//! Pseudorandom numbers that are the same in every run.
 
 /// `SplitMix64`.
 pub(super) struct Random(u64);
@@ -15,7 +15,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// One of `0..end`; `end` is not 0.
+    /// A number of `0..end`. `end` is not 0.
     pub(super) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }

@@ -1,4 +1,4 @@
-//! What became of the visitors.
+//! The results of the visits.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::table::Table;
 /// Errors that are shown one by one.
 const ERRORS_SHOWN: usize = 10;
 
-/// A table of what happened, and the checks that it passed or failed.
+/// A table of results, and the checks that passed or failed.
 pub(super) struct Report {
     rows: BTreeMap<Class, Row>,
     errors: Vec<String>,
@@ -33,7 +33,7 @@ struct Check {
     what: String,
 }
 
-/// What the dispatcher has counted.
+/// Counters of the dispatcher.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Counters {
     handshakes: u64,
@@ -42,7 +42,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Reads a page of metrics; what is not on it is 0.
+    /// Reads a page of metrics. A counter that is not on it is 0.
     pub(super) fn read(page: &str) -> Self {
         Self {
             handshakes: sum(page, "watari_dispatcher_handshakes_total"),
@@ -63,8 +63,8 @@ fn sum(page: &str, name: &str) -> u64 {
 }
 
 impl Report {
-    /// * `left_behind`: connections that the dispatcher holds although all visitors are gone.
-    /// * `ended`: a process that ended, if any did.
+    /// * `left_behind`: connections that the dispatcher holds although all visitors have left.
+    /// * `ended`: the error of a process that ended, if one did.
     pub(super) fn new(
         visits: Vec<(Class, Result<Visit, VisitError>)>,
         counters: &Counters,
@@ -99,7 +99,7 @@ impl Report {
         report
     }
 
-    /// How many checks failed.
+    /// The number of failed checks.
     pub(super) fn failed(&self) -> usize {
         self.checks.iter().filter(|check| !check.passed).count()
     }

@@ -27,17 +27,17 @@ use crate::admin::{Answer, Topic, ask};
 const VISITS: usize = 400;
 /// Visits at the same time.
 const AT_ONCE: usize = 24;
-/// Addresses that IPv4 visitors come from; each comes several times.
+/// Addresses that IPv4 visitors come from. Each comes several times.
 const SOURCES: usize = 100;
 const ERRANDS_MAX: usize = 5;
 const UPLOAD_LEN_MAX: usize = 600_000;
-/// For one visit. Far more than it takes: nothing is measured here.
+/// The timeout of one visit. It is far longer than a visit takes, because nothing is measured here.
 const VISIT_MAX: Duration = Duration::from_mins(1);
-/// How long the dispatcher may take to see that all visitors have left.
+/// The time in which the dispatcher has to notice that all visitors have left.
 const LEAVE_MAX: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
 
-/// Has all visitors come, and reports.
+/// Runs all visits, and reports.
 pub(super) async fn run(cluster: &mut Cluster) -> Result<Report, DemoError> {
     let results = visits(&cluster.layout).await?;
     let left_behind = left_behind(&cluster.layout).await;
@@ -103,7 +103,8 @@ fn upload(random: &mut Random) -> Bytes {
     random.bytes(len).into()
 }
 
-/// TLS configurations by class, AEAD and protocol, and what the server has to show for each kind of key.
+/// TLS configurations by class, AEAD and protocol, and the certificate that the server has to send for each kind of
+/// key.
 struct ClientConfigs {
     configs: HashMap<(Class, Aead, bool), Arc<ClientConfig>>,
     rsa: Arc<[u8]>,
@@ -135,7 +136,7 @@ impl ClientConfigs {
     }
 }
 
-/// Connections that the dispatcher still holds when all visitors should long be gone.
+/// Connections that the dispatcher still holds [`LEAVE_MAX`] after all visits have ended.
 async fn left_behind(layout: &Layout) -> usize {
     let deadline = Instant::now() + LEAVE_MAX;
     loop {

@@ -1,4 +1,4 @@
-//! The certificates that the demo's clients see: an authority, and one name with two kinds of key.
+//! The certificates of the demo's site: an authority, and one name with two kinds of key.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,7 +12,7 @@ use rcgen::{
 
 use super::{DemoError, HOST, doing};
 
-/// The authority and what it issued, in DER; the files are in PEM.
+/// The authority and the certificates that it issued, in DER. The files are in PEM.
 pub(super) struct Site {
     pub(super) authority: Vec<u8>,
     pub(super) rsa: Vec<u8>,
@@ -20,7 +20,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Makes everything anew and writes it to `dir`: `ca.pem`, and `rsa` and `p256`, each `.pem` and `.key`. The
+    /// Makes all certificates, and writes them to `dir`: `ca.pem`, and `rsa` and `p256`, each `.pem` and `.key`. The
     /// authority's key is not kept.
     pub(super) fn create(dir: &Path) -> Result<Self, DemoError> {
         fs::create_dir(dir).map_err(doing(format!("making {}", dir.display())))?;
@@ -60,7 +60,7 @@ fn write(dir: &Path, name: &str, pem: &str) -> Result<(), DemoError> {
     fs::write(&path, pem).map_err(doing(format!("writing {}", path.display())))
 }
 
-/// Nobody else may read it at any time.
+/// The file is never readable by other users.
 fn write_key(path: &Path, pem: &str) -> Result<(), DemoError> {
     let file = File::options().write(true).create_new(true).mode(0o600).open(path);
     let written = file.and_then(|mut file| file.write_all(pem.as_bytes()));

@@ -1,4 +1,5 @@
-//! One client: one connection, some requests, and a look at where the connection has gone.
+//! One client with one connection and some requests. At the end it asks the dispatcher which agent serves the
+//! connection.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -25,7 +26,7 @@ use super::content::SiteFile;
 use super::origin::hex;
 use crate::admin::{Answer, AskError, Connection, Topic, ask};
 
-/// Who comes, from where, and to do what.
+/// The client, its source address, and its requests.
 pub(super) struct Plan {
     pub(super) class: Class,
     pub(super) aead: Aead,
@@ -35,7 +36,7 @@ pub(super) struct Plan {
     pub(super) errands: Vec<Errand>,
 }
 
-/// One request, and what must come of it.
+/// One request, with the expected response.
 pub(super) enum Errand {
     Download(SiteFile),
     /// The bytes `from..=to` of the file.
@@ -47,16 +48,16 @@ pub(super) enum Errand {
     Upload(Bytes),
 }
 
-/// What a visitor has seen.
+/// The result of a visit.
 pub(super) struct Visit {
     pub(super) requests: usize,
     /// Of bodies, in both directions.
     pub(super) bytes: usize,
-    /// The connection, as the dispatcher knows it at the end.
+    /// The connection, as the dispatcher reports it at the end.
     pub(super) connection: Connection,
 }
 
-/// A visit did not go as it must.
+/// A visit failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum VisitError {
     #[error("cannot connect: {0}")]
@@ -81,7 +82,7 @@ pub(super) enum VisitError {
     Timeout,
 }
 
-/// Makes the visit; `leaf` is the certificate (DER) that the server has to show, `admin` the dispatcher's socket.
+/// Makes the visit. `leaf` is the certificate (DER) that the server has to send, `admin` the dispatcher's socket.
 pub(super) async fn visit(
     plan: Plan,
     tls: Arc<ClientConfig>,
@@ -140,7 +141,7 @@ async fn find(admin: &Path, client: SocketAddr) -> Result<Connection, VisitError
     }
 }
 
-/// The sending half of an HTTP connection; its other half runs in a task of its own.
+/// The sending half of an HTTP connection. Its other half runs in a task of its own.
 enum Sender {
     Http1(http1::SendRequest<Full<Bytes>>),
     Http2(http2::SendRequest<Full<Bytes>>),
@@ -183,7 +184,7 @@ impl Sender {
 }
 
 impl Errand {
-    /// Sends the request and checks the response; returns how many bytes the bodies had.
+    /// Sends the request and checks the response. Returns the number of bytes in the bodies.
     async fn run(&self, sender: &mut Sender) -> Result<usize, VisitError> {
         let response = sender.send(self.request()).await?;
         let (method, path, status) = match self {
@@ -249,7 +250,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs `errand` against a server that says `response` and closes.
+    /// Runs `errand` against a server that sends `response` and closes.
     async fn run(errand: &Errand, response: &str) -> Result<usize, VisitError> {
         let (client, mut server) = duplex(1 << 16);
         let mut sender = Sender::start(client, false).await?;

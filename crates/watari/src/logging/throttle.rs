@@ -1,8 +1,9 @@
-//! Bounds how often one kind of log line is written, so that a peer that provokes lines at will can neither fill a disk nor hide
-//! the others.
+//! Limits how often one kind of log line is written. So a peer that provokes lines at will can neither fill a disk nor
+//! hide other lines.
 //!
-//! A kind is a place in the source. The first lines of a kind are written, then no more of it until 10 s after the first; a summary
-//! says then how many there were. Levels below INFO are written in full: an operator has asked for them.
+//! A kind is a place in the source. The throttle writes the first lines of a kind, and no more of it until 10 s after
+//! the first. Then a summary reports how many lines there were. Levels below INFO have no limit, because an operator
+//! has asked for them.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write};
@@ -17,17 +18,17 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-/// How long the lines of a kind are counted.
+/// The window in which the lines of a kind are counted.
 const WINDOW: Duration = Duration::from_secs(10);
 /// How often the task looks for summaries that are due.
 const LOOK: Duration = Duration::from_secs(1);
 /// The target of summaries. They are not counted.
 const TARGET: &str = "watari::log";
 
-/// A layer that gets no more lines of a kind than `throttle` admits.
+/// A layer that gets only as many lines of a kind as `throttle` admits.
 ///
-/// It is no [`Filter`](tracing_subscriber::layer::Filter): one that refuses an event by what it is, and not by its kind, leaves the state of
-/// tracing-subscriber 0.3.23 such that its debug assertions fail at the next event.
+/// It is not a [`Filter`](tracing_subscriber::layer::Filter). A filter that refuses single events, and not all events
+/// of a callsite, leaves tracing-subscriber 0.3.23 in a state in which its debug assertions fail at the next event.
 pub(super) struct Throttled<L> {
     pub(super) lines: L,
     pub(super) throttle: Throttle,
@@ -46,11 +47,11 @@ struct Window {
     since: Instant,
     lines: usize,
     level: Level,
-    /// The message of the lines that are not written, without their fields.
+    /// The message of the suppressed lines, without their fields.
     message: String,
 }
 
-/// The number of lines of a kind that were not written.
+/// The number of suppressed lines of a kind.
 #[derive(Debug, PartialEq, Eq)]
 struct Summary {
     level: Level,
@@ -63,12 +64,12 @@ impl Throttle {
         Self(Arc::new(Shared { lines_max: AtomicUsize::new(lines_max), kinds: Mutex::default() }))
     }
 
-    /// How many lines of a kind are written in 10 s, from now on.
+    /// Sets how many lines of a kind are written in 10 s.
     pub(super) fn set(&self, lines_max: usize) {
         self.0.lines_max.store(lines_max, Ordering::Relaxed);
     }
 
-    /// Writes summaries when they are due, for ever.
+    /// Writes summaries when they are due. Never ends.
     pub(crate) async fn summarize(self) {
         let mut look = tokio::time::interval(LOOK);
         loop {
@@ -229,7 +230,7 @@ mod tests {
             assert_eq!(due.len(), 2);
             assert_eq!(written.count("leg refused: 7 more in the last 10 s"), 1);
             assert_eq!(written.count("client refused: 7 more in the last 10 s"), 1);
-            // A new window has begun; nothing of the old one is due.
+            // A new window has begun, so nothing of the old one is due.
             assert_eq!(throttle.due(now + WINDOW), []);
         });
     }

@@ -3,7 +3,6 @@
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue};
 
-/// The format of a page of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     /// `OpenMetrics` 1.0.
@@ -17,8 +16,8 @@ const OPENMETRICS: &str = "application/openmetrics-text";
 const TEXT: &str = "text/plain";
 
 impl Format {
-    /// The one that `Accept` prefers (RFC 9110, section 12.5.1): `OpenMetrics` where it is named and `text/plain` is not preferred to it, else text,
-    /// which all scrapers read.
+    /// The format that `Accept` prefers (RFC 9110, section 12.5.1): `OpenMetrics` if the field names it and does not
+    /// prefer `text/plain`, else text, which all scrapers read.
     pub(super) fn asked(headers: &HeaderMap) -> Self {
         let quality = |wanted: &str| {
             let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
@@ -56,8 +55,8 @@ fn quality(range: &str, wanted: &str) -> Option<f32> {
     Some(weight.clamp(0.0, 1.0))
 }
 
-/// In the text format, a family has the name of its samples: that of a counter ends in `_total`, that of an info in `_info`. There are no units and no
-/// end mark.
+/// In the text format, a family has the name of its samples: that of a counter ends in `_total`, that of an info in
+/// `_info`. The format has no units and no end mark.
 fn to_text(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
     let mut help = None;

@@ -1,4 +1,4 @@
-//! An agent's connections go elsewhere before it ends.
+//! The drain of an agent before its node ends.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use watari_agent::Agent;
 
 use crate::process::EndSignals;
 
-/// How often it is looked at how many connections are left.
+/// How often the log task looks at the number of remaining connections.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Has the dispatchers take the agent's connections away, until none is left, `grace` is over, or the process is asked to
-/// end again.
+/// Has the dispatchers move the agent's connections away. Returns when no connection is left, when `grace` is over, or
+/// at another signal to end.
 pub(super) async fn before_the_end(agent: &Agent, grace: Duration, end: &mut EndSignals) {
     tracing::info!(connections = agent.occupied(), grace_s = grace.as_secs_f64(), "draining");
     tokio::select! {
@@ -27,7 +27,7 @@ pub(super) async fn before_the_end(agent: &Agent, grace: Duration, end: &mut End
     }
 }
 
-/// Logs how many connections are left whenever that has changed. Never ends by itself.
+/// Logs the number of remaining connections whenever it has changed. Never ends.
 async fn log_progress(agent: &Agent) {
     let mut interval = interval(PROGRESS_INTERVAL);
     let mut logged = agent.occupied();

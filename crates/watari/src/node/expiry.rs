@@ -1,4 +1,4 @@
-//! Certificates that have expired or expire soon: in a metric and in the log.
+//! Certificates that have expired or expire soon, as a metric and in the log.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,14 +24,14 @@ type Certificates = Vec<(CertificateFile, Validity)>;
 #[derive(Default)]
 pub(crate) struct Expiry {
     metric: Family<Labels, Gauge>,
-    /// Those of the node and its cluster. Read once, because the mesh does not reload them either.
+    /// The certificates of the node and its cluster. They are read once, because the mesh does not reload them either.
     of_mesh: Option<Certificates>,
     told: BTreeMap<(PathBuf, String), (ValidityState, SystemTime)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
-    /// [`CertificateUse::label`].
+    /// The text of [`CertificateUse::label`].
     usage: &'static str,
     file: String,
     subject: String,
@@ -55,8 +55,8 @@ impl Expiry {
         expiry
     }
 
-    /// Sets the metric for the certificates in `config`, and logs warnings. A warning is repeated after a day, or at once if
-    /// `all`.
+    /// Sets the metric for the certificates in `config`, and logs warnings. The log repeats a warning after a day, or
+    /// at once if `all` is set.
     pub(crate) fn look(&mut self, config: &Config, now: SystemTime, all: bool) {
         let is_of_mesh = |usage: CertificateUse| matches!(usage, CertificateUse::Node | CertificateUse::Cluster);
         let mut certificates = read(config, |usage| !is_of_mesh(usage));
@@ -85,7 +85,7 @@ pub(crate) fn check(config: &Config, now: SystemTime) -> Vec<Warning> {
     warnings(read(config, |_| true), now)
 }
 
-/// Files that cannot be read are left out: the parts that need them report the error.
+/// Skips files that cannot be read: the parts that need them report the error.
 fn read(config: &Config, is_wanted: impl Fn(CertificateUse) -> bool) -> Certificates {
     let mut read = Vec::new();
     for file in config.certificate_files().into_iter().filter(|file| is_wanted(file.usage)) {

@@ -1,6 +1,10 @@
-//! What the limit on open files means for connections: a node that met it could neither accept nor link, so it takes
-//! only as many connections, pipes to splice by, idle legs and connections that have not identified themselves as there are files
-//! for.
+//! Fits a node's limits into its limit on open files. At that limit, a node could neither accept connections nor make
+//! links. So it holds only as many as it has files for of:
+//!
+//! * connections,
+//! * pipes for splicing,
+//! * idle legs,
+//! * unidentified connections.
 
 use std::num::NonZeroUsize;
 
@@ -9,21 +13,21 @@ use watari_sys::{FILES_PER_PIPE, Pipe};
 use crate::config::{Config, LoadedAgent};
 use crate::process;
 
-/// For listeners, links, the log, administration and its questions, metrics, and what the system's libraries open.
+/// Files for listeners, links, the log, administration, metrics, and the system's libraries.
 const RESERVE: u64 = 128;
-/// Redirected clients stay for a request each.
+/// The most clients that are redirected at the same time. Each stays for one request.
 const REDIRECTS_MAX: usize = 1024;
-/// What a node can do without gets this part of all files, each of a dispatcher's pipes, its idle legs, and those of an agent:
-/// without a pipe bytes are copied, and without an idle leg another is opened.
+/// Each of three optional uses gets this part of all files: a dispatcher's pipes, its idle legs, and those of an agent.
+/// Without a pipe, bytes are copied. Without an idle leg, the node opens another.
 const PART_OF_EXTRAS: u64 = 32;
-/// Connections that have not identified themselves get this part of all files, each pool of an agent's legs and of the mesh: the
-/// oldest of them make room for others.
+/// The part of all files for unidentified connections, in each pool: an agent's legs, and the mesh. In a full pool, the
+/// oldest make room for others.
 const PART_OF_UNIDENTIFIED: [u64; 2] = [32, 128];
-/// And as many at least: with fewer, peers that connect at the same time would be in each other's way.
+/// The least of them in a pool. With fewer, peers that connect at the same time would displace each other.
 const UNIDENTIFIED_MIN: usize = 16;
 
-/// Fits the limits that a node works by, and the pipes to splice by, into the files that it may open now. Those of the mesh cannot
-/// change at a reload: what is configured of them stays, and they are returned.
+/// Fits the node's limits and its pipes for splicing into the files that the process may open now. The mesh cannot
+/// change its limits at a reload. So the configured ones stay in `config`, and the fitted ones are returned.
 pub(super) fn fit_node(
     config: &mut Config,
     mut agent: Option<&mut LoadedAgent>,
@@ -53,27 +57,27 @@ pub(super) fn fit_node(
     Ok(mesh)
 }
 
-/// How many connections that have not identified themselves a pool may have.
+/// The most unidentified connections in a pool.
 fn unidentified_max(files: Option<u64>, part: u64) -> usize {
     files.map_or(usize::MAX, |files| UNIDENTIFIED_MIN.max((files / part) as usize))
 }
 
-/// How many clients may be redirected at the same time: nobody's main business.
+/// The most clients that may be redirected at the same time. Redirects are a minor use of files.
 pub(super) fn redirects_max(files: Option<u64>) -> usize {
     files.map_or(REDIRECTS_MAX, |files| REDIRECTS_MAX.min((files / 8) as usize))
 }
 
-/// How many pipes each of a dispatcher's threads may have, of `files` for all.
+/// The most pipes of each thread of a dispatcher, if all pipes may take `files`.
 fn pipes_of_a_thread(files: usize, threads: NonZeroUsize) -> usize {
     files / FILES_PER_PIPE / threads
 }
 
-/// How many idle legs to each agent a thread may keep, of `files` for all.
+/// The most idle legs to each agent that a thread may keep, if all may take `files`.
 fn idle_legs_to_an_agent(files: usize, threads: NonZeroUsize, agents: usize) -> usize {
     files / threads / agents.max(1)
 }
 
-/// Fits the limits of the roles into `files`, the process's limit, beside `others`, and logs what it has lowered.
+/// Fits the limits of the roles into `files`, the process's limit, beside `others`, and logs each limit that it lowers.
 fn fit(
     files: Option<u64>,
     others: u64,
@@ -108,14 +112,15 @@ fn fit(
     Ok(())
 }
 
-/// The client's socket and a leg; another leg while a connection moves, for which at most every fourth has room at the
-/// same time: others stay where they are.
+/// Two files for a connection: the client's socket and a leg. A move takes another leg. At most every fourth connection
+/// can move at the same time, and the others stay where they are.
 fn of_dispatcher(limits: &watari_dispatcher::Limits) -> u64 {
     let connections = limits.connections_max as u64;
     connections.saturating_mul(2).saturating_add(connections / 4)
 }
 
-/// A leg for each connection, as many whose preface is to come, and a file or an origin's socket for each request.
+/// A leg for each connection, as many legs whose preface is still missing, and a file or an origin's socket for each
+/// request.
 fn of_agent(limits: &watari_agent::Limits) -> u64 {
     (limits.connections_max as u64).saturating_mul(2).saturating_add(limits.requests_max as u64)
 }
@@ -131,7 +136,7 @@ fn warn(files: u64, wanted: u64, key: &str, lowered_to: usize) {
     );
 }
 
-/// No connection at all could be taken.
+/// The files do not suffice for a single connection.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{files} open files are too few for a node: raise the limit (ulimit -n, LimitNOFILE=)")]
 pub(crate) struct TooFewFiles {
@@ -167,7 +172,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_lowered() {
         let mut one = dispatcher(1_000);
-        // 22 of them are for pipes and idle legs.
+        // Pipes and idle legs take 22 of them.
         assert_eq!(fit(Some(RESERVE + 22 + 225), 0, Some(&mut one), None), Ok(()));
         assert_eq!(one, dispatcher(100));
         let mut other = agent(1_000, 500);

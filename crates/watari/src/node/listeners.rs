@@ -1,4 +1,4 @@
-//! Every socket that a node listens on.
+//! The listeners of a node.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -10,10 +10,10 @@ use super::NodeError;
 use crate::admin::Server;
 use crate::config::{Config, Dispatcher};
 
-/// Connections that may wait to be accepted; the kernel cuts it to `net.core.somaxconn`.
+/// Connections that may wait to be accepted. The kernel lowers it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// Every socket that a node listens on, bound and not yet accepted from.
+/// Every listener of a node, bound, before its accept loop starts.
 pub(super) struct Listeners {
     pub(super) mesh: tokio::net::TcpListener,
     /// For each address, one listener for each thread of the dispatcher.
@@ -25,7 +25,7 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Binds all, or says which one cannot be had. Must be called in a tokio runtime.
+    /// Binds all, or reports the one that failed. Must be called in a tokio runtime.
     pub(super) fn bind(config: &Config) -> Result<Self, NodeError> {
         let redirect = config.dispatcher.iter().flat_map(|dispatcher| &dispatcher.redirect);
         let clients = |dispatcher: &Dispatcher| clients_at(&dispatcher.clients_at(), dispatcher.threads);
@@ -41,7 +41,8 @@ impl Listeners {
     }
 }
 
-/// Listens for clients and for relays of clients, at all of `addresses` or at none: for each, a listener for each thread.
+/// Listens for clients and for relays of clients, at all of `addresses` or at none. Each address gets a listener for
+/// each thread.
 pub(super) fn clients_at(
     addresses: &watari_dispatcher::Listeners<SocketAddr>,
     threads: NonZeroUsize,
@@ -75,17 +76,17 @@ fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, NodeEr
     bind(address).map_err(|cause| NodeError::Listen { what, address, cause })
 }
 
-/// `count` listeners at one address, among which the system distributes the connections. The queue of one that is closed is
-/// reset; what comes later goes to the others.
+/// Makes `count` listeners at one address, among which the system distributes the connections. When one is closed, the
+/// system resets the connections in its queue, and later ones go to the others.
 ///
-/// `SO_REUSEPORT` alone would let another process of the same user, such as this node started twice, join unnoticed and get its
-/// share of the clients. So the first listener is bound and listens exclusively, which fails where anybody listens, in
-/// whichever manner; only then is it opened to others. Nobody can come in between, and whoever binds exclusively later fails. (Who
-/// asks for `SO_REUSEPORT` itself, as the same user, can still join: the system has nothing against that.)
+/// With `SO_REUSEPORT` alone, another process of the same user (such as a second start of this node) could join
+/// unnoticed and get a share of the clients. So the first listener binds and listens exclusively, which fails if any
+/// process listens there. Only then does it allow others. No process can bind in between, and a later exclusive bind
+/// fails. A process of the same user that sets `SO_REUSEPORT` can still join; the system allows that.
 fn bind_group(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
     let first = bind(address)?;
     SockRef::from(&first).set_reuse_port(true)?;
-    // The same port also where the system chose it.
+    // The others need the same port if the system chose it.
     let address = first.local_addr()?;
     let further = (1..count).map(|_| {
         let socket = socket_for(address)?;
@@ -95,7 +96,7 @@ fn bind_group(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>>
     [Ok(first)].into_iter().chain(further).collect()
 }
 
-/// An IPv6 listener takes no IPv4 connections, whatever the system's default is: both are listened on by name.
+/// An IPv6 listener accepts no IPv4 connections, whatever the system's default is: the configuration names both.
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     listen_at(socket_for(address)?, address)
 }
@@ -127,7 +128,7 @@ mod tests {
     fn both_families_have_the_same_port() {
         let first = bind("[::]:0".parse().unwrap()).unwrap();
         let port = first.local_addr().unwrap().port();
-        // Somebody else may hold the port of the other family; a collision with `first` would fail always.
+        // Another process may hold the port of the other family. A collision with `first` would fail every time.
         let again = bind(SocketAddr::new("::".parse().unwrap(), port)).unwrap_err();
         assert_eq!(again.kind(), io::ErrorKind::AddrInUse);
         if let Ok(second) = bind(SocketAddr::new("0.0.0.0".parse().unwrap(), port)) {
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(bind(address).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         drop(group);
 
-        // Somebody who listens with `SO_REUSEPORT` is not joined either.
+        // Nor does it join a process that listens with `SO_REUSEPORT`.
         let other = socket_for(address).unwrap();
         other.set_reuse_port(true).unwrap();
         let _other = listen_at(other, address).unwrap();
@@ -161,7 +162,7 @@ mod tests {
         let accepted = group.iter().map(|listener| std::iter::from_fn(|| listener.accept().ok()).count());
         let accepted: Vec<_> = accepted.collect();
         assert_eq!(accepted.iter().sum::<usize>(), clients.len());
-        // One of less than 20 has a probability of 1e-10.
+        // A count below 20 has a probability of 1e-10.
         assert!(accepted.iter().all(|count| *count >= 20), "{accepted:?}");
     }
 

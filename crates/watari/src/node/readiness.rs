@@ -1,16 +1,16 @@
-//! When a node is of use to its clients.
+//! When a node can serve clients.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use watari_dispatcher::Dispatcher;
 
-/// How long a dispatcher waits for its first agent. After that it says that it is ready, lest its service manager take it for
-/// broken: the agents may come later.
+/// How long a dispatcher waits for its first agent. Then it reports that it is ready, because agents may come later and
+/// a service manager would otherwise count the start as failed.
 const AGENT_MAX: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Waits until a client that connects to `dispatcher` is served, for [`AGENT_MAX`] at most.
+/// Waits until `dispatcher` can serve clients, at most for [`AGENT_MAX`].
 pub(super) async fn agent_available(dispatcher: &Dispatcher) {
     if !seen(|| dispatcher.agents().iter().any(|agent| agent.available)).await {
         let waited_s = AGENT_MAX.as_secs();
@@ -18,7 +18,7 @@ pub(super) async fn agent_available(dispatcher: &Dispatcher) {
     }
 }
 
-/// Whether it is so before [`AGENT_MAX`] is over.
+/// Whether the condition holds before [`AGENT_MAX`] is over.
 async fn seen(is_so: impl Fn() -> bool) -> bool {
     let deadline = Instant::now() + AGENT_MAX;
     while !is_so() {

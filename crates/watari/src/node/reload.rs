@@ -1,4 +1,4 @@
-//! The configuration is read again while the node runs.
+//! Reloads: the running node reads its configuration again.
 
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -17,17 +17,17 @@ use crate::config::{self, Change, Config, ConfigError, LoadedAgent, SiteMetrics}
 use crate::logging::Level;
 use crate::redirect::Redirects;
 
-/// How often it is looked whether certificates have changed.
+/// How often the node looks for changed certificates.
 ///
-/// Looking again and again is more robust than being told: inotify watches a file or a directory, while those who renew
-/// certificates switch a link anywhere in the path, and it tells nothing on network file systems. It costs a system
-/// call a file and second.
+/// Polling is more robust than inotify. inotify watches a file or a directory, but tools that renew certificates may
+/// switch a symbolic link anywhere in the path. On network file systems it reports nothing. Polling costs one system
+/// call for each file and second.
 const CERTIFICATES_LOOK: Duration = Duration::from_secs(1);
 
-/// Every n-th look also checks the dates of certificates: about every ten minutes.
+/// Every n-th look also checks the dates of certificates, about every 10 min.
 const LOOKS_PER_EXPIRY: u32 = 600;
 
-/// Has a running node work by what its configuration says now.
+/// Applies the current configuration file to the running node.
 pub(super) struct Reloader {
     mesh: Mesh,
     running: Roles,
@@ -35,17 +35,17 @@ pub(super) struct Reloader {
     site_metrics: SiteMetrics,
     level: Level,
     expiry: Arc<std::sync::Mutex<Expiry>>,
-    /// Held through a reload: one follows the other.
+    /// Locked during a reload, so that reloads do not overlap.
     state: Mutex<Arc<State>>,
 }
 
-/// What the node works by.
+/// The configuration in effect.
 struct State {
     config: Arc<Config>,
     agent: Option<LoadedAgent>,
 }
 
-/// Why a reload is refused. Nothing has changed then.
+/// A reload is refused, and has changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReloadError {
     #[error(transparent)]
@@ -78,14 +78,15 @@ impl Reloader {
         }
     }
 
-    /// How long the connections of an agent that is to end may take.
+    /// The drain timeout of an agent that is to end.
     pub(super) async fn drain_timeout(&self) -> Duration {
         self.state.lock().await.config.node.drain_timeout
     }
 
-    /// Reads the configuration and all it names again, and works by it. Where anything is wrong, nothing changes.
+    /// Reads the configuration and all files that it names again, and applies them. Any error leaves everything
+    /// unchanged.
     ///
-    /// It goes on where this future is dropped: whoever asked may not wait, and half a reload is none.
+    /// The reload continues if this future is dropped: the caller may stop waiting, but a reload must not stop halfway.
     pub(super) async fn reload(self: &Arc<Self>) -> Result<Reloaded, ReloadError> {
         let reloader = self.clone();
         let reload = tokio::spawn(async move {
@@ -96,7 +97,7 @@ impl Reloader {
                     tracing::info!(changes = %changes.join("; "), files = %files.join(", "), "configuration reloaded");
                 }
                 Err(error) => {
-                    // All mistakes of a file are one line of the log.
+                    // One log line holds all mistakes of a file.
                     let error = error.to_string().lines().collect::<Vec<_>>().join("; ");
                     tracing::error!(error, "configuration not reloaded");
                 }
@@ -114,15 +115,15 @@ impl Reloader {
         if let Some(dispatcher) = &new.config.dispatcher {
             self.listen(dispatcher).await?;
         }
-        // From here on nothing fails.
+        // From here on, no step fails.
         self.level.set(&new.config.log);
         if let (Some(running), Some(agent)) = (&self.running.agent, &new.agent) {
-            // Logs are rotated in this way, too, where nothing else has changed.
+            // Operators also use reloads to rotate logs, without any other change.
             agent.settings.site.reopen_logs();
             running.reload(agent.settings.clone());
         }
         if let (Some(running), Some(dispatcher)) = (&self.running.dispatcher, &new.config.dispatcher) {
-            // Before links to new agents are up: they hand out keys then.
+            // Before links to new agents are up, because they hand out leg keys then.
             let config = dispatcher.with_agents(&self.mesh.legs().borrow());
             running.reload(config).await;
         }
@@ -135,7 +136,7 @@ impl Reloader {
         Ok(reloaded)
     }
 
-    /// Opens log files again, which may have been renamed. Later lines go to the file of the configured name.
+    /// Opens log files again, because they may have been renamed. Later lines go to the file with the configured name.
     pub(super) async fn reopen_logs(&self) {
         let state = self.state.lock().await;
         if let Some(agent) = &state.agent {
@@ -144,7 +145,7 @@ impl Reloader {
         tracing::info!("log files are opened again");
     }
 
-    /// Listens for clients where `config` says, and nowhere else. Where not all of it can be had, all is as it was.
+    /// Listens for clients at the addresses of `config`, and nowhere else. If any of them fails, nothing changes.
     async fn listen(&self, config: &config::Dispatcher) -> Result<(), NodeError> {
         let Some(running) = &self.running.dispatcher else { return Ok(()) };
         let redirects = listeners::redirects(self.redirects.missing(&config.redirect).await)?;
@@ -156,13 +157,14 @@ impl Reloader {
         Ok(())
     }
 
-    /// Without its link, an agent could neither give a connection away nor say how it has ended.
+    /// Refuses to remove a peer that serves connections. Without a link, an agent could neither give a connection away
+    /// nor report how it ended.
     fn refuse_loss(&self, old: &Config, new: &Config) -> Result<(), ReloadError> {
-        // Who has a link is a member by itself where that can be.
+        // Unless the join rule is `configured`, a node with a link is a member even if it is not in the file.
         let stays =
             |peer: &NodeName| new.node.join != Join::Configured || new.peers.iter().any(|other| other.name == *peer);
         for peer in old.peers.iter().map(|peer| &peer.name).filter(|peer| !stays(peer)) {
-            // An agent that is none of the dispatcher's any more may still have connections.
+            // An agent that was removed from the dispatcher's agents may still have connections.
             let of_dispatcher = self.running.dispatcher.iter().flat_map(Dispatcher::connections);
             let on_peer = of_dispatcher.filter(|connection| connection.node == *peer).count();
             let connections =
@@ -174,7 +176,7 @@ impl Reloader {
         Ok(())
     }
 
-    /// Has a dispatcher that discovers agents work with those that are members, for ever.
+    /// Gives the dispatcher the members that are agents, if it discovers agents. Never ends.
     pub(super) async fn watch_agents(&self) {
         let Some(running) = &self.running.dispatcher else { return };
         let mut legs = self.mesh.legs();
@@ -191,7 +193,7 @@ impl Reloader {
         }
     }
 
-    /// Looks for changed certificates for ever, and loads them.
+    /// Looks for changed certificates and loads them. Never ends.
     pub(super) async fn watch_certificates(&self) {
         let mut refused = None;
         let mut looks = 0_u32;
@@ -203,7 +205,7 @@ impl Reloader {
                 self.look_at_expiry(&state, false).await;
             }
             let refusal = self.renew_certificates().await.err().map(|error| error.to_string());
-            // Files that are written one after the other do not fit for a while.
+            // Files that are written one after the other do not match for a while.
             if let Some(error) = refusal.as_ref().filter(|error| refused.as_ref() != Some(*error)) {
                 tracing::warn!(%error, "certificates have changed, and are of no use yet: those from before stay");
             }
@@ -211,8 +213,8 @@ impl Reloader {
         }
     }
 
-    /// Loads certificates, keys and authorities that have changed. Where they are of no use, those from before stay,
-    /// and it is tried again.
+    /// Loads certificates, keys and authorities that have changed. If they are not usable, the previous ones stay, and
+    /// the next look tries again.
     async fn renew_certificates(&self) -> Result<(), ReloadError> {
         let mut state = self.state.lock().await;
         let before = state.clone();
@@ -228,7 +230,8 @@ impl Reloader {
         Ok(())
     }
 
-    /// Sets the metric of certificates, and logs which expire soon; `all`: also those that were logged within a day.
+    /// Sets the metric of certificates, and logs those that expire soon. With `all`, also those that were logged within
+    /// a day.
     async fn look_at_expiry(&self, state: &Arc<State>, all: bool) {
         let (config, expiry) = (state.config.clone(), self.expiry.clone());
         let look = move || expiry.lock().unwrap_or_else(PoisonError::into_inner).look(&config, SystemTime::now(), all);
@@ -239,7 +242,7 @@ impl Reloader {
 }
 
 impl State {
-    /// The same node by what its configuration says now.
+    /// Reads the configuration again, for the same node.
     fn read_again(&self, metrics: &SiteMetrics) -> Result<Self, ReloadError> {
         let mut config = Config::read(&self.config.file)?;
         self.config.refuse_restart(&config)?;
@@ -248,7 +251,7 @@ impl State {
         Ok(Self { config: Arc::new(config), agent })
     }
 
-    /// What the agent works by if its certificates have changed.
+    /// The agent's settings with new certificates, if those have changed.
     fn renewed(&self) -> Result<Option<LoadedAgent>, ConfigError> {
         match &self.agent {
             Some(agent) if self.config.stamps() != agent.stamps => self.config.load_certificates(agent).map(Some),

@@ -1,4 +1,4 @@
-//! A node as its administrator sees it, and what it does for one.
+//! The node's side of the administration: answers to questions, and execution of orders.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
@@ -71,7 +71,7 @@ impl View {
         done(order(dispatcher))
     }
 
-    /// `what` is what only agents do.
+    /// `what` completes the error "only agents ..".
     fn of_agent<E: ToString>(&self, what: &str, order: impl FnOnce(&Agent) -> Result<Answer, E>) -> Answer {
         let Some(agent) = &self.running.agent else {
             return Answer::Error(format!("{} is no agent, and only those {what}", self.name));
@@ -122,7 +122,7 @@ impl View {
     fn connections(&self) -> Vec<ConnectionStatus> {
         let of_dispatcher = self.running.dispatcher.iter().flat_map(Dispatcher::connections);
         let of_agent = self.running.agent.iter().flat_map(Agent::connections);
-        // A node of both roles knows of its own clients twice; a dispatcher knows more.
+        // A node of both roles lists its own clients twice. The dispatcher has more data of them, so its entry counts.
         let mut known = HashSet::new();
         of_dispatcher.chain(of_agent).filter(|connection| known.insert(connection.id)).collect()
     }
@@ -144,7 +144,7 @@ fn node(peer: PeerStatus, agent: Option<&AgentStatus>) -> Node {
     }
 }
 
-/// A node that there is no link to, and what this node knows of it as an agent of its own.
+/// The entry of a node without a link, with its state as an agent of this dispatcher.
 fn unlinked(name: &impl ToString, agent: Option<&AgentStatus>) -> Node {
     Node {
         name: name.to_string(),

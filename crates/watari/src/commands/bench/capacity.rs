@@ -1,4 +1,4 @@
-//! `watari bench capacity`: what a server takes, and how many of it a site needs.
+//! `watari bench capacity`: the capacity of a server, and the number of servers that a site needs.
 
 mod prediction;
 mod probe;
@@ -68,20 +68,20 @@ and, where known, peak_factor (the busiest day against this one), bytes_per_requ
 for each measurement by itself, and for what ended in it. Exit status: 0 done, 1 no load meets the conditions, or a
 worker was lost, 2 wrong usage.";
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Told<'a> {
     run: &'a Run,
     /// `null`: the capacity was given.
     search: Option<&'a Found>,
-    /// `null`: nothing says what the site's load is.
+    /// `null`: no option states the site's load.
     prediction: Option<&'a Prediction>,
 }
 
 impl Capacity {
     pub(crate) fn execute(self) -> Result<(), Failure> {
         self.check()?;
-        // Whatever cannot be read, or written, is told before a search that takes long.
+        // Before the search, which takes long, so that unreadable inputs and unwritable outputs are reported at once.
         let demand = self.predict.demand()?;
         let file = self.html.as_ref().map(create).transpose()?;
         let run = Run::of_this_process(std::env::args().collect(), SystemTime::now());
@@ -108,7 +108,7 @@ impl Capacity {
         }
     }
 
-    /// What clap cannot say.
+    /// Checks that clap cannot express.
     fn check(&self) -> Result<(), Failure> {
         let searched = self.predict.capacity.is_none();
         if searched && self.search.expect.is_empty() {

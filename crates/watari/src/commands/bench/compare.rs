@@ -77,7 +77,7 @@ impl Compare {
     }
 }
 
-/// A run that counts twice is no second run: nothing would differ from run to run.
+/// A run that counts twice is not a second run: it would show no difference from run to run.
 fn check_once(paths: &[PathBuf]) -> Result<(), Failure> {
     let mut seen = HashSet::new();
     let twice = paths.iter().find(|path| !seen.insert(path.canonicalize().unwrap_or_else(|_| (*path).clone())));

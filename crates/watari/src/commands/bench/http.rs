@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use watari_bench::plan::Plan;
 use watari_bench::tls::Resume;
 
-/// Send requests, and say what became of them
+/// Send requests, and report how they ended
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 #[command(mut_arg("urls", |urls| urls.required(false).required_unless_present("MakeList").conflicts_with("MakeList")))]

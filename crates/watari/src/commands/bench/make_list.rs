@@ -12,21 +12,21 @@ use watari_bench::make_list::{Clients, FromLog, MakeError, Recipe, TlsShare, Wei
 use crate::failure::Failure;
 use crate::output;
 
-/// The options of `--make-list`. A command takes them as `Option<MakeList>`, which is none where none of them is given.
+/// The options of `--make-list`. Commands have them as `Option<MakeList>`, which is `None` if none of them is given.
 #[derive(Args)]
 #[command(next_help_heading = "Making an access list")]
 pub(crate) struct MakeList {
     /// Print an access list, and send nothing
     #[arg(id = "make_list", long = "make-list", requires = "what")]
     wanted: bool,
-    /// What it asks for, a path and options as in a list; weight= is its share
+    /// A path that it asks for, with options as in a list; weight= is its share
     #[arg(long = "uri", group = "what", value_name = "URI [KEY=VALUE ...]", value_parser = parse_ask)]
     #[arg(requires = "make_list")]
     asks: Vec<Ask>,
     /// Make it of a server's access log, in the common or the combined format
     #[arg(long, group = "what", value_name = "FILE", requires = "make_list")]
     from_log: Option<PathBuf>,
-    /// Where it asks from, with a share: 10.0.0.0/24=8. From anywhere, if not given
+    /// A range of addresses that it asks from, with a share: 10.0.0.0/24=8. From anywhere, if not given
     #[arg(long, value_name = "ADDRESSES=SHARE", requires = "asks", conflicts_with = "from_log")]
     from: Vec<WeightedRange>,
     /// How many lines
@@ -68,7 +68,7 @@ impl MakeList {
     }
 }
 
-/// What of the log was passed over.
+/// Reports the lines of the log that were skipped.
 fn tell(name: &str, count: &LogCount) {
     for bad in &count.first_bad {
         output::tell(format_args!("watari: passed over {bad}"));
@@ -109,7 +109,7 @@ mod tests {
         for words in [&["--make-list"][..], &["--uri", "/"], &["--make-list", "--from-anywhere"]] {
             assert_eq!(parse(words).err(), Some(ErrorKind::MissingRequiredArgument), "{words:?}");
         }
-        // What another option forbids is no longer required, so each of these is forbidden by itself.
+        // An option that conflicts with another is no longer required. So each case here fails because of the conflict.
         assert_eq!(parse(&["--make-list", "--uri=/", "--from-anywhere"]).err(), Some(ErrorKind::ArgumentConflict));
         for option in ["--uri=/", "--from=::1", "--lines=1", "--from-seed=1"] {
             let words = ["--make-list", "--from-log", "a.log", option];

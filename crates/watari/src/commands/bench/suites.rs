@@ -1,4 +1,4 @@
-//! `watari bench suites`: what cipher suites and reused sessions cost.
+//! `watari bench suites`: the costs of cipher suites, and the savings of resumed sessions.
 
 mod text;
 
@@ -26,7 +26,7 @@ pub(crate) struct Suites {
     /// Only suites whose name contains this; may be given repeatedly
     #[arg(long = "suite", value_name = "PART", value_delimiter = ',')]
     only: Vec<String>,
-    /// What the bulk transfer carries
+    /// The length of the bulk transfer
     #[arg(long, value_name = "SIZE", default_value = "100MB", value_parser = size)]
     bulk: ByteSize,
     /// How many new connections, and how many that reuse a session
@@ -43,7 +43,7 @@ Examples:
   watari bench suites --suite SSL_RSA_WITH_RC4_128_MD5       one, by the paper's name or IANA's
   watari bench suites --engine rustls --engine openssl --bulk 1GB --connections 5000 --json";
 
-/// More do not make a result any better.
+/// More connections do not improve a result.
 const CONNECTIONS_MAX: i64 = 1_000_000;
 
 impl Suites {
@@ -64,7 +64,7 @@ fn size(text: &str) -> Result<ByteSize, &'static str> {
     size.ok_or("it is a number of bytes under 2^64, such as 100MB or 1GiB")
 }
 
-/// For who watches: a run takes minutes.
+/// Shows the progress, because a run takes minutes.
 fn progress(row: &Row) {
     if io::stderr().is_terminal() {
         let failed = if row.measured.is_ok() { "" } else { ": failed" };

@@ -28,17 +28,18 @@ pub(crate) struct Users {
     report: Report,
 }
 
-/// When they come
+/// The users' arrivals
 #[derive(Args)]
 #[command(next_help_heading = "Users")]
 struct Coming {
     /// So many a second
     #[arg(short = 'r', long, default_value_t = 800.0)]
     rate: f64,
-    /// What the rate counts: all requests, so that new users come only for what returning ones leave of it; or new users
+    /// The requests that the rate counts: all of them, so that new users come only for what returning ones leave of it;
+    /// or those of new users
     #[arg(long, value_enum, default_value = "requests")]
     count: Counted,
-    /// New users come for so long; after that, only those whose wait ends
+    /// New users come for so long; after that, users come only when their wait ends
     #[arg(short = 'd', long, value_name = "DURATION", default_value = "90s")]
     duration: Span,
     /// Requests of each user, every one over a connection of its own

@@ -1,4 +1,4 @@
-//! Waiting for a run to end, and looking at it meanwhile.
+//! Waits for a run to end, and shows its progress.
 
 use std::time::{Duration, Instant};
 
@@ -12,43 +12,44 @@ use watari_bench::view::{Screen, ScreenError, View};
 use crate::failure::Failure;
 use crate::process::EndSignals;
 
-/// Who waits for a run.
+/// Waits for a run.
 pub(crate) struct Watch {
     runtime: Runtime,
     end: EndSignals,
     shown: Shown,
 }
 
-/// What a run is shown on: a terminal, or nothing.
+/// The view of a run, if a terminal shows one.
 struct Shown {
     screen: Option<Screen>,
     title: String,
     stop: Stop,
     progress: Progress,
-    /// When it is drawn next.
+    /// When the view is drawn next.
     due: Instant,
 }
 
 impl Watch {
-    /// Of a run that begins after this, and ends by `stop`. Nothing is drawn if `quiet`, or if there is no terminal that can show a
-    /// view.
+    /// For a run that begins after this call and ends by `stop`. Draws no view if `quiet`, or if no terminal can show
+    /// one.
     pub(crate) fn new(command: &[String], stop: Stop, quiet: bool) -> Result<Self, Failure> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
-        // Before there is a load that would end without its summary, or a view that the terminal would keep.
+        // Handles signals before a load runs, which would end without its summary, and before a view is open, which
+        // would stay on the terminal.
         let end = {
             let _within = runtime.enter();
             EndSignals::listen().map_err(Failure::Start)?
         };
         let words = command.iter().skip(1).map(String::as_str);
         let title = std::iter::once("watari").chain(words).collect::<Vec<_>>().join(" ");
-        // A terminal that shows no view is no reason to send no load.
+        // A terminal that cannot show a view does not prevent the load.
         let screen = (!quiet && Screen::is_possible()).then(Screen::open).and_then(Result::ok);
         let shown = Shown { screen, title, stop, progress: Progress::default(), due: Instant::now() };
         Ok(Self { runtime, end, shown })
     }
 
-    /// Waits until the load is over, and gives the terminal back. A signal to end, such as of Ctrl-C, and where a view is shown q, cuts
-    /// the load off; what was measured until then is told all the same.
+    /// Waits until the load is over, and closes the view. A signal to end, such as from Ctrl-C, cuts the load off; so
+    /// does the key q in a view. The results until then are reported all the same.
     pub(crate) fn wait(self, load: &Running) {
         let Self { runtime, mut end, mut shown } = self;
         runtime.block_on(async {
@@ -65,7 +66,7 @@ impl Watch {
 impl Shown {
     fn look(&mut self, load: &Running) {
         if self.show(load).is_err() {
-            // The terminal is gone; the run is not.
+            // The terminal is gone. The run continues.
             self.screen = None;
         }
     }
@@ -85,7 +86,7 @@ impl Shown {
     }
 }
 
-/// How often is looked whether a load is over.
+/// How often the wait checks whether the load is over.
 const LOOK: Duration = Duration::from_millis(10);
-/// How often a view is drawn: seconds seem to run.
+/// How often a view is drawn: often enough for a smooth clock.
 const FRAME: Duration = Duration::from_millis(200);

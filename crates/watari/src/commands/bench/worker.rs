@@ -1,4 +1,4 @@
-//! `watari bench worker`: makes load for others.
+//! `watari bench worker`: makes load for a controller.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub(crate) struct Worker {
     /// The directory of keys and certificates
     #[arg(long, value_name = "DIR", default_value = "pki")]
     pki: PathBuf,
-    /// Who this worker is: a node with the role bench
+    /// This worker's name in its certificate: a node with the role bench
     #[arg(long, value_name = "NAME", value_parser = NodeName::new)]
     node: Option<NodeName>,
     /// Addresses of this machine to connect from, instead of those that the controller names

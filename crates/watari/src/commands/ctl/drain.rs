@@ -1,4 +1,4 @@
-//! `watari ctl drain`: an agent is emptied.
+//! `watari ctl drain`: the drain of an agent.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use super::{POLL, Remote, Unfulfilled, print, print_json};
 use crate::admin::{Connection, Topic};
 use crate::failure::Failure;
 
-/// What `--json` prints at the end.
+/// The last output of `--json`.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Report {
     node: NodeName,
-    /// Connections that were there when the drain began, and are there no more.
+    /// Connections of the agent that were present when the drain began, and are not any more.
     moved_or_ended: usize,
-    /// What is there still.
+    /// Connections that are still present.
     remaining: Vec<Connection>,
 }
 
-/// Orders that `agent` be drained, and looks until it is, or until `grace` is over.
+/// Orders the drain of `agent`, and waits until it has no connection or `grace` is over.
 pub(super) async fn run(node: &Remote<'_>, agent: NodeName, grace: Duration) -> Result<(), Failure> {
     let before = of(node.connections().await?, &agent);
     node.give(Topic::Drain { node: agent.clone() }).await?;
@@ -36,8 +36,8 @@ pub(super) async fn run(node: &Remote<'_>, agent: NodeName, grace: Duration) -> 
     report.verdict(grace)
 }
 
-/// Waits until the agent has no connection, or until `deadline`, and prints how many there are whenever that has changed.
-/// Counts are asked for and not the connections, of which there may be many thousands.
+/// Waits until the agent has no connection, or until `deadline`. Prints their number whenever it has changed. Asks for
+/// counts only, because an agent may have many thousands of connections.
 async fn wait(node: &Remote<'_>, agent: &NodeName, deadline: Instant) -> Result<(), Failure> {
     let mut told = None;
     loop {
@@ -60,7 +60,7 @@ fn of(mut connections: Vec<Connection>, agent: &NodeName) -> Vec<Connection> {
 }
 
 impl Report {
-    /// `before` are the connections of `agent` at the beginning, `now` all at the end.
+    /// `before` has the connections of `agent` at the beginning, `now` all connections at the end.
     fn new(agent: NodeName, before: &[Connection], now: Vec<Connection>) -> Self {
         let remaining = of(now, &agent);
         let still: HashSet<_> = remaining.iter().map(|connection| &connection.id).collect();

@@ -1,4 +1,4 @@
-//! `watari ctl move`: one connection goes to another agent.
+//! `watari ctl move`: moves a connection to another agent.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::{POLL, Remote, Unfulfilled, print, print_json};
 use crate::admin::{Connection, Topic};
 use crate::failure::Failure;
 
-/// More than a move takes, retries included: what lasts longer waits for a request to be answered.
+/// Longer than a move takes, including retries. A connection that stays longer waits for the end of a request.
 const MOVE_MAX: Duration = Duration::from_secs(5);
 
-/// Orders the move of `id` to `target`, and looks until it is done.
+/// Orders the move of `id` to `target`, and waits until it is done.
 pub(super) async fn run(node: &Remote<'_>, id: ConnectionId, target: &NodeName) -> Result<(), Failure> {
     node.give(Topic::Move { connection: id, node: target.clone() }).await?;
     let deadline = Instant::now() + MOVE_MAX;

@@ -1,4 +1,4 @@
-//! `watari ctl origins`: what is known of origins, and orders about them.
+//! `watari ctl origins`: the state of origins, and orders about them.
 
 use clap::Subcommand;
 use watari_proxy::OriginAddress;
@@ -31,7 +31,7 @@ pub(super) enum Order {
     Move {
         /// The transfer, as `origins` numbers it
         transfer: u64,
-        /// Where to; without it, where there is least to do
+        /// The origin to continue from; without it, the one with the least load
         origin: Option<OriginAddress>,
     },
 }
@@ -64,7 +64,7 @@ impl Order {
     }
 }
 
-/// A table of origins, one of those who wait for them, one of what was asked for lately, and one of what could go on elsewhere.
+/// Tables of origins, of their queues, of recently requested resources, and of transfers that can move.
 pub(super) fn text(pools: &[Pool]) -> String {
     let mut origins =
         Table::new(&["pool", "origin", "available", "draining", "requests", "response_us", "bytes_per_s"])

@@ -1,4 +1,4 @@
-//! Answers, as they are printed.
+//! The output of answers.
 
 use super::{origins, print, print_json};
 use crate::admin::{Answer, Connection, Node, Reloaded, Sessions, Status};
@@ -6,7 +6,7 @@ use crate::config::Change;
 use crate::failure::Failure;
 use crate::table::Table;
 
-/// Prints what a node has answered.
+/// Prints the answer of a node.
 pub(super) fn answer(answer: &Answer, json: bool) -> Result<(), Failure> {
     if json { as_json(answer) } else { print(as_text(answer)) }
 }
@@ -60,7 +60,7 @@ fn status_table(status: &Status) -> Table {
     table
 }
 
-/// How sessions are shared, and a row for each version.
+/// The settings of sessions, and a row for each TLS version.
 fn session_text(sessions: &Sessions) -> String {
     let mut sharing = Table::new(&[
         "mode",
@@ -121,7 +121,7 @@ fn node_table(nodes: &[Node]) -> Table {
     table
 }
 
-/// The state in one word; for a node that gets no connections, the reason.
+/// The state in one word. For a node that gets no connections, the reason.
 fn state(node: &Node) -> &'static str {
     match node {
         Node { member: Some(member), .. } if member == "evicted" => "evicted",

@@ -1,4 +1,4 @@
-//! `watari watch judge`: what sensors on other machines see.
+//! `watari watch judge`: judges servers by the reports of sensors on other machines.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub(crate) struct JudgeCommand {
     /// This judge's name in its certificate
     #[arg(long, value_name = "NAME", value_parser = NodeName::new)]
     node: NodeName,
-    /// What servers are judged by: `lab`, `site`, or a file (see `watari watch pcap --learn`)
+    /// The profile that servers are judged by: `lab`, `site`, or a file (see `watari watch pcap --learn`)
     #[arg(long, default_value = "site", value_name = "NAME")]
     profile: String,
     /// Print an object of JSON for each change of a server's state

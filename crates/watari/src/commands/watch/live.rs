@@ -1,4 +1,4 @@
-//! `watari watch live`: interfaces.
+//! `watari watch live`: captures at interfaces.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use super::printer::Style;
 use super::show::{Elsewhere, Show, Shown, logs_for};
 use crate::failure::Failure;
 
-/// Listen to interfaces, and say what servers are in
+/// Listen to interfaces, and report the states of servers
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
@@ -28,7 +28,8 @@ pub(crate) struct LiveCommand {
     /// An interface; `any` is all of them
     #[arg(short, long = "interface", value_name = "NAME", required = true)]
     interfaces: Vec<String>,
-    /// What the kernel lets through, as tcpdump has it (pcap-filter(7)). It sees nothing within tunnels. Without it: TCP, and tunnels
+    /// The filter of captured packets, in the syntax of tcpdump (pcap-filter(7)). It sees nothing within tunnels.
+    /// Without it: TCP, and tunnels
     #[arg(long, value_name = "EXPRESSION")]
     filter: Option<String>,
     /// Octets of each packet that are looked at. How connections end takes 96, or 160 within tunnels; what TLS and HTTP say takes more
@@ -53,13 +54,13 @@ pub(crate) struct LiveCommand {
     /// With --json, print changes of states instead of connections
     #[arg(long, requires = "json")]
     states: bool,
-    /// Tell a judge on another machine what is seen: see `watari watch judge`
+    /// Report to a judge on another machine: see `watari watch judge`
     #[arg(long, value_name = "HOST:PORT", requires = "node")]
     report_to: Option<String>,
     /// The directory of keys and certificates
     #[arg(long, value_name = "DIR", default_value = "pki", requires = "report_to")]
     pki: PathBuf,
-    /// This sensor's name in its certificate, by which the judge knows it
+    /// This sensor's name in its certificate, which it shows to the judge
     #[arg(long, value_name = "NAME", value_parser = NodeName::new, requires = "report_to")]
     node: Option<NodeName>,
     #[command(flatten)]
@@ -123,7 +124,8 @@ impl LiveCommand {
     }
 
     fn usual_filter(&self) -> String {
-        // MPLS, PPPoE, IP in IP (RFC 2003, RFC 4213) and GRE (RFC 2784), by their numbers: names are looked up in a file.
+        // MPLS, PPPoE, IP in IP (RFC 2003, RFC 4213) and GRE (RFC 2784), by their numbers: names are looked up in a
+        // file.
         let ether_types = ["0x8847", "0x8848", "0x8864"].map(|number| format!("ether proto {number}"));
         let protocols = ["tcp", "proto 4", "proto 41", "proto 47"].map(str::to_owned);
         let vxlan_ports = self.options.decoder().vxlan_ports.into_iter();

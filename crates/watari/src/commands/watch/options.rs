@@ -1,4 +1,4 @@
-//! What packets are read and connections are judged by, wherever they come from.
+//! Options about packets and their analysis, for captures of any source.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -18,14 +18,14 @@ use crate::failure::Failure;
 
 #[derive(Args)]
 pub(super) struct Options {
-    /// What servers are judged by: `lab` (saturated past 25 % of aborts and timeouts together), `site` (normal up to 40 % of
-    /// aborts and 10 % of timeouts), or a file (see --learn)
+    /// The profile that servers are judged by: `lab` (saturated past 25 % of aborts and timeouts together), `site`
+    /// (normal up to 40 % of aborts and 10 % of timeouts), or a file (see --learn)
     #[arg(long, default_value = "site", value_name = "NAME")]
     profile: String,
-    /// A server; only those that are named are told of. All without any
+    /// A server; only named ones are reported. All without any
     #[arg(long = "server", value_name = "ADDRESS:PORT")]
     servers: Vec<SocketAddr>,
-    /// A port that servers listen on; only those that are named are told of
+    /// A port that servers listen on; only named ones are reported
     #[arg(long = "port", value_name = "PORT")]
     ports: Vec<u16>,
     /// How long after its last request a connection is out of time
@@ -40,16 +40,17 @@ pub(super) struct Options {
     /// Leave out packets whose checksums are wrong. Those of this machine's own are, where its network card makes them
     #[arg(long)]
     verify_checksums: bool,
-    /// Say of `clients`, or of `all`, other addresses in the place of theirs, which still show who is in one network
+    /// Replace the addresses of `clients`, or of `all`, by others, which still show the addresses of one network as
+    /// such
     #[arg(long, value_name = "WHOSE")]
     anonymize: Option<Anonymize>,
-    /// A file of 64 hexadecimal digits (openssl rand -hex 32), by which an address gets the same in its place each time, everywhere;
-    /// without it they are others in each run
+    /// A file of 64 hexadecimal digits (openssl rand -hex 32). With it, an address gets the same replacement each time,
+    /// everywhere; without it, another one in each run
     #[arg(long, value_name = "FILE", requires = "anonymize")]
     anonymize_key: Option<PathBuf>,
 }
 
-/// Longer than what is captured in one go.
+/// A time longer than one capture takes.
 fn some_time(text: &str) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|error: NoSpan| error.to_string())?;
     if span.get() >= TIMEOUT_MIN { Ok(span) } else { Err(format!("{text} is less than 1s")) }
@@ -103,7 +104,7 @@ impl Options {
             half_open_max: default.half_open_max.min(self.connections_max / 2),
             over_max: default.over_max.min(self.connections_max / 4),
             servers: Servers { ports: self.ports.clone(), addresses: self.servers.clone() },
-            // Who sends packets must not know what they collide with.
+            // Senders of packets must not be able to predict collisions in hash tables.
             seed: RandomState::new().build_hasher().finish(),
             ..default
         }

@@ -1,4 +1,4 @@
-//! Where what servers are in is shown, and who is told, whoever listens.
+//! Outputs of server states: terminal, page, metrics and receivers of alerts.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -24,25 +24,25 @@ pub(super) struct Outlets {
     /// Serve metrics for Prometheus here
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
-    /// Tell those whom this file names when a server is saturated or stopped, and when it no longer is
+    /// Notify the receivers in this file when a server is saturated or stopped, and when it no longer is
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// End after so long
     #[arg(short, long, value_name = "TIME")]
     pub(super) duration: Option<Span>,
-    /// Whom to become when all is open, if started by root
+    /// The user to run as when all is open, if started by root
     #[arg(long, value_name = "NAME", default_value = privileges::NOBODY)]
     user: String,
 }
 
-/// What has to be there before privileges are dropped.
+/// Resources that must be open before privileges are dropped.
 pub(super) struct Opened {
     pub(super) page: Option<Page>,
     pub(super) metrics: Option<TcpListener>,
     pub(super) tell: tell::Config,
 }
 
-/// A page that is not served yet.
+/// A page with a listener, before its server starts.
 pub(super) struct Page {
     pub(super) listener: TcpListener,
     pub(super) hosts: Vec<String>,
@@ -56,8 +56,8 @@ impl Outlets {
         Ok(Opened { page, metrics: self.metrics.map(listen).transpose()?, tell })
     }
 
-    /// Drops all privileges but those that telling takes. To be called before any thread is started, and before anything is read
-    /// that others wrote. `names`: those of other machines are looked up.
+    /// Drops all privileges except those that alerts need. Call it before any thread starts, and before any untrusted
+    /// input is read. `names`: keeps the privileges that look up names of other machines.
     pub(super) fn drop_privileges(&self, opened: &Opened, names: bool) -> Result<(), Failure> {
         let mut keep = Keep { user: privileges::user().map(|_| self.user.clone()), names, ..Keep::default() };
         opened.tell.keep(&mut keep);

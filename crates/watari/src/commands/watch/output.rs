@@ -1,4 +1,4 @@
-//! What is printed of a capture.
+//! Output about captures.
 
 use std::io::{self, BufWriter, Write};
 
@@ -11,17 +11,17 @@ use watari_watch::spans::{Span, SpanRow, because};
 use crate::failure::Failure;
 use crate::table::Table;
 
-/// As what it is printed.
+/// The format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Text,
     Json,
     Csv,
-    /// Not at all.
+    /// No rows at all.
     Nothing,
 }
 
-/// What is printed, where it is a row for each.
+/// The subject of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     Connections,
@@ -29,7 +29,7 @@ pub(super) enum What {
     Spans,
 }
 
-/// Prints what is found.
+/// Prints the results of an analysis.
 pub(super) struct Output<W: Write> {
     what: What,
     rows: Rows<W>,
@@ -42,7 +42,7 @@ enum Rows<W: Write> {
     Nothing,
 }
 
-/// Prints to `out`.
+/// An output that prints to `out`.
 pub(super) fn sink<W: Write>(format: Format, what: What, out: W) -> Result<Output<W>, Failure> {
     let rows = match format {
         Format::Text if what == What::Spans => Rows::Text { out: BufWriter::new(out), spans: Vec::new() },
@@ -84,7 +84,7 @@ impl<W: Write> Sink for Output<W> {
 }
 
 impl<W: Write> Output<W> {
-    /// Shows what has been printed so far to whoever reads along.
+    /// Writes all that is buffered, for readers that follow the output.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
         let flushed = match &mut self.rows {
             Rows::Text { out, .. } | Rows::Json(out) => out.flush(),
@@ -94,7 +94,7 @@ impl<W: Write> Output<W> {
         flushed.map_err(Failure::Output)
     }
 
-    /// Prints what is known at the end only.
+    /// Prints the parts that are complete only at the end.
     pub(super) fn finish(self, summary: &Summary) -> Result<(), Failure> {
         match self.rows {
             Rows::Text { mut out, spans } => {
@@ -123,7 +123,7 @@ impl<W: Write> Rows<W> {
     }
 }
 
-/// Rows are as they should be: what can fail is writing.
+/// Serialization of rows does not fail, so only writing can.
 fn csv_error(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
@@ -131,7 +131,7 @@ fn csv_error(error: csv::Error) -> io::Error {
     }
 }
 
-/// What was read, in a few lines.
+/// Counts of the capture, in a few lines.
 fn overview(summary: &Summary) -> String {
     let mut lines = vec![match summary.span {
         Some((first, last)) => {
@@ -157,7 +157,7 @@ fn overview(summary: &Summary) -> String {
     lines.join("\n")
 }
 
-/// Of each server how its connections ended.
+/// How the connections of each server ended.
 fn servers(summary: &Summary) -> Table {
     let mut table = Table::new(&SERVER_HEADS);
     let mut servers: Vec<_> = summary.servers.iter().collect();
@@ -194,7 +194,7 @@ const SERVER_HEADS: [&str; 13] = [
     "p99_ms",
 ];
 
-/// How many servers are listed; all are in JSON.
+/// The most servers that the table lists. JSON has all.
 const SERVERS_SHOWN: usize = 50;
 
 /// Spans of time, server by server.
@@ -218,7 +218,7 @@ fn verdicts(mut spans: Vec<Span>) -> Table {
     table
 }
 
-/// A time of day, in UTC.
+/// Date and time of day, in UTC.
 pub(super) fn moment(nanoseconds: u64) -> String {
     use time::format_description::well_known::Rfc3339;
     let seconds = i64::try_from(nanoseconds / 1_000_000_000).unwrap_or(i64::MAX);

@@ -1,4 +1,4 @@
-//! `watari watch pcap`: captures.
+//! `watari watch pcap`: reads captures.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::commands::print;
 use crate::failure::Failure;
 use crate::output::tell;
 
-/// Read captures: what became of each connection, and what servers were in
+/// Read captures: how each connection ended, and the states of servers
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
@@ -77,7 +77,7 @@ impl Pcap {
             _ => Format::Text,
         };
         let sink = output::sink(format, what, io::stdout().lock())?;
-        // Somebody else may still be writing what is read.
+        // Another process may still be writing the input.
         let is_fed = self.real_time || self.files.iter().any(|file| file == Path::new("-"));
         let (summary, sink, failure) = read(&mut files, options, sink, is_fed)?;
         sink.finish(&summary)?;
@@ -94,8 +94,8 @@ impl Pcap {
     }
 }
 
-/// All there is, and why it is not more: a file that ends too early has whole packets all the same. `is_fed`: what is found is shown
-/// soon, not when there is enough of it.
+/// The results, and the error that ended the input early: a truncated file still has whole packets before. `is_fed`:
+/// results are shown soon, not only when a buffer is full.
 fn read<W: Write>(
     files: &mut Files,
     options: batch::Options,
@@ -147,5 +147,5 @@ fn learned(summary: &Summary, base: watari_endings::Profile) -> Result<ProfileFi
 }
 
 const SOON: Duration = Duration::from_millis(100);
-/// How many servers are named in an error.
+/// The most servers that an error names.
 const NAMED_MAX: usize = 8;

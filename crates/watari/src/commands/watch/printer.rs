@@ -1,4 +1,4 @@
-//! The standard output, in a thread of its own: who reads it slowly, or not at all, holds up nothing else.
+//! The standard output, in a thread of its own, so that a slow reader delays nothing else.
 
 use std::io::{self, StdoutLock, Write};
 use std::net::SocketAddr;
@@ -17,33 +17,33 @@ use watari_watch::spans::{EvidenceRow, SharesRow, because};
 use super::output::{self, Format, Output, What, moment};
 use crate::failure::Failure;
 
-/// Prints what it is given.
+/// Prints in a thread of its own.
 pub(super) struct Printer {
     sender: SyncSender<Printed>,
     ended: Option<oneshot::Receiver<Result<(), Failure>>>,
     dropped: u64,
 }
 
-/// What is printed.
+/// An item to print.
 pub(super) enum Printed {
-    /// Rows of the connections among them.
+    /// The connections among them are printed as rows.
     Events(Vec<Event>),
-    /// A line for a server that is in another state, as a sensor sees it.
+    /// A server whose state has changed, with the sensor that saw it.
     Change(String, Box<Change>),
 }
 
-/// As what.
+/// The items that are printed, and their format.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Style {
     /// Changes as lines for people.
     Lines,
-    /// Changes as objects.
+    /// Changes as JSON objects.
     Objects,
     /// Connections.
     Rows(Format),
 }
 
-/// A server is in another state, as JSON has it.
+/// A change of a server's state, in JSON.
 #[derive(Serialize)]
 struct ChangeRow<'a> {
     sensor: &'a str,
@@ -56,9 +56,9 @@ struct ChangeRow<'a> {
     evidence: EvidenceRow,
 }
 
-/// How much may wait; more is dropped, and counted. Events come up to 1,024 at once.
+/// The most items in the queue, each with up to 1,024 events. Further ones are dropped and counted.
 const WAITING_MAX: usize = 256;
-/// How long the rest may take.
+/// The time that the queue gets to drain at the end.
 const FINISH_MAX: Duration = Duration::from_secs(3);
 
 impl Printer {
@@ -66,14 +66,14 @@ impl Printer {
         let (sender, receiver) = sync_channel(WAITING_MAX);
         let (end, ended) = oneshot::channel();
         let print = move || {
-            // Nobody waits any more where this cannot be said.
+            // An error means that the receiver was dropped.
             let _ = end.send(print_all(style, &receiver));
         };
         thread::Builder::new().name("printer".to_owned()).spawn(print).map_err(Failure::Start)?;
         Ok(Self { sender, ended: Some(ended), dropped: 0 })
     }
 
-    /// Prints it soon, or drops it if too much waits.
+    /// Queues the item, or drops it if the queue is full.
     pub(super) fn print(&mut self, printed: Printed) {
         if let Err(TrySendError::Full(_)) = self.sender.try_send(printed) {
             if self.dropped == 0 {
@@ -83,7 +83,7 @@ impl Printer {
         }
     }
 
-    /// Waits until nothing more can be printed, and why. That is said once.
+    /// Waits until printing ends, and returns its result. Reports an end only once.
     pub(super) async fn ended(&mut self) -> Result<(), Failure> {
         let Some(ended) = &mut self.ended else { return std::future::pending().await };
         let why = ended.await;
@@ -91,7 +91,7 @@ impl Printer {
         why.unwrap_or(Ok(()))
     }
 
-    /// Prints the rest, if somebody reads it.
+    /// Prints the rest, if the reader takes it within [`FINISH_MAX`].
     pub(super) async fn finish(self) -> Result<(), Failure> {
         let Self { sender, ended, dropped } = self;
         drop(sender);
@@ -101,7 +101,7 @@ impl Printer {
         let Some(ended) = ended else { return Ok(()) };
         match timeout(FINISH_MAX, ended).await {
             Ok(Ok(printed)) => printed,
-            // It panicked, and has said so.
+            // The thread panicked, which has been reported.
             Ok(Err(_)) => Ok(()),
             Err(_) => Err(Failure::Output(io::Error::new(io::ErrorKind::TimedOut, "nobody reads it"))),
         }

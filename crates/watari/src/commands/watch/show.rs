@@ -1,4 +1,4 @@
-//! What is heard goes to the board, and what the board says is shown and told.
+//! Passes captured reports to the board, and the board's changes to views, outputs and receivers of alerts.
 //!
 //! ```text
 //!   capture threads ──▶ Show ──▶ Board ──▶ view, lines, page, metrics; Teller: webhooks, ..
@@ -36,21 +36,21 @@ use crate::failure::Failure;
 use crate::process::EndSignals;
 use crate::{logging, metrics_server};
 
-/// What is shown.
+/// The form of the output.
 pub(super) enum Shown {
-    /// A view of the terminal, if there is one, of this title; else changes as lines.
+    /// A view with this title, if there is a terminal; else changes as lines.
     View(String),
-    /// What is printed.
+    /// Rows or changes.
     Printed(Style),
 }
 
-/// Who is on another machine.
+/// The peers on other machines.
 pub(super) enum Elsewhere {
-    /// Nobody.
+    /// None.
     Nobody,
-    /// Who judges what is heard here, too.
+    /// A judge, which gets this machine's reports, too.
     Judge(Reporter),
-    /// Sensors, from which the judge takes to the board.
+    /// Sensors. The judge enters their reports in the board.
     Sensors(Judge),
 }
 
@@ -61,15 +61,15 @@ pub(super) struct Show {
     reporter: Option<Reporter>,
     teller: Option<Teller>,
     page: Option<Ticks>,
-    /// Why a thread hears no more.
+    /// The error that ended a capture thread.
     lost: Option<CaptureError>,
     _served: DropGuard,
 }
 
-/// What viewers of the page are told.
+/// The updates of the page.
 struct Ticks {
     latest: watch::Sender<Bytes>,
-    /// Of which second.
+    /// The second of the latest update.
     at_s: u64,
 }
 
@@ -78,10 +78,10 @@ enum Out {
     Printer(Printer),
 }
 
-/// How often a view is drawn, and time goes on.
+/// How often a view is drawn and the board's time advances.
 const FRAME: Duration = Duration::from_millis(250);
 
-/// Logs go to the standard error, unless a view is there.
+/// Starts the log on the standard error, unless a view uses the same terminal.
 pub(super) fn logs_for(shown: &Shown) {
     let has_view = matches!(shown, Shown::View(_)) && Screen::is_possible();
     if !has_view || !io::stderr().is_terminal() {
@@ -91,7 +91,7 @@ pub(super) fn logs_for(shown: &Shown) {
 }
 
 impl Show {
-    /// Of a board. Must be called in a tokio runtime.
+    /// Shows `board`. Must be called in a tokio runtime.
     pub(super) fn new(
         shown: Shown,
         board: &Arc<Mutex<Board>>,
@@ -121,8 +121,8 @@ impl Show {
         Ok(Self { board: Arc::clone(board), out, reporter, teller, page, lost: None, _served: shutdown.drop_guard() })
     }
 
-    /// Until its time is over, the process is asked to end, or somebody who looks at it wants no more. `live` is what this machine
-    /// hears, if it listens.
+    /// Runs until its time is over, a signal asks the process to end, or a user quits the view. `live` has the captures
+    /// of this machine, if it captures.
     pub(super) async fn run(mut self, mut live: Option<Live>, outlets: &Outlets) -> Result<(), Failure> {
         let mut signals = EndSignals::listen().map_err(Failure::Start)?;
         let shown = tokio::select! {
@@ -130,7 +130,7 @@ impl Show {
             _ = signals.next() => Ok(()),
             () = outlets.time_over() => Ok(()),
         };
-        // Those that are still open are part of what was heard.
+        // Connections that are still open are part of the results.
         if let Some(live) = &mut live {
             self.hear_rest(live).await;
         }
@@ -171,7 +171,7 @@ impl Show {
                 }
             }
             Heard::Events(events) => self.out.print(Printed::Events(events)),
-            // Others may still hear.
+            // Other threads may still capture.
             Heard::Failed(error) => {
                 tracing::error!(%error, "an interface is not listened to any more");
                 self.lock().leave(SENSOR, part);
@@ -180,7 +180,7 @@ impl Show {
         }
     }
 
-    /// Returns whether somebody wants no more.
+    /// Returns whether the user quits.
     fn go_on(&mut self) -> Result<bool, Failure> {
         let changes = {
             let mut board = self.lock();
@@ -212,7 +212,7 @@ impl Show {
         Ok(false)
     }
 
-    /// Gives the terminal back, and tells whoever can be told soon what has not been told yet.
+    /// Closes the view. Waits a few seconds for queued output, reports and alerts.
     async fn finish(self) -> Result<(), Failure> {
         let printing = async { if let Out::Printer(printer) = self.out { printer.finish().await } else { Ok(()) } };
         let reporting = async {
@@ -254,7 +254,7 @@ impl Out {
         }
     }
 
-    /// Waits until nothing more can be shown.
+    /// Waits until the output has ended.
     async fn ended(&mut self) -> Result<(), Failure> {
         match self {
             Self::View { .. } => std::future::pending().await,
@@ -280,7 +280,7 @@ fn serve(page: Page, board: &Arc<Mutex<Board>>, shutdown: &CancellationToken) ->
     Ok(Ticks { latest, at_s: 0 })
 }
 
-/// Tells nobody if there is nobody to tell.
+/// Starts the alerts, if any receivers are configured.
 fn teller(config: &tell::Config, registry: &mut Registry) -> Result<Option<Teller>, Failure> {
     if config.receivers.is_empty() {
         return Ok(None);
@@ -297,7 +297,7 @@ async fn next(live: &mut Option<Live>) -> Option<(u8, Heard)> {
     }
 }
 
-/// What this machine's own sensor is called.
+/// The name of this machine's own sensor.
 const SENSOR: &str = "here";
-/// How long the rest may take: to be heard, and to be told the judge.
+/// The time for each of the last steps: the rest of captures, and of reports to the judge.
 const FINISH_MAX: Duration = Duration::from_secs(3);

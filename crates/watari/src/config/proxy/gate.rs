@@ -1,5 +1,5 @@
-//! What happens before a request is forwarded: `[agent.proxy.limits]`, `access_log`, queues of pools, and what routes refuse or
-//! ask for.
+//! Rules for a request before it is forwarded: `[agent.proxy.limits]`, `access_log`, queues of pools, and refusals and
+//! authorization by routes.
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
@@ -19,12 +19,12 @@ use super::super::load::named;
 use super::super::value::{Network, Prefix, Span};
 use super::super::{At, Config, ConfigError};
 
-/// What holds for requests before they are forwarded, besides what their routes say.
+/// Rules for requests before they are forwarded, apart from those of routes.
 #[derive(Debug)]
 pub(super) struct Gate {
     pub(super) clients: ClientLimits,
     access_log: Option<(At<PathBuf>, LogFormat)>,
-    /// By the indices that routes have.
+    /// Routes refer to these by index.
     auths: Vec<Auth>,
 }
 
@@ -72,7 +72,7 @@ enum RawFormat {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawQueue {
-    /// Without one, all of the pool is meant.
+    /// `None`: the rule is for the whole pool.
     pattern: Option<Spanned<String>>,
     in_progress_max: Option<NonZeroUsize>,
     queue_max: Option<usize>,
@@ -90,9 +90,9 @@ pub(super) struct RawAuth {
     timeout: Option<Span>,
 }
 
-/// Who waits at a lower priority begins instead of each so manieth of a higher one.
+/// The queue serves one request of a lower priority instead of every n-th of a higher one.
 const ONE_IN: NonZeroU32 = NonZeroU32::new(10).expect("it is not zero");
-/// A request waits for the authority as long as for a connection to an origin.
+/// The timeout for the authorization server, as long as for a connection to an origin.
 const AUTH_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Check<'_> {
@@ -143,7 +143,7 @@ impl Check<'_> {
         }
     }
 
-    /// Its index.
+    /// Adds the rule and returns its index.
     pub(super) fn auth(&self, spanned: &Spanned<RawAuth>, gate: &mut Gate) -> Result<usize, Wrong> {
         let RawAuth { url, copy, timeout } = spanned.get_ref();
         let text = url.get_ref();

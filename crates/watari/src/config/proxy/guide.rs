@@ -1,4 +1,4 @@
-//! The examples of `docs/proxy.md` are configurations.
+//! Checks that the examples of `docs/proxy.md` are valid configurations.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::super::{Config, Site};
 
 const GUIDE: &str = include_str!("../../../../../docs/proxy.md");
 
-/// What the parts stand under.
+/// The tables that go before the examples.
 const AGENT: &str = "[node]\nname = \"a1\"\npki = \"pki\"\nmesh = \"192.0.2.1:7001\"\n\
                      [agent]\nlegs = \"192.0.2.1:7101\"\n";
 const POOL: &str = "[[agent.proxy.pool]]\nname = \"app\"\norigins = [\"http://10.0.0.1:8080\"]\n";
@@ -15,7 +15,7 @@ fn examples() -> impl Iterator<Item = &'static str> {
     GUIDE.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default())
 }
 
-/// An example with what it lacks; the tables of TOML stand behind the keys of what they are in.
+/// The example with the tables that it lacks. In TOML, a table follows the keys of its parent.
 fn completed(example: &str) -> String {
     if example.contains("[node]") {
         example.to_owned()

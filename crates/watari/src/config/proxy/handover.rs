@@ -1,4 +1,4 @@
-//! `[agent.proxy.pool.handover]`: how transfers go on at another origin.
+//! `[agent.proxy.pool.handover]`: how transfers continue from another origin.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 
@@ -34,9 +34,9 @@ pub(super) struct RawHandover {
 enum Mode {
     /// Never.
     Off,
-    /// When their origin fails, stalls or is drained, or an operator says so.
+    /// If their origin fails, stalls or is drained, or if an operator orders it.
     Needed,
-    /// Also when their origin is slow, or has more to do than others.
+    /// Also if their origin is slow, or has more load than others.
     #[default]
     Balanced,
 }
@@ -63,7 +63,7 @@ impl TryFrom<f64> for Ratio {
 }
 
 impl RawHandover {
-    /// What is said, or else what is usual. `None`: transfers end with their origin.
+    /// The settings of the file, with defaults. `None`: transfers end with their origin.
     pub(super) fn handover(&self) -> Option<Handover> {
         let usual = Handover::default();
         (self.mode != Mode::Off).then(|| Handover {

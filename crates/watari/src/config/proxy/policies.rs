@@ -1,4 +1,4 @@
-//! `[[agent.proxy.pool]]`: who gets a request, how origins are checked, and within which limits.
+//! `[[agent.proxy.pool]]`: the selection of origins, their checks, and the limits.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::ops::RangeInclusive;
@@ -13,11 +13,11 @@ use super::RawPool;
 use crate::config::check::{Check, Wrong};
 use crate::config::value::Span;
 
-/// What is set; the rest stays as it is in a plain pool.
+/// The settings of the file. All others stay as in a plain pool.
 #[derive(Debug, Default)]
 pub(super) struct Policies {
     balance: Balance,
-    /// In the order of the origins; none: all are alike.
+    /// In the order of the origins. Empty: all have the same weight.
     weights: Vec<u32>,
     resolve_interval: Option<Duration>,
     check: Option<OriginCheck>,
@@ -49,7 +49,7 @@ pub(super) struct RawCheck {
     rise: Option<NonZeroU32>,
 }
 
-/// In bytes per second, 0 to 1,000,000: one that ends slow transfers, and not usual ones.
+/// In bytes per second, from 0 to 1,000,000. The bound keeps it from ending transfers of ordinary speed.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(try_from = "u32")]
 struct RateMin(u32);
@@ -77,7 +77,7 @@ pub(super) struct RawLimits {
 }
 
 impl Policies {
-    /// `pool`, by these.
+    /// `pool` with these settings.
     pub(super) fn of(&self, mut pool: PoolConfig) -> PoolConfig {
         for (origin, weight) in pool.origins.iter_mut().zip(&self.weights) {
             origin.weight = *weight;

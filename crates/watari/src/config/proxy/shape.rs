@@ -1,4 +1,4 @@
-//! What `[agent.proxy]` changes of requests and responses.
+//! Changes that `[agent.proxy]` makes to requests and responses.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::config::load::named;
 use crate::config::value::{Network, Span};
 use crate::config::{At, Config, ConfigError};
 
-/// What is changed whichever route a request takes.
+/// Changes that do not depend on the route.
 #[derive(Debug)]
 pub(super) struct Shape {
     pub(super) trusted_proxies: Vec<IpNet>,
@@ -32,7 +32,7 @@ pub(super) struct StickyCookie {
     secret: At<PathBuf>,
 }
 
-/// What pages are for, and where they are.
+/// Statuses, and the file with their page.
 pub(super) type RawErrorPages = BTreeMap<Spanned<String>, Spanned<PathBuf>>;
 
 #[derive(Deserialize)]
@@ -84,7 +84,7 @@ pub(super) struct RawResponseRules {
 /// Names of fields and their values.
 type RawFields = BTreeMap<Spanned<String>, Spanned<String>>;
 
-/// It keeps the method, and clients may remember it.
+/// 308 keeps the method, and clients may remember it.
 fn permanent() -> u16 {
     308
 }
@@ -169,7 +169,7 @@ impl From<RawCompression> for Compression {
 }
 
 impl Config {
-    /// The pages, read.
+    /// The pages, with the content of their files.
     pub(super) fn error_pages(&self, shape: &Shape) -> Result<ErrorPages, ConfigError> {
         let mut pages = ErrorPages::new(shape.intercept);
         for (statuses, file) in &shape.pages {

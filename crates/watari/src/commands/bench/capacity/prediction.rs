@@ -1,4 +1,4 @@
-//! The prediction: what is known of the site, and what is to be assumed.
+//! The prediction: the given data of the site, and the assumptions.
 
 use std::fs::{self, File};
 use std::io::BufReader;
@@ -14,7 +14,7 @@ use super::search::Found;
 use crate::failure::Failure;
 use crate::output::tell;
 
-/// What a site needs
+/// The servers that a site needs
 #[derive(Args)]
 #[command(next_help_heading = "Prediction")]
 pub(super) struct Predict {
@@ -30,7 +30,7 @@ pub(super) struct Predict {
     /// How many times today's load there will be [default: 1]
     #[arg(long, value_name = "FACTOR")]
     growth: Option<f64>,
-    /// What share of its capacity each server keeps free [default: 0.3]
+    /// The share of its capacity that each server keeps free [default: 0.3]
     #[arg(long, value_name = "SHARE")]
     headroom: Option<f64>,
     /// How many servers may be missing [default: 1]
@@ -55,7 +55,7 @@ enum Peak {
 }
 
 impl Predict {
-    /// What clap cannot say.
+    /// Checks that clap cannot express.
     pub(super) fn check(&self) -> Result<(), Failure> {
         let share = |value: Option<f64>| value.is_none_or(|value| value > 0.0 && value < 1.0);
         if self.capacity.is_some() && self.log.is_empty() && self.profile.is_none() {
@@ -67,12 +67,12 @@ impl Predict {
         if self.handshake_share.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
             return Err(Failure::Usage("--handshake-share is a share from 0 to 1".to_owned()));
         }
-        // With any capacity: what is wrong must not be told only after a search.
+        // With any capacity, so that mistakes are not reported only after a search.
         let sizing = self.sizing(Stated::new(self.capacity.unwrap_or(1.0), "--capacity"));
         sizing.check().map_err(|error| Failure::Usage(error.to_string()))
     }
 
-    /// The site's load; `None` where nothing is known of it.
+    /// The site's load. `None`: no option states it.
     pub(super) fn demand(&self) -> Result<Option<Demand>, Failure> {
         let demand = match &self.profile {
             Some(file) => Some(self.stated(file)?),
@@ -82,7 +82,7 @@ impl Predict {
         Ok(demand.map(|demand| self.with_handshakes(demand)))
     }
 
-    /// What one server takes: as given, or as found; `None`: nothing was found.
+    /// The capacity of one server, given or measured. `None`: the search found none.
     pub(super) fn capacity(&self, found: Option<&Found>) -> Option<Stated<f64>> {
         let measured = || Some(Stated::new(found?.throughput_per_s?, "measured"));
         self.capacity.map(|capacity| Stated::new(capacity, "--capacity")).or_else(measured)

@@ -1,8 +1,8 @@
-//! One measurement: a load that is held, and what ends while it is measured; and the single requests that show whether the server
-//! is idle before.
+//! Single measurements:
 //!
-//! Single requests are sent by this process alone, whoever makes the loads: each is the first request of the plan, on a connection of
-//! its own.
+//! * A probe holds a load, and counts the requests that end while it is measured.
+//! * Single requests show whether the server is idle before a probe. They are sent by this process alone, even if other
+//!   processes or workers make the loads. Each is the first request of the plan, on a connection of its own.
 
 use std::time::{Duration, Instant};
 
@@ -17,18 +17,18 @@ use watari_bench::tally::Tally;
 
 use crate::failure::Failure;
 
-/// Measures, until Ctrl-C.
+/// Measures until Ctrl-C.
 pub(super) struct Prober {
     interrupt: Signal,
 }
 
 impl Prober {
-    /// Has to be called on a runtime.
+    /// Must be called in a tokio runtime.
     pub(super) fn new() -> Result<Self, Failure> {
         Ok(Self { interrupt: signal(SignalKind::interrupt()).map_err(Failure::Start)? })
     }
 
-    /// How the server answers before any load; `None`: Ctrl-C came first.
+    /// How the server responds before any load. `None`: Ctrl-C came first.
     pub(super) async fn unloaded(&mut self, plan: &Plan) -> Result<Option<Unloaded>, Failure> {
         let mut all = Tally::new(plan.work.classes());
         for _ in 0..IN_A_ROW {
@@ -39,7 +39,7 @@ impl Prober {
         Ok(Some(Unloaded::new(total(&all))))
     }
 
-    /// Waits until the server is idle again, and says whether it is by then; `None`: Ctrl-C came first.
+    /// Waits until the server is idle again or `until`, and returns whether it is idle. `None`: Ctrl-C came first.
     pub(super) async fn settle(
         &mut self,
         plan: &Plan,
@@ -56,7 +56,7 @@ impl Prober {
         Ok(Some(false))
     }
 
-    /// What became of one request, which is dropped if it has not ended by then; `None`: Ctrl-C came first.
+    /// The result of one request, which is dropped if it has not ended by `until`. `None`: Ctrl-C came first.
     async fn single(&mut self, plan: &Plan, until: Instant) -> Result<Option<Tally>, Failure> {
         let load = Fleet::Here.start(single(plan), None)?;
         while load.tally().total().requests == 0 && !load.is_finished() && Instant::now() < until {
@@ -69,10 +69,11 @@ impl Prober {
         Ok(Some(load.finish().load.tally))
     }
 
-    /// What ended between the warm-up and the end of the measurement, when the load is cut off; `None`: Ctrl-C came first.
+    /// The requests that end between the warm-up and the end of the measurement, when the load is cut off. `None`:
+    /// Ctrl-C came first.
     ///
-    /// That requests are counted when they end, and not when they begin, keeps a load that the server does not keep up with from
-    /// going on until the server has.
+    /// Requests count when they end, not when they begin. So a measurement does not have to wait until an overloaded
+    /// server has answered all of them.
     pub(super) async fn probe(&mut self, plan: Plan, fleet: &Fleet, probe: &Probe) -> Result<Option<Summary>, Failure> {
         let mut load = fleet.start(plan, None)?;
         let measured = self.measure(&mut load, probe).await;
@@ -81,7 +82,7 @@ impl Prober {
         Ok(measured?)
     }
 
-    /// Of a load of which a part is lost, there is no measurement.
+    /// Fails if a part of the load is lost.
     async fn measure(&mut self, load: &mut Running, probe: &Probe) -> Result<Option<Summary>, LostError> {
         if self.hold(load, probe.warmup).await.is_none() {
             return Ok(None);
@@ -94,7 +95,8 @@ impl Prober {
         Ok(Some(Summary::new(Run::default(), at.saturating_sub(from), &tally)))
     }
 
-    /// Lets the load go on until it is so old: others may begin a moment after this was told that they will. `None`: Ctrl-C came first.
+    /// Holds the load until its age is `until`. Reads the age again after each sleep, because workers begin a moment
+    /// after the order to start. `None`: Ctrl-C came first.
     async fn hold(&mut self, load: &Running, until: Duration) -> Option<()> {
         while load.elapsed() < until {
             tokio::select! {
@@ -116,5 +118,6 @@ fn total(tally: &Tally) -> PartSummary {
     Summary::new(Run::default(), Duration::ZERO, tally).total
 }
 
-/// How often it is looked whether a single request has ended. Between two of them a server has at least so long for itself.
+/// How often the prober checks whether a single request has ended. The server is idle for at least this time between
+/// two of them.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! The search: its options, its course, what it found.
+//! The search: its options, its course, and its result.
 
 use std::fmt;
 use std::time::Instant;
@@ -23,14 +23,15 @@ use crate::commands::bench::options::FleetOptions;
 use crate::commands::print;
 use crate::failure::Failure;
 
-/// What is searched, and how thoroughly
+/// The range and precision of the search
 #[derive(Args)]
 #[command(next_help_heading = "Search")]
 pub(super) struct SearchOptions {
     /// A condition that the load has to meet; repeatable: p99<50ms, failures<0.1%
     #[arg(long, value_name = "CONDITION")]
     pub(super) expect: Vec<Condition>,
-    /// What is raised: requests a second that are due (an open loop), or connections in progress (a closed one)
+    /// The quantity that rises: requests a second that are due (an open loop), or connections in progress (a closed
+    /// one)
     #[arg(long, value_enum, default_value = "rate")]
     by: By,
     /// The level to begin with [default: 100; by connections 8]
@@ -74,25 +75,25 @@ enum By {
     Connections,
 }
 
-/// What a search has found, and measured on the way.
+/// The result of a search, with its measurements.
 #[derive(Serialize)]
 pub(super) struct Found {
-    /// What each measurement had to meet.
+    /// The conditions of each measurement.
     expect: Vec<String>,
-    /// How single requests were answered before; `null`: the search was broken off before that was known.
+    /// How single requests were answered before. `null`: the search was interrupted earlier.
     unloaded: Option<Unloaded>,
     pub(super) finding: Finding,
-    /// Requests answered a second at the level that was found.
+    /// Requests answered per second at the level that was found.
     pub(super) throughput_per_s: Option<f64>,
     #[serde(flatten)]
     pub(super) curve: Curve,
 }
 
 impl SearchOptions {
-    /// Searches with loads like `base`, but for their pace. People are told of each measurement.
+    /// Searches with loads that differ from `base` only in their pace. If `tell` is set, prints each measurement.
     pub(super) fn run(&self, base: plan::Plan, fleet: &FleetOptions, tell: bool) -> Result<Found, Failure> {
         let plan = self.plan();
-        // What the highest level needs is told, or refused, before it takes long.
+        // Refuses, before a long search, a highest level that the machine does not allow.
         fleet.fleet(&plan::Plan { pace: self.pace(plan.to)?, ..base.clone() })?;
         let mut search = Search::new(plan).map_err(|error| Failure::Usage(error.to_string()))?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Start)?;
@@ -132,7 +133,7 @@ impl SearchOptions {
         })
     }
 
-    /// That of a level.
+    /// The pace of a level.
     #[allow(clippy::cast_precision_loss, reason = "levels are under 2^53")]
     pub(super) fn pace(&self, level: u64) -> Result<Pace, Failure> {
         if self.by == By::Connections {
@@ -156,7 +157,7 @@ impl SearchOptions {
     }
 }
 
-/// A search that goes on.
+/// A search in progress.
 struct Measuring<'a> {
     options: &'a SearchOptions,
     fleet: &'a FleetOptions,
@@ -166,7 +167,7 @@ struct Measuring<'a> {
 }
 
 impl Measuring<'_> {
-    /// Measures what the search asks for, until it has its answer, or until Ctrl-C.
+    /// Measures the levels that the search asks for, until it has its result or until Ctrl-C.
     async fn measure(mut self, search: &mut Search, mut base: plan::Plan) -> Result<Curve, Failure> {
         let mut curve = Curve::new(self.options.unit());
         while let Next::Probe(probe) = search.poll() {
@@ -181,7 +182,7 @@ impl Measuring<'_> {
         Ok(curve)
     }
 
-    /// One measurement, once the server has done with the one before, if there was one; `None`: Ctrl-C came first.
+    /// One measurement, after the server is idle again (except for the first one). `None`: Ctrl-C came first.
     async fn point(&mut self, plan: &plan::Plan, probe: &Probe, first: bool) -> Result<Option<Point>, Failure> {
         let until = Instant::now() + self.options.settle.get();
         let settled = if first { Some(true) } else { self.prober.settle(plan, self.unloaded, until).await? };
@@ -200,7 +201,8 @@ impl Found {
         let finding = if answers { finding } else { Finding { ended: Ended::Unanswered, ..finding } };
         let at = |level| curve.levels().into_iter().find(|measured| measured.level == level);
         let throughput_per_s = finding.level.and_then(at).map(|level| match curve.unit {
-            // What piled up in the warm-up may have been answered on top of what is due; it is not borne for long.
+            // Requests that queued up in the warm-up may have been answered on top of those that are due. The server
+            // does not sustain that throughput.
             Unit::RequestsPerSecond => level.throughput_per_s.min(level.level as f64),
             Unit::Connections => level.throughput_per_s,
         });

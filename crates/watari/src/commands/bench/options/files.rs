@@ -1,4 +1,4 @@
-//! Files that a run is written to.
+//! Files with the results of a run.
 
 use std::fs::File;
 use std::io::Write;
@@ -30,7 +30,7 @@ pub(crate) struct Files {
     hdr: Option<PathBuf>,
 }
 
-/// They exist, and can be written.
+/// Files that exist and can be written.
 pub(crate) struct OpenFiles {
     html: Option<OpenFile>,
     csv: Option<Arc<ConnectionCsv>>,
@@ -43,7 +43,8 @@ struct OpenFile {
 }
 
 impl Files {
-    /// Makes the files: before the run, because after it, it would be in vain. `classes` are the names of the plan's.
+    /// Creates the files. Called before the run, because a failure after it would lose the results. `classes` are the
+    /// names of the plan's classes.
     pub(crate) fn open(&self, classes: Arc<[String]>) -> Result<OpenFiles, Failure> {
         let open = |path: &Option<PathBuf>| path.as_deref().map(OpenFile::create).transpose();
         let csv = open(&self.csv)?.map(|csv| Arc::new(ConnectionCsv::new(csv.file, classes)));
@@ -52,12 +53,12 @@ impl Files {
 }
 
 impl OpenFiles {
-    /// What is to be told of each connection, if somebody wants to know.
+    /// The log of connections. `None`: no option asks for it.
     pub(crate) fn log(&self) -> Option<Arc<dyn ConnectionLog>> {
         self.csv.clone().map(|csv| csv as Arc<dyn ConnectionLog>)
     }
 
-    /// Writes what a run came to that began at `started`.
+    /// Writes the results of a run that began at `started`.
     pub(crate) fn write(self, started: SystemTime, finished: &Finished, summary: &Summary) -> Result<(), Failure> {
         if let Some(csv) = self.csv {
             csv.finish()?;

@@ -1,4 +1,4 @@
-//! Who makes the load.
+//! The processes and machines that make the load.
 
 use std::collections::HashSet;
 use std::env;
@@ -17,7 +17,7 @@ use watari_wire::NodeName;
 use crate::failure::Failure;
 use crate::output::tell;
 
-/// Who makes the load
+/// The processes and machines that make the load
 #[derive(Args)]
 #[command(next_help_heading = "Processes and machines")]
 pub(crate) struct FleetOptions {
@@ -27,15 +27,15 @@ pub(crate) struct FleetOptions {
     /// Workers on other machines that share the load, with --threads each (`watari bench worker`)
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', requires = "node")]
     workers: Vec<String>,
-    /// The directory of keys and certificates by which workers know this process
+    /// The directory with this process's key and certificate, and the authority's certificate, for workers
     #[arg(long, value_name = "DIR", default_value = "pki", requires = "workers")]
     pki: PathBuf,
-    /// Who this process is to workers: a node with the role bench
+    /// This process's name in its certificate: a node with the role bench
     #[arg(long, value_name = "NAME", value_parser = NodeName::new, requires = "workers")]
     node: Option<NodeName>,
 }
 
-/// Who makes the load, and when each of them begins
+/// The processes and machines that make the load, and their starting times
 #[derive(Args)]
 #[command(next_help_heading = "Processes and machines")]
 pub(crate) struct StaggeredFleetOptions {
@@ -47,7 +47,7 @@ pub(crate) struct StaggeredFleetOptions {
 }
 
 impl StaggeredFleetOptions {
-    /// As [`FleetOptions::fleet`].
+    /// Like [`FleetOptions::fleet`].
     pub(crate) fn fleet(&self, plan: &Plan) -> Result<Fleet, Failure> {
         let mut fleet = self.fleet.fleet(plan)?;
         if let (Fleet::Workers { stagger, .. }, Some(span)) = (&mut fleet, self.stagger) {
@@ -58,7 +58,8 @@ impl StaggeredFleetOptions {
 }
 
 impl FleetOptions {
-    /// Who is to follow the plan. Says so on the standard error where that was not asked for, and refuses what limits do not allow.
+    /// The processes or workers that run the plan. Reports a choice that was not asked for on the standard error, and
+    /// refuses plans that exceed the system's limits.
     pub(crate) fn fleet(&self, plan: &Plan) -> Result<Fleet, Failure> {
         let (fleet, unasked) = self.choose(plan)?;
         if let Some(unasked) = unasked {
@@ -67,7 +68,7 @@ impl FleetOptions {
         Ok(fleet)
     }
 
-    /// The same, and in a sentence what was not asked for.
+    /// The same, with a sentence about a choice that was not asked for.
     pub(crate) fn choose(&self, plan: &Plan) -> Result<(Fleet, Option<String>), Failure> {
         match &self.node {
             Some(node) => {

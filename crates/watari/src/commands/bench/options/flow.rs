@@ -1,4 +1,4 @@
-//! What users do who ask more than once.
+//! Scripted users with several requests.
 
 use std::path::PathBuf;
 
@@ -8,11 +8,12 @@ use watari_bench::plan::Work;
 use super::Target;
 use crate::failure::Failure;
 
-/// What users do who ask more than once
+/// Scripted users with several requests
 #[derive(Args)]
 #[command(next_help_heading = "Flows")]
 pub(crate) struct Flow {
-    /// What users do, step after step, with what answers gave them: a file such as examples/flow.toml; its URIs are relative to the URL
+    /// The steps of users, which can use values from responses: a file such as examples/flow.toml; its URIs are
+    /// relative to the URL
     #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "method", "headers", "body", "pipeline"])]
     flow: Option<PathBuf>,
     /// Decides what a flow leaves to chance
@@ -21,7 +22,7 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// The flow, if there is one, or the requests.
+    /// The flow if one is given, else the requests.
     pub(crate) fn work(&self, target: &Target) -> Result<Work, Failure> {
         let Some(file) = &self.flow else { return target.requests().map(Work::from) };
         Work::flow(file, target.url()?, self.seed).map_err(|error| Failure::Usage(error.to_string()))

@@ -1,4 +1,4 @@
-//! How much, how fast, how long.
+//! The amount, rate and duration of a load.
 
 use clap::Args;
 use watari_bench::duration::Span;

@@ -36,13 +36,14 @@ impl Protocol {
 #[derive(Args)]
 #[command(next_help_heading = "Protocol")]
 pub(crate) struct Version {
-    /// Speak HTTP/2: to https servers that agree to it by ALPN, and to http servers that are known to speak it
+    /// Speak HTTP/2: to https servers that agree to it by ALPN, and to http servers without negotiation (prior
+    /// knowledge)
     #[arg(long)]
     http2: bool,
 }
 
 impl Version {
-    /// Over connections that carry one request each.
+    /// For connections that carry one request each.
     pub(crate) fn of_one_request(&self) -> plan::Protocol {
         let requests_per_connection = Some(1);
         if self.http2 {

@@ -1,4 +1,4 @@
-//! What is told of a run.
+//! The report of a run.
 
 use std::time::SystemTime;
 
@@ -14,7 +14,7 @@ use crate::commands::{print, print_json};
 use crate::failure::Failure;
 use crate::output::tell;
 
-/// What is told of the run
+/// The report of the run
 #[derive(Args)]
 #[command(next_help_heading = "Report")]
 pub(crate) struct Report {
@@ -29,12 +29,12 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Runs the plan, and tells what came of it.
+    /// Runs the plan, and reports the results.
     pub(crate) fn run(self, plan: Plan, fleet: &Fleet) -> Result<(), Failure> {
         self.run_and_show(plan, fleet, |_| String::new())
     }
 
-    /// The same; people are shown more above the summary.
+    /// The same, with `more` text above the summary for people.
     pub(crate) fn run_and_show(
         self,
         plan: Plan,

@@ -1,4 +1,4 @@
-//! What is asked for, and from where.
+//! The requests, and their source addresses.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,14 +13,15 @@ use watari_bench::source::Sources;
 
 use crate::failure::Failure;
 
-/// What is asked for, and from where
+/// The requests, and their source addresses
 #[derive(Args)]
 #[command(next_help_heading = "Requests")]
 pub(crate) struct Target {
-    /// What to ask for; with a list: the server that its paths belong to, one for http and one for https where it has both
+    /// The URL to ask for; with a list: the server that its paths belong to, one for http and one for https where it
+    /// has both
     #[arg(value_name = "URL", required = true, num_args = 1..=2)]
     urls: Vec<String>,
-    /// What to ask for, and from where: lines of SOURCE URI TLS [KEY=VALUE ...]
+    /// The requests and their source addresses: lines of SOURCE URI TLS [KEY=VALUE ...]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "headers", "body"])]
     list: Option<PathBuf>,
     /// Addresses of this machine to connect from, round and round: 10.0.1.1, 10.0.1.0/24, 10.0.1.1-10.0.1.9
@@ -42,7 +43,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The requests, made ready.
+    /// The requests, prepared for sending.
     pub(crate) fn requests(&self) -> Result<Requests, Failure> {
         let mut sites = Sites::default();
         let mut path = String::new();

@@ -51,7 +51,7 @@ enum VersionName {
 }
 
 impl Tls {
-    /// With what is resumed where nothing is said.
+    /// The options. `resume` counts if `--resume` is not given.
     pub(crate) fn options(&self, resume: Resume) -> Result<TlsOptions, Failure> {
         let mut policy = Policy::default();
         if let Some(version) = self.version {

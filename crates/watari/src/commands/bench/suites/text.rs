@@ -1,4 +1,4 @@
-//! The tables that people read.
+//! The tables for people.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use watari_bench::suites::{Cost, Measured, Plan, Report, Row};
 
 use crate::table::Table;
 
-/// What was measured, beside the paper first, then all of it.
+/// The measurements: first beside the paper's, then all.
 pub(super) struct Text<'a> {
     pub(super) plan: &'a Plan,
     pub(super) report: &'a Report,
@@ -100,7 +100,7 @@ impl Text<'_> {
         ]
     }
 
-    /// Of a suite that was not measured: engines that were not asked for may have it.
+    /// The cell of a suite that was not measured. Engines that were not asked for may have it.
     fn nobody(&self) -> &'static str {
         if self.plan.engines.is_empty() { "no present engine has it" } else { "no engine asked for has it" }
     }
@@ -136,7 +136,7 @@ fn shown(cell: Option<String>) -> String {
     cell.unwrap_or_else(|| "-".to_owned())
 }
 
-/// Whole milliseconds where there are some.
+/// Whole milliseconds from 10 ms on.
 fn millis(time: Duration) -> String {
     let ms = time.as_secs_f64() * 1000.0;
     if ms < 10.0 { format!("{ms:.1}") } else { format!("{ms:.0}") }
