@@ -1,4 +1,4 @@
-//! What rides right behind the client's Finished, in one write with it: the connection moves with it unopened.
+//! Data in the same write as the client's Finished: the connection moves with them, unopened.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -18,11 +18,11 @@ fn cluster() -> Arc<Cluster> {
     SHARED.get(&Plan::default())
 }
 
-/// How often a move is given a chance to happen as it must; the dispatcher chooses the node of a handshake.
+/// Attempts at a move that happens as the test needs it: the dispatcher selects the agent of a handshake.
 const ATTEMPTS_MAX: usize = 30;
 
 /// Connects to the service from `source`, with `bytes` right behind the Finished. Only in TLS 1.3 does a full handshake
-/// end with the client's.
+/// end with the client's Finished.
 fn connect_saying(cluster: &Cluster, source: IpAddr, key: KeyKind, bytes: &[u8]) -> Http<Tls> {
     let taste = Taste { version: &TLS13, key, identity: None };
     let say = |session: &mut ClientConnection| session.writer().write_all(bytes).unwrap();
@@ -54,7 +54,7 @@ fn a_request_right_behind_the_finished_of_a_resumed_session_moves() {
     let cluster = Cluster::start(&Plan::default());
     for taste in Taste::all() {
         let config = taste.resuming_config();
-        // Handshakes go round.
+        // Handshakes go to the agents in turn.
         for agent in ["a1", "a2", "a3"] {
             let source = cluster.clients.served_by("a2");
             let tcp = dial(source, cluster.service).unwrap();
@@ -84,8 +84,8 @@ fn pipelined_requests_are_all_answered_in_order() {
     assert!(moved);
 }
 
-/// An upload is longer than what its source has read when it proposes the move: the dispatcher says where the client's
-/// stream is cut (Freeze), and the source ships what lies between (Rest).
+/// The dispatcher has relayed more of the upload than the source has read when it proposes the move. So the dispatcher
+/// gives the source the cut (Freeze), and the source ships the bytes up to it (Rest).
 #[test]
 fn an_upload_right_behind_finished_moves_with_its_rest() {
     let cluster = cluster();

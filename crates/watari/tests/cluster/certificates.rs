@@ -1,4 +1,4 @@
-//! Certificates that are replaced in their files, and nobody tells the node.
+//! Certificates are replaced in their files, without a signal or order to the node.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,7 @@ use crate::harness::site::{EXPIRED_AT, Renewed, expired, renew, write_key};
 use crate::harness::wait::until;
 use crate::harness::{Cluster, Plan};
 
-/// The certificates that three clients, one after the other, are shown: one of each agent.
+/// The certificates that three clients get, one after the other: one from each agent.
 fn shown(cluster: &Cluster) -> Vec<CertificateDer<'static>> {
     let connect = |_| Tls::to_site(cluster.clients.any(), cluster.service, &Taste::default()).unwrap();
     (0..3).map(|index| connect(index).site_certificate()).collect()
@@ -42,7 +42,7 @@ fn a_file_renamed_into_place_or_written_in_place_is_loaded() {
     until_shown(&cluster, &written);
 }
 
-/// As certbot switches the links of `live`, and Kubernetes the link to the directory.
+/// certbot switches the links in `live`, and Kubernetes the link to the directory.
 #[test]
 fn a_link_that_is_switched_is_followed() {
     let cluster = Cluster::start(&Plan::default());
@@ -68,7 +68,7 @@ fn a_link_that_is_switched_is_followed() {
     until_shown(&cluster, &second);
 }
 
-/// It is served all the same: to refuse it would take the other certificates along.
+/// The agent serves an expired certificate: a refusal would make the other certificate unusable, too.
 #[test]
 fn a_certificate_that_has_expired_is_told_by_check_log_and_metric() {
     const METRIC: &str = "watari_certificate_expiry_timestamp_seconds";

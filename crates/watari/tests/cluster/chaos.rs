@@ -1,10 +1,10 @@
-//! Nodes die and stand still at random, while clients count every byte.
+//! Nodes die and stop at random, while clients count every byte.
 //!
-//! *Visitors* come, ask for this and that, and go; their connections are the ones that move. *Residents* stay: a
-//! disturbance may cost the connections of the node it strikes, and no other.
+//! *Visitors* connect, send some requests, and leave. Their connections are the ones that move. *Residents* stay. A
+//! disturbance may cost the connections of the node that it strikes, and no others.
 //!
-//! Seeded: `WATARI_CHAOS_SEED` replays the disturbances of a run, as far as threads and processes can be replayed;
-//! `WATARI_CHAOS_ROUNDS` says how many there are.
+//! Seeded: `WATARI_CHAOS_SEED` replays the disturbances of a run, as far as threads and processes can be replayed.
+//! `WATARI_CHAOS_ROUNDS` is the number of rounds.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, TcpStream};
@@ -23,13 +23,14 @@ use crate::harness::{AGENTS, Cluster, DISPATCHER, NODES, Plan};
 const VISITORS: usize = 8;
 const RESIDENTS: usize = 9;
 
-/// The longest that a node stands still: longer than a move may take, shorter than links last.
+/// The longest time that a node is stopped, in milliseconds: longer than a move may take, shorter than the timeout of
+/// links.
 const STANDSTILL_MS_MAX: u64 = 1_200;
 
-/// Before a visitor tries again.
+/// The delay before a visitor tries again.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What a node may hold in memory in the end, in KiB. One that has just started holds about 20,000.
+/// The most memory of a node at the end, in KiB. A node that has just started has about 20,000.
 const MEMORY_KIB_MAX: u64 = 150_000;
 
 #[test]
@@ -78,20 +79,20 @@ fn check_healed(cluster: &Cluster) {
     }
 }
 
-/// What was seen, by everybody.
+/// The observations of all clients.
 #[derive(Debug, Default)]
 struct Watch {
     over: AtomicBool,
     visits: AtomicU64,
-    /// Visits cut short by a disturbance, which their visitors could tell.
+    /// Visits that a disturbance cut short, visibly for the visitor.
     cut_short: AtomicU64,
     requests: AtomicU64,
-    /// What must never be.
+    /// Errors that must never occur.
     wrong: Mutex<Vec<String>>,
 }
 
 impl Watch {
-    /// Notes what a client met with.
+    /// Counts or notes a client's fault.
     fn note(&self, who: &str, fault: Fault) {
         match fault {
             Fault::Broken(_) | Fault::Closed => {
@@ -109,7 +110,7 @@ impl Watch {
     }
 }
 
-/// Tells everybody that it is over, also where a test fails.
+/// Ends the visits when it is dropped, also if a test fails.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -118,7 +119,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// A client that comes again and again.
+/// A client that connects again and again.
 struct Visitor<'a> {
     cluster: &'a Cluster,
     watch: &'a Watch,
@@ -132,7 +133,7 @@ impl Visitor<'_> {
             let taste = &tastes[self.random.below(tastes.len() as u64) as usize];
             let address = self.cluster.clients.any();
             let Ok(tcp) = dial(address, self.cluster.service) else {
-                // There is no dispatcher at the moment.
+                // The dispatcher is down at the moment.
                 thread::sleep(PAUSE);
                 continue;
             };
@@ -173,14 +174,14 @@ impl Visitor<'_> {
     }
 }
 
-/// A client that stays on its connection.
+/// A client that keeps its connection.
 struct Resident {
     address: IpAddr,
     client: Http<Tls>,
 }
 
 impl Resident {
-    /// Moves in, and is asked for again once its connection has changed hands, or not.
+    /// Connects, and makes a first request.
     fn move_in(cluster: &Cluster) -> Self {
         let address = cluster.clients.any();
         let client = until_some("a resident is served", || {
@@ -192,19 +193,20 @@ impl Resident {
     }
 }
 
-/// What comes over the town.
+/// A disturbance of the cluster.
 #[derive(Debug, Clone, Copy)]
 enum Disturbance {
     /// SIGKILL.
     Death(&'static str),
     /// SIGSTOP, and SIGCONT so many milliseconds later.
     Standstill(&'static str, u64),
-    /// An agent stands still, so that moves to it wait; another dies meanwhile, so that some lose their source.
+    /// An agent is stopped, so that moves to it wait. Another agent dies meanwhile, so that some moves lose their
+    /// source.
     DeathInStandstill { dies: &'static str, stands: &'static str, for_ms: u64 },
 }
 
 impl Disturbance {
-    /// Ten of them, of every kind at least one, in any order.
+    /// Ten disturbances in random order, at least one of every kind.
     fn draw_ten(random: &mut Random) -> Vec<Self> {
         let mut drawn: Vec<_> = (0..10).map(|kind| Self::draw(kind, random)).collect();
         for last in (1..drawn.len()).rev() {
@@ -244,7 +246,7 @@ impl Disturbance {
     }
 }
 
-/// The residents, and what they go through.
+/// The residents, and the disturbances they go through.
 struct Town<'a> {
     cluster: &'a Cluster,
     watch: &'a Watch,
@@ -275,7 +277,8 @@ impl<'a> Town<'a> {
         self.check_residents("in the end", |_| true);
     }
 
-    /// Lets it happen and end; returns how many residents lost their connection by right.
+    /// Causes the disturbance, and waits for its end. Returns the number of residents that were allowed to lose their
+    /// connection.
     fn strike(&mut self, disturbance: Disturbance) -> usize {
         let homes = self.homes();
         if let Some((node, _)) = disturbance.stands() {
@@ -289,7 +292,7 @@ impl<'a> Town<'a> {
             if node != DISPATCHER {
                 self.check_residents(&format!("{disturbance:?}"), |resident| homes[&resident.address] != node);
             }
-            // How long it lasts is what happens, and nothing is waited for by it.
+            // The duration is the disturbance itself. No state is waited for by it.
             thread::sleep(Duration::from_millis(for_ms));
             self.cluster.node(node).go_on();
         }
@@ -300,13 +303,13 @@ impl<'a> Town<'a> {
         RESIDENTS - self.residents.len()
     }
 
-    /// Which node serves each resident.
+    /// The node that serves each resident.
     fn homes(&self) -> HashMap<IpAddr, String> {
         let connections = self.cluster.connections();
         connections.into_iter().map(|connection| (connection.client.ip(), connection.node)).collect()
     }
 
-    /// Those who lost their connection leave; each must be able to tell.
+    /// Removes the residents that lost their connection. Each must be able to detect the loss.
     fn evict(&mut self, lost: impl Fn(&Resident) -> bool) {
         for resident in self.residents.extract_if(.., |resident| lost(resident)) {
             let mut client = resident.client;
@@ -314,7 +317,7 @@ impl<'a> Town<'a> {
         }
     }
 
-    /// Residents who were not struck notice nothing.
+    /// Checks that the residents of other nodes were not disturbed.
     fn check_residents(&mut self, when: &str, spared: impl Fn(&Resident) -> bool) {
         for resident in self.residents.iter_mut().filter(|resident| spared(resident)) {
             let seed = self.random.next();

@@ -1,4 +1,4 @@
-//! Client certificates: who the client is moves with its connection, and reaches the origin (RFC 9440).
+//! Client certificates: the client's identity moves with its connection, and reaches the origin (RFC 9440).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,19 +9,19 @@ use crate::harness::site::{Authority, ClientIdentity};
 use crate::harness::wait::until;
 use crate::harness::{Cluster, Plan};
 
-/// What a client may not say about itself, and says.
+/// Fields with which a client must not be able to claim an identity.
 const SPOOFED: &str = "client-cert: :c3Bvb2ZlZA==:\r\nClient-Cert: :c3Bvb2ZlZA==:\r\n";
 
 fn cluster(client_certificates: &'static str) -> Cluster {
     Cluster::start(&Plan { client_certificates: Some(client_certificates), ..Plan::default() })
 }
 
-/// Clients that show this identity, in both versions of TLS.
+/// Clients with this identity, in both versions of TLS.
 fn tastes(identity: Option<&ClientIdentity>) -> Vec<Taste> {
     Taste::all().into_iter().map(|taste| Taste { identity: identity.cloned(), ..taste }).collect()
 }
 
-/// The fields that reach the origin, on connections half of which have moved.
+/// The fields that reach the origin, over connections half of which have moved.
 fn fields_at_the_origin(cluster: &Cluster, taste: &Taste) -> Vec<String> {
     let mut moves = 0;
     let fields = cluster.clients.two_of_each_agent().map(|source| {
@@ -83,8 +83,8 @@ fn a_certificate_of_another_authority_is_refused() {
     }
 }
 
-/// In TLS 1.3 the client's handshake ends before the server has seen its certificate. `counted`: a cause, and how often it
-/// has been counted then.
+/// In TLS 1.3 the client's handshake ends before the server has seen its certificate. `counted`: a cause, and the
+/// expected count of it.
 fn check_refused(cluster: &Cluster, taste: &Taste, alert: &str, counted: (&str, i64)) {
     let source = cluster.clients.any();
     let connected = Tls::to_site(source, cluster.service, taste).map_err(fault);

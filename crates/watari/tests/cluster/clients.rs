@@ -1,4 +1,4 @@
-//! Clients: real ones (`curl`, `openssl s_client`, programs for each TLS library), and one of our own that can do what those cannot.
+//! Clients: `curl`, `openssl s_client`, programs for each TLS library, and a client of the tests' own for the rest.
 
 pub(crate) mod curl;
 pub(crate) mod guest;

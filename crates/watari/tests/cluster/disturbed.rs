@@ -1,7 +1,7 @@
-//! Moves that something comes in between: nodes that look dead, die or cannot talk, clients that go.
+//! Disturbed moves: nodes stop, die or lose their links, and clients leave.
 //!
-//! A move is caught in the middle by stopping its target (SIGSTOP) before its client connects: the target's system
-//! still accepts legs and links for it, so that the source ships and proposes, and then everybody waits.
+//! To catch a move in the middle, a test stops its target (SIGSTOP) before the client connects. The target's kernel
+//! still accepts legs and links. So the source ships and proposes, and then all nodes wait.
 
 use std::net::{IpAddr, Shutdown};
 
@@ -15,11 +15,11 @@ use crate::harness::{Cluster, Plan};
 
 /// The agent that does the first handshake of a cluster.
 const SOURCE: &str = "a1";
-/// The agent whose client connects first.
+/// The agent that the first client's data belong to.
 const TARGET: &str = "a2";
 
 const ABORTED_SOON: &str = "move_timeout = \"500ms\"";
-/// The longest there may be: what happens in a move takes a fraction of it.
+/// The largest permitted value: the events of a move take a fraction of it.
 const ABORTED_LATE: &str = "move_timeout = \"5s\"";
 
 /// A connection in the middle of its move from [`SOURCE`] to [`TARGET`].
@@ -55,21 +55,21 @@ impl Undecided {
         self.cluster.dispatcher()
     }
 
-    /// Waits until the source has asked for a decision so often.
+    /// Waits until the source has sent `count` proposals.
     fn wait_for_proposals(&self, count: i64) {
         until("the move is proposed", || {
             self.dispatcher().count("watari_mesh_messages_received_total", "propose") >= count
         });
     }
 
-    /// Lets the target answer to a dispatcher that cannot hear it yet.
+    /// Lets the target answer while the dispatcher is stopped.
     fn hold_unheard(&self) {
         self.dispatcher().stop();
         self.target().go_on();
         until("the target holds the connection", || self.target().count("watari_mesh_messages_sent_total", "held") > 0);
     }
 
-    /// Checks that the connection works and where it is.
+    /// Checks that the connection works, and which agent serves it.
     fn check_alive(&mut self, node: &str) {
         self.client.download(1_000_000, 1).unwrap();
         self.client.upload(&pattern(1, 0..100_000)).unwrap();
@@ -78,7 +78,7 @@ impl Undecided {
         assert_eq!(connection.moves, u32::from(node != SOURCE));
     }
 
-    /// Checks that new connections move as if nothing had been.
+    /// Checks that new connections move as before the disturbance.
     fn check_healed(self) {
         drop(self.client);
         self.cluster.wait_until_whole();
@@ -87,7 +87,7 @@ impl Undecided {
     }
 }
 
-/// Connects a client of `agent`.
+/// Connects a client whose data belong to `agent`.
 fn connect(cluster: &Cluster, agent: &str) -> (IpAddr, Http<Tls>) {
     let address = cluster.clients.served_by(agent);
     (address, Http::new(Tls::to_site(address, cluster.service, &Taste::default()).unwrap()))
@@ -113,8 +113,8 @@ fn a_target_that_looks_dead_costs_no_connection_and_its_late_answer_is_refused()
     assert_eq!(moving.source().count("watari_agent_not_moved_total", "timeout"), 1);
 
     moving.target().go_on();
-    // To source and target when it was decided, and to the target again when it said, too late, that it holds it. It says so
-    // unless it reads the decision first, which comes on another link than the connection.
+    // `aborted` goes to source and target at the decision, and to the target again when its `held` arrives too late.
+    // The target sends `held` unless it reads the decision first, which comes over another link than the connection.
     until("the late answer is refused", || {
         let (dispatcher, target) = (moving.dispatcher(), moving.target());
         let late = target.count("watari_mesh_messages_sent_total", "held");
@@ -139,7 +139,8 @@ fn a_target_that_dies_before_it_answers_costs_no_connection() {
     moving.check_healed();
 }
 
-/// Whether the dispatcher hears of its death or of its answer first is open; the client may lose its connection, and may
+/// The dispatcher may learn first of the target's death or of its answer. The client may lose its connection, but must
+/// not get wrong data.
 /// not be deceived.
 #[test]
 fn a_target_that_dies_after_it_answered_deceives_nobody() {
@@ -158,7 +159,7 @@ fn a_target_that_dies_after_it_answered_deceives_nobody() {
 #[test]
 fn a_source_that_dies_before_the_target_answers_costs_no_connection() {
     let mut moving = Undecided::begin(ABORTED_LATE);
-    // It proposed again later, so what it shipped first is on its way.
+    // The source has proposed again, so the state that it shipped first has been sent.
     moving.wait_for_proposals(2);
     moving.source().kill();
     moving.target().go_on();
@@ -186,7 +187,7 @@ fn a_dispatcher_that_dies_in_a_move_leaves_nothing_behind() {
     moving.dispatcher().kill();
     assert!(!moving.client.ends_cleanly());
     moving.dispatcher().start();
-    // The source asks, and learns that its connection is gone; the target waits in vain until it gives up.
+    // The source asks, and learns that its connection is gone. The target waits until its timeout.
     moving.check_healed();
 }
 
@@ -260,7 +261,8 @@ fn agents_that_cannot_talk_keep_their_connections() {
     check_moves_go_on(&cluster);
 }
 
-/// The dispatcher decides, and its word gets lost with the link: the source waits, fenced, and asks when it can.
+/// The dispatcher decides, but its decision is lost with the link. The source stays fenced, and asks again when it has
+/// a link.
 #[test]
 fn a_lost_decision_is_asked_for_again() {
     let plan = Plan { dispatcher_limits: ABORTED_LATE, tapped_links: &[(SOURCE, "d1")], ..Plan::default() };

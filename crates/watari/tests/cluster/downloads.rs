@@ -1,4 +1,4 @@
-//! curl, in every manner, gets and sends every byte: from another agent than the one that did its handshake.
+//! curl, in every manner, transfers every byte: with another agent than the one that did its handshake.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,8 +14,8 @@ const SMALL: u64 = 1;
 const MIDDLE: u64 = 300_001;
 const LARGE: u64 = 20_000_000;
 
-/// What the dispatcher has to do, client by client: it hands each handshake to the next agent, and the data to the one
-/// that the client's address selects. Holds for a cluster that one client after the other uses.
+/// The expected decisions of the dispatcher, client by client: it gives each handshake to the next agent, and the data
+/// to the agent that the client's address selects. They hold for a cluster that one client after the other uses.
 #[derive(Default)]
 struct Expected {
     moves: i64,
@@ -115,7 +115,7 @@ fn curl_uploads_in_every_manner() {
     caller.expected.check(&cluster);
 }
 
-/// curl 7 takes a stream for failed that is reset behind its response, and would not show the status.
+/// curl 7 reports a stream that is reset after its response as failed, and would not show the status.
 #[test]
 fn curl_sees_the_answer_to_an_upload_that_nobody_wants() {
     let cluster = Cluster::start(&Plan { content: Content::Files(&[SMALL]), ..Plan::default() });

@@ -1,4 +1,4 @@
-//! Early data (TLS 1.3's 0-RTT): answered before the client says Finished, once in the whole cluster.
+//! Early data (TLS 1.3's 0-RTT): answered before the client's Finished, once in the whole cluster.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -33,7 +33,7 @@ fn client(alpn: &[u8]) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// Connects as usual, which gives the client sessions; the agent that has established them.
+/// Connects without early data, which gives the client sessions. Returns the agent that established them.
 fn get_acquainted(cluster: &Cluster, client: &Arc<ClientConfig>) -> String {
     let source = cluster.clients.any();
     let mut tls = Tls::connect(dial(source, cluster.service).unwrap(), client.clone(), SITE, |_| {}).unwrap();
@@ -72,7 +72,7 @@ fn hasty(cluster: &Cluster, source: IpAddr, client: &Arc<ClientConfig>, request:
     Http::new(hasty.expect("the client has a session for early data"))
 }
 
-/// How often early data was accepted, and refused.
+/// The numbers of accepted and of refused early data.
 fn decided(cluster: &Cluster) -> (i64, i64) {
     let count = |result| cluster.count_on_agents("watari_agent_early_data_total", result);
     (count("accepted"), count("refused"))
@@ -96,7 +96,7 @@ fn a_get_is_answered_before_finished_and_a_put_behind_it() {
         let cluster = cluster(sessions);
         let client = client(b"http/1.1");
         get_acquainted(&cluster, &client);
-        // Every agent in turn, by tickets of the one before.
+        // Every agent in turn, with tickets of the agent before.
         for visit in 1..=4 {
             let (source, upload) = (cluster.clients.any(), pattern(7, 0..3000));
             let requests = || cluster.count_on_agents("watari_agent_requests_total", "");
@@ -195,7 +195,8 @@ fn http2_is_answered_before_finished() {
     assert_eq!(decided(&cluster), (1, 0));
 }
 
-/// The requests arrive early, the end of the first response late: the connection goes to where its bulk belongs after that.
+/// The requests arrive as early data, and the first response ends late. After that, the connection moves to the agent
+/// of its data.
 #[test]
 fn a_connection_moves_when_its_early_requests_are_answered() {
     let cluster = cluster(ON[0]);
@@ -238,7 +239,8 @@ fn a_drain_lets_an_early_download_go_on() {
     http.download(5000, 4).unwrap();
 }
 
-/// A client that is answered and never says Finished, goes, or sends a record that nobody has sealed: nothing is left of it.
+/// A client that gets a response and then sends no Finished, closes, or sends a record that it did not seal. The agent
+/// keeps nothing of it.
 #[test]
 fn a_handshake_that_is_never_finished_leaves_nothing() {
     let cluster = cluster(ON[0]);
@@ -266,14 +268,14 @@ fn openssl_has_its_early_data_accepted_once() {
     check_openssl(&get_bytes(40, 3));
 }
 
-/// What is rejected is skipped, however long it is (RFC 8446, section 4.2.10).
+/// The agent skips rejected early data of any length (RFC 8446, section 4.2.10).
 #[test]
 fn openssl_has_long_early_data_rejected_and_goes_on() {
     let filler = "x".repeat(12_000);
     check_openssl(format!("GET /bytes/40?3 HTTP/1.1\r\nhost: {SITE}\r\nfiller: {filler}\r\n\r\n").as_bytes());
 }
 
-/// `early` asks for 40 bytes of the pattern of seed 3.
+/// `early` requests 40 bytes of the pattern of seed 3.
 fn check_openssl(early: &[u8]) {
     let cluster = cluster(ON[0]);
     let (session, request) = (cluster.dir().join("session.pem"), cluster.dir().join("request"));

@@ -1,4 +1,4 @@
-//! gRPC through agents, by a library that knows nothing of them: each kind of call, to origins of HTTP/2 with TLS and without.
+//! gRPC through agents, with an independent library: each kind of call, to HTTP/2 origins with and without TLS.
 
 mod client;
 mod codec;
@@ -16,10 +16,10 @@ use crate::harness::{Cluster, Content, Plan};
 use client::{Client, text};
 use origin::Origin;
 
-/// Routes lead to them by these names of services.
+/// Routes lead to the origins by these service names.
 const SERVICES: [&str; 2] = ["test.Plain", "test.Tls"];
 
-/// A message of this length is larger than what streams and connections may have under way, in bytes.
+/// The length of a message, in bytes, that is larger than the windows of streams and connections.
 const LARGE: u64 = 5_000_000;
 
 /// A cluster before two origins.
@@ -58,7 +58,7 @@ impl Site {
         Self { cluster: Cluster::start(&plan), origin, runtime }
     }
 
-    /// Has a client of each service do something.
+    /// Runs `act` with a client of each service.
     fn with_each<F: Future<Output = ()>>(&self, act: impl Fn(Client) -> F) {
         let _entered = self.runtime.enter();
         for service in SERVICES {
@@ -91,7 +91,7 @@ fn calls_of_every_kind_are_answered() {
     });
 }
 
-/// Nothing on the way keeps a message back until another one comes.
+/// No part of the cluster delays a message until another one comes.
 #[test]
 fn each_message_is_answered_before_the_next_is_sent() {
     Site::start().with_each(async |mut client| {
@@ -149,7 +149,7 @@ fn check_metadata(metadata: &MetadataMap) {
     assert_eq!(metadata.get_bin("x-asked-bin").unwrap().to_bytes().unwrap().as_ref(), [0, 255, 10]);
 }
 
-/// With what went before it, and alone: "Trailers-Only".
+/// With messages before the error, and alone ("Trailers-Only").
 #[test]
 fn errors_arrive_as_they_were_meant() {
     Site::start().with_each(async |mut client| {

@@ -1,4 +1,4 @@
-//! What h2spec says of HTTP/2 as clients of an agent see it (RFC 9113, RFC 7541): nothing against it.
+//! h2spec finds no fault in the HTTP/2 of an agent (RFC 9113, RFC 7541).
 
 use std::fs;
 use std::path::Path;
@@ -8,10 +8,10 @@ use roxmltree::{Document, Node};
 
 use crate::harness::{Cluster, Content, Plan};
 
-/// How many cases there are at least, the strict ones included.
+/// The least number of cases, the strict ones included.
 const CASES_MIN: usize = 145;
 
-/// For an answer, in seconds. Only what fails waits so long, and what is to be silence.
+/// The timeout of a response, in seconds. Only failures, and cases that expect silence, take so long.
 const ANSWER_MAX_S: u32 = 3;
 
 #[test]
@@ -20,7 +20,8 @@ fn it_has_nothing_against_files() {
     check(&Plan { content, dispatcher, agents: Some(&["a1"]), ..Plan::default() }, "/1024.bin");
 }
 
-/// Of an origin that has read a request when it answers: else a proxy has, too, and what is wrong in the rest comes too late.
+/// The origin responds only after it has read the request. An earlier response would reach the client before an error
+/// in the rest of the request.
 #[test]
 fn it_has_nothing_against_a_proxy() {
     check(&Plan { agents: Some(&["a1"]), ..Plan::default() }, "/read/1024?1");
@@ -29,7 +30,7 @@ fn it_has_nothing_against_a_proxy() {
 fn check(plan: &Plan, path: &str) {
     let cluster = Cluster::start(plan);
     for agent in cluster.agents() {
-        // h2spec asks for no name.
+        // h2spec sends no server name.
         agent.reconfigure(|text| text.replace(".key\"\n", ".key\"\ndefault = true\n"));
     }
     let report = cluster.dir().join("h2spec.xml");
@@ -42,7 +43,7 @@ fn check(plan: &Plan, path: &str) {
     assert!(cases.len() >= CASES_MIN, "{} cases are all\n{said}", cases.len());
 }
 
-/// Asks every question there is; what h2spec has said.
+/// Runs all cases. Returns the output of h2spec.
 fn run(cluster: &Cluster, path: &str, report: &Path) -> String {
     let (ip, port) = (cluster.service.ip().to_string(), cluster.service.port().to_string());
     let mut command = Command::new(Path::new(env!("CARGO_TARGET_TMPDIR")).join("h2spec"));
@@ -53,7 +54,7 @@ fn run(cluster: &Cluster, path: &str, report: &Path) -> String {
     [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat()
 }
 
-/// A case that was skipped has not been tried.
+/// A skipped case counts as not passed.
 fn has_passed(case: Node<'_, '_>) -> bool {
     !case.children().any(|child| child.is_element())
 }

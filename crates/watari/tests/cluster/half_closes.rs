@@ -1,5 +1,5 @@
-//! Clients that end their direction, by `close_notify` or by a FIN alone: what they have asked for in full they get, and what is not
-//! complete is never taken as if it were (RFC 8446, section 6.1; RFC 9112, section 9.8).
+//! Clients that end their direction, by `close_notify` or by a FIN alone. They get the responses to complete requests.
+//! Incomplete data never count as complete (RFC 8446, section 6.1; RFC 9112, section 9.8).
 
 use std::net::{IpAddr, Shutdown};
 use std::sync::Arc;
@@ -39,8 +39,8 @@ impl End {
     }
 }
 
-/// Has a client of each agent, over each version, say `bytes` and end, right behind its Finished and again on a connection that is
-/// where it stays; half of them have moved.
+/// Has a client of each agent, over each version, send `bytes` and end: right behind its Finished, and again on a
+/// connection that has reached its agent. Half of them have moved.
 fn each_that_says(bytes: &[u8], check: impl Fn(&mut Http<Tls>, &str)) {
     let cluster = cluster();
     let mut moved = 0;
@@ -113,7 +113,8 @@ fn half_an_upload_is_never_complete() {
     });
 }
 
-/// Connects, and has a request answered: then the server's settings are acknowledged, and the client need send nothing any more.
+/// Connects, and waits for a response. Then the server's settings are acknowledged, and the client need not send
+/// anything any more.
 fn settled(cluster: &Cluster, source: IpAddr) -> H2 {
     let mut h2 = H2::connect(source, cluster.service);
     h2.get(1, "/bytes/10?1");

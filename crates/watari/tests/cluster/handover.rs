@@ -1,4 +1,4 @@
-//! Downloads that outlive their origin: real servers behind agents, and clients that notice nothing.
+//! Downloads that outlive their origin: servers behind agents, and clients that see no interruption.
 
 use std::net::IpAddr;
 use std::thread;
@@ -15,22 +15,22 @@ use crate::harness::site::SITE;
 use crate::harness::wait::{until, until_some};
 use crate::harness::{Cluster, Content, Plan};
 
-/// More than all buffers between an origin and a client that does not read.
+/// More bytes than all buffers between an origin and a client that does not read.
 const LARGE_LEN: u64 = 40_000_000;
 const SMALL_LEN: u64 = 1000;
 const SEED: u64 = 7;
-/// How much a client has read when something happens.
+/// The number of bytes that a client has read at the disturbance.
 const BEGUN: u64 = 1_000_000;
-/// How much it reads before it looks again.
+/// The bytes that it reads between two checks.
 const STEP: u64 = 50_000;
-/// And how long it waits before.
+/// The pause before each check.
 const PACE: Duration = Duration::from_millis(5);
 
-/// Where the clients' data goes, and where a connection is ordered to.
+/// The agent of the clients' data, and the target of ordered moves.
 const AGENT: &str = "a1";
 const ANOTHER_AGENT: &str = "a2";
 
-/// A cluster before two servers that have the same files. They go after it.
+/// A cluster before two servers with the same files. The servers are dropped after it.
 struct Site {
     cluster: Cluster,
     servers: Vec<Running>,
@@ -46,12 +46,12 @@ impl Site {
         Self { cluster: Cluster::start(&Plan { content, ..Plan::default() }), servers, _roots: roots }
     }
 
-    /// Kills the server that a download comes from.
+    /// Kills the source of a download.
     fn kill_the_source(&mut self) {
         drop(self.servers.remove(self.source()));
     }
 
-    /// Which of the servers a download comes from.
+    /// The index of the server that is the source of a download.
     fn source(&self) -> usize {
         until_some("it is known where the download comes from", || {
             let sent = |server: &Running| self.count("watari_proxy_body_bytes_total", &server.url());
@@ -59,7 +59,7 @@ impl Site {
         })
     }
 
-    /// On the agent that forwards.
+    /// A counter of the agent that forwards.
     fn count(&self, name: &str, label: &str) -> i64 {
         self.cluster.node(AGENT).count(name, label)
     }
@@ -69,7 +69,7 @@ impl Site {
     }
 }
 
-/// Files, and copies that keep their time.
+/// Files, and copies with the same modification time.
 fn root() -> Docroot {
     let root = Docroot::new().unwrap();
     for len in [LARGE_LEN, SMALL_LEN] {
@@ -115,7 +115,7 @@ fn a_download_leaves_an_origin_that_is_drained() {
         let end = (at + STEP).min(LARGE_LEN);
         http.check_body(at..end, LARGE_LEN, SEED).unwrap();
         at = end;
-        // A client that is not as fast as everything here: it takes some seconds.
+        // A client slower than the servers: it takes some seconds.
         thread::sleep(PACE);
     }
     http.check_body(at..LARGE_LEN, LARGE_LEN, SEED).unwrap();
@@ -129,7 +129,7 @@ fn a_download_leaves_an_origin_that_is_drained() {
     assert_eq!(site.cluster.connection_of(client).node, ANOTHER_AGENT);
 }
 
-/// With everything as it comes: no key of `[agent.proxy.pool]` is set. The connections of a stopped process stay open.
+/// With the defaults: no key of `[agent.proxy.pool]` is set. The connections of a stopped process stay open.
 #[test]
 fn a_download_leaves_an_origin_that_is_stopped() {
     let site = Site::start(Server::Nginx);
@@ -142,7 +142,7 @@ fn a_download_leaves_an_origin_that_is_stopped() {
     assert!(begun.elapsed() >= stalled && begun.elapsed() < body_timeout, "{:?}", begun.elapsed());
 }
 
-/// Before it counts as stalled.
+/// Before the transfer counts as stalled.
 #[test]
 fn a_download_leaves_an_origin_that_is_stopped_and_drained() {
     let site = Site::start(Server::Nginx);
@@ -193,7 +193,7 @@ fn a_download_over_http2_outlives_its_origin() {
     assert_eq!(read_to(&mut h2, 3, 0, SMALL_LEN), SMALL_LEN);
 }
 
-/// Reads, from one place of a stream to another one or the next frame's end behind that.
+/// Reads from one offset of a stream to another one, or to the end of the next frame after that.
 fn read_to(h2: &mut H2, of: u32, mut at: u64, to: u64) -> u64 {
     while at < to {
         let Some(Frame::Data { stream, bytes, .. }) = h2.next_frame() else { panic!("it ended at {at}") };

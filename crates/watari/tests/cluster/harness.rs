@@ -1,7 +1,7 @@
-//! A cluster of real processes on loopback: one dispatcher, some agents (three, where a plan says nothing else), two origins.
+//! A cluster of processes on loopback: one dispatcher, some agents (three by default), two origins.
 //!
-//! Everything a cluster needs lies in a directory of its own, its ports are on an address of its own, and it ends when it
-//! is dropped. Nothing here waits for a time to pass: states are looked for until they are there (`wait`).
+//! Each cluster has a directory and an address of its own, and ends when it is dropped. The harness never sleeps for a
+//! fixed time: it polls states until they are reached (`wait`).
 
 pub(crate) mod addresses;
 pub(crate) mod ctl;
@@ -37,25 +37,25 @@ use wait::{until, until_some};
 
 pub(crate) const DISPATCHER: &str = "d1";
 pub(crate) const AGENTS: [&str; 3] = ["a1", "a2", "a3"];
-/// An agent that no plan knows, and that is started by whoever wants it.
+/// An agent outside every plan. A test starts it.
 pub(crate) const NEWCOMER: &str = "a9";
 pub(crate) const NODES: [&str; 4] = [DISPATCHER, "a1", "a2", "a3"];
 
-/// As many agents as the paper's largest cluster and more; a plan may take the first few of them.
+/// As many agents as the paper's largest cluster, and more. A plan may take the first few of them.
 pub(crate) const FIVE_AGENTS: [&str; 5] = ["a1", "a2", "a3", "a4", "a5"];
 
-/// Peers that every node is configured with and that nobody runs: tests speak in their names. They sort first, so that it
-/// is they who dial.
+/// Peers that every node has in its configuration, without processes. Tests connect in their names. The names sort
+/// first, so that these peers dial.
 pub(crate) const GUEST_AGENT: &str = "0-agent";
 /// See [`GUEST_AGENT`].
 pub(crate) const GUEST_DISPATCHER: &str = "0-dispatcher";
 
 /// A running cluster.
 pub(crate) struct Cluster {
-    /// Where clients connect to.
+    /// The address that clients connect to.
     pub(crate) service: SocketAddr,
     pub(crate) service_v6: SocketAddr,
-    /// Where relays connect to, if any may: over IPv4 and IPv6.
+    /// The addresses that relays connect to, if the plan allows any: over IPv4 and IPv6.
     pub(crate) for_relays: [SocketAddr; 2],
     pub(crate) clients: ClientAddresses,
     nodes: Vec<Node>,
@@ -66,7 +66,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster, and waits until everything is linked with everything and takes connections.
+    /// Starts a cluster, and waits until all nodes are linked and accept connections.
     pub(crate) fn start(plan: &Plan) -> Self {
         let dir = tempfile::Builder::new().prefix("watari-cluster-").tempdir().unwrap();
         let addresses = LoopbackAddresses::draw();
@@ -93,7 +93,7 @@ impl Cluster {
         cluster
     }
 
-    /// Waits until every node is linked with all others and every agent takes connections.
+    /// Waits until every node is linked with all others and every agent accepts connections.
     pub(crate) fn wait_until_whole(&self) {
         until("all nodes are linked and available", || {
             for node in &self.nodes {
@@ -106,8 +106,8 @@ impl Cluster {
         });
     }
 
-    /// Has nodes end as `end` does, and begin anew; returns when everything is whole again. The others see them gone before:
-    /// what they say afterwards is of those that are there now.
+    /// Ends nodes by `end`, and starts them again. Returns when the cluster is complete again. Before the start, it
+    /// waits until the other nodes have noticed the end. So later answers of those are about the new processes.
     pub(crate) fn begin_anew(&self, names: &[&str], end: impl Fn(&Node)) {
         let is_meant = |name: &str| names.contains(&name);
         let (meant, others): (Vec<_>, Vec<_>) = self.nodes.iter().partition(|node| is_meant(node.name));
@@ -144,7 +144,7 @@ impl Cluster {
         self.nodes.iter().filter(|node| node.is_agent())
     }
 
-    /// What stands before a leg port (`a1`) or in a link (`a1-a2`).
+    /// The tap before a leg port (`a1`) or in a link (`a1-a2`).
     pub(crate) fn tap(&self, name: &str) -> &Tap {
         &self.taps.iter().find(|(tap, _)| tap == name).unwrap().1
     }
@@ -154,17 +154,18 @@ impl Cluster {
         self.agents().map(|agent| agent.count(name, label)).sum()
     }
 
-    /// Everything any agent has logged.
+    /// The logs of all agents.
     pub(crate) fn agent_logs(&self) -> String {
         self.agents().map(Node::log).collect()
     }
 
-    /// The connections that the dispatcher knows.
+    /// The dispatcher's list of connections.
     pub(crate) fn connections(&self) -> Vec<Connection> {
         until_some("the dispatcher answers", || ctl::connections(&self.dispatcher().admin()))
     }
 
-    /// The only connection of the client at `ip`, once its handshake is done. It is where it stays once it was answered.
+    /// The only connection of the client at `ip`, once its handshake is complete. After its first response, it has
+    /// reached its agent.
     pub(crate) fn connection_of(&self, ip: IpAddr) -> Connection {
         until_some("the dispatcher knows the connection", || {
             let known = self.connections().into_iter().find(|connection| connection.client.ip() == ip);
@@ -172,7 +173,7 @@ impl Cluster {
         })
     }
 
-    /// Waits until no client is connected and nothing of any connection is left anywhere.
+    /// Waits until no client is connected and no node has any state of a connection.
     pub(crate) fn wait_until_idle(&self) {
         until("nothing is left of any connection", || {
             let left_here = |agent: &Node| {
@@ -212,7 +213,7 @@ impl Drop for Cluster {
     }
 }
 
-/// A cluster for several tests that do not disturb it. It runs as long as any of them does.
+/// A cluster for several tests that do not disturb it. It runs as long as one of them does.
 pub(crate) struct SharedCluster(Mutex<Weak<Cluster>>);
 
 impl SharedCluster {

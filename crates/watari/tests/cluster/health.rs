@@ -1,4 +1,4 @@
-//! An agent whose process stands: its system still accepts legs and keeps links, and nobody is served.
+//! An agent whose process is stopped: its kernel still accepts legs and keeps links, but no client is served.
 
 use crate::clients::http::Http;
 use crate::clients::tls::{Taste, Tls};
@@ -8,7 +8,7 @@ use crate::harness::{AGENTS, Cluster, Plan};
 
 const STOPPED: &str = "a2";
 
-/// What the dispatcher says of [`STOPPED`]: whether it is available, and whether it is healthy.
+/// The dispatcher's state of [`STOPPED`]: whether it is available, and whether it is healthy.
 fn shown(cluster: &Cluster) -> Option<(bool, bool)> {
     let nodes = ctl::nodes(&cluster.dispatcher().admin())?;
     let node = nodes.into_iter().find(|node| node.name == STOPPED)?;
@@ -35,7 +35,7 @@ fn an_agent_that_stands_gets_nothing_new_and_keeps_what_it_has() {
     assert_eq!(node, STOPPED);
 
     cluster.node(STOPPED).stop();
-    // Its links are up still, for some seconds.
+    // Its links are still up, for some seconds.
     let unhealthy = || shown(&cluster).filter(|(_, healthy)| !healthy);
     assert_eq!(until_some("the agent is found unhealthy", unhealthy), (false, false));
     assert_eq!(dispatcher.count("watari_dispatcher_agent_healthy", STOPPED), 0);
@@ -52,7 +52,7 @@ fn an_agent_that_stands_gets_nothing_new_and_keeps_what_it_has() {
     }
 }
 
-/// An agent that says that it is full is not asked in vain.
+/// The dispatcher does not try an agent that reports that it is full.
 #[test]
 fn an_agent_without_a_place_is_found_unhealthy_until_it_has_one() {
     let plan = Plan {

@@ -1,5 +1,5 @@
-//! Clients that are wrong, or mean harm: each is told by the proper alert, counted and logged with the cause, and nobody
-//! else notices.
+//! Faulty or malicious clients. Each gets the right alert. The cluster counts and logs it with the cause, and no other
+//! client is disturbed.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown};
@@ -23,7 +23,7 @@ const PROTOCOL_VERSION: u8 = 70;
 const FAILED: &str = "watari_agent_handshakes_failed_total";
 const REFUSED: &str = "watari_agent_records_refused_total";
 
-/// The cluster, and a client that nothing of this may disturb.
+/// The cluster, and a client that must not be disturbed.
 struct Scene {
     cluster: Arc<Cluster>,
     bystander: Http<Tls>,
@@ -38,7 +38,7 @@ impl Scene {
         scene
     }
 
-    /// Waits until `metric` has counted one more of this cause, and some agent has logged `sentence` of the client.
+    /// Waits until `metric` has counted one more of this cause, and some agent has logged `sentence` about the client.
     fn check_reported(&self, metric: &str, cause: &str, before: i64, client: IpAddr, sentence: &str) {
         until("it is counted", || self.cluster.count_on_agents(metric, cause) > before);
         let client = format!("client={client}:");
@@ -52,7 +52,7 @@ impl Scene {
         self.bystander.download(100_000, 1).unwrap();
     }
 
-    /// A client says `bytes` instead of a handshake.
+    /// A client sends `bytes` instead of a handshake.
     fn check_refused(&mut self, bytes: &[u8], expected: u8, cause: &str, sentence: &str) {
         let before = self.cluster.count_on_agents(FAILED, cause);
         let client = self.cluster.clients.any();
@@ -148,7 +148,7 @@ fn records_that_are_too_long_are_refused_after_the_handshake() {
 fn check_record_refused(record: &[u8], alert: &str, cause: &str, sentence: &str) {
     let mut scene = Scene::set();
     for version in [&TLS12, &TLS13] {
-        // Handshakes go round: some of these connections have moved.
+        // Handshakes go to the agents in turn: some of these connections have moved.
         for client in scene.cluster.clients.two_of_each_agent() {
             let before = scene.cluster.count_on_agents(REFUSED, cause);
             let taste = Taste { version, ..Taste::default() };

@@ -1,4 +1,5 @@
-//! Legs that no dispatcher opened, or that say what was said before: reset, counted and logged with the cause.
+//! Legs from other peers than dispatchers, and legs with replayed prefaces. The agent resets, counts and logs them with
+//! the cause.
 
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -44,7 +45,7 @@ impl Scene {
         let before = self.agent().count(REFUSED, cause);
         let mut leg = TcpStream::connect(self.agent().legs).unwrap();
         let from = leg.local_addr().unwrap();
-        // The agent may have refused it before all was written.
+        // The agent may have refused it before everything was written.
         let _ = leg.write_all(bytes);
         let _ = leg.shutdown(Shutdown::Write);
         assert!(listen(&mut leg).is_empty(), "{cause}");
@@ -129,7 +130,7 @@ fn a_preface_that_was_used_is_refused() {
     scene.check_refused(&used, "replayed", "used before");
 }
 
-/// A dispatcher that is one, and holds a key of its own, still cannot make up a decision.
+/// Even a dispatcher with a leg key of its own cannot forge a decision.
 #[test]
 fn a_made_up_commit_is_refused() {
     let mut scene = Scene::set();
@@ -149,7 +150,7 @@ fn a_made_up_commit_is_refused() {
     scene.bystander.download(10_000, 2).unwrap();
 }
 
-/// An agent accepts the last key it handed out, and the one before.
+/// An agent accepts the latest key that it handed out, and the one before.
 #[test]
 fn a_preface_under_an_expired_key_is_refused() {
     let mut scene = Scene::set();

@@ -1,4 +1,4 @@
-//! Peers on the mesh that may not be there, or may not say what they say.
+//! Peers on the mesh that are not members, or that send messages that their role does not allow.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -25,7 +25,7 @@ use crate::harness::{Cluster, GUEST_AGENT, GUEST_DISPATCHER, Plan};
 /// The agent that is attacked.
 const AGENT: &str = "a1";
 
-/// A cluster, and a client that has moved to the agent that is attacked.
+/// A cluster, and a client that has moved to the attacked agent.
 struct Scene {
     cluster: Cluster,
     bystander: Http<Tls>,
@@ -35,7 +35,7 @@ struct Scene {
 impl Scene {
     fn set() -> Self {
         let cluster = Cluster::start(&Plan::default());
-        // The first handshake is the attacked agent's, the second is another's.
+        // The attacked agent does the first handshake, another agent the second.
         let [_, (id, bystander)] = [(); 2].map(|()| {
             let client = cluster.clients.served_by(AGENT);
             let mut bystander = Http::new(Tls::to_site(client, cluster.service, &Taste::default()).unwrap());
@@ -62,7 +62,7 @@ fn check_logged(node: &Node, words: &[&str]) {
     until("it is logged", || node.log().lines().any(|line| words.iter().all(|word| line.contains(word))));
 }
 
-/// Everything a node may be refused for before it has said a word.
+/// All reasons for which a node refuses a peer before its first message.
 #[test]
 fn strangers_are_refused() {
     let mut scene = Scene::set();
@@ -84,7 +84,7 @@ fn strangers_are_refused() {
     }
 }
 
-/// Trusts the cluster, and shows a certificate out of `shown`.
+/// Trusts the cluster, and sends a certificate out of `shown`.
 fn config(cluster: &Cluster, shown: Option<&Path>) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(cluster.pki_dir().join("ca.pem")).unwrap()).unwrap();
@@ -113,7 +113,7 @@ fn a_node_that_is_not_what_it_says_is_refused() {
         let config = identity(&scene.cluster, GUEST_AGENT).client_config().clone();
         let mut link = Guest::connect(config, scene.agent()).unwrap();
         link.say_link(&LinkMessage::Hello(hello));
-        // Its own hello is all that the agent says.
+        // The agent sends only its own hello.
         assert!(matches!(link.next_frame().unwrap(), Frame::Link(LinkMessage::Hello(_))));
         link.next_frame().unwrap_err();
         until("it is counted", || scene.agent().count("watari_mesh_connections_refused_total", reason) == 1);
@@ -122,7 +122,7 @@ fn a_node_that_is_not_what_it_says_is_refused() {
     }
 }
 
-/// A dispatcher may hold no state of a connection, and so may not ship one; an agent may not decide.
+/// A dispatcher may hold no state of a connection, and so may not ship one. An agent may not decide.
 #[test]
 fn a_node_may_say_only_what_its_role_may() {
     let mut scene = Scene::set();
@@ -151,7 +151,7 @@ fn check_forbidden(scene: &mut Scene, guest: &str, messages: &[Message]) {
     }
 }
 
-/// What an agent may say, of a connection that it has nothing to do with.
+/// Messages of an agent about a connection that it does not serve.
 #[test]
 fn an_agent_has_no_say_in_connections_of_others() {
     let mut scene = Scene::set();
@@ -167,7 +167,7 @@ fn an_agent_has_no_say_in_connections_of_others() {
         link.say(&Message::Cancel(Cancel { connection, epoch, reason }));
         link.say(&Message::Final(Final { connection, epoch, tx_offset: 0 }));
     }
-    // It answers the last question of those that are answered: all was dealt with.
+    // It answers the last question that needs an answer. So it has handled all messages before.
     let unknown = ConnectionId { boot: 1, number: 1 };
     link.say(&Message::Held(Held { connection: unknown, epoch: Epoch(1), rx_offset, tail_offset, digest }));
     while link.next_message() != Message::Gone(unknown) {}
@@ -190,7 +190,7 @@ fn a_dispatcher_has_no_say_in_connections_of_others() {
     scene.check_undisturbed();
 }
 
-/// A newer node may say what this one does not know: it is told so, and the link goes on.
+/// A newer node may send unknown messages. The receiver reports that to it, and the link stays up.
 #[test]
 fn unknown_versions_and_kinds_are_answered() {
     let mut scene = Scene::set();
@@ -217,13 +217,13 @@ fn a_frame_that_is_too_long_ends_the_link() {
     scene.check_undisturbed();
 }
 
-/// The dispatcher that the ship names is told; here it is the test.
+/// The refusal goes to the dispatcher that the ship names, which is the test here.
 #[test]
 fn a_ship_without_a_state_is_refused() {
     let mut scene = Scene::set();
     let mut dispatcher = Guest::link(&scene.cluster, GUEST_DISPATCHER, scene.agent());
     let mut agent = Guest::link(&scene.cluster, GUEST_AGENT, scene.agent());
-    // What an agent has for somebody whose link it does not know yet is lost.
+    // The agent drops messages to a peer whose link is not up yet.
     until("the agent has the dispatcher's link", || {
         let has = |line: &ctl::NodeLine| line.name == GUEST_DISPATCHER && line.up == Some(true);
         ctl::nodes(&scene.agent().admin()).is_some_and(|lines| lines.iter().any(has))

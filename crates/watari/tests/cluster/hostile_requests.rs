@@ -1,5 +1,5 @@
-//! Requests that are wrong, or that two servers might read in two ways (RFC 9112, section 11.2): refused before anything of them reaches
-//! an origin, or made into something that can be read in one way only.
+//! Invalid requests, and requests that two servers might parse differently (RFC 9112, section 11.2). The agent refuses
+//! them before any part reaches an origin, or rewrites them so that they have one meaning only.
 
 use std::sync::Arc;
 
@@ -33,10 +33,11 @@ impl Scene {
         Http::new(tls)
     }
 
-    /// What the client of these bytes is told, and how its connection ends. What goes on behind the bytes must never be a request.
+    /// Sends `bytes`. Returns the status that the client gets, and whether its connection is closed. The data behind
+    /// `bytes` must never become a request.
     fn say(&self, bytes: &[u8]) -> (Option<u16>, bool) {
         let mut client = self.connect();
-        // The rest may no longer be taken.
+        // The agent may not read the rest any more.
         let _ = client.send(&[bytes, b"GET /smuggled HTTP/1.1\r\nhost: site.test\r\n\r\n"].concat());
         let status = match client.read_head() {
             Ok(head) => Some(head.status),
@@ -46,7 +47,7 @@ impl Scene {
         (status, client.ends_cleanly())
     }
 
-    /// The one request with `target` that has come.
+    /// The only recorded request with `target`.
     fn recorded(&self, target: &str) -> Recorded {
         until_some("the request is recorded", || {
             let [request] = &self.origin.requests_with(target)[..] else { return None };
@@ -55,7 +56,7 @@ impl Scene {
     }
 }
 
-/// A request to `target`, with these lines behind its first.
+/// A request to `target`, with these lines after the first.
 fn request(method: &str, target: &str, lines: &str) -> Vec<u8> {
     format!("{method} {target} HTTP/1.1\r\n{lines}").into_bytes()
 }
@@ -139,13 +140,13 @@ fn heads_that_are_wrong_reach_no_origin() {
         let (said, ends_cleanly) = scene.say(&bytes);
         assert_eq!((said, ends_cleanly), (Some(status), true), "{:.200?}", String::from_utf8_lossy(&bytes));
     }
-    // What speaks HTTP/2 unasked is not answered at all.
+    // HTTP/2 without ALPN gets no response at all.
     assert_eq!(scene.say(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), (None, true));
     assert!(scene.origin.requests_with("wrong").is_empty() && scene.origin.requests_with("*").is_empty());
     assert!(scene.origin.requests_with("smuggled").is_empty());
 }
 
-/// The head has gone on by then; the origin can tell that the rest is missing.
+/// The head has been forwarded by then. The origin can detect that the rest is missing.
 #[test]
 fn content_that_is_wrong_is_cut() {
     let scene = Scene::set();
@@ -231,7 +232,7 @@ fn what_can_be_read_in_one_way_goes_on_in_one_way() {
     assert_eq!(scene.recorded("/?query").fields("host"), [SITE]);
 }
 
-/// Fields that HTTP/2 has no use for, and others that are wrong in it (RFC 9113, section 8).
+/// Fields that HTTP/2 forbids, and malformed ones (RFC 9113, section 8).
 #[test]
 fn malformed_streams_reach_no_origin() {
     let scene = Scene::set();
@@ -281,7 +282,8 @@ fn malformed_streams_reach_no_origin() {
         behind("content-length", ""),
         behind("content-length", "-5"),
         [behind("host", SITE), vec![("host", SITE)]].concat(),
-        // CONNECT has no scheme and no path, unless it is extended CONNECT (RFC 9113, section 8.5; RFC 8441, section 4).
+        // CONNECT has no scheme and no path, unless it is extended CONNECT (RFC 9113, section 8.5; RFC 8441, section
+        // 4).
         with(":method", "CONNECT"),
         vec![(":method", "CONNECT"), (":authority", SITE)],
         vec![(":method", "CONNECT"), (":authority", SITE), (":protocol", "websocket")],
@@ -305,7 +307,7 @@ fn malformed_streams_reach_no_origin() {
     assert_eq!(h2.read_status(1), Answer::Head(STATUS_200));
 }
 
-/// RFC 9113, section 8.1: not in trailers. Others go on.
+/// RFC 9113, section 8.1: no pseudo-header fields in trailers. Other fields pass.
 #[test]
 fn pseudo_header_fields_in_trailers_are_malformed() {
     let scene = Scene::set();

@@ -1,4 +1,4 @@
-//! An agent that says about sessions what is not so.
+//! An agent that sends false messages about sessions.
 
 use watari_wire::{
     EpochSecret, KeptSession, Message, SecretBytes, SessionFound, SessionGet, SessionKey, SessionPut, SessionSpend,
@@ -9,7 +9,7 @@ use crate::clients::guest::{Guest, name};
 use crate::harness::{Cluster, GUEST_AGENT, Plan};
 use crate::sessions::{clients, is_known_everywhere, visit};
 
-/// The agent that hears it.
+/// The agent that receives them.
 const AGENT: &str = "a1";
 
 fn kept(key: u8, session: &[u8]) -> KeptSession {
@@ -22,7 +22,7 @@ fn seed(id: u8, made: u64, epoch: u32) -> TicketSeed {
     TicketSeed { id: [id; 8], made, state: Some(state), keys: Vec::new() }
 }
 
-/// Answers that nobody waits for, sessions that are none, seeds of the far future; each said twice.
+/// Answers without a question, invalid sessions, seeds of the far future; each sent twice.
 fn lies() -> Vec<Message> {
     let mut lies = Vec::new();
     for request in [0, 1 << 16, (1 << 16) + 1, u64::MAX] {
@@ -39,7 +39,7 @@ fn lies() -> Vec<Message> {
     lies
 }
 
-/// While it is linked it is an owner, too, that never answers: clients wait for it, and are known all the same.
+/// While it is linked, it is an owner of sessions, but never answers. Clients wait for it, and still resume.
 #[test]
 fn lies_about_sessions_do_no_harm() {
     for sessions in ["mode = \"owner\"", "mode = \"push\"", "mode = \"tickets\""] {

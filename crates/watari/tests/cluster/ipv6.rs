@@ -14,7 +14,7 @@ const CLIENT: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 #[test]
 fn both_listeners_serve_and_connections_of_both_families_move() {
     let cluster = Cluster::start(&Plan::default());
-    // The only IPv6 address there is selects one agent; the handshakes go round.
+    // The single IPv6 address selects one agent for the data. The handshakes go to the agents in turn.
     for _ in AGENTS {
         let mut client = Http::new(Tls::to_site(CLIENT, cluster.service_v6, &Taste::default()).unwrap());
         client.download(100_000, 1).unwrap();

@@ -1,6 +1,6 @@
 //! `KeyUpdate` (RFC 8446, section 4.6.3) around a move, and its absence in TLS 1.2.
 //!
-//! A `KeyUpdate` that arrives while a move is undecided is in `disturbed`.
+//! `disturbed` tests a `KeyUpdate` that arrives while a move is undecided.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ fn check(converse: impl Fn(&Cluster, IpAddr)) {
     assert!(moves >= 3, "{moves} connections have moved");
 }
 
-/// The client changes its keys right behind its Finished: the source has not opened that, and the target has to.
+/// The client changes its keys right behind its Finished. The source has not opened that record, so the target has to.
 #[test]
 fn a_key_update_moves_unopened() {
     check(|cluster, source| {
@@ -46,7 +46,7 @@ fn many_key_updates_after_the_move_are_followed() {
     });
 }
 
-/// `K` asks for the server's keys to be changed as well; `k` does not.
+/// `K` requests a change of the server's keys as well, `k` does not.
 #[test]
 fn the_server_answers_a_requested_key_update_with_its_own() {
     check(|cluster, source| {
@@ -65,7 +65,7 @@ fn the_server_answers_a_requested_key_update_with_its_own() {
     });
 }
 
-/// RFC 5246, section 7.2.2. OpenSSL takes the refusal for the end of the connection, as it may.
+/// RFC 5246, section 7.2.2. OpenSSL treats the refusal as the end of the connection, as it may.
 #[test]
 fn renegotiation_is_refused() {
     check(|cluster, source| {

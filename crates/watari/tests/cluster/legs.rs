@@ -1,4 +1,4 @@
-//! Legs that moves leave behind carry other connections, and nobody can tell.
+//! Idle legs that moves leave behind carry other connections, invisibly to clients.
 
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,7 +13,7 @@ use crate::harness::{AGENTS, Cluster, Plan};
 /// Visitors at the same time.
 const VISITORS: u64 = 8;
 
-/// Visits of all of them; two of three move.
+/// Visits of all of them. Two of three move.
 const VISITS: i64 = 3_000;
 
 const REUSED: &str = "watari_dispatcher_legs_reused_total";
@@ -25,7 +25,7 @@ impl Cluster {
         self.dispatcher().count(REUSED, "")
     }
 
-    /// A client whose data `agent` gets, answered once.
+    /// A client whose data belong to `agent`, after its first response.
     fn client_of(&self, agent: &str) -> Http<Tls> {
         let address = self.clients.served_by(agent);
         let mut client = Http::new(Tls::to_site(address, self.service, &Taste::default()).unwrap());
@@ -33,11 +33,11 @@ impl Cluster {
         client
     }
 
-    /// Has connections move off `agent` until legs to it are kept, and the agent waits on each of them.
+    /// Has connections move away from `agent` until it has idle legs, and waits on each of them.
     fn leave_legs_behind(&self, agent: &str) {
         let others: Vec<_> = AGENTS.into_iter().filter(|other| *other != agent).collect();
         until("legs are left behind", || {
-            // One after the other, so that handshakes go round.
+            // One after the other, so that handshakes go to the agents in turn.
             for other in others.iter().chain(&others).chain(&others) {
                 drop(self.client_of(other));
             }
@@ -45,7 +45,7 @@ impl Cluster {
         });
     }
 
-    /// Waits until a client's handshake is `agent`'s to do.
+    /// Waits until `agent` has a client's handshake to do.
     fn wait_for_handshake_at(&self, agent: &str) {
         until("a handshake has begun", || {
             self.connections().iter().any(|known| known.node == agent && known.version.is_none())
@@ -101,20 +101,20 @@ fn visit(cluster: &Cluster, random: &mut Random) {
     }
 }
 
-/// The agent dies, and for its dispatcher its legs live on until it has written a connection's beginning on one.
+/// The agent dies. The dispatcher notices dead legs only when it has written the beginning of a connection on one.
 #[test]
 fn an_agent_that_dies_with_legs_kept_costs_no_client() {
-    // Legs are kept by thread: whose handshake is the agent's takes the one that is kept.
+    // Each thread has its own idle legs. With one thread, the next handshake for the agent uses the idle leg.
     let cluster = Cluster::start(&Plan { dispatcher: "threads = 1", tapped_legs: &["a1"], ..Plan::default() });
     assert!((0..ATTEMPTS_MAX).any(|_| dies_with_a_leg_in_use(&cluster)), "no leg that was kept was used");
     cluster.leave_legs_behind("a1");
 }
 
-/// How often the agent is given a chance to die as it must: its word that a leg is free may still be on its way, and then the
-/// dispatcher connects a new one.
+/// Attempts at an agent's death as the test needs it. The agent's message that a leg is idle may still be on its way,
+/// and then the dispatcher connects a new leg.
 const ATTEMPTS_MAX: usize = 10;
 
-/// Whether it was a leg that was kept; then nobody may be cut off.
+/// Returns whether an idle leg was used. If so, no client may be cut off.
 fn dies_with_a_leg_in_use(cluster: &Cluster) -> bool {
     let retries = || cluster.dispatcher().log().matches("no answer on a leg that was used before").count();
     let before = (retries(), cluster.clients_cut());
@@ -122,7 +122,7 @@ fn dies_with_a_leg_in_use(cluster: &Cluster) -> bool {
     let tap = cluster.tap("a1");
     tap.hold();
     let served = thread::scope(|scope| {
-        // Handshakes go round: one of three is the agent's.
+        // Handshakes go to the agents in turn: one of three is for a1.
         let connect = || drop(cluster.client_of("a2"));
         let clients = [(); 3].map(|()| scope.spawn(connect));
         cluster.wait_for_handshake_at("a1");
@@ -140,7 +140,7 @@ fn dies_with_a_leg_in_use(cluster: &Cluster) -> bool {
     was_kept
 }
 
-/// A leg that is dead and does not say so is given up with the link.
+/// A dead leg without a reset is given up with the link.
 #[test]
 fn an_agent_that_vanishes_with_legs_kept_costs_no_client() {
     let cluster = Cluster::start(&Plan { dispatcher: "threads = 1", tapped_legs: &["a1"], ..Plan::default() });
@@ -158,7 +158,7 @@ fn an_agent_that_vanishes_with_legs_kept_costs_no_client() {
     assert_eq!(cluster.clients_cut(), 0);
 }
 
-/// As long as the agent has not heard that its leg is kept, nothing is written there.
+/// The dispatcher writes nothing to a leg until the agent has learned that the leg is idle.
 #[test]
 fn a_decision_that_is_late_delays_nobody_else() {
     let plan = Plan { dispatcher_limits: "move_timeout = \"5s\"", tapped_links: &[("a1", "d1")], ..Plan::default() };
@@ -173,7 +173,7 @@ fn a_decision_that_is_late_delays_nobody_else() {
     moving.download(10_000, 1).unwrap();
     assert_eq!(cluster.dispatcher().count(COMMITTED, ""), 1);
     assert_eq!(cluster.node("a1").count("watari_agent_fenced", ""), 1);
-    // Handshakes go round: the third of these is the agent's, and each stays where it is.
+    // Handshakes go to the agents in turn: the third is for a1, and each connection stays there.
     for agent in ["a2", "a3", "a1"] {
         drop(cluster.client_of(agent));
     }
@@ -221,7 +221,7 @@ fn connections_that_end_leave_their_legs_behind() {
     assert_eq!(cluster.count_on_agents("watari_agent_legs_refused_total", ""), 0);
 }
 
-/// What one side does not keep, the other does not use.
+/// If one side keeps no idle legs, the other does not use any.
 #[test]
 fn legs_are_kept_only_if_both_sides_keep_them() {
     for plan in [

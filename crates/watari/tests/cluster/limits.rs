@@ -1,4 +1,4 @@
-//! More clients than a node is made for.
+//! More clients than a node's limits allow.
 
 use std::io::{self, Read};
 
@@ -39,8 +39,8 @@ fn a_dispatcher_resets_clients_over_its_limit() {
     check(&cluster, 6, || cluster.dispatcher().count("watari_dispatcher_connections_refused_total", "full"));
 }
 
-/// A client is refused where its handshake would go to the agent that is full; one whose handshake another agent did
-/// stays there, for a move that cannot be costs nothing.
+/// A client is refused if its handshake would go to the full agent. A client with a handshake at another agent stays
+/// there, because a move that is not possible costs nothing.
 #[test]
 fn an_agent_over_its_limit_takes_nobody_and_nothing_is_lost() {
     let cluster = Cluster::start(&Plan { agent_limits: "connections_max = 5", ..Plan::default() });
@@ -69,7 +69,8 @@ fn an_agent_over_its_limit_takes_nobody_and_nothing_is_lost() {
     }
 }
 
-/// The one that says nothing comes later than the other, so the other's handshake has had its time when it is given up.
+/// The silent client connects after the other one. So the other's handshake has had its full time when the silent
+/// client is closed.
 #[test]
 fn a_dispatcher_gives_up_who_does_no_handshake_and_nobody_else() {
     let cluster = Cluster::start(&Plan { dispatcher_limits: "handshake_timeout = \"3s\"", ..Plan::default() });
@@ -95,7 +96,7 @@ fn a_dispatcher_resets_clients_of_an_address_that_has_its_share() {
     }
 }
 
-/// A response is in progress until its client has taken it.
+/// A response is in progress until its client has read it.
 #[test]
 fn an_agent_with_all_requests_in_progress_says_so() {
     let cluster = Cluster::start(&Plan { agent_limits: "requests_max = 1", ..Plan::default() });
@@ -145,7 +146,7 @@ fn heads_may_be_so_large_in_any_version_of_http() {
     }
 }
 
-/// Who asks for too much may ask again.
+/// After a 414, the client may send another request on the connection.
 #[test]
 fn a_target_that_is_too_long_costs_no_connection() {
     let cluster = Cluster::start(&Plan { agents: Some(&["a1"]), ..Plan::default() });

@@ -1,6 +1,6 @@
-//! The whole cluster from outside: real processes, real clients, on loopback.
+//! The whole cluster from outside: processes and clients on loopback.
 //!
-//! One file a topic; `harness` runs clusters, `clients` are what connects to them. The tests need `openssl` and `curl`.
+//! Each topic has a file. `harness` runs clusters, `clients` connect to them. The tests need `openssl` and `curl`.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Nodes that come without being configured anywhere, and nodes that are evicted.
+//! Nodes that join without a configuration for them, and nodes that are evicted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::harness::wait::until;
 use crate::harness::{AGENTS, Cluster, DISPATCHER, GUEST_AGENT, NEWCOMER, NODES, Plan, ctl};
 use crate::sessions::{Visit, visit};
 
-/// What `node` says of `other`: why it is a member.
+/// The reason why `other` is a member, from the list of `node`.
 fn member(node: &Node, other: &str) -> Option<String> {
     ctl::nodes(&node.admin()).unwrap().into_iter().find(|line| line.name == other)?.member
 }
@@ -26,8 +26,8 @@ fn seeds(node: &Node) -> u64 {
     ctl::sessions(&node.admin()).unwrap()["seeds"].as_u64().unwrap()
 }
 
-/// Every visit is at one of these agents and resumes, and each of them is visited. They go round, but a change of who
-/// there is disturbs that.
+/// Checks that every visit is at one of these agents and resumes, and that each of them is visited. The dispatcher
+/// selects them in turn, but a change of members disturbs the order.
 fn is_known_at(cluster: &Cluster, client: &Arc<ClientConfig>, agents: &[&str]) {
     let mut visited = BTreeSet::new();
     for _ in 0..2 * agents.len() {
@@ -52,7 +52,7 @@ fn nodes_that_know_one_seed_find_all_others() {
         }
         let client = Taste::all()[0].resuming_config();
         visit(&cluster, &client);
-        // The seed begins anew, and knows nobody; the others know it.
+        // The seed restarts without its list of members. The others have it in theirs.
         cluster.begin_anew(&[seed], Node::kill);
         is_known_at(&cluster, &client, &AGENTS);
         let learned = |node: &str| cluster.node(node).count("watari_mesh_members", "learned");
@@ -60,7 +60,7 @@ fn nodes_that_know_one_seed_find_all_others() {
     }
 }
 
-/// No configuration names it: the dispatcher gives it clients, and it knows their sessions. Then it is gone again.
+/// No configuration names it. The dispatcher gives it clients, and it resumes their sessions. Then it leaves again.
 #[test]
 fn an_agent_comes_and_goes_with_nothing_changed_anywhere() {
     let cluster = Cluster::start(&Plan { seeds: &["a2"], dispatcher: "discover = true", ..Plan::default() });
@@ -90,7 +90,7 @@ fn an_agent_comes_and_goes_with_nothing_changed_anywhere() {
     assert_eq!(member(cluster.node("a1"), NEWCOMER).as_deref(), Some("learned"), "it may come back");
 }
 
-/// The order is given to an agent, and to a dispatcher; where all are configured, and where they are not.
+/// The order goes to an agent, and to a dispatcher, with the join rule `configured` and with `certified`.
 #[test]
 fn an_evicted_agent_is_refused_everywhere_and_gets_no_new_keys() {
     for (seeds_of_cluster, node) in [(&["a1"][..], "a3"), (&[], DISPATCHER)] {
@@ -138,7 +138,7 @@ fn an_evicted_agent_is_refused_everywhere_and_gets_no_new_keys() {
     }
 }
 
-/// It has a certificate, and may say whom it knows.
+/// The guest has a certificate, and may send lists of members.
 #[test]
 fn hostile_lists_of_members_do_no_harm() {
     let cluster = Cluster::start(&Plan { seeds: &["a1"], ..Plan::default() });

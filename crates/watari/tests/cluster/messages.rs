@@ -1,4 +1,4 @@
-//! Messages with parts that are easily lost on the way: interim responses, trailers, responses without content.
+//! Messages with parts that proxies may lose: interim responses, trailers, responses without content.
 
 use std::net::TcpListener;
 
@@ -77,7 +77,7 @@ fn trailers_pass_to_a_stream() {
 fn responses_without_content_say_so() {
     let (cluster, _origin) = set();
     let mut client = connect(&cluster);
-    // With a 304 to a GET hyper says no length, which it need not (RFC 9110, section 8.6).
+    // With a 304 to a GET, hyper sends no length, which is optional (RFC 9110, section 8.6).
     for (method, target, status, length) in [
         ("HEAD", "/", 200, Some(2)),
         ("GET", "/nothing", 204, None),
@@ -91,10 +91,10 @@ fn responses_without_content_say_so() {
     assert_eq!(client.get_text("/", "").unwrap(), "ok", "nothing was left over");
 }
 
-/// What nobody waits for any more is in nobody's way.
+/// The agent drops the request of a client that has left, and frees its slot.
 #[test]
 fn a_client_that_leaves_leaves_nothing_at_an_origin() {
-    // Connections are taken, and nothing else happens.
+    // The kernel accepts the connections, and no process serves them.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let content = Content::Behind(vec![format!("http://{}", silent.local_addr().unwrap())]);
     let cluster = Cluster::start(&Plan { content, agents: Some(&["a1"]), ..Plan::default() });
@@ -111,7 +111,7 @@ fn a_client_that_leaves_leaves_nothing_at_an_origin() {
     assert_eq!(cluster.node("a1").count("watari_proxy_failures_total", ""), 0, "not because the origin was silent");
 }
 
-/// All that comes up to these bytes.
+/// All data up to these bytes.
 fn until_end(client: &mut Http<Tls>, end: &[u8]) -> String {
     let mut bytes = Vec::new();
     until_some("the response ends", || {

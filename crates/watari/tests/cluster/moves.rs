@@ -1,6 +1,6 @@
 //! Connections that move between requests: by order, again and again, and off an agent that is drained.
 //!
-//! Seeded: `WATARI_MOVES_SEED` replays what is asked for and where it is sent, as far as threads and processes can be
+//! Seeded: `WATARI_MOVES_SEED` replays the requests and the targets of moves, as far as threads and processes can be
 //! replayed.
 
 use std::collections::HashMap;
@@ -19,16 +19,16 @@ use crate::harness::{AGENTS, Cluster, Plan};
 /// Clients of each version.
 const CLIENTS: usize = 4;
 
-/// How often each connection moves at least.
+/// The least number of moves of each connection.
 const MOVES_MIN: u32 = 60;
 
 /// The agent that is drained.
 const DRAINED: &str = "a2";
 
-/// More than all buffers between an agent and a client that does not read.
+/// More bytes than all buffers between an agent and a client that does not read.
 const LARGE_LEN: u64 = 40_000_000;
 
-/// Before the drain: one of each that is idle (four), two of each that is busy (three).
+/// Before the drain: one request of each idle client (four), two of each busy one (three).
 const REQUESTS: i64 = 4 + 2 * 3;
 
 #[test]
@@ -58,7 +58,7 @@ fn connections_that_are_moved_again_and_again_lose_no_byte() {
     cluster.wait_until_idle();
 }
 
-/// Orders moves until every connection has moved often. The clients' part is checked between the orders.
+/// Orders moves until every connection has moved often. Checks the clients between the orders.
 fn move_all(cluster: &Cluster, mut random: Random, check_clients: impl Fn()) {
     until("every connection has moved often", || {
         check_clients();
@@ -68,7 +68,7 @@ fn move_all(cluster: &Cluster, mut random: Random, check_clients: impl Fn()) {
             let others: Vec<_> = AGENTS.into_iter().filter(|agent| agent != node).collect();
             match order_move(&cluster.dispatcher().admin(), id, random.pick(&others)) {
                 Ok(()) => {}
-                // It has just gone there, by an earlier order.
+                // The connection has gone there by an earlier order.
                 Err(refused) => assert_eq!(refused, "the connection is there already"),
             }
         }
@@ -76,14 +76,14 @@ fn move_all(cluster: &Cluster, mut random: Random, check_clients: impl Fn()) {
     });
 }
 
-/// Call it while the clients are there: one that goes may reset its connection.
+/// Call it while the clients are connected: a client that closes may reset its connection.
 fn check_nothing_was_lost(cluster: &Cluster) {
     assert_eq!(cluster.dispatcher().count("watari_dispatcher_connections_reset_total", ""), 0);
     assert_eq!(cluster.count_on_agents("watari_agent_lost_in_moves_total", ""), 0);
     assert_eq!(cluster.count_on_agents("watari_agent_records_refused_total", ""), 0);
 }
 
-/// Connects a client whose data the policy gives to `agent`, and has it answered once.
+/// Connects a client whose data the policy gives to `agent`, and waits for its first response.
 fn connect(cluster: &Cluster, agent: &str, taste: &Taste) -> (IpAddr, Http<Tls>) {
     let address = cluster.clients.served_by(agent);
     let mut http = Http::new(Tls::to_site(address, cluster.service, taste).unwrap());
@@ -91,7 +91,7 @@ fn connect(cluster: &Cluster, agent: &str, taste: &Taste) -> (IpAddr, Http<Tls>)
     (address, http)
 }
 
-/// Tells everybody that it is over, also where a test fails.
+/// Ends the clients when it is dropped, also if a test fails.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -100,7 +100,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// A client that stays on its connection and checks every byte.
+/// A client that keeps its connection and checks every byte.
 struct Client {
     http: Http<Tls>,
     random: Random,
@@ -141,7 +141,8 @@ fn pipeline(http: &mut Http<Tls>, seed: u64, requests: u64) -> Result<(), Fault>
     Ok(())
 }
 
-/// Two requests, the second of which is torn: its rest follows when the first is answered, to wherever the connection is.
+/// Two requests, the second of which is cut in two. Its rest follows when the first is answered, wherever the
+/// connection is then.
 fn torn_pipeline(http: &mut Http<Tls>, seed: u64, random: &mut Random) -> Result<(), Fault> {
     let body = pattern(seed, 0..2_000);
     let second = put(&body);
@@ -209,7 +210,8 @@ fn a_drain_under_load_breaks_nothing() {
     cluster.wait_until_idle();
 }
 
-/// Reads until every stream is complete and the connection has ended. A GOAWAY must come before, and no stream be reset.
+/// Reads until every stream is complete and the connection has ended. A GOAWAY must come before, and no stream may be
+/// reset.
 fn finish_streams(h2: &mut H2, streams: &[(u32, u64)]) {
     let mut read: HashMap<u32, u64> = HashMap::new();
     let (mut is_leaving, mut ended) = (false, 0);
@@ -234,7 +236,7 @@ fn finish_streams(h2: &mut H2, streams: &[(u32, u64)]) {
     assert_eq!(read, streams.iter().copied().collect());
 }
 
-/// What the dispatcher knows, by client.
+/// The dispatcher's connections, by client.
 fn connections(cluster: &Cluster) -> HashMap<IpAddr, Connection> {
     cluster.connections().into_iter().map(|connection| (connection.client.ip(), connection)).collect()
 }

@@ -1,5 +1,5 @@
-//! More than a node can serve, and clients that take their time on purpose: newcomers are refused, the slow are given
-//! up, and whoever is being served notices nothing.
+//! More load than a node can serve, and deliberately slow clients. The node refuses new clients and closes slow ones,
+//! without an effect on clients that it serves.
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -20,7 +20,7 @@ use crate::harness::wait::until;
 use crate::harness::{Cluster, Plan, SharedCluster};
 
 const HALF_A_HELLO: [u8; 11] = [22, 3, 1, 0, 100, 1, 0, 0, 96, 3, 3];
-/// What an agent allows on one HTTP/2 connection.
+/// The most streams that an agent allows on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 64;
 /// RFC 9113 section 7.
 const REFUSED_STREAM: u32 = 7;
@@ -30,7 +30,7 @@ fn connect(cluster: &Cluster) -> Http<Tls> {
     Http::new(Tls::to_site(cluster.clients.any(), cluster.service, &Taste::default()).unwrap())
 }
 
-/// Somebody who is being served, and must go on being served.
+/// A client that is served, and must not be disturbed.
 fn bystander(cluster: &Cluster) -> Http<Tls> {
     let mut bystander = connect(cluster);
     bystander.download(1000, 1).unwrap();
@@ -48,7 +48,7 @@ fn halves_of_handshakes_are_refused_before_those_who_are_in_suffer() {
     let mut bystander = bystander(&cluster);
     let mut halves: Vec<TcpStream> = Vec::new();
     for _ in 0..400 {
-        // One that is refused may be reset already.
+        // A refused client may be reset already.
         if let Ok(mut half) = dial(cluster.clients.any(), cluster.service) {
             let _ = half.write_all(&HALF_A_HELLO);
             halves.push(half);
@@ -83,7 +83,7 @@ fn a_flood_of_handshakes_cuts_nobody() {
     assert!(cluster.count_on_agents("watari_agent_handshakes_total", "") > 300);
 }
 
-/// A slow client is given up, visibly for itself, and for nobody else.
+/// A slow client is closed visibly, and no other client is affected.
 fn check_slow_client(slow: impl FnOnce(&Cluster) -> Box<dyn FnOnce()>) {
     let cluster =
         Cluster::start(&Plan { agent_limits: "requests_max = 2\ntransfer_timeout = \"2s\"", ..Plan::default() });
@@ -128,7 +128,7 @@ fn a_client_that_keeps_its_windows_shut_is_given_up() {
     });
 }
 
-/// The response that nobody takes is cut only when the other one, which is taken, is over.
+/// A response that the client does not read is cut only when the other one, which it reads, is over.
 #[test]
 fn a_stalled_response_does_not_cut_others_of_its_connection() {
     let cluster = Cluster::start(&Plan { agent_limits: "transfer_timeout = \"1s\"", ..Plan::default() });
@@ -137,7 +137,7 @@ fn a_stalled_response_does_not_cut_others_of_its_connection() {
     h2.get(3, "/bytes/1000000000?2");
     let piece = 10_000;
     let mut granted = 0;
-    // The other response is taken piece by piece until the connection is told to finish, and further.
+    // The other response is read piece by piece until the connection gets a GOAWAY, and further.
     let mut pieces_after = None;
     while pieces_after != Some(0) {
         if granted == 0 {
@@ -165,7 +165,7 @@ fn a_head_that_never_ends_is_not_waited_for() {
     assert!(slow.ends_cleanly());
 }
 
-/// Each byte comes soon after the one before: it is the whole head that has its time.
+/// Each byte comes soon after the one before: the timeout is for the whole head.
 #[test]
 fn a_head_that_is_trickled_is_given_up() {
     let cluster = Cluster::start(&Plan { agent_limits: "keep_alive_timeout = \"5s\"", ..Plan::default() });
@@ -173,7 +173,7 @@ fn a_head_that_is_trickled_is_given_up() {
     let mut slow = connect(&cluster);
     slow.send(b"GET / HTTP/1.1\r\nhost: ").unwrap();
     until("it is given up", || {
-        // That nobody takes it any more is found out by the counter.
+        // The counter shows when the agent does not read any more.
         let _ = slow.send(b"x");
         bystander.download(1000, 2).unwrap();
         cluster.count_on_agents("watari_agent_connections_ended_total", "complete") == 1
@@ -182,7 +182,7 @@ fn a_head_that_is_trickled_is_given_up() {
     bystander.download(1000, 3).unwrap();
 }
 
-/// One upload comes byte by byte and is taken for as long as it lasts; another does so more and more slowly.
+/// One upload comes byte by byte at a steady pace, and is read to its end. Another becomes slower and slower.
 #[test]
 fn an_upload_that_is_trickled_too_slowly_is_given_up() {
     let cluster = Cluster::start(&Plan { agent_limits: "transfer_timeout = \"2s\"", ..Plan::default() });
@@ -197,7 +197,7 @@ fn an_upload_that_is_trickled_too_slowly_is_given_up() {
     until("it is noticed", || {
         steady.send(left.next().unwrap()).unwrap();
         if last.elapsed() > pause {
-            // One that is given up may be cut already.
+            // A connection that was given up may be closed already.
             let _ = slower.send(&[7]);
             (pause, last) = (2 * pause, Instant::now());
         }
@@ -210,7 +210,7 @@ fn an_upload_that_is_trickled_too_slowly_is_given_up() {
     assert_eq!(cluster.count_on_agents("watari_agent_connections_ended_total", "cut"), 1);
 }
 
-/// Its client would take more at once: who is slow is the origin, and it has more time.
+/// The client would read more at once. The origin is slow, and has a longer timeout.
 #[test]
 fn a_response_that_its_origin_pauses_is_waited_for() {
     let cluster = Cluster::start(&Plan { agent_limits: "transfer_timeout = \"1s\"", ..Plan::default() });
@@ -237,7 +237,7 @@ fn a_response_that_its_origin_cuts_does_not_look_complete() {
     }
 }
 
-/// As many streams as it may wait for a window, and those beyond them are refused one by one.
+/// A client opens as many streams as may wait for a window. The agent refuses each further one.
 #[test]
 fn a_client_gets_no_more_streams_than_it_may_have() {
     let cluster = Cluster::start(&Plan::default());
@@ -254,7 +254,7 @@ fn a_client_gets_no_more_streams_than_it_may_have() {
         }
     }
     bystander.download(100_000, 2).unwrap();
-    // The others are served as soon as they may be, and leave room for another.
+    // The other streams are served as soon as possible, and make room for another.
     let latest = 1 + 2 * (STREAMS_MAX + 36);
     let serve = |greedy: &mut H2, wanted: u32| {
         greedy.grant(wanted, 1000);
@@ -290,13 +290,13 @@ fn heads_that_are_too_large_are_refused() {
     }
 }
 
-/// RFC 7541 section 6.1: a field that stands in the table, the first of the dynamic one.
+/// RFC 7541 section 6.1: an indexed field, the first of the dynamic table.
 const INDEX_62: u8 = 0xbe;
 
 /// RFC 9113 section 7.
 const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// A flood ends in GOAWAY or a cut connection, or is taken for what it is at no cost that grows; nobody else notices.
+/// A flood ends in GOAWAY or a closed connection, or the agent reads it at a bounded cost. No other client is affected.
 fn check_flood(times: u32, frames: impl Fn(u32) -> Vec<u8>) -> Option<u32> {
     check_flood_of(H2::connect, times, frames)
 }
@@ -336,7 +336,7 @@ fn continuations_without_end_are_cut() {
     assert!(error.is_some_and(|error| error != 0), "{error:?}");
 }
 
-/// Each field refers to one of 4 KiB that the table holds: 16,000 of them in one head would be 64 MiB.
+/// Each field refers to one of 4 KiB in the table: 16,000 of them in one head would be 64 MiB.
 #[test]
 fn small_heads_that_unfold_are_not_unfolded() {
     let error = check_flood(2, |number| {
@@ -350,7 +350,7 @@ fn small_heads_that_unfold_are_not_unfolded() {
     assert!(error.is_none_or(|error| error != 0), "{error:?}");
 }
 
-/// RFC 9113, section 10.5: frames that carry no content, and cost a core if the agent reads them without end.
+/// RFC 9113, section 10.5: frames without content, which cost a CPU core if the agent reads them without end.
 #[test]
 fn floods_of_frames_without_content_end() {
     let cluster = SHARED.get(&Plan::default());
@@ -374,27 +374,28 @@ fn floods_of_frames_without_content_end() {
         assert_eq!(error, Some(ENHANCE_YOUR_CALM), "{name}");
         assert_eq!(ended(), before + 1, "{name}");
     }
-    // The library of HTTP/2 counts these.
+    // The HTTP/2 library counts these.
     let error = check_flood(50_000, |number| begin(number, frame(DATA, 0, 1, &[])));
     assert_eq!(error, Some(ENHANCE_YOUR_CALM));
 }
 
-/// What a client has on its way when the connection ends is read, so that no reset overtakes the GOAWAY; what it goes on to send is not.
+/// The agent reads data that the client has in flight when the connection ends, so that no reset overtakes the GOAWAY.
+/// It does not read later data.
 #[test]
 fn a_client_that_goes_on_behind_a_goaway_is_cut() {
     let cluster = SHARED.get(&Plan::default());
     let mut client = H2::connect(cluster.clients.any(), cluster.service);
-    // A DATA frame of no stream is an error of the connection.
+    // A DATA frame on stream 0 is an error of the connection.
     client.data(0, b"x", false);
     let goaway = std::iter::from_fn(|| client.next_frame()).find(|frame| matches!(frame, Frame::GoAway { .. }));
     assert!(matches!(goaway, Some(Frame::GoAway { error: 1 })), "{goaway:?}");
     let piece = [0; 16 << 10];
-    // How much is on its way when the dispatcher learns of the end depends on how busy the machine is.
+    // The amount in flight when the dispatcher learns of the end depends on the load of the machine.
     let is_cut = (0..65_536).any(|_| client.stream().write_all(&piece).is_err());
     assert!(is_cut, "1 GiB was taken");
 }
 
-/// Two `WINDOW_UPDATE`s for each 500 bytes: many more than any client is known to send.
+/// Two `WINDOW_UPDATE`s for each 500 bytes: many more than any real client sends.
 #[test]
 fn a_client_that_opens_its_windows_bit_by_bit_is_served() {
     let cluster = SHARED.get(&Plan::default());
@@ -414,8 +415,8 @@ fn a_client_that_opens_its_windows_bit_by_bit_is_served() {
     }
 }
 
-/// A machine that allows few files: the node says so and takes as many clients as there are files for, and whoever is
-/// in goes on being served.
+/// A machine with a low limit on open files. The node logs that, and accepts as many clients as it has files for.
+/// Accepted clients are served without a disturbance.
 #[test]
 fn a_node_takes_only_as_many_clients_as_there_are_files_for() {
     let cluster = Cluster::start(&Plan { files_max: Some(400), ..Plan::default() });
@@ -423,7 +424,7 @@ fn a_node_takes_only_as_many_clients_as_there_are_files_for() {
     let refused = || cluster.dispatcher().count("watari_dispatcher_connections_refused_total", "full");
     let mut clients = Vec::new();
     for _ in 0..600 {
-        // One that is refused may be reset already.
+        // A refused client may be reset already.
         clients.extend(dial(cluster.clients.any(), cluster.service).ok());
     }
     until("there is no place for all", || refused() > 0);
@@ -438,7 +439,7 @@ fn a_node_takes_only_as_many_clients_as_there_are_files_for() {
     bystander.download(1000, 3).unwrap();
 }
 
-/// The same for limits that are too high only since the configuration was read again.
+/// The same for limits that become too high only by a reload.
 #[test]
 fn a_reload_allows_only_as_many_clients_as_there_are_files_for() {
     let few = Plan { files_max: Some(400), dispatcher_limits: "connections_max = 10", ..Plan::default() };

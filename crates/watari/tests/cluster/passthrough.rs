@@ -1,4 +1,4 @@
-//! Names that go to a backend as they are, beside the site that the agents serve.
+//! Names that go to a backend unopened, beside the site that the agents serve.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -19,8 +19,8 @@ use crate::harness::{Cluster, Plan};
 
 const REFUSED: &str = "watari_dispatcher_connections_refused_total";
 
-/// Where connections are waited for, and not for ever.
-/// At an address of its own: nothing else takes the port when the backend has gone.
+/// A backend's listener, which accepts with a timeout. It has an address of its own, so that no other process takes the
+/// port when the backend has ended.
 fn backend() -> TcpListener {
     let backend = TcpListener::bind((LoopbackAddresses::draw().take().ip(), 0)).unwrap();
     SockRef::from(&backend).set_read_timeout(Some(PATIENCE)).unwrap();
@@ -35,7 +35,7 @@ fn start_with(backend: &TcpListener, dispatcher_limits: &'static str) -> Cluster
     Cluster::start(&Plan { backend: Some(backend.local_addr().unwrap()), dispatcher_limits, ..Plan::default() })
 }
 
-/// The first flight of a client that asks for `name`, in records of this much each.
+/// The first flight of a client with the server name `name`, in records of at most `fragment_len` bytes.
 fn hello(name: &str, fragment_len: usize) -> Vec<u8> {
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let mut client = ClientConnection::new(Taste::default().config(), name).unwrap();
@@ -45,7 +45,7 @@ fn hello(name: &str, fragment_len: usize) -> Vec<u8> {
     fragments.flat_map(|part| [&[22, 3, 1, (part.len() >> 8) as u8, part.len() as u8], part].concat()).collect()
 }
 
-/// Takes one connection, and all that comes on it; then answers, and ends.
+/// Accepts one connection and reads all its data. Then sends `answer`, and closes.
 fn answer_one(backend: &TcpListener, answer: Vec<u8>) -> JoinHandle<(Header, Vec<u8>)> {
     let backend = backend.try_clone().unwrap();
     thread::spawn(move || {
@@ -68,7 +68,7 @@ fn connect(cluster: &Cluster) -> (SocketAddr, TcpStream) {
 fn a_name_goes_to_its_backend_byte_by_byte() {
     let backend = backend();
     let cluster = start(&backend);
-    // Whole, over many records, and in segments of its own for each few bytes.
+    // In one record, in many records, and in segments of a few bytes each.
     for (name, fragment_len, segment_len) in
         [("raw.test", 16_000, usize::MAX), ("db.raw.test", 100, usize::MAX), ("RAW.test", 300, 97)]
     {
@@ -90,7 +90,7 @@ fn a_name_goes_to_its_backend_byte_by_byte() {
     cluster.wait_until_idle();
 }
 
-/// Every byte counts once, and of long streams most never come to the dispatcher's process.
+/// Every byte counts once. Most bytes of long streams never enter the dispatcher's process.
 #[test]
 fn long_streams_are_spliced() {
     let backend = backend();
@@ -122,7 +122,7 @@ fn all_other_names_are_the_agents() {
         client.upload(&pattern(1, 0..100_000)).unwrap();
         cluster.connection_of(address);
     }
-    // What is no TLS is answered by an agent as ever.
+    // An agent still answers connections that are not TLS.
     let (_, mut client) = connect(&cluster);
     client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     until("an agent has refused it", || cluster.count_on_agents("watari_agent_handshakes_failed_total", "") == 1);
@@ -168,7 +168,7 @@ fn who_does_not_say_or_has_nobody_to_go_to_is_reset() {
     assert!(listen(&mut silent).is_empty());
     assert_eq!(cluster.dispatcher().count(REFUSED, "hello_slow"), 1);
 
-    // Connected, and then nobody says anything.
+    // Connected, then silent on both sides.
     let (_, mut idle) = connect(&cluster);
     idle.write_all(&hello("raw.test", 500)).unwrap();
     assert!(idle.read(&mut [0]).is_err());
@@ -180,7 +180,7 @@ fn who_does_not_say_or_has_nobody_to_go_to_is_reset() {
     until("it is counted", || cluster.dispatcher().count(REFUSED, "no_backend") == 1);
 }
 
-/// Who has been passed through already stays where he is.
+/// Connections that are passed through already stay at their backend.
 #[test]
 fn rules_change_at_a_reload() {
     let (backend, other) = (backend(), backend());

@@ -1,4 +1,4 @@
-//! More clients than agents have places for: some wait, in the order they came in.
+//! More clients than agents have slots for: some wait, in order.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::harness::{AGENTS, Cluster, Plan};
 const LENGTH: &str = "watari_dispatcher_queue_length";
 const REFUSED: &str = "watari_dispatcher_connections_refused_total";
 
-/// A cluster whose every agent has one place, all of them taken.
+/// A cluster with one slot at each agent, all of them taken.
 fn full(limits: &'static str) -> (Arc<Cluster>, Vec<Http<Tls>>) {
     let plan = Plan {
         dispatcher: "bulk = \"stay\"",
@@ -33,7 +33,7 @@ fn connect(cluster: &Cluster) -> io::Result<Tls> {
     Tls::to_site(cluster.clients.any(), cluster.service, &Taste::default())
 }
 
-/// Connects a client that will have to wait, and returns once it does.
+/// Connects a client that has to wait, and returns when it waits.
 fn enqueue(cluster: &Arc<Cluster>) -> JoinHandle<SocketAddr> {
     let before = length(cluster);
     let shared = cluster.clone();

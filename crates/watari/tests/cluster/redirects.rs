@@ -1,4 +1,4 @@
-//! Clients that come over plain HTTP are sent to HTTPS.
+//! Clients with plain HTTP are redirected to HTTPS.
 
 use std::io;
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ fn a_listener_that_redirects_comes_and_goes_with_the_configuration() {
     let line = format!("redirect = [\"{address}\"]\n");
     let dispatcher = cluster.dispatcher();
     dispatcher.reconfigure(|text| text.replace("[dispatcher]\n", &format!("[dispatcher]\n{line}")));
-    // curl follows to the site, and checks whose it is.
+    // curl follows to the site, and verifies its certificate.
     let (plain, secure) = (address.port(), cluster.service.port());
     let output = Command::new("curl")
         .args([

@@ -1,4 +1,4 @@
-//! Sessions at a Redis server, a real one, which may be away.
+//! Sessions at a Redis server that may be down.
 
 use std::fs::{self, Permissions};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use crate::harness::wait::until;
 use crate::harness::{AGENTS, Cluster, Plan, ctl, nursery};
 use crate::sessions::{clients, is_known_everywhere, is_resumed_once, stay_known_as_agents_begin_anew, visit};
 
-/// A Redis server that asks for a password, and forgets everything when it ends.
+/// A Redis server with a password, which keeps nothing when it ends.
 pub(crate) struct Server {
     address: SocketAddr,
     dir: TempDir,
@@ -52,7 +52,7 @@ impl Server {
         }
     }
 
-    /// Lines of `[agent.sessions]`. They last as long as the process: plans are made of constants.
+    /// Lines of `[agent.sessions]`. They live as long as the process, because plans hold static strings.
     pub(crate) fn sessions(&self, more: &str) -> &'static str {
         let (address, dir) = (self.address, self.dir.path().display());
         let server = format!("[agent.sessions.redis]\nurl = \"redis://{address}\"\npassword_file = \"{dir}/password\"");
@@ -82,7 +82,7 @@ fn sessions_are_kept_at_the_server_and_known_everywhere() {
         }
     }
     assert_eq!(missed(&cluster, ""), 0);
-    // Agents keep nothing but keys, which they tell each other.
+    // Agents keep only seeds, which they send to each other.
     stay_known_as_agents_begin_anew(&cluster, &clients);
 }
 
@@ -113,7 +113,7 @@ fn while_the_server_is_away_clients_shake_hands_in_full() {
     });
 }
 
-/// Of two who offer the same session, the server lets one have it.
+/// Of two clients that offer the same session, one resumes it.
 #[test]
 fn a_session_for_one_use_is_taken_away() {
     let server = Server::start();

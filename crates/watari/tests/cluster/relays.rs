@@ -1,4 +1,4 @@
-//! Relays that bring clients, and say by the PROXY protocol whose connections these are.
+//! Relays that bring clients, and name them in a PROXY protocol header.
 
 use std::fs;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use crate::harness::site::SITE;
 use crate::harness::wait::until;
 use crate::harness::{Cluster, Plan};
 
-/// Clients of the harness may be relays; 127.0.0.1 may not.
+/// Clients of the harness may be relays, 127.0.0.1 may not.
 const RELAYS: Option<&str> = Some("127.1.0.0/16");
 const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const REFUSED: &str = "watari_dispatcher_connections_refused_total";
@@ -36,7 +36,7 @@ fn encoded(header: &Header) -> Vec<u8> {
     bytes
 }
 
-/// Connects as a relay, says `header`, and goes on as the client.
+/// Connects as a relay, sends `header`, and continues as the client.
 fn relayed(relay: IpAddr, service: SocketAddr, header: &[u8]) -> io::Result<Http<Tls>> {
     let mut tcp = dial(relay, service)?;
     tcp.write_all(header)?;
@@ -80,7 +80,7 @@ fn the_client_is_who_the_relay_says_it_is() {
     }
 }
 
-/// A relay that checks, or does not know, speaks for itself.
+/// A relay that sends a health check, or does not have the client's address, counts as the client itself.
 #[test]
 fn a_relay_may_speak_for_itself() {
     let cluster = start("");
@@ -92,7 +92,7 @@ fn a_relay_may_speak_for_itself() {
     }
 }
 
-/// The limit is of clients, not of relays; and the listener without the protocol does not take its word.
+/// The limit is for clients, not for relays. A listener without the protocol does not accept a header.
 #[test]
 fn limits_count_the_real_client() {
     let cluster = start("connections_per_client_max = 2");
@@ -133,7 +133,7 @@ fn who_is_no_relay_or_lies_is_reset() {
     silent.write_all(&header("192.0.2.1:1", "192.0.2.2:2")[..20]).unwrap();
     check_refused(&cluster, &mut silent, "proxy_header_slow", 1);
 
-    // What it says is not even looked at; it may be reset before it says anything.
+    // The dispatcher does not read the header, and may reset the connection before the relay sends it.
     assert!(relayed(STRANGER, service, &header("192.0.2.1:1", "192.0.2.2:2")).is_err());
     until("it is counted", || cluster.dispatcher().count(REFUSED, "proxy_from") == 1);
     cluster.wait_until_idle();
@@ -168,7 +168,7 @@ fn listeners_for_relays_come_and_go_at_a_reload() {
         client.download(1000, 2).unwrap();
     }
 
-    // The address of clients cannot be had for relays in the same breath; then all is as it was.
+    // The clients' address cannot become one for relays in the same reload. Then nothing changes.
     let clients = cluster.service;
     dispatcher.configure(|_| {
         let moved = usual.replace(&format!("\"{clients}\", "), "");

@@ -1,4 +1,4 @@
-//! Configurations that are read again, while clients are served.
+//! Reloads of configurations while clients are served.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -36,7 +36,7 @@ fn connections_outlast_a_new_certificate_and_later_ones_see_it() {
 
     let renewed = renew(true);
     let chain = cluster.dir().join("site/p256.pem");
-    // Nobody finds these by himself: the names are new.
+    // The files have new names, so only a reload finds them.
     fs::write(cluster.dir().join("site/new.pem"), &renewed.chain_pem).unwrap();
     crate::harness::site::write_key(&cluster.dir().join("site/new.key"), &renewed.key_pem);
     for agent in cluster.agents() {
@@ -94,7 +94,7 @@ fn what_is_wrong_changes_nothing() {
         until("it is logged", || agent.log().replace("\\\"", "\"").contains(logged));
         connect(&cluster, "a1").download(1000, 1).unwrap();
     }
-    // The same by signal: the process lives, and says what is wrong.
+    // The same by signal: the process keeps running, and logs the error.
     let reloads = |what: &str| agent.log().matches(what).count();
     let before = reloads("configuration not reloaded");
     agent.hang_up();
@@ -149,9 +149,9 @@ fn signals_without_a_meaning_end_no_node() {
     client.download(1000, 1).unwrap();
     for node in [cluster.dispatcher(), cluster.node("a1")] {
         node.startle();
-        // A dispatcher has no log files; the signal asks it for nothing.
+        // A dispatcher has no log files, so the signal has no effect.
         node.reopen_logs();
-        // Signals are taken in any order: what is logged after the last has come after all of them.
+        // Signals may be delivered in any order. The line about the last one that was sent shows that all have arrived.
         until("the signals have come", || node.log().contains("log files are opened again"));
         assert!(node.is_running());
     }
@@ -232,7 +232,7 @@ fn a_dispatcher_listens_where_it_is_told_to() {
     }
     resident.download(1000, 5).unwrap();
 
-    // What somebody else listens at cannot be had, and nothing of the rest is taken.
+    // An address with another listener cannot be bound. Then no part of the configuration takes effect.
     let (taken, free) = (TcpListener::bind((added.ip(), 0)).unwrap(), LoopbackAddresses::draw().take());
     let taken = taken.local_addr().map(|address| (taken, address)).unwrap();
     dispatcher.configure(|text| text.replace(&first, &format!("{first}, \"{free}\", \"{}\"", taken.1)));
@@ -269,7 +269,7 @@ fn the_level_of_the_log_changes() {
     assert_eq!(served(), 2);
 }
 
-/// Who does handshakes, how many clients there may be, and which agents there are.
+/// The handshake policy, the limit on clients, and the list of agents.
 #[test]
 fn a_dispatcher_works_by_what_it_is_told() {
     let cluster = Cluster::start(&Plan::default());
@@ -283,7 +283,7 @@ fn a_dispatcher_works_by_what_it_is_told() {
     dispatcher.reconfigure(|text| {
         text.replace("[dispatcher]\n", "[dispatcher]\nbulk = \"off\"\n").replace("connections_max = 1", "")
     });
-    // Without handoff the address selects the agent of the handshake.
+    // Without handoff, the address selects the agent of the handshake.
     for agent in AGENTS {
         let source = cluster.clients.served_by(agent);
         let mut client = Http::new(Tls::to_site(source, cluster.service, &Taste::default()).unwrap());
@@ -291,7 +291,7 @@ fn a_dispatcher_works_by_what_it_is_told() {
         assert_eq!(cluster.connection_of(source).handshake_node, agent);
     }
 
-    // Its connections go elsewhere, and then the peer may go, too.
+    // Its connections move away. Then the peer can be removed, too.
     let agent = usual.lines().find(|line| line.contains("name = \"a1\"") && line.contains("legs")).unwrap();
     dispatcher.reconfigure(|_| usual.replace(agent, ""));
     until("no connection is left there", || cluster.node("a1").count("watari_agent_connections", "") == 0);
@@ -306,14 +306,14 @@ fn a_dispatcher_works_by_what_it_is_told() {
     only.download(1000, 5).unwrap();
 }
 
-/// What clients are accepted with is set on the listeners, which stay.
+/// Socket options of accepted clients are set on the listeners, which stay.
 #[test]
 fn clients_that_take_nothing_are_given_up_as_it_is_said_now() {
     let cluster = Cluster::start(&Plan::default());
     let mut resident = connect(&cluster, "a1");
     let limits = "[dispatcher.limits]\n";
     cluster.dispatcher().reconfigure(|text| text.replace(limits, &format!("{limits}user_timeout = \"1s\"\n")));
-    // Unless it is given up for that, the agent waits for it longer than this test.
+    // Without the new option, the agent waits for it longer than this test.
     let source = cluster.clients.served_by("a2");
     let mut client = Http::new(Tls::to_site(source, cluster.service, &Taste::default()).unwrap());
     cluster.connection_of(source);

@@ -1,5 +1,5 @@
-//! Clients resume without a pause while agents are restarted one by one, and while keys are rotated: no handshake is full that
-//! need not be. A visit may be cut short by the death of its agent, and by nothing else.
+//! Clients resume without a pause while agents restart one by one, and while ticket keys rotate: no handshake is full
+//! without need. Only the death of its agent may cut a visit short.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -13,19 +13,19 @@ use crate::harness::node::Node;
 use crate::harness::wait::until;
 use crate::harness::{AGENTS, Cluster, Content, Plan, ctl};
 
-/// How agents share sessions, and which clients lose none when agents end. A visit that is cut short may use up a ticket: there are
-/// enough for some in a row.
+/// How agents share sessions, and the clients that lose none when agents end. A visit that is cut short may use up a
+/// ticket, so clients have enough for some in a row.
 #[derive(Debug)]
 struct Town {
     sessions: &'static str,
     clients: [Kind; 4],
 }
 
-/// Clients keep what agents would forget.
+/// Clients keep the sessions that agents would lose.
 const BY_TICKETS: Town =
     Town { sessions: "tickets = 8", clients: [Kind::Tickets, Kind::Psk, Kind::Tickets, Kind::Psk] };
 
-/// Agents keep sessions, and know those of before by their files.
+/// Agents keep sessions, and restore those of before from their files.
 const BY_FILES: [Town; 3] = [
     Town { sessions: "tickets = 8\nkeys_file = \"NAME.keys\"\ndatabase = \"NAME.redb\"", clients: OF_EVERY_KIND },
     Town {
@@ -46,7 +46,8 @@ impl Town {
         Cluster::start(&Plan { content, dispatcher, sessions: self.sessions, ..Plan::default() })
     }
 
-    /// Has each agent end in turn, and begin anew, while clients come, of whose visits so many may be `cut`.
+    /// Ends each agent in turn by `end` and starts it again, while clients connect. At most `cut` of their visits may
+    /// be cut short.
     fn check_restarts(&self, end: impl Fn(&Node), cut: u64) {
         let cluster = self.start();
         let visits = Visits::during(&cluster, &self.clients, |visits| {
@@ -59,10 +60,10 @@ impl Town {
     }
 }
 
-/// So many visits of all clients count as a while.
+/// The number of visits of all clients that count as a while.
 const WHILE: u64 = 200;
 
-/// What became of all visits but each client's first.
+/// The results of all visits except each client's first.
 #[derive(Debug, Default)]
 struct Visits {
     over: AtomicBool,
@@ -74,14 +75,14 @@ struct Visits {
 }
 
 impl Visits {
-    /// Has clients come and come again while `something` happens.
+    /// Has clients visit repeatedly while `something` happens.
     fn during(cluster: &Cluster, clients: &[Kind], something: impl FnOnce(&Self)) -> Self {
         let visits = Self::default();
         thread::scope(|scope| {
             for kind in clients {
                 scope.spawn(|| visits.come_again(cluster, *kind));
             }
-            // Also where a test fails, or nobody would ever stop.
+            // Ends the clients also if a test fails.
             let _end = End(&visits.over);
             visits.wait_a_while();
             something(&visits);
@@ -104,13 +105,13 @@ impl Visits {
         }
     }
 
-    /// Waits until clients have come often since.
+    /// Waits until clients have made [`WHILE`] more visits.
     fn wait_a_while(&self) {
         let enough = self.resumed.load(Relaxed) + WHILE;
         until("clients come again", || self.resumed.load(Relaxed) >= enough);
     }
 
-    /// So many visits may have been `cut` short, and no session be lost.
+    /// At most `cut` visits may have been cut short, and no session may be lost.
     fn check(&self, town: &Town, cut: u64) {
         println!("{town:?}: {self:?}");
         assert!(self.wrong.lock().unwrap().is_empty());
@@ -120,7 +121,7 @@ impl Visits {
     }
 }
 
-/// Tells clients that it is over.
+/// Ends the clients when it is dropped.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -136,7 +137,7 @@ fn agents_that_are_restarted_one_by_one_cut_nobody_and_forget_nothing() {
     }
 }
 
-/// Each death meets one visit of each client at most.
+/// Each death cuts at most one visit of each client.
 #[test]
 fn agents_that_die_one_by_one_forget_nothing() {
     let cut = (AGENTS.len() * OF_EVERY_KIND.len()) as u64;
@@ -145,7 +146,7 @@ fn agents_that_die_one_by_one_forget_nothing() {
     }
 }
 
-/// Two agents do it at once, and clients come until the new keys seal.
+/// Two agents rotate at once, and clients visit until the new keys seal.
 #[test]
 fn keys_that_are_rotated_under_load_forget_nothing() {
     let cluster = BY_TICKETS.start();
@@ -160,7 +161,7 @@ fn keys_that_are_rotated_under_load_forget_nothing() {
     visits.check(&BY_TICKETS, 0);
 }
 
-/// How long an agent has a new key before it seals with it.
+/// The time that an agent has a new key before it seals with it, in seconds.
 const RIPENING_S: u64 = 5;
 
 fn newest_seed_age_s(admin: &Path) -> u64 {

@@ -1,4 +1,4 @@
-//! What testssl.sh and sslyze say of an agent with keys of both kinds: that it resumes sessions, and nothing against it.
+//! testssl.sh and sslyze find that an agent with keys of both kinds resumes sessions, and find no fault.
 
 use std::fs;
 use std::path::Path;
@@ -14,16 +14,17 @@ use crate::harness::site::{KeyKind, SITE};
 use crate::harness::wait::until;
 use crate::harness::{Cluster, Content, Plan};
 
-/// How often sslyze resumes, in each of the two ways.
+/// The number of resumptions that sslyze tries, in each of the two ways.
 const RESUMPTIONS: u32 = 50;
 
-/// How often a scanner may look whether sessions are resumed.
+/// The most checks of resumption by a scanner.
 const LOOKS_MAX: usize = 5;
 
-/// New keys of tickets are not used before, so that all agents have them then, in seconds (`RIPENING` in `agent::sessions::tickets`).
+/// The time before new ticket keys are used, in seconds. All agents have them then (`RIPENING` in
+/// `agent::sessions::tickets`).
 const RIPENING_S: u64 = 5;
 
-/// What testssl.sh has against this site, and not against Watari.
+/// Findings of testssl.sh about this site, and not about Watari.
 const NOT_OURS: [(&str, &str); 2] = [
     ("cert_revocation", "the test's own authority publishes no list of what it has revoked"),
     ("security_headers", "what a site says of itself in its responses is the site's"),
@@ -33,7 +34,7 @@ const NOT_OURS: [(&str, &str); 2] = [
 #[derive(Debug, Deserialize)]
 struct Finding {
     id: String,
-    /// Of the server.
+    /// The address of the server.
     ip: String,
     severity: String,
     #[serde(rename = "finding")]
@@ -41,13 +42,13 @@ struct Finding {
 }
 
 impl Finding {
-    /// Also what it could not find out; not what it complains of about its own machine.
+    /// Also a test that could not be run, but not a complaint about the test's own machine.
     fn is_grave(&self) -> bool {
         let is_of_the_server = self.ip != "/";
         is_of_the_server && ["MEDIUM", "HIGH", "CRITICAL", "WARN", "FATAL"].contains(&self.severity.as_str())
     }
 
-    /// Findings on one of several certificates say which.
+    /// Findings about one of several certificates name it.
     fn is_about(&self, topic: &str) -> bool {
         self.id.split(' ').next() == Some(topic)
     }
@@ -57,14 +58,14 @@ impl Finding {
     }
 }
 
-/// A site as they are: clients that ask for no name get a certificate, too.
+/// A site for scanners: clients without a server name get a certificate, too.
 fn start() -> Cluster {
     let (content, dispatcher) = (Content::Files(&[FILE_LEN]), "bulk = \"stay\"");
     let cluster = Cluster::start(&Plan { content, dispatcher, ..Plan::default() });
     for agent in cluster.agents() {
         agent.reconfigure(|text| text.replace(".key\"\n", ".key\"\ndefault = true\n"));
     }
-    // In between, a session that is resumed gets a ticket of the newer keys, and scanners take it for another one.
+    // Before that, a resumed session gets a ticket of newer keys, and scanners take it for a new session.
     until("the keys of tickets are those that stay", || {
         let age = |agent: &Node| sessions(&agent.admin())?["newest_seed_age_s"].as_u64();
         cluster.agents().all(|agent| age(agent).is_some_and(|age| age > RIPENING_S + 1))
@@ -77,7 +78,8 @@ fn testssl_finds_resumption_and_nothing_grave() {
     let cluster = start();
     let topics = ["--protocols", "--std", "--fs", "--server-preference", "--headers", "--vulnerable"];
     let mut findings = testssl(&cluster, &topics).unwrap();
-    // It leaves at once after a handshake, and may be gone before the ticket has come; then it says that it could not find out.
+    // testssl.sh closes right after a handshake, possibly before the ticket has come. Then it reports that it could not
+    // find out.
     let mut looks = (0..LOOKS_MAX).map(|_| testssl(&cluster, &["--server-defaults"]));
     findings.extend(looks.find(Result::is_ok).expect("it could not find out").unwrap());
 
@@ -95,7 +97,7 @@ fn testssl_finds_resumption_and_nothing_grave() {
     }
 }
 
-/// What it finds, if it could find out all that it looked for.
+/// The findings, unless some tests could not be run.
 fn testssl(cluster: &Cluster, topics: &[&str]) -> Result<Vec<Finding>, String> {
     let report = tempfile::Builder::new().suffix(".json").tempfile_in(cluster.dir()).unwrap().into_temp_path();
     fs::remove_file(&report).unwrap();
@@ -106,7 +108,7 @@ fn testssl(cluster: &Cluster, topics: &[&str]) -> Result<Vec<Finding>, String> {
     Ok(serde_json::from_slice(&fs::read(&report).unwrap()).unwrap())
 }
 
-/// sslyze compares with what Mozilla recommends for servers of the public, too.
+/// sslyze also compares with Mozilla's recommendations for public servers.
 #[test]
 fn sslyze_finds_resumption_and_what_mozilla_recommends() {
     let cluster = start();
@@ -119,14 +121,15 @@ fn sslyze_finds_resumption_and_what_mozilla_recommends() {
         assert_eq!(found.session_resumption.result.session_id_successful_resumptions_count, RESUMPTIONS);
         found
     });
-    // Beside the ticket it compares the second in which a session began, and where the clock has gone on it takes one for another.
+    // Besides the ticket, sslyze compares the second in which a session began. If it differs, it takes the session for
+    // another one.
     let by_ticket = |found: &Scans| found.session_resumption.result.tls_ticket_successful_resumptions_count;
     let found = scans.find(|found| by_ticket(found) == RESUMPTIONS).expect("it takes sessions for others");
     assert!(!found.tls_1_3_early_data.result.supports_early_data);
     assert_eq!(found.certificate_info.result.certificate_deployments.len(), KeyKind::BOTH.len());
 }
 
-/// What it finds.
+/// The results of sslyze.
 fn sslyze(cluster: &Cluster) -> Scans {
     let report = cluster.dir().join("sslyze.json");
     let mut command = Command::new(Path::new(env!("CARGO_TARGET_TMPDIR")).join("sslyze/bin/sslyze"));
@@ -142,7 +145,7 @@ fn sslyze(cluster: &Cluster) -> Scans {
     server.scan_result
 }
 
-/// What sslyze reports, as far as it is asserted here.
+/// The fields of sslyze's report that tests assert.
 #[derive(Deserialize)]
 struct Report {
     server_scan_results: Vec<Server>,
@@ -181,7 +184,7 @@ struct CertificateInfo {
     certificate_deployments: Vec<IgnoredAny>,
 }
 
-/// What it said, if it was not content.
+/// The output of a command that failed.
 fn run(command: &mut Command) -> Result<(), String> {
     let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| {
         panic!("cannot run {}, which `scripts/deps test` installs: {error}", command.get_program().display());

@@ -1,5 +1,6 @@
-//! Scenario B of the paper (section 4.3): clients come again, and each time to the next agent. Where agents share sessions, no
-//! handshake is full that need not be. Of the paper's 2,000 resumptions 124 were; with nothing shared, 1,883.
+//! Scenario B of the paper (section 4.3): clients come again, each time to the next agent. If agents share sessions, no
+//! handshake is full without need. Of the paper's 2,000 resumptions, 124 were full handshakes; with nothing shared,
+//! 1,883.
 //!
 //! Two clients at once, as in the paper.
 
@@ -15,7 +16,7 @@ use run::{Mode, Run};
 const RESUMPTIONS: u32 = 2;
 /// As in the paper.
 const SESSIONS: u32 = 1_000;
-/// Where a client costs a virtual machine, and where it is tried a second time.
+/// For clients that need a virtual machine, and for a second run.
 const SOME_SESSIONS: u32 = 40;
 /// As in the paper.
 const CLIENTS: u32 = 2;
@@ -39,7 +40,7 @@ fn some(_: Engine) -> u32 {
     SOME_SESSIONS
 }
 
-/// The paper's number, by clients that start at once.
+/// The paper's number, for clients that start fast.
 fn many_where_cheap(engine: Engine) -> u32 {
     if matches!(engine, Engine::OpenSsl | Engine::Rustls) { SESSIONS } else { SOME_SESSIONS }
 }
@@ -83,7 +84,7 @@ fn everything_is_needless_where_nothing_is_shared() {
     }
 }
 
-/// Every client, kind, mode and cluster at the paper's size: some minutes.
+/// Every client, kind, mode and cluster at the paper's size, which takes some minutes.
 #[test]
 #[ignore = "takes minutes; `make scenario-b` runs it"]
 fn everything_at_full_size() {
@@ -97,7 +98,8 @@ fn everything_at_full_size() {
     }
 }
 
-/// Two clients in step may meet their own agents again, or not: this is to be read, next to the paper's figure.
+/// Two clients in step may or may not meet their own agents again. The printed count is for comparison with the paper's
+/// figure.
 fn count_what_is_needless(agents: &'static [&'static str]) {
     let cluster = Cluster::start(&Mode::Private.plan(agents));
     for (engine, kind) in every_client() {

@@ -1,4 +1,4 @@
-//! Sessions: whichever agent established one, every other resumes it.
+//! Sessions: every agent resumes a session that another established.
 
 use std::fs;
 use std::process::Command;
@@ -20,7 +20,7 @@ use crate::harness::site::{KeyKind, SITE};
 use crate::harness::wait::until;
 use crate::harness::{AGENTS, Cluster, Plan};
 
-/// How a handshake went: where it was done, and whether it resumed a session.
+/// The result of a handshake: the agent that did it, and whether it resumed a session.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Visit {
     pub(crate) agent: String,
@@ -37,7 +37,7 @@ pub(crate) fn visit(cluster: &Cluster, client: &Arc<ClientConfig>) -> Visit {
     Visit { agent: connection.handshake_node, resumed: connection.resumed.unwrap() }
 }
 
-/// The agents go round; a client that has a session visits each of them, and is known there.
+/// The dispatcher selects the agents in turn. A client with a session visits each of them, and resumes there.
 pub(crate) fn is_known_everywhere(cluster: &Cluster, client: &Arc<ClientConfig>) {
     let mut visits: Vec<_> = AGENTS.iter().map(|_| visit(cluster, client)).collect();
     visits.sort_by(|a, b| a.agent.cmp(&b.agent));
@@ -57,7 +57,7 @@ fn every_agent_resumes_what_any_has_established() {
     let handshakes = |resumed| cluster.count_on_agents("watari_agent_handshakes_total", resumed);
     assert_eq!((handshakes("true"), handshakes("false")), (4 * 9, 4));
     assert_eq!(cluster.count_on_agents("watari_agent_sessions_missed_total", ""), 0);
-    // The ticket of TLS 1.3 is always that of the last visit, and that was elsewhere; that of TLS 1.2 stays that of the first.
+    // In TLS 1.3 a client uses the ticket of its last visit, at another agent. In TLS 1.2 it keeps the first ticket.
     assert_eq!(cluster.count_on_agents("watari_agent_sessions_resumed_total", "elsewhere"), 2 * 9 + 2 * 6);
     let sessions = AGENTS.map(|agent| ctl::sessions(&cluster.node(agent).admin()).unwrap());
     let sum =
@@ -71,7 +71,7 @@ fn every_agent_resumes_what_any_has_established() {
     assert!(sessions.iter().all(|shown| shown["mode"] == "tickets" && shown["seeds"] == sessions[0]["seeds"]));
 }
 
-/// Clients of TLS 1.2 that take no tickets: agents keep their sessions.
+/// Clients of TLS 1.2 that take no tickets, so that agents keep their sessions.
 fn clients_of_ids() -> impl Iterator<Item = Arc<ClientConfig>> {
     let tastes = KeyKind::BOTH.map(|key| Taste { version: &TLS12, key, identity: None });
     tastes.into_iter().map(|taste| {
@@ -102,7 +102,7 @@ fn kept_by(cluster: &Cluster, agent: &str) -> u64 {
     ctl::sessions(&cluster.node(agent).admin()).unwrap()["kept"].as_u64().unwrap()
 }
 
-/// It has lost what it kept; the others have it.
+/// The restarted agent has lost its sessions, and the others have them.
 #[test]
 fn an_agent_that_begins_anew_asks_for_sessions_that_others_keep() {
     for sessions in ["mode = \"push\"", "mode = \"owner\""] {
@@ -126,7 +126,7 @@ fn private_sessions_are_known_to_their_agent_alone() {
     for taste in Taste::all() {
         let client = taste.resuming_config();
         let first = visit(&cluster, &client);
-        // Whoever does not know the session gives another, which the next does not know either.
+        // An agent that does not have the session gives another, which the next agent does not have either.
         for _ in 0..2 {
             assert!(!visit(&cluster, &client).resumed);
         }
@@ -169,7 +169,7 @@ fn agents_that_begin_anew_know_the_sessions_of_before() {
     stay_known_as_agents_begin_anew(&cluster, &clients);
 }
 
-/// Each agent dies and begins anew in turn; clients are known everywhere after each.
+/// Each agent dies and restarts in turn. Clients resume at every agent after each restart.
 pub(crate) fn stay_known_as_agents_begin_anew(cluster: &Cluster, clients: &[Arc<ClientConfig>]) {
     for agent in AGENTS {
         cluster.begin_anew(&[agent], Node::kill);
@@ -199,10 +199,10 @@ fn clocks_that_are_five_minutes_off_do_no_harm() {
                 let seeds =
                     |agent: &str| ctl::sessions(&cluster.node(agent).admin()).unwrap()["seeds"].as_u64().unwrap();
                 let all_have = |count: u64| AGENTS.iter().all(|agent| seeds(agent) == count);
-                // More than one agent may have begun.
+                // More than one agent may have made a seed.
                 until("all agents have the same keys", || all_have(seeds("a1")));
                 let before = seeds("a1");
-                // By a clock that is behind, and by one that is ahead: the second is the newer.
+                // By a clock that is behind, and by one that is ahead: the second seed is the newer one.
                 ctl::rotate_keys(&cluster.node("a3").admin());
                 ctl::rotate_keys(&cluster.node("a1").admin());
                 until("all agents have the new keys", || seeds("a1") >= before + 2 && all_have(seeds("a1")));
@@ -212,7 +212,7 @@ fn clocks_that_are_five_minutes_off_do_no_harm() {
     }
 }
 
-/// A power failure: nobody is left who could tell the keys, or has a session in memory.
+/// A power failure: no agent is left that has the keys, or has a session in memory.
 #[test]
 fn agents_that_all_end_at_once_know_the_sessions_of_before_by_files() {
     for sessions in WITH_FILES {
@@ -262,10 +262,10 @@ pub(crate) fn clients() -> Vec<Arc<ClientConfig>> {
     Taste::all().iter().map(Taste::resuming_config).chain(clients_of_ids()).collect()
 }
 
-/// Keys that all have are in all files, and each agent's file has the sessions that its memory has.
+/// Waits until all files have the keys that all agents have, and each agent's file has the sessions of its memory.
 fn wait_until_filed(cluster: &Cluster) {
     let keys_of = |agent: &str| fs::read(cluster.dir().join(agent).with_extension("keys")).unwrap_or_default();
-    // A file without a key is one, too: of an agent that has just begun.
+    // An agent that has just begun has a file without a key.
     until("all agents have written the same keys", || {
         keys_of("a1").len() > KEY_LEN && AGENTS.iter().all(|agent| keys_of(agent) == keys_of("a1"))
     });
@@ -277,10 +277,10 @@ fn wait_until_filed(cluster: &Cluster) {
     });
 }
 
-/// What a file with a key is longer than, in bytes: the secret alone.
+/// The length of the secret in bytes. A file with a key is longer.
 const KEY_LEN: usize = 32;
 
-/// A visit of OpenSSL, which keeps sessions in files; whether it resumed one.
+/// A visit of OpenSSL, which keeps sessions in files. Returns whether it resumed one.
 fn visit_by_openssl(cluster: &Cluster, arguments: &[&str]) -> bool {
     let source = cluster.clients.any();
     let arguments = [&["-quiet", "-ign_eof"], arguments].concat();
@@ -302,7 +302,7 @@ fn a_session_for_one_use_is_resumed_once_in_the_whole_cluster() {
     }
 }
 
-/// The same session is offered again and again, to whichever agent; it is missed by the cause `miss`.
+/// Offers the same session repeatedly to several agents. Only the first resumes it. The others count the cause `miss`.
 pub(crate) fn is_resumed_once(cluster: &Cluster, miss: &str) {
     let file = cluster.dir().join("session.pem");
     let path = file.to_str().unwrap();
@@ -315,7 +315,7 @@ pub(crate) fn is_resumed_once(cluster: &Cluster, miss: &str) {
     }
 }
 
-/// Only who established it knows whether it was used.
+/// Only the agent that established a session has the state of its use.
 #[test]
 fn a_session_for_one_use_is_not_resumed_when_its_agent_is_gone() {
     let cluster = Cluster::start(&Plan { sessions: "mode = \"push\"\nsingle_use = true", ..Plan::default() });
@@ -327,8 +327,8 @@ fn a_session_for_one_use_is_not_resumed_when_its_agent_is_gone() {
     assert_eq!((missed("spent"), missed("unknown")), (1, 0));
 }
 
-/// A byte of the ticket is changed, at its beginning (whose key?), in its middle, at its end. The client is served, after a
-/// full handshake.
+/// A byte of the ticket is changed at its beginning (the key's name), in its middle, or at its end. The agent serves
+/// the client after a full handshake.
 #[test]
 fn a_forged_ticket_costs_a_full_handshake_and_is_counted() {
     let cluster = Cluster::start(&Plan::default());
@@ -365,7 +365,7 @@ fn forged(pem: &str, at: usize) -> String {
     format!("-----BEGIN SSL SESSION PARAMETERS-----\n{}\n-----END SSL SESSION PARAMETERS-----\n", lines.join("\n"))
 }
 
-/// What a length says, and what is behind it.
+/// The value of a length field, and the bytes after it.
 fn length(der: &[u8]) -> Option<(usize, &[u8])> {
     match der {
         [0x81, len, rest @ ..] | [len @ 0..=0x7f, rest @ ..] => Some((usize::from(*len), rest)),

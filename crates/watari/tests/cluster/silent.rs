@@ -1,5 +1,5 @@
-//! Silent connections to the ports between nodes, many at a time and again and again, from an address of no node. They keep out
-//! neither requests, nor checks, nor nodes, and fill no log.
+//! Silent connections to the ports between nodes, many at a time, repeatedly, from an address that is not a node's.
+//! They do not keep out requests, checks or nodes, and do not fill a log.
 
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};
@@ -16,18 +16,18 @@ use crate::harness::node::Node;
 use crate::harness::wait::until;
 use crate::harness::{Cluster, Plan};
 
-/// How many connections are held to each port: more than any limit here.
+/// The number of connections to each port, more than any limit here.
 const CROWD: usize = 300;
 
-/// Where they come from, and no node does.
+/// Their source address, which no node has.
 const OUTSIDER: ([u8; 4], u16) = ([127, 9, 9, 9], 0);
 
-/// Between two looks at all connections of a crowd.
+/// The interval of checks of all connections of a crowd.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Silent connections to one port. Those that the other side closes are opened again.
 struct Crowd {
-    /// How many connections were opened again.
+    /// The number of connections that were opened again.
     again: Arc<AtomicUsize>,
     is_over: Arc<AtomicBool>,
     holder: Option<JoinHandle<()>>,
@@ -42,7 +42,7 @@ impl Crowd {
             while !over.load(Ordering::Relaxed) {
                 held.retain_mut(is_open);
                 let missing = CROWD - held.len();
-                // A refused connection is tried again: the port may not be bound for the moment.
+                // A refused connection is tried again: the port may not be bound at the moment.
                 held.extend((0..missing).filter_map(|_| connect(address)));
                 count.fetch_add(missing, Ordering::Relaxed);
                 thread::sleep(PAUSE);

@@ -1,4 +1,4 @@
-//! Memory over a long time, and of connections that do nothing. `make soak`; `SOAK_S` is how long, in seconds.
+//! Memory over a long time, and of idle connections. Run with `make soak`. `SOAK_S` is the duration in seconds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,18 +8,19 @@ use crate::clients::http::{Http, get_bytes};
 use crate::clients::tls::{TLS12, TLS13, Taste, Tls, dial};
 use crate::harness::{Cluster, NODES, Plan};
 
-/// Between two samples.
+/// The interval of samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
-/// How much more than in the third quarter a node may have in the last, in KiB: far less than the load allocates.
+/// The most growth of a node's memory from the third quarter to the last, in KiB: far less than the load allocates.
 const GROWTH_KIB_MAX: u64 = 4 << 10;
-/// Connections that do nothing. This process has the clients' ends.
+/// Idle connections. This process has the clients' ends.
 const IDLE: usize = 2_000;
 
 fn connect(cluster: &Cluster, taste: &Taste) -> Http<Tls> {
     Http::new(Tls::to_site(cluster.clients.any(), cluster.service, taste).unwrap())
 }
 
-/// New connections that move or not, keep-alive, uploads, downloads given up, and strangers, one after the other.
+/// A sequence of new connections that move or not, keep-alive, uploads, cancelled downloads, and connections without a
+/// handshake.
 fn load(cluster: &Cluster, over: &AtomicBool) {
     let tastes = [&TLS12, &TLS13].map(|version| Taste { version, ..Taste::default() });
     let upload = vec![7; 20_000];

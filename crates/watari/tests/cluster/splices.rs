@@ -1,6 +1,6 @@
 //! Long bodies, which the dispatcher relays by splice(2), on connections that move between requests again and again.
 //!
-//! Seeded: `WATARI_SPLICES_SEED` replays what is asked for and where it is sent, as far as threads and processes can be
+//! Seeded: `WATARI_SPLICES_SEED` replays the requests and the targets of moves, as far as threads and processes can be
 //! replayed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,10 @@ use crate::harness::pattern::{Random, pattern, seed};
 use crate::harness::wait::until;
 use crate::harness::{AGENTS, Cluster, Plan};
 
-/// How often each connection moves at least.
+/// The least number of moves of each connection.
 const MOVES_MIN: u32 = 30;
 
-/// Much more than the buffers on the way hold.
+/// Many more bytes than the buffers on the way hold.
 const LONG_LEN: u64 = 5_000_000;
 
 #[test]
@@ -66,7 +66,7 @@ fn connect(cluster: &Cluster, taste: &Taste) -> Http<Tls> {
     http
 }
 
-/// Orders the connection to another agent. It may have gone there meanwhile, by an earlier order.
+/// Orders the connection to another agent. It may have gone there by an earlier order.
 fn order(cluster: &Cluster, connection: &Connection, random: &mut Random) {
     let others: Vec<_> = AGENTS.into_iter().filter(|agent| *agent != connection.node).collect();
     if let Err(refused) = order_move(&cluster.dispatcher().admin(), &connection.id, random.pick(&others)) {
@@ -74,8 +74,8 @@ fn order(cluster: &Cluster, connection: &Connection, random: &mut Random) {
     }
 }
 
-/// A long body in one direction or the other, or one right behind the other: the second request is under way while the connection
-/// moves.
+/// A long body in one direction or the other, or one right behind the other. Then the second request is in flight while
+/// the connection moves.
 fn ask(http: &mut Http<Tls>, random: &mut Random) -> Result<(), Fault> {
     let (seed, len) = (random.next(), random.below(LONG_LEN));
     let body = pattern(seed, 0..random.below(LONG_LEN));
@@ -91,8 +91,8 @@ fn ask(http: &mut Http<Tls>, random: &mut Random) -> Result<(), Fault> {
     }
 }
 
-/// The client does not read, so the end of a response waits in the dispatcher when the connection, whose agent has nothing to do
-/// with it any more, goes to another.
+/// The client does not read, so the end of a response waits in the dispatcher. The agent has finished the response, and
+/// the connection moves to another agent.
 #[test]
 fn what_waits_for_the_client_outlasts_the_move() {
     let cluster = Cluster::start(&Plan::default());
@@ -101,8 +101,8 @@ fn what_waits_for_the_client_outlasts_the_move() {
     let to_clients = || cluster.dispatcher().count("watari_dispatcher_bytes_to_clients_total", "");
     let requests = || cluster.count_on_agents("watari_agent_requests_total", "");
     let mut random = Random::new(1);
-    // Where the buffers of the system are full is found by trying: in steps shorter than what the dispatcher holds, and again,
-    // because they grow meanwhile.
+    // The capacity of the system's buffers is found by trying: in steps shorter than the dispatcher's buffer, and
+    // repeatedly, because the buffers grow meanwhile.
     let lengths = (0..10).flat_map(|pass| (100_000 + pass * 4_801..3_000_000).step_by(48 << 10));
     let has_waited = { lengths }.any(|len| {
         let aborted = || cluster.dispatcher().count("watari_dispatcher_moves_aborted_total", "timeout");
@@ -110,7 +110,7 @@ fn what_waits_for_the_client_outlasts_the_move() {
             (cluster.connection_of(client).moves, requests(), to_clients(), aborted());
         http.send(&get_bytes(len, len)).unwrap();
         until("an agent has the request", || requests() > asked);
-        // It cannot where the dispatcher has no room for the end of the response, which its agent still holds.
+        // It cannot move if the dispatcher has no room for the end of the response, which its agent still holds.
         let mut has_moved = false;
         until("the connection has moved, or a move was given up", || {
             let connection = cluster.connection_of(client);
@@ -127,7 +127,7 @@ fn what_waits_for_the_client_outlasts_the_move() {
     assert!(cluster.dispatcher().count("watari_dispatcher_bytes_spliced_total", "") > 0);
 }
 
-/// Tells everybody that it is over, also where the test fails.
+/// Ends the clients when it is dropped, also if the test fails.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {

@@ -9,7 +9,7 @@ use crate::harness::pattern::pattern;
 use crate::harness::site::SITE;
 use crate::harness::{Cluster, Plan};
 
-/// As OpenSSL names it, and as IANA does.
+/// The name in OpenSSL, and in IANA's registry.
 struct Suite(&'static str, &'static str);
 
 const TLS12: [Suite; 6] = [

@@ -1,4 +1,4 @@
-//! Listeners with terms of their own: what `openssl s_client` gets at each.
+//! Listeners with terms of their own: the results of `openssl s_client` at each.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::harness::site::SITE;
 use crate::harness::wait::until;
 use crate::harness::{Cluster, Plan};
 
-/// A cluster whose IPv4 and IPv6 listeners have other terms: `above` are lines of `[agent.tls]`, `own` of the IPv6
+/// A cluster whose IPv4 and IPv6 listeners have different terms: `above` are lines of `[agent.tls]`, `own` of the IPv6
 /// listener.
 fn cluster(above: &str, own: &str) -> Cluster {
     let cluster = Cluster::start(&Plan::default());
@@ -27,7 +27,7 @@ impl Caller<'_> {
         SClient::start(source, service, &self.0.site_ca(), arguments)
     }
 
-    /// One request, if the handshake comes about; all that is printed.
+    /// One request, if the handshake succeeds. Returns the output.
     fn ask(&self, service: SocketAddr, arguments: &[&str]) -> String {
         let mut client = self.client(service, arguments);
         client.wait_for(b"Verify return code: 0 (ok)");
@@ -36,7 +36,7 @@ impl Caller<'_> {
         client.finish()
     }
 
-    /// A handshake that has to come to nothing, for what `reason` says in the agents' counters.
+    /// A handshake that must fail, with `reason` in the agents' counters.
     fn refused(&self, service: SocketAddr, arguments: &[&str], alert: &str, reason: &str) {
         let before = self.0.count_on_agents("watari_agent_handshakes_failed_total", reason);
         self.client(service, arguments).wait_for_notice(alert);
@@ -76,14 +76,14 @@ fn protocols_above_tls_are_the_listeners() {
     assert!(h2.contains("ALPN protocol: h2"), "{h2}");
     for service in [v4, v6] {
         assert!(caller.ask(service, &["-alpn", "h2,http/1.1"]).contains("ALPN protocol: http/1.1"));
-        // Who says nothing gets HTTP/1.1.
+        // A client without ALPN gets HTTP/1.1.
         assert!(caller.ask(service, &[]).contains("No ALPN negotiated"));
         caller.refused(service, &["-alpn", "h3"], "alert no application protocol", "no_common_alpn");
     }
     caller.refused(v6, &["-alpn", "h2"], "alert no application protocol", "no_common_alpn");
 }
 
-/// A session from where nobody is asked for a certificate is worth nothing where one is required.
+/// A session of a listener without client certificates does not resume at one that requires them.
 #[test]
 fn a_session_of_one_listener_is_none_at_another() {
     let cluster = cluster("client_ca = \"site/clients.pem\"", "client_certificates = \"required\"");
@@ -93,7 +93,7 @@ fn a_session_of_one_listener_is_none_at_another() {
         let session = file.to_str().unwrap();
         assert!(caller.ask(v4, &[version, "-sess_out", session]).contains("New, TLS"));
         assert!(Path::new(session).exists());
-        // Handshakes go round the agents, and each knows the session.
+        // Handshakes go to the agents in turn, and each resumes the session.
         let again: String = (0..3).map(|_| caller.ask(v4, &[version, "-sess_in", session])).collect();
         assert_eq!(again.matches("Reused, TLS").count(), 3, "{again}");
         for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! `WebSocket` through agents, over HTTP/1.1 and HTTP/2, by clients and an origin of a library that knows nothing of them.
+//! `WebSocket` through agents, over HTTP/1.1 and HTTP/2, with clients and an origin of an independent library.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -16,10 +16,11 @@ use crate::harness::site::SITE;
 use crate::harness::wait::until;
 use crate::harness::{Cluster, Content, Plan, ctl};
 
-/// Of a large message, in bytes: more than any buffer on the way holds.
+/// The length of a large message, in bytes: more than any buffer on the way holds.
 const LARGE: u64 = 8_000_000;
 
-/// An origin that echoes messages at `/echo`, resets the connection when it gets one at `/reset`, and is at home nowhere else.
+/// An origin that echoes messages at `/echo`, and resets the connection after a message at `/reset`. It refuses all
+/// other paths.
 fn start_origin() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -31,7 +32,7 @@ fn start_origin() -> SocketAddr {
     address
 }
 
-// How large a refusal is, is the library's matter.
+// The library defines the size of a refusal.
 #[allow(clippy::result_large_err)]
 fn serve(stream: TcpStream) {
     let mut resets = false;
@@ -48,7 +49,7 @@ fn serve(stream: TcpStream) {
         if resets {
             return reset(socket.get_ref());
         }
-        // Whoever has gone gets no echo.
+        // A client that has closed the connection gets no echo.
         if (message.is_text() || message.is_binary()) && socket.send(message).is_err() {
             return;
         }
@@ -85,7 +86,7 @@ fn until_no_tunnel_is_left(cluster: &Cluster) {
     until("no tunnel is left", || cluster.count_on_agents("watari_agent_tunnels", "") == 0);
 }
 
-/// Connections that have moved before, too.
+/// Also over connections that have moved.
 #[test]
 fn messages_of_any_size_go_both_ways() {
     let cluster = Cluster::start(&plan());
@@ -186,7 +187,7 @@ fn a_tunnel_takes_the_place_of_a_request() {
     });
 }
 
-/// A stream of HTTP/2 as what a WebSocket runs over.
+/// An HTTP/2 stream as the transport of a `WebSocket`.
 struct Stream<'a> {
     h2: &'a mut H2,
     number: u32,

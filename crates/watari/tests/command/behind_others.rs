@@ -1,5 +1,5 @@
-//! Nodes without a dispatcher of ours in front: behind balancers of other people, and on their own. What any of them has established,
-//! each resumes. These are the configurations of `examples/`, and what their READMEs say.
+//! Nodes without a Watari dispatcher: behind other load balancers, and on their own. Each node resumes the sessions
+//! that any of them has established. The configurations are those of `examples/`, used as their READMEs describe.
 
 use std::env;
 use std::fs;
@@ -16,10 +16,10 @@ use crate::support::{PATIENCE, Running, own_loopback, told, watari};
 
 const NODES: [&str; 2] = ["n1", "n2"];
 
-/// What clients tell OpenSSL for each kind of session: of TLS 1.3, of TLS 1.2 by tickets and by ids.
+/// Options of OpenSSL clients for each kind of session: TLS 1.3, TLS 1.2 with tickets, and TLS 1.2 with session ids.
 const KINDS: [&str; 3] = ["-tls1_3", "-tls1_2", "-tls1_2 -no_ticket"];
 
-/// Between two looks.
+/// The polling interval.
 const PAUSE: Duration = Duration::from_millis(20);
 
 #[test]
@@ -29,7 +29,7 @@ fn nodes_behind_haproxy_resume_what_any_has_established() {
     site.knows_its_clients();
 }
 
-/// Without a master process, so that there is one process to end.
+/// Runs nginx without a master process, so that the test has one process to end.
 #[test]
 fn nodes_behind_nginx_resume_what_any_has_established() {
     let one_process = "daemon off; master_process off;";
@@ -46,7 +46,7 @@ fn nodes_on_their_own_resume_what_any_has_established() {
     site.knows_its_clients();
 }
 
-/// An example that runs.
+/// A running example.
 struct Site {
     dir: tempfile::TempDir,
     readme: String,
@@ -55,7 +55,7 @@ struct Site {
 }
 
 impl Site {
-    /// Starts the nodes, and `balancer` in front of them, if that says anything.
+    /// Starts the nodes, and `balancer` in front of them if it is not empty.
     fn start(example: &str, balancer: &[&str]) -> Self {
         let ip = own_loopback();
         let (dir, readme) = set_up(example, &ip);
@@ -73,7 +73,7 @@ impl Site {
         Self { dir, readme, service, _running: running }
     }
 
-    /// Does what the README says, for each kind of session; the nodes take turns.
+    /// Follows the README for each kind of session. The nodes take turns.
     fn resumes_at_every_node(&self) {
         let try_it = block(&self.readme, "sh try");
         for (kind, times) in KINDS.into_iter().zip(1..) {
@@ -84,7 +84,7 @@ impl Site {
         }
     }
 
-    /// How many handshakes a node has done.
+    /// The number of handshakes that a node has done.
     fn handshakes(&self, node: &str) -> u64 {
         let sessions = self.ask(node, "sessions");
         let versions = sessions["handshakes"].as_array().unwrap();
@@ -92,7 +92,7 @@ impl Site {
         versions.iter().map(|version| number(&version["full"]) + resumed(version)).sum()
     }
 
-    /// A node that a client comes to knows it by its own address, whoever has brought it.
+    /// Each node sees the client's own address, not that of the balancer.
     fn knows_its_clients(&self) {
         let source: IpAddr = own_loopback().parse().unwrap();
         let mut client = Command::new("openssl");
@@ -121,7 +121,7 @@ impl Site {
     }
 }
 
-/// Puts an address of its own in place of 127.0.0.2, where the second node of an example is that needs two addresses.
+/// Replaces 127.0.0.2, the second node's address in an example that needs two, by an address of the test's own.
 fn move_second_address(dir: &Path, readme: &str) -> String {
     let (address, config) = (own_loopback(), dir.join("n2.toml"));
     let text = fs::read_to_string(&config).unwrap();
@@ -129,7 +129,7 @@ fn move_second_address(dir: &Path, readme: &str) -> String {
     readme.replace("127.0.0.2", &address)
 }
 
-/// Starts somebody else's program in `dir`, and waits until it takes connections.
+/// Starts an external program in `dir`, and waits until it accepts connections.
 fn start(dir: &Path, program: &str, arguments: &[&str], service: SocketAddr) -> Running {
     let path = format!("{}:/usr/sbin", env::var("PATH").unwrap());
     let log = fs::File::create(dir.join("balancer.log")).unwrap();

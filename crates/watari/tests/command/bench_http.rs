@@ -1,4 +1,4 @@
-//! `watari bench http` as its users meet it: what is refused, what is told, how it ends.
+//! `watari bench http` from its users' view: refusals, reports and endings.
 
 use std::fs;
 use std::io::Read;
@@ -14,7 +14,7 @@ use super::support::{Running, command, watari};
 #[test]
 fn nobody_there_is_told_and_fails() {
     let dir = tempdir().unwrap();
-    // Bound, and not listening: connections are refused, and nobody else takes the port.
+    // Bound but not listening: connections are refused, and no other process takes the port.
     let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let ended = watari(dir.path(), &["bench", "http", &format!("http://{unused}/"), "-n", "20", "--json"]);
     assert_eq!(ended.status, Some(1), "{}", ended.error);
@@ -84,7 +84,7 @@ fn a_run_that_is_interrupted_is_summed_up() {
             .unwrap(),
     );
     let mut out = run.0.stdout.take().unwrap();
-    // Three requests are on their way, and nobody answers.
+    // Three requests are in progress without a response.
     let mut waiting: Vec<_> = (0..3).map(|_| listener.accept().unwrap().0).collect();
     for client in &mut waiting {
         assert!(client.read(&mut [0; 1000]).unwrap() > 0);

@@ -1,4 +1,4 @@
-//! What `watari bench http` tells of a run: on a terminal, into files, and otherwise.
+//! The reports of `watari bench http`: on a terminal, in files, and elsewhere.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -19,7 +19,7 @@ fn a_terminal_shows_a_run_until_somebody_ends_it() {
         [|terminal| terminal.press("q"), |terminal| terminal.press("\x03"), |terminal| terminal.signal(Signal::TERM)];
     for end in ends {
         let mut terminal = Terminal::run(dir.path(), &["bench", "http", &url, "-d", "1h", "-c", "2"]);
-        // Words alone: over cells that are blank already, the cursor just moves.
+        // Words only: over cells that are blank already, the terminal gets cursor movements.
         terminal.wait_for("opened");
         end(&mut terminal);
         let left = terminal.left();
@@ -59,7 +59,7 @@ fn a_file_that_cannot_be_written_costs_no_run() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// Answers everything, until the test's process ends.
+/// Answers every request until the test's process ends.
 fn server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address: SocketAddr = listener.local_addr().unwrap();

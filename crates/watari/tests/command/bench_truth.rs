@@ -1,4 +1,4 @@
-//! `watari bench http` tells what happened: what a server logged, and what was on the wire.
+//! The reports of `watari bench http` match the log of a server, and the packets on the wire.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -93,7 +93,8 @@ fn handshakes_are_those_that_the_server_saw() {
     }
 }
 
-/// A capture begins before the load and ends behind it, in a network of its own. What it needs of the system is made by `unshare`.
+/// A capture in a network of its own begins before the load and ends after it. `unshare` makes the namespaces that it
+/// needs.
 const CAPTURED: &str = r#"
 set -eu
 ip link set lo up
@@ -119,7 +120,7 @@ trap - EXIT
 tshark -r capture.pcap -T fields -e frame.time_epoch -e tcp.srcport -e tcp.dstport -e tcp.flags.syn -e tcp.flags.fin -e tcp.len >packets 2>/dev/null
 "#;
 
-/// When a client's connection began, asked, and closed, in seconds of the capture's clock.
+/// The times at which a client's connection began, sent its request, and closed, in seconds of the capture's clock.
 #[derive(Debug, Default)]
 struct Seen {
     syn: Option<f64>,
@@ -150,7 +151,8 @@ fn tr_and_tc_are_those_on_the_wire() {
         tr.push((told_tr - (seen.request.unwrap() - begun) * 1e3).abs());
         tc.push((told_tc - (seen.fin.unwrap() - begun) * 1e3).abs());
     }
-    // A packet is seen within the system call that sends it; what interrupts a process between the two clocks touches few.
+    // A packet is captured within the system call that sends it. Interruptions of the process between the two clocks
+    // affect few.
     assert!(median(&mut tr) < 2.0 && median(&mut tc) < 2.0, "{} {} ms", median(&mut tr), median(&mut tc));
     assert_eq!(nginx::logged(dir.path()).len(), 200);
 }

@@ -16,7 +16,7 @@ use tempfile::tempdir;
 
 use super::support::{Ended, Running, command, watari};
 
-/// A server that answers over six connections at a time, and closes others as they come. Its thread ends with the process.
+/// A server that serves six connections at a time, and closes further ones at once. Its thread ends with the process.
 fn server_for_six() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -26,7 +26,7 @@ fn server_for_six() -> SocketAddr {
             let connections = Arc::clone(&connections);
             thread::spawn(move || {
                 if connections.fetch_add(1, Ordering::SeqCst) < 6 {
-                    // It ends with an error, or with the client.
+                    // The connection ends with an error, or when the client closes it.
                     let _ = answer(&stream);
                 }
                 connections.fetch_sub(1, Ordering::SeqCst);
@@ -40,7 +40,7 @@ fn answer(mut stream: &TcpStream) -> io::Result<()> {
     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
     while lines.by_ref().take_while(|line| !line.is_empty()).count() > 0 {
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")?;
-        // Clients in a closed loop would take all of a processor otherwise.
+        // Without it, clients in a closed loop would use a whole CPU.
         thread::sleep(Duration::from_millis(2));
     }
     Ok(())
@@ -91,7 +91,7 @@ fn the_load_that_a_server_bears_is_found() {
     let throughput_per_s = search["throughput_per_s"].as_f64().unwrap();
     assert!(throughput_per_s > 0.0);
 
-    // Seven tenths of what it takes are used.
+    // The prediction uses seven tenths of the measured capacity.
     let usable_per_s = told["prediction"]["usable_per_s"].as_f64().unwrap();
     assert!((usable_per_s - 0.7 * throughput_per_s).abs() < 1e-6, "{told}");
     assert_eq!(told["prediction"]["peak_per_s"], 2.0);
@@ -99,7 +99,8 @@ fn the_load_that_a_server_bears_is_found() {
     assert!(page.contains(">6 connections meet the conditions; 7 do not.") && page.contains("</svg>"), "{page}");
 }
 
-/// A server that bears one request at a time, and that two at a time leave with work: the next four by themselves are answered late.
+/// A server with a capacity of one request at a time. Two at a time leave it with a backlog, and then it answers the
+/// next four single requests late.
 fn server_with_backlog() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -107,7 +108,7 @@ fn server_with_backlog() -> SocketAddr {
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let (in_progress, backlog) = (Arc::clone(&in_progress), Arc::clone(&backlog));
-            // It ends with an error, or with the client.
+            // The connection ends with an error, or when the client closes it.
             thread::spawn(move || answer_late(&stream, &in_progress, &backlog));
         }
     });
@@ -143,7 +144,7 @@ fn what_a_level_leaves_behind_is_not_measured_with_the_next() {
     assert_eq!((&finding["level"], &finding["missed"]), (&1.into(), &2.into()), "{told}");
     assert_eq!((&points[0]["idle"], &points[1]["idle"]), (&true.into(), &true.into()), "{points}");
 
-    // So long nobody is ready to wait.
+    // Shorter than the server needs to become idle.
     let ended = capacity(dir.path(), &[&search[..], &["--settle", "50ms"]].concat());
     assert!(ended.out.contains("\n     the server was not idle before\n"), "{}", ended.out);
     assert!(ended.out.contains(" Before 1 the server was not idle, "), "{}", ended.out);
@@ -162,7 +163,7 @@ fn processes_search_together() {
     assert_eq!((&finding["level"], &finding["missed"]), (&6.into(), &7.into()), "{told}");
     let too_few = searched(&["--processes", "4"]).refused(2);
     assert_eq!(too_few, "watari: 3 connections cannot be shared out among 4 workers or processes");
-    // All begin to be measured at once.
+    // All workers have to be measured over the same time.
     let staggered = searched(&["--stagger", "1s", "--workers", "127.0.0.1:9", "--node", "lead"]);
     assert_eq!(staggered.status, Some(2));
     assert!(staggered.error.starts_with("error: unexpected argument '--stagger' found"), "{}", staggered.error);
@@ -175,7 +176,7 @@ fn servers_are_counted_without_a_search() {
     let of_log = |more: &[&str]| capacity(dir.path(), &[&["--capacity", "1", "--log", "access.log"], more].concat());
     let ended = of_log(&["--growth", "3", "--headroom", "0.5", "--redundancy", "2"]);
     assert_eq!(ended.status, Some(0), "{}", ended.error);
-    // Two in the busiest second, times three, at a half each.
+    // Two requests in the busiest second, times three, at a capacity of half a request each.
     assert!(ended.out.contains("\nServers: 14\n  12 for 6.0 requests/s at 0.5 each, 2 spare\n"), "{}", ended.out);
     assert!(ended.out.contains("3, and 1 bad lines left out"), "{}", ended.out);
     assert!(ended.error.starts_with("left out: access.log:4: "), "{}", ended.error);
@@ -184,7 +185,7 @@ fn servers_are_counted_without_a_search() {
     fs::write(dir.path().join("day.toml"), hours).unwrap();
     let told =
         json(dir.path(), &["--capacity", "100", "--profile", "day.toml", "--peak", "hour", "--handshake-share", "0.1"]);
-    // 10,000 a second on average, and hardly more by chance: 142.9 servers at 70 each.
+    // 10,000 requests per second on average, and hardly more by chance: 142.9 servers at 70 each.
     assert_eq!((&told["search"], &told["prediction"]["serving"]), (&Value::Null, &143.into()), "{told}");
     let handshakes_per_s = told["prediction"]["handshakes_per_s"].as_f64().unwrap();
     assert!((handshakes_per_s - 1000.0).abs() < 1.0, "{told}");
@@ -224,7 +225,7 @@ fn a_server_that_bears_nothing_is_told() {
     let ended = capacity(dir.path(), &[&[url.as_str()], &brief[..], &["--expect", "p99<1us"]].concat());
     assert_eq!((ended.status, ended.error.as_str()), (Some(1), "watari: a condition is not met\n"), "{}", ended.out);
     assert!(ended.out.ends_with("\nNot even 1 connections meet the conditions.\n"), "{}", ended.out);
-    // Nobody listens there any more.
+    // No process listens there any more.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{closed}/");
     let of_nobody = |more: &[&str]| {

@@ -1,4 +1,4 @@
-//! A dispatcher and two agents, real processes on loopback addresses of their own, and clients that hold connections open.
+//! A dispatcher and two agents as processes on loopback addresses of their own, and clients that hold connections open.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,21 +16,21 @@ use serde_json::Value;
 use crate::support::{Ended, PATIENCE, Running, own_loopback, told, watari, write_key};
 
 const HOST: &str = "site.test";
-/// More than all the buffers between an agent and a client that does not read.
+/// More bytes than all buffers between an agent and a client that does not read.
 pub(crate) const LARGE_LEN: u64 = 64 << 20;
 
-/// `d1`, which lets connections stay where their handshake was, and `a1` and `a2`.
+/// `d1`, which leaves connections at the agent of their handshake, and `a1` and `a2`.
 pub(crate) struct Cluster {
     service: SocketAddr,
     tls: Arc<ClientConfig>,
     pub(crate) d1: Node,
     pub(crate) a1: Node,
     pub(crate) a2: Node,
-    // After the processes: they are gone before their directory is.
+    // Dropped after the processes: they must end before their directory is removed.
     _dir: tempfile::TempDir,
 }
 
-/// A node, and what it tells its service manager.
+/// A node, and the socket for its messages to the service manager.
 pub(crate) struct Node {
     pub(crate) process: Running,
     dir: PathBuf,
@@ -39,7 +39,7 @@ pub(crate) struct Node {
 }
 
 impl Cluster {
-    /// Starts all and waits until they have found each other, and the dispatcher can use both agents.
+    /// Starts all nodes, and waits until they are linked and the dispatcher can use both agents.
     pub(crate) fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let certificate = site(dir.path());
@@ -56,26 +56,26 @@ impl Cluster {
         cluster
     }
 
-    /// Asks the dispatcher.
+    /// Runs `watari ctl` for the dispatcher.
     pub(crate) fn ctl(&self, arguments: &[&str]) -> Ended {
         self.d1.ctl(arguments)
     }
 
-    /// What the dispatcher lists.
+    /// A list from the dispatcher.
     pub(crate) fn list(&self, what: &str) -> Vec<Value> {
         self.d1.list(what)
     }
 
-    /// Asks the dispatcher until what it lists is as it must become.
+    /// Polls the dispatcher until its list meets the condition.
     pub(crate) fn until(&self, what: &str, is_so: impl Fn(&[Value]) -> bool) {
         until(|| self.list(what), is_so);
     }
 
-    /// A new client, that has had one answer; and its connection, as the dispatcher knows it.
+    /// A new client that has had one response, with its connection from the dispatcher's list.
     pub(crate) fn client(&self) -> (Client, Value) {
         let mut client = Client::connect(self.service, &self.tls);
         client.page();
-        // That its handshake is done may be told a little later.
+        // The dispatcher may learn a little later that the handshake is complete.
         let own = client.address();
         self.until("connections", |connections| {
             connections.iter().any(|connection| connection["client"] == own && !connection["version"].is_null())
@@ -84,14 +84,14 @@ impl Cluster {
         (client, connection)
     }
 
-    /// A new client, that has had an answer to its hello and has not gone on yet.
+    /// A new client that has had the server's first flight, and has not continued.
     pub(crate) fn greeted_client(&self) -> Client {
         Client::connect(self.service, &self.tls).greeted()
     }
 
     /// A client whose connection is on `agent`.
     pub(crate) fn client_on(&self, agent: &str) -> Client {
-        // Handshakes go round.
+        // Handshakes go to the agents in turn.
         let mut clients = (0..2).map(|_| self.client());
         clients.find(|(_, connection)| connection["node"] == agent).unwrap().0
     }
@@ -116,13 +116,13 @@ impl Node {
         serde_json::from_str(&self.ctl(&["--json", what]).done()).unwrap()
     }
 
-    /// Waits for what the node tells next.
+    /// Waits for the next message to the service manager.
     pub(crate) fn says(&self, state: &str) {
         assert_eq!(told(&self.manager), state);
     }
 }
 
-/// Asks until what is listed is as it must become.
+/// Polls until the list meets the condition.
 fn until(list: impl Fn() -> Vec<Value>, is_so: impl Fn(&[Value]) -> bool) {
     let begin = Instant::now();
     loop {
@@ -149,7 +149,7 @@ impl Client {
         Self(BufReader::new(StreamOwned::new(connection, socket)))
     }
 
-    /// Says hello and waits for the answer, which it does not take yet.
+    /// Sends its hello and waits for the server's flight, which it does not read yet.
     fn greeted(mut self) -> Self {
         let StreamOwned { conn, sock } = self.0.get_mut();
         conn.write_tls(sock).unwrap();
@@ -157,7 +157,7 @@ impl Client {
         self
     }
 
-    /// Asks for the page and reads it.
+    /// Requests the page and reads it.
     pub(crate) fn page(&mut self) {
         let len = self.begin("/index.html");
         let mut page = vec![0; usize::try_from(len).unwrap()];
@@ -165,7 +165,7 @@ impl Client {
         assert_eq!(page, b"the page\n");
     }
 
-    /// Asks for the large file, and reads no more than the head of the answer.
+    /// Requests the large file, and reads only the head of the response.
     pub(crate) fn begin_large(&mut self) {
         assert_eq!(self.begin("/large.bin"), LARGE_LEN);
     }
@@ -183,7 +183,7 @@ impl Client {
         }
     }
 
-    /// Sends a request and reads the head of the answer, which gives the length of its body.
+    /// Sends a request and reads the head of the response. Returns the length of its body.
     fn begin(&mut self, path: &str) -> u64 {
         let stream = self.0.get_mut();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n").unwrap();
@@ -196,7 +196,7 @@ impl Client {
     }
 }
 
-/// Makes what the agents serve, and their certificate, which is returned.
+/// Makes the agents' content, and their certificate, which it returns.
 fn site(dir: &Path) -> CertificateDer<'static> {
     fs::create_dir(dir.join("www")).unwrap();
     fs::write(dir.join("www/index.html"), "the page\n").unwrap();
@@ -215,7 +215,7 @@ fn configure(dir: &Path, ip: &str) {
     for (number, (name, role)) in (1..).zip(nodes) {
         watari(dir, &["pki", "issue", name, "--role", role]).done();
         let role = if role == "agent" { agent(ip, number) } else { dispatcher(ip) };
-        // Longer than any test waits: what ends earlier does so for another reason.
+        // Longer than any test waits. So an earlier end has another cause.
         let node = format!(
             "[node]\nname = \"{name}\"\npki = \"pki\"\nmesh = \"{ip}:700{number}\"\nadmin = \"{name}.sock\"\n\
              drain_timeout = \"10m\"\n"

@@ -54,7 +54,7 @@ fn files_that_are_no_summaries_are_refused() {
     assert!(refused("other.json").starts_with("watari: other.json is no summary written by `watari bench --json`: "));
 }
 
-/// A run of 20 s, in which each request took so long.
+/// A run of 20 s in which each request took `took_ms`.
 fn write_run(dir: &Path, name: &str, took_ms: u64) {
     let took = Duration::from_millis(took_ms);
     let mut tally = Tally::new(["page".to_owned()].into());

@@ -1,4 +1,4 @@
-//! `watari ctl`, with a node that the test plays.
+//! `watari ctl` with a test in the role of the node.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Ended, watari};
 
-/// Runs `watari ctl` with `arguments`, and answers its question with `answer`. Returns the question, too.
+/// Runs `watari ctl` with `arguments`, and sends `answer` to its question. Returns the question, too.
 fn ctl(arguments: &[&str], answer: &Value) -> (Value, Ended) {
     let dir = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(dir.path().join("s")).unwrap();

@@ -1,4 +1,4 @@
-//! `watari ctl move`, `drain` and `undrain`, and SIGTERM, with a real cluster whose clients stay connected.
+//! `watari ctl move`, `drain` and `undrain`, and SIGTERM, on a cluster whose clients stay connected.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ fn a_drained_agent_is_left_and_gets_nothing_until_it_is_undrained() {
     }
     clients.extend((0..2).map(|_| cluster.client().0));
     assert_eq!((on("a1"), on("a2")), (0, 8));
-    // Again: it is no error, and there is nothing to do.
+    // A second drain is no error, and has nothing to do.
     let report: Value = serde_json::from_str(&cluster.ctl(&["drain", "a1", "--json"]).done()).unwrap();
     assert_eq!(report, json!({"node": "a1", "moved_or_ended": 0, "remaining": []}));
 
@@ -122,7 +122,7 @@ fn an_agent_that_is_terminated_gives_its_connections_away_first() {
 #[test]
 fn an_agent_that_is_terminated_finishes_its_handshakes_first() {
     let mut cluster = Cluster::start();
-    // Handshakes go round: one of these is with a1.
+    // Handshakes go to the agents in turn: one of these is at a1.
     let mut clients = [cluster.greeted_client(), cluster.greeted_client()];
     cluster.a1.process.signal(Signal::TERM);
     cluster.a1.says("STOPPING=1");
@@ -145,7 +145,7 @@ fn a_second_signal_ends_an_agent_at_once() {
         client.begin_large();
         cluster.a1.process.signal(Signal::TERM);
         cluster.a1.says("STOPPING=1");
-        // It waits for the download's end.
+        // The drain waits for the end of the download.
         cluster.until("nodes", |nodes| nodes.iter().any(|node| node["draining"] == true));
         cluster.a1.process.signal(second);
         assert_eq!(cluster.a1.process.wait().code(), Some(0));

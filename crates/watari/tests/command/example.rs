@@ -1,4 +1,4 @@
-//! The configurations of `examples/`, run as their README says.
+//! The configurations of `examples/`, run as their README describes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,15 +24,16 @@ fn one_key_runs_as_the_readme_says() {
 #[test]
 fn a_dispatcher_is_ready_when_it_has_an_agent() {
     let (dir, _) = set_up("two-agents", &own_loopback());
-    // It looks for its dispatcher in vain, and looks again later: the link comes after everything else.
+    // The agent cannot reach its dispatcher at first, and tries again later. So the link comes up after everything
+    // else.
     let _agent = Running::node(dir.path(), "a1.toml");
     let _dispatcher = Running::node(dir.path(), "d1.toml");
     let available: Vec<_> = nodes(dir.path(), "d1").iter().map(|node| node["available"].clone()).collect();
     assert_eq!(available, [json!(true), json!(false), Value::Null], "a1, a2, d1");
 }
 
-/// Runs an example; the first of its nodes is the dispatcher. Its README's commands must fetch the page `pages` times. Returns how
-/// many connections have moved.
+/// Runs an example. The first of its nodes is the dispatcher. Its README's commands must fetch the page `pages` times.
+/// Returns the number of connections that have moved.
 fn run<const N: usize>(name: &str, nodes: [&str; N], pages: usize) -> usize {
     let ip = own_loopback();
     let (dir, readme) = set_up(name, &ip);
@@ -51,7 +52,7 @@ fn run<const N: usize>(name: &str, nodes: [&str; N], pages: usize) -> usize {
     moves.unwrap().parse().unwrap()
 }
 
-/// A copy of an example with its certificates, at `ip` instead of 127.0.0.1; and its README.
+/// A copy of an example with certificates, at `ip` instead of 127.0.0.1, and its README.
 pub(crate) fn set_up(name: &str, ip: &str) -> (tempfile::TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
     copy(&example(name), dir.path(), ip);
@@ -64,7 +65,7 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)
 }
 
-/// Copies what belongs to the example, with `ip` in place of 127.0.0.1, so that nothing else can be in the way.
+/// Copies the files of the example, with `ip` in place of 127.0.0.1, so that no other process uses its ports.
 fn copy(from: &Path, to: &Path, ip: &str) {
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
         let to = to.join(entry.file_name());
@@ -93,7 +94,7 @@ pub(crate) fn shell(dir: &Path, script: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Asks `node` until it is linked to all others, and can use all its agents if it is a dispatcher.
+/// Polls `node` until it is linked to all others and, as a dispatcher, can use all its agents.
 pub(crate) fn wait_until_linked(dir: &Path, node: &str) {
     let begin = Instant::now();
     loop {
@@ -105,7 +106,7 @@ pub(crate) fn wait_until_linked(dir: &Path, node: &str) {
     }
 }
 
-/// The nodes that `node` knows.
+/// The nodes in the list of `node`.
 fn nodes(dir: &Path, node: &str) -> Vec<Value> {
     let nodes = watari(dir, &["ctl", "--admin", &format!("{node}.sock"), "--json", "nodes"]).done();
     serde_json::from_str(&nodes).unwrap()

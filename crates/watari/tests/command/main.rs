@@ -1,4 +1,4 @@
-//! The `watari` command as its users see it: arguments, output, exit status.
+//! The `watari` command from its users' view: arguments, output, exit status.
 
 #![allow(clippy::unwrap_used)]
 

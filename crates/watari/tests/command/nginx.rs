@@ -1,4 +1,4 @@
-//! nginx as a server whose log is believed.
+//! nginx as a server whose log the tests rely on.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -12,10 +12,10 @@ use watari_test_origins::LoopbackAddresses;
 
 use super::support::{PATIENCE, Running};
 
-/// How often is looked again.
+/// The polling interval.
 const POLL: Duration = Duration::from_millis(20);
 
-/// nginx with files in a directory, at an address for HTTP and one for HTTPS, with a log of all requests.
+/// nginx with the files of a directory, an address for HTTP and one for HTTPS, and a log of all requests.
 pub(crate) struct Nginx {
     process: Running,
     directory: PathBuf,
@@ -36,7 +36,7 @@ pub(crate) struct Logged {
 }
 
 impl Nginx {
-    /// Serves `directory`; `more` goes into the server that speaks TLS.
+    /// Serves `directory`. `more` is added to the server block with TLS.
     pub(crate) fn start(directory: &Path, more: &str) -> Self {
         let addresses = LoopbackAddresses::draw();
         let (plain, tls) = (addresses.take(), addresses.take());
@@ -51,7 +51,7 @@ impl Nginx {
         Self { process, directory: directory.to_owned(), plain, tls }
     }
 
-    /// All requests, once nginx has ended.
+    /// All requests, after nginx has ended.
     pub(crate) fn requests(mut self) -> Vec<Logged> {
         self.process.signal(rustix::process::Signal::QUIT);
         self.process.wait();

@@ -1,4 +1,4 @@
-//! Readers that go away, as `head` does.
+//! Readers that close the output early, as `head` does.
 
 use std::io;
 use std::path::Path;
@@ -92,7 +92,7 @@ fn a_node_whose_log_nobody_reads_goes_on() {
     assert_eq!(told(&manager), "READY=1");
     drop(reader);
     for _ in 0..3 {
-        // Each is logged.
+        // Each reload is logged.
         watari(dir.path(), &["ctl", "--admin", "n1.sock", "reload"]).done();
     }
     node.signal(Signal::TERM);

@@ -9,7 +9,7 @@ use tempfile::tempdir;
 
 use super::support::{Ended, watari};
 
-/// A server that answers `/N` with the status N, for as long as the test runs.
+/// A server that responds to `/N` with the status N, for as long as the test runs.
 fn server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -21,7 +21,7 @@ fn server() -> SocketAddr {
     address
 }
 
-/// Answers until the client closes the connection.
+/// Responds until the client closes the connection.
 fn converse(mut stream: &TcpStream) -> Option<()> {
     let mut lines = BufReader::new(stream.try_clone().ok()?).lines();
     loop {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::support::{command, watari};
 
-/// Little work, and few suites: the shape is what matters here.
+/// Little work and few suites, because the test checks only the form of the output.
 const LITTLE: [&str; 6] = ["bench", "suites", "--bulk", "100kB", "--connections", "3"];
 
 fn arguments<'a>(further: &[&'a str]) -> Vec<&'a str> {

@@ -1,4 +1,4 @@
-//! Running the command.
+//! Runs the command.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -13,10 +13,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
-/// Far longer than anything takes: a test that hangs fails.
+/// Far longer than any step takes. A test that hangs fails after it.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What a command that has ended leaves.
+/// The result of a command that has ended.
 pub(crate) struct Ended {
     pub(crate) status: Option<i32>,
     pub(crate) out: String,
@@ -41,13 +41,13 @@ pub(crate) fn watari(dir: &Path, arguments: &[&str]) -> Ended {
 }
 
 impl Ended {
-    /// The output of a command that was done.
+    /// The output of a command that succeeded.
     pub(crate) fn done(self) -> String {
         assert_eq!((self.status, self.error.as_str()), (Some(0), ""), "{}", self.out);
         self.out
     }
 
-    /// The one sentence of a command that was not.
+    /// The error, one sentence, of a command that failed.
     pub(crate) fn refused(self, status: i32) -> String {
         assert_eq!((self.status, self.out.as_str()), (Some(status), ""), "{}", self.error);
         assert_eq!(self.error.lines().count(), 1, "{}", self.error);
@@ -59,14 +59,14 @@ impl Ended {
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
-    /// Starts a node and waits until it says that it is ready.
+    /// Starts a node and waits until it reports that it is ready.
     pub(crate) fn node(dir: &Path, config: &str) -> Self {
         let (running, manager) = Self::start_node(dir, config);
         assert_eq!(told(&manager), "READY=1", "{config}");
         running
     }
 
-    /// Starts a node; what it tells its service manager comes from the socket.
+    /// Starts a node. Its messages to the service manager arrive at the socket.
     pub(crate) fn start_node(dir: &Path, config: &str) -> (Self, UnixDatagram) {
         let (path, manager) = service_manager(dir, config);
         let child = command(dir, &["run", "--with-parent", "--config", config])
@@ -90,7 +90,7 @@ impl Running {
     }
 }
 
-/// Waits until a process has ended, which makes it readable (`pidfd_open(2)`).
+/// Waits until a process has ended. Its descriptor is readable then (`pidfd_open(2)`).
 pub(crate) fn wait(process: &OwnedFd) {
     let patience = Timespec::try_from(PATIENCE).unwrap();
     let ended = retry_on_intr(|| poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&patience)));
@@ -104,10 +104,10 @@ impl Drop for Running {
     }
 }
 
-/// A demo that is up, with its files in a directory of its own.
+/// A running demo, with its files in a directory of its own.
 pub(crate) struct Demo {
     pub(crate) process: Running,
-    /// What it says of itself.
+    /// The lines that it prints.
     pub(crate) guide: Vec<String>,
 }
 
@@ -126,14 +126,14 @@ impl Demo {
         panic!("the demo did not come up: {guide:?}");
     }
 
-    /// Where its files are.
+    /// The directory of its files.
     pub(crate) fn files(&self) -> PathBuf {
         let line = self.guide.iter().find_map(|line| line.trim().strip_prefix("files ")).unwrap();
         line.trim().split(' ').next().unwrap().into()
     }
 }
 
-/// A socket for what a service tells its manager.
+/// A socket for the messages of a service to its manager.
 pub(crate) fn service_manager(dir: &Path, name: &str) -> (PathBuf, UnixDatagram) {
     let path = dir.join(format!("{name}.notify"));
     let manager = UnixDatagram::bind(&path).unwrap();
@@ -141,7 +141,7 @@ pub(crate) fn service_manager(dir: &Path, name: &str) -> (PathBuf, UnixDatagram)
     (path, manager)
 }
 
-/// The next thing that a service tells.
+/// The next message of a service.
 pub(crate) fn told(manager: &UnixDatagram) -> String {
     let mut buffer = [0; 64];
     let len = loop {
@@ -154,8 +154,8 @@ pub(crate) fn told(manager: &UnixDatagram) -> String {
     String::from_utf8(buffer[..len].to_vec()).unwrap()
 }
 
-/// A directory with the certificates and the configuration of one agent, `n1`, that serves `www`. Its addresses are its
-/// own: no other test can be in its way.
+/// A directory with the certificates and the configuration of one agent, `n1`, that serves `www`. No other test uses
+/// its addresses.
 pub(crate) fn agent() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     watari(dir.path(), &["pki", "init"]).done();
@@ -170,13 +170,13 @@ pub(crate) fn agent() -> tempfile::TempDir {
     dir
 }
 
-/// Writes a private key as nodes demand it: nobody else can read it.
+/// Writes a private key with the mode that nodes require: other users cannot read it.
 pub(crate) fn write_key(path: &Path, pem: &str) {
     let mut file = fs::File::options().write(true).create_new(true).mode(0o600).open(path).unwrap();
     file.write_all(pem.as_bytes()).unwrap();
 }
 
-/// A loopback address that nothing else uses: 127.64.0.0/10, by process, and counted up within it.
+/// A loopback address that no other test uses: of 127.64.0.0/10, by process id and a counter.
 pub(crate) fn own_loopback() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(1);

@@ -1,4 +1,4 @@
-//! A terminal, as a program meets it: a pseudo-terminal, and behind it what a terminal answers.
+//! A pseudo-terminal for a program, with the answers of a terminal behind it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -15,21 +15,21 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::support::{PATIENCE, Running};
 
-/// A command in the foreground of a terminal of its own, of 80 columns and 24 rows.
+/// A command in the foreground of a terminal of its own, with 80 columns and 24 rows.
 pub(crate) struct Terminal {
     process: Running,
     keyboard: File,
-    /// Kept open: what is set of a terminal is gone with its last user.
+    /// Kept open, because the terminal's settings are lost when its last user closes it.
     device: File,
     output: Arc<Mutex<String>>,
     reader: JoinHandle<()>,
 }
 
-/// What is left when the command has ended.
+/// The state after the command has ended.
 pub(crate) struct Left {
     pub(crate) status: ExitStatus,
     pub(crate) output: String,
-    /// Whether lines are put together and keys shown, as they were before.
+    /// Whether line editing and echo are on again, as before.
     pub(crate) restored: bool,
 }
 
@@ -42,7 +42,7 @@ impl Terminal {
         let device = OpenOptions::new().read(true).write(true).open(name).unwrap();
         tcsetwinsize(&device, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         let end = || Stdio::from(device.try_clone().unwrap());
-        // Of util-linux: gives the command a session whose terminal is its standard input.
+        // Of util-linux. It gives the command a session whose terminal is its standard input.
         let mut command = Command::new("setsid");
         command.arg("--ctty").arg(env!("CARGO_BIN_EXE_watari")).args(arguments);
         command.current_dir(dir).env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end());
@@ -54,7 +54,7 @@ impl Terminal {
         Self { process, keyboard, device, output, reader }
     }
 
-    /// Waits until the command has written this.
+    /// Waits until the command has written `text`.
     pub(crate) fn wait_for(&self, text: &str) {
         let deadline = Instant::now() + PATIENCE;
         while !self.output.lock().unwrap().contains(text) {
@@ -76,7 +76,7 @@ impl Terminal {
         let Self { mut process, device, output, reader, .. } = self;
         let status = process.wait();
         let restored = tcgetattr(device.as_fd()).unwrap().local_modes.contains(LocalModes::ICANON | LocalModes::ECHO);
-        // Its last user: then there is nothing more to read.
+        // The last user closes it. Then the reader gets no more output.
         drop(device);
         reader.join().unwrap();
         let output = output.lock().unwrap().clone();
@@ -84,7 +84,7 @@ impl Terminal {
     }
 }
 
-/// Reads to the end, and says where the cursor is whenever that is asked: in the first row.
+/// Reads to the end. Answers each query for the cursor position with the first row.
 fn answer(mut screen: File, output: &Mutex<String>) {
     let mut buffer = [0; 4096];
     while let Ok(length @ 1..) = screen.read(&mut buffer) {

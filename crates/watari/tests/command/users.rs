@@ -11,7 +11,7 @@ use watari_test_origins::LoopbackAddresses;
 use crate::nginx::Nginx;
 use crate::support::watari;
 
-/// Answers everything with a token, until the test's process ends.
+/// Responds to every request with a token, until the test's process ends.
 fn server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -67,7 +67,7 @@ fn users_speak_http_2_over_a_connection_for_each_visit() {
     let resumed = logged.iter().filter(|line| line.resumed).count() as u64;
     assert_eq!((&json["tls"]["full"], &json["tls"]["resumed"]), (&10.into(), &20.into()));
     assert_eq!(resumed, 20);
-    // What makes no sense for a request on a connection of its own.
+    // Options that make no sense for a single request on a connection of its own.
     for more in
         [&["--streams", "2"][..], &["--pipeline", "2"], &["--requests-per-connection", "2"], &["--stagger", "1s"]]
     {

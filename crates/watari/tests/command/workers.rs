@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::support::{PATIENCE, Running, command, watari};
 
-/// Answers every request, and counts them.
+/// A server that responds to every request, and counts requests and connections.
 struct Server {
     url: String,
     requests: Arc<AtomicU64>,
@@ -45,7 +45,7 @@ impl Server {
         server
     }
 
-    /// From where connections came, sorted.
+    /// The source addresses of the connections, sorted.
     fn clients(&self) -> Vec<SocketAddr> {
         let mut clients = self.clients.lock().unwrap().clone();
         clients.sort_unstable();
@@ -57,7 +57,7 @@ impl Server {
     }
 }
 
-/// Until the client closes, resets, or asks for it.
+/// Serves until the client closes or resets the connection, or requests its end.
 fn serve(mut stream: &TcpStream, requests: &AtomicU64) {
     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
     loop {
@@ -91,7 +91,7 @@ fn cluster() -> tempfile::TempDir {
     dir
 }
 
-/// A worker, and where it listens.
+/// A worker, and the address at which it listens.
 fn worker(dir: &Path, node: &str) -> (Running, SocketAddr) {
     let mut child = command(dir, &["bench", "worker", "--listen", "127.0.0.1:0", "--node", node])
         .stdout(Stdio::piped())
@@ -154,7 +154,7 @@ fn a_load_ends_with_its_controller() {
     let running = controller(dir.path(), &server, &[address], &["-d", "1h", "-c", "4"]);
     let running = Running({ running }.stdout(Stdio::null()).spawn().unwrap());
     wait_until("nobody is at work", || there() == 4);
-    // Killed: it cannot say goodbye.
+    // Killed, so that it cannot close its connections properly.
     drop(running);
     wait_until("its load goes on", || there() == 0);
 
@@ -210,7 +210,7 @@ fn a_search_ends_with_a_worker_that_is_lost() {
     output.read_to_string(&mut rest).unwrap();
     running.0.stderr.take().unwrap().read_to_string(&mut error).unwrap();
     assert_eq!(running.wait().code(), Some(1));
-    // It is lost while it makes a load, or when it is to make the next.
+    // The controller loses it during a load, or when it begins the next one.
     assert!(error.contains(&two.to_string()) && error.lines().count() == 1, "{error}");
     assert!(!rest.contains("meet the conditions"), "{rest}");
 }
@@ -229,7 +229,7 @@ fn a_search_takes_as_many_processes_as_files_make_necessary() {
     assert_eq!(error, "2 processes share 100 connections: one may have 200 open files\n");
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &told["search"]["finding"]["level"]), (Some(0), &100.into()), "{told}");
-    // Three single requests tell how the server answers without a load.
+    // Three single requests measure the server without a load.
     assert_eq!(server.clients().len(), 3 + 100);
 }
 
@@ -249,7 +249,7 @@ fn what_cannot_be_is_told_at_the_start() {
     assert_eq!(server.requests(), 0);
 }
 
-/// All that a process says until it ends.
+/// All output of a process until it ends.
 fn told(child: &mut Child) -> (String, String) {
     let (mut out, mut error) = (String::new(), String::new());
     child.stdout.take().unwrap().read_to_string(&mut out).unwrap();

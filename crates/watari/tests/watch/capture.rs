@@ -14,10 +14,10 @@ use watari_packets::{Decoded, Decoder, Frame, LinkType, Timestamp};
 
 use crate::namespace::{PATIENCE, POLL, Running};
 
-/// Where nobody listens in a namespace of a test: a connection to it marks the end of a capture.
+/// An address without a listener in a test's namespace. A connection to it marks the end of a capture.
 const MARK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
 
-/// dumpcap at work.
+/// A running dumpcap.
 pub(crate) struct Capture {
     dumpcap: Running,
     says: BufReader<ChildStderr>,
@@ -25,9 +25,9 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Captures what `filter` lets through to a file of pcapng. It has begun when this returns.
+    /// Captures the packets that pass `filter`, to a pcapng file. The capture has begun when this returns.
     pub(crate) fn start(file: &Path, filter: &str) -> Self {
-        // The buffer, in MiB, holds what comes while the machine does something else.
+        // The buffer, in MiB, holds packets while dumpcap gets no CPU time.
         let mut dumpcap = Command::new("dumpcap")
             .args(["-q", "-i", "lo", "-B", "64", "-f", filter, "-w"])
             .arg(file)
@@ -38,7 +38,7 @@ impl Capture {
             .unwrap();
         let mut says = BufReader::new(dumpcap.stderr.take().unwrap());
         let mut line = String::new();
-        // It says where it writes once it is connected to the interface.
+        // dumpcap prints the name of its file once it is connected to the interface.
         while !line.starts_with("File:") {
             line.clear();
             assert!(says.read_line(&mut line).unwrap() > 0, "dumpcap ended");
@@ -46,8 +46,8 @@ impl Capture {
         Self { dumpcap: Running(dumpcap), says, file: file.to_owned() }
     }
 
-    /// Ends it when all that was sent until now is in the file; nothing may have been lost. The last connection is a mark, to a port
-    /// where it is refused.
+    /// Ends the capture when all packets sent so far are in the file. None may be lost. The last connection is the
+    /// mark, to a port that refuses it.
     pub(crate) fn stop(mut self) {
         assert!(TcpStream::connect(MARK).is_err(), "somebody listens at {MARK}");
         let deadline = Instant::now() + PATIENCE;
@@ -68,7 +68,7 @@ pub(crate) fn is_mark(server: SocketAddr) -> bool {
     server == MARK
 }
 
-/// Whether the mark's answer is in the file, of which the last frame may be written in part yet.
+/// Whether the answer to the mark is in the file. The last frame may be incomplete.
 fn has_mark(file: &Path) -> bool {
     let Ok(mut reader) = Reader::new(File::open(file).unwrap()) else { return false };
     let decoder = Decoder::default();
@@ -90,7 +90,7 @@ pub(crate) struct Captured {
     pub(crate) data: Vec<u8>,
 }
 
-/// All frames of a capture of Ethernet.
+/// All frames of an Ethernet capture.
 pub(crate) fn frames(file: &Path) -> Vec<Captured> {
     let mut reader = Reader::new(File::open(file).unwrap()).unwrap();
     let mut frames = Vec::new();

@@ -1,4 +1,4 @@
-//! What `watari watch` is asked that it cannot do, and whose addresses it says.
+//! Invalid requests to `watari watch`, and the addresses that it prints.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -18,7 +18,7 @@ use crate::live::certificates;
 use crate::namespace::{PATIENCE, POLL, Running, is_inside};
 use crate::rows::{connections, spans};
 
-/// Exit status and what is said.
+/// Exit status and error message.
 fn refused(dir: &Path, arguments: &str) -> (i32, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_watari"));
     command.arg("watch").args(arguments.split(' ')).current_dir(dir).stdin(Stdio::null());
@@ -49,7 +49,7 @@ fn what_cannot_be_done_is_said() {
         ("live -i lo --node s1".to_owned(), 2, "--report-to <HOST:PORT>"),
         ("live -i lo --report-to 127.0.0.1:1 --node s9".to_owned(), 1, "s9.pem"),
         ("live -i lo --report-to 127.0.0.1:1 --node j1 --user root".to_owned(), 1, "j1 does not allow the role sensor"),
-        // There is nobody else here.
+        // The namespace has no other user.
         ("live -i lo".to_owned(), 1, "(os error 1); --user names"),
         (format!("{judge} --node s1"), 1, "s1 does not allow the role judge"),
         (format!("judge --listen {taken} --node j1"), 1, &format!("cannot listen on {taken}: Address already in use")),
@@ -89,7 +89,7 @@ fn addresses_can_be_others() {
     assert!(client.ends_with(":4000") && client != "10.1.2.3:4000" && server == "10.1.2.9:80", "{client} {server}");
     let [client_of_all, server] = ends("all", &key);
     let network = |address: &str| address.rsplit_once('.').unwrap().0.to_owned();
-    // They were in one network.
+    // The addresses were in one network.
     assert!(client_of_all == client && network(&server) == network(&client) && !server.starts_with("10.1.2."));
     assert_ne!(ends("clients", &[])[0], client);
 }
@@ -116,7 +116,7 @@ pub(crate) fn knock(client: SocketAddr, server: SocketAddr) -> Vec<Captured> {
     [syn, reset].map(captured).into()
 }
 
-/// What is found in a capture that is still being written is said soon, not when there is enough of it.
+/// Results of a capture that is still being written are printed soon, not only when a buffer is full.
 #[test]
 fn what_is_fed_is_said_soon() {
     let dir = tempdir().unwrap();
@@ -129,7 +129,8 @@ fn what_is_fed_is_said_soon() {
     command.args(["watch", "pcap", "--json", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut watching = Running(command.spawn().unwrap());
     let mut input = watching.0.stdin.take().unwrap();
-    // The end of the first is known when time has come to the second; what is said is shown with the next frame.
+    // The end of the first connection is certain when the time of the second is reached. The result is printed with the
+    // next frame.
     let second = 24 + (capture.len() - 24) / 2;
     input.write_all(&capture).unwrap();
     let mut line = String::new();
@@ -139,7 +140,7 @@ fn what_is_fed_is_said_soon() {
         line
     });
     let deadline = Instant::now() + PATIENCE;
-    // Frames that say nothing new.
+    // Frames without new information.
     while !reading.is_finished() {
         assert!(Instant::now() < deadline, "nothing is said");
         input.write_all(&capture[second..]).unwrap();
@@ -148,7 +149,7 @@ fn what_is_fed_is_said_soon() {
     assert!(reading.join().unwrap().contains("REFUSED"));
 }
 
-/// A packet of a wrong time hides nothing that comes behind it.
+/// A packet with a wrong timestamp does not hide the packets after it.
 #[test]
 fn a_packet_of_the_future_is_a_stray() {
     let dir = tempdir().unwrap();
@@ -164,7 +165,7 @@ fn a_packet_of_the_future_is_a_stray() {
     let all: Vec<_> = (0..400).flat_map(refused).collect();
     let mut odd = all.clone();
     odd[9].time = odd[9].time + Duration::from_hours(365 * 24);
-    // Behind a pause of days, it goes on.
+    // After a pause of days, the analysis continues.
     let paused = |mut frames: Vec<Captured>| {
         let again: Vec<_> = later(3 * 24 * 60, all.clone());
         frames.extend(again);
@@ -189,7 +190,7 @@ fn a_packet_of_the_future_is_a_stray() {
     }
 }
 
-/// Where no packet was captured at all, time went on, too.
+/// Time advances even where no packet was captured.
 #[test]
 fn a_pause_is_idle() {
     let dir = tempdir().unwrap();
@@ -212,7 +213,7 @@ fn a_pause_is_idle() {
     assert!((7_200.0..7_205.0).contains(&(spans[2].from - spans[0].from)), "{spans:#?}");
 }
 
-/// So many minutes later.
+/// The frames, `minutes` later.
 fn later(minutes: u64, mut frames: Vec<Captured>) -> Vec<Captured> {
     for frame in &mut frames {
         frame.time = frame.time + Duration::from_mins(minutes);

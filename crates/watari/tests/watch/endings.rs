@@ -1,5 +1,5 @@
-//! Each ending from each side in each phase, in both families: what the script knows, `watari watch` says of whole captures, and
-//! of what becomes of them on the way.
+//! Each ending from each side in each phase, in both families. `watari watch` must report what the script did, of whole
+//! captures and of damaged ones.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,14 +17,15 @@ use crate::script::Side::{Client, Server};
 use crate::script::{Known, Scene, TIMEOUT, bare};
 use crate::{others, spoiled};
 
-/// How a connection ends, in which phase, by whom, how many requests it carries; and what makes it so.
+/// The ending of a connection, its phase, the side that ended it, the number of its requests, and the script that
+/// causes it.
 type Case = (&'static str, &'static str, Option<&'static str>, u64, fn(&mut Scene));
 
 const BY_CLIENT: Option<&str> = Some("client");
 const BY_SERVER: Option<&str> = Some("server");
 
-/// All that can be. A FIN ends no handshake, and a system resets no connection whose SYN it has answered before it is established;
-/// for this one see [`made`].
+/// All possible cases. A FIN ends no handshake. A system resets no connection between its answer to the SYN and the end
+/// of the handshake; for that case see [`made`].
 #[rustfmt::skip]
 const CASES: &[Case] = &[
     ("S_NORMAL", "before_request", BY_SERVER, 0, |it| { it.connect(); it.close(Server); }),
@@ -47,11 +48,11 @@ const CASES: &[Case] = &[
     ("S_RESET", "in_answer", BY_SERVER, 1, |it| { it.connect(); it.ask(); it.begin_answer(); it.reset(Server); }),
     ("S_RESET", "after_answer", BY_SERVER, 1, |it| { it.connect(); it.ask(); it.answer(); it.reset(Server); }),
     ("S_RESET", "idle", BY_SERVER, 1, |it| { it.connect(); it.ask(); it.answer(); it.idle(); it.reset(Server); }),
-    // Nobody closes.
+    // No side closes.
     ("TIMEOUT", "before_request", None, 0, |it| { it.connect(); it.hello(); it.time_out(); }),
     ("TIMEOUT", "before_answer", None, 1, |it| { it.connect(); it.ask(); it.time_out(); }),
     ("TIMEOUT", "in_answer", None, 1, |it| { it.connect(); it.ask(); it.begin_answer(); it.time_out(); }),
-    // Of what is not understood nobody knows whether the answer is whole.
+    // In an unknown protocol, the analysis cannot see whether the answer is complete.
     ("TIMEOUT", "idle", None, 1, |it| { it.connect(); it.say(Client, b"question"); it.say(Server, b"reply"); it.time_out(); }),
     ("OPEN", "before_request", None, 0, Scene::connect),
     ("OPEN", "idle", None, 1, |it| { it.connect(); it.ask(); it.answer(); it.time_out(); }),
@@ -64,16 +65,16 @@ const CASES: &[Case] = &[
     ("C_NORMAL", "after_answer", BY_CLIENT, 1, |it| {
         it.knock(); it.let_in(); it.ask(); it.answer(); it.close(Client);
     }),
-    // A browser's stop button, while the answer goes on: a FIN, and RSTs for what still comes.
+    // A browser's stop button during the answer: a FIN, then RSTs for later segments.
     ("C_NORMAL", "in_answer", BY_CLIENT, 1, |it| {
         it.connect(); it.ask(); it.begin_answer(); it.leave(Client); it.say_unread(Server, b"56789"); it.leave(Server);
     }),
-    // Who leaves without having read all resets.
+    // A side that closes before it has read everything resets.
     ("C_RESET", "in_answer", BY_CLIENT, 1, |it| {
         it.connect(); it.ask(); it.begin_answer(); it.say_unread(Server, b"5"); it.close(Client);
     }),
     ("S_RESET", "before_answer", BY_SERVER, 1, |it| { it.connect(); it.say_unread(Client, b"GET / "); it.close(Server); }),
-    // The client has no more to ask, and waits for its answer.
+    // The client has no more requests, and waits for its answer.
     ("C_NORMAL", "before_answer", BY_CLIENT, 1, |it| {
         it.connect(); it.ask(); it.close_half(Client); it.answer(); it.close(Server);
     }),
@@ -85,11 +86,11 @@ const CASES: &[Case] = &[
         it.connect(); it.ask(); it.answer(); it.ask(); it.reset(Server);
     }),
     ("C_NORMAL", "idle", BY_CLIENT, 1, |it| { it.connect(); it.ask(); it.answer(); it.keep_alive(); it.close(Client); }),
-    // A handshake of TLS is no request.
+    // A TLS handshake is not a request.
     ("S_NORMAL", "before_request", BY_SERVER, 0, |it| { it.connect(); it.hello(); it.close(Server); }),
     ("S_RESET", "before_request", BY_SERVER, 0, |it| { it.connect(); it.hello(); it.reset(Server); }),
     ("C_NORMAL", "before_request", BY_CLIENT, 0, |it| { it.connect(); it.hello(); it.close(Client); }),
-    // What is not understood is as whole as what came.
+    // An answer in an unknown protocol counts as complete.
     ("S_NORMAL", "after_answer", BY_SERVER, 1, |it| {
         it.connect(); it.say(Client, b"question"); it.say(Server, b"reply"); it.close(Server);
     }),
@@ -101,7 +102,7 @@ const CASES: &[Case] = &[
     }),
 ];
 
-/// What has not ended, nor been out of time, when the capture ends.
+/// Connections that have not ended and are within their timeout when the capture ends.
 #[rustfmt::skip]
 const LATE: &[Case] = &[
     ("OPEN", "before_handshake", None, 0, Scene::knock),
@@ -109,7 +110,7 @@ const LATE: &[Case] = &[
     ("OPEN", "in_answer", None, 1, |it| { it.connect(); it.ask(); it.begin_answer(); }),
 ];
 
-/// A connection, and what is to be said of it.
+/// A connection, and its expected row.
 #[derive(Debug)]
 struct Expected {
     /// One of these.
@@ -117,7 +118,7 @@ struct Expected {
     /// One of these.
     phases: Vec<&'static str>,
     closed_by: Option<&'static str>,
-    /// `None` where it is not said.
+    /// `None`: the row has no number of requests.
     requests: Option<u64>,
     known: Known,
 }
@@ -145,7 +146,7 @@ fn tshark_and_tcptrace_agree() {
 
 const OPTIONS: [&str; 2] = ["--timeout", TIMEOUT];
 
-/// A capture with everything, and what is said of it, which is as the scripts know.
+/// A capture with all cases, and its rows, which match the scripts.
 fn known_rows(dir: &Path) -> (PathBuf, Vec<Row>) {
     let (real, more, all) = (dir.join("real.pcapng"), dir.join("made.pcap"), dir.join("all.pcapng"));
     let mut expected = record(&real);
@@ -160,7 +161,7 @@ fn known_rows(dir: &Path) -> (PathBuf, Vec<Row>) {
     (all, rows)
 }
 
-/// Plays all scripts in both families while they are captured.
+/// Captures all scripts in both families.
 fn record(file: &Path) -> Vec<Expected> {
     let capture = Capture::start(file, "tcp");
     let early = play(CASES);
@@ -169,14 +170,14 @@ fn record(file: &Path) -> Vec<Expected> {
     capture.stop();
     let mut expected: Vec<_> = early.iter().chain(&late).flat_map(|(case, scene)| expected(case, scene)).collect();
     if began.elapsed() > Duration::from_millis(900) {
-        // The SYN that nobody has answered may have been repeated meanwhile.
+        // The client may have repeated the unanswered SYN meanwhile.
         let knocks = expected.iter_mut().filter(|expected| expected.phases == ["before_handshake"]);
         knocks.filter(|knock| knock.endings == ["OPEN"]).for_each(|knock| knock.endings.push("NO_ANSWER"));
     }
     expected
 }
 
-/// All at once, each in a thread.
+/// All scripts at once, each in a thread.
 fn play(cases: &'static [Case]) -> Vec<(&'static Case, Scene)> {
     let families = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
     let all = families.into_iter().flat_map(|ip| cases.iter().map(move |case| (ip, case)));
@@ -210,7 +211,7 @@ fn expected((ending, phase, closed_by, requests, _): &Case, scene: &Scene) -> Ve
     all
 }
 
-/// What no system does, but another program in between may: the server resets what it has not established yet.
+/// A case that no system causes, but a middlebox can: the server resets a connection that is not established yet.
 fn made(begin: Timestamp) -> (Vec<Captured>, Vec<Expected>) {
     let (mut frames, mut expected) = (Vec::new(), Vec::new());
     for (client, server) in [("192.0.2.1:40000", "198.51.100.1:80"), ("[2001:db8::1]:40000", "[2001:db8::2]:80")] {
@@ -228,7 +229,7 @@ fn made(begin: Timestamp) -> (Vec<Captured>, Vec<Expected>) {
     (frames, expected)
 }
 
-/// Each connection is as it should be, and there is no other.
+/// Each expected connection has its row, and there are no other rows.
 fn assert_are(rows: &[Row], expected: &[Expected]) {
     let mut left: BTreeMap<SocketAddr, Vec<&Row>> = BTreeMap::new();
     for row in rows {

@@ -1,6 +1,7 @@
-//! The paper's experiment (ANMA paper, chapter 2): a file of 4 KB, a load that rises until the server saturates, the server killed
-//! while clients go on knocking, and then nobody. The cloud moves, the states follow, and silence counts as stopped. A sensor listens
-//! meanwhile, and a judge, who is killed with the server and comes back; both must come to what a capture of it shows.
+//! The paper's experiment (ANMA paper, chapter 2): a file of 4 KB, and a load that rises until the server saturates.
+//! Then the server is killed while clients still connect, and at last there are no clients. The shares of endings move,
+//! the states follow, and silence counts as stopped. A sensor listens meanwhile. Its judge is killed with the server
+//! and restarted. Both must report the same as an analysis of the capture.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -20,16 +21,16 @@ const SERVER: &str = "127.0.0.1:8080";
 const JUDGE: &str = "127.0.0.1:7400";
 const PAGE: &str = "127.0.0.1:8484";
 
-/// As in the lab, but for the time that it takes.
+/// The lab's profile, with shorter times.
 const PROFILE: &str = "base = \"lab\"\nspan_s = 4\nstopped_span_s = 3\nhold_s = 1\n";
-/// So long nobody asks for anything in the end: longer than the spans and what a change must last.
+/// The time without requests at the end: longer than the spans and the time that a change must last.
 const SILENCE: Duration = Duration::from_secs(7);
 
-/// The server serves 50 requests a second, on the fastest machine, too: those beyond wait in line. Clients wait for less than half a
-/// second.
+/// The server serves 50 requests a second, even on the fastest machine. Further requests wait in its queue. Clients
+/// wait less than half a second.
 const LOAD: &str = "-r 10..110/10s -d 18s --requests-per-connection 1 --timeout 400ms --connect-timeout 400ms --json";
 
-/// So many clients have given up when the server is killed.
+/// The number of clients that have given up when the server is killed.
 const ABORTS: usize = 400;
 
 #[test]
@@ -56,7 +57,7 @@ fn the_cloud_moves_and_the_states_follow() {
     live.followed(&spans);
 }
 
-/// A sensor that tells a judge, and whoever has to know.
+/// A sensor that reports to a judge, and a receiver of alerts.
 struct Live {
     sensor: Watching,
     judge: Watching,
@@ -77,13 +78,13 @@ impl Live {
         Self { sensor, judge, receiver }
     }
 
-    /// Another judge knows nothing of what this one was told.
+    /// Kills the judge and starts another, which has none of the first one's data.
     fn lose_judge(self, dir: &Path) -> Self {
         self.judge.kill();
         Self { judge: judge(dir, "next-judge"), ..self }
     }
 
-    /// What was seen live is what the capture shows.
+    /// The live reports match the capture.
     fn followed(self, spans: &[SpanRow]) {
         let Self { sensor, judge, receiver } = self;
         for (watching, name) in [(&sensor, "here"), (&judge, "s1")] {
@@ -133,14 +134,14 @@ fn server() -> SocketAddr {
     SERVER.parse().unwrap()
 }
 
-/// What was found.
+/// Checks the states of the server.
 fn moved(spans: &[SpanRow]) {
     let states: Vec<_> = spans.iter().map(|span| span.state.as_str()).collect();
     assert_eq!(states, ["normal", "saturated", "stopped", "idle"], "{spans:#?}");
     let [normal, saturated, stopped, idle] = spans else { unreachable!() };
     let cut = |shares: Shares| shares.client_abort + shares.timeout;
     let (before, then) = (normal.shares.unwrap(), saturated.shares.unwrap());
-    // The limit is passed when the cloud has moved already, but the time until then counts as normal.
+    // The shares cross the limit after they have begun to move, but the time until then counts as normal.
     assert!(before.s_normal > 0.5 && cut(then) > 0.5 && before.s_normal > then.s_normal + 0.2, "{spans:#?}");
     assert!(stopped.endings["REFUSED"] > 100 && idle.endings.is_empty(), "{spans:#?}");
     for (one, next) in spans.iter().zip(&spans[1..]) {
@@ -184,7 +185,7 @@ fn wait_for_aborts(dir: &Path) {
     }
 }
 
-/// Time is that of the packets, so there have to be some.
+/// Sends packets, because time advances with their timestamps.
 fn pass_time() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let nowhere: SocketAddr = "127.0.0.1:9".parse().unwrap();

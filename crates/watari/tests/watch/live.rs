@@ -1,4 +1,4 @@
-//! `watari watch live` and `watari watch judge` at work, and somebody who is told.
+//! `watari watch live` and `watari watch judge` with traffic, and a receiver of alerts.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,10 +20,10 @@ use crate::command::knock;
 use crate::namespace::{PATIENCE, POLL, Running, is_inside, run, wait_for};
 use crate::rows::Row;
 
-/// Where a sensor is scraped.
+/// The address of a sensor's metrics.
 pub(crate) const METRICS: &str = "127.0.0.1:9464";
 
-/// A line of `--json --states`: a server is in another state.
+/// A line of `--json --states`: a server's state has changed.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct Change {
     pub(crate) sensor: String,
@@ -32,7 +32,7 @@ pub(crate) struct Change {
     pub(crate) state: String,
 }
 
-/// `watari watch`, which prints changes.
+/// A running `watari watch` that prints changes.
 pub(crate) struct Watching {
     running: Running,
     printed: PathBuf,
@@ -40,34 +40,34 @@ pub(crate) struct Watching {
 }
 
 impl Watching {
-    /// Starts it in `dir`; what it prints goes to a file there, what it logs to another.
+    /// Starts it in `dir`. Its output goes to a file there, its log to another.
     pub(crate) fn start(dir: &Path, name: &str, arguments: &[&str]) -> Self {
         let (printed, said) = (dir.join(format!("{name}.jsonl")), dir.join(format!("{name}.log")));
         let mut command = Command::new(env!("CARGO_BIN_EXE_watari"));
-        // There is nobody else in the namespace whom root could become.
+        // The namespace has no user except root.
         command.arg("watch").args(arguments).args(["--json", "--user", "root"]).current_dir(dir);
         command.stdin(Stdio::null()).stdout(File::create(&printed).unwrap()).stderr(File::create(&said).unwrap());
         Self { running: Running(command.spawn().unwrap()), printed, said }
     }
 
-    /// What it has printed of a server.
+    /// The changes that it has printed of a server.
     pub(crate) fn changes(&self, server: SocketAddr) -> Vec<Change> {
         self.rows().into_iter().filter(|change: &Change| change.server == server).collect()
     }
 
-    /// All that it has printed.
+    /// All rows that it has printed.
     pub(crate) fn rows<T: DeserializeOwned>(&self) -> Vec<T> {
         let text = fs::read_to_string(&self.printed).unwrap();
         let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         lines.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Waits until it has logged this.
+    /// Waits until its log contains `part`.
     pub(crate) fn wait_until_logged(&self, part: &str) {
         self.wait_until(part, || fs::read_to_string(&self.said).unwrap().contains(part));
     }
 
-    /// Waits until a server has come to this state.
+    /// Waits until a server has reached this state.
     pub(crate) fn wait_until_in(&self, server: SocketAddr, state: &str) {
         self.wait_until(state, || self.changes(server).last().is_some_and(|change| change.state == state));
     }
@@ -82,12 +82,12 @@ impl Watching {
         }
     }
 
-    /// Kills it in the middle of whatever it does.
+    /// Kills it at any point of its work.
     pub(crate) fn kill(mut self) {
         self.running.kill();
     }
 
-    /// Ends it, which it does well. Returns all that it has printed.
+    /// Ends it, which must succeed. Returns all that it has printed.
     pub(crate) fn end<T: DeserializeOwned>(mut self) -> Vec<T> {
         kill_process(Pid::from_child(&self.running.0), Signal::TERM).unwrap();
         let status = self.running.0.wait().unwrap();
@@ -103,7 +103,7 @@ pub(crate) fn certificates(dir: &Path) {
     }
 }
 
-/// What is served at `address`.
+/// The response of the server at `address`.
 pub(crate) fn get(address: &str, path: &str, host: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
@@ -113,7 +113,7 @@ pub(crate) fn get(address: &str, path: &str, host: &str) -> String {
     answer
 }
 
-/// Somebody who is told by webhook.
+/// A receiver of alerts by webhook.
 pub(crate) struct Receiver {
     pub(crate) url: String,
     told: Arc<Mutex<Vec<Value>>>,
@@ -136,7 +136,7 @@ impl Receiver {
         Self { url, told }
     }
 
-    /// Status and state of all that it was told of, in this order.
+    /// Status and state of all alerts that it received, in this order.
     pub(crate) fn told(&self) -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let told = self.told.lock().unwrap();
@@ -144,7 +144,7 @@ impl Receiver {
     }
 }
 
-/// One message of HTTP, which is answered.
+/// Reads one HTTP request, and responds.
 fn take(mut stream: TcpStream) -> Option<Value> {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let (mut len, mut line) = (0, String::new());
@@ -159,7 +159,7 @@ fn take(mut stream: TcpStream) -> Option<Value> {
     serde_json::from_slice(&body).ok()
 }
 
-/// Connections in tunnels that are seen on an interface, whose addresses it does not have.
+/// Connections in tunnels, captured at an interface that does not have their addresses.
 #[test]
 fn tunnels_are_looked_into() {
     if !is_inside("live::tunnels_are_looked_into", &[]) {
@@ -173,13 +173,13 @@ fn tunnels_are_looked_into() {
     let here = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut ports = 4000..;
     watching.wait_until("all tunnels seen", || {
-        // What is captured before the threads listen may be lost, so others follow.
+        // Packets sent before the threads capture may be lost, so further ones follow.
         let port = ports.next().unwrap();
         for (server, around) in [("198.51.100.7:80", "GRE"), ("203.0.113.7:80", "VXLAN"), ("203.0.113.8:80", "Geneve")]
         {
             let server: SocketAddr = server.parse().unwrap();
             for frame in knock(SocketAddr::from(([192, 0, 2, 1], port)), server) {
-                // No flags, and what follows: an Ethernet frame. VXLAN carries nothing else, and has a number, as Geneve has.
+                // No flags, then an Ethernet frame. VXLAN carries nothing else; Geneve needs its protocol type.
                 let (header, port): (&[u8], _) = match around {
                     "GRE" => (&[0, 0, 0x65, 0x58], 0),
                     "VXLAN" => (&[8, 0, 0, 0, 0, 0, 7, 0], 4789),
@@ -200,7 +200,7 @@ fn tunnels_are_looked_into() {
     watching.end::<Row>();
 }
 
-/// Prints rows into a pipe, and is ready.
+/// Prints rows into a pipe. Returns when it captures.
 fn piped(errors: Stdio) -> Running {
     let mut command = Command::new(env!("CARGO_BIN_EXE_watari"));
     command.args(["watch", "live", "-i", "lo", "--json", "--user", "root", "--metrics", METRICS]);
@@ -209,7 +209,7 @@ fn piped(errors: Stdio) -> Running {
     watching
 }
 
-/// Whoever reads what is printed may stop to.
+/// The reader of the output may stop reading.
 #[test]
 fn nobody_has_to_read() {
     if !is_inside("live::nobody_has_to_read", &[]) {
@@ -222,7 +222,7 @@ fn nobody_has_to_read() {
         let of = "watari_watch_connections_ended_total{sensor=\"here\",server=\"127.0.0.1:9\",ending=\"REFUSED\"} ";
         seen.lines().find_map(|line| line.strip_prefix(of)).map_or(0, |count| count.parse().unwrap())
     };
-    // Far more rows than a pipe holds, and than may wait.
+    // Far more rows than a pipe and the printer's queue hold.
     while refused() < 2_000 {
         assert!(Instant::now() < deadline, "{} are known", refused());
         for _ in 0..100 {
@@ -231,14 +231,14 @@ fn nobody_has_to_read() {
     }
     kill_process(Pid::from_child(&watching.0), Signal::TERM).unwrap();
     let mut output = watching.0.stdout.take().unwrap();
-    // It gives up waiting for a reader. Its end closes the pipe, of which nothing is read before.
+    // It stops waiting for a reader, and exits. That closes the pipe, which the test has not read before.
     assert_eq!(watching.0.wait().unwrap().code(), Some(1));
     let mut rows = String::new();
     output.read_to_string(&mut rows).unwrap();
     assert!(rows.lines().count() > 50 && rows.lines().count() < 2_000, "{}", rows.lines().count());
 }
 
-/// The command ends when the reader of its output has gone, without an error: the reader has seen enough.
+/// The command ends without an error when the reader of its output closes it.
 #[test]
 fn a_reader_may_go_away() {
     if !is_inside("live::a_reader_may_go_away", &[]) {
@@ -260,7 +260,7 @@ fn a_reader_may_go_away() {
     assert!(code == Some(0) && !logged.contains("panicked"), "{code:?} {logged}");
 }
 
-/// What is open when it ends is part of what was seen.
+/// Connections that are still open at the end are part of the results.
 #[test]
 fn open_connections_are_rows_at_the_end() {
     if !is_inside("live::open_connections_are_rows_at_the_end", &[]) {
@@ -277,7 +277,7 @@ fn open_connections_are_rows_at_the_end() {
         let opened = "watari_watch_connections_opened_total{sensor=\"here\",server=\"127.0.0.1:8080\"} ";
         get(METRICS, "/metrics", "localhost").contains(opened)
     });
-    // The first may have come before the capture.
+    // The first connection may precede the capture.
     let rows: Vec<Row> = watching.end();
     let clients: Vec<_> = clients.iter().map(|client| client.local_addr().unwrap()).collect();
     assert!(!rows.is_empty(), "{clients:?}");
@@ -286,7 +286,7 @@ fn open_connections_are_rows_at_the_end() {
     }
 }
 
-/// One that goes away does not end the others.
+/// An interface that disappears does not end the capture of the others.
 #[test]
 fn an_interface_may_go_away() {
     if !is_inside("live::an_interface_may_go_away", &["ip"]) {

@@ -1,5 +1,5 @@
-//! `watari watch` on what really went over a network: servers of others under `watari bench`, and connections that a script ends in
-//! every way, captured while they happen. What Wireshark and tcptrace say of the same captures is asked, too.
+//! `watari watch` on network traffic: other servers under `watari bench`, and connections that a script ends in every
+//! way. The analyses of Wireshark and tcptrace must agree on the same captures.
 
 #![allow(clippy::unwrap_used)]
 

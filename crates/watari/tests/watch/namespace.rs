@@ -1,4 +1,4 @@
-//! A network of a test's own, in which nobody else's packets are captured, and ports are as the test wants them.
+//! A network namespace for a test. It has no other traffic, and all ports are free.
 
 use std::env;
 use std::fs::File;
@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Far longer than anything takes: a test that hangs fails.
+/// Far longer than any step takes. A test that hangs fails after it.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// How often is looked again.
+/// The polling interval.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
-/// Set in the process that is in the namespace: the test's name.
+/// Set in the process inside the namespace, with the test's name.
 const INSIDE: &str = "WATARI_TEST_INSIDE";
 
-/// Runs `test`, the test that asks, once more in a namespace of its own, unless this is that run: then it returns true, and the test
-/// goes on. Without one of the programs that it needs it is not run, and says so.
+/// Runs `test`, the calling test, once more in a namespace of its own. In that run it returns true, and the test
+/// continues. If a program that it needs is missing, the test is skipped with a message.
 pub(crate) fn is_inside(test: &str, needs: &[&str]) -> bool {
     if env::var(INSIDE).is_ok_and(|inside| inside == test) {
         run(program("ip").args(["link", "set", "lo", "up"]));
@@ -41,16 +41,16 @@ pub(crate) fn is_inside(test: &str, needs: &[&str]) -> bool {
         .unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
-    // What was measured.
+    // Passes on the measurements.
     io::stdout().write_all(said.as_bytes()).unwrap();
     false
 }
 
-/// A process that ends with the test, however that does.
+/// A process that ends with the test, also if the test fails.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
-    /// Starts a program in `dir`, which says what it has to say to a file there.
+    /// Starts a program in `dir`. Its output goes to a file there.
     pub(crate) fn start(dir: &Path, program: &str, arguments: &[&str]) -> Self {
         let said = File::create(dir.join(format!("{program}.said"))).unwrap();
         let mut command = Command::new(program);
@@ -59,7 +59,7 @@ impl Running {
         Self(command.spawn().unwrap_or_else(|error| panic!("{program}: {error}")))
     }
 
-    /// Ends it as its administrator would, and waits until it has said all.
+    /// Ends it with the signal for an orderly exit, and waits until it has written all output.
     pub(crate) fn quit(&mut self) {
         kill_process(Pid::from_child(&self.0), Signal::QUIT).unwrap();
         self.0.wait().unwrap();
@@ -78,7 +78,7 @@ impl Drop for Running {
     }
 }
 
-/// Waits until somebody takes connections.
+/// Waits until the server accepts connections.
 pub(crate) fn wait_for(server: SocketAddr) {
     let deadline = Instant::now() + PATIENCE;
     while TcpStream::connect(server).is_err() {
@@ -94,14 +94,14 @@ pub(crate) fn program(name: &str) -> Command {
     command
 }
 
-/// Runs a program to its end, which is to be a good one; returns what it prints.
+/// Runs a program to its end, which must be a success. Returns its output.
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Where Debian keeps servers, too.
+/// The search path, with the directories in which Debian has servers.
 fn path_with_servers() -> String {
     format!("{}:/usr/sbin", env::var("PATH").unwrap_or_default())
 }

@@ -1,14 +1,15 @@
-//! What tshark and tcptrace say of the same connections.
+//! Compares the results with those of tshark and tcptrace.
 //!
-//! Both tell connections apart as `watari watch` does: a SYN with another number begins another one. Where they differ it is by
-//! definition, and so is put right here:
+//! Both separate connections as `watari watch` does: a SYN with another number begins another connection. They differ
+//! by definition in these points, which this file corrects:
 //!
-//! 1. tshark counts octets that are sent again, and those of probes, and marks both ([`AGAIN`]).
-//! 2. tshark says how much there was of a connection (`tcp.completeness`) up to a packet, unless it reads twice.
-//! 3. To both the sender of the first packet has begun a connection. Of `BACKSCATTER` that is the server; tshark sees no SYN then.
-//! 4. tcptrace takes the two ways between ends with the same address for two connections at times. It gets a copy in which
-//!    servers have an address of their own.
-//! 5. Of addresses tcptrace shows a part only, so ports tell its connections apart.
+//! 1. tshark counts octets of retransmissions and of probes, and marks both ([`AGAIN`]).
+//! 2. tshark reports the completeness of a connection (`tcp.completeness`) up to a packet, unless it reads twice.
+//! 3. Both take the sender of the first packet for the client. With `BACKSCATTER` that is the server; tshark sees no
+//!    SYN then.
+//! 4. tcptrace sometimes takes the two directions between ends with the same address for two connections. It gets a
+//!    copy in which servers have an address of their own.
+//! 5. tcptrace shows only a part of addresses, so ports identify its connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +21,8 @@ use crate::capture::{Captured, frames, write};
 use crate::namespace::{program, run};
 use crate::rows::Row;
 
-/// tshark agrees on how many connections there are, and of each on its octets, its handshake, and who closed or reset it first.
+/// tshark agrees on the number of connections. For each it agrees on the octets, the handshake, and the side that
+/// closed or reset it first.
 pub(crate) fn tshark_agrees(capture: &Path, rows: &[Row]) {
     let mut streams = streams(capture);
     let mut wrong = Vec::new();
@@ -40,7 +42,8 @@ pub(crate) fn tshark_agrees(capture: &Path, rows: &[Row]) {
     println!("tshark agrees on {} connections", rows.len());
 }
 
-/// tcptrace agrees on how many connections there are, and of each on its octets, and who sent a FIN or a RST.
+/// tcptrace agrees on the number of connections. For each it agrees on the octets, and the sides that sent a FIN or a
+/// RST.
 pub(crate) fn tcptrace_agrees(dir: &Path, capture: &Path, rows: &[Row]) {
     let mut traced = traced(dir, &servers_apart(capture, rows));
     let mut wrong = Vec::new();
@@ -57,17 +60,17 @@ pub(crate) fn tcptrace_agrees(dir: &Path, capture: &Path, rows: &[Row]) {
     println!("tcptrace agrees on {} connections", rows.len());
 }
 
-/// That of the connection that marks the end of a capture.
+/// The port of the connection that marks the end of a capture.
 const MARK_PORT: u16 = 9;
 
-/// What tshark shows of a connection.
+/// tshark's data of a connection.
 #[derive(Debug, Default)]
 struct Stream {
-    /// Octets of data by who sent them, each counted once.
+    /// Octets of data by sender, each counted once.
     octets: BTreeMap<SocketAddr, u64>,
-    /// Who sent a FIN or a RST first, and whether it was a FIN.
+    /// The sender of the first FIN or RST, and whether it was a FIN.
     closed: Option<(SocketAddr, bool)>,
-    /// `tcp.completeness`: what there was of it.
+    /// `tcp.completeness`: the parts of the connection that were captured.
     completeness: u8,
 }
 
@@ -88,7 +91,7 @@ impl Stream {
     }
 }
 
-/// Who ended it, and whether by a FIN.
+/// The side that ended it, and whether by a FIN.
 fn closed(row: &Row) -> Option<(SocketAddr, bool)> {
     let end = match row.closed_by.as_deref()? {
         "client" => row.client,
@@ -110,7 +113,7 @@ const FIELDS: [&str; 10] = [
     "tcp.completeness",
 ];
 
-/// How tshark marks data that were sent before.
+/// tshark's marks of data that were sent before.
 const AGAIN: [&str; 4] = [
     "tcp.analysis.retransmission",
     "tcp.analysis.fast_retransmission",
@@ -151,7 +154,7 @@ fn streams(capture: &Path) -> BTreeMap<[SocketAddr; 2], Vec<Stream>> {
     by_ends
 }
 
-/// What tcptrace shows of a connection: of each end, by its port.
+/// tcptrace's data of a connection: of each end, by its port.
 #[derive(Debug)]
 struct Traced(BTreeMap<u16, Sent>);
 
@@ -192,7 +195,7 @@ fn servers_apart(capture: &Path, rows: &[Row]) -> Vec<Captured> {
     all
 }
 
-/// tcptrace's connections by whether they are of IPv6 and by their ports, in the order in which they began. It reads pcap.
+/// tcptrace's connections by family (true: IPv6) and ports, in the order in which they began. It reads pcap.
 fn traced(dir: &Path, frames: &[Captured]) -> BTreeMap<[(bool, u16); 2], Vec<Traced>> {
     let [apart, file] = ["apart.pcap", "tcptrace.pcap"].map(|name| dir.join(name));
     write(&apart, frames);

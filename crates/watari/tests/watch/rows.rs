@@ -1,4 +1,4 @@
-//! What `watari watch pcap` prints.
+//! The output of `watari watch pcap`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::capture::is_mark;
 
-/// A line of `--json`: what became of a connection.
+/// A line of `--json`: a connection.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct Row {
     pub(crate) client: SocketAddr,
@@ -30,7 +30,7 @@ pub(crate) struct Row {
     pub(crate) tls_resumed: Option<bool>,
 }
 
-/// A line of `--json --states`: what a server was in for a while.
+/// A line of `--json --states`: a span of a server's state.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct SpanRow {
     pub(crate) server: SocketAddr,
@@ -41,7 +41,7 @@ pub(crate) struct SpanRow {
     pub(crate) endings: BTreeMap<String, u64>,
 }
 
-/// The point of the triangle.
+/// The coordinates in the triangle of shares.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub(crate) struct Shares {
     pub(crate) s_normal: f64,
@@ -49,7 +49,7 @@ pub(crate) struct Shares {
     pub(crate) timeout: f64,
 }
 
-/// All connections of captures but the mark at the end, by their beginning.
+/// All connections of captures by their beginning, except the mark at the end.
 pub(crate) fn connections(files: &[PathBuf], options: &[&str]) -> Vec<Row> {
     let files: Vec<_> = files.iter().map(|file| file.to_str().unwrap()).collect();
     sorted(watch(&[&["--json"], options, &files].concat(), Stdio::null()))
@@ -60,7 +60,7 @@ pub(crate) fn connections_of_stdin(file: &Path, options: &[&str]) -> Vec<Row> {
     sorted(watch(&[&["--json"], options, &["-"]].concat(), File::open(file).unwrap().into()))
 }
 
-/// What one server was in.
+/// The states of one server.
 pub(crate) fn spans(file: &Path, server: SocketAddr, options: &[&str]) -> Vec<SpanRow> {
     let server = server.to_string();
     let common = ["--json", "--states", "--server", &server, file.to_str().unwrap()];

@@ -1,4 +1,4 @@
-//! Connections that a script ends. Both ends are in one thread, so that each step is over before the next one begins.
+//! Connections that a script ends. One thread has both ends, so each step is over before the next one begins.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -12,19 +12,19 @@ use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use watari_packets::build::Builder;
 use watari_packets::{Flags, Segment, Timestamp};
 
-/// The request that each script sends, and the whole answer to it.
+/// The request that each script sends, and its whole answer.
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789";
-/// Where an answer breaks off: in its body.
+/// The length of a partial answer, which ends in the body.
 const HALF: usize = ANSWER.len() - 5;
 
-/// Longer than an answer may be ago for what follows to be [idle](watari_endings::Settings::idle_after).
+/// Longer than [`idle_after`](watari_endings::Settings::idle_after).
 const IDLE: Duration = Duration::from_millis(1_500);
-/// What `watari watch` is told, and longer than that, and than it may be late by.
+/// The timeout of `watari watch`. `TIMEOUT_AND_MORE` is longer than this and the largest delay of a report together.
 pub(crate) const TIMEOUT: &str = "5s";
 const TIMEOUT_AND_MORE: Duration = Duration::from_millis(5_700);
 
-/// Who does something.
+/// The side that acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Client,
@@ -40,11 +40,11 @@ pub(crate) struct Scene {
     /// Sockets that only have to stay open.
     kept: Vec<Socket>,
     pub(crate) known: Known,
-    /// Connections of the same script that were before or beside it, with their ending and phase.
+    /// Earlier or parallel connections of the same script, with their ending and phase.
     pub(crate) others: Vec<(&'static str, &'static str, Known)>,
 }
 
-/// What the script knows of a connection, however it ends.
+/// The facts about a connection that the script has, however it ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
     pub(crate) client: SocketAddr,
@@ -58,12 +58,12 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Nothing has been sent.
+    /// A connection before any data.
     pub(crate) fn new(client: SocketAddr, server: SocketAddr) -> Self {
         Self { client, server, to_client: 0, to_server: 0, answered: None, closed: None }
     }
 
-    /// The answer was so short a time ago when a side closed that nobody may call that idle.
+    /// A side closed so soon after the answer that the connection was not idle.
     pub(crate) fn closed_at_once(&self) -> bool {
         let time = self.answered.zip(self.closed).map(|(answered, closed)| closed - answered);
         time.is_none_or(|time| time < Duration::from_secs(1))
@@ -71,46 +71,46 @@ impl Known {
 }
 
 impl Scene {
-    /// A server listens, and nobody has come yet.
+    /// A server that listens, without any client.
     pub(crate) fn new(ip: IpAddr) -> Self {
         let listener = socket(ip);
         listener.bind(&SockAddr::from(SocketAddr::new(ip, 0))).unwrap();
-        // One connection may wait.
+        // The backlog has room for one connection.
         listener.listen(0).unwrap();
         let server = address(listener.local_addr());
         let known = Known::new(SocketAddr::new(ip, 0), server);
         Self { listener, client: None, server: None, kept: Vec::new(), known, others: Vec::new() }
     }
 
-    /// A client comes, and is accepted.
+    /// A client connects, and the server accepts.
     pub(crate) fn connect(&mut self) {
         let client = socket(self.known.server.ip());
         client.connect(&self.known.server.into()).unwrap();
         self.take(client);
     }
 
-    /// The client asks for something; the server has read it.
+    /// The client sends a request, and the server reads it.
     pub(crate) fn ask(&mut self) {
         self.say(Side::Client, REQUEST);
     }
 
-    /// The whole answer; the client has read it.
+    /// The server sends the whole answer, and the client reads it.
     pub(crate) fn answer(&mut self) {
         self.say(Side::Server, ANSWER);
     }
 
-    /// A part of the answer.
+    /// The server sends a part of the answer.
     pub(crate) fn begin_answer(&mut self) {
         self.say(Side::Server, &ANSWER[..HALF]);
     }
 
-    /// A side sends something, which the other one reads.
+    /// A side sends data, and the other one reads them.
     pub(crate) fn say(&mut self, side: Side, data: &[u8]) {
         self.say_unread(side, data);
         self.stream(other(side)).read_exact(&mut vec![0; data.len()]).unwrap();
     }
 
-    /// A side sends something, which is not read.
+    /// A side sends data that are not read.
     pub(crate) fn say_unread(&mut self, side: Side, data: &[u8]) {
         let count = match side {
             Side::Client => &mut self.known.to_server,
@@ -123,7 +123,7 @@ impl Scene {
         self.stream(side).write_all(data).unwrap();
     }
 
-    /// What a client of TLS says first.
+    /// The hello of a TLS client.
     pub(crate) fn hello(&mut self) {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
@@ -140,16 +140,16 @@ impl Scene {
         self.known.closed.get_or_insert(Instant::now());
     }
 
-    /// A side leaves. If it has read all, it sends a FIN; else a RST.
+    /// A side closes its socket. The system sends a FIN if it has read everything, else a RST.
     pub(crate) fn leave(&mut self, side: Side) {
         drop(self.end(side).take().unwrap());
         self.known.closed.get_or_insert(Instant::now());
     }
 
-    /// A side closes, and then the other one, which has seen it.
+    /// A side closes, then the other one, after it has seen the end.
     pub(crate) fn close(&mut self, side: Side) {
         self.leave(side);
-        // Its end, or that it was reset.
+        // The end of the stream, or a reset.
         let _ = self.stream(other(side)).read(&mut [0]);
         self.leave(other(side));
     }
@@ -160,26 +160,26 @@ impl Scene {
         self.close(side);
     }
 
-    /// Nothing happens for a while.
+    /// A pause longer than the idle limit.
     #[expect(clippy::unused_self, reason = "a step of a script, as the others are")]
     pub(crate) fn idle(&mut self) {
         thread::sleep(IDLE);
     }
 
-    /// Nothing happens for so long that it is out of time.
+    /// A pause longer than the timeout.
     #[expect(clippy::unused_self, reason = "a step of a script, as the others are")]
     pub(crate) fn time_out(&mut self) {
         thread::sleep(TIMEOUT_AND_MORE);
     }
 
-    /// The client's system asks once a second whether the server's is there.
+    /// The client's system sends keep-alive probes once a second.
     pub(crate) fn keep_alive(&mut self) {
         let every_second = TcpKeepalive::new().with_time(Duration::from_secs(1)).with_interval(Duration::from_secs(1));
         socket2::SockRef::from(&*self.stream(Side::Client)).set_tcp_keepalive(&every_second).unwrap();
         thread::sleep(IDLE * 2);
     }
 
-    /// A client comes while as many wait as may wait: its SYN gets no answer.
+    /// A client connects while the backlog is full: its SYN gets no answer.
     pub(crate) fn knock(&mut self) {
         let first = socket(self.known.server.ip());
         first.connect(&self.known.server.into()).unwrap();
@@ -191,7 +191,7 @@ impl Scene {
         self.kept.extend([first, client]);
     }
 
-    /// The one that waited is accepted; so the one behind it gets an answer when it knocks again, in a second.
+    /// The waiting connection is accepted. So the next one gets an answer when it repeats its SYN, a second later.
     pub(crate) fn let_in(&mut self) {
         let (first, _) = self.listener.accept().unwrap();
         let client = self.kept.pop().unwrap();
@@ -199,7 +199,7 @@ impl Scene {
         self.take(client);
     }
 
-    /// Nobody listens any more when the client comes.
+    /// The listener is closed when the client connects.
     pub(crate) fn refuse(&mut self) {
         self.listener = socket(self.known.server.ip());
         let client = socket(self.known.server.ip());
@@ -208,7 +208,7 @@ impl Scene {
         client.connect(&self.known.server.into()).unwrap_err();
     }
 
-    /// Another client comes with the same address and port, when nothing of the first is on its way any more.
+    /// Another client connects with the same address and port, when no packets of the first are in flight any more.
     pub(crate) fn again(&mut self, ending: &'static str, phase: &'static str) {
         thread::sleep(IDLE);
         self.others.push((ending, phase, self.known));
@@ -220,13 +220,13 @@ impl Scene {
         self.take(client);
     }
 
-    /// A SYN of a program that is not there any more when it is answered, so that its system resets.
+    /// A SYN of a program that has ended before the answer, so that its system resets.
     pub(crate) fn knock_and_forget(&mut self) {
         self.known.client.set_port(RAW_PORT);
         self.send_raw(self.known.client, self.known.server, Flags::SYN);
     }
 
-    /// A segment to a client that has asked for nothing.
+    /// A segment to a client that has not connected.
     pub(crate) fn answer_nobody(&mut self, flags: Flags) {
         self.known.server.set_port(RAW_PORT + u16::from(flags.0));
         self.known.client.set_port(RAW_PORT + 10_000);
@@ -237,7 +237,7 @@ impl Scene {
     fn send_raw(&mut self, source: SocketAddr, destination: SocketAddr, flags: Flags) {
         let raw = Socket::new(Domain::for_address(source), Type::RAW, Some(Protocol::TCP)).unwrap();
         let octets = Builder::tcp(&bare(Timestamp(0), source, destination, flags), &[]).finish();
-        // The port of a raw socket is none.
+        // A raw socket has no port.
         raw.send_to(&octets, &SocketAddr::new(destination.ip(), 0).into()).unwrap();
     }
 
@@ -267,7 +267,7 @@ pub(crate) fn bare(time: Timestamp, source: SocketAddr, destination: SocketAddr,
     Segment { time, source, destination, sequence, acknowledgment, flags, window: 1000, len: 0, data: &[] }
 }
 
-/// Below those that the system gives out.
+/// Below the ports that the system assigns.
 const RAW_PORT: u16 = 10_000;
 
 fn other(side: Side) -> Side {

@@ -1,5 +1,5 @@
-//! Servers of others under `watari bench http`: what `watari watch` says of each connection is what the generator reports of it, and
-//! what nginx logs.
+//! Other servers under `watari bench http`: `watari watch` must report of each connection what the generator reports
+//! and what nginx logs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -17,19 +17,20 @@ use crate::namespace::{Running, is_inside, wait_for};
 use crate::others;
 use crate::rows::{Row, connections};
 
-/// Where servers listen, in both families; that of the second is one higher, of TLS ten.
+/// The port of the first server, in both families. The second has the next port. Servers with TLS have ports higher by
+/// ten.
 const PORT: u16 = 8080;
 const HOSTS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
-/// Octets of the file that is asked for.
+/// Octets of the requested file.
 const FILE_LEN: usize = 4096;
-/// Whose packets are captured.
+/// The packets to capture.
 const FILTER: &str = "tcp portrange 8080-8091 or tcp port 9";
 
 /// A line of the generator's CSV.
 #[derive(Debug, Deserialize)]
 struct Reported {
-    /// Of what was refused it does not say.
+    /// `None` for refused connections.
     local: Option<SocketAddr>,
     remote: SocketAddr,
     requests: u64,
@@ -61,14 +62,15 @@ fn connections_end_as_the_generator_reports() {
     others::tshark_agrees(&file, &rows);
 }
 
-/// What is asked of whom, and how: arguments of the generator.
+/// The loads, as arguments of the generator.
 fn loads() -> Vec<String> {
     let mut loads = Vec::new();
     for host in ["127.0.0.1", "[::1]"] {
         for server in [PORT, PORT + 1] {
             for (scheme, port) in [("http", server), ("https", server + 10)] {
                 let url = format!("{scheme}://{host}:{port}");
-                // Kept alive, and closed by the client in the end; as many requests as the server allows; one each.
+                // Kept alive, and closed by the client in the end; as many requests as the server allows; one request
+                // each.
                 loads.push(format!("{url}/file -n 40 -c 4"));
                 loads.push(format!("{url}/few -n 40 -c 4"));
                 loads.push(format!("{url}/file -n 40 -c 4 --requests-per-connection 1"));
@@ -82,7 +84,7 @@ fn loads() -> Vec<String> {
         loads.push(format!("{nginx}/close -n 10 -c 2"));
         loads.push(format!("{nginx}/slow -n 4 -c 4 --timeout 300ms"));
         loads.push(format!("http://{host}:{}/ -n 4 -c 2", PORT + 5));
-        // Somebody who takes connections and says nothing.
+        // A server that accepts connections and sends nothing.
         loads.push(format!("http://{host}:{}/ -n 4 -c 4 --timeout 300ms", PORT + 2));
     }
     loads
@@ -100,8 +102,8 @@ fn bench(dir: &Path, load: &str) -> Vec<Reported> {
     lines
 }
 
-/// Each connection of the generator was seen, and no other one. A port may have been taken again: those that had it follow each
-/// other in both lists.
+/// Each connection of the generator was captured, and no other one. A port may have been reused: its connections have
+/// the same order in both lists.
 fn generator_agrees(reported: &[Reported], rows: &[Row]) {
     let mut of_ends: BTreeMap<_, VecDeque<_>> = BTreeMap::new();
     for row in rows {
@@ -116,10 +118,10 @@ fn generator_agrees(reported: &[Reported], rows: &[Row]) {
     assert!(wrong.is_empty(), "{} of {}: {wrong:#?}", wrong.len(), rows.len());
 }
 
-/// Whether both say the same of a connection.
+/// Whether both agree on a connection.
 fn agrees(row: &Row, reported: &Reported) -> bool {
     let is_normal = reported.ending == "NORMAL";
-    // One that was not answered whole is no request yet to the generator.
+    // The generator does not count a request with an incomplete response.
     let requests = reported.requests + u64::from(!is_normal);
     let is_resumed = reported.handshake.as_ref().map(|handshake| handshake == "resumed");
     ended_so(row, reported)
@@ -129,16 +131,17 @@ fn agrees(row: &Row, reported: &Reported) -> bool {
         && (is_tls(row) || (row.bytes_to_client, row.bytes_to_server) == (reported.bytes_read, reported.bytes_written))
 }
 
-/// The words of the generator in those of the monitor.
+/// Whether the ending in the generator's words matches the monitor's.
 fn ended_so(row: &Row, reported: &Reported) -> bool {
     let (ending, phase) = (row.ending.as_str(), row.phase.as_str());
     let is_after = matches!(phase, "after_answer" | "idle");
     match (reported.ending.as_str(), reported.phase.as_str(), reported.side.as_str()) {
         ("NORMAL", "close", "client") => ending == "C_NORMAL" && is_after,
-        // In TLS a server says that it closes before its FIN does. The generator knows then, and its own FIN may be the first.
+        // With TLS, a server announces its close before its FIN. The generator sees that, and its own FIN may be the
+        // first.
         ("NORMAL", "close", _) => (ending == "S_NORMAL" || ending == "C_NORMAL" && is_tls(row)) && is_after,
         ("RESET", "wait", _) => (ending, phase) == ("S_RESET", "before_answer"),
-        // Who has waited for long enough closes.
+        // A client whose timeout is over closes.
         ("TIMEOUT", "wait", _) => (ending, phase) == ("C_NORMAL", "before_answer"),
         ("TIMEOUT", "response", _) => (ending, phase) == ("C_NORMAL", "in_answer"),
         _ => false,
@@ -149,9 +152,9 @@ fn is_tls(row: &Row) -> bool {
     row.server.port() >= PORT + 10
 }
 
-/// Of each connection to nginx: as many requests as it logged, and as many octets, if they are not encrypted.
+/// Each connection to nginx has the number of requests that nginx logged, and the octets if they are not encrypted.
 fn nginx_agrees(dir: &Path, rows: &[Row]) {
-    // By client, port of the server and connection: a client's port may have been taken again, and for another server.
+    // By client, port of the server and connection: a client's port may have been reused, also for another server.
     let mut logged: BTreeMap<(SocketAddr, u16, u64), (u64, u64, u64)> = BTreeMap::new();
     for line in fs::read_to_string(dir.join("access.log")).unwrap().lines() {
         let [ip, port, at, connection, sent, length] = line.split(' ').collect::<Vec<_>>()[..] else {
@@ -183,14 +186,14 @@ fn counts(rows: &[Row]) -> BTreeMap<(&str, &str), usize> {
     counts
 }
 
-/// What runs: programs, and who takes connections and says nothing.
+/// The running servers, and the listener that sends nothing.
 struct Servers {
     nginx: Running,
     _haproxy: Running,
     _silent: [TcpListener; 2],
 }
 
-/// Starts nginx and `HAProxy`, and waits until they take connections.
+/// Starts nginx and `HAProxy`, and waits until they accept connections.
 fn start(dir: &Path) -> Servers {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (chain, key) = (cert.pem(), signing_key.serialize_pem());

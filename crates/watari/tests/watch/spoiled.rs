@@ -1,4 +1,4 @@
-//! What becomes of captures on their way, and must change nothing that is said.
+//! Changes of captures in transit, which must not change any result.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::capture::{Captured, frames, write};
 use crate::namespace::{program, run};
 use crate::rows::{Row, connections, connections_of_stdin};
 
-/// Cuts, packs, splits and disturbs the capture in every way, and asks again each time.
+/// Cuts, packs, splits and disturbs the capture in every way, and analyses each copy.
 pub(crate) fn say_the_same(dir: &Path, capture: &Path, options: &[&str], rows: &[Row]) {
     let said = |files: &[PathBuf]| connections(files, options);
     let all = frames(capture);
@@ -34,14 +34,14 @@ pub(crate) fn say_the_same(dir: &Path, capture: &Path, options: &[&str], rows: &
     }
 }
 
-/// What has to be the same.
+/// The results that have to be the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Same {
     All,
-    /// How each connection ended and what it carried; not how many packets there were.
+    /// The ending of each connection and its octets, but not the number of packets.
     Ends,
-    /// The same, but for what only heads of HTTP show: whether an answer is whole. What has come of it counts as all of it where they
-    /// are cut off, or stand behind it; and as nobody can tell, silence behind it counts as the server's.
+    /// The same, except for facts that only the heads of HTTP messages show. If heads are cut off, or come out of
+    /// order, the received part of an answer counts as complete. Then a silence after it counts as the server's.
     WithoutHeads,
 }
 
@@ -110,7 +110,8 @@ fn split(dir: &Path, all: &[Captured]) -> [PathBuf; 2] {
     })
 }
 
-/// Each frame once more, a little later: as by a switch that mirrors a packet where it comes in and where it leaves.
+/// Each frame twice, the second a little later, like the copies of a switch that mirrors packets at its input and at
+/// its output.
 fn twice(all: &[Captured]) -> Vec<Captured> {
     let copy = |frame: &Captured| Captured { time: frame.time + LAG, ..frame.clone() };
     let mut both: Vec<_> = all.iter().cloned().chain(all.iter().map(copy)).collect();
@@ -118,8 +119,8 @@ fn twice(all: &[Captured]) -> Vec<Captured> {
     both
 }
 
-/// Each frame up to half a millisecond later, as of several queues that are read in turn; all but SYNs, for what is captured before
-/// the SYN is of another connection.
+/// Delays each frame by up to 0.5 ms, as several queues do that are read in turn. SYNs are not delayed, because packets
+/// captured before the SYN belong to another connection.
 fn mixed(all: &[Captured], seed: u64) -> Vec<Captured> {
     let mut random = seed;
     let mut delay = |frame: &Captured| {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::harness::site::{KeyKind, SITE};
 
-/// How curl shall speak.
+/// The protocols that curl uses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Manner {
     pub(crate) http: &'static str,
@@ -16,7 +16,7 @@ pub(crate) struct Manner {
 }
 
 impl Manner {
-    /// Both versions of HTTP over both of TLS with both kinds of key.
+    /// Both versions of HTTP over both versions of TLS with both kinds of key.
     pub(crate) fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for http in ["1.1", "2"] {
@@ -28,17 +28,17 @@ impl Manner {
     }
 }
 
-/// What one call of curl is for.
+/// The parameters of a call of curl.
 pub(crate) struct Curl<'a> {
     pub(crate) manner: Manner,
     pub(crate) source: IpAddr,
     pub(crate) service: SocketAddr,
     pub(crate) ca: &'a Path,
-    /// Where it may leave files.
+    /// A directory for its files.
     pub(crate) dir: &'a Path,
 }
 
-/// What came of it.
+/// The result of a call.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     /// The version of HTTP that was spoken.
@@ -56,11 +56,11 @@ impl Answer {
 }
 
 impl Curl<'_> {
-    /// Asks for `path`.
+    /// Requests `path`.
     pub(crate) fn run(&self, path: &str, arguments: &[&str]) -> Answer {
         let file = |suffix: &str| self.dir.join(format!("curl-{}.{suffix}", self.source));
         let (body, head) = (file("body"), file("head"));
-        // Where there is no body, curl makes no file.
+        // curl makes no file for a response without a body.
         fs::write(&body, []).unwrap();
         let ip = if self.service.is_ipv6() { "[::1]".to_owned() } else { self.service.ip().to_string() };
         let port = self.service.port();
@@ -84,7 +84,7 @@ impl Curl<'_> {
         }
     }
 
-    /// curl has no option for the kind of key in TLS 1.3; OpenSSL's configuration has.
+    /// curl has no option for the kind of key in TLS 1.3. OpenSSL's configuration has one.
     fn openssl_config(&self) -> PathBuf {
         let (name, algorithms) = match self.manner.key {
             KeyKind::P256 => ("p256", "ecdsa_secp256r1_sha256"),

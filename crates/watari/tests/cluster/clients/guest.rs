@@ -1,4 +1,4 @@
-//! A node of the cluster that says whatever a test wants.
+//! A node of the cluster that sends any messages that a test needs.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -33,7 +33,7 @@ impl Guest {
         link
     }
 
-    /// Does the TLS handshake, and says nothing.
+    /// Does the TLS handshake, and sends no message.
     pub(crate) fn connect(config: Arc<ClientConfig>, node: &Node) -> io::Result<Self> {
         let tcp = dial(IpAddr::V4(Ipv4Addr::LOCALHOST), node.mesh)?;
         Ok(Self { stream: Tls::connect(tcp, config, node.name, |_| {})?, unread: Vec::new() })
@@ -56,7 +56,7 @@ impl Guest {
         self.stream.flush().unwrap();
     }
 
-    /// The next thing said about connections.
+    /// The next message about connections.
     pub(crate) fn next_message(&mut self) -> Message {
         loop {
             match self.next_frame().unwrap() {
@@ -67,7 +67,7 @@ impl Guest {
         }
     }
 
-    /// What is said next; an error where the link ends.
+    /// The next frame, or an error if the link has ended.
     pub(crate) fn next_frame(&mut self) -> io::Result<Frame> {
         loop {
             if let Some((frame, len)) = frame::decode(&self.unread).map_err(io::Error::other)? {

@@ -1,4 +1,4 @@
-//! HTTP/2 frame by frame (RFC 9113), as little as it takes to see how a connection ends.
+//! HTTP/2 frame by frame (RFC 9113), as far as tests need it to see how a connection ends.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +10,7 @@ use crate::harness::site::SITE;
 /// RFC 9113 section 3.4.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEAD_LEN: usize = 9;
-/// The largest window there is (RFC 9113 section 6.9.1): what limits the server is TCP alone.
+/// The largest window (RFC 9113 section 6.9.1), so that TCP alone limits the server.
 const WINDOW_MAX: u32 = (1 << 31) - 1;
 const WINDOW_DEFAULT: u32 = 65_535;
 
@@ -26,7 +26,7 @@ pub(crate) const CONTINUATION: u8 = 9;
 /// RFC 9218, section 7.1.
 pub(crate) const PRIORITY_UPDATE: u8 = 0x10;
 
-/// `END_STREAM`; of `SETTINGS` and `PING`: `ACK`.
+/// `END_STREAM`; for `SETTINGS` and `PING`: `ACK`.
 pub(crate) const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
@@ -39,7 +39,7 @@ pub(crate) struct H2<S = Tls> {
     tls: S,
 }
 
-/// What the server has sent, as far as it matters here.
+/// A frame from the server, with the data that tests need.
 #[derive(Debug)]
 pub(crate) enum Frame {
     Data { stream: u32, bytes: Vec<u8>, is_end: bool },
@@ -55,7 +55,7 @@ impl H2 {
         h2
     }
 
-    /// Connects from `source`; the windows of its streams are `window` bytes wide.
+    /// Connects from `source`. The windows of its streams are `window` bytes wide.
     pub(crate) fn connect_with_window(source: IpAddr, service: SocketAddr, window: u32) -> Self {
         let mut config = Arc::unwrap_or_clone(Taste::default().config());
         config.alpn_protocols = vec![b"h2".to_vec()];
@@ -67,7 +67,7 @@ impl H2 {
     }
 }
 
-/// What becomes of a stream, as far as its beginning tells.
+/// The result of a stream, as the first byte of its response shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     Head(u8),
@@ -83,20 +83,20 @@ pub(crate) const STATUS_400: u8 = 0x8c;
 pub(crate) const STATUS_LITERAL: u8 = 0x48;
 pub(crate) const PROTOCOL_ERROR: u32 = 1;
 
-/// What a client begins with, whose streams have windows of so many bytes.
+/// The first bytes of a client whose streams have windows of `window` bytes.
 fn opening(window: u32) -> Vec<u8> {
     let settings = [&SETTINGS_INITIAL_WINDOW_SIZE.to_be_bytes()[..], &window.to_be_bytes()].concat();
     [PREFACE, &frame(SETTINGS, 0, 0, &settings)].concat()
 }
 
-/// What a client begins with that asks for `path` on stream 1 at once.
+/// The first bytes of a client that requests `path` on stream 1 at once.
 pub(crate) fn opening_with_get(path: &str) -> Vec<u8> {
     let request = frame(HEADERS, END_HEADERS | END_STREAM, 1, &get_block(path));
     [opening(WINDOW_DEFAULT), request].concat()
 }
 
 impl<S: Read + Write> H2<S> {
-    /// Goes on where such an opening has been sent.
+    /// Continues after such an opening.
     pub(crate) fn opened(tls: S) -> Self {
         Self { tls }
     }
@@ -116,7 +116,8 @@ impl<S: Read + Write> H2<S> {
         self.send(DATA, if is_all { END_STREAM } else { 0 }, stream, bytes);
     }
 
-    /// The first byte of the block that comes next on a stream, which tells of some statuses what they are (RFC 7541, appendix A).
+    /// Reads the first byte of the next header block on a stream, which identifies some statuses (RFC 7541, appendix
+    /// A).
     pub(crate) fn read_status(&mut self, stream: u32) -> Answer {
         loop {
             match self.read_frame() {
@@ -130,24 +131,24 @@ impl<S: Read + Write> H2<S> {
         }
     }
 
-    /// Asks for `path` on a new stream.
+    /// Requests `path` on a new stream.
     pub(crate) fn get(&mut self, stream: u32, path: &str) {
         self.send(HEADERS, END_HEADERS | END_STREAM, stream, &get_block(path));
     }
 
-    /// Lets the server send so many bytes more on a stream and on the connection.
+    /// Allows the server to send so many more bytes on a stream and on the connection.
     pub(crate) fn grant(&mut self, stream: u32, bytes: u32) {
         for stream in [0, stream] {
             self.send(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes());
         }
     }
 
-    /// Gives a stream up.
+    /// Resets a stream.
     pub(crate) fn reset(&mut self, stream: u32) {
         self.send(RST_STREAM, 0, stream, &CANCEL.to_be_bytes());
     }
 
-    /// Reads until the connection ends; true if it is cut, by an alert or a reset.
+    /// Reads until the connection ends. Returns true if an alert or a reset cut it.
     pub(crate) fn is_cut(&mut self) -> bool {
         let mut dropped = [0; 4096];
         loop {
@@ -159,13 +160,13 @@ impl<S: Read + Write> H2<S> {
         }
     }
 
-    /// Sends these frames without reading anything, as often as said or until the server takes no more. Returns the error of
-    /// the server's GOAWAY, if one came before the connection ended or went silent.
+    /// Sends these frames `times` times, or until the server takes no more, without reading anything. Returns the error
+    /// code of the server's GOAWAY, if one came before the connection ended or went silent.
     pub(crate) fn flood(mut self, times: u32, frames: impl Fn(u32) -> Vec<u8>) -> Option<u32> {
         let pieces = (0..times).map(frames);
         let mut sent = pieces.map(|piece| self.tls.write_all(&piece).and_then(|()| self.tls.flush()));
         if sent.all(|sent| sent.is_ok()) {
-            // What answers this has read all before it.
+            // A server that answers this ping has read everything before it.
             let _ = self.tls.write_all(&frame(PING, 0, 0, LAST_PING));
         }
         self.goaway_or_end()
@@ -186,7 +187,7 @@ impl<S: Read + Write> H2<S> {
         }
     }
 
-    /// What comes next; `None` when the connection has ended cleanly. What wants an answer gets it.
+    /// The next frame. `None`: the connection has ended cleanly. Acknowledges frames that need it.
     pub(crate) fn next_frame(&mut self) -> Option<Frame> {
         loop {
             let (kind, flags, stream, payload) = self.read_frame()?;
@@ -219,7 +220,7 @@ impl<S: Read + Write> H2<S> {
     }
 }
 
-/// The number that these bytes begin with.
+/// The number in the first bytes.
 fn number(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(bytes[..4].try_into().unwrap())
 }
@@ -230,7 +231,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     [&[a, b, c, kind, flags][..], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Fields as they are, of which nothing is indexed (RFC 7541, section 6.2.2).
+/// Literal fields without indexing (RFC 7541, section 6.2.2).
 fn literal_block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
@@ -243,8 +244,8 @@ fn literal_block(fields: &[(&str, &str)]) -> Vec<u8> {
     block
 }
 
-/// The fields of a request. RFC 7541: from the static table `:method: GET` and `:scheme: https`; `:path` and `:authority`,
-/// not indexed.
+/// The fields of a request (RFC 7541): `:method: GET` and `:scheme: https` from the static table; `:path` and
+/// `:authority` without indexing.
 pub(crate) fn get_block(path: &str) -> Vec<u8> {
     let mut block = vec![0x82, 0x87];
     for (name, value) in [(0x04, path), (0x01, SITE)] {

@@ -1,4 +1,4 @@
-//! A client that sends its first request as early data, and holds its Finished back until it is told otherwise.
+//! A client that sends its first request as early data, and its Finished only when the test calls for it.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -10,17 +10,17 @@ use rustls::{ClientConfig, ClientConnection};
 use super::tls::{dial, receive, reset, send};
 use crate::harness::site::SITE;
 
-/// A TLS connection that says no more than it must.
+/// A TLS connection that sends only what it must.
 pub(crate) struct Hasty {
     tls: ClientConnection,
     tcp: TcpStream,
-    /// What it has sent as long as it knew nothing of the server.
+    /// The bytes it sent before it had anything from the server.
     pub(crate) flight: Vec<u8>,
     has_finished: bool,
 }
 
 impl Hasty {
-    /// Connects from `source` and sends `request`. `None`: the client has no session that is good for it.
+    /// Connects from `source` and sends `request`. `None`: the client has no session that allows early data.
     pub(crate) fn connect(
         source: IpAddr,
         service: SocketAddr,
@@ -39,14 +39,14 @@ impl Hasty {
         Some(Self { tls, tcp, flight, has_finished: false })
     }
 
-    /// Takes what the server has to say until the handshake is done on this side.
+    /// Reads from the server until the handshake is complete on this side.
     pub(crate) fn hear(&mut self) {
         while self.tls.is_handshaking() {
             receive(&mut self.tls, &mut self.tcp).unwrap();
         }
     }
 
-    /// Sends its Finished, and from now on what else there is.
+    /// Sends its Finished. From now on, the client sends as usual.
     pub(crate) fn finish(&mut self) {
         self.hear();
         self.has_finished = true;
@@ -65,7 +65,7 @@ impl Hasty {
         peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
-    /// Ends its stream, without a word.
+    /// Ends its stream, without a `close_notify`.
     pub(crate) fn shut_down(&self) {
         self.tcp.shutdown(Shutdown::Write).unwrap();
     }
@@ -75,7 +75,7 @@ impl Hasty {
         reset(&self.tcp);
     }
 
-    /// Sends what no client would send in its place.
+    /// Sends bytes that no client would send here.
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
         self.tcp.write_all(bytes).unwrap();
     }

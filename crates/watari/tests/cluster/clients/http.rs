@@ -1,4 +1,4 @@
-//! HTTP/1.1 as little as the tests need, which checks every byte and how a connection ends.
+//! HTTP/1.1 as far as the tests need it. It checks every byte, and how a connection ends.
 
 use std::io::{self, Read, Write};
 
@@ -8,7 +8,7 @@ use crate::harness::origin::receipt_of;
 use crate::harness::pattern::pattern;
 use crate::harness::site::SITE;
 
-/// Read at once, in bytes.
+/// The most bytes of one read.
 const READ_LEN: usize = 64 << 10;
 
 /// The client's end of a connection.
@@ -26,14 +26,14 @@ pub(crate) struct Head {
     fields: Vec<(String, String)>,
 }
 
-/// A response did not come, or not as it must.
+/// A response is missing or wrong.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// The connection ended, and the client can tell that something is missing.
+    /// The connection ended, and the client can detect that data are missing.
     Broken(io::Error),
     /// The connection was closed before a response began.
     Closed,
-    /// What must never be.
+    /// An error that must never occur.
     Wrong(String),
 }
 
@@ -48,7 +48,7 @@ impl<S: Read + Write> Http<S> {
         self.take_download(len, seed)
     }
 
-    /// Reads the response to a request of a pattern that was sent before.
+    /// Reads the response to an earlier request of a pattern.
     pub(crate) fn take_download(&mut self, len: u64, seed: u64) -> Result<(), Fault> {
         let head = self.read_head()?;
         if head.status != 200 || head.len()? != len {
@@ -63,7 +63,7 @@ impl<S: Read + Write> Http<S> {
         self.take_receipt(body)
     }
 
-    /// Reads the response to an upload that was sent before.
+    /// Reads the response to an earlier upload.
     pub(crate) fn take_receipt(&mut self, body: &[u8]) -> Result<(), Fault> {
         let receipt = self.take_text()?;
         if receipt == receipt_of(body) { Ok(()) } else { Err(Fault::Wrong(format!("the receipt is {receipt:?}"))) }
@@ -75,7 +75,7 @@ impl<S: Read + Write> Http<S> {
         self.take_text()
     }
 
-    /// Reads the response to a request of a text that was sent before.
+    /// Reads the response to an earlier request of a text.
     pub(crate) fn take_text(&mut self) -> Result<String, Fault> {
         let head = self.read_head()?;
         let len = head.len()? as usize;
@@ -131,7 +131,7 @@ impl<S: Read + Write> Http<S> {
         Ok(self.unread.drain(..len).collect())
     }
 
-    /// Reads until the connection ends; true if it ended cleanly, by a `close_notify`.
+    /// Reads until the connection ends. Returns true if it ended cleanly, by a `close_notify`.
     pub(crate) fn ends_cleanly(&mut self) -> bool {
         loop {
             match self.fill() {
@@ -190,7 +190,7 @@ fn clean_end(place: &str) -> Fault {
     Fault::Wrong(format!("the connection ended cleanly in the middle of {place}"))
 }
 
-/// A record that does not verify, or anything else that breaks TLS, is never just a broken connection; nor is silence.
+/// A TLS error, such as a record that does not verify, is never just a broken connection. Nor is silence.
 pub(crate) fn fault(error: io::Error) -> Fault {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
     match (tls, error.kind()) {

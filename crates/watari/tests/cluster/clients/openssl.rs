@@ -14,15 +14,15 @@ use crate::harness::wait::until_some;
 pub(crate) struct SClient {
     child: Child,
     input: Option<ChildStdin>,
-    /// What the server sends, and what there is to say about it.
+    /// The standard output: data from the server, and reports.
     output: Output,
-    /// What else there is to say.
+    /// The standard error.
     notices: Output,
 }
 
 impl SClient {
-    /// Connects from `source` to the site; it trusts only the site's authority, and gives up where that is not to be
-    /// trusted. `arguments` come on top.
+    /// Connects from `source` to the site. Trusts only the site's authority, and ends if the verification fails.
+    /// `arguments` are added.
     pub(crate) fn start(source: IpAddr, service: SocketAddr, ca: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new("openssl");
         command.args(["s_client", "-connect", &service.to_string(), "-bind", &SocketAddr::new(source, 0).to_string()]);
@@ -37,22 +37,22 @@ impl SClient {
         Self { input: child.stdin.take(), child, output, notices }
     }
 
-    /// Types `bytes`. A command is what comes in one piece: wait for its effect before typing on.
+    /// Types `bytes`. A command has to come in one piece: wait for its effect before typing on.
     pub(crate) fn say(&mut self, bytes: &[u8]) {
         self.input.as_mut().unwrap().write_all(bytes).unwrap();
     }
 
-    /// Waits until the server has sent `wanted`, behind what was waited for before.
+    /// Waits until the server has sent `wanted`, after the text of the previous wait.
     pub(crate) fn wait_for(&mut self, wanted: &[u8]) {
         self.output.wait_for(wanted);
     }
 
-    /// Waits until it has noticed `wanted`, behind what was waited for before.
+    /// Waits until the standard error has `wanted`, after the text of the previous wait.
     pub(crate) fn wait_for_notice(&mut self, wanted: &str) {
         self.notices.wait_for(wanted.as_bytes());
     }
 
-    /// Ends its input, which ends it, and returns all it has printed.
+    /// Closes its input, which ends it. Returns all that it has printed.
     pub(crate) fn finish(mut self) -> String {
         drop(self.input.take());
         let _ = self.child.wait();
@@ -68,10 +68,10 @@ impl Drop for SClient {
     }
 }
 
-/// What comes on a stream.
+/// The content of an output stream.
 struct Output {
     printed: Arc<Mutex<Vec<u8>>>,
-    /// Up to where it has been waited for.
+    /// The end of the last text that was waited for.
     awaited: usize,
     reader: Option<JoinHandle<()>>,
 }

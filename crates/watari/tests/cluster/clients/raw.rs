@@ -3,21 +3,21 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-/// Says `bytes`, and returns all that comes until the other side ends the connection; an empty answer if it resets it.
+/// Sends `bytes`, and returns all data until the other side ends the connection. Empty if it resets at once.
 pub(crate) fn say(stream: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
     stream.write_all(bytes).unwrap();
     listen(stream)
 }
 
-/// All that comes until the other side ends the connection, however it does.
+/// All data until the other side ends the connection, with or without a reset.
 pub(crate) fn listen(stream: &mut TcpStream) -> Vec<u8> {
     let mut answer = Vec::new();
-    // What came before a reset counts.
+    // Data before a reset count.
     let _ = stream.read_to_end(&mut answer);
     answer
 }
 
-/// The description of the alert that `answer` consists of: one record in plaintext, fatal.
+/// The description of the alert in `answer`, which must be one fatal alert in a plaintext record.
 pub(crate) fn alert(answer: &[u8]) -> u8 {
     match *answer {
         [21, 3, 3, 0, 2, 2, description] => description,

@@ -1,4 +1,4 @@
-//! A TLS client that is picky about what it agrees on, and that decides what goes into one write.
+//! A TLS client with strict terms, which controls the content of each write.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -19,7 +19,7 @@ use crate::harness::wait::PATIENCE;
 
 pub(crate) use rustls::version::{TLS12, TLS13};
 
-/// What a client insists on.
+/// The terms that a client insists on.
 #[derive(Clone)]
 pub(crate) struct Taste {
     pub(crate) version: &'static SupportedProtocolVersion,
@@ -47,7 +47,7 @@ impl Taste {
         Arc::new(config)
     }
 
-    /// A configuration that resumes what was established with it.
+    /// A configuration that resumes sessions established with it.
     pub(crate) fn resuming_config(&self) -> Arc<ClientConfig> {
         Arc::new(self.usual_config())
     }
@@ -149,7 +149,7 @@ impl Tls {
         Self::to_site_saying(source, service, taste, |_| {})
     }
 
-    /// As [`Tls::to_site`]; see [`Tls::connect`] for `behind_finished`.
+    /// Like [`Tls::to_site`]. See [`Tls::connect`] for `behind_finished`.
     pub(crate) fn to_site_saying(
         source: IpAddr,
         service: SocketAddr,
@@ -159,7 +159,7 @@ impl Tls {
         Self::connect(dial(source, service)?, taste.config(), SITE, behind_finished)
     }
 
-    /// The certificate that the site has shown.
+    /// The certificate that the site has sent.
     pub(crate) fn site_certificate(&self) -> CertificateDer<'static> {
         self.stream.conn.peer_certificates().unwrap()[0].clone().into_owned()
     }
@@ -172,13 +172,13 @@ impl Tls {
         &self.stream.sock
     }
 
-    /// Sends what the session has to say: a `KeyUpdate`, an alert.
+    /// Sends the session's pending records, such as a `KeyUpdate` or an alert.
     pub(crate) fn send(&mut self) -> io::Result<()> {
         send(&mut self.stream.conn, &mut self.stream.sock)
     }
 }
 
-/// One write, however much it is.
+/// Sends everything in one write, whatever its length.
 pub(super) fn send(tls: &mut ClientConnection, tcp: &mut TcpStream) -> io::Result<()> {
     let mut flight = Vec::new();
     while tls.wants_write() {
@@ -216,7 +216,7 @@ impl Write for Tls {
     }
 }
 
-/// Connects from `source`, at any port. Nothing on the connection waits longer than a test does.
+/// Connects from `source`, at any port. Sets the timeout of a test for reads and writes.
 pub(crate) fn dial(source: IpAddr, server: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
     socket.bind(&SocketAddr::new(source, 0).into())?;

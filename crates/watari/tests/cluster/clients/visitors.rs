@@ -1,8 +1,8 @@
 //! Clients that come again: by OpenSSL, rustls, Go's crypto/tls and the JDK's JSSE.
 //!
-//! Each session begins with a full handshake, and is resumed some times, with no pause between and with what the server gave last.
-//! Clients say what their handshakes were as they themselves saw it. But for rustls', which is in this process, each is a
-//! program of its own, built from its file beside this one when it is first needed.
+//! Each session begins with a full handshake. The client resumes it some times without a pause, each time with the
+//! latest ticket. Clients report the handshakes as they saw them. The client with rustls runs in this process. Each of
+//! the others is a program, built from the file beside this one at its first use.
 
 mod programs;
 pub(crate) mod rustls;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 use crate::harness::Cluster;
 
-/// Whose TLS it is.
+/// A client's TLS library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Engine {
     OpenSsl,
@@ -22,7 +22,7 @@ pub(crate) enum Engine {
     Jsse,
 }
 
-/// By what sessions are resumed.
+/// The means of resumption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// TLS 1.2, session ids: the client takes no tickets.
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
     Psk,
 }
 
-/// How often to come, and how.
+/// The number and kind of visits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Visits {
     pub(crate) kind: Kind,
@@ -42,7 +42,7 @@ pub(crate) struct Visits {
     pub(crate) resumptions: u32,
 }
 
-/// What handshakes were.
+/// The counts of handshakes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) full: u32,
@@ -52,7 +52,7 @@ pub(crate) struct Tally {
 impl Engine {
     pub(crate) const ALL: [Self; 4] = [Self::OpenSsl, Self::Rustls, Self::Go, Self::Jsse];
 
-    /// What it can do. Go's resumes nothing without tickets.
+    /// The kinds that it supports. Go's library resumes nothing without tickets.
     pub(crate) fn kinds(self) -> &'static [Kind] {
         match self {
             Self::Go => &[Kind::Tickets, Kind::Psk],
@@ -60,7 +60,7 @@ impl Engine {
         }
     }
 
-    /// Goes through with `visits`, each to a service that has the file `1024.bin`.
+    /// Makes `visits`, each to a service that has the file `1024.bin`.
     pub(crate) fn visit(self, service: SocketAddr, ca: &Path, visits: Visits) -> Tally {
         match self {
             Self::Rustls => rustls::visit(service, visits),
@@ -70,7 +70,7 @@ impl Engine {
         }
     }
 
-    /// So many clients at once share the sessions.
+    /// `clients` clients at the same time share the sessions.
     pub(crate) fn visit_in_parallel(self, cluster: &Cluster, clients: u32, visits: Visits) -> Tally {
         let ca = cluster.site_ca();
         let visits = Visits { sessions: visits.sessions / clients, ..visits };
@@ -85,7 +85,7 @@ impl Engine {
 impl Kind {
     pub(crate) const ALL: [Self; 3] = [Self::Ids, Self::Tickets, Self::Psk];
 
-    /// As the programs are told.
+    /// The word for the programs' command lines.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Ids => "ids",

@@ -1,4 +1,4 @@
-//! A client of the library's, over a TLS connection of ours.
+//! A client of the library, over a TLS connection of the tests.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -37,21 +37,21 @@ pub(super) fn text(text: impl Into<String>) -> Bytes {
 }
 
 impl Client {
-    /// Connects when it is used first.
+    /// Connects at its first use.
     pub(super) fn new(source: IpAddr, server: SocketAddr, service: &'static str) -> Self {
         let endpoint = Endpoint::from_shared(format!("https://{SITE}")).unwrap();
         let channel = endpoint.connect_with_connector_lazy(Connector { source, server });
         Self { grpc: Grpc::new(channel).max_decoding_message_size(LARGE as usize), service }
     }
 
-    /// Codes its messages, and takes coded ones.
+    /// Compresses its messages, and accepts compressed ones.
     pub(super) fn with_gzip(self) -> Self {
         let Self { grpc, service } = self;
         let gzip = CompressionEncoding::Gzip;
         Self { grpc: grpc.send_compressed(gzip).accept_compressed(gzip), service }
     }
 
-    /// One message each way.
+    /// One message in each direction.
     pub(super) async fn unary(&mut self, method: &str, request: Request<Bytes>) -> Result<Response<Bytes>, Status> {
         self.grpc.ready().await.unwrap();
         self.grpc.unary(request, self.path(method), Raw).await
@@ -67,7 +67,7 @@ impl Client {
         self.grpc.streaming(Request::new(tokio_stream::iter(messages)), self.path(method), Raw).await
     }
 
-    /// Messages of the client as they are sent on the channel.
+    /// Messages of the client as the channel gets them.
     pub(super) async fn conversation(
         &mut self,
         method: &str,

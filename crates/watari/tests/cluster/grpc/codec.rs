@@ -1,10 +1,10 @@
-//! Messages that are nothing but bytes: what they would mean is nobody's business on the way.
+//! Messages that are plain bytes: no part on the way interprets them.
 
 use bytes::{Buf, BufMut, Bytes};
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// Takes bytes for what they are.
+/// Passes bytes on unchanged.
 #[derive(Clone, Copy)]
 pub(super) struct Raw;
 

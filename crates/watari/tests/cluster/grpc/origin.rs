@@ -1,4 +1,4 @@
-//! A server of the library's, with TLS and without.
+//! A server of the library, with and without TLS.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ use super::codec::Raw;
 use super::{LARGE, client::text};
 use crate::harness::site::renew;
 
-/// Where the server listens.
+/// The addresses of the server.
 pub(super) struct Origin {
     pub(super) plain: SocketAddr,
     pub(super) tls: SocketAddr,
@@ -41,7 +41,7 @@ impl Origin {
         Self { plain: serve(&methods, None).await, tls: serve(&methods, Some(acceptor())).await, methods }
     }
 
-    /// How many calls ended before they were answered.
+    /// The number of calls that ended before their response.
     pub(super) fn given_up(&self) -> usize {
         self.methods.given_up.load(Ordering::SeqCst)
     }
@@ -67,7 +67,7 @@ async fn serve(methods: &Methods, acceptor: Option<TlsAcceptor>) -> SocketAddr {
     address
 }
 
-/// Has the library serve a connection, of which it shall not know whether there is TLS.
+/// Has the library serve a connection through a duplex stream, so that it serves TLS and plain connections alike.
 fn hand_over<S>(mut stream: S, accepted: &mpsc::UnboundedSender<Result<tokio::io::DuplexStream, Infallible>>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -91,7 +91,7 @@ fn acceptor() -> TlsAcceptor {
 type Answers = ReceiverStream<Result<Bytes, Status>>;
 type Future<T, E> = Pin<Box<dyn std::future::Future<Output = Result<T, E>> + Send>>;
 
-/// What it answers, by the last part of the path.
+/// The methods, by the last part of the path.
 #[derive(Clone, Default)]
 struct Methods {
     given_up: Arc<AtomicUsize>,
@@ -188,7 +188,7 @@ impl Method {
     }
 }
 
-/// What the client has said comes back, and what the library itself said for it.
+/// Returns the client's metadata, and the deadline that its library has sent.
 fn give_back(asked: &MetadataMap, answered: &mut MetadataMap) {
     for name in ["x-asked", "x-asked-bin"] {
         if let Some(value) = asked.as_ref().get(name) {
@@ -200,7 +200,7 @@ fn give_back(asked: &MetadataMap, answered: &mut MetadataMap) {
     }
 }
 
-/// With all that the trailers of an error can have.
+/// An error with every kind of trailer.
 fn failure() -> Status {
     let mut metadata = MetadataMap::new();
     metadata.insert("x-left", "0".parse().unwrap());
@@ -208,7 +208,7 @@ fn failure() -> Status {
     Status::with_details_and_metadata(Code::ResourceExhausted, "no more – 100 % used", details, metadata)
 }
 
-/// A call that has not been answered, until it ends.
+/// A call without a response. It counts when it ends.
 struct GivenUp(Arc<AtomicUsize>);
 
 impl Drop for GivenUp {

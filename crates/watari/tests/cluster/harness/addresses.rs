@@ -8,7 +8,8 @@ use watari_wire::NodeName;
 
 use super::AGENTS;
 
-/// A port of the only IPv6 loopback address there is. See [`watari_test_origins::LoopbackAddresses`] why it is not bound to find it.
+/// A port of the only IPv6 loopback address. [`watari_test_origins::LoopbackAddresses`] explains why it is not bound to
+/// find it.
 pub(crate) fn take_v6() -> SocketAddr {
     static PORT: AtomicU16 = AtomicU16::new(10_000);
     let ports = std::iter::repeat_with(|| PORT.fetch_add(1, Ordering::Relaxed));
@@ -16,7 +17,7 @@ pub(crate) fn take_v6() -> SocketAddr {
     addresses.find(|address| TcpStream::connect(address).is_err()).expect("there are many ports")
 }
 
-/// Addresses for clients, each given out once, so that an address tells a connection.
+/// Addresses for clients. Each is used once, so that it identifies a connection.
 #[derive(Default)]
 pub(crate) struct ClientAddresses(AtomicU32);
 
@@ -27,8 +28,8 @@ impl ClientAddresses {
         addresses.find(|address| bulk_agent(*address) == agent).expect("addresses spread over the agents")
     }
 
-    /// Two addresses for each agent to serve. Handshakes go round: where one such client connects after the other, and
-    /// nobody else, at least three of the six connections move.
+    /// Two addresses for each agent. Handshakes go to the agents in turn. If only these clients connect, one after the
+    /// other, at least three of the six connections move.
     pub(crate) fn two_of_each_agent(&self) -> [IpAddr; 6] {
         let [first, second, third] = AGENTS;
         [first, first, second, second, third, third].map(|agent| self.served_by(agent))

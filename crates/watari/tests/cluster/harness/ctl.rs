@@ -33,7 +33,7 @@ impl Connection {
     }
 }
 
-/// A line of `nodes`, as far as it matters here.
+/// A line of `nodes`, with the fields that tests need.
 #[derive(Debug, Deserialize)]
 pub(crate) struct NodeLine {
     pub(crate) name: String,
@@ -51,12 +51,13 @@ pub(crate) fn nodes(admin: &Path) -> Option<Vec<NodeLine>> {
     ask(admin, "nodes")
 }
 
-/// All that an agent shows.
+/// The session data of an agent.
 pub(crate) fn sessions(admin: &Path) -> Option<Value> {
     ask(admin, "sessions")
 }
 
-/// Orders the move of a connection, or says why it is refused. Spoken directly, for whoever has many to order.
+/// Orders the move of a connection, or returns the reason of the refusal. Connects to the socket itself, which is
+/// faster for many orders.
 pub(crate) fn order_move(admin: &Path, id: &str, agent: &str) -> Result<(), String> {
     let mut stream = UnixStream::connect(admin).unwrap();
     let question = json!({"version": 1, "topic": {"move": {"connection": id, "node": agent}}});
@@ -69,34 +70,34 @@ pub(crate) fn order_move(admin: &Path, id: &str, agent: &str) -> Result<(), Stri
     }
 }
 
-/// Has a node evict another, or admit it; or the sentence that refuses it.
+/// Has a node evict or admit another. The error is the sentence of a refusal.
 pub(crate) fn membership(admin: &Path, order: &str, node: &str) -> Result<(), String> {
     let output = ctl(admin, &["nodes", order, node]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     if output.status.success() { Ok(()) } else { Err(said) }
 }
 
-/// Begins to drain `agent`; ends with status 0 when it is empty.
+/// Begins to drain `agent`. The process ends with status 0 when the agent is empty.
 pub(crate) fn drain(admin: &Path, agent: &str) -> Child {
     ctl(admin, &["drain", agent, "--grace", "60s"]).stdout(Stdio::null()).spawn().unwrap()
 }
 
-/// Has an agent leave an origin, in the middle of what it sends.
+/// Has an agent drain an origin, including running transfers.
 pub(crate) fn drain_origin(admin: &Path, origin: &str) {
     succeed(admin, &["origins", "drain", origin]);
 }
 
-/// What an agent says of its origins.
+/// An agent's data of its origins.
 pub(crate) fn origins(admin: &Path) -> Value {
     serde_json::from_slice(&succeed(admin, &["--json", "origins"])).unwrap()
 }
 
-/// Has an agent make new keys of tickets.
+/// Has an agent make a new ticket key.
 pub(crate) fn rotate_keys(admin: &Path) {
     succeed(admin, &["keys", "rotate"]);
 }
 
-/// Has a node read its configuration again: what has changed, or the sentence that refuses it.
+/// Has a node read its configuration again. Returns the changes, or the sentence of a refusal.
 pub(crate) fn reload(admin: &Path) -> Result<Value, String> {
     let output = ctl(admin, &["--json", "reload"]).output().unwrap();
     if output.status.success() {
@@ -106,13 +107,13 @@ pub(crate) fn reload(admin: &Path) -> Result<Value, String> {
     Err(String::from_utf8(output.stderr).unwrap().trim_end().to_owned())
 }
 
-/// `None` where the node does not answer.
+/// `None`: the node does not answer.
 fn ask<T: DeserializeOwned>(admin: &Path, topic: &str) -> Option<T> {
     let output = ctl(admin, &["--json", topic]).output().unwrap();
     output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
 }
 
-/// What it prints; it has to succeed.
+/// The output of a command, which must succeed.
 fn succeed(admin: &Path, arguments: &[&str]) -> Vec<u8> {
     let output = ctl(admin, arguments).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

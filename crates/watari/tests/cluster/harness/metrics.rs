@@ -1,10 +1,10 @@
-//! What a node counts, read as Prometheus reads it.
+//! The metrics of a node, read as Prometheus reads them.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// A node that is stopped does not answer.
+/// The timeout: a stopped node does not answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// All samples of a node at one moment.
@@ -23,7 +23,7 @@ impl Metrics {
         }
     }
 
-    /// The sum of the samples of `name` that have a label of this value; of all samples where `label` is empty.
+    /// The sum of the samples of `name` that have a label with this value; of all samples if `label` is empty.
     pub(crate) fn sum(&self, name: &str, label: &str) -> i64 {
         let wanted = format!("=\"{label}\"");
         let of_name = self.0.lines().filter_map(|line| line.strip_prefix(name));

@@ -1,4 +1,4 @@
-//! One node of the cluster: a process, its files and what can be done to it.
+//! One node of the cluster: its process, its files, and operations on it.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,27 +18,27 @@ use super::{DISPATCHER, ctl, nursery};
 /// The program under test.
 pub(crate) const WATARI: &str = env!("CARGO_BIN_EXE_watari");
 
-/// The library of Debian's package faketime, which lies about the time to whatever is started with it.
+/// The library of Debian's package faketime, which changes the time that a program sees.
 fn faketime() -> PathBuf {
     let path = PathBuf::from(format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH));
     assert!(path.exists(), "{} is missing: install faketime", path.display());
     path
 }
 
-/// How much of a log is shown when a test fails, in bytes.
+/// The length of the log's end that a failed test prints, in bytes.
 const LAST_WORDS_LEN: usize = 6_000;
 
 /// A node. Its process is killed when this is dropped.
 pub(crate) struct Node {
     pub(crate) name: &'static str,
-    /// Where it accepts links of the mesh.
+    /// The address at which it accepts links of the mesh.
     pub(crate) mesh: SocketAddr,
-    /// Where it accepts legs, if it is an agent.
+    /// The address at which it accepts legs, if it is an agent.
     pub(crate) legs: SocketAddr,
     pub(crate) metrics: SocketAddr,
     dir: PathBuf,
     files_max: Option<u64>,
-    /// How far its clock is from the system's, as faketime(1) says it.
+    /// The offset of its clock from the system's, in the notation of faketime(1).
     clock: Option<&'static str>,
     process: Mutex<Option<Child>>,
 }
@@ -84,27 +84,27 @@ impl Node {
         command.args(["run", "--with-parent", "--config"]).arg(self.config());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         if let Some(clock) = self.clock {
-            // Timers are to take as long as they take.
+            // Timers must run at their normal speed.
             command.env("LD_PRELOAD", faketime()).env("FAKETIME", clock).env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
             command.env("DONT_FAKE_MONOTONIC", "1");
         }
-        // In a group of its own, a stopped process does not outlive this one either: the system continues and hangs up
-        // what is stopped in a group that nobody is left to look after.
+        // In a group of its own, a stopped process cannot outlive the test either: when a group is orphaned, the system
+        // continues its stopped processes and sends them SIGHUP.
         command.process_group(0);
         let previous = self.process.lock().unwrap().replace(nursery::start(command));
         assert!(previous.is_none(), "{} was running already", self.name);
     }
 
-    /// SIGKILL: what it held is gone, and its sockets are closed by the system.
+    /// SIGKILL: the system closes its sockets, and all its state is lost.
     pub(crate) fn kill(&self) {
         if let Some(mut child) = self.process.lock().unwrap().take() {
-            // It may have ended by itself; then it is only waited for.
+            // It may have ended by itself. Then only its status is read.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 
-    /// SIGTERM: it hands over what it has, and ends by itself.
+    /// SIGTERM: it moves its connections away, and ends by itself.
     pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
         until("the process ends", || !self.is_running());
@@ -112,7 +112,7 @@ impl Node {
         assert!(status.is_some_and(|status| status.success()), "{}: {status:?}", self.name);
     }
 
-    /// SIGSTOP: it looks dead, and has its sockets still. Returns once it stands.
+    /// SIGSTOP: it appears dead, but still has its sockets. Returns when the process has stopped.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
         until("the process stands", || self.state() == Some('T'));
@@ -133,20 +133,20 @@ impl Node {
         self.signal(Signal::USR1);
     }
 
-    /// Sends signals that mean nothing to it.
+    /// Sends signals that have no meaning for it.
     pub(crate) fn startle(&self) {
         for signal in [Signal::USR2, Signal::ALARM, Signal::PIPE, Signal::IO, Signal::POWER, Signal::WINCH] {
             self.signal(signal);
         }
     }
 
-    /// Writes another configuration, which nobody has read yet.
+    /// Writes another configuration, without a reload.
     pub(crate) fn configure(&self, edit: impl FnOnce(String) -> String) {
         let text = fs::read_to_string(self.config()).unwrap();
         fs::write(self.config(), edit(text)).unwrap();
     }
 
-    /// Has it work by another configuration; what has changed.
+    /// Reloads it with another configuration. Returns the changes.
     pub(crate) fn reconfigure(&self, edit: impl FnOnce(String) -> String) -> Value {
         self.configure(edit);
         ctl::reload(&self.admin()).unwrap()
@@ -160,7 +160,7 @@ impl Node {
         Metrics::read(self.metrics)
     }
 
-    /// The sum of the samples of `name` that have a label of this value.
+    /// The sum of the samples of `name` that have a label with this value.
     pub(crate) fn count(&self, name: &str, label: &str) -> i64 {
         let metrics = self.metrics().unwrap_or_else(|error| panic!("{} shows no metrics: {error}", self.name));
         metrics.sum(name, label)
@@ -177,7 +177,7 @@ impl Node {
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
-    /// The end of its log, for whoever wants to know why a test failed.
+    /// Prints the end of its log, to find the cause of a failure.
     pub(crate) fn print_last_words(&self) {
         let log = self.log();
         let start = log.ceil_char_boundary(log.len().saturating_sub(LAST_WORDS_LEN));
@@ -190,7 +190,7 @@ impl Node {
         kill_process(pid, signal).unwrap();
     }
 
-    /// The state of its process, as proc(5) spells it.
+    /// The state of its process, as a letter of proc(5).
     fn state(&self) -> Option<char> {
         self.proc("stat")?.rsplit(") ").next()?.chars().next()
     }

@@ -1,4 +1,4 @@
-//! Starts processes that end with this one, whichever way it ends.
+//! Starts processes that end with this one, however it ends.
 
 use std::io;
 use std::process::{Child, Command};
@@ -11,13 +11,13 @@ struct Order {
     answer: Sender<io::Result<Child>>,
 }
 
-/// `watari run --with-parent` ends when the *thread* that started it does, and each test has a thread of its own: so one
-/// that lasts as long as the process starts them all.
+/// `watari run --with-parent` ends when the *thread* that started it ends, and each test has a thread of its own. So
+/// one thread that lives as long as the process starts all of them.
 static NURSERY: LazyLock<Sender<Order>> = LazyLock::new(|| {
     let (orders, inbox) = channel::<Order>();
     thread::spawn(move || {
         for Order { mut command, answer } in inbox {
-            // Whoever ordered it may have given up.
+            // The thread that ordered it may have stopped waiting.
             let _ = answer.send(command.spawn());
         }
     });

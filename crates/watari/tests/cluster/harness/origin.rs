@@ -3,12 +3,12 @@
 //! | request | answer |
 //! | --- | --- |
 //! | `GET /bytes/N?S` | the first N bytes of the pattern of seed S |
-//! | `GET /read/N?S` | the same, once the request has been read to its end |
-//! | `GET /slow/N?S` | the same, a piece now and a piece then |
+//! | `GET /read/N?S` | the same, after the request has been read to its end |
+//! | `GET /slow/N?S` | the same, in pieces with pauses |
 //! | `GET /slow/M/N?S` | the same, with M milliseconds between the pieces |
-//! | `GET /cut/N?S` | half of it, and the end of the connection |
+//! | `GET /cut/N?S` | half of it, then the connection ends |
 //! | `PUT /upload` | length and SHA-256 of the body |
-//! | `GET /headers` | the fields of the request, one a line |
+//! | `GET /headers` | the fields of the request, one on each line |
 
 use std::convert::Infallible;
 use std::io;
@@ -34,10 +34,10 @@ use tokio::time::{Interval, interval};
 
 use super::pattern::pattern;
 
-/// Pieces of bodies, in bytes.
+/// The length of pieces of bodies, in bytes.
 pub(crate) const PIECE_LEN: u64 = 32 << 10;
 
-/// Between the pieces of a slow body.
+/// The pause between the pieces of a slow body.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// All origins of the process share it.
@@ -71,7 +71,7 @@ impl Drop for Origin {
 async fn converse(stream: TcpStream) {
     stream.set_nodelay(true).unwrap();
     let service = service_fn(|request| async { Ok::<_, Infallible>(answer(request).await) });
-    // An agent that was killed, or gave a request up, ends its connections as it likes.
+    // An agent that was killed, or cancelled a request, may end its connections in any way.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -82,7 +82,7 @@ async fn answer(request: Request<Incoming>) -> Response<Bytewise> {
         ["bytes", len] => Response::new(Bytewise::of(len.parse().unwrap(), seed(), None)),
         ["read", len] => {
             let answer = Response::new(Bytewise::of(len.parse().unwrap(), seed(), None));
-            // Whoever cuts it short gets no answer.
+            // An incomplete request gets no response.
             let _ = request.collect().await;
             answer
         }
@@ -118,7 +118,7 @@ async fn receipt(request: Request<Incoming>) -> String {
     receipt_line(len, context.finish().as_ref())
 }
 
-/// What the origin answers to an upload of these bytes.
+/// The response of the origin to an upload of these bytes.
 pub(crate) fn receipt_of(bytes: &[u8]) -> String {
     receipt_line(bytes.len(), digest::digest(&digest::SHA256, bytes).as_ref())
 }
@@ -139,7 +139,7 @@ fn text(text: String) -> Response<Bytewise> {
     response
 }
 
-/// A body that is made as it is sent.
+/// A body that is generated while it is sent.
 enum Bytewise {
     Text(Option<Bytes>),
     Pattern { seed: u64, sent: u64, len: u64, cut_at: u64, pace: Option<Interval> },

@@ -1,4 +1,4 @@
-//! Bodies that a seed determines byte by byte, so that both ends know them without having sent them.
+//! Bodies that follow from a seed byte by byte, so that both ends can compute them.
 
 use std::env;
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub(crate) fn given(name: &str) -> Option<u64> {
     env::var(name).ok().map(|value| value.parse().unwrap())
 }
 
-/// The seed of a run: what the environment says, to replay one, or a new one. It is printed.
+/// The seed of a run: from the environment, to replay a run, or a new one. It is printed.
 pub(crate) fn seed(name: &str) -> u64 {
     let seed = given(name).unwrap_or_else(|| {
         let mut bytes = [0; 4];

@@ -1,4 +1,4 @@
-//! What a cluster is to be like, and the configuration files that make it so.
+//! The properties of a cluster, and its configuration files.
 
 use std::fmt::{Display, Write};
 use std::net::SocketAddr;
@@ -8,58 +8,59 @@ use super::origin::Origin;
 use super::tap::Tap;
 use super::{AGENTS, DISPATCHER, GUEST_AGENT, GUEST_DISPATCHER};
 
-/// What a cluster is to be like.
+/// The properties of a cluster.
 #[derive(Default)]
 pub(crate) struct Plan {
     pub(crate) content: Content,
-    /// The agents, the first few of [`FIVE_AGENTS`](super::FIVE_AGENTS). Without any, those of [`AGENTS`].
+    /// The agents, the first few of [`FIVE_AGENTS`](super::FIVE_AGENTS). `None`: those of [`AGENTS`].
     pub(crate) agents: Option<&'static [&'static str]>,
     /// Lines of `[dispatcher]`.
     pub(crate) dispatcher: &'static str,
-    /// Keys of each agent in the dispatcher's list, with a comma ahead.
+    /// Keys of each agent in the dispatcher's list, after a comma.
     pub(crate) of_each_agent: &'static str,
-    /// Lines of `[dispatcher.check]`. Without any, agents that a test stops are not missed for it.
+    /// Lines of `[dispatcher.check]`. `None`: settings under which an agent that a test stops does not become
+    /// unhealthy.
     pub(crate) checks: Option<&'static str>,
     /// The network that relays may come from (`proxy_from`).
     pub(crate) relays: Option<&'static str>,
-    /// Where `raw.test` and the names below it go as they are; it is told who the client is.
+    /// The backend for `raw.test` and the names below it. It gets a PROXY protocol header with the client's address.
     pub(crate) backend: Option<SocketAddr>,
     /// Lines of `[dispatcher.limits]`.
     pub(crate) dispatcher_limits: &'static str,
-    /// Agents whose clocks are not the system's, and how far they are from it: `+5m`.
+    /// Agents whose clocks differ from the system's, and the difference: `+5m`.
     pub(crate) clocks: &'static [(&'static str, &'static str)],
-    /// Lines of `[agent.sessions]`; `NAME` stands for the agent's name.
+    /// Lines of `[agent.sessions]`. `NAME` stands for the agent's name.
     pub(crate) sessions: &'static str,
     /// Lines of `[agent.limits]`.
     pub(crate) agent_limits: &'static str,
     /// `optional` or `required`.
     pub(crate) client_certificates: Option<&'static str>,
-    /// Nodes that all nodes are configured with to begin with; whoever else has a certificate is a member, too. Without
-    /// any, all nodes are configured with all, and with the guests.
+    /// The nodes in every configuration. All other nodes with a certificate are members, too. Empty: every
+    /// configuration has all nodes, and the guests.
     pub(crate) seeds: &'static [&'static str],
-    /// How many files each node may have open.
+    /// The limit on open files of each node.
     pub(crate) files_max: Option<u64>,
-    /// Links with a tap in them: who dials, and whom.
+    /// Links with a tap: the node that dials, and the one that accepts.
     pub(crate) tapped_links: &'static [(&'static str, &'static str)],
     /// Agents with a tap before their leg port.
     pub(crate) tapped_legs: &'static [&'static str],
 }
 
-/// Where the dispatcher accepts clients, and relays that bring some, over both families.
+/// The addresses at which the dispatcher accepts clients and relays, over both families.
 pub(crate) struct Services {
     pub(crate) clients: [SocketAddr; 2],
     pub(crate) relays: [SocketAddr; 2],
 }
 
-/// What the site consists of.
+/// The content of the site.
 #[derive(Default)]
 pub(crate) enum Content {
     /// The origins of the harness, behind the agents.
     #[default]
     Origins,
-    /// What is served at these URLs, behind the agents.
+    /// Servers with these URLs, behind the agents.
     Behind(Vec<String>),
-    /// Pools and routes, as they are configured.
+    /// Pools and routes, as TOML.
     Proxy(String),
     /// Files of these lengths, served by the agents: `N.bin` is the pattern of seed N.
     Files(&'static [u64]),
@@ -100,7 +101,7 @@ impl Plan {
             text += &peer_table(peer.name, mesh);
         }
         for (port, guest) in (1..).zip([GUEST_AGENT, GUEST_DISPATCHER]).filter(|_| self.seeds.is_empty()) {
-            // Nobody listens there: it is the guests who dial.
+            // No process listens there: the guests dial.
             text += &peer_table(guest, ([127, 0, 0, 1], port).into());
         }
         text += &if node.name == DISPATCHER {

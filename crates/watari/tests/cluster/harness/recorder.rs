@@ -1,4 +1,4 @@
-//! An origin that keeps what reaches it, byte for byte, and has to be told what to answer.
+//! An origin that records requests byte for byte, and whose responses follow from the path.
 //!
 //! | path | answer |
 //! | --- | --- |
@@ -13,7 +13,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// It listens as long as the process lives: a thread that waits for connections cannot be stopped.
+/// It listens as long as the process lives, because a thread that waits for connections cannot be stopped.
 #[derive(Clone)]
 pub(crate) struct Recorder {
     pub(crate) address: SocketAddr,
@@ -47,7 +47,7 @@ impl Recorder {
         recorder
     }
 
-    /// The requests so far whose target has `part` in it.
+    /// The requests so far whose target contains `part`.
     pub(crate) fn requests_with(&self, part: &str) -> Vec<Recorded> {
         let requests = self.requests.lock().unwrap();
         requests.iter().filter(|request| request.target().contains(part)).cloned().collect()
@@ -70,7 +70,7 @@ fn converse(stream: &TcpStream, requests: &Mutex<Vec<Recorded>>) {
     let mut reader = BufReader::new(stream);
     while let Some(head) = read_lines(&mut reader) {
         let mut request = Recorded { head, ..Recorded::default() };
-        // It is known as soon as its head is; what is missing comes later, or never.
+        // The request is recorded when its head is complete. The rest comes later, or never.
         let number = push(requests, &request);
         let is_answered = answer_early(stream, request.target());
         if !is_answered {
@@ -79,7 +79,7 @@ fn converse(stream: &TcpStream, requests: &Mutex<Vec<Recorded>>) {
         let go_on = !is_answered && request.is_whole;
         let answer = answer(&request);
         requests.lock().unwrap()[number] = request;
-        // Who has gone gets no answer.
+        // A client that has closed the connection gets no response.
         if !go_on || (&*stream).write_all(answer.as_bytes()).is_err() {
             return;
         }
@@ -92,10 +92,10 @@ fn push(requests: &Mutex<Vec<Recorded>>, request: &Recorded) -> usize {
     requests.len() - 1
 }
 
-/// Answers a head; true if that was all.
+/// Answers a head. Returns true if the response is complete.
 fn answer_early(mut stream: &TcpStream, target: &str) -> bool {
     if target.starts_with("/refused") {
-        // Who has gone gets no answer.
+        // A client that has closed the connection gets no response.
         let _ = stream.write_all(b"HTTP/1.1 413 Content Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
         return true;
     }
@@ -133,7 +133,7 @@ fn read_lines(reader: &mut impl BufRead) -> Option<String> {
     }
 }
 
-/// A line, which must end as a line has to.
+/// A line, which must end in CRLF.
 fn read_line(reader: &mut impl BufRead) -> Option<String> {
     let mut line = Vec::new();
     reader.read_until(b'\n', &mut line).ok()?;
@@ -144,7 +144,7 @@ fn read_line(reader: &mut impl BufRead) -> Option<String> {
     Some(line.strip_suffix("\r\n").unwrap_or_else(|| panic!("no line: {line:?}")).to_owned())
 }
 
-/// Reads what the head announces; `None` if it ends before that.
+/// Reads the content that the head announces. `None`: it ends early.
 fn read_content(reader: &mut impl BufRead, request: &mut Recorded) -> Option<()> {
     match (&request.fields("transfer-encoding")[..], &request.fields("content-length")[..]) {
         ([], []) => Some(()),

@@ -1,4 +1,4 @@
-//! Certificates: what the site shows, and what its clients show.
+//! The certificates of the site and of its clients.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub(crate) enum KeyKind {
 impl KeyKind {
     pub(crate) const BOTH: [Self; 2] = [Self::Rsa2048, Self::P256];
 
-    /// One key of each kind serves all clusters: an RSA key takes long to make.
+    /// One key of each kind serves all clusters, because an RSA key takes long to make.
     fn key(self) -> &'static KeyPair {
         static RSA: LazyLock<KeyPair> = LazyLock::new(|| KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap());
         static P256: LazyLock<KeyPair> = LazyLock::new(|| KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap());
@@ -43,7 +43,7 @@ impl KeyKind {
     }
 }
 
-/// Authorities: of the site, of its clients, and one that nobody trusts.
+/// Authorities: of the site, of its clients, and an untrusted one.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -70,7 +70,7 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// What a client of this name shows.
+    /// The identity of a client with this name.
     pub(crate) fn issue_to_client(&self, name: &str) -> ClientIdentity {
         let key = KeyKind::P256.key();
         let leaf = CertificateParams::new([name.to_owned()]).unwrap().signed_by(key, &self.0).unwrap();
@@ -108,7 +108,7 @@ pub(crate) fn write(dir: &Path) {
     }
 }
 
-/// As certificates of the public are, which scanners look at, too.
+/// Parameters like those of public certificates, which scanners check, too.
 fn of_today() -> CertificateParams {
     let mut params = CertificateParams::new([SITE.to_owned()]).unwrap();
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -125,7 +125,7 @@ pub(crate) struct Renewed {
     pub(crate) der: CertificateDer<'static>,
 }
 
-/// Issues a certificate for the key that the site has for P-256, or for a new one.
+/// Issues a certificate for the site's P-256 key, or for a new one.
 pub(crate) fn renew(new_key: bool) -> Renewed {
     let own = new_key.then(|| KeyPair::generate().unwrap());
     let key = own.as_ref().unwrap_or_else(|| KeyKind::P256.key());
@@ -133,10 +133,10 @@ pub(crate) fn renew(new_key: bool) -> Renewed {
     Renewed { chain_pem: leaf.pem(), key_pem: key.serialize_pem(), der: leaf.der().clone() }
 }
 
-/// The last second of what [`expired`] issues.
+/// The last second of the validity of the certificate from [`expired`].
 pub(crate) const EXPIRED_AT: i64 = 1_609_459_200;
 
-/// Issues a certificate for the key that the site has for P-256, which was valid in 2020, as PEM.
+/// Issues a certificate for the site's P-256 key that was valid in 2020, as PEM.
 pub(crate) fn expired() -> String {
     let mut params = CertificateParams::new([SITE.to_owned()]).unwrap();
     params.not_after = OffsetDateTime::from_unix_timestamp(EXPIRED_AT).unwrap();
@@ -149,7 +149,7 @@ pub(crate) fn ca_file(dir: &Path) -> PathBuf {
     dir.join("ca.pem")
 }
 
-/// Writes a key that nobody else can read.
+/// Writes a key that other users cannot read.
 pub(crate) fn write_key(path: &Path, pem: &str) {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;

@@ -1,4 +1,4 @@
-//! A TCP relay in front of a node, to listen in on connections, to hold them up, to lose of them, and to break them.
+//! A TCP relay in front of a node that can record connections, hold their data, delay pieces, and break them.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use super::pattern::Random;
 
-/// How much of the beginning of each connection is kept, in bytes.
+/// The length of the recorded beginning of each connection, in bytes.
 const RECORDED_MAX: usize = 1024;
 
-/// How many pieces of a hundred are lost, where some are.
+/// The percentage of pieces that are lost after [`Tap::lose`].
 const LOST_OF_100: u64 = 5;
-/// How much later a lost piece arrives, and all that is behind it: what the loss of a packet is to a TCP connection. Linux sends it
-/// again after 200 ms at the earliest, and after 400 ms more if it is lost again.
+/// The delay of a lost piece and of all data behind it, which is the effect of a lost packet on a TCP connection. Linux
+/// sends a packet again after at least 200 ms, and after 400 ms more if it is lost again.
 const LATE: Duration = Duration::from_millis(500);
 
 /// Relays every connection to one server.
@@ -32,9 +32,9 @@ struct Shared {
 struct State {
     mode: Mode,
     open: Vec<TcpStream>,
-    /// What the client of each connection said first.
+    /// The first bytes of each connection's client.
     recorded: Vec<Vec<u8>>,
-    /// Decides what is lost, if anything is.
+    /// Decides which pieces are lost. `None`: none are.
     losing: Option<Random>,
     lost: usize,
 }
@@ -62,7 +62,7 @@ impl Tap {
         tap
     }
 
-    /// From now on nothing arrives, as if every packet were lost.
+    /// From now on no data arrive, as if every packet were lost.
     pub(crate) fn hold(&self) {
         drop(self.set(Mode::Holding));
     }
@@ -76,7 +76,7 @@ impl Tap {
         }
     }
 
-    /// From now on everything arrives, also what was held up.
+    /// From now on all data arrive, including held data.
     pub(crate) fn pass(&self) {
         drop(self.set(Mode::Passing));
     }
@@ -86,7 +86,7 @@ impl Tap {
         self.shared.lock().losing = Some(Random::new(seed));
     }
 
-    /// How many were late so far.
+    /// The number of late pieces so far.
     pub(crate) fn lost(&self) -> usize {
         self.shared.lock().lost
     }
@@ -109,13 +109,13 @@ impl Shared {
         self.state.lock().unwrap()
     }
 
-    /// Waits until bytes may pass; false if they never will.
+    /// Waits until data may pass. Returns false if they never will.
     fn may_pass(&self) -> bool {
         let state = self.changed.wait_while(self.lock(), |state| state.mode == Mode::Holding).unwrap();
         state.mode == Mode::Passing
     }
 
-    /// Takes the time that a piece is late. It is what happens; nothing is waited for by it.
+    /// Sleeps for the delay of a late piece. The delay itself is the disturbance: no state is waited for by it.
     fn delay(&self) {
         let mut state = self.lock();
         let is_lost = state.losing.as_mut().is_some_and(|random| random.below(100) < LOST_OF_100);
@@ -134,7 +134,7 @@ impl Shared {
 }
 
 fn relay(shared: &Arc<Shared>, client: TcpStream, server: SocketAddr) {
-    // Where the server is away, the client sees its connection closed.
+    // If the server is down, the client sees its connection closed.
     let Ok(server) = TcpStream::connect(server) else { return };
     let mut state = shared.lock();
     if state.mode == Mode::Broken {
@@ -161,7 +161,7 @@ fn copy(shared: &Shared, mut from: TcpStream, mut to: TcpStream, mut see: impl F
             break;
         }
     }
-    // An end passes like bytes do.
+    // The end of a stream passes like data.
     if shared.may_pass() {
         let _ = to.shutdown(Shutdown::Write);
     }

@@ -1,25 +1,25 @@
-//! Waiting for a state to be reached.
+//! Polls until a state is reached.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Long enough for the slowest machine, and for an agent to give up what it holds; nothing waits so long unless it fails.
+/// Long enough for the slowest machine, and for the timeouts of an agent. Only a failing test waits so long.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Between two looks.
+/// The polling interval.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Looks again and again until there is what is looked for.
+/// Polls until `look` returns a value.
 pub(crate) fn until_some<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     look_until(Instant::now() + PATIENCE, look).unwrap_or_else(|| panic!("waited in vain until {what}"))
 }
 
-/// Looks again and again until `condition` holds.
+/// Polls until `condition` holds.
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     until_some(what, || condition().then_some(()));
 }
 
-/// Looks again and again; `None` if nothing was seen before `deadline`.
+/// Polls until `look` returns a value. `None`: `deadline` has passed.
 pub(crate) fn look_until<T>(deadline: Instant, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     loop {
         if let Some(seen) = look() {

@@ -1,4 +1,4 @@
-//! The same while links between agents lose packets: what is lost comes late, and so does all that is behind it.
+//! The same while links between agents lose packets: lost data come late, and so do all data behind them.
 
 use super::run::{Mode, Run};
 use crate::clients::visitors::{Engine, Kind, Visits};
@@ -8,10 +8,10 @@ use crate::harness::{AGENTS, Cluster, Plan};
 const SESSIONS: u32 = 200;
 /// Of each session.
 const RESUMPTIONS: u32 = 2;
-/// Handshakes wait for messages that are late, and so there are more of them at once than two.
+/// Handshakes wait for late messages, so there are more of them at once than two.
 const CLIENTS: u32 = 20;
 
-/// All links between the agents: who dials, and whom.
+/// All links between the agents: the node that dials, and the one that accepts.
 const LINKS: &[(&str, &str)] = &[("a1", "a2"), ("a1", "a3"), ("a2", "a3")];
 
 fn check_that_nothing_is_needless(mode: Mode) {

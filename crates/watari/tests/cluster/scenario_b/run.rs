@@ -1,4 +1,4 @@
-//! A cluster in a mode, clients that come again, and what became of their handshakes.
+//! A cluster in a mode, clients that come again, and the counts of their handshakes.
 
 use std::fmt;
 use std::time::Instant;
@@ -14,12 +14,12 @@ pub(super) enum Mode {
     Tickets,
     Push,
     Owner,
-    /// With the lines of `[agent.sessions]` that say where the server is.
+    /// With the lines of `[agent.sessions]` about the server.
     Redis(&'static str),
 }
 
 impl Mode {
-    /// A cluster that does: handshakes go round strictly, and data stays where its handshake was.
+    /// A cluster with this mode: handshakes go to the agents strictly in turn, and connections stay there.
     pub(super) fn plan(self, agents: &'static [&'static str]) -> Plan {
         let sessions = match self {
             Self::Private => "mode = \"private\"",
@@ -54,7 +54,7 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Goes through with it. Clients and agents must have seen the same.
+    /// Makes all visits. Clients and agents must report the same.
     pub(super) fn go(&self) -> Counted {
         let (begin, before) = (Instant::now(), Counted::now(self.cluster));
         let seen = self.engine.visit_in_parallel(self.cluster, self.clients, self.visits);
@@ -83,7 +83,7 @@ impl fmt::Display for Run<'_> {
     }
 }
 
-/// What all agents have counted.
+/// The counts of all agents.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Counted {
     pub(super) tally: Tally,

@@ -18,9 +18,9 @@ import javax.net.ssl.TrustManagerFactory;
 import javax.net.ssl.X509ExtendedTrustManager;
 
 /**
- * A client by the JDK's own TLS that comes again: {@code Visitor ADDRESS PORT CA NAME KIND SESSIONS RESUMPTIONS}.
+ * A client with the JDK's own TLS that comes again: {@code Visitor ADDRESS PORT CA NAME KIND SESSIONS RESUMPTIONS}.
  *
- * <p>It does what visitor.c does. Whether there are tickets in TLS 1.2 is for the whole JVM to say, and so for whoever starts it:
+ * <p>It does the same as visitor.c. Tickets in TLS 1.2 are a setting of the whole JVM, so its command line sets it:
  * {@code jdk.tls.client.enableSessionTicketExtension}.
  */
 final class Visitor {
@@ -42,7 +42,7 @@ final class Visitor {
         int full = 0;
         int resumed = 0;
         for (int session = Integer.parseInt(arguments[5]); session > 0; session--) {
-            // The sessions of a context are those of its connections; of one server, the last that came.
+            // A context has the sessions of its connections: of each server, the latest one.
             var context = SSLContext.getInstance("TLS");
             context.init(null, new TrustManager[] {visitor.trust}, null);
             for (int visits = Integer.parseInt(arguments[6]); visits >= 0; visits--) {
@@ -56,7 +56,7 @@ final class Visitor {
         System.out.println("full=" + full + " resumed=" + resumed);
     }
 
-    /** Says whether the handshake resumed a session. Nothing tells directly; but then the server shows no certificate. */
+    /** Returns whether the handshake resumed a session. JSSE does not report it, but no certificate comes then. */
     private boolean visit(SSLContext context) throws IOException {
         trust.wasAsked = false;
         var tcp = new Socket();
@@ -73,7 +73,7 @@ final class Visitor {
         return !trust.wasAsked;
     }
 
-    /** Tickets of TLS 1.3 come ahead of the response. */
+    /** Tickets of TLS 1.3 arrive before the response. */
     private void get(SSLSocket tls) throws IOException {
         String request = "GET /1024.bin HTTP/1.1\r\nHost: " + name + "\r\nConnection: close\r\n\r\n";
         tls.getOutputStream().write(request.getBytes(StandardCharsets.US_ASCII));
@@ -88,7 +88,7 @@ final class Visitor {
     private static final int BODY_LEN = 1024;
 }
 
-/** Trusts whom another does, and remembers that it was asked. */
+/** Trusts the same certificates as another manager, and records that it was called. */
 final class Trust extends X509ExtendedTrustManager {
     boolean wasAsked;
     private final X509ExtendedTrustManager inner;

@@ -1,4 +1,4 @@
-//! The programs: how they are built and run.
+//! Builds and runs the programs.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use super::{Kind, Tally, Visits};
 use crate::harness::site::SITE;
 
-/// The program by OpenSSL, the one that pkg-config finds.
+/// The program with OpenSSL, the one that pkg-config finds.
 pub(super) fn openssl(service: SocketAddr, ca: &Path, visits: Visits) -> Tally {
     static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
         let (source, program) = (source("visitor.c"), built("openssl"));
@@ -20,7 +20,7 @@ pub(super) fn openssl(service: SocketAddr, ca: &Path, visits: Visits) -> Tally {
     run(&mut Command::new(&*PROGRAM), service, ca, visits)
 }
 
-/// The program by Go. Its standard library is compiled into a cache beside it, if it does not come compiled.
+/// The program with Go. Its standard library is compiled into a cache beside it, if Go does not include it compiled.
 pub(super) fn go(service: SocketAddr, ca: &Path, visits: Visits) -> Tally {
     static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
         let (source, program) = (source("visitor.go"), built("go"));
@@ -30,7 +30,7 @@ pub(super) fn go(service: SocketAddr, ca: &Path, visits: Visits) -> Tally {
     run(&mut Command::new(&*PROGRAM), service, ca, visits)
 }
 
-/// The program by JSSE.
+/// The program with JSSE.
 pub(super) fn jsse(service: SocketAddr, ca: &Path, visits: Visits) -> Tally {
     static CLASSES: LazyLock<PathBuf> = LazyLock::new(|| {
         let (source, classes) = (source("Visitor.java"), built("jsse"));
@@ -39,7 +39,7 @@ pub(super) fn jsse(service: SocketAddr, ca: &Path, visits: Visits) -> Tally {
     });
     let tickets = format!("-Djdk.tls.client.enableSessionTicketExtension={}", visits.kind != Kind::Ids);
     let mut command = Command::new("java");
-    // One client is no server of many: the JVM shall not compile for it what runs a few times.
+    // A client runs for a short time, so the JVM should not spend CPU time on optimization.
     command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);
     command.arg(tickets).arg("-cp").arg(&*CLASSES).arg("Visitor");
     run(&mut command, service, ca, visits)
@@ -54,7 +54,7 @@ fn run(command: &mut Command, service: SocketAddr, ca: &Path, visits: Visits) ->
     Tally { full: full.parse().unwrap(), resumed: resumed.parse().unwrap() }
 }
 
-/// Runs a command to its end, and returns what it has said.
+/// Runs a command to its end, and returns its output.
 fn finish(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| {
         panic!("cannot run {}, which `scripts/deps test` installs: {error}", command.get_program().display());
@@ -68,7 +68,7 @@ fn source(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/clients/visitors").join(file)
 }
 
-/// Where what is built lies, in the directory that cargo gives to tests.
+/// The path of a built file, in the directory that cargo gives to tests.
 fn built(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("visitors");
     fs::create_dir_all(&dir).unwrap();

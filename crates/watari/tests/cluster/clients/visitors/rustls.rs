@@ -1,4 +1,4 @@
-//! The client by rustls.
+//! The client with rustls.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::clients::http::{Fault, Http, fault};
 use crate::clients::tls::{TLS12, TLS13, Taste, Tls, dial};
 use crate::harness::site::SITE;
 
-/// What the site must serve: the pattern that is its length's.
+/// The length of the site's file. The seed of its pattern is its length.
 pub(crate) const FILE_LEN: u64 = 1024;
 
-/// A client that knows one site, and resumes what it has of it. Its store gives the last ticket first.
+/// A client of one site, which resumes its sessions. Its store returns the latest ticket first.
 pub(crate) struct Visitor(Arc<ClientConfig>);
 
 impl Visitor {
-    /// It has no session.
+    /// A client without sessions.
     pub(crate) fn new(kind: Kind) -> Self {
         let version = if kind == Kind::Psk { &TLS13 } else { &TLS12 };
         let mut config = Arc::unwrap_or_clone(Taste { version, ..Taste::default() }.resuming_config());
@@ -28,7 +28,7 @@ impl Visitor {
         Self(Arc::new(config))
     }
 
-    /// Connects from `source`, and gets the file; says whether the handshake resumed a session.
+    /// Connects from `source`, and gets the file. Returns whether the handshake resumed a session.
     pub(crate) fn visit(&self, source: IpAddr, service: SocketAddr) -> Result<bool, Fault> {
         let tcp = dial(source, service).map_err(fault)?;
         let tls = Tls::connect(tcp, self.0.clone(), SITE, |_| {}).map_err(fault)?;

@@ -1,8 +1,8 @@
 /*
- * A client by OpenSSL that comes again: visitor ADDRESS PORT CA NAME KIND SESSIONS RESUMPTIONS
+ * A client with OpenSSL that comes again: visitor ADDRESS PORT CA NAME KIND SESSIONS RESUMPTIONS
  *
- * Each session begins with a full handshake, and is resumed RESUMPTIONS times, without a pause. KIND is `ids` (TLS 1.2 without
- * tickets), `tickets` (TLS 1.2) or `psk` (TLS 1.3). Prints what the handshakes were: `full=N resumed=N`.
+ * Each session begins with a full handshake, and is resumed RESUMPTIONS times, without a pause. KIND is `ids` (TLS 1.2
+ * without tickets), `tickets` (TLS 1.2) or `psk` (TLS 1.3). Prints the counts of handshakes: `full=N resumed=N`.
  */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
@@ -18,7 +18,7 @@
 #define PATIENCE_S 60
 #define BODY_LEN 1024
 
-/* What the last connection left. */
+/* The latest session. */
 static SSL_SESSION *newest;
 
 static void fail(const char *what)
@@ -59,7 +59,7 @@ static int dial(const char *ip, const char *port)
     return fd;
 }
 
-/* Tickets of TLS 1.3 come ahead of the response. */
+/* Tickets of TLS 1.3 arrive before the response. */
 static void get(SSL *ssl, const char *name)
 {
     char text[BODY_LEN * 4];
@@ -78,7 +78,7 @@ static void get(SSL *ssl, const char *name)
         fail("response");
 }
 
-/* Whether the handshake resumed what was offered. */
+/* Whether the handshake resumed the session that was offered. */
 static int visit(SSL_CTX *ctx, char **arguments)
 {
     SSL *ssl = SSL_new(ctx);

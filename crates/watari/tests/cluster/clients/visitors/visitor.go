@@ -1,6 +1,7 @@
-// A client by Go's crypto/tls that comes again: visitor ADDRESS PORT CA NAME KIND SESSIONS RESUMPTIONS
+// A client with Go's crypto/tls that comes again: visitor ADDRESS PORT CA NAME KIND SESSIONS RESUMPTIONS
 //
-// It does what visitor.c does. KIND is `tickets` (TLS 1.2) or `psk` (TLS 1.3): crypto/tls resumes nothing by session ids.
+// It does the same as visitor.c. KIND is `tickets` (TLS 1.2) or `psk` (TLS 1.3): crypto/tls does not resume by session
+// ids.
 package main
 
 import (
@@ -30,7 +31,7 @@ func main() {
 	guest := visitor{address, os.Args[4], config(os.Args[3], os.Args[4], os.Args[5])}
 	full, resumed := 0, 0
 	for session := number(os.Args[6]); session > 0; session-- {
-		// A connection takes the last ticket that came for the name.
+		// A connection uses the latest ticket for the name.
 		guest.config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
 		for visits := number(os.Args[7]); visits >= 0; visits-- {
 			if guest.visit() {
@@ -55,7 +56,7 @@ func config(ca, name, kind string) *tls.Config {
 	return &tls.Config{RootCAs: roots, ServerName: name, MinVersion: version, MaxVersion: version}
 }
 
-// Says whether the handshake resumed a session.
+// Returns whether the handshake resumed a session.
 func (guest *visitor) visit() bool {
 	tcp, err := net.DialTimeout("tcp", guest.address, patience)
 	check(err)
@@ -67,7 +68,7 @@ func (guest *visitor) visit() bool {
 	return connection.ConnectionState().DidResume
 }
 
-// Tickets of TLS 1.3 come ahead of the response.
+// Tickets of TLS 1.3 arrive before the response.
 func get(connection *tls.Conn, name string) {
 	_, err := fmt.Fprintf(connection, "GET /1024.bin HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", name)
 	check(err)
