@@ -1,16 +1,16 @@
-//! How many requests of a client may be in progress.
+//! Limits the number of requests of a client that are in progress.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Counts the requests of each client that are in progress, and of clients that have none, nothing.
+/// Counts the requests in progress of each client. Clients that have none take no memory.
 #[derive(Debug, Clone, Default)]
 pub struct Concurrency {
     clients: Arc<Mutex<BTreeMap<IpAddr, usize>>>,
 }
 
-/// A request in progress, until it is dropped.
+/// A request in progress. Dropping it frees its slot.
 #[derive(Debug)]
 pub struct InProgress {
     concurrency: Concurrency,
@@ -18,7 +18,7 @@ pub struct InProgress {
 }
 
 impl Concurrency {
-    /// A place for a request of `client`, unless as many as `max` of its requests are in progress.
+    /// Counts a request of `client`. Returns `None` if `max` of its requests are in progress.
     pub fn enter(&self, client: IpAddr, max: usize) -> Option<InProgress> {
         let mut clients = self.lock();
         if clients.get(&client).copied().unwrap_or(0) >= max {

@@ -1,13 +1,14 @@
-//! Who may be served now, who has to wait, and who is told to come again later.
+//! Decides which requests and connections are served now, which wait, and which are refused.
 //!
-//! * [`Rates`]: how many requests a client may make in a time.
+//! * [`Rates`]: how many requests a client may make in a period.
 //! * [`Concurrency`]: how many requests of a client may be in progress.
-//! * [`Queue`]: how many requests may be in progress at an origin, by what they ask for; who waits for a place there,
-//!   and whose turn it is.
+//! * [`Queue`]: how many requests may be in progress at an origin, by host and path. It keeps the order of the requests
+//!   that wait.
 //! * [`Unidentified`]: which connections may wait until their peers have identified themselves.
 //!
-//! Pure: time is an argument, and whoever waits is told by the caller. A client is the address that stands for its
-//! network, where all addresses of a network shall count as one client.
+//! The crate has no I/O and no clock: time is an argument, and the caller notifies the requests that wait. A client is
+//! an address. Where all addresses of a network count as one client, the caller passes the address that stands for the
+//! network.
 
 mod concurrency;
 mod pattern;
@@ -23,17 +24,17 @@ pub use queue::{Entered, Expired, Limits, Load, Queue, QueueSettings, Request, R
 pub use rates::{RateLimit, Rates};
 pub use unidentified::{Newcomer, Unidentified, UnidentifiedLimits};
 
-/// How long a client that is refused should wait before it asks again (RFC 9110, section 10.2.3).
+/// How long a refused client should wait before it asks again (RFC 9110, section 10.2.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RetryAfter(Duration);
 
 impl RetryAfter {
-    /// In whole seconds, as a field says it: rounded up, and never 0.
+    /// Whole seconds, as in a `Retry-After` field: rounded up, at least 1.
     pub fn seconds(self) -> u64 {
         (self.0.as_secs() + u64::from(self.0.subsec_nanos() > 0)).max(1)
     }
 
-    /// As exactly as it is known.
+    /// The time, not rounded.
     pub fn duration(self) -> Duration {
         self.0
     }

@@ -1,4 +1,4 @@
-//! What a request asks for, as a rule names it.
+//! Patterns of rules: which requests, by host and path, a rule applies to.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,29 +7,28 @@ use std::str::FromStr;
 ///
 /// ```text
 /// /cgi-bin/*               everything below this path, on all hosts
-/// example.org/search       this very path on this host
+/// example.org/search       exactly this path on this host
 /// *.example.org/*.iso      files with this ending, on hosts of this domain (but not on example.org itself)
 /// */admin/*                as /admin/*: any host, and that path from its beginning
 /// ```
 ///
-/// Everything before the first slash is the host, in which case does not matter. A host is given without its port, and
-/// a path as it came, without its query: one that is written differently (`%63gi-bin` for `cgi-bin`) is another.
+/// Everything before the first slash is the host. It is compared without regard to case, and without the port. The path
+/// is compared as received, without its query and without decoding: `%63gi-bin` does not match `cgi-bin`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     host: Glob,
     path: Glob,
 }
 
-/// A text is no [`Pattern`].
+/// The text is not a [`Pattern`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPattern {
-    /// It names no path.
+    /// It contains no slash, and so no path.
     #[error("a pattern is HOST/PATH or /PATH: there is no slash in it")]
     NoPath,
-    /// It is longer than [`Pattern::LEN_MAX`].
     #[error("a pattern has at most {} bytes", Pattern::LEN_MAX)]
     TooLong,
-    /// It selects nothing: paths come without their query.
+    /// It contains `?` or `#`. It would match no request, because paths are compared without their query.
     #[error("a pattern has no '?' or '#': queries do not count")]
     Query,
 }
@@ -38,7 +37,7 @@ impl Pattern {
     /// The longest pattern, in bytes.
     pub const LEN_MAX: usize = 1024;
 
-    /// Whether the pattern selects requests to `host` for `path`. Takes time in proportion to their lengths.
+    /// Whether the pattern selects requests to `host` for `path`. The time is proportional to their lengths.
     pub fn matches(&self, host: &str, path: &str) -> bool {
         self.path.matches(path) && (self.host.is_anything() || self.host.matches(&host.to_ascii_lowercase()))
     }
@@ -68,7 +67,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// A text in which `*` stands for any characters.
+/// A text in which `*` stands for any characters, slashes included, or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Glob(String);
 
@@ -77,7 +76,8 @@ impl Glob {
         self.0 == "*"
     }
 
-    /// Each part between two stars is best taken where it first occurs: that leaves the most for those behind it.
+    /// Matches each part between two stars at its first occurrence: that leaves the longest rest for the parts after
+    /// it.
     fn matches(&self, text: &str) -> bool {
         let Some((first, others)) = self.0.split_once('*') else { return self.0 == text };
         let Some(mut rest) = text.strip_prefix(first) else { return false };

@@ -1,4 +1,4 @@
-//! How many requests may be in progress at an origin, and who waits for a place there.
+//! Limits the requests in progress at an origin, and keeps the order of those that wait.
 
 mod gate;
 mod line;
@@ -19,77 +19,84 @@ use line::Next;
 use lines::Lines;
 pub use settings::{Limits, QueueSettings, Rule};
 
-/// Someone wants to be served.
+/// A request that asks for a slot.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// The host that is asked, without port.
+    /// The requested host, without port.
     pub host: &'a str,
-    /// The path that is asked for, without query.
+    /// The requested path, without query.
     pub path: &'a str,
-    /// Who asks.
+    /// The client, or the address that stands for its network.
     pub client: IpAddr,
 }
 
-/// A request that waits or is in progress. No two have the same.
+/// The id of a request that waits or is in progress. The queue never issues it twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
 
-/// What becomes of a request.
+/// The decision on a new request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entered {
-    /// It begins.
+    /// The request begins.
     Now(Ticket),
-    /// It waits.
+    /// The request waits.
     Waiting(Ticket),
-    /// Too many wait already: 503 (RFC 9110, section 15.6.4).
+    /// `waiting_max` requests wait already: respond with 503 (RFC 9110, section 15.6.4).
     Refused(RetryAfter),
 }
 
-/// A request has waited too long: 503.
+/// A request reached its maximum wait: respond with 503.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expired {
-    /// The request's. It is given back.
+    /// The request's. The queue has removed it.
     pub ticket: Ticket,
-    /// When to come again.
+    /// The value for `Retry-After`.
     pub retry_after: RetryAfter,
 }
 
-/// How many requests of a kind there are.
+/// The number of requests, by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Load {
-    /// Those at the origin.
+    /// Requests at the origin.
     pub in_progress: usize,
-    /// Those that wait for a place there.
+    /// Requests that wait for a slot.
     pub waiting: usize,
 }
 
-/// Lets requests through to an origin, as many at a time as it may have, and the others wait (`uri_ctl` of the cache
-/// server in Nakayama's thesis, section 5).
+/// Lets as many requests through to an origin as its limits allow, and queues the others (`uri_ctl` of the cache server
+/// in Nakayama's thesis, section 5).
 ///
 /// ```text
-///            no room
-///   enter -----------> waiting ------------> given back    (leave: its client has gone; expire: it took too long)
+///            no slot
+///   enter -----------> waiting ------------> removed    (leave: the client has gone; expire: maximum wait reached)
 ///     |                   | another leaves
-///     |  room             v
-///     +--------------> in progress --------> given back    (leave)
+///     |  slot             v
+///     +--------------> in progress --------> removed    (leave)
 /// ```
 ///
-/// * A request needs a place under its rule's limit and one under the limit of all. Nobody waits who has both.
-/// * Of those that could begin, the highest priority does; see [`QueueSettings::one_in`] for the others.
-/// * Of the same priority, clients take turns, whatever rules their requests come under: between two turns of a client
-///   that waits, nobody has more than one. A client whose requests cannot begin keeps its turn.
-/// * Of the same client, the request that came first begins first, unless only a later one has a place.
+/// * A request needs a slot under its rule's limit and one under the limit of all. A request for which both are free
+///   never waits.
+/// * Of the requests that could begin, one of the highest priority begins; see [`QueueSettings::one_in`] for the
+///   exception.
+/// * Within a priority, clients take turns, whichever rules match their requests: between two turns of a client that
+///   waits, no other client has more than one. A client whose requests cannot begin keeps its turn.
+/// * Of one client's requests, the oldest that could begin does.
 ///
-/// The caller keeps each [`Ticket`] until its request is over, whether it ever began or not, and gives it back by
-/// [`Queue::leave`]; it tells those that this lets begin, and calls [`Queue::expire`] when [`Queue::next_deadline`] says.
-/// What is remembered grows only with tickets that are not given back.
+/// The caller
+///
+/// * keeps each [`Ticket`] until its request ends, whether or not the request began, and then passes it to
+///   [`Queue::leave`],
+/// * notifies the requests that these calls let begin, and
+/// * calls [`Queue::expire`] at [`Queue::next_deadline`].
+///
+/// Memory grows only with tickets that have not left or expired.
 #[derive(Debug)]
 pub struct Queue {
     rules: Vec<Rule>,
     all: Gate,
-    /// One for each rule, and then one for what no rule is about.
+    /// One for each rule, and a last one for requests that match no rule.
     gates: Vec<Gate>,
-    /// Who waits.
+    /// The requests that wait.
     lines: Lines,
     tickets: BTreeMap<Ticket, Place>,
     deadlines: BTreeSet<(Instant, Ticket)>,
@@ -104,7 +111,7 @@ enum Place {
 }
 
 impl Queue {
-    /// Nobody is there yet.
+    /// An empty queue.
     pub fn new(settings: QueueSettings) -> Self {
         let lines = Lines::new(&settings);
         let QueueSettings { rules, all, .. } = settings;
@@ -120,9 +127,9 @@ impl Queue {
         }
     }
 
-    /// Other settings hold from now on. A request stays under the rule with the same pattern; without one, no rule is about
-    /// it any more. Who has begun goes on, and who waits does so as long as was meant for it; clients have their turns in
-    /// the order in which they came. Returns those that may begin now.
+    /// Replaces the settings. A request moves to the new rule with the same pattern, or to the requests without a rule
+    /// if there is none. Requests in progress continue. Waiting requests keep their deadlines, and clients take turns
+    /// in the order in which they arrived. Returns the requests that begin now.
     pub fn reconfigure(&mut self, settings: QueueSettings, now: Instant) -> Vec<Ticket> {
         let old = std::mem::replace(self, Self::new(settings));
         self.last = old.last;
@@ -146,7 +153,7 @@ impl Queue {
         std::iter::from_fn(|| self.begin_next(now)).collect()
     }
 
-    /// A request comes.
+    /// Adds a request: begins it, queues it, or refuses it.
     pub fn enter(&mut self, request: Request<'_>, now: Instant) -> Entered {
         let rule = self.rule_of(request);
         if self.has_room(rule) {
@@ -162,9 +169,9 @@ impl Queue {
         }
     }
 
-    /// A request is over, or its client does not wait for it any more. Returns the request that may begin in its place; it
-    /// is in progress already, also if nobody wants it any more, until it leaves, too. A ticket that was given back before
-    /// means nothing.
+    /// Removes a request that has ended, or whose client does not wait any more. Returns the request that begins in its
+    /// place. That one counts as in progress until it leaves too, even if its client has gone. A ticket that has left
+    /// or expired has no effect.
     pub fn leave(&mut self, ticket: Ticket, now: Instant) -> Option<Ticket> {
         match self.tickets.remove(&ticket)? {
             Place::InProgress { rule, begun } => {
@@ -180,7 +187,7 @@ impl Queue {
         }
     }
 
-    /// Gives back the tickets of those that have waited too long.
+    /// Removes the requests that have reached their deadline.
     pub fn expire(&mut self, now: Instant) -> Vec<Expired> {
         let mut expired = Vec::new();
         while self.next_deadline().is_some_and(|deadline| deadline <= now) {
@@ -193,23 +200,23 @@ impl Queue {
         expired
     }
 
-    /// When somebody will have waited too long.
+    /// The earliest deadline of a request that waits.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Which of [`Queue::loads`] a request counts in.
+    /// The index in [`Queue::loads`] that a request counts under.
     pub fn rule_of(&self, request: Request<'_>) -> usize {
         let matching = self.rules.iter().position(|rule| rule.pattern.matches(request.host, request.path));
         matching.unwrap_or(self.rules.len())
     }
 
-    /// All requests.
+    /// The load of all rules together.
     pub fn load(&self) -> Load {
         self.all.load
     }
 
-    /// The requests that each rule is about, in the rules' order, and then those that none is about.
+    /// The load of each rule, in the order of the settings, and then of the requests that match no rule.
     pub fn loads(&self) -> impl Iterator<Item = (Option<&Pattern>, Load)> {
         let patterns = self.rules.iter().map(|rule| Some(&rule.pattern)).chain([None]);
         patterns.zip(self.gates.iter().map(|gate| gate.load))
@@ -253,7 +260,7 @@ impl Queue {
         }
     }
 
-    /// Lets somebody begin who can.
+    /// Begins the request whose turn it is, if one can begin.
     fn begin_next(&mut self, now: Instant) -> Option<Ticket> {
         if !self.all.has_room() {
             return None;
@@ -266,7 +273,7 @@ impl Queue {
         Some(next.ticket)
     }
 
-    /// How long it would take until a newcomer had its turn if all waited theirs.
+    /// An estimate of the time until a request that is queued now would begin.
     fn retry_after(&self, rule: usize) -> RetryAfter {
         RetryAfter(self.gates[rule].turn_in().max(self.all.turn_in()))
     }

@@ -1,4 +1,4 @@
-//! How many requests a client may make in a time.
+//! Limits the request rate of each client.
 
 #[cfg(test)]
 mod tests;
@@ -10,39 +10,40 @@ use std::time::{Duration, Instant};
 
 use crate::RetryAfter;
 
-/// What each client may do: a bucket of `burst` tokens, of which each request takes one, and into which `requests` tokens
-/// fall in each `per`, one after the other.
+/// The limit for each client: a token bucket that holds `burst` tokens. Each request takes one token. In each `per`,
+/// `requests` tokens are added, evenly spaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimit {
-    /// Requests that a client may make in [`RateLimit::per`] for good.
+    /// Requests that a client may make in each [`RateLimit::per`], averaged over a long time.
     pub requests: NonZeroU32,
-    /// The time for that.
+    /// The period for `requests`.
     pub per: Duration,
-    /// Requests that it may make at once after it made none for a while.
+    /// Requests that a client may make at once after a pause.
     pub burst: NonZeroU32,
 }
 
 /// The buckets of all clients.
 ///
-/// Of a bucket only the time is kept at which it will be full ("generic cell rate algorithm", ITU-T I.371): a request
-/// puts it off by the time that a token takes to come, and may not put it off further than a whole bucket's time. One that
-/// is full says no more than none at all, and is forgotten. Where there are more clients than can be remembered, the
-/// one whose bucket will be full first is forgotten before its time: it has asked for least.
+/// For each bucket, only the time when it will be full is stored ("generic cell rate algorithm", ITU-T I.371). A
+/// request moves this time forward by the interval between two tokens. A request that would move it beyond the time in
+/// which an empty bucket fills is refused. A full bucket needs no entry, so its entry is removed. If the table has
+/// `entries_max` entries, the entry whose bucket will be full first is removed for a new one, because that client has
+/// made the fewest requests.
 #[derive(Debug)]
 pub struct Rates {
-    /// How long a token takes to come.
+    /// The interval between two tokens.
     token: Duration,
-    /// How long a bucket takes to fill.
+    /// The time in which an empty bucket fills.
     bucket: Duration,
     entries_max: NonZeroUsize,
-    /// When a client's bucket will be full.
+    /// When each client's bucket will be full.
     full_at: BTreeMap<IpAddr, Instant>,
-    /// The same in the order of time.
+    /// The same, ordered by time.
     by_time: BTreeSet<(Instant, IpAddr)>,
 }
 
 impl Rates {
-    /// All buckets are full. At most `entries_max` clients are remembered, in some 150 bytes each.
+    /// All buckets are full. The table has at most `entries_max` entries of about 150 bytes each.
     pub fn new(limit: RateLimit, entries_max: NonZeroUsize) -> Self {
         let token = (limit.per / limit.requests.get()).max(Duration::from_nanos(1));
         Self {
@@ -54,8 +55,8 @@ impl Rates {
         }
     }
 
-    /// Takes a token for a request of `client`; says when there will be one if there is none. A refused request takes
-    /// none.
+    /// Takes a token for a request of `client`. If the bucket is empty, takes none and returns when the next token
+    /// comes.
     pub fn check(&mut self, client: IpAddr, now: Instant) -> Result<(), RetryAfter> {
         self.forget_full(now);
         let before = self.full_at.get(&client).copied();
@@ -73,7 +74,8 @@ impl Rates {
         Ok(())
     }
 
-    /// Two for each that may come: no call has to forget many, and all who are full are forgotten in the end.
+    /// Removes up to two full buckets. Each call adds at most one entry, so no call removes many, and all full buckets
+    /// are removed in time.
     fn forget_full(&mut self, now: Instant) {
         for _ in 0..2 {
             if self.by_time.first().is_some_and(|(full_at, _)| *full_at <= now) {

@@ -1,4 +1,4 @@
-//! Which connections may wait until their peers have identified themselves.
+//! Limits the connections whose peers have not identified themselves.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -9,20 +9,21 @@ use std::time::{Duration, Instant};
 ///
 /// ```text
 ///             address of a member, or identified lately? ── yes ──▶ pool of known addresses ──┐
-///  accepted ──┤                                                                               ├──▶ identified, or ended
+///  accepted ──┤                                                                               ├──▶ identified or ended
 ///             └─────────────────────────────────────────── no ───▶ pool of other addresses ──┘
 /// ```
 ///
-/// A newcomer always gets in. If there is no room for it, another connection of the same pool is evicted:
+/// A new connection is always added. If its pool is full, another connection of the same pool is evicted:
 ///
-/// * of the newcomer's own address, if that has as many as one address may have;
-/// * else of the address with the most connections.
+/// * one of the new connection's own address, if that has as many as one address may have;
+/// * otherwise one of the address with the most connections.
 ///
-/// Of that address it is the oldest connection on which nothing was received; if there is none, the oldest. So a peer that
-/// identifies itself in a few round trips is not kept out by peers that are silent, and no connection from an unknown address
-/// takes the room of a known one.
+/// Of that address, it is the oldest connection on which nothing was received. If there is none, it is the oldest. So
+/// peers that send nothing do not keep out a peer that identifies itself within a few round trips. A connection from an
+/// unknown address never takes the slot of one from a known address.
 ///
-/// The addresses of an IPv6 network of 64 bits count as one unknown address, because a single host can have all of them.
+/// The addresses of an IPv6 network of 64 bits count as one unknown address, because a single host can have all of
+/// them.
 #[derive(Debug)]
 pub struct Unidentified<T> {
     limits: UnidentifiedLimits,
@@ -55,7 +56,7 @@ pub struct Newcomer {
 struct Pool<T> {
     waiting: HashMap<u64, T>,
     addresses: HashMap<IpAddr, Crowd>,
-    /// The last one is the address with the most connections; among equals, the one with the oldest.
+    /// The last entry is the address with the most connections; among equals, the one with the oldest connection.
     by_size: BTreeSet<Rank>,
 }
 
@@ -71,7 +72,7 @@ struct Crowd {
 /// How long an address stays known after a peer has identified itself from there: longer than a restart takes.
 const KNOWN_FOR: Duration = Duration::from_hours(1);
 
-/// The most addresses that are remembered as known.
+/// The maximum number of identified addresses that are stored.
 const IDENTIFIED_MAX: usize = 1024;
 
 impl<T> Unidentified<T> {
@@ -80,13 +81,13 @@ impl<T> Unidentified<T> {
         Self { limits, known: Pool::default(), unknown: Pool::default(), identified: HashMap::new(), next: 0 }
     }
 
-    /// Counts for connections that are accepted from now on.
+    /// Applies to connections that are accepted from now on.
     pub fn set_limits(&mut self, limits: UnidentifiedLimits) {
         self.limits = limits;
     }
 
-    /// Adds a connection from `address`, and returns the value of one that is to be closed for it. `is_member`: the address is
-    /// a configured one, or a member's.
+    /// Adds a connection from `address`, and returns the value of the connection that the caller must close for it.
+    /// `is_member`: the address is configured, or a member's.
     pub fn enter(&mut self, address: IpAddr, is_member: bool, value: T, now: Instant) -> (Newcomer, Option<T>) {
         let address = address.to_canonical();
         let is_known = is_member || self.has_identified(address, now);
@@ -104,7 +105,7 @@ impl<T> Unidentified<T> {
         (Newcomer { address, is_known, number }, evicted)
     }
 
-    /// Marks a connection from which bytes were received that do not identify its peer yet.
+    /// Marks a connection on which bytes were received that do not identify its peer yet.
     pub fn spoke(&mut self, newcomer: &Newcomer) {
         let Newcomer { address, number, .. } = *newcomer;
         let pool = self.pool(newcomer);
@@ -113,7 +114,7 @@ impl<T> Unidentified<T> {
         }
     }
 
-    /// The peer at `address` has identified itself: for an hour the address is known.
+    /// The peer at `address` has identified itself. The address is known for the next hour.
     pub fn identified(&mut self, address: IpAddr, now: Instant) {
         let address = address.to_canonical();
         if self.identified.len() >= IDENTIFIED_MAX && !self.identified.contains_key(&address) {
@@ -123,7 +124,7 @@ impl<T> Unidentified<T> {
         self.identified.insert(address, now);
     }
 
-    /// A connection does not wait any more: it has ended, or its peer has identified itself.
+    /// Removes a connection that has ended, or whose peer has identified itself.
     pub fn leave(&mut self, newcomer: &Newcomer) {
         self.pool(newcomer).remove(newcomer.address, newcomer.number);
     }
@@ -154,7 +155,7 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T> Pool<T> {
-    /// Room for a connection from `address`.
+    /// Evicts a connection if one from `address` would exceed a limit, and returns its value.
     fn make_room(&mut self, address: IpAddr, max: usize, of_address_max: usize) -> Option<T> {
         let from = if self.addresses.get(&address).map_or(0, Crowd::len) >= of_address_max {
             address
@@ -260,10 +261,10 @@ mod tests {
         let evicted: Vec<_> = [1, 2, 2, 2, 3, 3].map(|from| scene.evicted(from, from.into())).into();
         assert_eq!(evicted, [None; 6]);
         assert_eq!(scene.evicted(4, 4), Some(2));
-        // 2 and 3 have two each, and the older is of 2.
+        // Addresses 2 and 3 have two connections each, and the older one belongs to 2.
         assert_eq!(scene.evicted(5, 5), Some(2));
         assert_eq!(scene.evicted(6, 6), Some(3));
-        // All have one.
+        // Each address has one.
         assert_eq!(scene.evicted(7, 7), Some(1));
     }
 
@@ -285,7 +286,7 @@ mod tests {
             scene.waiting.spoke(&newcomer);
         }
         assert_eq!(scene.evicted(1, 3), Some(0));
-        // A report about an evicted connection has no effect.
+        // Leaving has no effect for an evicted connection.
         let (evicted, _) = scene.enter(address(2), 8);
         scene.waiting.leave(&evicted);
         scene.waiting.spoke(&evicted);
@@ -300,7 +301,7 @@ mod tests {
             assert_eq!(scene.waiting.enter(address(1), true, value, scene.now).1, None);
         }
         assert_eq!([2, 3, 3, 4].map(|from| scene.evicted(from, 20)), [None; 4]);
-        // Where one known address has all the room, another gets some.
+        // If one known address uses the whole pool, another gets a slot.
         assert_eq!(scene.waiting.enter(address(9), true, 9, scene.now).1, Some(0));
     }
 
@@ -338,7 +339,7 @@ mod tests {
     }
 
     proptest! {
-        /// After any sequence of calls, the newcomer was admitted, the limits hold, and ended connections have left no
+        /// After any sequence of calls, the new connection is admitted, the limits hold, and ended connections leave no
         /// entries.
         #[test]
         fn limits_hold(steps in prop::collection::vec((0u8..4, 0u8..6, any::<bool>()), 0..200)) {

@@ -1,8 +1,9 @@
-//! The cache server in front of a CGI (Nakayama 2003, section 5; table 5.3): so many clients ask again as soon as they are
-//! answered, and the origin shall have at most ten requests at a time.
+//! The cache server in front of a CGI (Nakayama 2003, section 5; table 5.3). Each client asks again as soon as it has
+//! its response, and the origin gets at most ten requests at a time.
 //!
-//! The origin here works on all its requests at once, and on each as fast as it would alone while there are at most ten:
-//! 12.8 requests a second in all, which the figures measured in the paper come to. How much work a request is, is random.
+//! The origin of this simulation works on all its requests at once. Up to ten requests do not slow each other down. It
+//! finishes 12.8 requests per second in all, the rate that follows from the figures measured in the paper. The work of
+//! a request is random.
 #![allow(clippy::unwrap_used)]
 #![allow(clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "they are thousands, and not negative")]
 
@@ -14,22 +15,21 @@ use std::time::{Duration, Instant};
 
 use watari_admission::{Entered, Limits, Queue, QueueSettings, Request, Ticket};
 
-/// What the origin finishes in a second when it has enough to do, in requests of average size.
+/// Requests of average size that the origin finishes per second under full load.
 const SERVED_PER_S: f64 = 12.8;
-/// Requests it works on without slowing each other down.
+/// Requests that the origin works on without slowing each other down.
 const AT_ONCE: usize = 10;
-/// How often each client asks.
+/// Requests of each client.
 const REQUESTS_EACH: usize = 10;
 
-/// Clients, and the mean time of a request in seconds, with the queue.
+/// Clients, and the mean time of a request in seconds, with the queue (table 5.3).
 const PAPER: [(usize, f64); 5] = [(100, 8.45), (300, 23.5), (500, 39.0), (700, 54.8), (900, 70.0)];
 
-/// What was seen.
 struct Seen {
-    /// From when a client asks to when it has its answer, in seconds. The first time does not count: not everybody had
-    /// begun by then.
+    /// Mean time from a client's request to its response, in seconds. The first request of each client does not count:
+    /// not all clients had begun by then.
     mean_s: f64,
-    /// Requests that the origin had at the same time, at most.
+    /// The most requests that the origin had at the same time.
     in_progress_max: usize,
     /// Requests that began at the origin in each full second.
     arrivals: Vec<usize>,
@@ -82,13 +82,13 @@ fn run(clients: usize, in_progress_max: Option<usize>) -> Seen {
     experiment.seen()
 }
 
-/// Time goes from one answer to the next.
+/// Time advances from one response to the next.
 struct Experiment {
     queue: Queue,
     begin: Instant,
     now_s: f64,
     origin: Origin,
-    /// Who asked, and when.
+    /// The client of each request, and when it asked, in seconds.
     asked: BTreeMap<Ticket, (usize, f64)>,
     answers: BTreeMap<usize, usize>,
     times_s: Vec<f64>,
@@ -129,7 +129,7 @@ impl Experiment {
         self.in_progress_max = self.in_progress_max.max(self.origin.working.len());
     }
 
-    /// The origin answers a request. Whether it had one.
+    /// Finishes the origin's next request. Returns whether it had one.
     fn step(&mut self) -> bool {
         let Some((took_s, ticket)) = self.origin.finish() else { return false };
         self.now_s += took_s;
@@ -154,7 +154,7 @@ impl Experiment {
 
     fn seen(self) -> Seen {
         let in_second = |second: usize| self.arrivals_s.iter().filter(|at_s| **at_s as usize == second).count();
-        // The last seconds, in which clients run out of requests, say nothing.
+        // Without the last seconds, in which clients run out of requests.
         let seconds = (self.arrivals_s.last().unwrap() * 0.9) as usize;
         Seen {
             mean_s: mean(self.times_s.iter().copied()),
@@ -168,7 +168,7 @@ impl Experiment {
 /// A processor that all requests share.
 #[derive(Default)]
 struct Origin {
-    /// What has been done of every request that was there from the beginning, in millionths of an average request.
+    /// The work done on each request that was present from the beginning, in millionths of an average request.
     done: u64,
     /// When a request is finished, on the scale of `done`. The earliest is on top.
     working: BinaryHeap<Reverse<(u64, Ticket)>>,
@@ -176,13 +176,13 @@ struct Origin {
 }
 
 impl Origin {
-    /// A request is between half and one and a half times the average.
+    /// The work of a request is between half and one and a half times the average.
     fn begin(&mut self, ticket: Ticket) {
         self.drawn = self.drawn.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         self.working.push(Reverse((self.done + 500_000 + (self.drawn >> 32) % 1_000_000, ticket)));
     }
 
-    /// The next request to be finished, and in how many seconds.
+    /// The next request that finishes, and after how many seconds.
     fn finish(&mut self) -> Option<(f64, Ticket)> {
         let each_per_s = SERVED_PER_S / self.working.len().max(AT_ONCE) as f64;
         let Reverse((finished, ticket)) = self.working.pop()?;

@@ -1,18 +1,18 @@
-//! One limit, and what is known of the requests under it.
+//! One limit, with the load and the average duration of the requests under it.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use super::{Limits, Load};
 
-/// Nobody is told to come again later than after this.
+/// The longest `Retry-After` that a client gets.
 const TURN_IN_MAX: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
 pub(super) struct Gate {
     limits: Limits,
     pub(super) load: Load,
-    /// How long a request is in progress, on average.
+    /// How long a request is in progress, on average. `None` until one has ended.
     took: Option<Duration>,
 }
 
@@ -21,7 +21,7 @@ impl Gate {
         Self { limits, load: Load::default(), took: None }
     }
 
-    /// Requests take as long as they did under the limit that this one replaces.
+    /// Takes the average duration from the gate that this one replaces.
     pub(super) fn goes_on_from(&mut self, old: &Self) {
         self.took = self.took.or(old.took);
     }
@@ -38,14 +38,14 @@ impl Gate {
         self.limits.wait_max
     }
 
-    /// A request is over that `took` so long. The last dozen or so make the average.
+    /// Counts a request that has ended after `took`, with weight 1/8 in the moving average.
     pub(super) fn leaves(&mut self, took: Duration) {
         self.load.in_progress -= 1;
         self.took = Some(self.took.map_or(took, |average| average.mul_f64(0.875) + took.mul_f64(0.125)));
     }
 
-    /// When everybody who waits will have begun, if requests take as long as they did (Little's law). Zero where nobody
-    /// waits for this limit, or that is not known.
+    /// The time until a request that is queued now would begin, if requests keep their average duration (Little's law).
+    /// Zero if this gate has no limit, or no request has ended yet.
     pub(super) fn turn_in(&self) -> Duration {
         let (Some(max), Some(took)) = (self.limits.in_progress_max, self.took) else { return Duration::ZERO };
         let turn_in_ns = took.as_nanos().saturating_mul(self.load.waiting as u128 + 1) / max.get() as u128;

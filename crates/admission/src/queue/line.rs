@@ -1,26 +1,27 @@
-//! Those who wait at one priority.
+//! The requests that wait at one priority.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::Ticket;
 
-/// Clients take turns: each has a number, the smallest goes first, and whoever had its turn draws the next number there
-/// is. A client has the same number under all rules.
+/// Clients take turns. Each client has a number, the same under all rules, and the smallest number goes first. A client
+/// that has had its turn gets the next unused number.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    /// How often others began although somebody here could have, since somebody here last did.
+    /// How often requests of other lines began although a request of this line could have, since one of this line last
+    /// began.
     pub(super) passed_over: u32,
-    /// Under which rules somebody waits.
+    /// The rules under which requests wait.
     lanes: BTreeMap<usize, Lane>,
     clients: BTreeMap<IpAddr, Turn>,
     last_number: u64,
 }
 
-/// Those who wait under one rule.
+/// The requests that wait under one rule.
 #[derive(Debug, Default)]
 struct Lane {
-    /// In the order in which they came.
+    /// In the order of arrival.
     tickets: BTreeMap<IpAddr, BTreeSet<Ticket>>,
     /// The clients by their numbers.
     order: BTreeMap<u64, IpAddr>,
@@ -29,11 +30,11 @@ struct Lane {
 #[derive(Debug)]
 struct Turn {
     number: u64,
-    /// Requests that wait, under whatever rules.
+    /// The client's waiting requests under all rules.
     waiting: usize,
 }
 
-/// Somebody who waits.
+/// A request that waits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Next {
     pub(super) rule: usize,
@@ -42,7 +43,7 @@ pub(super) struct Next {
 }
 
 impl Line {
-    /// A request waits. A client that had none comes last.
+    /// Adds a request. A client that had none comes last.
     pub(super) fn push(&mut self, who: Next) {
         let turn = self.clients.entry(who.client).or_insert_with(|| {
             self.last_number += 1;
@@ -54,7 +55,7 @@ impl Line {
         lane.tickets.entry(who.client).or_default().insert(who.ticket);
     }
 
-    /// A request does not wait any more.
+    /// Removes a request.
     pub(super) fn remove(&mut self, who: Next) {
         let (Some(turn), Some(lane)) = (self.clients.get_mut(&who.client), self.lanes.get_mut(&who.rule)) else {
             return;
@@ -69,7 +70,7 @@ impl Line {
         }
     }
 
-    /// Who is first among those whose rules let them begin.
+    /// The first request among those whose rules have a free slot.
     pub(super) fn next(&self, can_begin: impl Fn(usize) -> bool) -> Option<Next> {
         let lanes = self.lanes.iter().filter(|(rule, _)| can_begin(**rule));
         let first =
@@ -77,7 +78,7 @@ impl Line {
         first.map(|(_, who)| who)
     }
 
-    /// A request of `client` begins: somebody here had a turn, and the client has to let all others go first now.
+    /// A request of `client` begins. Resets the count of [`Line::passed_over`], and puts the client behind all others.
     pub(super) fn takes_turn(&mut self, client: IpAddr) {
         self.passed_over = 0;
         self.last_number += 1;

@@ -1,4 +1,4 @@
-//! Those who wait, by priority.
+//! The requests that wait, by priority.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use super::QueueSettings;
 use super::line::{Line, Next};
 
-/// A line for each priority.
+/// One line for each priority.
 #[derive(Debug)]
 pub(super) struct Lines {
     /// The highest priority first.
     by_priority: BTreeMap<Reverse<u8>, Line>,
-    /// Of each rule, and then of what no rule is about.
+    /// The priority of each rule, and then that of requests that match no rule.
     priorities: Vec<Reverse<u8>>,
     /// See [`QueueSettings::one_in`].
     one_in: u32,
@@ -25,17 +25,15 @@ impl Lines {
         Self { by_priority, priorities, one_in: settings.one_in.get() }
     }
 
-    /// A request waits.
     pub(super) fn push(&mut self, who: Next) {
         self.line_of(who.rule).push(who);
     }
 
-    /// A request does not wait any more.
     pub(super) fn remove(&mut self, who: Next) {
         self.line_of(who.rule).remove(who);
     }
 
-    /// Whose turn it is among those whose rules let them begin. The turn is taken.
+    /// Selects the next request among those whose rules have a free slot, and counts its client's turn.
     pub(super) fn take_next(&mut self, can_begin: impl Fn(usize) -> bool) -> Option<Next> {
         let (chosen, next) = self.next(&can_begin)?;
         for (priority, line) in &mut self.by_priority {
@@ -48,8 +46,8 @@ impl Lines {
         Some(next)
     }
 
-    /// The highest priority goes first, unless some have been passed over too often: of those, the one that was the most
-    /// often, and if that is several, the highest of them.
+    /// The highest priority goes first, unless other lines have been passed over `one_in - 1` times or more. Of those,
+    /// the line that was passed over most often goes first, and of equal ones the one of the highest priority.
     fn next(&self, can_begin: impl Fn(usize) -> bool) -> Option<(Reverse<u8>, Next)> {
         let able =
             || self.by_priority.iter().filter_map(|(priority, line)| Some((*priority, line, line.next(&can_begin)?)));

@@ -1,4 +1,4 @@
-//! The queue as one would explain it: a list of requests, and a ring of clients for each priority.
+//! A simple model of the queue: a list of requests, and a ring of clients for each priority.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ struct Known {
     rule: usize,
     client: IpAddr,
     waits: bool,
-    /// Until when it waits, if not for good.
+    /// `None`: it waits without a limit.
     deadline: Option<Instant>,
 }
 
@@ -32,7 +32,7 @@ impl Model {
         Self { settings, requests: Vec::new(), rings: BTreeMap::new() }
     }
 
-    /// `entered` is what the queue says; whether it should have.
+    /// Whether `entered`, the queue's decision, is correct. Applies it to the model.
     pub(super) fn enters(&mut self, rule: usize, client: IpAddr, entered: Entered, now: Instant) -> bool {
         let may_wait = |limits: Limits, load: Load| limits.waiting_max.is_none_or(|max| load.waiting < max);
         let may_wait =
@@ -90,7 +90,7 @@ impl Model {
         self.requests.iter().map(|known| known.ticket).collect()
     }
 
-    /// Of one rule, or of all.
+    /// The load of one rule, or of all.
     pub(super) fn load(&self, rule: Option<usize>) -> Load {
         let of_rule = || self.requests.iter().filter(|known| rule.is_none_or(|rule| known.rule == rule));
         Load {
@@ -99,7 +99,7 @@ impl Model {
         }
     }
 
-    /// Whether no limit is passed.
+    /// Whether all limits hold.
     pub(super) fn is_within_limits(&self) -> bool {
         let within = |limits: Limits, load: Load| {
             limits.in_progress_max.is_none_or(|max| load.in_progress <= max.get())
@@ -110,7 +110,7 @@ impl Model {
             && within(self.settings.all, self.load(None))
     }
 
-    /// Whether nobody waits who could begin.
+    /// Whether no request waits that could begin.
     pub(super) fn conserves_work(&self) -> bool {
         !self.requests.iter().any(|known| known.waits && self.has_room(known.rule))
     }
@@ -145,7 +145,7 @@ impl Model {
         self.rings[&priority].clients.iter().find_map(able)
     }
 
-    /// Whoever waits is in the ring, and nobody else.
+    /// Updates the rings so that they contain exactly the clients that wait.
     fn update_rings(&mut self) {
         let waiting: Vec<_> = self.requests.iter().filter(|known| known.waits).copied().collect();
         for known in &waiting {

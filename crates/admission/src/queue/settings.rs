@@ -1,43 +1,41 @@
-//! What a queue goes by.
+//! Settings of a queue.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
 use crate::Pattern;
 
-/// What bounds requests of a kind. Without any bound on waiting, all wait: then something else has to bound how many
-/// requests there are.
+/// Limits on the requests of a rule, or on all. Without `waiting_max` and `wait_max`, any number of requests waits for
+/// any time: then another part has to limit the number of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limits {
     /// Requests in progress at the origin.
     pub in_progress_max: Option<NonZeroUsize>,
-    /// Requests that wait for their place there.
+    /// Requests that wait for a slot.
     pub waiting_max: Option<usize>,
-    /// How long one waits.
+    /// How long one request waits.
     pub wait_max: Option<Duration>,
 }
 
-/// What holds for requests that ask for something.
+/// Limits and priority of the requests that match a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// What they ask for.
     pub pattern: Pattern,
-    /// What bounds them.
     pub limits: Limits,
-    /// Those of a higher priority begin first.
+    /// Requests of a higher priority begin first.
     pub priority: u8,
 }
 
-/// What a [`Queue`](crate::Queue) goes by.
+/// Settings of a [`Queue`](crate::Queue).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueSettings {
-    /// The first that matches a request holds for it.
+    /// The first rule that matches a request applies to it.
     pub rules: Vec<Rule>,
-    /// What holds for all requests together, beside their rules.
+    /// The limits for all requests together, in addition to those of the rules.
     pub all: Limits,
-    /// The priority of requests that no rule is about.
+    /// The priority of requests that match no rule.
     pub priority: u8,
-    /// Who waits at a lower priority is passed over so many times less one, at most, and once more for each other
-    /// priority whose requests have been passed over as often. 1 gives all priorities the same.
+    /// A lower priority is passed over at most `one_in - 1` times, and once more for each other priority that has been
+    /// passed over as often. With 1, all priorities are equal.
     pub one_in: NonZeroU32,
 }

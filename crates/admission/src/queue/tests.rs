@@ -40,7 +40,7 @@ fn ticket(entered: Entered) -> Ticket {
     }
 }
 
-/// Who begins, in which order, when one after the other leaves. Ends when nobody waits any more.
+/// The order in which requests begin when one after the other leaves. Ends when none waits any more.
 fn order_of_turns(queue: &mut Queue, mut in_progress: Ticket, who: &[(Ticket, u8)], now: Instant) -> Vec<u8> {
     let mut order = Vec::new();
     while let Some(next) = queue.leave(in_progress, now) {
@@ -83,7 +83,7 @@ fn the_limit_of_all_holds_beside_that_of_each_rule() {
     assert_eq!(queue.leave(Ticket(1), now), Some(third));
 }
 
-/// In each ten, one turn of those that could begin at any time.
+/// One turn in ten, if it could begin at any time.
 #[test]
 fn a_lower_priority_gets_one_in_ten() {
     let rules = [rule("/now/*", UNLIMITED, 2)];
@@ -110,7 +110,7 @@ fn whoever_finds_the_queue_full_is_told_when_to_come_again() {
     assert_eq!(retry_after.duration(), Duration::from_secs(20), "three wait before it, two begin in each 10 s");
 }
 
-/// What is known of the limit of all and of that of a rule does not get lost.
+/// The average durations under the limit of all and under that of a rule are kept.
 #[test]
 fn other_settings_do_not_change_how_long_requests_take() {
     let full_at = |max| Limits { waiting_max: Some(0), ..at_once(max) };
@@ -166,7 +166,7 @@ enum Step {
         path: usize,
         client: u8,
     },
-    /// Of those that are there, whether they wait or not.
+    /// A request in the queue, whether it waits or not.
     Leave(prop::sample::Index),
     LeaveAgain(prop::sample::Index),
     Pass {
@@ -175,7 +175,7 @@ enum Step {
     Reconfigure(QueueSettings),
 }
 
-/// `reconfigurations` in about 13 others.
+/// Sequences with `reconfigurations` for about 13 other steps.
 fn steps(reconfigurations: u32) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         6 => (0..4_usize, 0..4_u8).prop_map(|(path, client)| Step::Enter { path, client }),
@@ -209,7 +209,7 @@ fn settings() -> impl Strategy<Value = QueueSettings> {
 
 const PATHS: [&str; 4] = ["/a", "/b", "/c", "/d"];
 
-/// Takes a queue and a model through all steps. Nobody may ever wait who could begin, and `holds` is asked after each.
+/// Applies all steps to a queue and a model. After each step, no request waits that could begin, and `holds` is true.
 fn follow(mut settings: QueueSettings, steps: Vec<Step>, holds: impl Fn(&Model) -> bool) -> Result<(), TestCaseError> {
     let (mut queue, mut model) = (Queue::new(settings.clone()), Model::new(settings.clone()));
     let (mut now, mut gone) = (Instant::now(), Vec::new());
@@ -261,20 +261,20 @@ fn agree(queue: &Queue, model: &Model) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// The same requests begin, wait, are refused and expire in the same order as in a model that looks at all of them at
-    /// each step; and in the model no limit is passed.
+    /// The same requests begin, wait, are refused and expire in the same order as in the model, which looks at all
+    /// requests at each step. In the model, no limit is exceeded.
     #[test]
     fn it_does_as_the_model_does_and_passes_no_limit(settings in settings(), steps in steps(0)) {
         follow(settings, steps, Model::is_within_limits)?;
     }
 
-    /// Where a limit is lowered, those that have begun are more than it allows until they leave.
+    /// After a limit is lowered, the requests in progress may exceed it until they leave.
     #[test]
     fn it_does_as_the_model_does_whatever_is_configured(settings in settings(), steps in steps(1)) {
         follow(settings, steps, |_| true)?;
     }
 
-    /// However many requests each client has: of those that have some left, none has been served twice more than another.
+    /// For any numbers of requests: of the clients that have some left, none is ahead of another by more than one turn.
     #[test]
     fn clients_are_served_evenly(requests in vec(1..20_u8, 2..10), max in 1..5_usize) {
         let (mut queue, now) = (queue(&[], at_once(max), 1), Instant::now());
@@ -295,7 +295,7 @@ proptest! {
         prop_assert_eq!(served, requests);
     }
 
-    /// As [`QueueSettings::one_in`] says.
+    /// See [`QueueSettings::one_in`].
     #[test]
     fn nobody_is_passed_over_for_ever(priorities in 2..6_u8, one_in in 1..12_u32) {
         let rules: Vec<_> = (1..priorities).map(|n| rule(&format!("/{n}"), UNLIMITED, n)).collect();

@@ -41,7 +41,7 @@ fn each_client_has_its_own_bucket() {
     assert_eq!((1..=50).map(|n| granted(&mut rates, n, now)).sum::<usize>(), 100);
 }
 
-/// Whoever floods is remembered, however many others come.
+/// A client that floods keeps its entry, for any number of other clients.
 #[test]
 fn the_client_that_asked_for_least_is_forgotten_first() {
     let (mut rates, now) = (rates(1, 10, 3), Instant::now());
@@ -66,7 +66,7 @@ fn whoever_is_full_again_is_forgotten() {
 }
 
 proptest! {
-    /// A bucket whose tokens are counted grants the same.
+    /// A bucket that counts its tokens grants the same.
     #[test]
     fn it_is_a_token_bucket(requests in 1..20_u32, burst in 1..10_u32, pauses_us in vec(0..300_000_u64, 1..100)) {
         let requests = if 1_000_000 % requests == 0 { requests } else { 10 };
