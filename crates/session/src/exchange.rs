@@ -1,38 +1,43 @@
-//! How nodes share the sessions that they keep.
+//! Stores sessions at several nodes of the cluster, and finds them there.
 //!
-//! Each session has **owners**: the first two nodes by rendezvous hashing of its key over all nodes that are linked.
-//! Whoever establishes a session keeps it and sends it to its owners (or to everybody), and the client is told of it
-//! once one of them has it besides: from then on any one node may be lost. Whoever is offered a session that it does not keep asks the owners, one after the other,
-//! and a third node because members come and go.
+//! Each session has **owners**: the first two nodes by rendezvous hashing of its key over all linked nodes. The node
+//! that establishes a session stores it, and sends it to its owners (or to all members). The flight that announces the
+//! session to the client waits until one owner has acknowledged it. From then on, any one node may fail. A node that
+//! receives the key of a session that it does not store asks the owners, one after the other, and then a third node,
+//! because members come and go.
 //!
 //! ```text
-//!   put:  keep here --> send to owners --> one has it: Stored --> all acknowledged, or tries exhausted: forgotten
+//!   put:  store here --> send to owners --> one acknowledged: Stored --> all acknowledged, or tries exhausted: removed
 //!                            ^      |
-//!                            +------+ no answer, 5 tries; an owner leaves: the next in rank is one
+//!                            +------+ no response, 5 tries; an owner leaves: the next in rank becomes one
 //!
 //!   get:  is it here? --> ask the first rank --> all found, all denied, or 3 s have passed: Found
 //!                             ^      |
-//!                             +------+ denied: ask the next; no answer in 100 ms: ask again, and the next, too
+//!                             +------+ denied: ask the next; no response in 100 ms: ask again, and the next, too
 //! ```
 //!
-//! A handshake waits for one acknowledgement: only the copy for the owner that ranks first, and that owner's answer, go at once.
-//! Other copies and their answers are sent together with other messages. Where nodes differ about the ranks, the answer takes some
-//! milliseconds.
+//! A handshake waits for one acknowledgement. So only the copy for the owner that ranks first, and that owner's
+//! response, are sent at once. Other copies and their responses are sent together with other messages. If nodes
+//! disagree about the ranks, the response takes some milliseconds longer.
 //!
-//! A session can be approved for **one use** by who established it, as long as that node lives and keeps it: early data,
-//! and sessions that are good for one resumption, must not be used twice anywhere. There is no second try: who does not
-//! answer in time may have approved.
+//! The node that established a session can approve **one use** of it, as long as that node runs and stores the session.
+//! Early data, and sessions that are good for one resumption, must not be used twice anywhere. The request is not
+//! repeated: a node whose response is late or lost may have approved.
 //!
 //! ```text
-//!   spend:  established here? --> ask who established it --> granted, denied; no answer in 500 ms, no link: unreachable
+//!   spend:  established here? --> ask the issuer --> granted, denied; no response in 500 ms, or no link: unreachable
 //! ```
 //!
-//! Contract: after each call do all [`Action`]s in their order, and call [`Exchange::on_timer`] when
+//! Contract: after each call, the caller does all [`Action`]s in their order. It calls [`Exchange::on_timer`] when
 //! [`Exchange::next_timer`] is reached. Messages may be lost, late, doubled and out of order.
 //!
-//! What is promised: from `Stored` on, every node finds the session within three seconds, whichever one node leaves, unless
-//! nodes differ about who is a member at that moment, or no owner had acknowledged it (the sender tries for 1.55 s). When two
-//! nodes that kept it have left, or come back with nothing, a session is found only where it is still kept.
+//! Guarantee: after `Stored`, every node finds the session within three seconds, even if any one node has left. There
+//! are two exceptions:
+//!
+//! * Nodes disagree about the members at that moment.
+//! * No owner acknowledged the session (the sender tries for 1.55 s).
+//!
+//! If two nodes that stored it have left, or have restarted empty, a session is found only where it is still stored.
 
 mod counters;
 mod gets;
@@ -55,7 +60,7 @@ use turn::{Node, Turn};
 
 use crate::{Session, Store};
 
-/// One node's part in sharing sessions.
+/// One node's part in storing and finding sessions.
 pub struct Exchange {
     node: Node,
     puts: Puts,
@@ -63,111 +68,108 @@ pub struct Exchange {
     spends: Spends,
 }
 
-/// To whom sessions are sent when they are established.
+/// The nodes that get a new session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// To all members.
+    /// All members.
     Push,
-    /// To its two owners.
+    /// The session's two owners.
     Owner,
 }
 
-/// A point of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// Milliseconds of a clock that only goes on.
+    /// Milliseconds of a monotonic clock.
     pub ms: u64,
     /// Seconds of Unix time.
     pub unix_s: u64,
 }
 
-/// Names a call of [`Exchange::put`].
+/// Identifies a call of [`Exchange::put`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PutId(u64);
 
-/// Names a call of [`Exchange::get`].
+/// Identifies a call of [`Exchange::get`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GetId(u64);
 
-/// Names a call of [`Exchange::spend`].
+/// Identifies a call of [`Exchange::spend`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SpendId(u64);
 
-/// What the driver shall do.
+/// A task for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Send this message to this member.
     Send(NodeName, Message),
-    /// The same for a message that no handshake waits for: it may go together with the next one to this member, or some
-    /// milliseconds later.
+    /// Send a message that no handshake waits for. The caller may send it together with the next one to this member, or
+    /// some milliseconds later.
     SendSoon(NodeName, Message),
-    /// The flight may go that tells the client of these sessions: each is where it will be looked for, or no more can
-    /// be done about it.
+    /// The flight that announces these sessions to the client may be sent. Each session is stored at an owner, or all
+    /// tries have failed.
     Stored(PutId),
-    /// The search has ended, with these sessions.
+    /// The search has ended, with the sessions that were found.
     Found(GetId, Vec<FoundSession>, Outcome),
-    /// Whether the use of a session is approved.
+    /// The answer to a call of [`Exchange::spend`].
     Spent(SpendId, Verdict),
 }
 
-/// A session that was sought.
+/// A session that a search has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundSession {
-    /// Its key.
     pub key: SessionKey,
-    /// What it is.
     pub session: Session,
-    /// Where it was.
+    /// The place where it was found.
     pub source: Source,
 }
 
-/// Where a session was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// At this node, which established it.
+    /// This node stores it, and established it.
     Own,
-    /// At this node; another established it.
+    /// This node stores it, and another established it.
     Here,
-    /// At another; now it is kept here, too.
+    /// Another node stored it. Now this node stores it, too.
     Pulled,
 }
 
-/// How a search has ended.
+/// The reason why a search has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// All sessions were found.
     Complete,
-    /// Those that are missing are not known to any node that was asked.
+    /// None of the nodes that were asked has the missing sessions.
     Unknown,
-    /// Some that were asked did not answer in time, or there were too many searches to ask anybody.
+    /// Some nodes did not respond in time, or [`PENDING_MAX`] searches were running and no node was asked.
     Unreachable,
 }
 
-/// Whether a session may be used that is good for one use.
+/// The answer of the node that established a session, about one use of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may: this once.
+    /// The session may be used, this once.
     Granted,
-    /// It was used before, or who established it does not know it (any more).
+    /// The session was used before, or the node does not store it (any more).
     Denied,
-    /// Who established it does not answer.
+    /// The node does not respond, or has no link.
     Unreachable,
 }
 
-/// So many puts, so many gets, and so many spends, wait for others at once; one beyond is done at once.
+/// The maximum number of puts that wait at once, and of gets, and of spends. One beyond the limit ends at once.
 pub const PENDING_MAX: usize = 4096;
 
-/// How many nodes keep a session for all others.
+/// The number of nodes that store a session for all others.
 const OWNERS: usize = 2;
 
 impl Exchange {
-    /// For the node of this name, which keeps sessions in `store`, without members.
+    /// Makes the exchange of the node `me`, which stores sessions in `store`. It has no members yet.
     pub fn new(me: NodeName, placement: Placement, store: Store) -> Self {
         let node = Node { ranks: Ranks::new(me), store, counters: ExchangeCounters::default() };
         Self { node, puts: Puts::new(placement), gets: Gets::default(), spends: Spends::default() }
     }
 
-    /// Says which other nodes are linked at the moment. What waits for one that has left goes on with the others.
+    /// Sets the other nodes that are linked at present. Puts, gets and spends that waited for one that has left
+    /// continue with the others.
     pub fn set_members(&mut self, now: Now, members: &BTreeSet<NodeName>) -> Vec<Action> {
         let left = self.node.ranks.set_members(members);
         let mut turn = Turn::new(now, &mut self.node);
@@ -179,7 +181,7 @@ impl Exchange {
         turn.actions
     }
 
-    /// Keeps sessions that were established here until they expire, here and where others will look for them.
+    /// Stores sessions that were established here until they expire, at this node and at their owners or all members.
     pub fn put(&mut self, now: Now, sessions: Vec<(SessionKey, Session)>) -> (PutId, Vec<Action>) {
         let mut turn = Turn::new(now, &mut self.node);
         for (key, session) in &sessions {
@@ -189,35 +191,35 @@ impl Exchange {
         (id, turn.actions)
     }
 
-    /// Looks for sessions: here, then where they should be. Keys beyond [`SESSIONS_MAX`](watari_wire::SESSIONS_MAX) are
-    /// passed over.
+    /// Searches sessions here, and then at other nodes. Ignores keys beyond
+    /// [`SESSIONS_MAX`](watari_wire::SESSIONS_MAX).
     pub fn get(&mut self, now: Now, keys: Vec<SessionKey>) -> (GetId, Vec<Action>) {
         let mut turn = Turn::new(now, &mut self.node);
         let id = self.gets.start(&mut turn, keys);
         (id, turn.actions)
     }
 
-    /// Keeps, here alone, a session that was kept elsewhere before, such as one from before a restart. Even of one that this
-    /// node established it approves no use: it may have done so.
+    /// Stores a session of an earlier time, such as from before a restart, at this node alone. The node approves no use
+    /// of it, even if it established it: it may have approved one before.
     pub fn restore(&mut self, now: Now, key: SessionKey, session: Session) {
         if self.node.store.get(&key, now.unix_s).is_none() {
             self.node.store.put(key, session, false);
         }
     }
 
-    /// Forgets what has expired.
+    /// Removes expired sessions.
     pub fn expire(&mut self, now: Now) {
         self.node.store.expire(now.unix_s);
     }
 
-    /// Asks for the one use of a session for which it can be approved.
+    /// Asks the node that established a session to approve one use of it.
     pub fn spend(&mut self, now: Now, found: &FoundSession) -> (SpendId, Vec<Action>) {
         let mut turn = Turn::new(now, &mut self.node);
         let id = self.spends.start(&mut turn, found);
         (id, turn.actions)
     }
 
-    /// What a member says. Others are not heard.
+    /// Handles a message of a member. Ignores messages of other nodes.
     pub fn on_message(&mut self, now: Now, from: &NodeName, message: Message) -> Vec<Action> {
         if !self.node.ranks.is_member(from) || message.check_bounds().is_err() {
             return Vec::new();
@@ -235,7 +237,7 @@ impl Exchange {
         turn.actions
     }
 
-    /// Sends again what was not answered, and ends what has taken too long.
+    /// Repeats messages that had no response, and ends calls that reached their timeout.
     pub fn on_timer(&mut self, now: Now) -> Vec<Action> {
         let mut turn = Turn::new(now, &mut self.node);
         self.puts.on_timer(&mut turn);
@@ -249,12 +251,11 @@ impl Exchange {
         [self.puts.next_timer(), self.gets.next_timer(), self.spends.next_timer()].into_iter().flatten().min()
     }
 
-    /// What has happened so far.
     pub fn counters(&self) -> &ExchangeCounters {
         &self.node.counters
     }
 
-    /// The sessions that are kept here.
+    /// The sessions that this node stores.
     pub fn store(&self) -> &Store {
         &self.node.store
     }

@@ -1,11 +1,11 @@
-//! Sessions that belong to a cluster: whichever node established one, every other resumes it.
+//! TLS sessions of a cluster: each node can resume a session that another node established.
 //!
-//! * [`Ring`]: the keys of tickets, which all nodes have in common and nobody hands out.
-//! * [`Store`]: the sessions that a node keeps.
-//! * [`Exchange`]: who keeps which session, and how it gets there and back.
+//! * [`Ring`]: the ticket keys. All nodes derive the same ones, and no node issues them.
+//! * [`Store`]: the sessions that one node stores.
+//! * [`Exchange`]: selects the nodes that store a session, sends it there, and finds it again.
 //!
-//! Nothing here opens a socket, reads a clock or draws randomness: time, bytes and random bytes are arguments. What
-//! comes from clients and from other nodes is parsed as hostile input.
+//! Nothing here opens a socket, reads a clock or draws randomness: time, bytes and random bytes are arguments. Data
+//! from clients and from other nodes is parsed as hostile input.
 
 mod exchange;
 mod ring;

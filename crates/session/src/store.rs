@@ -1,29 +1,30 @@
-//! Sessions that a node keeps in its memory.
+//! The sessions that a node stores in memory.
 
 use std::collections::{BTreeMap, HashMap};
 
 use watari_wire::{NodeName, SecretBytes, SessionKey};
 
-/// A session as nodes keep it.
+/// A session as nodes store it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
-    /// What it is.
+    /// The serialized session, which contains secrets.
     pub secret: SecretBytes,
-    /// When it expires, in seconds of Unix time.
+    /// In seconds of Unix time.
     pub expires: u64,
-    /// Who established it.
+    /// The node that established it.
     pub issuer: NodeName,
 }
 
-/// Sessions by their keys, as many as fit into a number of bytes. The eldest leave first; those that have expired are never found.
+/// Sessions by key, up to a number of bytes. If a new session does not fit, the oldest are evicted. Expired sessions
+/// are never found.
 ///
-/// Finding one takes as long with ten million as with ten.
+/// The time to find a session does not depend on the number of sessions.
 #[derive(Debug)]
 pub struct Store {
     bytes_max: usize,
     bytes: usize,
     sessions: HashMap<SessionKey, Kept>,
-    /// By when they came; numbers are never used twice.
+    /// In the order of insertion. Numbers are never used twice.
     by_age: BTreeMap<u64, SessionKey>,
     next: u64,
 }
@@ -32,22 +33,24 @@ pub struct Store {
 struct Kept {
     session: Session,
     is_own: bool,
-    /// Whether it was approved for the one use that a session can be approved for.
+    /// Whether the one use of the session was approved or denied.
     is_spent: bool,
     age: u64,
 }
 
 impl Store {
-    /// What a session takes besides its own bytes: its key twice, its places in both maps, and what the allocator adds.
+    /// The bytes of a session besides its own data: its key twice, its entries in both maps, and the allocator's
+    /// overhead.
     pub const OVERHEAD: usize = 192;
 
-    /// Without sessions. Keeps as many as take no more than so many bytes, each with [`Store::OVERHEAD`].
+    /// Makes an empty store for at most `bytes_max` bytes. [`Store::OVERHEAD`] counts for each session.
     pub fn new(bytes_max: usize) -> Self {
         Self { bytes_max, bytes: 0, sessions: HashMap::new(), by_age: BTreeMap::new(), next: 0 }
     }
 
-    /// Keeps `session` until it expires, in place of another with this key; the eldest make room for it. `is_own`: it was established
-    /// here, since the store is. Returns how many had to leave, or `None` if it does not fit by itself.
+    /// Stores `session` until it expires, in place of another with this key. Evicts the oldest if there is no room.
+    /// `is_own`: it was established here, since this store was made. Returns the number of evicted sessions, or `None`
+    /// if the session alone is too large.
     pub fn put(&mut self, key: SessionKey, session: Session, is_own: bool) -> Option<usize> {
         let bytes = Self::bytes_of(&session);
         self.take(&key);
@@ -67,13 +70,14 @@ impl Store {
         Some(evicted)
     }
 
-    /// The session with this key, if it is here and has not expired; and whether it was established here.
+    /// The session with this key, if it is stored and has not expired, and whether it was established here.
     pub fn get(&self, key: &SessionKey, now: u64) -> Option<(&Session, bool)> {
         let kept = self.sessions.get(key)?;
         (now < kept.session.expires).then_some((&kept.session, kept.is_own))
     }
 
-    /// Approves one use of a session that was established here, once: `false` of any other, and the second time.
+    /// Approves one use of a session that was established here. Returns `false` for any other session, and from the
+    /// second call on.
     pub fn spend(&mut self, key: &SessionKey, now: u64) -> bool {
         let Some(kept) = self.sessions.get_mut(key) else { return false };
         let is_granted = kept.is_own && !kept.is_spent && now < kept.session.expires;
@@ -81,13 +85,14 @@ impl Store {
         is_granted
     }
 
-    /// Forgets the session with this key; whether it was here.
+    /// Removes the session with this key. Returns whether it was stored.
     pub fn take(&mut self, key: &SessionKey) -> bool {
         let age = self.forget(key);
         age.is_some_and(|age| self.by_age.remove(&age).is_some())
     }
 
-    /// Forgets the eldest as far as they have expired. Returns how many.
+    /// Removes expired sessions, in the order of insertion, up to the first that has not expired. Returns the number
+    /// removed.
     pub fn expire(&mut self, now: u64) -> usize {
         let before = self.sessions.len();
         while let Some((_, eldest)) = self.by_age.first_key_value()
@@ -100,17 +105,17 @@ impl Store {
         before - self.sessions.len()
     }
 
-    /// How many sessions there are.
+    /// The number of sessions, expired ones included.
     pub fn len(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Whether there is none.
+    /// Whether the store has no sessions.
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()
     }
 
-    /// The bytes they take.
+    /// The bytes that count against the limit.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -139,7 +144,7 @@ mod tests {
         SessionKey([number; 32])
     }
 
-    /// Of so many bytes, its issuer's name included.
+    /// A session with `len` bytes, its issuer's name included.
     fn session(len: usize, expires: u64) -> Session {
         let issuer = NodeName::new("a1").unwrap();
         Session { secret: SecretBytes::new(vec![7; len - issuer.as_str().len()]), expires, issuer }
@@ -155,7 +160,7 @@ mod tests {
         assert_eq!((store.len(), store.bytes()), (3, room));
         assert_eq!(store.put(key(3), session(10, 100), true), Some(1));
         assert!(store.get(&key(0), 0).is_none() && store.get(&key(1), 0).is_some());
-        // Twice as much as one takes.
+        // Twice the size of a stored session.
         assert_eq!(store.put(key(4), session(11, 100), true), Some(2));
         assert_eq!(store.len(), 2);
         assert_eq!(store.put(key(5), session(room, 100), true), None);
@@ -186,7 +191,7 @@ mod tests {
         assert!(store.get(&key(1), 99).is_some(), "it can still be resumed");
     }
 
-    /// What a store does, as slowly as one likes.
+    /// A simple model of a store.
     #[derive(Default)]
     struct Model(Vec<(SessionKey, usize, u64)>);
 

@@ -1,25 +1,24 @@
-//! What is counted.
+//! Counters of the exchange.
 
-/// What an [`Exchange`](super::Exchange) has done so far, for metrics. The first four count keys that were sought, each
-/// once.
+/// Counts since the start, for metrics. The first four count each key of a search once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExchangeCounters {
     /// Sessions found at this node.
     pub found_here: u64,
     /// Sessions found at another node.
     pub pulled: u64,
-    /// Sessions that nobody knew who was asked.
+    /// Sessions that none of the nodes that were asked had.
     pub unknown: u64,
-    /// Sessions not found, and not all who were asked have answered.
+    /// Sessions that were not found although a node did not respond, or because no node was asked.
     pub unreachable: u64,
     /// Messages sent.
     pub messages_sent: u64,
-    /// Bytes of their frames.
+    /// Bytes of the frames of these messages.
     pub bytes_sent: u64,
-    /// Puts whose client was told though a session of it was acknowledged by no owner.
+    /// Puts that ended although no owner had acknowledged one of their sessions.
     pub puts_not_acknowledged: u64,
-    /// Puts that waited for nobody because [`PENDING_MAX`](super::PENDING_MAX) others did.
+    /// Puts that did not wait, because [`PENDING_MAX`](super::PENDING_MAX) others did.
     pub puts_over_limit: u64,
-    /// Gets that asked nobody because [`PENDING_MAX`](super::PENDING_MAX) others did.
+    /// Gets that asked no other node, because [`PENDING_MAX`](super::PENDING_MAX) others waited.
     pub gets_over_limit: u64,
 }

@@ -1,4 +1,4 @@
-//! Sessions that are sought at other nodes.
+//! Searches for sessions at other nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::ranks::Ranks;
 use super::turn::Turn;
 use super::{Action, FoundSession, GetId, Outcome, PENDING_MAX, Source};
 
-/// All searches that wait for answers.
+/// All searches that wait for responses.
 #[derive(Default)]
 pub(super) struct Gets {
     pending: Pending<Get>,
@@ -18,18 +18,18 @@ pub(super) struct Gets {
 struct Get {
     id: u64,
     until_ms: u64,
-    /// Not found yet.
+    /// The sessions that are not found yet.
     sought: Vec<Sought>,
     found: Vec<FoundSession>,
-    /// Those that were not answered.
+    /// Messages without a response.
     asks: Vec<Ask>,
-    /// How many there ever were.
+    /// The number of messages ever sent.
     serial: u64,
 }
 
 struct Sought {
     key: SessionKey,
-    /// Who was asked, the last at the end.
+    /// The nodes that were asked, the last at the end.
     asked: Vec<NodeName>,
 }
 
@@ -43,12 +43,13 @@ struct Ask {
     again_ms: u64,
 }
 
-/// Two owners, and one more: one node may have come since, and know nothing.
+/// Two owners, and a third node: one owner may have joined since the session was stored, and not have it.
 const ASKED_RANKS: usize = 3;
-/// Who has not answered by then, in milliseconds, is asked again, and the next, too; each pause is twice as long as the last.
+/// The timeout of the first try, in milliseconds. Then the message is sent again, and the next node is asked, too. Each
+/// timeout is twice as long as the one before.
 const PATIENCE_MS: u64 = 100;
-/// A search ends after so many milliseconds. Question and answer may each be half a second late, and wait behind others that are: with less,
-/// sessions were missed on links that lose packets.
+/// The timeout of a search, in milliseconds. Request and response may each be half a second late, and wait behind other
+/// late messages. With a shorter timeout, sessions were not found on links that lose packets.
 const SEARCH_MS: u64 = 3000;
 
 impl Gets {
@@ -117,7 +118,7 @@ impl Get {
         Self { id, until_ms, sought, found: Vec::new(), asks: Vec::new(), serial: 0 }
     }
 
-    /// Others may have sent some of it meanwhile.
+    /// Looks in the node's own store, because other nodes may have sent some of the sessions.
     fn look_here(&mut self, turn: &mut Turn<'_>) {
         self.sought.retain(|sought| {
             let found = turn.find_here(sought.key);
@@ -128,7 +129,7 @@ impl Get {
         self.forget_needless();
     }
 
-    /// Asks those that come next for the sessions that `wanted` is true of.
+    /// Asks the next node in rank for each session for which `wanted` returns true.
     fn ask_next(&mut self, turn: &mut Turn<'_>, wanted: impl Fn(&Sought) -> bool) {
         let mut next: BTreeMap<NodeName, Vec<SessionKey>> = BTreeMap::new();
         for sought in self.sought.iter_mut().filter(|sought| wanted(sought)) {
@@ -155,7 +156,7 @@ impl Get {
         self.lead_on(turn, &silent);
     }
 
-    /// Asks those that come after these, unless that was done.
+    /// For the sessions of these messages, asks the node next in rank, unless that was done.
     fn lead_on(&mut self, turn: &mut Turn<'_>, vain: &[Ask]) {
         self.ask_next(turn, |sought| vain.iter().any(|ask| ask.is_last_for(sought)));
     }
@@ -180,7 +181,7 @@ impl Get {
         }
     }
 
-    /// No answer is waited for that would bring nothing.
+    /// Stops waiting for messages whose sessions have all been found.
     fn forget_needless(&mut self) {
         for ask in &mut self.asks {
             ask.keys.retain(|key| self.sought.iter().any(|sought| sought.key == *key));
@@ -231,7 +232,7 @@ impl Ask {
         turn.send(&self.to, Message::SessionGet(get));
     }
 
-    /// Whether nobody was asked for this session after it.
+    /// Whether `to` is the last node that was asked for this session.
     fn is_last_for(&self, sought: &Sought) -> bool {
         self.keys.contains(&sought.key) && sought.asked.last() == Some(&self.to)
     }

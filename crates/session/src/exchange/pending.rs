@@ -1,32 +1,32 @@
-//! What waits for other nodes, and when to look at it again.
+//! Entries that wait for other nodes, with the time of the next look at each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Things by number, in the order in which they are due. Whoever works on one takes it out, and puts it back if it goes
-/// on waiting.
+/// Entries by id, and by the time when they are due. To work on an entry, the caller takes it out, and inserts it again
+/// if it still waits.
 pub(super) struct Pending<T> {
     waiting: BTreeMap<u64, (u64, T)>,
-    /// When in milliseconds, and which.
+    /// The time in milliseconds, and the id.
     due: BTreeSet<(u64, u64)>,
     numbers: u64,
 }
 
-/// Requests of one thing have numbers of their own: so many bits of them.
+/// The bits of a request number that count the requests of one entry.
 const SERIAL_BITS: u32 = 16;
 
-/// The number on the wire of a thing's request. One that answers another thing's is told apart by whom it was sent to,
-/// and at worst ignored.
+/// The number on the wire of an entry's request. If two entries ever use the same number, the receiver of the response
+/// compares the peer too, and at worst ignores the response.
 pub(super) fn request(id: u64, serial: u64) -> u64 {
     (id << SERIAL_BITS).wrapping_add(serial)
 }
 
-/// Whose request this was.
+/// The id of the entry that sent this request.
 pub(super) fn id_of(request: u64) -> u64 {
     request >> SERIAL_BITS
 }
 
 impl<T> Pending<T> {
-    /// A number that was never used.
+    /// Returns an id that was never used before.
     pub(super) fn new_id(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
@@ -43,13 +43,13 @@ impl<T> Pending<T> {
         Some(thing)
     }
 
-    /// The same if `wanted` is true of it.
+    /// Takes the entry if `wanted` returns true for it.
     pub(super) fn take_if(&mut self, id: u64, wanted: impl Fn(&T) -> bool) -> Option<T> {
         let is_wanted = self.waiting.get(&id).is_some_and(|(_, thing)| wanted(thing));
         if is_wanted { self.take(id) } else { None }
     }
 
-    /// The first that is due at `now_ms`.
+    /// Takes the first entry that is due at `now_ms`.
     pub(super) fn take_due(&mut self, now_ms: u64) -> Option<T> {
         let (due_ms, id) = *self.due.first()?;
         if due_ms > now_ms { None } else { self.take(id) }
@@ -59,7 +59,7 @@ impl<T> Pending<T> {
         self.due.first().map(|(due_ms, _)| *due_ms)
     }
 
-    /// Those that `wanted` is true of.
+    /// The ids of the entries for which `wanted` returns true.
     pub(super) fn select(&self, wanted: impl Fn(&T) -> bool) -> Vec<u64> {
         self.waiting.iter().filter(|(_, (_, thing))| wanted(thing)).map(|(id, _)| *id).collect()
     }

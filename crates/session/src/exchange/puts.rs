@@ -1,4 +1,4 @@
-//! Sessions on their way to those that keep them.
+//! Sends new sessions to the nodes that shall store them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,9 +20,9 @@ struct Put {
     id: u64,
     sessions: Vec<Placed>,
     copies: Vec<Copy>,
-    /// How many copies there ever were.
+    /// The number of copies ever sent.
     serial: u64,
-    /// Whether [`Action::Stored`] was said.
+    /// Whether [`Action::Stored`] was returned.
     told: bool,
 }
 
@@ -36,7 +36,7 @@ struct Placed {
 struct Copy {
     request: u64,
     to: NodeName,
-    /// Which sessions, by their places in the put.
+    /// The sessions of this message, as indices into those of the put.
     places: Vec<usize>,
     tries: u32,
     fate: Fate,
@@ -48,19 +48,19 @@ enum Fate {
     GivenUp,
 }
 
-/// How it stands with a session at its owners, the worst first.
+/// The state of a session at its owners, the worst first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Standing {
-    /// None has it, and nothing more is done about it.
+    /// No owner has it, and no try is left.
     Lost,
     Waiting,
-    /// One has it, besides the node that established it.
+    /// An owner has it, or this node is the only owner.
     Safe,
 }
 
-/// A copy is sent so many times,
+/// The number of times that a copy is sent,
 const TRIES: u32 = 5;
-/// the second time after so many milliseconds; each pause is twice as long as the last.
+/// and the milliseconds until the second time. Each pause is twice as long as the one before.
 const PAUSE_MS: u64 = 50;
 
 impl Puts {
@@ -109,7 +109,7 @@ impl Puts {
         self.pending.next_due()
     }
 
-    /// Tells of what is settled, and waits for the rest.
+    /// Returns [`Action::Stored`] if the put is settled, and waits for the copies that have no response yet.
     fn go_on(&mut self, turn: &mut Turn<'_>, mut put: Put) {
         put.tell(turn);
         if let Some(due_ms) = put.due_ms() {
@@ -125,7 +125,7 @@ impl Put {
         Self { id, sessions, copies: Vec::new(), serial: 0, told: false }
     }
 
-    /// Sends what is on its way to none of those who shall have it.
+    /// Sends each session to those of its targets that no copy is on its way to.
     fn send_missing(&mut self, turn: &mut Turn<'_>, placement: Placement) {
         let mut missing: BTreeMap<NodeName, Vec<usize>> = BTreeMap::new();
         for (place, placed) in self.sessions.iter().enumerate() {
@@ -142,7 +142,7 @@ impl Put {
         }
     }
 
-    /// Whether the flight waits for `to` rather than for another owner.
+    /// Whether the handshake waits for `to` rather than for another owner.
     fn is_awaited(&self, me: &NodeName, to: &NodeName, places: &[usize]) -> bool {
         places.iter().any(|place| first_other(&self.sessions[*place].owners, me) == Some(to))
     }
@@ -178,7 +178,7 @@ impl Put {
             || self.sessions.iter().any(|placed| placed.is_at(nodes))
     }
 
-    /// Others are owners in place of those that have left.
+    /// Selects new owners in place of nodes that have left.
     fn replace(&mut self, ranks: &Ranks, left: &BTreeSet<NodeName>) {
         self.copies.retain(|copy| !left.contains(&copy.to));
         for placed in self.sessions.iter_mut().filter(|placed| placed.is_at(left)) {
@@ -218,7 +218,7 @@ impl Put {
 }
 
 impl Placed {
-    /// Who shall have it. What is too long for a message stays here.
+    /// The nodes that shall store the session. One that is too long for a message stays at this node.
     fn targets(&self, ranks: &Ranks, placement: Placement) -> Vec<NodeName> {
         if self.session.secret.as_slice().len() > SESSION_LEN_MAX {
             return Vec::new();
@@ -229,7 +229,7 @@ impl Placed {
         }
     }
 
-    /// Whether one of `nodes` is its owner.
+    /// Whether one of `nodes` is an owner.
     fn is_at(&self, nodes: &BTreeSet<NodeName>) -> bool {
         self.owners.iter().any(|owner| nodes.contains(owner))
     }

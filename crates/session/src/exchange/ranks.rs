@@ -1,4 +1,4 @@
-//! Who comes first for a session.
+//! The order of nodes for a session.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use aws_lc_rs::digest::{SHA256, digest};
 use watari_wire::{NodeName, SessionKey};
 
-/// All nodes that are linked, and this one, in an order for each session: rendezvous hashing, so that a node that comes
-/// or goes changes nothing between any two others.
+/// All linked nodes and this one, in an order for each session. The order comes from rendezvous hashing: a node that
+/// joins or leaves does not change the order of any two others.
 ///
-/// The hash is a contract of the cluster: all its nodes agree.
+/// The hash is part of the cluster's protocol. All nodes must compute the same.
 pub(super) struct Ranks {
     me: NodeName,
     nodes: Vec<Ranked>,
@@ -21,13 +21,13 @@ struct Ranked {
 }
 
 impl Ranks {
-    /// Of one node alone.
+    /// This node alone.
     pub(super) fn new(me: NodeName) -> Self {
         let nodes = vec![Ranked::new(me.clone())];
         Self { me, nodes }
     }
 
-    /// Returns who was a member and is none any more.
+    /// Replaces the members, and returns those that have left.
     pub(super) fn set_members(&mut self, members: &BTreeSet<NodeName>) -> BTreeSet<NodeName> {
         let known: BTreeSet<NodeName> = self.members().cloned().collect();
         self.nodes.retain(|node| node.name == self.me || members.contains(&node.name));
@@ -49,7 +49,7 @@ impl Ranks {
         self.members().any(|member| member == name)
     }
 
-    /// The first `count` nodes for this key; this one may be among them.
+    /// The first `count` nodes for this key, which may include this one.
     pub(super) fn first(&self, key: &SessionKey, count: usize) -> Vec<NodeName> {
         let mut ranked: Vec<_> = self.nodes.iter().map(|node| (Reverse(node.score(key)), &node.name)).collect();
         if count < ranked.len() {
@@ -61,7 +61,7 @@ impl Ranks {
     }
 }
 
-/// The first of `owners`, which are in their order, that is not `node` itself.
+/// The first of `owners`, which are sorted by rank, that is not `node`.
 pub(super) fn first_other<'a>(owners: &'a [NodeName], node: &NodeName) -> Option<&'a NodeName> {
     owners.iter().find(|owner| *owner != node)
 }
@@ -73,8 +73,8 @@ impl Ranked {
         Self { name, hash }
     }
 
-    /// Keys are digests, and so is what stands for the name: a mixer (that of `SplitMix64`) is enough to make an order
-    /// of both.
+    /// Keys are digests, and so is the value that stands for the name. A mixer (that of `SplitMix64`) is enough to
+    /// derive an order from both.
     fn score(&self, key: &SessionKey) -> u64 {
         let key = key.0.first_chunk().map_or(0, |first| u64::from_be_bytes(*first));
         let mut mixed = key ^ self.hash;
@@ -106,7 +106,7 @@ mod tests {
         SessionKey(key)
     }
 
-    /// Nodes of different builds must agree: whoever changes this splits running clusters.
+    /// Nodes of different builds must compute the same order: a change of this order splits running clusters.
     #[test]
     fn the_order_is_pinned() {
         let first: Vec<_> = (0..4).map(|number| ranks(5).first(&key(number), 3)).collect();

@@ -1,4 +1,4 @@
-//! Uses of sessions that wait to be approved by those who established them.
+//! Uses of sessions that wait for approval by the issuer.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,8 @@ struct Spend {
     issuer: NodeName,
 }
 
-/// Who has not answered by then, in milliseconds, is not asked again: it may have approved, and does so once.
+/// The timeout in milliseconds. The request is not repeated: the issuer may have approved already, and does so only
+/// once.
 const PATIENCE_MS: u64 = 500;
 
 impl Spends {

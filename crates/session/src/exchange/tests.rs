@@ -18,7 +18,7 @@ use watari_wire::{
 use super::*;
 
 const START: Now = Now { ms: 10_000, unix_s: 500_000 };
-/// Nodes of the cluster in these tests.
+/// The nodes of the cluster in these tests.
 const NODES: usize = 6;
 
 fn after(ms: u64) -> Now {
@@ -44,12 +44,12 @@ fn owner(number: usize) -> Exchange {
     node(number, Placement::Owner)
 }
 
-/// A key for which these nodes come first.
+/// A key for which these nodes rank first.
 fn key<const N: usize>(first: [usize; N]) -> SessionKey {
     keys(first).next().unwrap()
 }
 
-/// As many as one likes.
+/// Any number of such keys.
 fn keys<const N: usize>(first: [usize; N]) -> impl Iterator<Item = SessionKey> {
     let mut ranks = Ranks::new(name(0));
     ranks.set_members(&names(0..NODES));
@@ -83,7 +83,7 @@ fn found(key: SessionKey, source: Source) -> FoundSession {
     FoundSession { key, session: session_of(0), source }
 }
 
-/// To whom something is sent.
+/// The receivers of all messages in `actions`.
 fn receivers(actions: &[Action]) -> Vec<NodeName> {
     let to = actions.iter().filter_map(|action| match action {
         Action::Send(to, _) | Action::SendSoon(to, _) => Some(to.clone()),
@@ -217,7 +217,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whatever is said, each put, each get and each spend ends exactly once, and in time.
+    /// For any messages, each put, get and spend ends exactly once, and in time.
     #[test]
     fn nothing_panics_and_everything_ends_once(steps in steps(), push: bool) {
         let mut exchange = node(0, if push { Placement::Push } else { Placement::Owner });

@@ -1,4 +1,4 @@
-//! What one call has at hand: the node, the time, and the actions that follow.
+//! The context of one call: the node, the time, and the actions to return.
 
 use watari_wire::{
     KeptSession, Message, NodeName, SessionFound, SessionGet, SessionKey, SessionPut, SessionSpend, SessionSpent,
@@ -9,14 +9,14 @@ use super::ranks::{Ranks, first_other};
 use super::{Action, ExchangeCounters, FoundSession, Now, OWNERS, Source};
 use crate::{Session, Store};
 
-/// What a node knows and keeps.
+/// The state that all calls share.
 pub(super) struct Node {
     pub(super) ranks: Ranks,
     pub(super) store: Store,
     pub(super) counters: ExchangeCounters,
 }
 
-/// No session lasts longer (RFC 8446, section 4.6.1), whatever is said of it.
+/// The longest lifetime of a session (RFC 8446, section 4.6.1). Longer received values are cut to it.
 const EXPIRES_IN_S_MAX: u32 = 7 * 24 * 3600;
 
 /// Whether a handshake waits for a message.
@@ -58,7 +58,7 @@ impl<'a> Turn<'a> {
         });
     }
 
-    /// Keeps what was established here (`is_own`) or elsewhere; whether there was room for it.
+    /// Stores a session that was established here (`is_own`) or elsewhere. Returns whether it fitted.
     pub(super) fn keep(&mut self, key: SessionKey, session: Session, is_own: bool) -> bool {
         self.node.store.expire(self.now.unix_s);
         self.node.store.put(key, session, is_own).is_some()
@@ -70,14 +70,14 @@ impl<'a> Turn<'a> {
         Some(FoundSession { key, session: session.clone(), source })
     }
 
-    /// What another node sent, as it is kept here from now on; `None`: it has expired.
+    /// Stores a session that another node sent. `None`: it has expired.
     pub(super) fn keep_pulled(&mut self, kept: KeptSession) -> Option<FoundSession> {
         let (key, session) = self.received(kept)?;
         self.keep(key, session.clone(), false);
         Some(FoundSession { key, session, source: Source::Pulled })
     }
 
-    /// Keeps what another node established. Only what is kept is acknowledged.
+    /// Stores sessions that another node established. Acknowledges them only if all were stored.
     pub(super) fn on_put(&mut self, from: &NodeName, put: SessionPut) {
         let mut all_kept = true;
         let mut urgency = Urgency::Soon;
@@ -94,27 +94,27 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Says which sessions are kept here.
+    /// Responds with the sessions that this node stores.
     pub(super) fn on_get(&mut self, from: &NodeName, get: &SessionGet) {
         let found = get.keys.iter().filter_map(|key| self.find_here(*key));
         let sessions = found.map(|found| self.told(found.key, &found.session)).collect();
         self.send(from, Message::SessionFound(SessionFound { request: get.request, sessions }));
     }
 
-    /// Approves a use of what was established here.
+    /// Approves one use of a session that this node established, or denies it.
     pub(super) fn on_spend(&mut self, from: &NodeName, spend: &SessionSpend) {
         let granted = self.node.store.spend(&spend.key, self.now.unix_s);
         self.send(from, Message::SessionSpent(SessionSpent { request: spend.request, granted }));
     }
 
-    /// A session as other nodes are told of it.
+    /// The wire form of a session.
     pub(super) fn told(&self, key: SessionKey, session: &Session) -> KeptSession {
         let left_s = session.expires.saturating_sub(self.now.unix_s);
         let expires_in_s = u32::try_from(left_s).unwrap_or(u32::MAX);
         KeptSession { key, session: session.secret.clone(), expires_in_s, issuer: session.issuer.clone() }
     }
 
-    /// A session as another node told of it; `None`: it has expired.
+    /// The session of a received wire form. `None`: it has expired.
     fn received(&self, kept: KeptSession) -> Option<(SessionKey, Session)> {
         let KeptSession { key, session, expires_in_s, issuer } = kept;
         let expires = self.now.unix_s.saturating_add(u64::from(expires_in_s.min(EXPIRES_IN_S_MAX)));

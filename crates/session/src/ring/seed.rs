@@ -1,4 +1,4 @@
-//! One seed: its chain of states, and the keys of epochs past.
+//! One seed: its chain of states, and the keys of past epochs.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,25 @@ use super::RANDOM_LEN;
 
 pub(super) type Secret = Zeroizing<[u8; 32]>;
 
-/// What follows from one seed.
+/// The state and the keys of one seed.
 pub(super) struct Seed {
     made: u64,
-    /// When this node got it.
+    /// The time when this node got the seed.
     since: u64,
     chain: Option<Chain>,
     /// By epoch.
     keys: BTreeMap<u32, Secret>,
 }
 
-/// The state of an epoch, from which all later ones follow.
+/// The state of an epoch. All later states follow from it.
 struct Chain {
     epoch: u32,
     state: Secret,
 }
 
 impl Seed {
-    /// Out of random bytes, and out of `newest` so that poor randomness does no harm. Its keys begin with `epoch`.
+    /// Makes a seed from random bytes, and from `newest` so that poor randomness does no harm. Its keys begin with
+    /// `epoch`.
     pub(super) fn make(
         random: &[u8; RANDOM_LEN],
         newest: Option<&Self>,
@@ -42,7 +43,7 @@ impl Seed {
         (id, Self { made, since, chain: Some(Chain { epoch, state }), keys: BTreeMap::new() })
     }
 
-    /// As another node tells of it; `None` if its secrets have the wrong length.
+    /// Makes a seed from one that another node sent. `None` if its secrets have the wrong length.
     pub(super) fn learned(shared: TicketSeed, since: u64) -> Option<Self> {
         let chain = match shared.state {
             Some(state) => Some(Chain { epoch: state.epoch, state: secret(&state.secret)? }),
@@ -53,7 +54,7 @@ impl Seed {
         Some(seed)
     }
 
-    /// Takes keys of epochs that it has none of. What follows from its own state is its own to say.
+    /// Adds keys of epochs that the seed has no key of. Ignores keys that follow from the seed's own state.
     pub(super) fn learn(&mut self, keys: Vec<EpochSecret>) {
         let follows = self.chain.as_ref().map_or(u32::MAX, |chain| chain.epoch);
         for shared in keys {
@@ -75,7 +76,7 @@ impl Seed {
         }
     }
 
-    /// Goes on to the state of `epoch`, and destroys the keys of those before `first_good`.
+    /// Advances to the state of `epoch`, and destroys the keys of epochs before `first_good`.
     pub(super) fn advance(&mut self, epoch: u32, first_good: u32) {
         if let Some(chain) = &mut self.chain {
             while chain.epoch < epoch {
@@ -88,7 +89,8 @@ impl Seed {
         self.keys = self.keys.split_off(&first_good);
     }
 
-    /// Destroys its state: no key follows from it any more, but for those of epochs up to the last that somebody may have used.
+    /// Destroys the state. Stores the keys up to `last_epoch`, the last epoch that a node may have used; no later key
+    /// can be derived.
     pub(super) fn retire(&mut self, last_epoch: u32) {
         if let Some(mut chain) = self.chain.take() {
             while chain.epoch <= last_epoch {
@@ -98,7 +100,7 @@ impl Seed {
         }
     }
 
-    /// The key of an epoch. Of later ones than its state's it is derived, which changes nothing.
+    /// The key of an epoch. For epochs after that of the state, derives it without a change of the state.
     pub(super) fn key(&self, epoch: u32) -> Option<Secret> {
         let Some(chain) = self.chain.as_ref().filter(|chain| chain.epoch <= epoch) else {
             return self.keys.get(&epoch).cloned();
@@ -110,7 +112,7 @@ impl Seed {
         Some(ahead.key())
     }
 
-    /// The epoch of its state; `None` if it seals nothing any more.
+    /// The epoch of the state. `None` if the seed seals no more tickets.
     pub(super) fn first_epoch(&self) -> Option<u32> {
         self.chain.as_ref().map(|chain| chain.epoch)
     }
@@ -139,7 +141,7 @@ impl Chain {
     }
 }
 
-/// A key for a purpose, from another (HMAC-SHA256 as in RFC 5869: one block is as long as a key).
+/// Derives a key for a purpose from another key (HMAC-SHA256 as in RFC 5869: one block is as long as a key).
 pub(super) fn derive(key: &[u8], purpose: &[&[u8]]) -> Secret {
     let mut context = hmac::Context::with_key(&hmac::Key::new(HMAC_SHA256, key));
     for part in purpose {

@@ -8,7 +8,7 @@ use watari_wire::EpochSecret;
 use super::*;
 
 const HOUR: u64 = 3600;
-/// A point of time, in the middle of an epoch.
+/// A time in the middle of an epoch.
 const START: u64 = 500_000 * HOUR + HOUR / 2;
 const TERMS: &[u8] = b"terms";
 
@@ -31,7 +31,7 @@ fn first(now: u64) -> Ring {
     ring
 }
 
-/// A node that has learned all from another.
+/// A node that has all seeds from another.
 fn joined(name: u8, from: &Ring, now: u64) -> Ring {
     let mut ring = ring(name, now);
     ring.merge(from.share(), now);
@@ -42,12 +42,12 @@ fn seal(ring: &Ring, now: u64) -> Vec<u8> {
     ring.seal(TERMS, Dated { since: now, session: b"session" }, [9; 12], now).unwrap()
 }
 
-/// Whether it opens a ticket that has not expired.
+/// Whether the ring opens a ticket that has not expired.
 fn opens(ring: &Ring, ticket: &[u8]) -> Result<(), NotOpened> {
     ring.open(TERMS, ticket, 0).map(|dated| assert_eq!(dated.session.as_slice(), b"session"))
 }
 
-/// From a state of the beginning of time it would be half a million steps to now.
+/// A state of epoch 0 would take half a million steps to the current epoch.
 #[test]
 fn seeds_of_the_far_past_and_future_are_passed_over() {
     let mut ring = first(START);
@@ -111,7 +111,7 @@ fn a_ticket_is_good_for_its_lifetime_and_then_its_key_is_gone() {
     assert_eq!(ring.open(TERMS, &ticket, START + 12 * HOUR), Err(NotOpened::Expired));
     ring.advance(START + 14 * HOUR);
     assert_eq!(opens(&ring, &ticket), Err(NotOpened::NoKey));
-    // Not with all that the node has in its memory, wherever its clock stood.
+    // Not with all that the node has in its memory, at any time of its clock.
     for now in [START, START + HOUR, START + 13 * HOUR] {
         assert_eq!(opens(&joined(2, &ring, now), &ticket), Err(NotOpened::NoKey));
     }
@@ -136,9 +136,9 @@ fn a_rotation_loses_no_ticket() {
     let mut b = joined(2, &a, START);
     let before = seal(&a, START);
     let seed = a.rotate(START + 60, &[2; RANDOM_LEN]).unwrap();
-    // B has not heard of it yet, and A does not use it yet.
+    // B does not have the new seed yet, and A does not use it yet.
     assert_eq!(opens(&b, &seal(&a, START + 64)), Ok(()));
-    // B hears of it late: it knows what it lacks.
+    // B gets it late, and reports which seed it lacks.
     let after = seal(&a, START + 65);
     assert_eq!((opens(&b, &after), b.missing(&after)), (Err(NotOpened::NoKey), Some(seed)));
     assert_eq!(b.merge(vec![a.share_one(&seed).unwrap()], START + 66), 1);
@@ -219,14 +219,14 @@ fn a_ring_has_room_for_so_many() {
     assert!(ring.rotate(START + 20 * HOUR, &[99; RANDOM_LEN]).is_ok());
 }
 
-/// What may happen to a cluster.
+/// Events in a cluster.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// So many seconds pass.
+    /// Seconds pass.
     Pass(u64),
-    /// A node makes a seed, and everybody hears of it.
+    /// A node makes a seed, and all others get it.
     Rotate(usize, u8),
-    /// A node begins anew with nothing, and learns from another.
+    /// A node restarts empty, and gets the seeds from another.
     Restart(usize, usize),
 }
 
@@ -240,8 +240,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Three nodes, whose clocks differ by up to five minutes: whatever any has sealed, each opens for as long as it is good, also
-    /// when it has been restarted since.
+    /// Three nodes, whose clocks differ by up to five minutes: each opens a ticket of any node until it expires, even
+    /// if it has been restarted since.
     #[test]
     fn no_ticket_is_lost(steps in steps(), skews in proptest::array::uniform3(0..600_u64)) {
         let mut now = START;

@@ -1,10 +1,11 @@
-//! A ticket on the wire.
+//! The wire format of a ticket. Lengths are in bytes.
 //!
 //! ```text
 //!  version 1 | seed 8 | epoch 4 | sealer 12 | nonce 12 | sealed: since 8, session | tag 16
 //! ```
 //!
-//! AES-256-GCM with the sealer's own key of the epoch; everything before what is sealed, and the terms, are authenticated.
+//! The cipher is AES-256-GCM with the sealer's own key of the epoch. Everything before the sealed part, and the terms,
+//! are authenticated.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use watari_wire::{SecretBytes, TicketSeedId};
@@ -13,7 +14,7 @@ use zeroize::Zeroizing;
 use super::Dated;
 use super::seed::{Secret, derive};
 
-/// What stands before the session.
+/// The fields before the sealed part.
 pub(super) struct Header {
     pub(super) seed: TicketSeedId,
     pub(super) epoch: u32,
@@ -24,11 +25,11 @@ pub(super) struct Header {
 const VERSION: u8 = 1;
 const HEADER_LEN: usize = 1 + 8 + 4 + 12 + 12;
 const TAG_LEN: usize = 16;
-/// A client may send what it likes; sessions with a chain of certificates take some KiB.
+/// The limit for tickets, in bytes. A client may send any number; sessions with a certificate chain take some KiB.
 const TICKET_LEN_MAX: usize = 64 << 10;
 
 impl Header {
-    /// The header of a ticket, and what is behind it.
+    /// Splits a ticket into its header and the rest.
     pub(super) fn read(ticket: &[u8]) -> Option<(Self, &[u8])> {
         if !(HEADER_LEN + TAG_LEN..=TICKET_LEN_MAX).contains(&ticket.len()) || ticket[0] != VERSION {
             return None;
@@ -65,7 +66,7 @@ pub(super) fn open(key: &Secret, header: &Header, terms: &[u8], sealed: &[u8]) -
     Some(Dated { since: u64::from_be_bytes(*since), session: SecretBytes::new(session.to_vec()) })
 }
 
-/// The key of the ticket's sealer.
+/// The key of the sealer that the header names.
 fn own(key: &Secret, header: &Header) -> LessSafeKey {
     let own = derive(&key[..], &[b"watari sealer", &header.sealer]);
     LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &own[..]).expect("the algorithm's keys have 32 bytes"))

@@ -1,8 +1,8 @@
-//! Rules of gets.
+//! Tests of gets.
 
 use super::*;
 
-/// Asks a node that nobody has answered yet.
+/// Starts a search that has no response yet.
 fn search<const N: usize>(exchange: &mut Exchange, keys: [SessionKey; N]) -> (GetId, Vec<Action>) {
     exchange.get(START, keys.to_vec())
 }

@@ -1,4 +1,4 @@
-//! Rules of puts.
+//! Tests of puts.
 
 use watari_wire::SESSION_LEN_MAX;
 
@@ -17,7 +17,7 @@ fn a_session_goes_to_its_owners_and_the_first_to_have_it_is_enough() {
     assert_eq!((exchange.next_timer(), exchange.counters().puts_not_acknowledged), (None, 0));
 }
 
-/// Whose message goes at once, in the order of `actions`.
+/// The receivers of messages that are sent at once, in the order of `actions`.
 fn at_once(actions: &[Action]) -> Vec<NodeName> {
     let to = actions.iter().filter_map(|action| match action {
         Action::Send(to, _) => Some(to.clone()),
@@ -138,7 +138,7 @@ fn who_becomes_an_owner_because_others_leave_waits_for_the_other() {
         assert_eq!(exchange.set_members(after(10), &names([1, 2, 4, 5])), []);
         let request = request_to(1, &actions);
         assert_eq!(exchange.on_message(after(11), &name(1), stored(request)), [Action::Stored(id)]);
-        // Nobody is left to wait for.
+        // No node is left to wait for.
         let (id, _) = exchange.put(after(12), vec![session(key([1, 0]))]);
         assert_eq!(exchange.set_members(after(13), &BTreeSet::new()), [Action::Stored(id)]);
     }

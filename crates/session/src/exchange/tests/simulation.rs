@@ -1,37 +1,36 @@
-//! Many nodes, a network that loses, delays and reorders, and clients that come back at once or later.
+//! Many nodes, a network that loses, delays and reorders messages, and clients that come back at once or later.
 
 mod world;
 
 use super::*;
 use world::World;
 
-/// What the network does to messages.
+/// The faults of the network.
 #[derive(Debug, Clone, Copy)]
 struct Network {
     loss_percent: u64,
-    /// Most messages are much faster than the slowest; none waits for another.
+    /// Most messages are much faster than the slowest. No message waits for another.
     delay_ms_max: u64,
 }
 
-/// Whether nodes leave, and come back with nothing.
+/// Whether nodes leave, and come back empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Churn {
     None,
-    /// Every five seconds one leaves, or the one that left comes back. Others learn of it within 100 ms, each by
-    /// itself.
+    /// Every five seconds a node leaves, or the one that left comes back. Each other node gets the change within 100
+    /// ms, independently.
     OneAtATime,
 }
 
-/// What has happened.
 #[derive(Debug, Clone, Default)]
 struct Report {
     put: u64,
-    /// Of [`SessionPut`] and [`SessionStored`].
+    /// Messages [`SessionPut`] and [`SessionStored`].
     put_messages: u64,
     resumed: u64,
-    /// Not resumed: a node came or left while the session was on its way to its owners.
+    /// Not resumed: a node came or left while the session was being sent to its owners.
     excused: u64,
-    /// Not resumed, without excuse: the client, and why.
+    /// Not resumed, without excuse: the client, and the outcome of the search.
     lost: Vec<(usize, Outcome)>,
     changes: u64,
     put_ms_max: u64,
@@ -58,7 +57,7 @@ fn run(seed: u64, nodes: usize, placement: Placement, network: Network, churn: C
     World::new(seed, nodes, placement, network, churn).run()
 }
 
-/// Runs with these seeds, added up.
+/// The sum of the runs with these seeds.
 fn run_all(nodes: usize, placement: Placement, network: Network, churn: Churn) -> Report {
     let mut sum = Report::default();
     for seed in 0..SEEDS {
@@ -89,7 +88,7 @@ fn members_come_and_go_and_clients_are_still_known() {
         for nodes in [4, 7, 12] {
             let report = run_all(nodes, placement, ROUGH, Churn::OneAtATime);
             assert!(report.resumed >= 1_000 && report.changes >= 100, "{report:?}");
-            // A change while a session was on its way to its owners.
+            // A node came or left while a session was being sent to its owners.
             assert!(report.excused * 200 <= report.resumed, "{report:?}");
         }
     }

@@ -1,8 +1,8 @@
-//! A session is approved for one use, by who established it.
+//! The issuer approves one use of a session.
 
 use super::*;
 
-/// What node 0 established and node 1 found, and the verdict that node 0 gives when node 1 asks.
+/// Node 0 established the session and node 1 found it: the actions of node 1 after node 0's verdict.
 fn asked(issuer: &mut Exchange, asker: &mut Exchange, key: SessionKey) -> Vec<Action> {
     let (_, asks) = asker.spend(START, &found(key, Source::Pulled));
     let request = request_to(0, &asks);
@@ -39,7 +39,7 @@ fn who_established_it_approves_its_own_use() {
     assert_eq!((spend(), spend()), (vec![Verdict::Granted], vec![Verdict::Denied]));
 }
 
-/// It may have approved before it began anew.
+/// It may have approved a use before the restart.
 #[test]
 fn what_was_restored_is_not_approved() {
     let (mut issuer, mut asker, key) = (owner(0), owner(1), key([0, 1]));

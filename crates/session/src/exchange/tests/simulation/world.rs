@@ -1,4 +1,4 @@
-//! The nodes, the network between them, and the clients. A seed says all that happens.
+//! The nodes, the network between them, and the clients. The seed determines all that happens.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +10,9 @@ pub(super) struct World {
     network: Network,
     churn: Churn,
     now_ms: u64,
-    /// `None`: it has left.
+    /// `None`: the node has left.
     nodes: Vec<Option<Exchange>>,
-    /// What was sent to an earlier life of a node does not reach it.
+    /// The number of restarts of each node. A message sent to an earlier life is not delivered.
     lives: Vec<u64>,
     /// By time, and then in the order in which they were planned.
     events: BTreeMap<(u64, u64), Event>,
@@ -32,7 +32,7 @@ enum Event {
     Change,
 }
 
-/// One that establishes a session, and resumes it at another node.
+/// A client that establishes a session, and resumes it at another node.
 #[derive(Default)]
 struct Client {
     pause_ms: u64,
@@ -47,7 +47,7 @@ const CLIENTS: usize = 100;
 const BEGIN_MS: u64 = 20_000;
 const CHANGES_MS: [u64; 5] = [3_000, 8_000, 13_000, 18_000, 23_000];
 const LEARN_MS_MAX: u64 = 100;
-/// Longer than a copy is sent again and again.
+/// Longer than all tries to send a copy take.
 const SETTLED_MS: u64 = 2_000;
 
 impl World {
@@ -95,7 +95,7 @@ impl World {
             assert_eq!(actions, []);
         }
         for client in 0..CLIENTS {
-            // Half of them come back at once.
+            // Half of the clients come back at once.
             let pause_ms = if client % 2 == 0 { 0 } else { self.random.below(6_000) };
             self.clients.push(Client { pause_ms, ..Client::default() });
             let at = self.random.below(BEGIN_MS);
@@ -176,14 +176,14 @@ impl World {
         self.follow(node, actions);
     }
 
-    /// One leaves, or comes back.
+    /// A node leaves, or comes back.
     fn change(&mut self) {
         self.changes_ms.push(self.now_ms);
         self.report.changes += 1;
         let gone = self.nodes.iter().position(Option::is_none);
         let node = gone.unwrap_or_else(|| self.random_node(None));
         self.lives[node] += 1;
-        // Its connections are gone with it.
+        // Its connections have ended with it.
         self.puts.retain(|(at, ..), _| *at != node);
         self.gets.retain(|(at, ..), _| *at != node);
         self.nodes[node] = gone.map(|gone| start(gone, self.placement));
@@ -246,27 +246,27 @@ impl World {
         }
     }
 
-    /// It expires an hour after it was established, but for the time that messages take.
+    /// Whether the session expires an hour after it was established, plus at most the time that messages take.
     fn is_in_time(&self, node: usize, found: &FoundSession) -> bool {
         let left_s = found.session.expires - self.now(node).unix_s;
         (3_590..=3_603).contains(&left_s)
     }
 
-    /// Whether a node came or left before the session had time to get to its owners.
+    /// Whether a node came or left before the session had time to reach its owners.
     fn is_excused(&self, client: &Client) -> bool {
         let from = client.established_ms.saturating_sub(LEARN_MS_MAX);
         let until = (client.stored_ms + SETTLED_MS).min(self.now_ms);
         self.changes_ms.iter().any(|ms| (from..=until).contains(ms))
     }
 
-    /// One that is there, and another than that.
+    /// A node that is present, and is not `not`.
     fn random_node(&mut self, not: Option<usize>) -> usize {
         let there = |number: &usize| self.nodes[*number].is_some() && Some(*number) != not;
         let choice: Vec<usize> = (0..self.nodes.len()).filter(there).collect();
         choice[self.random.below(choice.len() as u64) as usize]
     }
 
-    /// Each node has its own clocks.
+    /// The time of this node's own clocks.
     fn now(&self, node: usize) -> Now {
         let ms = self.now_ms + skew_ms(node);
         Now { ms, unix_s: START.unix_s + ms / 1_000 }
@@ -285,7 +285,7 @@ fn secret_of(client: usize) -> SecretBytes {
     SecretBytes::new(client.to_be_bytes().to_vec())
 }
 
-/// `SplitMix64`.
+/// The generator `SplitMix64`.
 struct Random(u64);
 
 impl Random {
