@@ -1,4 +1,4 @@
-//! What another origin is asked, and whether its answer is the rest of what the client has begun to get.
+//! The request to another origin, and the check that its response is the rest of the client's response.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub struct Continuation {
     range: Range<u64>,
     at: u64,
     total: u64,
-    /// Where only the operator's word says that the bytes are the same: how many have to be compared.
+    /// The number of bytes to compare. Set only if the operator declares origins equal, and nothing else proves it.
     compared_min: Option<usize>,
 }
 
@@ -31,15 +31,15 @@ impl Continuation {
         Self { validators, range, at, total, compared_min }
     }
 
-    /// Which bytes are asked for: those that are repeated, and all that are left. Never empty.
+    /// The range to request: the repeated bytes and all that follow. Never empty.
     pub fn range(&self) -> Range<u64> {
         self.range.clone()
     }
 
-    /// Makes of the client's own request head the one that asks for the rest.
+    /// Changes the client's own request head into the request for the rest.
     ///
-    /// The range is closed, for some origins refuse open ones. What the client said about ranges, conditions and
-    /// codings goes; the rest stays, for the answer may depend on it.
+    /// The range is closed, because some origins refuse open ones. The client's fields about ranges, conditions and
+    /// codings are removed. The other fields stay, because the response may depend on them.
     pub fn request(&self, headers: &mut HeaderMap) {
         for name in [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE] {
             headers.remove(name);
@@ -51,7 +51,7 @@ impl Continuation {
         }
     }
 
-    /// Reads the head of the answer. Nothing of the body may be used but through the [`Seam`].
+    /// Checks the head of the response. The caller may use its body only through the [`Seam`].
     pub fn accept(&self, status: StatusCode, headers: &HeaderMap) -> Result<Seam, Refusal> {
         check_status(status)?;
         if fields::is_multipart(headers) {
@@ -85,40 +85,40 @@ impl Continuation {
     }
 }
 
-/// Why an origin's answer is not the rest. Nothing of it has reached the client.
+/// Why an origin's response is not the rest. No byte of it has reached the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
-    /// 200: the origin gives no ranges, or holds another version.
+    /// 200: the origin supports no ranges, or has another version.
     #[error("the origin would send the whole")]
     Whole,
-    /// 416: its version is shorter, or it refuses to be asked so.
+    /// 416: the origin's version is shorter, or it refuses this kind of range.
     #[error("the origin cannot satisfy the range")]
     NotSatisfiable,
-    /// It wants to be asked elsewhere.
+    /// 3xx.
     #[error("the origin redirects")]
     Redirect,
     /// 401, 403 or 407.
     #[error("the origin does not allow it")]
     Unauthorized,
-    /// No such resource there: 404 or 410.
+    /// 404 or 410.
     #[error("the origin does not have it")]
     NotFound,
-    /// Any other status that is not 206.
+    /// Any other status than 206.
     #[error("the origin answers {0}")]
     Status(StatusCode),
-    /// Not the range that was asked for, or none that reads as one.
+    /// `Content-Range` is missing or malformed, or is not the requested range.
     #[error("it is not the range that was asked for")]
     Range,
-    /// The length of the whole differs, or is not told.
+    /// The total length differs, or is missing.
     #[error("the length of the whole is not the same")]
     Total,
-    /// It holds another version.
+    /// The origin has another version.
     #[error("the validator is not the same")]
     Validator,
-    /// It does not say which version it holds.
+    /// The response has no validator that can be compared.
     #[error("there is no validator to compare")]
     MissingValidator,
-    /// It holds other bytes.
+    /// The origin has other bytes.
     #[error("the digest is not the same")]
     Digest,
     /// `Content-Length` is not that of the range.
@@ -127,7 +127,7 @@ pub enum Refusal {
     /// `multipart/byteranges`, although one range was asked for.
     #[error("the origin sends several parts")]
     Multipart,
-    /// Compressed, although it was asked not to be.
+    /// The content is compressed, although the request excluded that.
     #[error("the content is coded")]
     Coded,
 }

@@ -6,10 +6,9 @@ use crate::fields::elements;
 
 static REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 
-/// The digests that an origin gives of the whole representation, also beside a part of it: base64, as it was sent.
+/// The digests of the whole representation in a response, which may be a part of it: base64, as sent.
 ///
-/// Only the algorithms that nobody can forge (RFC 9530, section 5). What does not read as a digest is ignored, and so
-/// are parameters.
+/// Only SHA-256 and SHA-512, which resist forgery (RFC 9530, section 5). Parameters and malformed digests are ignored.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Digests {
     sha256: Option<String>,
@@ -25,10 +24,10 @@ impl Digests {
         self.sha256.is_none() && self.sha512.is_none()
     }
 
-    /// Whether two representations are the same; `None` without a digest by the same algorithm.
+    /// Whether two representations are the same. `None` if no algorithm occurs in both.
     ///
-    /// The texts are compared: two of one digest differ only in padding that must not be sent, and then the answer
-    /// errs to the safe side.
+    /// The texts are compared. Two texts of one digest can differ only in padding that must not be sent. The result is
+    /// then `false`, which is safe.
     pub(crate) fn agree(&self, other: &Self) -> Option<bool> {
         let pairs = [(&self.sha256, &other.sha256), (&self.sha512, &other.sha512)];
         let compared = pairs.into_iter().filter_map(|pair| Some(pair.0.as_ref()? == pair.1.as_ref()?));
@@ -36,8 +35,8 @@ impl Digests {
     }
 }
 
-/// The digest by `algorithm`, of `len` bytes: a member of a dictionary, `algorithm=:base64:`. Of several the last
-/// counts (RFC 9651, section 4.2.2).
+/// The digest by `algorithm`, which has `len` bytes: a member of a dictionary, `algorithm=:base64:`. Of several, the
+/// last counts (RFC 9651, section 4.2.2).
 fn digest(headers: &HeaderMap, algorithm: &str, len: usize) -> Option<String> {
     let members = elements(headers, &REPR_DIGEST).filter_map(|member| member.split_once('='));
     let value = members.filter(|(key, _)| *key == algorithm).last()?.1;

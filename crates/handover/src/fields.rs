@@ -1,20 +1,20 @@
-//! Fields that say which bytes a message has (RFC 9110, sections 8.4, 8.6 and 14).
+//! Fields that describe the bytes of a message (RFC 9110, sections 8.4, 8.6 and 14).
 
 use std::ops::Range;
 
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName};
 
-/// A field that occurs more often than it may, or does not read as its grammar says.
+/// A field occurs more often than allowed, or does not follow its grammar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// Which bytes of how many a part is (RFC 9110, section 14.4).
+/// The range of a part, and the total length (RFC 9110, section 14.4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ContentRange {
     /// Never empty, and within the total.
     pub(crate) range: Range<u64>,
-    /// `None`: not known.
+    /// `None`: the origin sent `*`.
     pub(crate) total: Option<u64>,
 }
 
@@ -33,22 +33,22 @@ pub(crate) fn is_single(headers: &HeaderMap, name: &HeaderName) -> bool {
     headers.get_all(name).iter().count() == 1
 }
 
-/// `Content-Length`. One that is given twice is not to be believed, even if it is the same.
+/// `Content-Length`. Two fields are an error, even if they are equal.
 pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Malformed> {
     only(headers, &CONTENT_LENGTH)?.map(number).transpose()
 }
 
-/// `Content-Range`, of a part that exists: `bytes first-last/total` or `bytes first-last/*`.
+/// `Content-Range` of a satisfied range: `bytes first-last/total` or `bytes first-last/*`.
 pub(crate) fn content_range(headers: &HeaderMap) -> Result<Option<ContentRange>, Malformed> {
     only(headers, &CONTENT_RANGE)?.map(parse_content_range).transpose()
 }
 
-/// Whether the body is not the bytes themselves. `identity` should not be sent, and says nothing.
+/// Whether the content is coded. `identity` does not count; a sender should not send it.
 pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
     elements(headers, &CONTENT_ENCODING).any(|element| !element.eq_ignore_ascii_case("identity"))
 }
 
-/// Whether the body is made of several parts (RFC 9110, section 14.6).
+/// Whether the body has several parts (RFC 9110, section 14.6).
 pub(crate) fn is_multipart(headers: &HeaderMap) -> bool {
     let is = |value: &str| {
         let (media_type, _) = value.split_once(';').unwrap_or((value, ""));
@@ -57,7 +57,8 @@ pub(crate) fn is_multipart(headers: &HeaderMap) -> bool {
     headers.get_all(CONTENT_TYPE).iter().any(|value| value.to_str().is_ok_and(is))
 }
 
-/// The elements of a list, in all fields of this name. What is no text is one element that equals nothing.
+/// The elements of a list, from all fields of this name. A value that is not text yields one element that equals no
+/// other.
 pub(crate) fn elements<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("\u{fffd}"));
     values.flat_map(|value| value.split(',')).map(str::trim_ascii).filter(|element| !element.is_empty())
@@ -76,7 +77,7 @@ fn parse_content_range(value: &str) -> Result<ContentRange, Malformed> {
     Ok(ContentRange { range: first..end, total })
 }
 
-/// Digits and nothing else: no sign, no space.
+/// Parses digits: no sign, no space.
 fn number(text: &str) -> Result<u64, Malformed> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().map_err(|_| Malformed) } else { Err(Malformed) }
 }

@@ -1,24 +1,32 @@
-//! Which running transfers move, and where.
+//! Decides which running transfers move, and where.
 //!
-//! One [`Governor`] watches the transfers of one pool of origins. It is pure: who drives it shows it all of them every
-//! second or so ([`Governor::look`]), carries out what it orders, and asks it at once when an origin fails
-//! ([`Governor::failed`]) or the operator wishes ([`Governor::asked`]).
+//! One [`Governor`] decides for the transfers of one pool. It has no I/O and no clock. The caller
+//!
+//! * passes it all origins and transfers about once a second ([`Governor::look`]), and carries out its orders,
+//! * asks it at once when an origin fails ([`Governor::failed`]), and
+//! * passes on the operator's requests ([`Governor::asked`]).
 //!
 //! ```text
 //!   cause      when                                                     stay  gain  moves  failures  per second
-//!   failed     asked for                                                                      x
-//!   manual     asked for
+//!   failed     the origin fails                                                                  x
+//!   manual     the operator requests it
 //!   draining   its origin is being drained                                                               x
-//!   stalled    nothing, or too little, for a while, though the client    (x)                  x          x
+//!   stalled    no bytes, or too few, for a while, though the client      (x)                  x          x
 //!              would take more
 //!   slow       twice in a row well below what is usual elsewhere          x     x     x                  x
-//!   unequal    its origin has much more to do than another                x     x     x                  x
+//!   unequal    its origin has much more load than another                 x     x     x                  x
 //! ```
 //!
-//! The columns say what damps it: a minimum stay at an origin, also before it is come back to (which is all that counts
-//! for the stalled); a minimum gain; the number of moves of one transfer; the number of failures in a row; the moves of
-//! an origin and of all in a second. An origin that refuses to go on with something is not asked again for a while, by
-//! anybody, whatever the cause, unless the operator says so.
+//! The columns name the limits that damp a cause:
+//!
+//! * stay: a minimum time at an origin, and before a return to it (for stalled transfers, only the latter);
+//! * gain: a minimum gain;
+//! * moves: the moves of one transfer;
+//! * failures: the failures in a row;
+//! * per second: the moves of one origin, and of all, in a second.
+//!
+//! An origin that refused to continue a resource is not asked again for it for a while, for any transfer and cause,
+//! unless the operator requests it.
 
 mod balance;
 mod budget;
@@ -53,7 +61,7 @@ pub struct Governor {
 }
 
 impl Governor {
-    /// One that has seen nothing yet.
+    /// A governor without history.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -65,11 +73,13 @@ impl Governor {
         }
     }
 
-    /// Looks at all origins of the pool and all transfers that could move, and orders some elsewhere.
+    /// Reads the state of all origins of the pool and of all transfers that could move, and orders some transfers to
+    /// other origins.
     ///
-    /// Each order counts, whatever becomes of it. One that cannot be carried out is reported by [`Governor::refused`] and
-    /// [`Governor::stays`]; while it is tried, the transfer is shown as moving. An order for such a transfer replaces the one
-    /// before: its cause is [`Cause::Stalled`].
+    /// Each order counts against the limits, whether it succeeds or not. If the caller cannot carry out an order, it
+    /// calls [`Governor::refused`] and [`Governor::stays`]. While it tries, it shows the transfer as moving
+    /// ([`TransferView::moving_to`]). A later order for such a transfer replaces the first one; its cause is
+    /// [`Cause::Stalled`].
     pub fn look(&mut self, now: Instant, origins: &[OriginView], transfers: &[TransferView]) -> Vec<Order> {
         self.remember(now, origins, transfers);
         let (damping, budget) = (&self.settings.damping, &mut self.budget);
@@ -87,10 +97,10 @@ impl Governor {
         look.orders
     }
 
-    /// The transfer's origin has failed, or cut it short: where it may go on, which is its own origin if there is no
-    /// other.
+    /// The transfer's origin has failed, or has cut it short. Returns the origin that may continue it, which is its own
+    /// one if there is no other.
     ///
-    /// If that refuses, too, say so ([`Governor::refused`]) and ask again.
+    /// If that origin refuses too, the caller calls [`Governor::refused`] and asks again.
     pub fn failed(
         &mut self,
         now: Instant,
@@ -116,7 +126,7 @@ impl Governor {
         least_loaded(equally_good.map(Standing::of)).ok_or(Denied::Nowhere)
     }
 
-    /// The operator wants the transfer elsewhere, at `to` or wherever there is least to do. Nothing damps that.
+    /// The operator requests a move, to `to` or to the origin with the least load. No limit applies.
     pub fn asked(
         &mut self,
         now: Instant,
@@ -138,12 +148,12 @@ impl Governor {
         Ok(Order { transfer: transfer.id, from: transfer.origin, to, cause: Cause::Manual })
     }
 
-    /// An origin did not go on with this resource, whatever the reason: it is not asked again for a while.
+    /// An origin did not continue this resource, for any reason. It is not asked again for a while.
     pub fn refused(&mut self, now: Instant, resource: ResourceId, origin: OriginId) {
         self.refusals.note(resource, origin, now);
     }
 
-    /// An origin that this transfer was ordered to does not go on with it. If the transfer has stalled, the next look orders it to
+    /// The origin of an order does not continue this transfer. If the transfer has stalled, the next look orders it to
     /// another one.
     pub fn stays(&mut self, transfer: TransferId) {
         if let Some(track) = self.tracks.get_mut(&transfer) {
@@ -162,7 +172,7 @@ impl Governor {
         self.tracks.retain(|_, track| track.seen == now);
     }
 
-    /// Over how long rates are measured, if anything depends on them.
+    /// The window over which rates are measured. `None` if no setting depends on rates.
     fn window(&self) -> Option<Duration> {
         let of_balance = |unequal: Unequal| (unequal.metric == Metric::Rate).then_some(unequal.settle);
         self.settings.slow.map(|slow| slow.window).or_else(|| self.settings.unequal.and_then(of_balance))

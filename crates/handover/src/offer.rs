@@ -1,4 +1,4 @@
-//! Which responses can move, and how far one has come.
+//! Responses that can move, and the progress of each.
 
 use std::ops::Range;
 
@@ -11,24 +11,24 @@ use crate::stays::Stays;
 use crate::tail::Tail;
 use crate::validators::Validators;
 
-/// What has to be shown before a transfer goes on elsewhere.
+/// The conditions under which a transfer continues elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// How many bytes before the seam the new origin repeats, so that they can be compared with what the client was
-    /// given.
+    /// The number of bytes before the seam that the new origin repeats. They are compared with the bytes that the
+    /// client got.
     pub overlap: usize,
-    /// How origins are known to hold the same bytes.
     pub equality: Equality,
 }
 
-/// How origins are known to hold the same bytes.
+/// The evidence that origins have the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Equality {
-    /// Each response shows it, by its validators or digest.
+    /// Each response must show it, by its validators or digest.
     Proven,
-    /// The operator says so. Validators may differ or be missing; a digest or a length that differs still forbids.
+    /// The operator declares it. Validators may differ or be missing. A digest or a length that differs still prevents
+    /// the move.
     Declared {
-        /// So many bytes at least are repeated and compared, whatever the overlap is.
+        /// The minimum number of bytes that are repeated and compared, even if the overlap is smaller.
         compared_min: usize,
     },
 }
@@ -44,7 +44,7 @@ impl Terms {
         self.overlap.max(self.compared_min().unwrap_or(0))
     }
 
-    /// At least one byte, for something has to speak for the operator's word.
+    /// At least one byte: a declaration alone is not enough.
     fn compared_min(&self) -> Option<usize> {
         match self.equality {
             Equality::Proven => None,
@@ -53,14 +53,14 @@ impl Terms {
     }
 }
 
-/// The origin's fault: it sends more than it promised.
+/// The origin sends more bytes than it announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("more bytes came than were promised")]
 pub struct TooLong;
 
-/// A response that can move, and how far it has come.
+/// A response that can move, and its progress.
 ///
-/// Positions are offsets in the whole representation, in bytes, also where the client asked for a part.
+/// Positions are offsets in the whole representation, in bytes, also if the client requested a part.
 #[derive(Debug)]
 pub struct Transfer {
     validators: Validators,
@@ -72,9 +72,10 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// Looks at the response to a request, before its body.
+    /// Decides from the heads whether a response can move. Call it before its body.
     ///
-    /// A request of HTTP/2 may have a body of which its fields say nothing; who has seen one does not ask.
+    /// In HTTP/2, a request can have a body that no field announces. The caller must not call this if the request had
+    /// one.
     pub fn of(
         method: &Method,
         request: &HeaderMap,
@@ -95,9 +96,9 @@ impl Transfer {
         Ok(Self { validators, compared_min, total, position: part.range.start, range: part.range, tail })
     }
 
-    /// The client is given `piece`, which came from the first origin.
+    /// Counts `piece`, which came from the first origin, as given to the client.
     ///
-    /// Nothing of a piece that is too long has been taken, and nothing of it may be given to the client.
+    /// If a piece is too long, none of it counts, and the caller must not give any of it to the client.
     pub fn delivered(&mut self, piece: &[u8]) -> Result<(), TooLong> {
         let len = piece.len() as u64;
         if len > self.remaining() {
@@ -108,7 +109,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// How many bytes the client is still to be given.
+    /// The number of bytes that the client still has to get.
     pub fn remaining(&self) -> u64 {
         self.range.end - self.position
     }
@@ -118,30 +119,31 @@ impl Transfer {
         self.position
     }
 
-    /// How long the whole representation is.
+    /// The length of the whole representation, in bytes.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Which bytes of the representation the client was promised.
+    /// The range of the representation that the response announced.
     pub fn range(&self) -> Range<u64> {
         self.range.clone()
     }
 
-    /// Whether the client has all that it was promised.
+    /// Whether the client has all bytes of [`Transfer::range`].
     pub fn is_complete(&self) -> bool {
         self.remaining() == 0
     }
 
-    /// Whether bytes are known that another origin can repeat.
+    /// Whether there are stored bytes that another origin can repeat.
     pub(crate) fn is_comparable(&self) -> bool {
         self.tail.len() > 0
     }
 
-    /// What to ask of another origin so that it goes on at `at`, which is the position or a later offset, that the
-    /// present origin is expected to have reached when the other one answers. An earlier `at` means the position.
+    /// The request that continues the transfer at another origin from offset `at`. That is the position, or a later
+    /// offset that the present origin will have reached when the other one responds. An earlier `at` means the
+    /// position.
     ///
-    /// Refused as [`Stays::NothingToCompare`] or [`Stays::Complete`].
+    /// Fails with [`Stays::NothingToCompare`] or [`Stays::Complete`].
     pub fn continuation(&self, at: u64) -> Result<Continuation, Stays> {
         let at = at.max(self.position);
         if at >= self.range.end {
@@ -156,10 +158,11 @@ impl Transfer {
         Ok(Continuation::new(self.validators.clone(), first..self.range.end, at, self.total, compared_min))
     }
 
-    /// What to ask of another origin to learn whether the transfer could go on there: the first byte of the client's
-    /// range, on the same conditions. Its answer is read as that to a continuation, and its body ignored.
+    /// The request that shows whether the transfer could continue at another origin: one for the first byte of the
+    /// client's range, on the same conditions. Its response is checked like that to a continuation, and its body is
+    /// ignored.
     ///
-    /// Refused as [`Stays::Complete`] where the range is empty.
+    /// Fails with [`Stays::Complete`] if the range is empty.
     pub fn probe(&self) -> Result<Continuation, Stays> {
         let Range { start, end } = self.range;
         if start == end {
@@ -168,8 +171,8 @@ impl Transfer {
         Ok(Continuation::new(self.validators.clone(), start..start + 1, start, self.total, self.compared_min))
     }
 
-    /// The index of the first byte of `piece` that is not what the client was given from the offset `start` on. What is
-    /// not kept any more is not compared; returns how many bytes were.
+    /// Compares `piece` with the bytes that the client got from offset `start` on, as far as they are still stored.
+    /// Returns the number of compared bytes, or the index of the first byte that differs.
     pub(crate) fn compare(&self, start: u64, piece: &[u8]) -> Result<usize, usize> {
         let kept_from = self.position - self.tail.len() as u64;
         let forgotten = usize::try_from(kept_from.saturating_sub(start)).unwrap_or(usize::MAX).min(piece.len());
@@ -189,11 +192,11 @@ fn check_request(method: &Method, request: &HeaderMap) -> Result<(), Stays> {
     if is_empty && !request.contains_key(TRANSFER_ENCODING) { Ok(()) } else { Err(Stays::RequestBody) }
 }
 
-/// Which bytes of how many the response has.
+/// The range of the response, and the total length.
 fn part(request: &HeaderMap, status: StatusCode, response: &HeaderMap) -> Result<ContentRange, Stays> {
     let (length, range) = (fields::content_length(response)?, fields::content_range(response)?);
     if response.contains_key(TRANSFER_ENCODING) {
-        // Both at once is how messages are smuggled (RFC 9112, section 6.3).
+        // A message with both fields is an attempt of request smuggling (RFC 9112, section 6.3).
         return Err(if length.is_some() { Stays::Malformed } else { Stays::NoLength });
     }
     match (status, range) {
@@ -211,7 +214,7 @@ fn part(request: &HeaderMap, status: StatusCode, response: &HeaderMap) -> Result
     }
 }
 
-/// A part has to be one that was asked for, and as long as it says.
+/// Checks that the request asked for a part, and that the part has the announced length.
 fn check_part(request: &HeaderMap, part: &ContentRange, length: u64) -> Result<(), Stays> {
     if !request.contains_key(RANGE) || part.range.end - part.range.start != length {
         return Err(Stays::Malformed);

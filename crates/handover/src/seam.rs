@@ -1,4 +1,4 @@
-//! Where the bytes of one origin end and those of the next begin.
+//! The point where the bytes of one origin end and those of the next begin.
 
 use bytes::Bytes;
 
@@ -6,39 +6,39 @@ use crate::offer::{TooLong, Transfer};
 
 /// The body of a continuation on its way to the client.
 ///
-/// It begins before the seam: what the client already has is compared, as far as it is still known, and not given
-/// again; what follows goes on. The present origin may deliver until the seam and beyond it, for as long as nobody has
-/// called [`Seam::take`]; from then on it must not.
+/// It begins before the seam. The bytes that the client already has are compared, as far as they are still stored, and
+/// are not delivered again. The bytes after them are delivered. The present origin may deliver up to the seam and
+/// beyond it until the first call of [`Seam::take`]; after that call it must not.
 #[derive(Debug)]
 pub struct Seam {
     /// The offset of the first byte of the body.
     first: u64,
-    /// The offset of the next one.
+    /// The offset of the next byte of the body.
     next: u64,
     at: u64,
     compared: usize,
     compared_min: usize,
 }
 
-/// Behind every position: a body that was refused once has no next byte.
+/// An offset after every position: after an error, the body has no next byte.
 const NEVER: u64 = u64::MAX;
 
-/// Why the body of a continuation cannot be used, from here on. What was returned before may stand.
+/// Why the rest of a continuation's body cannot be used. Bytes that [`Seam::take`] returned before stay valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SeamError {
-    /// The origin's fault: it holds other bytes, whatever its validators say.
+    /// The origin has other bytes, although its validators are equal.
     #[error("the byte at {at} is not the one that the client has")]
     Differs {
-        /// Its offset.
+        /// The offset of the first byte that differs.
         at: u64,
     },
-    /// The origin's fault.
     #[error(transparent)]
     TooLong(#[from] TooLong),
-    /// The present origin ended before the seam: bytes in between are missing, or all that could be compared.
+    /// The present origin ended before the seam. Bytes in between are missing, or all bytes that could be compared are.
     #[error("the continuation begins behind what was delivered")]
     Gap,
-    /// The present origin ended before the seam, and origins are only declared equal: too few bytes could be compared.
+    /// The present origin ended before the seam, and too few bytes could be compared for origins that are only declared
+    /// equal.
     #[error("too few bytes were compared")]
     Unproven,
 }
@@ -60,15 +60,15 @@ impl Seam {
         Self { first, next: first, at, compared: 0, compared_min }
     }
 
-    /// How many bytes the present origin is still to deliver before the seam is reached. If it fails before, the seam
-    /// may be tried all the same: it needs only that no byte is missing.
+    /// The number of bytes that the present origin has to deliver to reach the seam. If it fails before, the caller may
+    /// try the seam nevertheless: it works if no byte is missing.
     pub fn owed(&self, transfer: &Transfer) -> u64 {
         self.at.saturating_sub(transfer.position())
     }
 
-    /// Takes the next piece of the body, and returns what of it the client is to be given now, which may be nothing;
-    /// the transfer counts it as delivered. An error is final, but for [`SeamError::Gap`] while the present origin
-    /// still delivers.
+    /// Takes the next piece of the body. Returns the part of it that the caller must give to the client now, which may
+    /// be empty, and counts it as delivered. Errors are final, except [`SeamError::Gap`] while the present origin still
+    /// delivers.
     pub fn take(&mut self, transfer: &mut Transfer, piece: Bytes) -> Result<Bytes, SeamError> {
         self.pass(transfer, piece).inspect_err(|error| {
             if *error != SeamError::Gap {
@@ -99,7 +99,7 @@ impl Seam {
         if self.compared < self.compared_min {
             return Err(SeamError::Unproven);
         }
-        // The present origin ended just where the continuation begins: a byte that could be compared is missing.
+        // The present origin ended exactly where the continuation begins: a byte to compare is missing.
         if self.next == self.first && transfer.is_comparable() {
             return Err(SeamError::Gap);
         }

@@ -1,50 +1,49 @@
-//! Why a transfer stays where it is.
+//! Reasons why a transfer cannot move.
 
 use crate::fields::Malformed;
 
 /// Why a response stays with its origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Stays {
-    /// Only GET can be asked again for a part.
+    /// Only GET can be repeated for a part.
     #[error("the method is not GET")]
     Method,
-    /// The request has a body, which is gone.
+    /// The request has a body, which is not stored.
     #[error("the request has a body")]
     RequestBody,
-    /// Neither 200 nor 206.
     #[error("the status is neither 200 nor 206")]
     Status,
-    /// It is not known beforehand how long the representation is.
+    /// The response does not announce its length.
     #[error("the length is not known")]
     NoLength,
-    /// The body is compressed, maybe on the way: two origins need not do that alike.
+    /// The content is compressed, perhaps by a proxy. Two origins may compress differently.
     #[error("the content is coded")]
     Coded,
-    /// The client asked for several ranges.
+    /// The client requested several ranges.
     #[error("several ranges were asked for")]
     Multipart,
-    /// The origin says that it gives no ranges of bytes.
+    /// `Accept-Ranges: none`.
     #[error("the origin gives no ranges")]
     NoRanges,
     /// The response depends on more than the request (`Vary: *`).
     #[error("the response varies with what is not in the request")]
     Varies,
-    /// Trailers are announced, which may speak of the message as it would have been.
+    /// The response announces trailers. They may refer to the original message.
     #[error("the response has trailers")]
     Trailers,
-    /// Nothing tells one version from another.
+    /// The response has nothing that identifies its version.
     #[error("there is no validator")]
     NoValidator,
-    /// The validators do not promise equal bytes.
+    /// Weak validators do not guarantee equal bytes.
     #[error("the validator is weak")]
     WeakValidator,
-    /// The origin's fault: lengths and ranges contradict each other.
+    /// The origin's lengths and ranges contradict each other.
     #[error("lengths or ranges are malformed or contradict each other")]
     Malformed,
-    /// Origins are declared equal, but too little was delivered yet for a comparison.
+    /// Origins are declared equal, but the client has too few bytes for a comparison.
     #[error("too little was delivered to compare")]
     NothingToCompare,
-    /// Nothing is left to be asked for.
+    /// No bytes are left to request.
     #[error("the transfer is complete")]
     Complete,
 }

@@ -1,8 +1,8 @@
-//! The last bytes that a client was given.
+//! The last bytes that a client got.
 
 use std::collections::VecDeque;
 
-/// Keeps the end of a stream, up to a limit.
+/// Stores the end of a stream, up to a limit.
 #[derive(Debug)]
 pub(crate) struct Tail {
     bytes: VecDeque<u8>,
@@ -10,24 +10,24 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// * `len_max`: how many bytes are kept.
-    /// * `stream_len`: how long the stream will be; no more is ever allocated.
+    /// * `len_max`: the maximum number of stored bytes.
+    /// * `stream_len`: the length of the stream in bytes. No more is ever allocated.
     pub(crate) fn new(len_max: usize, stream_len: u64) -> Self {
         let len_max = usize::try_from(stream_len).map_or(len_max, |len| len.min(len_max));
         Self { bytes: VecDeque::with_capacity(len_max), len_max }
     }
 
-    /// How many bytes are kept at present.
+    /// The number of bytes that are stored at present.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// How many bytes are kept at most.
+    /// The maximum number of stored bytes.
     pub(crate) fn len_max(&self) -> usize {
         self.len_max
     }
 
-    /// The stream goes on by `piece`. Copies no more than is kept.
+    /// Appends `piece` to the stream. Copies only the bytes that stay stored.
     pub(crate) fn push(&mut self, piece: &[u8]) {
         let piece = &piece[piece.len().saturating_sub(self.len_max)..];
         let excess = (self.bytes.len() + piece.len()).saturating_sub(self.len_max);
@@ -35,8 +35,8 @@ impl Tail {
         self.bytes.extend(piece);
     }
 
-    /// The index of the first byte of `piece` that differs from what is kept from `start` on. What reaches beyond is
-    /// not compared.
+    /// The index of the first byte of `piece` that differs from the stored bytes from index `start` on. Bytes after the
+    /// stored ones are not compared.
     pub(crate) fn difference(&self, start: usize, piece: &[u8]) -> Option<usize> {
         self.bytes.iter().skip(start).zip(piece).position(|(kept, byte)| kept != byte)
     }

@@ -1,4 +1,4 @@
-//! What tells one representation of a resource from another (RFC 9110, section 8.8).
+//! Validators that identify a representation of a resource (RFC 9110, section 8.8).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,16 +10,16 @@ use crate::digests::Digests;
 use crate::fields;
 use crate::stays::Stays;
 
-/// A modification time proves something only if the response is so much younger: then nothing has changed again within
-/// the second that the time names, even if the clocks of the file and of the response are not the same (RFC 9110,
-/// section 8.8.2.2).
+/// The response must be this much younger than a modification time, or the time is a weak validator. Then the content
+/// has not changed again within the second that the time names, even if the clocks of the file and of the response
+/// differ (RFC 9110, section 8.8.2.2).
 const SETTLED_AFTER: Duration = Duration::from_mins(1);
 
-/// 1980-01-02. Tools that make packages reproducible set every file to a time before, which then says nothing about the
-/// content.
+/// 1980-01-02. Tools for reproducible packages set all files to a time before this one. Such a time does not identify
+/// the content.
 const MEANINGFUL_FROM: Duration = Duration::from_hours(87_672);
 
-/// The validators and digests of a response. Those that are malformed, or given twice, are as if they were not there.
+/// The validators and digests of a response. Malformed and repeated ones are ignored.
 #[derive(Debug, Clone)]
 pub(crate) struct Validators {
     tag: Option<EntityTag>,
@@ -32,7 +32,7 @@ impl Validators {
         Self { tag: EntityTag::read(headers), modified: Modified::read(headers), digests: Digests::read(headers) }
     }
 
-    /// Whether another response can show that it is of the same representation.
+    /// Checks that another response can prove to be of the same representation.
     pub(crate) fn prove(&self) -> Result<(), Stays> {
         let has_strong = self.strong_tag().is_some() || self.strong_time().is_some();
         if has_strong || !self.digests.is_empty() {
@@ -42,9 +42,8 @@ impl Validators {
         Err(if has_weak { Stays::WeakValidator } else { Stays::NoValidator })
     }
 
-    /// What `If-Range` says, if anything can be said that does not keep a proof away: an origin whose tags differ may
-    /// give the same digest. A time may be named only where there is no tag, not even a weak one (RFC 9110, section
-    /// 13.1.5).
+    /// The value for `If-Range`, if it can be sent without excluding a proof: an origin with another tag may have the
+    /// same digest. A time is allowed only if there is no tag, not even a weak one (RFC 9110, section 13.1.5).
     pub(crate) fn if_range(&self) -> Option<&HeaderValue> {
         if !self.digests.is_empty() {
             return None;
@@ -55,8 +54,8 @@ impl Validators {
         }
     }
 
-    /// Digests decide alone. Then, unless the operator has `declared` that origins are equal, the strong tag decides,
-    /// and where there is none, the time.
+    /// Digests decide alone. Without them, and unless the operator has `declared` that origins are equal, the strong
+    /// tag decides. Without a strong tag, the time does.
     pub(crate) fn compare(&self, theirs: &Self, declared: bool) -> Result<(), Refusal> {
         match self.digests.agree(&theirs.digests) {
             Some(true) => Ok(()),

@@ -1,4 +1,4 @@
-//! Origins that have equally much to do.
+//! Moves transfers so that origins have equal loads.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use crate::governor::look::{Look, Standing};
 use crate::governor::settings::{Metric, Unequal};
 use crate::governor::views::{Availability, Cause, OriginId, TransferView};
 
-/// Whether transfers move at present to make origins equal.
+/// Whether transfers are being moved to make loads equal.
 ///
 /// ```text
 ///             most loaded > `high` times least loaded
@@ -16,20 +16,21 @@ use crate::governor::views::{Availability, Cause, OriginId, TransferView};
 ///             most loaded <= `low` times least loaded
 /// ```
 ///
-/// A move has a gain if the origin that the transfer comes to has then less load than the one that it leaves has now,
-/// by as much as is demanded. So there is never a reason to take it back. And it has to be so now as well as on
-/// average, or loads that swing would take transfers with them.
+/// A move has a gain if the target's load after the move is lower than the source's load now, by the configured factor.
+/// So there is never a reason to move back. The condition must hold for the present loads and for the averages.
+/// Otherwise loads that swing would move transfers back and forth.
 #[derive(Debug, Default)]
 pub(crate) struct Balance {
     averages: HashMap<OriginId, f64>,
     averaged_at: Option<Instant>,
     acting: bool,
-    /// When the metric shows what the last moves have brought.
+    /// The time when the metric will show the effect of the last moves.
     settled_at: Option<Instant>,
 }
 
 impl Balance {
-    /// Orders transfers from where there is more to do to where there is less, those with the most bytes left first.
+    /// Orders transfers from origins with higher loads to those with lower ones, the transfers with the most bytes left
+    /// first.
     pub(crate) fn look(&mut self, look: &mut Look<'_>, unequal: &Unequal) {
         self.average(look, unequal);
         if self.settled_at.is_some_and(|at| look.now < at) {
@@ -48,7 +49,7 @@ impl Balance {
         }
     }
 
-    /// Of what an average was, as much is left as time has not worn off. An origin that is new begins as it is.
+    /// Updates the exponential averages of the loads. The average of a new origin begins with its present load.
     fn average(&mut self, look: &mut Look<'_>, unequal: &Unequal) {
         let passed =
             self.averaged_at.replace(look.now).map_or(Duration::ZERO, |at| look.now.saturating_duration_since(at));
@@ -71,10 +72,10 @@ impl Balance {
     }
 }
 
-/// A settling time may be none at all.
+/// Replaces a settling time of zero.
 const SETTLE_MIN: Duration = Duration::from_nanos(1);
 
-/// The transfer with the most bytes left that gains by leaving the most loaded origin that has one, and where it goes.
+/// The transfer with the most bytes left whose move from the most loaded possible origin has a gain, and its target.
 fn next<'a>(look: &Look<'a>, metric: Metric) -> Option<(&'a TransferView, OriginId)> {
     let mut origins: Vec<_> = up(look).collect();
     origins.sort_by(|a, b| load(metric, a).total_cmp(&load(metric, b)));
@@ -114,18 +115,18 @@ fn load(metric: Metric, origin: &Standing) -> f64 {
     }
 }
 
-/// Now as well as on average.
+/// The lower of the present load and the average.
 fn load_at_least(metric: Metric, origin: &Standing) -> f64 {
     load(metric, origin).min(origin.average)
 }
 
-/// Now as well as on average.
+/// The higher of the present load and the average.
 fn load_at_most(metric: Metric, origin: &Standing) -> f64 {
     load(metric, origin).max(origin.average)
 }
 
-/// How many times more load `from` has now than `to` will have with a transfer of this `rate`. How response times will
-/// be nobody knows, so they are compared as they are.
+/// The load of `from` now divided by the load of `to` after it gets a transfer of this `rate`. A move's effect on
+/// response times cannot be predicted, so the present ones are compared.
 fn gain(metric: Metric, from: &Standing, to: &Standing, rate: f64) -> f64 {
     let then = match metric {
         Metric::Connections => (to.connections + 1.0) / to.weight,

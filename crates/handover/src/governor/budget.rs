@@ -1,4 +1,4 @@
-//! How many transfers may move in a second.
+//! Limits on the moves in a second.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::governor::settings::Damping;
 use crate::governor::views::{OriginId, OriginView};
 
-/// Moves of all transfers, and of those that come to or leave each origin.
+/// Moves of all transfers, and moves to or from each origin.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     all: Second,
@@ -14,7 +14,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Whether one more may move from one origin to another; if so, it counts.
+    /// Whether one more transfer may move between these origins. If so, it counts.
     pub(crate) fn spend(&mut self, now: Instant, from: OriginId, to: OriginId, damping: &Damping) -> bool {
         let is_left = self.all.count(now) < damping.moves_per_s
             && [from, to].into_iter().all(|id| self.of(id).count(now) < damping.origin_moves_per_s);
@@ -26,7 +26,7 @@ impl Budget {
         is_left
     }
 
-    /// Origins that are gone are forgotten.
+    /// Removes the entries of all origins but these.
     pub(crate) fn keep(&mut self, origins: &[OriginView]) {
         self.origins.retain(|id, _| origins.iter().any(|origin| origin.id == *id));
     }
@@ -36,7 +36,7 @@ impl Budget {
     }
 }
 
-/// What has moved in a second, which begins with the first look after the last one has ended.
+/// The moves in a second, which begins with the first look after the end of the one before.
 #[derive(Debug, Default)]
 struct Second {
     began: Option<Instant>,

@@ -9,12 +9,12 @@ use crate::governor::settings::Damping;
 use crate::governor::track::Track;
 use crate::governor::views::{Availability, Cause, Order, OriginId, OriginView, TransferId, TransferView};
 
-/// What is seen at one moment, and what has been ordered so far.
+/// The state at one moment, and the orders so far.
 pub(crate) struct Look<'a> {
     pub(crate) now: Instant,
     pub(crate) damping: &'a Damping,
     pub(crate) transfers: &'a [TransferView],
-    /// Of each transfer one.
+    /// One for each transfer.
     pub(crate) tracks: &'a mut HashMap<TransferId, Track>,
     pub(crate) origins: Vec<Standing>,
     pub(crate) orders: Vec<Order>,
@@ -22,7 +22,7 @@ pub(crate) struct Look<'a> {
     budget: &'a mut Budget,
 }
 
-/// An origin as it will be when all that was ordered is done.
+/// An origin, with the effect of all orders so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Standing {
     pub(crate) id: OriginId,
@@ -31,7 +31,7 @@ pub(crate) struct Standing {
     pub(crate) connections: f64,
     pub(crate) rate: f64,
     pub(crate) response: Duration,
-    /// Its load over time, whatever that is measured by; 0 until it has been averaged.
+    /// The average of its load under the configured metric. 0 until the load has been averaged.
     pub(crate) average: f64,
 }
 
@@ -50,7 +50,7 @@ impl Standing {
     }
 }
 
-/// The one with the fewest connections for its weight, with the one to come.
+/// The origin with the fewest connections per weight, with one more connection added to each.
 pub(crate) fn least_loaded(origins: impl Iterator<Item = Standing>) -> Option<OriginId> {
     let load = |origin: &Standing| (origin.connections + 1.0) / origin.weight;
     origins.min_by(|a, b| load(a).total_cmp(&load(b))).map(|origin| origin.id)
@@ -68,14 +68,14 @@ impl<'a> Look<'a> {
     ) -> Self {
         let origins = origins.iter().map(Standing::of).collect();
         let mut look = Self { now, damping, transfers, tracks, origins, orders: Vec::new(), refusals, budget };
-        // What is being moved counts where it goes already, and will be gone where it is.
+        // A transfer that is being moved counts at its target, and not at its source.
         for view in transfers.iter().filter(|view| view.moving_to.is_some()) {
             look.change(view.origin, -1.0, 0.0);
         }
         look
     }
 
-    /// Orders all away from origins that are being drained.
+    /// Orders all transfers away from origins that are being drained.
     pub(crate) fn drain(&mut self) {
         let ids: Vec<_> =
             self.origins.iter().filter(|it| it.availability == Availability::Draining).map(|it| it.id).collect();
@@ -88,10 +88,11 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Orders transfers away that have got nothing, or too little, for so long. None is sent back to an origin that it has just
-    /// left.
+    /// Orders transfers away that got no bytes, or too few, for `stalled`. None returns to an origin that it left less
+    /// than the minimum stay ago.
     ///
-    /// Also those that are being moved: the origin that is asked is silent, too, and a third one may not be.
+    /// This includes transfers that are being moved: if the origin that was asked does not respond either, a third one
+    /// may.
     pub(crate) fn leave_stalled(&mut self, stalled: Duration) {
         for view in self.transfers {
             if !self.tracks[&view.id].is_stalled(view, self.now, stalled) || self.is_ordered(view) {
@@ -103,7 +104,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Whether nobody has ordered it elsewhere yet.
+    /// Whether the transfer is not being moved, and this look has not ordered it elsewhere.
     pub(crate) fn is_free(&self, view: &TransferView) -> bool {
         view.moving_to.is_none() && !self.is_ordered(view)
     }
@@ -112,17 +113,17 @@ impl<'a> Look<'a> {
         self.orders.iter().any(|order| order.transfer == view.id)
     }
 
-    /// Whether it may move for a reason that can wait.
+    /// Whether the limits allow an optional move, for [`Cause::Slow`] or [`Cause::Unequal`].
     pub(crate) fn is_settled(&self, view: &TransferView) -> bool {
         self.is_free(view) && self.tracks[&view.id].is_settled(view, self.now, self.damping)
     }
 
-    /// Whether it could go on there, for a reason that can wait.
+    /// Whether `to` is a possible target for an optional move.
     pub(crate) fn may_go(&self, view: &TransferView, to: OriginId) -> bool {
         to != view.origin && !self.has_left(view, to) && !self.refusals.has(view.resource, to)
     }
 
-    /// Orders it elsewhere, if the budgets allow.
+    /// Orders the transfer elsewhere, if the budgets allow it.
     pub(crate) fn order(&mut self, view: &TransferView, to: OriginId, cause: Cause) -> bool {
         let Some(track) = self.tracks.get_mut(&view.id) else { return false };
         let may = cause != Cause::Stalled || track.may_fail(self.now, self.damping);

@@ -1,14 +1,15 @@
-//! Which origins have refused to go on with what.
+//! Origins that have refused to continue a resource.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::governor::views::{OriginId, ResourceId};
 
-/// More are not remembered: the eldest goes. A site with more resources that cannot move than this has no use for it.
+/// The maximum number of entries. A new one beyond it replaces the oldest. More would be of no use to a site with this
+/// many resources that cannot move.
 const COUNT_MAX: usize = 4096;
 
-/// Refusals, for a while.
+/// Refusals of the last while.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     seen: HashMap<(ResourceId, OriginId), Instant>,
@@ -27,7 +28,7 @@ impl Refusals {
         self.seen.contains_key(&(resource, origin))
     }
 
-    /// Forgets what is older than `memory`.
+    /// Removes refusals older than `memory`.
     pub(crate) fn forget(&mut self, now: Instant, memory: Duration) {
         self.seen.retain(|_, at| now.saturating_duration_since(*at) < memory);
     }

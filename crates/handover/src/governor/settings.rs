@@ -1,81 +1,84 @@
-//! When transfers move, and how often at most. The defaults are made for downloads that take minutes to hours.
+//! When transfers move, and how often. The defaults suit downloads of minutes to hours.
 
 use std::time::Duration;
 
-/// What a governor acts on, and how it is damped.
+/// The causes of moves, and the limits on them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// An origin that sends nothing for so long is left. `None`: it never is for that.
+    /// Transfers leave an origin that sends nothing for this long. `None`: they do not.
     pub stalled: Option<Duration>,
-    /// An origin that sends fewer bytes per second than this, on average over `stalled`, is left as one that sends nothing.
-    /// Only the time counts in which the origin was waited for.
+    /// In bytes per second. If an origin sends less on average over `stalled`, transfers leave it as if it sent
+    /// nothing. Only the time spent waiting for the origin counts.
     pub rate_min: u32,
-    /// An origin that is slower than others is left. `None`: it never is for that.
+    /// Transfers leave an origin that is slower than others. `None`: they do not.
     pub slow: Option<Slow>,
-    /// Origins are made to have equally much to do. `None`: they are not.
+    /// Transfers move so that origins have equal loads. `None`: they do not.
     pub unequal: Option<Unequal>,
-    /// What keeps transfers from moving too often.
+    /// Limits on moves.
     pub damping: Damping,
 }
 
 /// When a transfer is slow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Slow {
-    /// Rates are taken over so long; a transfer has to be slow twice in a row.
+    /// The time over which rates are measured. A transfer must be slow twice in a row.
     pub window: Duration,
-    /// It is slow if it has less than this share of the rate that it could expect elsewhere: what transfers of the same
-    /// client get there, else what all get.
+    /// A transfer is slow if its rate is below this share of the rate expected elsewhere. That is the median of the
+    /// same client's transfers there, or else of all transfers there.
     pub share: f64,
-    /// It has to have waited for its origin for this share of the time, or the client is what makes it slow.
+    /// The minimum share of the time in which the transfer waits for its origin. Below it, the client is the
+    /// bottleneck.
     pub waiting_min: f64,
 }
 
-/// When origins are unequal.
+/// When the loads of origins are unequal.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Unequal {
-    /// What is compared. Which is right depends on the site.
+    /// The measure of load. The right one depends on the site.
     pub metric: Metric,
-    /// Transfers begin to move when the most loaded origin has more than so many times the load of the least loaded.
+    /// Transfers begin to move when the highest load is more than this many times the lowest.
     pub high: f64,
-    /// They go on to until it has no more than so many times that.
+    /// They continue to move until the highest load is at most this many times the lowest.
     pub low: f64,
-    /// Loads are also averaged over about so long, so that what comes and goes sooner moves nothing. But for
-    /// connections, so long passes until the metric shows what a move has brought, and nothing else moves meanwhile.
+    /// The time over which loads are also averaged, so that shorter changes move nothing. For metrics other than
+    /// connections, it is also the pause after a move until the metric shows its effect; nothing else moves in the
+    /// pause.
     pub settle: Duration,
 }
 
-/// What an origin's load is.
+/// The load of an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
-    /// Requests in progress, for its weight.
+    /// Requests in progress, divided by the weight.
     Connections,
-    /// How soon it answers.
+    /// The time until the origin responds.
     Response,
-    /// Bytes per second, for its weight: for origins that are far from their limits, since one at its limit sends the
-    /// less the more it has to do.
+    /// Bytes per second, divided by the weight. It suits origins that are far from their limits: at its limit, an
+    /// origin sends less the more requests it has.
     Rate,
 }
 
-/// What keeps transfers from moving too often.
+/// Limits on moves. Moves for [`Cause::Slow`](crate::governor::Cause::Slow) and
+/// [`Cause::Unequal`](crate::governor::Cause::Unequal) are optional.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Damping {
-    /// A transfer stays so long where it is before it moves because it is slow or origins are unequal, and does not
-    /// come back for so long to an origin that it has left, unless that is the last.
+    /// The minimum time at an origin before an optional move. Also the minimum time before a transfer returns to an
+    /// origin that it has left, unless no other is left.
     pub stay_min: Duration,
-    /// A move for these causes has to promise so many times what there is.
+    /// The minimum gain of an optional move, as a factor.
     pub gain_min: f64,
-    /// With fewer bytes left a transfer does not move for these causes.
+    /// A transfer with fewer bytes left makes no optional move.
     pub remaining_min: u64,
-    /// How often one transfer moves for these causes.
+    /// The maximum number of optional moves of one transfer.
     pub moves_max: u32,
-    /// How often one transfer goes on in a row after it failed or stalled. One that stays anywhere for as long as above
-    /// may fail as often again.
+    /// The maximum number of times in a row that one transfer continues after it failed or stalled. The count restarts
+    /// when a transfer stays at an origin for `stay_min`.
     pub failures_max: u32,
-    /// How many transfers come to and leave one origin in a second, but for those that fail.
+    /// The maximum number of transfers that move to or from one origin in a second. Those that failed do not count.
     pub origin_moves_per_s: u32,
-    /// How many transfers move in a second, but for those that fail.
+    /// The maximum number of transfers that move in a second. Those that failed do not count.
     pub moves_per_s: u32,
-    /// How long an origin is not asked again for a resource that it refused to go on with.
+    /// How long an origin is not asked again for a resource that it refused to continue.
     pub refusal_memory: Duration,
 }
 
@@ -98,7 +101,7 @@ impl Default for Slow {
 }
 
 impl Default for Unequal {
-    /// 1.4: four transfers and six are worth a move, three and four are not.
+    /// High is 1.4: loads of four and six transfers cause moves, loads of three and four do not.
     fn default() -> Self {
         Self { metric: Metric::Connections, high: 1.4, low: 1.2, settle: Duration::from_secs(30) }
     }

@@ -1,4 +1,4 @@
-//! Transfers that would be faster elsewhere.
+//! Moves transfers that would be faster elsewhere.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,18 +9,18 @@ use crate::governor::settings::Slow;
 use crate::governor::track::Window;
 use crate::governor::views::{Availability, Cause, OriginId, TransferView};
 
-/// In so many windows in a row a transfer has to be slow: one may be an accident.
+/// The number of windows in a row in which a transfer must be slow. A single one may be an accident.
 const WINDOWS: u32 = 2;
 
-/// When an origin was last given a transfer that was slow elsewhere. It gets the next one when rates show what that has
-/// changed.
+/// The time when each origin last got a transfer that was slow elsewhere. It gets the next one after a window, when
+/// rates show the effect.
 #[derive(Debug, Default)]
 pub(crate) struct SlowLooks {
     arrivals: HashMap<OriginId, Instant>,
 }
 
 impl SlowLooks {
-    /// Orders away those for which a window has ended that was slow again.
+    /// Orders transfers away for which a window has ended that was slow again.
     pub(crate) fn look(&mut self, look: &mut Look<'_>, slow: &Slow) {
         self.arrivals.retain(|_, at| look.now.saturating_duration_since(*at) < slow.window);
         let ended: Vec<_> = look.transfers.iter().filter_map(|view| Some((view, ended(look, view)?))).collect();
@@ -47,7 +47,7 @@ fn ended(look: &Look<'_>, view: &TransferView) -> Option<Window> {
     look.tracks[&view.id].pace.last.filter(|window| window.ended == look.now)
 }
 
-/// Median rates of transfers at each origin: of all, and of those of one client.
+/// Median rates of transfers at each origin: of all, and of each client.
 struct Usual {
     of_all: HashMap<OriginId, f64>,
     of_client: HashMap<(OriginId, IpAddr), f64>,
@@ -66,7 +66,7 @@ impl Usual {
         Self { of_all: medians(of_all), of_client: medians(of_client) }
     }
 
-    /// Where a transfer could expect to be that much faster than it was in this window.
+    /// The origin at which the transfer's expected rate is enough above that of this window.
     fn better(&self, look: &Look<'_>, view: &TransferView, slow: &Slow, window: Window) -> Option<OriginId> {
         if window.waiting < slow.waiting_min {
             return None;

@@ -11,7 +11,7 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 const MEGABYTE: u64 = 1_000_000;
 
-/// A governor, what it is shown, and the time.
+/// A governor with its inputs and the time.
 struct Stage {
     governor: Governor,
     now: Instant,
@@ -20,7 +20,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Origins, numbered from 0, with so many transfers each, of clients of their own.
+    /// Origins, numbered from 0, with these numbers of transfers. Each transfer has a client of its own.
     fn new(settings: Settings, transfers: &[usize]) -> Self {
         let mut stage =
             Self { governor: Governor::new(settings), now: Instant::now(), origins: Vec::new(), transfers: Vec::new() };
@@ -37,12 +37,11 @@ impl Stage {
         self.origins[origin as usize].connections += 1;
     }
 
-    /// Looks now.
     fn look(&mut self) -> Vec<Order> {
         self.governor.look(self.now, &self.origins, &self.transfers)
     }
 
-    /// Looks so much later.
+    /// Looks after `time`.
     fn look_after(&mut self, time: Duration) -> Vec<Order> {
         self.now += time;
         self.look()
@@ -57,8 +56,8 @@ impl Stage {
         }
     }
 
-    /// Looks again and again, at first when each transfer has stayed long enough, and says how many each origin has
-    /// then.
+    /// Looks once, and then ten times at intervals of the minimum stay. Carries out the orders, and returns the number
+    /// of transfers at each origin.
     fn settle(&mut self) -> Vec<usize> {
         self.look();
         for _ in 0..10 {
@@ -68,7 +67,7 @@ impl Stage {
         self.origins.iter().map(|origin| origin.connections).collect()
     }
 
-    /// In each of so many windows each transfer gets so many bytes per second, and waits for them all the time.
+    /// In each of `count` windows, each transfer gets its rate in bytes per second, and always waits for its origin.
     fn pass_windows(&mut self, count: u32, rates: &[u64]) -> Vec<Order> {
         let window = Slow::default().window;
         let mut orders = Vec::new();
@@ -110,7 +109,7 @@ fn order(transfer: u64, from: u32, to: u32, cause: Cause) -> Order {
     Order { transfer: TransferId(transfer), from: OriginId(from), to: OriginId(to), cause }
 }
 
-/// Only so much.
+/// Settings without any cause, and with high budgets.
 fn none() -> Settings {
     let damping = Damping { moves_per_s: 1000, origin_moves_per_s: 1000, ..Damping::default() };
     Settings { stalled: None, slow: None, unequal: None, damping, ..Settings::default() }

@@ -1,4 +1,4 @@
-//! What is remembered of a transfer from look to look.
+//! The history of a transfer between looks.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -6,25 +6,25 @@ use std::time::{Duration, Instant};
 use crate::governor::settings::{Damping, Settings};
 use crate::governor::views::{OriginId, TransferView};
 
-/// Where a transfer was, and how it fared.
+/// The origins and the progress of a transfer.
 #[derive(Debug)]
 pub(crate) struct Track {
     origin: OriginId,
-    /// Since when it has been there; or since it was last ordered away, if it is still there.
+    /// When the transfer came to its origin, or was last ordered away from it.
     pub(crate) since: Instant,
-    /// When it came to that origin.
+    /// When it came to its origin.
     came: Instant,
-    /// When another origin was last asked for the rest; `None` if it refused since.
+    /// When another origin was last asked for the rest. `None` if that has refused.
     asked: Option<Instant>,
-    /// The origins before, and when it left each.
+    /// The previous origins, and when the transfer left each.
     left: HashMap<OriginId, Instant>,
-    /// How often it was ordered elsewhere because it was slow or origins were unequal.
+    /// The number of optional moves that were ordered.
     pub(crate) moves: u32,
-    /// How often it has failed or stalled in a row.
+    /// The number of failures and stalls in a row.
     failures: u32,
     pub(crate) pace: Pace,
     progress: Progress,
-    /// When it was last shown.
+    /// When it was last part of a look.
     pub(crate) seen: Instant,
 }
 
@@ -44,7 +44,7 @@ impl Track {
         }
     }
 
-    /// Takes note of where the transfer is now, of its pace if windows are measured, and whether it has stalled.
+    /// Updates the origin and the progress, and the pace if windows are measured.
     pub(crate) fn follow(&mut self, view: &TransferView, now: Instant, window: Option<Duration>, settings: &Settings) {
         self.seen = now;
         if view.origin != self.origin {
@@ -60,40 +60,41 @@ impl Track {
         }
     }
 
-    /// Another origin is asked for the rest: it has as long to answer as this one had to send something.
+    /// Another origin is asked for the rest. It has as long to respond as the present one had to send bytes.
     pub(crate) fn asks(&mut self, view: &TransferView, now: Instant) {
         (self.since, self.asked, self.progress) = (now, Some(now), Progress::new(view, now));
     }
 
-    /// The origin that was asked has refused. If this one is still silent, the next is asked without delay.
+    /// The origin that was asked has refused. If the present one still sends nothing, the next one is asked without
+    /// delay.
     pub(crate) fn was_refused(&mut self) {
         self.asked = None;
     }
 
-    /// Whether the transfer has got nothing, or too little, for so long, and no other origin was asked meanwhile.
+    /// Whether the transfer got no bytes, or too few, for `stalled`, and no other origin was asked in that time.
     pub(crate) fn is_stalled(&self, view: &TransferView, now: Instant, stalled: Duration) -> bool {
         let silent_since = view.waiting_since.map(|since| since.max(self.asked.unwrap_or(self.came)));
         silent_since.is_some_and(|since| now.saturating_duration_since(since) >= stalled) || self.progress.too_slow
     }
 
-    /// Whether it may move for a reason that can wait.
+    /// Whether the limits allow an optional move.
     pub(crate) fn is_settled(&self, view: &TransferView, now: Instant, damping: &Damping) -> bool {
         self.has_stayed(now, damping.stay_min)
             && self.moves < damping.moves_max
             && view.remaining >= damping.remaining_min
     }
 
-    /// Whether it has only just left this origin.
+    /// Whether the transfer left this origin less than `stay_min` ago.
     pub(crate) fn has_left(&self, origin: OriginId, now: Instant, stay_min: Duration) -> bool {
         self.left.get(&origin).is_some_and(|at| now.saturating_duration_since(*at) < stay_min)
     }
 
-    /// Whether it may go on once more after a failure.
+    /// Whether the transfer may continue once more after a failure.
     pub(crate) fn may_fail(&self, now: Instant, damping: &Damping) -> bool {
         self.failures < damping.failures_max || self.has_stayed(now, damping.stay_min)
     }
 
-    /// It goes on after a failure.
+    /// Counts a failure.
     pub(crate) fn fail(&mut self, now: Instant, damping: &Damping) {
         let before = if self.has_stayed(now, damping.stay_min) { 0 } else { self.failures };
         self.failures = before.saturating_add(1);
@@ -104,7 +105,7 @@ impl Track {
     }
 }
 
-/// Whether a transfer gets as much as it has to, over one period of waiting for its origin after the other.
+/// Whether a transfer gets bytes fast enough, measured over consecutive periods of waiting for its origin.
 #[derive(Debug)]
 struct Progress {
     delivered: u64,
@@ -118,7 +119,7 @@ impl Progress {
         Self { delivered: view.delivered, waited: view.waited_until(now), too_slow: false }
     }
 
-    /// * `period`: of waiting; the time in which the client takes nothing does not count.
+    /// * `period`: of waiting. The time in which the client takes nothing does not count.
     /// * `rate_min`: in bytes per second.
     fn follow(&mut self, view: &TransferView, now: Instant, period: Duration, rate_min: u32) {
         let waited = view.waited_until(now).saturating_sub(self.waited);
@@ -131,25 +132,25 @@ impl Progress {
     }
 }
 
-/// How fast a transfer is at its origin, over one window after the other.
+/// The rate of a transfer at its origin, over consecutive windows.
 #[derive(Debug)]
 pub(crate) struct Pace {
     began: Instant,
     delivered: u64,
     waited: Duration,
-    /// What the last window showed.
+    /// The last complete window.
     pub(crate) last: Option<Window>,
-    /// Windows in a row in which it was slow.
+    /// Windows in a row in which the transfer was slow.
     pub(crate) slow: u32,
 }
 
-/// What a window showed.
+/// The measurements of one window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Window {
     pub(crate) ended: Instant,
     /// In bytes per second.
     pub(crate) rate: f64,
-    /// The share of the time in which the origin was waited for.
+    /// The share of the window in which the transfer waited for the origin.
     pub(crate) waiting: f64,
 }
 

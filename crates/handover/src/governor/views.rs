@@ -1,91 +1,85 @@
-//! What a governor is shown, and what it orders.
+//! Inputs and outputs of a governor.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// An origin, by a number that its pool gave it.
+/// An origin, by a number that its pool assigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OriginId(pub u32);
 
-/// A running transfer, by a number that nobody else has.
+/// A running transfer, by a unique number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransferId(pub u64);
 
-/// What is transferred: a digest of host, path and query, say. Two resources with one number are only taken for refused
-/// where one of them is.
+/// A resource, for example by a digest of host, path and query. If two resources have the same number, a refusal of one
+/// counts for both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceId(pub u64);
 
-/// Whether an origin is there for transfers.
+/// Whether an origin accepts transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Availability {
-    /// It may be given some.
+    /// It accepts transfers.
     Up,
-    /// It keeps what it has only until that is moved.
+    /// It keeps its transfers until they are moved, and accepts no others.
     Draining,
-    /// It does not answer.
+    /// It does not respond.
     Down,
 }
 
-/// An origin as it is now.
+/// The present state of an origin.
 #[derive(Debug, Clone)]
 pub struct OriginView {
-    /// Which.
     pub id: OriginId,
-    /// Whether it may be given transfers.
     pub availability: Availability,
-    /// How much it shall get in relation to others, at least 1.
+    /// Its share of the load in relation to others, at least 1.
     pub weight: u32,
-    /// Requests in progress there, also of what cannot move. A transfer that is going on elsewhere counts at both.
+    /// Its requests in progress, also those that cannot move. A transfer that is being moved counts at both origins.
     pub connections: usize,
-    /// How soon it answers, on average.
+    /// The average time until it responds.
     pub response: Duration,
-    /// What it sends, in bytes per second.
+    /// The rate at which it sends, in bytes per second.
     pub rate: u64,
 }
 
-/// A transfer that could move, as it is now.
+/// The present state of a transfer that could move.
 #[derive(Debug, Clone)]
 pub struct TransferView {
-    /// Which.
     pub id: TransferId,
-    /// Where its bytes come from.
+    /// The origin that delivers it.
     pub origin: OriginId,
-    /// Whose it is.
+    /// The address of its client.
     pub client: IpAddr,
-    /// What it transfers.
     pub resource: ResourceId,
-    /// The origin that is asked for the rest, while one is.
+    /// The origin that is being asked for the rest.
     pub moving_to: Option<OriginId>,
-    /// Bytes that the client was given.
+    /// Bytes that the client got.
     pub delivered: u64,
     /// Bytes that are left.
     pub remaining: u64,
-    /// Since when its origin has sent nothing although the client would take something. `None`: it is the client that
-    /// is waited for.
+    /// Since when its origin has sent nothing although the client would take bytes. `None`: the client takes none, or
+    /// the origin sends.
     pub waiting_since: Option<Instant>,
-    /// How long it has waited for its origin in all, without that.
+    /// The total time that it waited for its origin, without the wait since `waiting_since`.
     pub waited: Duration,
 }
 
 impl TransferView {
-    /// How long it has waited for its origin in all, until `now`.
+    /// The total time that it waited for its origin, until `now`.
     pub(crate) fn waited_until(&self, now: Instant) -> Duration {
         let still = self.waiting_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         self.waited.saturating_add(still)
     }
 }
 
-/// A transfer shall go on elsewhere.
+/// An order to continue a transfer at another origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Order {
-    /// Which.
     pub transfer: TransferId,
-    /// Where it is.
+    /// The origin that delivers the transfer.
     pub from: OriginId,
-    /// Where it shall go on.
+    /// The origin that shall continue it.
     pub to: OriginId,
-    /// Why.
     pub cause: Cause,
 }
 
@@ -94,15 +88,15 @@ pub struct Order {
 pub enum Cause {
     /// Its origin failed, or cut it short.
     Failed,
-    /// Its origin sends nothing any more.
+    /// Its origin sends nothing any more, or too little.
     Stalled,
     /// Its origin is slow, and others are not.
     Slow,
     /// Its origin is being drained.
     Draining,
-    /// Its origin has more to do than others.
+    /// Its origin has more load than others.
     Unequal,
-    /// The operator said so.
+    /// The operator requested it.
     Manual,
 }
 
@@ -120,13 +114,13 @@ impl Cause {
     }
 }
 
-/// Why a transfer that asked may not go on.
+/// Why a transfer that failed, or that the operator wants to move, may not continue elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     /// There is no other origin, or each has refused.
     #[error("no origin is left")]
     Nowhere,
-    /// It has failed too often in a row.
+    /// It failed too often in a row.
     #[error("it has failed too often")]
     TooOften,
     /// It is being moved already.

@@ -23,7 +23,7 @@ fn offered(request: &[(&str, &str)], status: u16, response: &[(&str, &str)]) -> 
     Transfer::of(&Method::GET, &headers(request), status, &headers(response), &Terms::default())
 }
 
-/// Ten bytes under these terms, of which so many are delivered.
+/// Ten bytes under these terms, of which `delivered` are delivered.
 fn ten(terms: Terms, response: &[(&str, &str)], delivered: usize) -> Transfer {
     let response = headers(&[&[TEN], response].concat());
     let mut transfer = Transfer::of(&Method::GET, &HeaderMap::new(), StatusCode::OK, &response, &terms).unwrap();

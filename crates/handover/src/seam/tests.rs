@@ -8,7 +8,7 @@ use crate::{Equality, Terms};
 
 const TEXT: &[u8; 10] = b"0123456789";
 
-/// Ten bytes, of which so many are delivered; 4 are repeated.
+/// Ten bytes, of which `delivered` are delivered; 4 are repeated.
 fn transfer(equality: Equality, delivered: usize) -> Transfer {
     let response = HeaderMap::from_iter([
         (CONTENT_LENGTH, HeaderValue::from_static("10")),
@@ -30,7 +30,7 @@ fn seam(transfer: &Transfer, at: u64) -> Seam {
     continuation.accept(StatusCode::PARTIAL_CONTENT, &answer).unwrap()
 }
 
-/// What the client gets of these pieces.
+/// The bytes that the client gets from these pieces.
 fn took(seam: &mut Seam, transfer: &mut Transfer, pieces: &[&'static [u8]]) -> Result<Vec<u8>, SeamError> {
     let mut taken = Vec::new();
     for piece in pieces {

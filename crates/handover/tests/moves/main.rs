@@ -1,6 +1,6 @@
-//! Downloads that move between origins of which some are bad, in every way that a list names.
+//! Downloads that move between good and faulty origins, with every [`Fault`].
 //!
-//! Whatever they answer, the client gets the beginning of one version of the file, and all of it or a visible cut.
+//! For any responses, the client gets the beginning of one version of the file, and either all of it or a visible cut.
 #![allow(clippy::unwrap_used)]
 
 mod origins;
@@ -13,23 +13,23 @@ use watari_handover::{Equality, Refusal, Seam, SeamError, Stays, Terms, Transfer
 
 use crate::origins::{Fault, Origin, other};
 
-/// After so many pieces the download goes on at origin `to`, if that can.
+/// After `after` pieces, the download continues at origin `to`, if that is possible.
 #[derive(Debug, Clone)]
 struct Move {
     after: usize,
     to: usize,
-    /// How many bytes more the present origin is expected to deliver meanwhile.
+    /// The number of bytes that the present origin is expected to deliver meanwhile.
     ahead: u64,
-    /// If it does not deliver them: whether `to` is asked again, for what follows where it stopped.
+    /// Whether `to` is asked again, from the position of the client, if the present origin does not deliver them.
     asks_again: bool,
 }
 
-/// A client's download: what it was promised, what it has, and where its bytes come from.
+/// A client's download: its range, the bytes it has, and their source.
 struct Download<'a> {
     origins: &'a mut [Origin],
     request: HeaderMap,
     transfer: Transfer,
-    /// `None`: the first origin's bytes.
+    /// `None`: the first origin delivers.
     seam: Option<Seam>,
     pieces: std::vec::IntoIter<Bytes>,
     received: Vec<u8>,
@@ -43,7 +43,7 @@ impl<'a> Download<'a> {
         Ok(Self { origins, request, transfer, seam: None, pieces, received: Vec::new() })
     }
 
-    /// Gives the client the next piece; `false` if there is none, or none that it may have.
+    /// Gives the client the next piece. Returns `false` if there is none, or none that it may have.
     fn step(&mut self) -> bool {
         let Some(piece) = self.pieces.next() else { return false };
         let given = match &mut self.seam {
@@ -58,7 +58,7 @@ impl<'a> Download<'a> {
         true
     }
 
-    /// Goes on at another origin, which the present one has until the seam to wait for.
+    /// Continues at another origin, after the present one has delivered the bytes up to the seam, or has failed.
     fn go_on(&mut self, to: usize, ahead: u64) -> Result<(), Option<Refusal>> {
         let at = self.transfer.position() + ahead;
         let continuation = self.transfer.continuation(at).map_err(|_| None)?;
@@ -101,8 +101,8 @@ fn file(len: usize) -> Bytes {
 
 const TERMS: Terms = Terms { overlap: 16, equality: Equality::Proven };
 
-/// How a download from an honest origin that goes on at one with this fault after 200 of 1000 bytes fares: what it ends
-/// with, or what is refused.
+/// A download from an honest origin continues, after 200 of 1000 bytes, at one with this fault. Returns the number of
+/// bytes that the client has when the faulty origin ends, or the refusal.
 fn fares(fault: Fault) -> Result<usize, Option<Refusal>> {
     let file = file(1000);
     let mut origins = [Fault::None, fault, Fault::None].map(|fault| Origin::new(file.clone(), fault, 50));

@@ -1,4 +1,4 @@
-//! Origins, honest and bad ones, without a socket: a request's head goes in, a response comes out.
+//! Good and faulty origins without a socket: a request head goes in, a response comes out.
 
 use std::ops::Range;
 
@@ -8,14 +8,13 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-/// What an origin does wrong.
+/// The fault of an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Nothing.
     None,
-    /// 200 and the whole file, whatever is asked for.
+    /// 200 and the whole file for any request.
     IgnoresRanges,
-    /// 206 from the first byte on, whatever is asked for.
+    /// 206 from the first byte on for any request.
     RangeFromStart,
     /// 206 that begins one byte late.
     RangeLate,
@@ -37,7 +36,7 @@ pub(crate) enum Fault {
     TwoTags,
     /// More bytes than announced.
     TooLong,
-    /// Fewer bytes than announced, and an end as if they were all.
+    /// Fewer bytes than announced, and then a regular end.
     TooShort,
     /// `Content-Length` is not that of the range.
     OtherLength,
@@ -47,15 +46,15 @@ pub(crate) enum Fault {
     NotSatisfiable,
     /// 416 for an open range; closed ones are fine.
     RefusesOpenRanges,
-    /// Compressed, although identity was asked for.
+    /// Compressed, although the request asks for identity.
     Gzip,
     /// The file is replaced by another after the first request.
     Replaced,
     /// One byte at a time.
     Drip,
-    /// Nothing comes after the head.
+    /// No byte follows the head.
     Silent,
-    /// The connection is reset after so many bytes of a body, or nothing more comes on it: without time that is the same.
+    /// The connection is reset after this many bytes of a body, or stalls there: without a clock, both are the same.
     ResetAfter(usize),
     /// 302 for a range.
     Redirects,
@@ -102,12 +101,12 @@ impl Fault {
 pub(crate) struct Origin {
     file: Bytes,
     fault: Fault,
-    /// How many bytes a piece of a body has.
+    /// The length of a piece of a body, in bytes.
     piece_len: usize,
     requests: usize,
 }
 
-/// A response: its body ends as it should, or does not end.
+/// A response. Its body ends regularly, or does not end.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -135,7 +134,7 @@ impl Origin {
         }
     }
 
-    /// What it holds, and under which tag.
+    /// The stored file, and its tag.
     fn version(&self) -> (Bytes, &'static str) {
         match self.fault {
             Fault::SameTag => (other(&self.file), "\"tag\""),
@@ -146,7 +145,7 @@ impl Origin {
         }
     }
 
-    /// Only what [`watari_handover`] asks for, and open ranges.
+    /// Parses closed ranges, as [`watari_handover`] requests them, and open ones.
     fn range(&self, value: &str) -> Option<Range<usize>> {
         let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
         let end = if last.is_empty() { self.file.len() } else { last.parse::<usize>().ok()? + 1 };
@@ -220,7 +219,7 @@ impl Origin {
     }
 }
 
-/// Another version of a file: as long, and no byte the same.
+/// Another version of a file, of the same length, in which no byte is the same.
 pub(crate) fn other(file: &Bytes) -> Bytes {
     file.iter().map(|byte| !byte).collect()
 }

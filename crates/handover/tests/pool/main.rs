@@ -1,7 +1,7 @@
-//! A governor over a simulated pool: the paper's experiments, loads that last, and loads that come and go.
+//! A governor over a simulated pool: the paper's experiments, lasting loads, and changing loads.
 //!
-//! The world checks every order: no transfer moves before its minimum stay is over, comes straight back, or moves more
-//! often than it may; and budgets hold in every second.
+//! The world checks every order: no transfer moves before its minimum stay, returns at once, or exceeds the limit on
+//! moves. The budgets hold in every second.
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "the numbers are small")]
 
 mod world;
@@ -14,10 +14,10 @@ use watari_handover::governor::{Availability, Cause, Damping, Metric, ResourceId
 use crate::world::World;
 
 const GIGABYTE: u64 = 1_000_000_000;
-/// More than any origin gives one client.
+/// More than any origin sends to one client, in bytes per second.
 const GIGABIT: f64 = 125e6;
 
-/// So many downloads at each origin, longer than any test.
+/// Downloads at each origin, which last longer than any test.
 fn world(settings: Settings, counts: &[usize]) -> World {
     let mut world = World::new(settings, counts.len());
     for (origin, count) in counts.iter().enumerate() {
@@ -30,14 +30,15 @@ fn pass(world: &mut World, seconds: u32) {
     (0..seconds).for_each(|_| world.pass_second());
 }
 
-/// The mean and the least of what transfers get.
+/// The mean and the lowest rate of the transfers.
 fn speeds(world: &World) -> (f64, f64) {
     let rates = world.rates();
     (rates.iter().sum::<f64>() / rates.len() as f64, rates.iter().copied().fold(f64::INFINITY, f64::min))
 }
 
-/// Table of the paper: clients per server before and after, gain of the mean and of the lowest speed in percent. Five
-/// and two are printed as three and three there, which are fewer; what three and four gain follows from its curve.
+/// Table of the paper: clients per server before and after, and the gain of the mean and of the lowest speed in
+/// percent. For two and five clients before, the paper prints three and three after, which is one client fewer. The
+/// gains for three and four follow from its curve.
 #[test]
 fn rebalancing_gains_what_the_paper_says() {
     for (before, after, mean_gain, lowest_gain) in [
@@ -90,7 +91,7 @@ fn a_drain_empties_an_origin_but_for_what_nobody_else_has() {
     assert!(world.orders.len() <= 12, "what was refused is not tried again and again");
 }
 
-/// What comes and goes at one origin.
+/// The changing load of one origin.
 #[derive(Debug, Clone)]
 struct Tide {
     period_s: u32,
@@ -108,7 +109,7 @@ impl Tide {
     }
 }
 
-/// Lets half an hour pass, in which a download begins every other second or so.
+/// Lets half an hour pass. A download begins about every two seconds.
 fn pass_tides(world: &mut World, tides: &[Tide], sizes: &[u64]) {
     for second in 0..1800 {
         for (origin, tide) in tides.iter().enumerate() {
@@ -122,7 +123,7 @@ fn pass_tides(world: &mut World, tides: &[Tide], sizes: &[u64]) {
     }
 }
 
-/// What there is to damp.
+/// Settings without limits on moves.
 fn undamped() -> Settings {
     let damping = Damping {
         stay_min: Duration::ZERO,

@@ -1,4 +1,4 @@
-//! A pool of origins that share what they can send among their clients, second by second, and a governor over it.
+//! A simulated pool: origins share their bandwidth among their clients, second by second. A governor decides over it.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -9,17 +9,18 @@ use watari_handover::governor::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What an origin sends in all, in bytes per second, to so many clients: more up to five, and then no more, as the
-/// paper's figure 5. The numbers follow from its table; three clients are taken for 100 MB/s.
+/// The total rate of an origin in bytes per second, by the number of its clients. It grows up to five clients, and then
+/// stays, as in the paper's figure 5. The numbers follow from its table; the value for three clients is an assumption
+/// of 100 MB/s.
 const SENDS: [f64; 6] = [0.0, 47.31e6, 87.43e6, 100.0e6, 123.2e6, 132.7e6];
 
-/// How long it takes to go on elsewhere.
+/// The time that a move takes.
 const MOVE_TIME: Duration = Duration::from_secs(2);
 
 pub(crate) struct World {
     pub(crate) origins: Vec<Origin>,
     pub(crate) transfers: Vec<Transfer>,
-    /// When what was ordered.
+    /// The time of each order.
     pub(crate) orders: Vec<(Instant, Order)>,
     pub(crate) now: Instant,
     governor: Governor,
@@ -31,7 +32,7 @@ pub(crate) struct Origin {
     pub(crate) availability: Availability,
     /// Requests that cannot move.
     pub(crate) fixed: usize,
-    /// What it sends in relation to what it could.
+    /// Its rate as a share of its full rate.
     pub(crate) speed: f64,
     /// The resource that it does not have.
     pub(crate) lacks: Option<ResourceId>,
@@ -39,12 +40,12 @@ pub(crate) struct Origin {
 
 pub(crate) struct Transfer {
     view: TransferView,
-    /// What its client takes, in bytes per second.
+    /// The rate that its client takes, in bytes per second.
     takes: f64,
     going: Option<(OriginId, Instant)>,
     arrived: Instant,
     left: Vec<(OriginId, Instant)>,
-    /// Orders that could have waited.
+    /// The number of optional orders.
     optional: u32,
 }
 
@@ -62,7 +63,7 @@ impl World {
         }
     }
 
-    /// A download of so many bytes begins.
+    /// Begins a download of `bytes` bytes.
     pub(crate) fn begin(&mut self, origin: usize, bytes: u64, takes: f64) {
         let id = self.begun;
         self.begun += 1;
@@ -97,17 +98,17 @@ impl World {
         }
     }
 
-    /// Requests at each origin.
+    /// The requests at each origin.
     pub(crate) fn connections(&self) -> Vec<usize> {
         (0..self.origins.len()).map(|index| self.connections_at(OriginId(index as u32))).collect()
     }
 
-    /// What each transfer gets, in bytes per second.
+    /// The rate of each transfer, in bytes per second.
     pub(crate) fn rates(&self) -> Vec<f64> {
         (0..self.transfers.len()).map(|index| self.rate(index)).collect()
     }
 
-    /// How many orders there were that could have waited.
+    /// The number of optional orders.
     pub(crate) fn optional_orders(&self) -> usize {
         self.orders.iter().filter(|(_, order)| is_optional(order.cause)).count()
     }
@@ -132,7 +133,7 @@ impl World {
         (SENDS[count.min(SENDS.len() - 1)] * origin.speed / count as f64).min(transfer.takes)
     }
 
-    /// A transfer that is going elsewhere has a request there already.
+    /// A transfer that is being moved has a request at its target already.
     fn connections_at(&self, id: OriginId) -> usize {
         let has = |transfer: &&Transfer| transfer.view.origin == id;
         let expects = |transfer: &&Transfer| transfer.going.is_some_and(|(to, _)| to == id);
@@ -195,7 +196,7 @@ impl Transfer {
         }
     }
 
-    /// What holds for every order.
+    /// Checks the rules that hold for every order.
     fn check(&self, order: &Order, now: Instant, settings: &Settings) {
         let damping = &settings.damping;
         let free =

@@ -1,4 +1,4 @@
-//! Unequal origins.
+//! Origins with unequal loads.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What does not wait: drains, stalls, failures, the operator.
+//! Moves that do not wait: drains, stalls, failures, and those of the operator.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn the_stalled_leave_and_do_not_come_straight_back() {
     assert_eq!(stage.look_after(10 * SECOND), [order(0, 1, 0, Cause::Stalled)]);
 }
 
-/// While the second origin is asked it is as silent as the first: the third is asked.
+/// The second origin is asked and does not respond either: the third is asked.
 #[test]
 fn a_move_to_a_silent_origin_is_replaced() {
     let mut stage = Stage::new(stalling(), &[1, 0, 5]);
@@ -59,7 +59,7 @@ fn a_move_to_a_silent_origin_is_replaced() {
     assert_eq!(stage.look_after(10 * SECOND), [], "no other origin is left");
 }
 
-/// Also one that was ordered away for another cause, while its origin was well.
+/// This includes a transfer that was ordered away for another cause, while its origin still sent bytes.
 #[test]
 fn an_origin_that_falls_silent_during_a_move_has_stalled() {
     let mut stage = Stage::new(stalling(), &[1, 0, 5]);
@@ -83,7 +83,7 @@ fn after_a_refusal_the_next_origin_is_asked_without_delay() {
     assert_eq!(stage.look(), [order(0, 0, 2, Cause::Stalled)]);
 }
 
-/// One byte in half a second is no progress; the time in which the client takes nothing does not count.
+/// One byte in half a second is no progress. The time in which the client takes nothing does not count.
 #[test]
 fn the_crawling_leave_as_the_silent_do() {
     for (bytes_per_s, expected) in [(2, true), (239, true), (240, false), (1_000_000, false)] {
