@@ -1,4 +1,4 @@
-//! Certificates and keys as operators supply them.
+//! Certificates and keys from the operator.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
-/// A certificate chain and the key of its leaf. Cheap to clone.
+/// A certificate chain and the private key of its leaf. Cheap to clone.
 #[derive(Clone)]
 pub struct Certificate {
     key: Arc<CertifiedKey>,
@@ -21,8 +21,8 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Reads a chain (leaf first) and its unencrypted private key (PKCS #8, PKCS #1 or SEC1) from PEM, and checks that
-    /// the key is the leaf's. One text may hold both: sections of other kinds are skipped.
+    /// Reads a chain (leaf first) and its unencrypted private key (PKCS #8, PKCS #1 or SEC1) from PEM. Checks that the
+    /// key belongs to the leaf. One text may hold both: sections of other kinds are skipped.
     pub fn from_pem(chain_pem: &[u8], key_pem: &[u8]) -> Result<Self, CertificateError> {
         let chain = certificates_from_pem(chain_pem)?;
         let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(|error| match error {
@@ -33,13 +33,13 @@ impl Certificate {
         Self::new(chain, &Zeroizing::new(key))
     }
 
-    /// As [`Certificate::from_pem`], from DER.
+    /// Like [`Certificate::from_pem`], from DER.
     pub fn from_der(chain: Vec<Vec<u8>>, key: &[u8]) -> Result<Self, CertificateError> {
         let key = PrivateKeyDer::try_from(key).map_err(|_| CertificateError::UnsupportedKey)?;
         Self::new(chain.into_iter().map(CertificateDer::from).collect(), &key)
     }
 
-    /// The DNS names the leaf is issued for (RFC 6125: subject alternative names only), in lower case.
+    /// The DNS names of the leaf (RFC 6125: subject alternative names only), in lower case.
     pub fn names(&self) -> &[String] {
         &self.names
     }
@@ -71,12 +71,12 @@ impl Certificate {
         match suite.name() {
             name if name.contains("_ECDSA_") => !is_rsa,
             name if name.contains("_RSA_") => is_rsa,
-            // TLS 1.3 chooses signatures apart from suites.
+            // TLS 1.3 negotiates signature schemes separately from suites.
             _ => true,
         }
     }
 
-    /// Certificates of one name are offered in this order: a signature costs P-256 a fraction of what it costs RSA.
+    /// The order in which certificates of one name are tried: a P-256 signature costs a fraction of an RSA one.
     pub(crate) fn preference(&self) -> u8 {
         match self.key.key.algorithm() {
             SignatureAlgorithm::ECDSA => 0,
@@ -92,7 +92,7 @@ impl fmt::Debug for Certificate {
     }
 }
 
-/// The certificate authorities whose client certificates are accepted. Cheap to clone.
+/// The certificate authorities whose client certificates the server accepts. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ClientRoots(Arc<RootCertStore>);
 
@@ -102,7 +102,7 @@ impl ClientRoots {
         Self::new(certificates_from_pem(roots_pem)?)
     }
 
-    /// As [`ClientRoots::from_pem`], from DER.
+    /// Like [`ClientRoots::from_pem`], from DER.
     pub fn from_der(roots: Vec<Vec<u8>>) -> Result<Self, CertificateError> {
         Self::new(roots.into_iter().map(CertificateDer::from).collect())
     }
@@ -141,16 +141,16 @@ pub enum CertificateError {
     /// The text is not PEM.
     #[error("cannot be read as PEM: {0}")]
     Pem(#[source] pem::Error),
-    /// Nothing that says BEGIN CERTIFICATE.
+    /// No section BEGIN CERTIFICATE.
     #[error("contains no certificate")]
     NoCertificate,
-    /// Nothing that says BEGIN PRIVATE KEY (or RSA or EC PRIVATE KEY).
+    /// No section BEGIN PRIVATE KEY (or RSA or EC PRIVATE KEY).
     #[error("contains no private key")]
     NoKey,
     /// A password protects the key.
     #[error("the private key is encrypted; store it decrypted, readable by the service alone")]
     EncryptedKey,
-    /// Not RSA of 2048 to 8192 bits, ECDSA over P-256, P-384 or P-521, or Ed25519.
+    /// The key is not RSA of 2048 to 8192 bits, ECDSA over P-256, P-384 or P-521, or Ed25519.
     #[error("the private key is damaged or of a kind that is not supported")]
     UnsupportedKey,
     /// A certificate cannot be parsed.

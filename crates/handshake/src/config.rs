@@ -1,4 +1,4 @@
-//! What a server offers in its handshakes.
+//! The server's settings for handshakes.
 
 use std::iter;
 use std::sync::Arc;
@@ -18,49 +18,50 @@ use crate::names::Names;
 use crate::policy::{BadPolicy, Policy};
 use crate::sessions::{Sessions, Terms, Wanted};
 
-/// What a [`ServerConfig`] is made of.
+/// The options of a [`ServerConfig`].
 #[derive(Debug, Clone, Default)]
 pub struct ServerOptions {
-    /// Each is served to clients that ask for a name it is issued for. Several may share a name, with keys of different
-    /// kinds: the client's signature schemes decide, ECDSA first.
+    /// The server sends each certificate to clients that ask for one of its names. Several may share a name, with keys
+    /// of different kinds. Then the client's signature schemes decide, ECDSA first.
     pub certificates: Vec<Certificate>,
-    /// Served to clients that ask for no name, or for one that no certificate is issued for. Where there is none, such
-    /// clients are refused. May repeat some of `certificates`.
+    /// For clients that send no name, or a name without a certificate. If there is none, the server refuses such
+    /// clients. May repeat some of `certificates`.
     pub default_certificates: Vec<Certificate>,
-    /// Versions, cipher suites, groups.
     pub policy: Policy,
-    /// Application protocols, the server's preference first (RFC 7301), each of 1 to 255 bytes. A client that
-    /// offers only others is refused; one that offers none is not. Empty: ALPN is not spoken.
+    /// Application protocols in the server's order of preference (RFC 7301), each of 1 to 255 bytes. The server refuses
+    /// a client that offers only others, but not one that offers none. Empty: the server ignores ALPN.
     pub alpn: Vec<Vec<u8>>,
-    /// Whether clients must show who they are.
+    /// Whether the server requests or requires client certificates.
     pub client_certificates: ClientCertificates,
-    /// What sessions belong to besides: those of another scope are not resumed. The same at every node that shall resume them.
+    /// A name that limits resumption: a session resumes only under the scope that it was established under. It must be
+    /// the same at all nodes that resume each other's sessions.
     pub scope: String,
 }
 
-/// Whether clients are asked for a certificate.
+/// Whether the server requests a client certificate.
 #[derive(Debug, Clone, Default)]
 pub enum ClientCertificates {
-    /// They are not.
+    /// It does not.
     #[default]
     NotAsked,
-    /// They are, and may decline; a certificate they do show must be one of these authorities'.
+    /// It does, and clients may decline. A certificate that a client sends must be from one of these authorities.
     Optional(ClientRoots),
-    /// They are, and without a certificate of these authorities they are refused.
+    /// It does, and refuses clients without a certificate from these authorities.
     Required(ClientRoots),
 }
 
-/// What a server offers in its handshakes. Cheap to clone.
+/// The server's settings for handshakes. Cheap to clone.
 ///
-/// A session is resumed under the [terms](Terms) under which it was established, by any value whose options have the same
-/// policy, ALPN, demands on clients and scope, at this node or another; rustls adds the server's name and the cipher suite. So
-/// nobody gets by resumption what a full handshake would not give. Certificates are no part of it: they are renewed.
+/// A session resumes under the [terms](Terms) that it was established under: policy, ALPN, client certificates and
+/// scope must be equal, at this node or another. rustls also compares the server name and the cipher suite. So a client
+/// gets nothing by resumption that a full handshake would refuse. Certificates are not part of the terms, because they
+/// are renewed.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
     rustls: Arc<rustls::ServerConfig>,
     names: Arc<Names>,
     terms: Terms,
-    /// Where clients are asked for certificates.
+    /// Set if the server requests client certificates.
     verifier: Option<Arc<dyn ClientCertVerifier>>,
     has_tls12: bool,
     has_tls13: bool,
@@ -90,21 +91,21 @@ impl ServerConfig {
         })
     }
 
-    /// The desk for a client whose `ClientHello` is this message, and what is wanted for it.
+    /// The desk for the client that sent this `ClientHello`, and the sessions and seeds that the handshake needs first.
     pub(crate) fn desk(&self, sessions: &Sessions, hello: &[u8]) -> (Desk, Wanted) {
         let offers = Offers::of(hello);
         let is_tls13 = self.has_tls13 && offers.as_ref().is_some_and(|offers| offers.tls13);
         Desk::new(sessions, self.terms, self.verifier.clone(), is_tls13, offers.as_ref())
     }
 
-    /// Refuses a `ClientHello` that the RFCs have refused with a certain alert, where rustls has another or goes on. What cannot be
-    /// read is left to rustls.
+    /// Refuses a `ClientHello` for which the RFCs require a specific alert, and rustls sends another or continues. If
+    /// the message cannot be parsed, rustls handles it.
     pub(crate) fn check_outline(&self, hello: &[u8]) -> Result<(), HandshakeError> {
         let Some(outline) = Outline::of(hello) else { return Ok(()) };
         let offers = |version: Version| outline.offers(version.iana());
         let is_tls13 = self.has_tls13 && offers(Version::Tls13);
         let is_tls12 = self.has_tls12 && offers(Version::Tls12);
-        // RFC 8446, appendix D.5: SSL 3.0, even beside newer versions.
+        // SSL 3.0, even together with newer versions (RFC 8446, appendix D.5).
         if outline.legacy_version <= 0x0300 || !(is_tls12 || is_tls13) {
             return Err(HandshakeError::NoCommonVersion);
         }
@@ -119,8 +120,8 @@ impl ServerConfig {
         if outline.renegotiates { Err(HandshakeError::RenegotiationInfo) } else { Ok(()) }
     }
 
-    /// Whether there is a certificate for the name that `hello` asks for, of a kind the client verifies, and a protocol
-    /// in common. rustls would find out as well, but only after it has exchanged keys.
+    /// Checks that there is a certificate for the requested name, of a kind that the client verifies, and a common
+    /// protocol. rustls checks this too, but only after the key exchange.
     pub(crate) fn check(&self, hello: &ClientHello<'_>) -> Result<(), HandshakeError> {
         let name = hello.server_name();
         let candidates = self.names.candidates(name);
@@ -139,15 +140,16 @@ impl ServerConfig {
         Ok(())
     }
 
-    /// The rustls configuration of one connection, whose TLS 1.3 traffic secrets go to `traffic_secrets`, and whose sessions,
-    /// as many as there are `tickets`, to `desk`, which has decided on early data.
+    /// The rustls configuration of one connection. Its TLS 1.3 traffic secrets go to `traffic_secrets`. Its sessions go
+    /// to `desk`, which has decided on early data; `tickets` is their number.
     ///
-    /// Our order of suites decides, unless the client `prefers_chacha20`: then it has no hardware for AES, and its own order does.
+    /// The server's order of suites decides, unless the client `prefers_chacha20`. Then the client has no hardware for
+    /// AES, and its own order decides.
     ///
-    /// rustls gives these secrets to a `KeyLog` of the configuration and to nobody else. A log shared by all connections
-    /// would have to tell them apart by the client's random, which the client chooses: two connections could be made to
-    /// collide. A copy of the configuration is a dozen reference counts and two short lists: some
-    /// 140 ns, where the handshake takes hundreds of microseconds.
+    /// rustls gives these secrets only to the configuration's `KeyLog`. A log for all connections would have to tell
+    /// them apart by the client's random. The client chooses that, and could make two connections collide. A copy of
+    /// the configuration is a dozen reference counts and two short lists: about 140 ns, while the handshake takes
+    /// hundreds of microseconds.
     pub(crate) fn for_connection(
         &self,
         traffic_secrets: Arc<TrafficSecrets>,
@@ -168,7 +170,8 @@ impl ServerConfig {
 }
 
 impl ServerOptions {
-    /// What sessions are bound to. In each list the order is a matter of taste, and not of trust.
+    /// The values that sessions are bound to. The order in a list does not matter for security, so the lists are
+    /// sorted.
     fn terms(&self) -> Terms {
         let Policy { versions, suites, groups } = &self.policy;
         let lists = [
@@ -199,7 +202,7 @@ impl ServerOptions {
         self.check_signatures()
     }
 
-    /// Whether each version has a suite that a certificate can sign for.
+    /// Checks that each version has a suite that a certificate can sign for.
     fn check_signatures(&self) -> Result<(), ConfigError> {
         let certificates = || self.certificates.iter().chain(&self.default_certificates);
         let signs = |version: Version| {
@@ -213,8 +216,8 @@ impl ServerOptions {
     }
 }
 
-/// RFC 8446, sections 9.2, 4.2.9 and 4.2.11. A client that offers a PSK may leave the signature algorithms out there; rustls wants
-/// them all the same, for the PSK may not be accepted.
+/// RFC 8446, sections 9.2, 4.2.9 and 4.2.11. A client that offers a PSK may omit the signature algorithms. rustls
+/// requires them nevertheless, because the server may not accept the PSK.
 fn check_extensions(outline: &Outline) -> Result<(), HandshakeError> {
     let (has_groups, has_share) = (outline.has(Outline::SUPPORTED_GROUPS), outline.has(Outline::KEY_SHARE));
     let has_psk = outline.has(Outline::PRE_SHARED_KEY);
@@ -240,7 +243,7 @@ fn sorted<T: Into<Vec<u8>>>(values: impl Iterator<Item = T>) -> Vec<Vec<u8>> {
 }
 
 impl ClientCertificates {
-    /// What sessions are bound to: the demand, and the authorities.
+    /// The values that sessions are bound to: the requirement, and the authorities.
     fn terms(&self) -> Vec<Vec<u8>> {
         let (demand, roots) = match self {
             Self::NotAsked => return vec![b"not asked".to_vec()],
@@ -252,7 +255,7 @@ impl ClientCertificates {
         terms
     }
 
-    /// `None`: no client is asked.
+    /// `None`: the server requests no certificate.
     fn verifier(&self, provider: &Arc<CryptoProvider>) -> Result<Option<Arc<dyn ClientCertVerifier>>, ConfigError> {
         let builder = |roots: &ClientRoots| {
             WebPkiClientVerifier::builder_with_provider(Arc::clone(roots.store()), Arc::clone(provider))
@@ -269,28 +272,27 @@ impl ClientCertificates {
 /// Why [`ServerOptions`] make no [`ServerConfig`]. The configuration is at fault.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// Nothing could be served.
     #[error("a TLS server needs at least one certificate")]
     NoCertificate,
-    /// No client could ask for it.
+    /// The certificate would never be selected.
     #[error("certificate {index} (counted from 0) is issued for no DNS name, so it can only be a default certificate")]
     NoName {
-        /// Its place in [`ServerOptions::certificates`].
+        /// Its index in [`ServerOptions::certificates`].
         index: usize,
     },
-    /// RFC 7301 gives a name one byte of length, and none of it zero.
+    /// RFC 7301 encodes the length of a name in one byte, and forbids zero.
     #[error("an ALPN protocol name has 1 to 255 bytes")]
     BadAlpn,
-    /// Every client of a version would be refused.
+    /// The server would refuse every client of a version.
     #[error(transparent)]
     BadPolicy(#[from] BadPolicy),
-    /// TLS 1.2 suites name the kind of key that signs.
+    /// TLS 1.2 suites include the kind of key that signs.
     #[error("{0} is accepted, and no certificate has a key of the kind that its cipher suites sign with")]
     NoKeyForSuites(Version),
     /// The authorities for client certificates cannot be used.
     #[error("the authorities for client certificates cannot be used: {0}")]
     BadClientRoots(String),
-    /// rustls refuses.
+    /// rustls refuses the configuration.
     #[error("the TLS library refuses the configuration: {0}")]
     Rustls(#[source] rustls::Error),
 }

@@ -1,4 +1,4 @@
-//! What a connection may resume, for rustls to take and to leave.
+//! The session store that one connection presents to rustls.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,56 +14,56 @@ use zeroize::Zeroizing;
 use crate::session_value::client_chain;
 use crate::sessions::{Found, Kept, Miss, Origin, Provided, Sessions, Terms, Tickets, Wanted};
 
-/// What rustls meets instead of a store of sessions: one connection's.
+/// The sessions of one connection. rustls uses it as its session store and ticketer.
 pub(crate) struct Desk {
     terms: Terms,
     is_tls13: bool,
     tickets: Option<Arc<dyn Tickets>>,
-    /// Whether the driver keeps a session of this client, and by what the client names it.
+    /// Whether the driver stores a session of this client, and the kind of its id.
     keeps: Option<Names>,
     lifetime: Duration,
-    /// What the client offers of what the driver keeps.
+    /// The keys of offered sessions that the driver may have.
     wanted: Vec<SessionKey>,
-    /// Looks again at the client's certificate, where one is asked for.
+    /// Verifies the client's certificate again. Set if the server requests one.
     verifier: Option<Arc<dyn ClientCertVerifier>>,
     early_data: EarlyData,
     state: Mutex<State>,
 }
 
-/// By what a client names a session that the driver keeps.
+/// The kind of id of a session that the driver stores.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Names {
-    /// By a ticket of TLS 1.3, or a session id of TLS 1.2, as rustls makes them.
+    /// A ticket of TLS 1.3, or a session id of TLS 1.2. rustls makes it.
     OfRustls,
-    /// By a ticket of TLS 1.2, for which rustls has no names.
+    /// A ticket of TLS 1.2. rustls makes no ids for these.
     Tickets,
 }
 
-/// What may come of early data.
+/// Whether the connection may have early data.
 struct EarlyData {
-    /// Whether the server takes any from this client, if each time somebody approves.
+    /// Whether the server accepts early data from this client, if the driver approves it each time.
     is_taken: bool,
-    /// Whether the client announces some. Also, to be on the safe side, if what it says cannot be read.
+    /// Whether the client announces early data. Also true, to be safe, if its extensions cannot be parsed.
     is_announced: bool,
 }
 
 #[derive(Default)]
 struct State {
     found: Vec<(SessionKey, Found)>,
-    /// Whether the handshake waited for anything.
+    /// Whether the handshake waited for sessions or seeds.
     waited: bool,
     made: Vec<Kept>,
     missed: Option<Miss>,
-    /// Whether early data is.
+    /// Whether the driver approved early data.
     approved: bool,
-    /// From where the session is that rustls was given.
+    /// The origin of the session that rustls got.
     given: Option<Origin>,
-    /// By which ticket of TLS 1.2 that was offered.
+    /// The TLS 1.2 ticket that the client sent for that session.
     ticket: Option<Vec<u8>>,
 }
 
 impl Desk {
-    /// The desk for a client that offers this, and what is wanted for it.
+    /// The desk for a client that offers this, and the sessions and seeds that the handshake needs first.
     pub(crate) fn new(
         sessions: &Sessions,
         terms: Terms,
@@ -89,7 +89,7 @@ impl Desk {
         (Self { terms, is_tls13, tickets, keeps, lifetime, wanted: keys, verifier, early_data, state }, wanted)
     }
 
-    /// Takes what was found of what was wanted.
+    /// Stores the driver's answer.
     pub(crate) fn provide(&self, provided: Provided) {
         let mut state = self.lock();
         state.waited = true;
@@ -103,24 +103,25 @@ impl Desk {
         self.early_data.is_announced
     }
 
-    /// Whether early data is approved that the client has announced.
+    /// Whether the client has announced early data, and the driver has approved it.
     pub(crate) fn approves_early_data(&self) -> bool {
         self.early_data.is_taken && self.early_data.is_announced && self.lock().approved
     }
 
-    /// How much early data rustls may take, in bytes: of this client now, and of those who come with the tickets that it makes. Who has
-    /// announced some that is not approved gets tickets without, for rustls has but one number for both.
+    /// The limit for early data, in bytes. rustls has only one number for two limits: that of this client now, and that
+    /// in the tickets of this connection. So a client that announced early data without approval gets tickets without
+    /// early data.
     pub(crate) fn early_data_max(&self) -> u32 {
         let is_free = self.early_data.is_taken && !self.early_data.is_announced;
         if is_free || self.approves_early_data() { EARLY_DATA_MAX } else { 0 }
     }
 
-    /// What rustls has handed over since it was last asked.
+    /// The sessions that rustls has stored since the last call.
     pub(crate) fn take_made(&self) -> Vec<Kept> {
         std::mem::take(&mut self.lock().made)
     }
 
-    /// From where the session is that was resumed.
+    /// The origin of the session that was resumed.
     pub(crate) fn origin(&self) -> Option<Origin> {
         self.lock().given
     }
@@ -131,7 +132,7 @@ impl Desk {
         if state.given.is_some() { Some(Miss::Unfit) } else { state.missed }
     }
 
-    /// Gives a session to rustls, unless the client is no longer who it was.
+    /// Gives a session to rustls, unless the client's certificate is not accepted any more.
     fn give(&self, found: Result<Found, Miss>) -> Option<Vec<u8>> {
         let checked = found.and_then(|found| self.check_client(&found.session).map(|()| found));
         let mut state = self.lock();
@@ -147,7 +148,7 @@ impl Desk {
         }
     }
 
-    /// What was found by this id, or name of a session.
+    /// The stored session with this id.
     fn find(&self, id: &[u8]) -> Option<Vec<u8>> {
         let key = self.terms.key(id);
         // rustls also asks for ids that a client has made up.
@@ -171,7 +172,7 @@ impl Desk {
         self.lock().made.push(kept);
     }
 
-    /// The certificate was good when the session was established; it may have expired since.
+    /// The certificate was valid when the session was established; it may have expired since.
     fn check_client(&self, session: &SecretBytes) -> Result<(), Miss> {
         let Some(verifier) = &self.verifier else { return Ok(()) };
         let chain = client_chain(session.as_slice()).ok_or(Miss::ClientCertificate)?;
@@ -187,8 +188,8 @@ impl Desk {
     }
 }
 
-/// How the desk looks to rustls. Within one connection `take` may be `get`: whether a session is good only once is the
-/// driver's to decide, when it looks for it.
+/// The session store for rustls. Within one connection, `take` may be `get`: the driver decides whether a session may
+/// be used only once.
 impl StoresServerSessions for Desk {
     fn put(&self, id: Vec<u8>, session: Vec<u8>) -> bool {
         let session = Zeroizing::new(session);
@@ -221,8 +222,8 @@ impl ProducesTickets for Desk {
     }
 
     fn encrypt(&self, session: &[u8]) -> Option<Vec<u8>> {
-        // A session of TLS 1.2 goes on with the same secret when it is resumed, so it does not get younger, and its ticket is as good as a
-        // new one. In TLS 1.3 secrets are fresh each time.
+        // A resumed session of TLS 1.2 keeps its secret. So the session does not get younger, and its ticket is as good
+        // as a new one. In TLS 1.3, secrets are fresh each time.
         if let Some(ticket) = self.lock().ticket.clone() {
             return Some(ticket);
         }
@@ -253,7 +254,8 @@ impl fmt::Debug for Desk {
     }
 }
 
-/// As long as the names that rustls makes, in bytes: nobody guesses one.
+/// The length in bytes of ids that rustls makes, which cannot be guessed.
 const NAME_LEN: usize = 32;
-/// The most early data that is accepted, in bytes. rustls skips 16 KiB of what it refuses, and counts there what the records add.
+/// The maximum early data that is accepted, in bytes. rustls skips at most 16 KiB of rejected early data, and counts
+/// the overhead of records there.
 const EARLY_DATA_MAX: u32 = 14 * 1024;

@@ -1,30 +1,29 @@
-//! Why a handshake came to nothing.
+//! Why a handshake failed.
 
 use std::fmt;
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
 
-/// A handshake that came to nothing.
+/// A handshake that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{cause}")]
 pub struct Failed {
-    /// Why.
     pub cause: HandshakeError,
-    /// What to send to the client before its connection is closed: what was under way, and an alert where one is due.
+    /// Bytes to send to the client before the connection is closed: pending output, and an alert if one is required.
     pub output: Vec<u8>,
 }
 
-/// Why a handshake came to nothing, sorted by who is at fault.
+/// Why a handshake failed, sorted by the side at fault.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum HandshakeError {
-    // What came is not TLS.
-    /// Bytes that begin no record.
+    // The input is not TLS.
+    /// The input does not begin with a record.
     #[error("the client does not speak TLS")]
     Garbage,
     /// A request in HTTP.
     #[error("the client speaks plain HTTP on a port for TLS")]
     PlainHttp,
-    /// A hello in the format of SSL 2.0.
+    /// A `ClientHello` in the format of SSL 2.0.
     #[error("the client says hello in the format of SSL 2.0")]
     Sslv2Hello,
 
@@ -35,7 +34,7 @@ pub enum HandshakeError {
     /// More than [`crate::Handshake::RECEIVED_MAX`].
     #[error("the client's part of the handshake is too large")]
     TooLarge,
-    /// More early data than is skipped where it is rejected: 64 KiB, with record headers (RFC 8446, section 4.2.10).
+    /// More rejected early data than the server skips: 64 KiB, with record headers (RFC 8446, section 4.2.10).
     #[error("the client sent more early data than is skipped")]
     TooMuchEarlyData,
     /// RFC 8446, section 9.2.
@@ -50,21 +49,21 @@ pub enum HandshakeError {
     /// A message cannot be decoded.
     #[error("the client sent a malformed message: {0:?}")]
     Malformed(InvalidMessage),
-    /// A message at the wrong time.
+    /// A message in the wrong state.
     #[error("the client sent what was not expected: {0}")]
     Unexpected(String),
-    /// A record or a Finished that does not verify.
+    /// A record or a Finished does not verify.
     #[error("a message of the client does not verify")]
     Undecryptable,
-    /// Something else the protocol forbids.
+    /// Another violation of the protocol.
     #[error("the client broke the protocol: {0:?}")]
     Misbehaved(PeerMisbehaved),
 
     // Client and server have nothing in common.
-    /// No certificate for the name the client asks for, and no default.
+    /// No certificate for the requested name, and no default.
     #[error("the client asks for {0:?}, for which there is no certificate")]
     UnknownName(String),
-    /// The client asks for no name, and there is no default certificate.
+    /// The client sends no name, and there is no default certificate.
     #[error("the client asks for no name, and there is no default certificate")]
     NoName,
     /// RFC 7301, section 3.2.
@@ -73,46 +72,46 @@ pub enum HandshakeError {
     /// Only TLS 1.1 or older.
     #[error("the client offers neither TLS 1.2 nor TLS 1.3")]
     NoCommonVersion,
-    /// None for the version agreed on and the certificates there are.
+    /// No common suite for the negotiated version and the available certificates.
     #[error("the client offers no cipher suite that is served")]
     NoCommonSuite,
-    /// No key exchange group.
+    /// No common key exchange group.
     #[error("the client offers no key exchange group that is served")]
     NoCommonGroup,
     /// No signature scheme that a certificate for the name can use.
     #[error("the client verifies no signature that the certificates for the name can make")]
     NoCommonSignature,
-    /// Something else the client lacks.
+    /// The client lacks another requirement.
     #[error("the client lacks something that is needed: {0:?}")]
     Incompatible(PeerIncompatible),
 
-    // Who the client is.
-    /// None shown where one is required.
+    // Client certificates.
+    /// The client sent none, and one is required.
     #[error("the client shows no certificate, and one is required")]
     NoClientCertificate,
-    /// Of another authority, expired, for another purpose, ..
+    /// From another authority, expired, for another purpose, or similar.
     #[error("the client's certificate is not accepted: {0}")]
     BadClientCertificate(CertificateError),
 
     // The client ends the handshake.
-    /// It sent an alert: often it does not trust the certificate.
+    /// The client sent an alert. Often it does not trust the certificate.
     #[error("the client ended the handshake with the alert {0:?}")]
     PeerAlert(AlertDescription),
     /// For the driver: the connection ended.
     #[error("the client closed the connection {0}")]
     ClosedEarly(Stage),
-    /// For the driver: its patience ended.
+    /// For the driver: the timeout of the handshake ended.
     #[error("the client took too long: time is up {0}")]
     TimedOut(Stage),
 
-    // Our own.
-    /// The secrets for the record layer contradict each other. The connection must not go on.
+    // Faults of the server.
+    /// The secrets for the record layer contradict each other. The connection must not continue.
     #[error("the secrets rustls gave out do not derive the keys it used")]
     SecretsMismatch,
-    /// [`crate::Handshake::receive`] was called after the handshake had ended.
+    /// [`crate::Handshake::receive`] was called after the end of the handshake.
     #[error("the handshake had ended before")]
     Over,
-    /// rustls agreed on a suite that the record layer does not have.
+    /// rustls negotiated a suite that the record layer does not have.
     #[error("the TLS library agreed on a cipher suite that the record layer does not have")]
     UnknownSuite,
     /// rustls failed for another reason.
@@ -120,16 +119,16 @@ pub enum HandshakeError {
     Internal(#[source] Error),
 }
 
-/// How far a handshake has come.
+/// The progress of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// The `ClientHello` is not complete.
     ClientHello,
-    /// The `ClientHello` is complete, and the sessions it offers are being looked for.
+    /// The `ClientHello` is complete, and the driver looks for the sessions that it offers.
     Sessions,
-    /// The server has answered; the client's Finished is to come.
+    /// The server has sent its flight, and waits for the client's Finished.
     Finished,
-    /// The handshake is done, or has failed.
+    /// The handshake is complete, or has failed.
     Over,
 }
 
@@ -181,14 +180,14 @@ impl HandshakeError {
         }
     }
 
-    /// The alert that tells the client so, as a record in plaintext: for as long as nothing was agreed on.
+    /// The alert for this cause, as a plaintext record: valid until keys are negotiated.
     pub(crate) fn plaintext_alert(&self) -> Option<[u8; 7]> {
         const ALERT: u8 = 21;
         const FATAL: u8 = 2;
         self.alert().map(|alert| [ALERT, 3, 3, 0, 2, FATAL, alert.into()])
     }
 
-    /// RFC 8446, section 6.2; for where rustls has sent no alert by itself.
+    /// The alert of RFC 8446, section 6.2, for causes for which rustls has sent none.
     pub(crate) fn alert(&self) -> Option<AlertDescription> {
         Some(match self {
             Self::Garbage | Self::PlainHttp | Self::Unexpected(_) | Self::TooMuchEarlyData => {
@@ -212,7 +211,7 @@ impl HandshakeError {
             Self::NoClientCertificate => AlertDescription::CertificateRequired,
             Self::BadClientCertificate(error) => error.clone().into(),
             Self::SecretsMismatch | Self::UnknownSuite | Self::Internal(_) => AlertDescription::InternalError,
-            // The client has ended the handshake, or it is over.
+            // The client has ended the handshake, or the handshake is over.
             Self::PeerAlert(_) | Self::ClosedEarly(_) | Self::TimedOut(_) | Self::Over => return None,
         })
     }
@@ -260,7 +259,7 @@ impl From<PeerIncompatible> for HandshakeError {
         match how {
             PeerIncompatible::Tls12NotOffered
             | PeerIncompatible::Tls12NotOfferedOrEnabled
-            // A client of TLS 1.2 alone, where that is left out.
+            // A client that offers only TLS 1.2, which the server does not accept.
             | PeerIncompatible::SupportedVersionsExtensionRequired => Self::NoCommonVersion,
             PeerIncompatible::NoCipherSuitesInCommon => Self::NoCommonSuite,
             PeerIncompatible::NoKxGroupsInCommon => Self::NoCommonGroup,

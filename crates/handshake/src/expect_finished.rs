@@ -1,4 +1,4 @@
-//! The rest of a handshake, once the server has answered.
+//! The rest of a handshake, after the server's flight.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use crate::handshake::{EarlyData, Established, Info, Progress};
 use crate::record_cut::{IMPOSSIBLE_HEADER, check_fragment};
 use crate::rejected::{RejectedEarlyData, Verdict};
 
-/// Everything between the `ClientHello` and the client's Finished: early data, a second hello after a `HelloRetryRequest`, the
-/// client's certificate, key exchange and `change_cipher_spec`.
+/// The state between the `ClientHello` and the client's Finished. It handles early data, a second `ClientHello` after a
+/// `HelloRetryRequest`, the client's certificate, the key exchange and `change_cipher_spec`.
 pub(crate) struct ExpectFinished {
     connection: ServerConnection,
     traffic_secrets: Arc<TrafficSecrets>,
     desk: Arc<Desk>,
-    /// Early data that was rejected, and that may still come.
+    /// Set while rejected early data may still arrive.
     rejected: Option<RejectedEarlyData>,
-    /// How many records were sealed with the server's application traffic secret (TLS 1.3).
+    /// The number of records sealed with the server's application traffic secret (TLS 1.3).
     sealed: u64,
     /// Whether the server has sent `change_cipher_spec` (TLS 1.2).
     is_protected: bool,
 }
 
 impl ExpectFinished {
-    /// Answers the client's hello with the server's flight.
+    /// Responds to the `ClientHello` with the server's flight.
     pub(crate) fn answer(
         accepted: Accepted,
         desk: Desk,
@@ -51,7 +51,7 @@ impl ExpectFinished {
         Ok(state)
     }
 
-    /// What has become of early data; `None`: the client has announced none.
+    /// The decision on early data. `None`: the client announced none.
     pub(crate) fn early_data(&mut self) -> Result<Option<EarlyData>, HandshakeError> {
         if self.connection.early_data().is_some() {
             return info(&self.connection, &self.desk).map(|info| Some(EarlyData::Accepted(Box::new(info))));
@@ -59,7 +59,7 @@ impl ExpectFinished {
         Ok(self.desk.announces_early_data().then_some(EarlyData::Refused))
     }
 
-    /// Takes a record.
+    /// Handles one record.
     pub(crate) fn handle(mut self: Box<Self>, record: &[u8], progress: &mut Progress) -> Result<Next, HandshakeError> {
         let output = &mut progress.output;
         if let Err(cause) = check_fragment(record) {
@@ -100,7 +100,8 @@ impl ExpectFinished {
         verdict
     }
 
-    /// Seals data behind the server's Finished, where the client's early data was accepted; says how much.
+    /// Seals data after the server's Finished, if early data was accepted. Returns the number of plaintext bytes
+    /// sealed.
     pub(crate) fn seal(&mut self, plaintext: &[IoSlice<'_>], output: &mut Vec<u8>) -> usize {
         if self.connection.early_data().is_none() {
             return 0;
@@ -116,7 +117,7 @@ impl ExpectFinished {
     pub(crate) fn refuse(self: Box<Self>, cause: HandshakeError, output: &mut Vec<u8>) -> HandshakeError {
         let has_key = self.rejected.as_ref().is_some_and(RejectedEarlyData::has_key);
         let alert = match cause {
-            // RFC 8446, section 5.2: a record that does not deprotect, once there is a key.
+            // A record that does not deprotect, once there is a key (RFC 8446, section 5.2).
             HandshakeError::TooMuchEarlyData if has_key => Some(AlertDescription::BadRecordMac),
             _ => cause.alert(),
         };
@@ -126,12 +127,12 @@ impl ExpectFinished {
         cause
     }
 
-    /// Alerts are sealed with the application key from the server's Finished on (RFC 8446, section 6; TLS 1.2: from its
-    /// `change_cipher_spec` on). rustls sends nothing after this.
+    /// Seals and sends an alert. From the server's Finished on, it is sealed with the application key (RFC 8446,
+    /// section 6). In TLS 1.2, it is sealed after the server's `change_cipher_spec`. rustls sends nothing after this.
     fn send_alert(mut self: Box<Self>, alert: AlertDescription, cause: &HandshakeError, output: &mut Vec<u8>) {
         if self.connection.protocol_version() != Some(ProtocolVersion::TLSv1_3) && self.is_protected {
-            // The keys are rustls' alone, and it makes no alert on demand. A record header that is always wrong draws a
-            // `decode_error` from it, unless it has failed before.
+            // Only rustls has the keys, and it makes no alert on demand. An invalid record header makes it send a
+            // `decode_error`, unless it has failed before.
             if feed(&IMPOSSIBLE_HEADER, |input| self.connection.read_tls(input)).is_ok() {
                 let _always_an_error = self.connection.process_new_packets();
             }
@@ -170,17 +171,17 @@ impl ExpectFinished {
     }
 }
 
-/// What comes after a record.
+/// The next state after a record.
 pub(crate) enum Next {
-    /// More of the same.
+    /// The handshake continues.
     Expect(Box<ExpectFinished>),
-    /// More of the same; the record was early data that was rejected, and no part of the handshake.
+    /// The handshake continues. The record was rejected early data, and not part of the handshake.
     Skipped(Box<ExpectFinished>),
-    /// The end.
+    /// The handshake is complete.
     Established(Box<Established>),
 }
 
-/// Gives rustls all of `bytes`; it takes them in pieces.
+/// Passes all of `bytes` to rustls, which takes them in pieces.
 pub(crate) fn feed(
     mut bytes: &[u8],
     mut read_tls: impl FnMut(&mut dyn Read) -> io::Result<usize>,
@@ -195,7 +196,8 @@ pub(crate) fn feed(
     Ok(())
 }
 
-/// Whether that comes first, but for what clients mix in so that servers ignore what they do not know (RFC 8701).
+/// Whether ChaCha20-Poly1305 comes first in the client's list. Reserved values that clients mix in are ignored (RFC
+/// 8701).
 fn prefers_chacha20(offered: &[rustls::CipherSuite]) -> bool {
     use rustls::CipherSuite as Suite;
     let first = offered.iter().find(|suite| !matches!(suite, Suite::Unknown(_)));

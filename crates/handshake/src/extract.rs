@@ -1,4 +1,4 @@
-//! From rustls' secrets to the record layer's.
+//! Converts the secrets of rustls to those of the record layer.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,12 +10,12 @@ use zeroize::Zeroizing;
 
 use crate::error::HandshakeError;
 
-/// Keeps the application traffic secrets of one TLS 1.3 connection, which `KeyUpdate` needs and which rustls shows to a
-/// key log only. TLS 1.2 leaves it empty: its master secret is not kept.
+/// Stores the application traffic secrets of one TLS 1.3 connection. `KeyUpdate` needs them, and rustls gives them only
+/// to a key log. In TLS 1.2 it stays empty: the master secret is not stored.
 #[derive(Default)]
 pub(crate) struct TrafficSecrets {
     pair: Mutex<Pair>,
-    /// The client's handshake traffic secret, where it is wanted: to find the end of rejected early data.
+    /// The client's handshake traffic secret, if it is needed to find the end of rejected early data.
     client_handshake: Option<Mutex<Option<Secret>>>,
 }
 
@@ -52,22 +52,23 @@ impl KeyLog for TrafficSecrets {
 }
 
 impl TrafficSecrets {
-    /// Keeps the client's handshake traffic secret, too, if `with_handshake`.
+    /// Also stores the client's handshake traffic secret if `with_handshake`.
     pub(crate) fn new(with_handshake: bool) -> Self {
         Self { pair: Mutex::default(), client_handshake: with_handshake.then(Mutex::default) }
     }
 
-    /// The client's handshake traffic secret, if it is kept and there is one yet. It is kept no longer.
+    /// Takes the client's handshake traffic secret, if it is stored.
     pub(crate) fn take_client_handshake(&self) -> Option<Secret> {
         self.client_handshake.as_ref().and_then(|place| lock(place).take())
     }
 
-    /// Whether the server seals with its application traffic secret: it does from its Finished on.
+    /// Whether the server seals with its application traffic secret, which it does from its Finished on.
     pub(crate) fn has_server(&self) -> bool {
         lock(&self.pair).server.is_some()
     }
 
-    /// What seals an alert after the server's Finished, when it has sealed `sequence` records before; `None` earlier.
+    /// The secrets to seal an alert after the server's Finished, when the server has sealed `sequence` records. `None`
+    /// before the Finished.
     pub(crate) fn take_for_alert(&self, suite: CipherSuite, sequence: u64) -> Option<Secrets> {
         let Pair { client, server } = self.take();
         let direction = |sequence, secret| Direction { sequence, secret: DirectionSecret::Tls13(secret) };
@@ -89,10 +90,10 @@ impl fmt::Debug for TrafficSecrets {
     }
 }
 
-/// What the record layer of a server needs to go on from `extracted`.
+/// The secrets with which the record layer of a server continues after `extracted`.
 ///
-/// Sequence numbers are those of the extraction. TLS 1.3 secrets come from the key log and must derive exactly the keys
-/// of the extraction; otherwise the connection would go silent at best, and reuse a nonce at worst.
+/// Sequence numbers are those of the extraction. TLS 1.3 secrets come from the key log, and must derive exactly the
+/// keys of the extraction. Otherwise the connection would stall at best, and reuse a nonce at worst.
 pub(crate) fn server_secrets(
     suite: CipherSuite,
     extracted: ExtractedSecrets,
@@ -162,7 +163,7 @@ mod tests {
         log
     }
 
-    /// Key and IV of a TLS 1.3 direction, the first byte of each changed by the given bits.
+    /// Key and IV of a TLS 1.3 direction. The arguments flip bits of the first byte of each.
     fn derived(secret: &[u8], change_key: u8, change_iv: u8) -> ConnectionTrafficSecrets {
         let derived = derive_traffic_key(TLS13, secret).unwrap();
         let mut key: [u8; 32] = derived.key[..].try_into().unwrap();
@@ -217,7 +218,7 @@ mod tests {
             DirectionSecret::Tls13(_) => false,
         };
         assert!(is_plain(&secrets.tx.secret) && is_plain(&secrets.rx.secret));
-        // A key of 32 bytes is none of AES-128's, and TLS 1.2 has no traffic secrets.
+        // A key of 32 bytes does not fit AES-128, and TLS 1.2 has no traffic secrets.
         let aes_128 = plain(CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, &TrafficSecrets::default());
         assert_eq!(aes_128.err(), Some(HandshakeError::SecretsMismatch));
         assert_eq!(plain(TLS12, &traffic_secrets(&[1; 32], &[2; 32])).err(), Some(HandshakeError::SecretsMismatch));

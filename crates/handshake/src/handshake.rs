@@ -1,4 +1,4 @@
-//! One handshake, bytes in and bytes out.
+//! One handshake: bytes in, bytes out.
 
 use std::fmt;
 use std::io::IoSlice;
@@ -27,10 +27,16 @@ use crate::sessions::{Kept, Miss, Origin, Provided, Sessions, Wanted};
 ///
 /// An error leads from any state to `Over`.
 ///
-/// The drive contract: put what arrives behind what is unread, call [`Handshake::receive`], keep the sessions that were made, send
-/// the output, drop what was consumed; until it is established or fails. Where something is wanted, look for it and call
-/// [`Handshake::provide`], whatever was found, and `receive` again. The input is bounded: what is unread after a call that wants nothing is less than one
-/// record, [`Handshake::UNREAD_MAX`]. Waiting, its end and the end of the input are the driver's.
+/// The drive contract. The driver repeats these steps until the handshake is established or fails:
+///
+/// 1. Append arrived bytes to the unread ones, and call [`Handshake::receive`].
+/// 2. Store the sessions that were made, then send the output.
+/// 3. Drop the consumed bytes.
+/// 4. If something is wanted, look for it, and call [`Handshake::provide`] with the result, even if nothing was found.
+///    Then call `receive` again.
+///
+/// The input is bounded: after a call that wants nothing, less than one record is unread ([`Handshake::UNREAD_MAX`]).
+/// The driver handles timeouts and the end of the input.
 pub struct Handshake {
     config: ServerConfig,
     sessions: Arc<Sessions>,
@@ -38,69 +44,68 @@ pub struct Handshake {
     received: usize,
 }
 
-/// What one call of [`Handshake::receive`] came to.
+/// The result of one call of [`Handshake::receive`].
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// How many bytes of the input were the handshake's. The rest begins with the next record, unopened.
+    /// The number of input bytes that belong to the handshake. The rest begins with the next record, unopened.
     pub consumed: usize,
-    /// To be sent to the client, when what was made is kept.
+    /// Bytes for the client, to be sent after the sessions in `made` are stored.
     pub output: Vec<u8>,
-    /// Sessions to be kept: with the output the client learns of them, and may resume them at once.
+    /// Sessions to store. With the output, the client gets their ids and may resume them at once.
     pub made: Vec<Kept>,
-    /// What the handshake waits for; it takes no input before [`Handshake::provide`].
+    /// Sessions and seeds that the handshake needs. It takes no input before [`Handshake::provide`].
     pub wanted: Wanted,
-    /// What became of early data, once that is decided; `None` where the client announced none.
+    /// The decision on early data, once it is made. `None`: the client announced none.
     pub early_data: Option<EarlyData>,
-    /// Early data that has come, where it was accepted: requests that nobody has sent before, and whose client may not be there any more.
+    /// Early data, if it was accepted: requests that were not sent before. Their client may not be connected any more.
     pub early: Vec<u8>,
-    /// What the handshake ends in, once the client's Finished has come.
+    /// The result of the handshake, once the client's Finished has arrived.
     pub established: Option<Box<Established>>,
 }
 
-/// What becomes of early data that a client has announced.
+/// The decision on early data that a client has announced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EarlyData {
-    /// It is skipped. The client is told so, and sends it again when the handshake is done.
+    /// The server skips it and announces that. The client sends it again after the handshake.
     Refused,
-    /// It is taken, and [`Handshake::seal`] seals answers. This is what the handshake will agree on, if the client's Finished comes.
+    /// The server takes it, and [`Handshake::seal`] seals responses. `Info` is the result of the handshake if the
+    /// client's Finished arrives.
     Accepted(Box<Info>),
 }
 
-/// What a handshake ends in.
+/// The result of a handshake.
 pub struct Established {
     /// For the record layer.
     pub secrets: Secrets,
-    /// For everyone else.
+    /// For all other parts.
     pub info: Info,
 }
 
-/// What a handshake agreed on.
+/// The negotiated values of a handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Info {
-    /// Protocol version.
     pub version: Version,
-    /// Cipher suite.
     pub suite: CipherSuite,
-    /// ALPN protocol (`h2`, `http/1.1`), empty where none was negotiated. At most 255 bytes.
+    /// ALPN protocol (`h2`, `http/1.1`), empty if none was negotiated. At most 255 bytes.
     pub alpn: Vec<u8>,
-    /// SNI host name in lower case, where the client sent one. At most 253 bytes.
+    /// SNI host name in lower case, if the client sent one. At most 253 bytes.
     pub server_name: Option<String>,
-    /// From where the session is that the handshake resumed, if it did.
+    /// The origin of the session that the handshake resumed.
     pub resumed: Option<Origin>,
-    /// Why the handshake is a full one, though the client offered a session.
+    /// Why the handshake is a full one, although the client offered a session.
     pub missed: Option<Miss>,
-    /// The client's certificate (DER), where it showed one, in this handshake or in the one it resumes.
+    /// The client's certificate (DER), from this handshake or from the resumed session.
     pub client_certificate: Option<Vec<u8>>,
-    /// The key exchange group as IANA names it. A resumed TLS 1.2 session exchanges no keys.
+    /// The key exchange group by its IANA name. A resumed TLS 1.2 session exchanges no keys.
     pub group: Option<&'static str>,
 }
 
 impl Handshake {
-    /// The most a client may send in a handshake, in bytes with record headers, whatever it consists of. Early data that is skipped is
-    /// not counted here, and has a limit as high.
+    /// The maximum number of bytes that a client may send in a handshake, with record headers. Early data that is
+    /// skipped does not count here, and has a limit as high.
     pub const RECEIVED_MAX: usize = 64 * 1024;
 
-    /// The most that is unread after [`Handshake::receive`], in bytes: the longest record less its last byte.
+    /// The maximum of unread bytes after [`Handshake::receive`]: the longest record less its last byte.
     pub const UNREAD_MAX: usize = RECORD_LEN_MAX - 1;
 
     /// Waits for a `ClientHello`.
@@ -109,7 +114,7 @@ impl Handshake {
         Self { config, sessions, state: State::ExpectClientHello(Box::default()), received: 0 }
     }
 
-    /// Takes records from the front of `input`, one at a time and whole, until the handshake is established, fails, or
+    /// Takes whole records from the front of `input`, one at a time, until the handshake is established, fails, or
     /// needs more input. Signs on the calling thread: about a millisecond with an RSA key.
     pub fn receive(&mut self, input: &[u8]) -> Result<Progress, Failed> {
         let mut progress = Progress::default();
@@ -119,7 +124,8 @@ impl Handshake {
         }
     }
 
-    /// Goes on with what was found of what was wanted. More of the input may be the handshake's then.
+    /// Continues with the sessions and seeds that the driver has found. Afterwards, more of the input may belong to the
+    /// handshake.
     pub fn provide(&mut self, provided: Provided) -> Result<Progress, Failed> {
         let mut progress = Progress::default();
         let state = match std::mem::replace(&mut self.state, State::Over) {
@@ -140,8 +146,9 @@ impl Handshake {
         }
     }
 
-    /// Seals data for the client ahead of its Finished, onto the end of `output`; says how much of it. None where early data was not
-    /// accepted, and none when the handshake is over: then the record layer does it, behind what was sealed here.
+    /// Seals data for the client before its Finished, and appends it to `output`. Returns the number of plaintext bytes
+    /// sealed: 0 if early data was not accepted, or the handshake is over. After the handshake, the record layer seals,
+    /// and its records follow those sealed here.
     pub fn seal(&mut self, plaintext: &[IoSlice<'_>], output: &mut Vec<u8>) -> usize {
         match &mut self.state {
             State::ExpectFinished(state) => state.seal(plaintext, output),
@@ -149,7 +156,7 @@ impl Handshake {
         }
     }
 
-    /// How far the handshake has come: for the log line of a driver whose client hung up, or took too long.
+    /// The progress of the handshake, for the log line after a disconnect or a timeout.
     pub fn stage(&self) -> Stage {
         match self.state {
             State::ExpectClientHello(_) => Stage::ClientHello,
@@ -194,7 +201,7 @@ impl Handshake {
         }
     }
 
-    /// Leaves the handshake over unless it gives the state that comes next.
+    /// Ends the handshake unless the record leads to a next state.
     fn handle(&mut self, record: &[u8], progress: &mut Progress) -> Result<Next, HandshakeError> {
         let offer = Offer { config: &self.config, sessions: &self.sessions };
         match std::mem::replace(&mut self.state, State::Over) {
@@ -204,7 +211,7 @@ impl Handshake {
         }
     }
 
-    /// Ends the handshake for a `cause` that rustls has not seen.
+    /// Ends the handshake for a `cause` that rustls has not detected.
     fn refuse(&mut self, cause: HandshakeError, output: &mut Vec<u8>) -> HandshakeError {
         match std::mem::replace(&mut self.state, State::Over) {
             State::ExpectClientHello(_) => refuse_in_plaintext(cause, output),
@@ -226,7 +233,7 @@ impl fmt::Debug for Established {
     }
 }
 
-/// What the client is offered.
+/// The server's settings.
 #[derive(Clone, Copy)]
 struct Offer<'a> {
     config: &'a ServerConfig,
@@ -242,7 +249,7 @@ enum State {
 
 enum Next {
     Expect(State),
-    /// The record was no part of the handshake.
+    /// The record was not part of the handshake.
     Skipped(State),
     Established(Box<Established>),
 }
@@ -257,11 +264,11 @@ impl From<expect_finished::Next> for Next {
     }
 }
 
-/// Nothing is agreed on; nothing was sent.
+/// Nothing is negotiated, and nothing was sent.
 #[derive(Default)]
 struct ExpectClientHello {
     acceptor: Acceptor,
-    /// The message, as far as it has come: rustls does not show what it says of sessions.
+    /// The message, as far as it has arrived. rustls does not expose the sessions that it offers.
     message: Vec<u8>,
 }
 
@@ -285,7 +292,7 @@ impl ExpectClientHello {
     }
 }
 
-/// The client has said which sessions it would resume, and not all is here that this takes. Nothing was sent.
+/// The `ClientHello` offers sessions, and the driver looks for what is needed to resume them. Nothing was sent.
 struct ExpectSessions {
     accepted: Accepted,
     desk: Desk,
@@ -303,7 +310,8 @@ impl ExpectSessions {
     }
 }
 
-/// Refuses what can be refused before any key is made; the rest is rustls', once what is wanted is here.
+/// Makes all checks that are possible before a key exchange. rustls makes the others, once the wanted sessions and
+/// seeds are provided.
 fn meet(accepted: Accepted, hello: &[u8], offer: Offer<'_>, progress: &mut Progress) -> Result<Next, HandshakeError> {
     let checked = offer.config.check(&accepted.client_hello());
     checked.map_err(|cause| refuse_in_plaintext(cause, &mut progress.output))?;
@@ -323,7 +331,7 @@ fn answer(accepted: Accepted, desk: Desk, offer: Offer<'_>, progress: &mut Progr
     Ok(State::ExpectFinished(state))
 }
 
-/// Sends the alert rustls has made, or ours where it has made none.
+/// Sends the alert of rustls, or our own if rustls has made none.
 fn refused(error: rustls::Error, mut alert: AcceptedAlert, output: &mut Vec<u8>) -> HandshakeError {
     let before = output.len();
     alert.write_all(output).expect("a vector takes every write");

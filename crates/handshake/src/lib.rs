@@ -1,20 +1,21 @@
-//! The TLS server handshake by rustls, ending in record-layer state.
+//! The TLS server handshake with rustls. It ends in a state for the record layer.
 //!
 //! ```text
 //!  client's bytes --> Handshake::receive --> bytes to the client
 //!                          |
-//!                          '--> Established: watari_record::Secrets, what was agreed on,
-//!                               and the input behind the client's Finished, untouched
+//!                          '--> Established: watari_record::Secrets, the negotiated values,
+//!                               and the input after the client's Finished, unread
 //! ```
 //!
-//! * [`ServerConfig`] says what is served: [`Certificate`]s by name, a [`Policy`], ALPN, client certificates.
-//! * [`Handshake`] is one handshake: bytes in, bytes out. It owns no socket and waits for nothing.
-//! * [`Sessions`] says how clients resume sessions; [`Tickets`] seals them, and the driver keeps others.
-//! * [`HandshakeError`] says why a handshake came to nothing, and who is at fault.
+//! * [`ServerConfig`] has the server's settings: [`Certificate`]s by name, a [`Policy`], ALPN, client certificates.
+//! * [`Handshake`] is one handshake: bytes in, bytes out. It owns no socket and does not wait.
+//! * [`Sessions`] has the settings for resumption. [`Tickets`] seals sessions into tickets, and the driver stores
+//!   others.
+//! * [`HandshakeError`] is the reason why a handshake failed, with the side at fault.
 //!
-//! Nothing else in the workspace drives a client's handshake with rustls, and nothing here seals or opens a record
-//! after the handshake. The clock is the one rustls reads itself, for certificates and tickets. There is early data only
-//! where the driver says so for each connection, and `SSLKEYLOGFILE` is never honoured.
+//! No other crate of the workspace does a client's handshake with rustls. Nothing here seals or opens a record after
+//! the handshake. rustls reads the clock itself, for certificates and tickets. Early data needs the driver's approval
+//! for each connection. `SSLKEYLOGFILE` is never honoured.
 
 mod certificate;
 mod config;

@@ -1,4 +1,4 @@
-//! Which certificate answers which name.
+//! Selects a certificate by server name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use rustls::sign::CertifiedKey;
 
 use crate::certificate::Certificate;
 
-/// Certificates by the name the client asks for (SNI, RFC 6066, section 3).
+/// Certificates by server name (SNI, RFC 6066, section 3).
 ///
-/// A name is looked up as it is, then under the wildcard of its parent (`*.example.com`, one label, RFC 6125, section
-/// 6.4.3), then among the defaults. Of the certificates found, the first whose key can sign what the client verifies
-/// is served.
+/// The lookup tries the exact name, then the wildcard of its parent (`*.example.com`, one label, RFC 6125, section
+/// 6.4.3), then the defaults. Of the certificates found, the server sends the first whose key fits the client's
+/// signature schemes.
 #[derive(Debug)]
 pub(crate) struct Names {
     exact: HashMap<String, Candidates>,
-    /// Keyed by what follows `*.`.
+    /// Keyed by the part after `*.`.
     wildcards: HashMap<String, Candidates>,
     default: Candidates,
 }
 
-/// Certificates for one name, preferred first.
+/// Certificates for one name, in order of preference.
 type Candidates = Vec<Certificate>;
 
 impl Names {
@@ -39,12 +39,12 @@ impl Names {
         names
     }
 
-    /// The certificates that answer `name`, preferred first.
+    /// The certificates for `name`, in order of preference.
     pub(crate) fn candidates(&self, name: Option<&str>) -> &[Certificate] {
         name.and_then(|name| self.issued_for(name)).unwrap_or(&self.default)
     }
 
-    /// `name` is in lower case: rustls has seen to it.
+    /// rustls passes `name` in lower case.
     fn issued_for(&self, name: &str) -> Option<&Candidates> {
         let wildcard = || name.split_once('.').and_then(|(_, parent)| self.wildcards.get(parent));
         self.exact.get(name).or_else(wildcard)
@@ -59,8 +59,8 @@ impl Names {
 }
 
 impl ResolvesServerCert for Names {
-    /// Falls back on the first candidate where the client verifies none of them with the suites it offers: rustls then
-    /// refuses the handshake for what it is, nothing in common, where `None` would say "access denied".
+    /// Falls back on the first candidate if the client accepts none of them with the suites it offers. rustls then
+    /// refuses the handshake because nothing is in common; after `None` it would send "access denied".
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let candidates = self.candidates(hello.server_name());
         let verifiable = candidates.iter().find(|candidate| candidate.signs_with(hello.signature_schemes()));

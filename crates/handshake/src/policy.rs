@@ -1,4 +1,4 @@
-//! Which versions, cipher suites and key exchange groups a server accepts.
+//! The versions, cipher suites and key exchange groups that a server accepts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,24 +8,22 @@ use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::{SupportedProtocolVersion, version};
 use watari_record::{CipherSuite, Version};
 
-/// Which versions, cipher suites and key exchange groups a server accepts. Of what both accept, the client's preference
-/// decides.
+/// The versions, cipher suites and key exchange groups that a server accepts. Of the common suites, the server's order
+/// decides, unless the client prefers ChaCha20-Poly1305. Of the common groups, the client's order decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Protocol versions.
     pub versions: Vec<Version>,
-    /// Cipher suites; those of versions that are not accepted have no effect.
+    /// Suites of versions that are not accepted have no effect.
     pub suites: Vec<CipherSuite>,
-    /// Key exchange groups.
     pub groups: Vec<Group>,
 }
 
-/// A key exchange group, named as IANA names it.
+/// A key exchange group, by its IANA name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// X25519 and ML-KEM-768 at once; TLS 1.3 only.
+    /// Hybrid of X25519 and ML-KEM-768. TLS 1.3 only.
     X25519MlKem768,
-    /// P-256 and ML-KEM-768 at once; TLS 1.3 only.
+    /// Hybrid of P-256 and ML-KEM-768. TLS 1.3 only.
     Secp256r1MlKem768,
     /// RFC 7748.
     X25519,
@@ -35,22 +33,22 @@ pub enum Group {
     Secp384r1,
 }
 
-/// No handshake could come about.
+/// No handshake could succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadPolicy {
-    /// Every client would be refused.
+    /// The server would refuse every client.
     #[error("no version is accepted")]
     NoVersion,
-    /// Every client of this version would be refused.
+    /// The server would refuse every client of this version.
     #[error("{0} is accepted, and none of its cipher suites")]
     NoSuite(Version),
-    /// Every client of this version would be refused.
+    /// The server would refuse every client of this version.
     #[error("{0} is accepted, and no key exchange group that it can use")]
     NoGroup(Version),
 }
 
 impl Default for Policy {
-    /// Everything but `SecP256r1MLKEM768`: one group with ML-KEM is enough for the clients that have any.
+    /// All groups but `SecP256r1MLKEM768`: one group with ML-KEM is enough for clients that support any.
     fn default() -> Self {
         Self {
             versions: vec![Version::Tls12, Version::Tls13],
@@ -61,7 +59,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Whether each version has what it takes.
+    /// Checks that each version has a suite and a group.
     pub fn check(&self) -> Result<(), BadPolicy> {
         if self.versions.is_empty() {
             return Err(BadPolicy::NoVersion);
@@ -77,12 +75,12 @@ impl Policy {
         Ok(())
     }
 
-    /// The suites that handshakes can agree on.
+    /// The suites of accepted versions.
     pub(crate) fn usable_suites(&self) -> impl Iterator<Item = CipherSuite> {
         self.suites.iter().copied().filter(|suite| self.versions.contains(&suite.version()))
     }
 
-    /// The cryptography of rustls, cut down to it, in its order.
+    /// The cryptography provider of rustls, limited to this policy, in its order.
     pub fn provider(&self) -> Arc<CryptoProvider> {
         let known = |suite: &CipherSuite| {
             let mut all = aws_lc_rs::ALL_CIPHER_SUITES.iter().copied();
@@ -95,7 +93,7 @@ impl Policy {
         })
     }
 
-    /// The versions, as rustls names them.
+    /// The versions as values of rustls.
     pub fn rustls_versions(&self) -> Vec<&'static SupportedProtocolVersion> {
         let of = |version: &Version| match version {
             Version::Tls12 => &version::TLS12,
@@ -106,7 +104,6 @@ impl Policy {
 }
 
 impl Group {
-    /// Every group.
     pub const ALL: [Self; 5] =
         [Self::X25519MlKem768, Self::Secp256r1MlKem768, Self::X25519, Self::Secp256r1, Self::Secp384r1];
 
@@ -115,12 +112,11 @@ impl Group {
         Self::ALL.into_iter().find(|group| group.name() == name)
     }
 
-    /// The group that a connection of rustls agreed on, if it is one of these.
+    /// The group that a rustls connection negotiated, if it is one of these.
     pub fn agreed(group: &dyn SupportedKxGroup) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.rustls().name() == group.name())
     }
 
-    /// The IANA name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::X25519MlKem768 => "X25519MLKEM768",
@@ -131,7 +127,7 @@ impl Group {
         }
     }
 
-    /// Whether handshakes of a version can agree on it: key encapsulation needs the key shares of TLS 1.3.
+    /// Whether handshakes of a version can negotiate the group. Hybrid groups need the key shares of TLS 1.3.
     pub fn fits(self, version: Version) -> bool {
         version == Version::Tls13 || !matches!(self, Self::X25519MlKem768 | Self::Secp256r1MlKem768)
     }

@@ -1,7 +1,7 @@
-//! Cutting the input into records (RFC 8446, section 5.1; RFC 5246, section 6.2.1).
+//! Splits the input into records (RFC 8446, section 5.1; RFC 5246, section 6.2.1).
 //!
-//! rustls is fed exactly one record at a time. Given the client's Finished together with application data it would open
-//! both, and the extraction of the secrets would then drop the opened data without a word.
+//! rustls gets exactly one record at a time. If it got the client's Finished together with application data, it would
+//! open both. The extraction of the secrets would then drop the opened data without an error.
 
 use watari_record::{FRAGMENT_LEN_MAX, HEADER_LEN, RECORD_LEN_MAX};
 
@@ -12,10 +12,10 @@ const APPLICATION_DATA: u8 = 23;
 /// `change_cipher_spec`, alert, handshake, `application_data`.
 const CONTENT_TYPES: std::ops::RangeInclusive<u8> = 20..=23;
 
-/// A record header that makes rustls give up, with an alert sealed as the state of the handshake requires.
+/// An invalid record header: rustls fails with an alert, sealed as the state of the handshake requires.
 pub(crate) const IMPOSSIBLE_HEADER: [u8; HEADER_LEN] = [HANDSHAKE, 3, 3, 0xff, 0xff];
 
-/// The first record of `input`, header included, or `None` if not all of it is there.
+/// The first record of `input`, header included, or `None` if it is not complete.
 pub(crate) fn first_record(input: &[u8]) -> Result<Option<&[u8]>, HandshakeError> {
     match header(input) {
         Some(header) if !CONTENT_TYPES.contains(&header[0]) || header[1] != 3 => Err(HandshakeError::Garbage),
@@ -24,7 +24,7 @@ pub(crate) fn first_record(input: &[u8]) -> Result<Option<&[u8]>, HandshakeError
     }
 }
 
-/// As [`first_record`], where the client has yet to say hello: what comes may not be TLS at all.
+/// Like [`first_record`], before the `ClientHello`: the input may not be TLS.
 pub(crate) fn first_hello_record(input: &[u8]) -> Result<Option<&[u8]>, HandshakeError> {
     let Some(header) = header(input) else {
         return Ok(None);
@@ -40,8 +40,8 @@ pub(crate) fn first_hello_record(input: &[u8]) -> Result<Option<&[u8]>, Handshak
     }
 }
 
-/// Refuses a whole `record` that may not be empty and is. rustls would draw a `decode_error` from it (RFC 8446, sections 5.1
-/// and 5.4: `unexpected_message`; RFC 5246, section 6.2.1).
+/// Refuses a complete `record` that is empty and must not be (RFC 8446, sections 5.1 and 5.4: `unexpected_message`; RFC
+/// 5246, section 6.2.1). rustls would send `decode_error`.
 pub(crate) fn check_fragment(record: &[u8]) -> Result<(), HandshakeError> {
     let is_empty = record.len() == HEADER_LEN && record[0] != APPLICATION_DATA;
     if is_empty { Err(HandshakeError::Unexpected("an empty record".to_owned())) } else { Ok(()) }
@@ -65,8 +65,8 @@ fn is_http(start: [u8; HEADER_LEN]) -> bool {
     STARTS.iter().any(|method| start.starts_with(method))
 }
 
-/// A hello in the format of SSL 2.0 (RFC 5246, appendix E.2): a two-byte length with the top bit set, message type 1,
-/// and the version wanted.
+/// A `ClientHello` in the format of SSL 2.0 (RFC 5246, appendix E.2): a two-byte length with the top bit set, message
+/// type 1, and the requested version.
 fn is_sslv2_hello(start: [u8; HEADER_LEN]) -> bool {
     start[0] & 0x80 != 0 && start[2] == 1 && matches!([start[3], start[4]], [0, 2] | [3, _])
 }

@@ -1,11 +1,13 @@
-//! The client's certificates, found in a session as rustls encodes it.
+//! Finds the client's certificates in a session in the encoding of rustls.
 //!
-//! rustls shows them only after it has resumed the session. The encoding is its own, and not for others to rely on: what
-//! does not read as expected has no certificates that could be accepted, and the tests fail if a version of rustls encodes otherwise.
+//! rustls exposes them only after it has resumed the session. The encoding is internal to rustls. If a session cannot
+//! be parsed, it counts as one without acceptable certificates. The tests fail if a version of rustls changes the
+//! encoding.
 
 use rustls::pki_types::CertificateDer;
 
-/// The chain in `session`, the client's own certificate first, empty if it showed none; `None` if it cannot be read.
+/// The chain in `session`, the client's own certificate first. It is empty if the client sent none. `None` if it cannot
+/// be parsed.
 pub(crate) fn client_chain(session: &[u8]) -> Option<Vec<CertificateDer<'_>>> {
     let mut session = Reader(session);
     if session.flag()? {
@@ -25,7 +27,7 @@ pub(crate) fn client_chain(session: &[u8]) -> Option<Vec<CertificateDer<'_>>> {
     Some(certificates)
 }
 
-/// Bytes that are read from their front.
+/// Reads bytes from the front.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -43,7 +45,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Bytes behind their length, which has so many bytes itself.
+    /// Bytes with a length prefix of `LEN` bytes.
     fn vector<const LEN: usize>(&mut self) -> Option<&'a [u8]> {
         let len = self.take(LEN)?.iter().fold(0, |len, byte| len << 8 | usize::from(*byte));
         self.take(len)

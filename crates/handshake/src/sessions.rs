@@ -1,8 +1,8 @@
-//! How clients resume sessions: by tickets, or by ids of sessions that the server keeps.
+//! How clients resume sessions: by tickets, or by ids of sessions that the server stores.
 //!
-//! rustls asks for a session, and hands one over, by calls that must return at once; where sessions are shared, the answer
-//! may be at another node. So each connection has a [`Desk`](crate::desk::Desk): what the client may resume is put there before rustls sees the
-//! `ClientHello`, and what rustls hands over lies there until the driver has taken it.
+//! rustls gets and stores sessions by calls that must return at once. But a shared session may be at another node. So
+//! each connection has a [`Desk`](crate::desk::Desk). The driver puts sessions on it before rustls gets the
+//! `ClientHello`. New sessions from rustls stay there until the driver takes them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,69 +15,65 @@ use watari_wire::{SecretBytes, SessionKey, TicketSeedId};
 /// How sessions are resumed.
 #[derive(Debug, Clone, Default)]
 pub struct Sessions {
-    /// Seals sessions into tickets, for the clients to keep. `None`: the server keeps all sessions, and a ticket is but an id.
+    /// Seals sessions into tickets, which clients store. `None`: the server stores all sessions, and a ticket is only
+    /// an id.
     pub tickets: Option<Arc<dyn Tickets>>,
-    /// Whether the driver keeps sessions: those of all clients, or with `tickets` those of the clients of TLS 1.2 that take no
-    /// tickets.
+    /// Whether the driver stores sessions: those of all clients, or, with `tickets`, those of TLS 1.2 clients that take
+    /// no tickets.
     pub kept: bool,
-    /// How long sessions can be resumed, as far as clients are told.
+    /// The lifetime of sessions that the server announces to clients.
     pub lifetime: Duration,
-    /// So many tickets after each handshake of TLS 1.3, also after one that resumed: a ticket is good for one connection
-    /// (RFC 8446, appendix C.4).
+    /// The number of tickets after each TLS 1.3 handshake, including resumptions. A ticket should be used for one
+    /// connection only (RFC 8446, appendix C.4).
     pub tickets_per_handshake: usize,
-    /// Whether clients may send early data (RFC 8446, section 2.3), each time with somebody's approval. It takes sessions that the driver
-    /// keeps, and clients that are asked for no certificate: what these may do is decided too late for it.
+    /// Whether clients may send early data (RFC 8446, section 2.3), with the driver's approval each time. It needs
+    /// sessions that the driver stores, and no request for client certificates: the rights of such a client are decided
+    /// too late for early data.
     pub early_data: bool,
 }
 
-/// Seals sessions into tickets, and opens them again.
+/// Seals sessions into tickets, and opens them.
 pub trait Tickets: fmt::Debug + Send + Sync {
-    /// Seals `session`, which was established now, for whoever has the same terms. `None`: that is not possible, and the client gets no
-    /// ticket.
+    /// Seals `session`, which was established now, under `terms`. `None`: the client gets no ticket.
     fn seal(&self, terms: &Terms, session: &[u8]) -> Option<Vec<u8>>;
 
-    /// Opens what somebody sealed under the same terms. `ticket` is what a client sent, and may be anything.
+    /// Opens a ticket that a node sealed under the same terms. `ticket` comes from the client, and may be any bytes.
     fn open(&self, terms: &Terms, ticket: &[u8]) -> Result<Found, Miss>;
 
-    /// From what the key follows that opens `ticket`, if that is not known here and may be elsewhere.
+    /// The id of the seed of the key that opens `ticket`, if this node does not have it and another may.
     fn missing_seed(&self, ticket: &[u8]) -> Option<TicketSeedId>;
 }
 
-/// What a session was established under, as a digest: whoever serves other terms does not resume it.
+/// A digest of the settings that a session was established under. A server with other terms does not resume it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Terms([u8; 32]);
 
 /// A session that the client may resume later, by its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
-    /// By what it is found.
     pub key: SessionKey,
-    /// What it is.
     pub session: SecretBytes,
 }
 
-/// A session that was looked for.
+/// A session that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// What it is.
     pub session: SecretBytes,
-    /// Where it was established.
     pub origin: Origin,
 }
 
-/// From where a session is.
+/// The place where a session was established.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// It was established here.
+    /// At this node.
     Here,
-    /// It was established elsewhere, and everything to resume it was here.
+    /// At another node. Everything needed to resume it was at this node.
     Elsewhere,
-    /// It was established elsewhere, and fetched while the handshake waited.
+    /// At another node. It was fetched while the handshake waited.
     Pulled,
 }
 
 impl Origin {
-    /// Every origin.
     pub const ALL: [Self; 3] = [Self::Here, Self::Elsewhere, Self::Pulled];
 
     /// The origin as a metric label and log field.
@@ -90,52 +86,51 @@ impl Origin {
     }
 }
 
-/// What has to be known before the handshake goes on.
+/// The sessions and seeds that a handshake needs before it continues.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// Sessions that the client offers by their ids.
     pub sessions: Vec<SessionKey>,
     /// Seeds of the keys of tickets that it offers.
     pub ticket_seeds: Vec<TicketSeedId>,
-    /// The client announces early data. It is accepted only with the first of `sessions` (RFC 8446, section 4.2.10), and only if
-    /// that was never approved before, anywhere: otherwise what is recorded on the way could be sent once more.
+    /// The client announces early data. The server accepts it only with the first of `sessions` (RFC 8446, section
+    /// 4.2.10), and only if no node approved that before. Otherwise an attacker could record and replay it.
     pub early_data: bool,
 }
 
-/// What was found of what was wanted.
+/// The driver's answer to [`Wanted`].
 #[derive(Debug, Default)]
 pub struct Provided {
-    /// Sessions, by what was wanted.
+    /// The sessions that were found, by key.
     pub found: Vec<(SessionKey, Found)>,
-    /// Why that is not all, if it is not.
+    /// Why some were not found.
     pub miss: Option<Miss>,
-    /// Whether early data is approved, with the first session that was wanted.
+    /// Whether early data with the first wanted session is approved.
     pub early_data: bool,
 }
 
 /// Why a session that the client offered was not resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Miss {
-    /// Nobody who was asked keeps it (any more).
+    /// No node that was asked stores it (any more).
     Unknown,
-    /// The key of the ticket is not known (any more).
+    /// The key of the ticket is not available (any more).
     NoKey,
-    /// The ticket is too old.
+    /// The ticket is older than the lifetime of sessions.
     Expired,
     /// The ticket was not sealed with the key it names, or under other terms.
     Forged,
-    /// It is good for one use, and was used.
+    /// The session is for one use, and was used.
     Spent,
-    /// Whoever may keep it, or has to approve its use, did not answer in time.
+    /// A node that may store it, or must approve its use, did not respond in time.
     Unreachable,
-    /// The client's certificate in it is not accepted (any more).
+    /// The server does not accept the client certificate in it (any more).
     ClientCertificate,
-    /// It is of another name, cipher suite or version.
+    /// It has another server name, cipher suite or version.
     Unfit,
 }
 
 impl Miss {
-    /// Every cause.
     pub const ALL: [Self; 8] = [
         Self::Unknown,
         Self::NoKey,
@@ -163,7 +158,7 @@ impl Miss {
 }
 
 impl Terms {
-    /// The digest of everything that `parts` say, each by itself.
+    /// The digest of all `parts`, each with its length.
     pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut context = Context::new(&SHA256);
         context.update(b"watari session terms v1\0");
@@ -174,12 +169,11 @@ impl Terms {
         Self(finish(context))
     }
 
-    /// The digest itself.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// By what a session with this id is found that was established under these terms.
+    /// The key of the session that was established under these terms with this id.
     pub(crate) fn key(&self, id: &[u8]) -> SessionKey {
         let mut context = Context::new(&SHA256);
         context.update(b"watari session key v1\0");
@@ -202,7 +196,7 @@ fn finish(context: Context) -> [u8; 32] {
 }
 
 impl Wanted {
-    /// Whether the handshake can go on at once.
+    /// Whether the handshake can continue at once.
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty() && self.ticket_seeds.is_empty()
     }
@@ -210,7 +204,7 @@ impl Wanted {
     pub(crate) fn sessions(terms: &Terms, is_tls13: bool, offers: &Offers<'_>) -> Self {
         let ids = match &offers.ticket {
             _ if is_tls13 => &offers.identities[..],
-            // It gets tickets only; its id is there to tell it whether one was accepted (RFC 5077, section 3.4).
+            // The client gets only tickets. Its id shows it whether the server accepted one (RFC 5077, section 3.4).
             Some(ticket) => std::slice::from_ref(ticket),
             None => std::slice::from_ref(&offers.session_id),
         };

@@ -1,4 +1,4 @@
-//! Until when certificates are valid.
+//! Validity periods of certificates.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,23 +6,23 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::certificate::{CertificateError, certificates_from_pem};
 
-/// From when until when a certificate is valid (RFC 5280, section 4.1.2.5), both included.
+/// The validity period of a certificate (RFC 5280, section 4.1.2.5). Both ends are included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Validity {
-    /// Its subject as RFC 4514 writes it (`CN=www.example.com`), or its first DNS name where the subject is empty.
+    /// The subject in the form of RFC 4514 (`CN=www.example.com`), or the first DNS name if the subject is empty.
     pub subject: String,
-    /// Its first second, in seconds since 1970.
+    /// The first second, in seconds since 1970.
     pub not_before: i64,
-    /// Its last second, in seconds since 1970.
+    /// The last second, in seconds since 1970.
     pub not_after: i64,
 }
 
 /// The state of a certificate at a given time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ValidityState {
-    /// It is valid, and not about to expire.
+    /// Valid, and not about to expire.
     Valid,
-    /// It expires within a fifth of its lifetime, or [`Validity::WARNING_MAX`] where that is less.
+    /// It expires within a fifth of its lifetime, or [`Validity::WARNING_MAX`] if that is less.
     ExpiresSoon,
     /// `not_before` is in the future.
     NotYetValid,
@@ -31,11 +31,11 @@ pub enum ValidityState {
 }
 
 impl Validity {
-    /// The longest time before the end in which a certificate counts as about to expire: by then renewal, which is usually
-    /// begun a month before, has failed.
+    /// The longest time before the end in which a certificate counts as about to expire. Renewal usually begins a month
+    /// before the end, so by then it has failed.
     pub const WARNING_MAX: Duration = Duration::from_hours(14 * 24);
 
-    /// Reads all certificates of a PEM text, in their order; other sections are passed over.
+    /// Reads all certificates of a PEM text, in order. Skips other sections.
     pub fn of_pem(pem: &[u8]) -> Result<Vec<Self>, CertificateError> {
         let certificates = certificates_from_pem(pem)?;
         certificates.iter().map(|der| Self::of_der(der)).collect()
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(state(90 * DAY, 76 * DAY + 1), ValidityState::ExpiresSoon);
         assert_eq!(state(90 * DAY, 90 * DAY), ValidityState::ExpiresSoon);
         assert_eq!(state(90 * DAY, 90 * DAY + 1), ValidityState::Expired);
-        // One of a few days is renewed every few days.
+        // A certificate of a few days is renewed every few days.
         assert_eq!(state(5 * DAY, 4 * DAY), ValidityState::Valid);
         assert_eq!(state(5 * DAY, 4 * DAY + 1), ValidityState::ExpiresSoon);
     }

@@ -1,4 +1,4 @@
-//! Clients that show who they are, and clients that do not.
+//! Clients with and without certificates.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn showing(authority: &Authority, version: &'static SupportedProtocolVersion) ->
     (Client { certificate: Some((leaf, Arc::new(key))), ..Client::of_version(version) }, shown)
 }
 
-/// What `client` makes of the last words of a handshake.
+/// The result at `client` of the last bytes of a handshake.
 #[track_caller]
 fn alert_seen(client: &mut ClientConnection, failed: &Failed) -> AlertDescription {
     match give(client, &failed.output) {

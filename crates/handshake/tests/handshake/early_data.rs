@@ -1,4 +1,4 @@
-//! Early data: accepted once, and only where everything fits.
+//! Early data: accepted once, and only if all conditions hold.
 
 use std::io::{IoSlice, Read, Write};
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ fn early(client: Client) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// A client that has a session, and the servers that keep it.
+/// Servers that store a session of `client`.
 fn acquainted(config: &ServerConfig, client: &Arc<ClientConfig>) -> Keeper {
     let keeper = Keeper::early_data();
     let mut first = connect(client, NAME);
@@ -37,14 +37,14 @@ fn acquainted(config: &ServerConfig, client: &Arc<ClientConfig>) -> Keeper {
     keeper
 }
 
-/// A client that sends a request ahead of everything.
+/// A client that sends a request as early data.
 fn hasty(client: &Arc<ClientConfig>) -> ClientConnection {
     let mut client = connect(client, NAME);
     client.early_data().expect("its session is good for early data").write_all(REQUEST).unwrap();
     client
 }
 
-/// A client's second flight, cut into records.
+/// A client's second flight, split into records.
 fn records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut records = Vec::new();
     while let [_, _, _, high, low, ..] = *bytes {
@@ -62,7 +62,7 @@ fn read(client: &mut ClientConnection) -> Vec<u8> {
     read
 }
 
-/// Both directions go on after the handshake, at the numbers where rustls left them.
+/// Both directions continue after the handshake, at the sequence numbers of rustls.
 fn goes_on(established: Established, client: &mut ClientConnection) {
     let mut secrets = established.secrets;
     for data in [&b"one"[..], b"two"] {
@@ -77,7 +77,7 @@ fn goes_on(established: Established, client: &mut ClientConnection) {
 fn a_request_is_answered_before_the_client_says_finished() {
     let (config, client) = (server(&options(&[KeyKind::P256])), early(Client::of_version(&TLS13)));
     let keeper = acquainted(&config, &client);
-    // Each handshake gives tickets that are good for early data again.
+    // Each handshake gives tickets that allow early data again.
     for answers in [0, 1, 3] {
         let mut client = hasty(&client);
         let mut server = Server::new(&config, &keeper);
@@ -149,7 +149,7 @@ fn there_is_none_where_it_is_not_on() {
     let (config, client) = (server(&options(&[KeyKind::P256])), early(Client::of_version(&TLS13)));
     shake_with(&config, &Keeper::sessions(), &mut connect(&client, NAME)).unwrap();
     assert!(connect(&client, NAME).early_data().is_none());
-    // Who has a session from when it was on is refused, whoever approves.
+    // A client whose session is from when early data was on is refused, even if the driver approves.
     let keeper = acquainted(&config, &client);
     let off = Keeper { sessions: Keeper::sessions().sessions, ..keeper };
     let mut client = hasty(&client);
@@ -248,11 +248,11 @@ fn without_its_end_or_with_another_finished_the_handshake_fails() {
     }
 }
 
-/// A server that rejects early data, for each reason that there is, and what its client goes on with after the server's answer.
+/// A server that rejects early data, for each possible reason, with the client's next flight.
 struct Rejecting {
     server: Server,
     client: ClientConnection,
-    /// Whether the server has answered by a `HelloRetryRequest`.
+    /// Whether the server has sent a `HelloRetryRequest`.
     retries: bool,
     flight: Vec<u8>,
 }
@@ -288,7 +288,7 @@ fn rejecting() -> Vec<Rejecting> {
             },
             false,
         ),
-        // It is lost, as after a restart.
+        // The session is lost, as after a restart.
         of(&config, &client, |_| Keeper::early_data(), false),
         // Early data is off: with sessions, with tickets, with neither.
         of(&config, &client, |_| Keeper::sessions(), false),
@@ -299,7 +299,7 @@ fn rejecting() -> Vec<Rejecting> {
     ]
 }
 
-/// What a server that skips them cannot tell from records of early data.
+/// Records that a server cannot distinguish from early data.
 fn undecryptable(lens: &[usize]) -> Vec<u8> {
     let record = |len: &usize| [&[23, 3, 3][..], &u16::try_from(*len).unwrap().to_be_bytes(), &vec![7; *len]].concat();
     lens.iter().flat_map(record).collect()
@@ -340,7 +340,7 @@ fn rejected_early_data_is_skipped_however_long_it_is_and_in_however_many_records
 fn rejected_early_data_may_come_in_pieces_and_behind_a_change_cipher_spec() {
     for Rejecting { mut server, mut client, flight, .. } in rejecting() {
         let early = [&CHANGE_CIPHER_SPEC[..], &undecryptable(&[5000, 5000, 5000])].concat();
-        // The client has sent its own at the beginning of its flight: a second one may not come.
+        // The client has sent its own at the beginning of its flight. A second one is an error.
         let flight = flight.strip_prefix(&CHANGE_CIPHER_SPEC).unwrap_or(&flight);
         for piece in [&early[..], flight].concat().chunks(777) {
             if let Some(established) = server.arrive(piece, &mut client).unwrap() {
@@ -364,7 +364,7 @@ fn rejected_early_data_beyond_the_limit_ends_the_handshake() {
     }
 }
 
-/// Once the client's handshake key has opened a record, early data is over.
+/// Early data ends when the client's handshake key has opened a record.
 #[test]
 fn nothing_is_skipped_behind_the_first_handshake_record() {
     for Rejecting { mut server, mut client, retries, mut flight, .. } in rejecting() {
@@ -386,7 +386,7 @@ fn nothing_is_skipped_behind_the_first_handshake_record() {
     }
 }
 
-/// A client that announces none is owed nothing.
+/// For a client that announced no early data, the server skips nothing.
 #[test]
 fn without_the_extension_nothing_is_skipped() {
     let config = server(&options(&[KeyKind::P256]));
@@ -397,7 +397,7 @@ fn without_the_extension_nothing_is_skipped() {
     assert_eq!(failed.cause.label(), "undecryptable");
 }
 
-/// A client's memory of sessions, but not of the groups that servers have.
+/// A client's store of sessions that forgets the groups of servers.
 #[derive(Debug)]
 struct Forgetful(ClientSessionMemoryCache);
 

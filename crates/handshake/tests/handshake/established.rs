@@ -1,4 +1,4 @@
-//! Handshakes that end well, and what they end in.
+//! Handshakes that succeed, and their results.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::support::{
     Client, Done, Keeper, NAME, Server, connect, give, options, output_of, send_early, server, shake, shake_with,
 };
 
-/// Has client and server exchange a word with the secrets.
+/// Client and server exchange messages with the secrets.
 #[track_caller]
 fn converse(client: &mut ClientConnection, done: Done) {
     let request = done.records();
@@ -82,7 +82,7 @@ fn sequence_numbers_are_those_after_the_handshake() {
     }
 }
 
-/// In TLS 1.2 a client speaks first only where it resumes a session: there its Finished is the last.
+/// In TLS 1.2, a client sends first only if it resumes a session: then its Finished is the last.
 #[test]
 fn what_rides_behind_finished_stays_unopened() {
     let config = server(&options(&[KeyKind::P256]));

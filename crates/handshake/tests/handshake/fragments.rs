@@ -1,4 +1,4 @@
-//! However the bytes arrive, and whatever they are.
+//! Input in pieces of any size, and with any content.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,7 +19,7 @@ fn client(tls13: bool) -> Client {
     Client::of_version(if tls13 { &TLS13 } else { &TLS12 })
 }
 
-/// The first flight of a client that speaks both versions.
+/// The first flight of a client that offers both versions.
 fn hello() -> Vec<u8> {
     output_of(&mut Client::default().connect(NAME))
 }
@@ -33,14 +33,14 @@ fn fragmented(hello: &[u8], fragment: usize) -> Vec<u8> {
     records.flatten().collect()
 }
 
-/// Where the last record of `flight` begins.
+/// The offset of the last record of `flight`.
 fn last_record(flight: &[u8]) -> usize {
     let record_len = |at: usize| 5 + usize::from(u16::from_be_bytes([flight[at + 3], flight[at + 4]]));
     let next = |at: &usize| Some(at + record_len(*at)).filter(|next| *next < flight.len());
     std::iter::successors(Some(0), next).last().unwrap()
 }
 
-/// Every refusal of a hello ends with a fatal alert: in plaintext, unless a TLS 1.3 server has answered already.
+/// Every refusal of a `ClientHello` ends with a fatal alert: in plaintext, unless a TLS 1.3 server has sent its flight.
 #[track_caller]
 fn assert_announced(failed: &Failed) {
     let alert = &failed.output[last_record(&failed.output)..];

@@ -1,4 +1,4 @@
-//! rustls clients, and worse ones, against [`watari_handshake::Handshake`], in memory.
+//! rustls clients, and faulty ones, against [`watari_handshake::Handshake`], in memory.
 #![allow(clippy::unwrap_used)]
 
 mod client_certificates;

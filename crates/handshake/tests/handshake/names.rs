@@ -1,4 +1,4 @@
-//! Which certificate answers which name, and certificates as they are read.
+//! Certificates by server name, and parsing of certificates.
 
 use rustls::ClientConnection;
 use rustls::SignatureScheme;
@@ -8,7 +8,7 @@ use watari_handshake::{Certificate, CertificateError, ClientRoots, ConfigError, 
 use crate::pki::{Authority, KeyKind};
 use crate::support::{Client, NAME, options, server, shake};
 
-/// The leaf that `client` was shown.
+/// The leaf certificate that `client` got.
 fn leaf(client: &ClientConnection) -> Vec<u8> {
     client.peer_certificates().unwrap()[0].to_vec()
 }
@@ -66,7 +66,7 @@ fn default_certificates_answer_what_no_certificate_is_issued_for() {
     let mut unknown = Client::default().connect("other.example.net");
     shake(&config, &mut unknown).unwrap();
     assert_ne!(leaf(&known), leaf(&unknown));
-    // A client that knows an address only sends no name (RFC 6066, section 3).
+    // A client that has only an address sends no name (RFC 6066, section 3).
     let mut nameless = Client::default().connect("127.0.0.1");
     let done = shake(&config, &mut nameless).unwrap();
     assert_eq!(done.established.info.server_name, None);

@@ -17,7 +17,7 @@ pub(crate) enum KeyKind {
 impl KeyKind {
     pub(crate) const BOTH: [Self; 2] = [Self::Rsa2048, Self::P256];
 
-    /// One key of each kind serves all tests: an RSA key takes long to make.
+    /// One key of each kind for all tests, because an RSA key takes long to make.
     pub(crate) fn key(self) -> &'static KeyPair {
         static RSA: OnceLock<KeyPair> = OnceLock::new();
         static P256: OnceLock<KeyPair> = OnceLock::new();
@@ -39,13 +39,13 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// The one that clients trust.
+    /// The authority that clients trust.
     pub(crate) fn of_servers() -> &'static Self {
         static AUTHORITY: OnceLock<Authority> = OnceLock::new();
         AUTHORITY.get_or_init(|| Self::new("servers"))
     }
 
-    /// The one that servers trust.
+    /// The authority that servers trust.
     pub(crate) fn of_clients() -> &'static Self {
         static AUTHORITY: OnceLock<Authority> = OnceLock::new();
         AUTHORITY.get_or_init(|| Self::new("clients"))
@@ -67,7 +67,7 @@ impl Authority {
         Certificate::from_pem(chain.as_bytes(), key.as_bytes()).unwrap()
     }
 
-    /// What a client shows.
+    /// A client certificate and its key.
     pub(crate) fn issue_to_client(&self, names: &[&str]) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let key = KeyKind::P256.key();
@@ -75,7 +75,7 @@ impl Authority {
         (leaf.der().clone(), PrivateKeyDer::try_from(key.serialize_der()).unwrap())
     }
 
-    /// The same, good for so long yet.
+    /// The same, valid until `end`.
     pub(crate) fn issue_to_client_until(&self, end: SystemTime) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
         let key = KeyKind::P256.key();
         let mut params = CertificateParams::new(vec!["client.example.com".to_owned()]).unwrap();

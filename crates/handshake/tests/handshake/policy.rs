@@ -1,4 +1,4 @@
-//! Versions, suites and groups that are left out.
+//! Policies without some versions, suites and groups.
 
 use rustls::crypto::aws_lc_rs::kx_group;
 use rustls::version::{TLS12, TLS13};
@@ -47,7 +47,7 @@ fn suites_and_groups_that_are_left_out_are_not_used() {
     assert_eq!(failed.cause.label(), "no_common_suite");
 }
 
-/// Who has no hardware for AES says so by putting the other first.
+/// A client without hardware for AES shows that by its order of suites.
 #[test]
 fn our_order_of_suites_decides_unless_the_client_prefers_chacha20() {
     let config = server(&options(&[KeyKind::P256]));

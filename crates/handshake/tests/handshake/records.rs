@@ -1,11 +1,11 @@
-//! Record protection written a second time, so that extracted secrets are put to the test of a real peer.
+//! A second implementation of record protection, to test extracted secrets against a real peer.
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use watari_record::{Aead, CipherSuite, Direction, DirectionSecret, derive_traffic_key};
 
 const APPLICATION_DATA: u8 = 23;
 
-/// Opens one record and gives its plaintext, which must be application data.
+/// Opens one record and returns its plaintext, which must be application data.
 pub(crate) fn open(suite: CipherSuite, direction: &mut Direction, record: &[u8]) -> Vec<u8> {
     let (header, payload) = record.split_at(5);
     assert_eq!(header[0], APPLICATION_DATA);
@@ -32,7 +32,7 @@ pub(crate) fn seal(suite: CipherSuite, direction: &mut Direction, data: &[u8]) -
     seal_as(APPLICATION_DATA, suite, direction, data)
 }
 
-/// The same, with another content type within (TLS 1.3).
+/// The same, with another inner content type (TLS 1.3).
 pub(crate) fn seal_as(content_type: u8, suite: CipherSuite, direction: &mut Direction, data: &[u8]) -> Vec<u8> {
     let (key, iv) = key_and_iv(suite, direction);
     let nonce = xor_sequence(iv, direction.sequence);
@@ -65,7 +65,7 @@ fn key_and_iv(suite: CipherSuite, direction: &Direction) -> (LessSafeKey, [u8; 1
     (LessSafeKey::new(UnboundKey::new(algorithm, &key).unwrap()), *iv)
 }
 
-/// RFC 5288, section 3: AES-GCM in TLS 1.2 sends 8 bytes of the nonce.
+/// AES-GCM in TLS 1.2 sends 8 bytes of the nonce (RFC 5288, section 3).
 fn has_explicit_nonce(suite: CipherSuite, direction: &Direction) -> bool {
     matches!(direction.secret, DirectionSecret::Tls12 { .. }) && suite.aead() != Aead::ChaCha20Poly1305
 }

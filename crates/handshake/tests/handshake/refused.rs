@@ -1,4 +1,4 @@
-//! Clients that get no connection: the cause, the label and the exact alert of each.
+//! Clients that are refused: the cause, the label and the exact alert of each.
 
 use std::sync::{Arc, Mutex};
 
@@ -38,7 +38,7 @@ fn assert_refused(failed: &Failed, label: &str, description: u8) {
     assert_eq!(failed.output, alert(description), "{}", failed.cause);
 }
 
-/// Feeds a fresh handshake with `bytes`.
+/// Passes `bytes` to a new handshake.
 #[track_caller]
 fn refused(bytes: &[u8]) -> Failed {
     let mut handshake = Handshake::new(&config(), &Arc::default());
@@ -93,12 +93,12 @@ fn records_that_are_too_long() {
 
 #[test]
 fn a_hello_that_has_no_end() {
-    // It announces 65,535 bytes, so rustls waits for them; the records around it make it too much.
+    // It announces 65,535 bytes, so rustls waits for them. With the records around it, the message is too long.
     let message = [&[1, 0, 0xff, 0xff][..], &vec![0; 0xffff]].concat();
     let pieces: Vec<u8> = message.chunks(1000).flat_map(|piece| record(22, piece)).collect();
     let failed = refused(&pieces);
     assert_refused(&failed, "too_large", DECODE_ERROR);
-    // It announces more than any message may have.
+    // It announces more than the limit of a message.
     assert_refused(&refused(&record(22, &[1, 0xff, 0xff, 0xff, 3, 3])), "malformed", DECODE_ERROR);
 }
 
@@ -201,7 +201,7 @@ fn names_and_protocols_that_are_not_served() {
     }
 }
 
-/// A handshake in which the server has answered, and what the client would go on with.
+/// A handshake after the server's flight, and the client's next flight.
 fn midway(client: Client) -> (Server, ClientConnection, Vec<u8>) {
     let mut server = Server::new(&config(), &Keeper::default());
     let mut client = client.connect(NAME);
@@ -230,7 +230,7 @@ fn alerts_after_the_servers_flight_are_sealed_as_the_client_expects() {
             assert_refused_midway(client(), &empty, "unexpected_message", AlertDescription::UnexpectedMessage);
         }
     }
-    // Protected records are all that TLS 1.3 expects here, but for alerts.
+    // TLS 1.3 expects only protected records here, except alerts.
     let plaintext_finished = record(22, &[20, 0, 0, 1, 0]);
     assert_refused_midway(
         Client::of_version(&TLS13),
@@ -256,10 +256,10 @@ fn a_certificate_chain_that_has_no_end() {
 /// rustls ends these without an alert.
 #[test]
 fn alerts_that_rustls_leaves_out_are_supplied() {
-    // A ClientKeyExchange that is cut in two, and a change_cipher_spec between the halves (RFC 5246, section 7.2.1).
+    // A ClientKeyExchange in two parts, with a change_cipher_spec in between (RFC 5246, section 7.2.1).
     let bytes = [record(22, &[16, 0, 0, 33, 32, 1, 2]), record(20, &[1])].concat();
     assert_refused_midway(Client::of_version(&TLS12), &bytes, "misbehaved", AlertDescription::UnexpectedMessage);
-    // Warnings without end.
+    // An endless sequence of warnings.
     let bytes = record(21, &[1, 90]).repeat(40);
     for version in [&TLS12, &TLS13] {
         assert_refused_midway(Client::of_version(version), &bytes, "misbehaved", AlertDescription::UnexpectedMessage);

@@ -1,4 +1,4 @@
-//! Sessions that are resumed.
+//! Resumption of sessions.
 
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ fn client(version: &'static SupportedProtocolVersion) -> Arc<ClientConfig> {
     Client::of_version(version).config()
 }
 
-/// One of TLS 1.2 that takes no tickets.
+/// A client of TLS 1.2 that takes no tickets.
 fn client_of_ids() -> Arc<ClientConfig> {
     let mut client = Arc::unwrap_or_clone(client(&TLS12));
     client.resumption = client.resumption.tls12_resumption(Tls12Resumption::SessionIdOnly);
@@ -45,7 +45,7 @@ fn sessions_are_resumed_by_tickets_and_by_ids() {
                 send_early(&mut client, b"a request behind Finished");
                 let done = shake_with(&config, &keeper, &mut client).unwrap();
                 assert_eq!(done.established.info.resumed.is_some(), resumed);
-                // TLS 1.2 exchanges no keys when it resumes, TLS 1.3 does.
+                // TLS 1.2 exchanges no keys in a resumption, TLS 1.3 does.
                 assert_eq!(done.established.info.group.is_none(), resumed && version == &TLS12);
                 let request = done.records();
                 let mut secrets = done.established.secrets;
@@ -68,7 +68,7 @@ fn who_takes_no_tickets_is_kept_where_that_is_done() {
     assert_eq!(both.kept.lock().unwrap().len(), 1);
     assert_eq!(resumes(&config, &both, &of_tickets), FIRST);
     assert_eq!(both.kept.lock().unwrap().len(), 1, "who has a ticket is not kept");
-    // Neither kept nor in a ticket.
+    // Neither stored nor in a ticket.
     let of_ids = client_of_ids();
     assert_eq!(
         (resumes(&config, &Keeper::tickets(), &of_ids), resumes(&config, &Keeper::tickets(), &of_ids)),
@@ -76,7 +76,7 @@ fn who_takes_no_tickets_is_kept_where_that_is_done() {
     );
 }
 
-/// Some clients of TLS 1.2 take nothing but tickets.
+/// Some clients of TLS 1.2 accept only tickets.
 #[test]
 fn a_ticket_of_tls12_is_a_name_where_sessions_are_kept_and_stays_the_same() {
     let config = server(&options(&[KeyKind::P256]));
@@ -93,7 +93,7 @@ fn a_ticket_of_tls12_is_a_name_where_sessions_are_kept_and_stays_the_same() {
     }
 }
 
-/// It may be another program's, or have been forged by whoever keeps it.
+/// The bytes may be another program's, or forged by the node that stored them.
 #[test]
 fn what_is_no_session_is_not_resumed() {
     let config = server(&options(&[KeyKind::P256]));
@@ -122,7 +122,7 @@ fn nothing_is_resumed_where_nothing_is_offered() {
 fn every_configuration_of_the_same_terms_resumes() {
     for keeper in [Keeper::tickets(), Keeper::sessions()] {
         for version in [&TLS12, &TLS13] {
-            // Another certificate each: they are renewed.
+            // Each has another certificate, because certificates are renewed.
             let (a, b, client) = (options(&[KeyKind::P256]), options(&[KeyKind::P256]), client(version));
             assert_eq!(resumes(&server(&a), &keeper, &client), FIRST);
             assert_eq!(resumes(&server(&b), &keeper, &client), RESUMED);
@@ -148,7 +148,7 @@ fn no_session_outlasts_its_terms() {
                 assert_eq!(resumes(&server(other), &keeper, &client), (false, Some(miss)));
                 assert_eq!(resumes(&server(other), &keeper, &client), RESUMED);
             }
-            // Who has a session without a certificate does not get in with it where one is demanded.
+            // A session without a certificate does not resume where one is required.
             let client = client(version);
             assert_eq!(resumes(&server(&options), &keeper, &client), FIRST);
             let required = ClientCertificates::Required(roots());
@@ -191,7 +191,7 @@ fn the_clients_certificate_is_part_of_the_session_and_looked_at_again() {
                     shake_with(&asked(authority), &keeper, &mut connect(&client, NAME)).unwrap().established.info;
                 assert_eq!((info.resumed.is_some(), &info.client_certificate), (resumed, &shown));
             }
-            // These terms have other authorities; who kept the session takes no part in that.
+            // These terms have other authorities. The node that stored the session has no influence on that.
             let failed = shake_with(&asked(&others), &keeper, &mut connect(&client, NAME)).unwrap_err();
             assert_eq!(failed.cause.label(), "bad_client_certificate");
         }
@@ -214,13 +214,13 @@ fn a_key_that_is_missing_is_asked_for_and_lost_only_if_it_does_not_come() {
         assert_eq!(resumes(&config, &of(&theirs), &client), FIRST);
         assert!(!resumes(&config, &keeper, &client).0);
         assert_eq!(keeper.wanted.lock().unwrap()[0].ticket_seeds, [[7; 8]]);
-        // Now the client has a ticket of ours, and there the key comes in time.
+        // Now the client has a ticket of the first server, and the second one gets the key in time.
         *theirs.word.write().unwrap() = [0; 8];
         assert_eq!(resumes(&config, &of(&theirs), &client), RESUMED);
     }
 }
 
-/// Its session would be good for longer. rustls itself does not look at the certificate when it resumes.
+/// The session's own lifetime is longer. rustls itself does not check the certificate when it resumes.
 #[test]
 fn a_session_ends_with_the_clients_certificate() {
     let client_certificates = ClientCertificates::Required(Authority::of_clients().client_roots());

@@ -1,4 +1,4 @@
-//! Both ends of a handshake and the bytes between them.
+//! Both ends of a handshake, and the bytes between them.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -28,7 +28,7 @@ pub(crate) fn server(options: &ServerOptions) -> ServerConfig {
     ServerConfig::new(options).unwrap()
 }
 
-/// How a client behaves.
+/// The settings of a client.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) suites: Vec<SupportedCipherSuite>,
@@ -60,7 +60,7 @@ impl Client {
         Self { versions: vec![version], ..Self::default() }
     }
 
-    /// A client that verifies signatures of no other `scheme`.
+    /// A client that verifies only signatures of this `scheme`.
     pub(crate) fn verifying(mut self, scheme: SignatureScheme) -> Self {
         let at = self.signatures.mapping.iter().position(|(each, _)| *each == scheme).unwrap();
         self.signatures.mapping = &self.signatures.mapping[at..=at];
@@ -96,7 +96,7 @@ pub(crate) fn connect(config: &Arc<ClientConfig>, name: &str) -> ClientConnectio
     ClientConnection::new(Arc::clone(config), ServerName::try_from(name.to_owned()).unwrap()).unwrap()
 }
 
-/// What [`client`] has to send now.
+/// The bytes that `client` has to send now.
 pub(crate) fn output_of(client: &mut ClientConnection) -> Vec<u8> {
     let mut output = Vec::new();
     while client.wants_write() {
@@ -105,7 +105,7 @@ pub(crate) fn output_of(client: &mut ClientConnection) -> Vec<u8> {
     output
 }
 
-/// Gives `client` all of `bytes`.
+/// Passes all of `bytes` to `client`.
 pub(crate) fn give(client: &mut ClientConnection, mut bytes: &[u8]) -> Result<(), rustls::Error> {
     while !bytes.is_empty() {
         client.read_tls(&mut bytes).unwrap();
@@ -118,37 +118,37 @@ pub(crate) fn give(client: &mut ClientConnection, mut bytes: &[u8]) -> Result<()
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) established: Box<Established>,
-    /// What the client sent together with its Finished, behind it.
+    /// The bytes that the client sent together with its Finished, after it.
     pub(crate) unread: Vec<u8>,
-    /// What the client sent in answer to the server's last flight.
+    /// The bytes that the client sent in response to the server's last flight.
     pub(crate) answer: Vec<u8>,
 }
 
 impl Done {
-    /// Everything the client sent after its Finished.
+    /// All bytes that the client sent after its Finished.
     pub(crate) fn records(&self) -> Vec<u8> {
         [&self.unread[..], &self.answer].concat()
     }
 }
 
-/// A server's end as a driver holds it.
+/// A server's end, with the state of a driver.
 pub(crate) struct Server {
     pub(crate) handshake: Handshake,
     pub(crate) unread: Vec<u8>,
-    /// What became of early data, and what has come of it.
+    /// The decision on early data, and its bytes.
     pub(crate) early_data: Option<EarlyData>,
     pub(crate) early: Vec<u8>,
     keeper: Keeper,
 }
 
-/// What servers resume sessions by. Clones share what they keep.
+/// How servers resume sessions. Clones share the stored sessions.
 #[derive(Clone, Default)]
 pub(crate) struct Keeper {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) kept: Arc<Mutex<Vec<Kept>>>,
-    /// What was wanted, one handshake after the other.
+    /// The wanted sessions and seeds of each handshake.
     pub(crate) wanted: Arc<Mutex<Vec<Wanted>>>,
-    /// With which sessions early data was approved.
+    /// The sessions with which early data was approved.
     pub(crate) approved: Arc<Mutex<HashSet<SessionKey>>>,
 }
 
@@ -157,7 +157,7 @@ impl Keeper {
         Self { sessions: Arc::new(sessions), ..Self::default() }
     }
 
-    /// Gives tickets.
+    /// With tickets.
     pub(crate) fn tickets() -> Self {
         let tickets = Arc::new(OpenTickets::default());
         Self::new(Sessions {
@@ -168,12 +168,12 @@ impl Keeper {
         })
     }
 
-    /// Keeps sessions.
+    /// With stored sessions.
     pub(crate) fn sessions() -> Self {
         Self::new(Sessions { kept: true, lifetime: LIFETIME, tickets_per_handshake: 2, ..Sessions::default() })
     }
 
-    /// The same, approving each session once.
+    /// The same, with early data approved once for each session.
     pub(crate) fn early_data() -> Self {
         Self::new(Sessions { early_data: true, ..Sessions::clone(&Self::sessions().sessions) })
     }
@@ -196,7 +196,7 @@ impl Server {
         Self { handshake, unread: Vec::new(), early_data: None, early: Vec::new(), keeper: keeper.clone() }
     }
 
-    /// Takes `bytes` as they arrive, gives the answer to `client`.
+    /// Receives `bytes`, and passes the output to `client`.
     pub(crate) fn arrive(
         &mut self,
         bytes: &[u8],
@@ -229,7 +229,7 @@ impl Server {
         progress.established
     }
 
-    /// Carries bytes both ways, those to the server in pieces of at most `piece` bytes, until the handshake ends.
+    /// Passes bytes both ways, those to the server in pieces of at most `piece` bytes, until the handshake ends.
     pub(crate) fn finish(mut self, client: &mut ClientConnection, piece: usize) -> Result<Done, Failed> {
         loop {
             let bytes = output_of(client);
@@ -245,12 +245,12 @@ impl Server {
     }
 }
 
-/// A whole handshake, of a server that resumes nothing.
+/// A complete handshake with a server that resumes nothing.
 pub(crate) fn shake(config: &ServerConfig, client: &mut ClientConnection) -> Result<Done, Failed> {
     shake_with(config, &Keeper::default(), client)
 }
 
-/// A whole handshake.
+/// A complete handshake.
 pub(crate) fn shake_with(
     config: &ServerConfig,
     keeper: &Keeper,
@@ -259,14 +259,14 @@ pub(crate) fn shake_with(
     Server::new(config, keeper).finish(client, usize::MAX)
 }
 
-/// Has `client` send `data` as soon as it may: right behind its Finished.
+/// Makes `client` send `data` as soon as possible: directly after its Finished.
 pub(crate) fn send_early(client: &mut ClientConnection, data: &[u8]) {
     client.writer().write_all(data).unwrap();
 }
 
 const LIFETIME: Duration = Duration::from_hours(1);
 
-/// Seals nothing: a ticket is the terms and the session, behind a word.
+/// Seals nothing: a ticket is a key name, the terms and the session.
 #[derive(Debug, Default)]
 pub(crate) struct OpenTickets {
     pub(crate) word: RwLock<TicketSeedId>,
