@@ -1,14 +1,15 @@
 //! Sessions in a file.
 //!
 //! ```text
-//!   sessions:   key            -> expires, value      what is looked up
-//!   by_expiry:  expires, key   -> nothing             who leaves next
-//!   numbers:    "bytes", "format"                     what they take together, and how they are written
+//!   sessions:   key            -> expires, value      for lookups
+//!   by_expiry:  expires, key   -> nothing             the order of removal
+//!   numbers:    "bytes", "format"                     the total size, and the format of the tables
 //! ```
 //!
-//! All three change in one transaction, so that whatever ends the process leaves them as they were before it or after it. A
-//! transaction is on disk when its call returns. Finding an entry takes a walk down a tree whose height is the logarithm of the
-//! number of entries; making room and expiring begin at the first of `by_expiry`, and look at nothing that stays.
+//! All three change in one transaction. If the process ends at any moment, the tables are as before the transaction or
+//! as after it. A transaction is on disk when its call returns. A lookup walks down a tree whose height is the
+//! logarithm of the number of entries. Eviction and expiry begin at the first entry of `by_expiry`, and read no entry
+//! that stays.
 
 mod error;
 mod file;
@@ -24,10 +25,11 @@ use tables::{FORMAT, Format, Tables, View};
 
 use crate::Entry;
 
-/// Sessions in a file of this process alone, as many as fit into a number of bytes. Those that expire first make room.
+/// Sessions in a file of this process alone, up to a number of bytes. If there is no room, the entries that expire
+/// first are evicted.
 ///
-/// Every call reads or writes the file, and waits for it: [`Writer`](crate::Writer) is for callers who must not. After an error
-/// of the system (a full disk, say) nothing can be written until the database is opened anew.
+/// Every call reads or writes the file, and blocks. Callers that must not block use a [`Writer`](crate::Writer). After
+/// a system error (for example a full disk), no write succeeds until the database is opened again.
 #[derive(Debug)]
 pub struct Database {
     path: PathBuf,
@@ -35,42 +37,42 @@ pub struct Database {
     file: redb::Database,
 }
 
-/// What a database holds.
+/// The contents of a database.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// How many entries there are, expired or not.
+    /// The number of entries, expired or not.
     pub entries: u64,
-    /// How many bytes they take: their values, each with [`Database::OVERHEAD`].
+    /// The bytes of their values, with [`Database::OVERHEAD`] for each.
     pub bytes: u64,
 }
 
-/// So many entries leave in one call of [`Database::expire`] at most.
+/// The maximum number of entries that one call of [`Database::expire`] removes.
 pub const EXPIRE_MAX: usize = 4096;
 
-/// What is done to a database in a transaction.
+/// A change of a database in a transaction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Change<'a> {
     Put(&'a Entry),
     Take(&'a SessionKey),
 }
 
-/// What came of a transaction.
+/// The result of a transaction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Changed {
-    /// How many entries left, or were not kept, for want of room.
+    /// The number of entries that were evicted, or were not stored because they alone are too large.
     pub(crate) evicted: usize,
-    /// How many of those that were taken had been there.
+    /// The number of removed entries that were stored before.
     pub(crate) taken: usize,
 }
 
 impl Database {
-    /// What an entry takes in the file besides its value, in bytes: its key and its time in two tables, and half of what these
-    /// have as room for more.
+    /// The bytes of an entry in the file besides its value: its key and its time in two tables, and half of the free
+    /// space in these.
     pub const OVERHEAD: u64 = 192;
 
-    /// Opens the database in the file at `path`, or begins one there, which this user alone may read. Every byte of it is
-    /// checked first, which takes as long as reading it. It keeps at most `bytes_max` bytes, counted as in [`Usage`]; the file
-    /// is larger by a small factor, for what was removed makes room for others but does not make it shorter.
+    /// Opens the database in the file at `path`, or creates one that only this user may read. Checks every byte first,
+    /// which takes as long as reading the file. The database stores at most `bytes_max` bytes, counted as in [`Usage`].
+    /// The file is larger by a small factor, because removed entries leave space for others but do not shorten it.
     pub fn open(path: &Path, bytes_max: u64) -> Result<Self, DatabaseError> {
         Self::on(file::open(path)?, path, bytes_max)
     }
@@ -86,37 +88,36 @@ impl Database {
         Ok(database)
     }
 
-    /// Keeps entries until they expire, in place of others with their keys, in one transaction. Returns how many had to leave
-    /// before their time, or do not fit by themselves. What has expired is not kept.
+    /// Stores entries until they expire, in place of others with their keys, in one transaction. Expired entries are
+    /// not stored. Returns the number of entries that were evicted, or that alone are too large.
     pub fn put(&self, entries: &[Entry], now: u64) -> Result<usize, DatabaseError> {
         self.apply(entries.iter().map(Change::Put), now).map(|changed| changed.evicted)
     }
 
-    /// Those of the entries with these keys that are here and have not expired.
+    /// The entries with these keys that are stored and have not expired.
     pub fn get(&self, keys: &[SessionKey], now: u64) -> Result<Vec<Entry>, DatabaseError> {
         self.read(|transaction| View(transaction).get(keys, now))
     }
 
-    /// Forgets the entries with these keys, in one transaction. Returns how many there were.
+    /// Removes the entries with these keys, in one transaction. Returns the number removed.
     pub fn take(&self, keys: &[SessionKey]) -> Result<usize, DatabaseError> {
         self.apply(keys.iter().map(Change::Take), 0).map(|changed| changed.taken)
     }
 
-    /// Forgets entries that have expired, [`EXPIRE_MAX`] at most. Returns how many; if that is all it may be, there may be more.
+    /// Removes at most [`EXPIRE_MAX`] expired entries. Returns their number; if it is the maximum, there may be more.
     pub fn expire(&self, now: u64) -> Result<usize, DatabaseError> {
-        // A transaction that changes nothing would be written, too.
+        // An empty transaction would be written, too.
         if !self.read(|transaction| View(transaction).has_expired(now))? {
             return Ok(0);
         }
         self.change(|tables| tables.expire(now, EXPIRE_MAX))
     }
 
-    /// What it holds.
     pub fn usage(&self) -> Result<Usage, DatabaseError> {
         self.read(|transaction| View(transaction).usage())
     }
 
-    /// Makes all of these changes, in their order, or none of them.
+    /// Makes all of these changes, in order, or none of them.
     pub(crate) fn apply<'a>(
         &self,
         changes: impl IntoIterator<Item = Change<'a>>,
@@ -138,7 +139,7 @@ impl Database {
         })
     }
 
-    /// Makes room, in case that more was allowed when it was last open.
+    /// Evicts entries if `bytes_max` was larger when the database was last open.
     fn shrink(&mut self) -> Result<(), DatabaseError> {
         if self.usage()?.bytes > self.bytes_max {
             while self.change(|tables| tables.evict_some(self.bytes_max, EXPIRE_MAX))? == EXPIRE_MAX {}

@@ -1,12 +1,13 @@
-//! Where sessions are kept besides a node's memory: in a file, and at a Redis server.
+//! Stores sessions outside a node's memory: in a file, and at a Redis server.
 //!
-//! * [`Database`]: a file of this node, which survives its restarts; [`Writer`] does the waiting for it.
-//! * [`Redis`]: a server that all nodes share, for those who run one.
+//! * [`Database`]: a file of this node, which survives its restarts. [`Writer`] accesses it for callers that must not
+//!   block.
+//! * [`Redis`]: a server that all nodes share.
 //!
-//! Values are **sealed**: whoever hands them over has encrypted them, with keys that are kept elsewhere and destroyed in time. So
-//! what is deleted from a file, or lingers in a server's memory or backup, cannot be opened later. Keys are digests.
+//! Values are **sealed**: the caller encrypts them, with keys that are stored elsewhere and destroyed in time. So data
+//! that is deleted from a file, or that stays in a server's memory or backup, cannot be opened later. Keys are digests.
 //!
-//! Neither is needed for a handshake to succeed: what is not found is a full handshake.
+//! A handshake succeeds without either store: if a session is not found, the node does a full handshake.
 
 mod database;
 mod redis;
@@ -23,15 +24,14 @@ pub use writer::{Writer, WriterCounters};
 /// A sealed session.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// By what it is found.
     pub key: SessionKey,
     /// The session, as its owner sealed it; at most [`VALUE_MAX`] bytes.
     pub value: Vec<u8>,
-    /// From when on it is not found any more, in seconds of Unix time.
+    /// When the entry expires, in seconds of Unix time.
     pub expires: u64,
 }
 
-/// The most bytes that a value may have: several times what a session with a client's chain of certificates takes.
+/// The maximum length of a value, in bytes: several times that of a session with a client's certificate chain.
 pub const VALUE_MAX: usize = 64 * 1024;
 
 impl fmt::Debug for Entry {

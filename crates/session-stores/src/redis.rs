@@ -1,15 +1,15 @@
-//! Sessions at a Redis server (6.2 or later), or at one that speaks its protocol (Valkey).
+//! Sessions at a Redis server (6.2 or later), or at a server with its protocol (Valkey).
 //!
 //! ```text
 //!   watari:session:KEY -> 1, expires, value       SET .. EX, MGET, GETDEL
 //! ```
 //!
-//! One connection is kept, and made again in the background when it is lost. While there is none, every call is an error at once:
-//! nobody waits for a server that did not answer a moment ago.
+//! There is one connection. If it is lost, it is made again in the background. Without a connection, every call fails
+//! at once, so no handshake waits for a server that is not available.
 //!
-//! The server is not trusted: it may have been taken over, or somebody may have written to it. What it stores is bounded, and is
-//! either a value as above or nothing. It could answer with an old value, or with another key's; so callers seal each value
-//! under its key, and date it.
+//! The server is not trusted: it may be compromised, or another client may have written to it. Received data has
+//! bounded length, and is either a value as above or ignored. The server could send an old value, or that of another
+//! key. So callers seal each value under its key, and date it.
 
 mod counters;
 mod error;
@@ -44,15 +44,16 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Connects in the background, for as long as this is not dropped. Runs in the tokio runtime of whoever calls.
+    /// Connects in the background until this value is dropped. Runs in the caller's tokio runtime.
     pub fn connect(settings: RedisSettings) -> Self {
         let (settings, link, counters) = (Arc::new(settings), Arc::<Link>::default(), Arc::<Counters>::default());
         let keep = link::keep(Arc::clone(&settings), Arc::clone(&link), Arc::clone(&counters));
         Self { settings, link, counters, task: tokio::spawn(keep) }
     }
 
-    /// Keeps entries until they expire, in place of others with their keys. Those that have expired, and those whose values are
-    /// longer than [`VALUE_MAX`](crate::VALUE_MAX), are not sent. After an error some may be kept and others not.
+    /// Stores entries until they expire, in place of others with their keys. Expired entries are not sent, and neither
+    /// are values longer than [`VALUE_MAX`](crate::VALUE_MAX). After an error, some entries may be stored and others
+    /// not.
     pub async fn put(&self, entries: &[Entry], now: u64) -> Result<(), RedisError> {
         let commands = protocol::put(entries, now);
         if commands.is_empty() {
@@ -61,7 +62,7 @@ impl Redis {
         self.ask(&commands, protocol::read_put).await
     }
 
-    /// Those of the entries with these keys that are there and have not expired.
+    /// The entries with these keys that the server has and that have not expired.
     pub async fn get(&self, keys: &[SessionKey], now: u64) -> Result<Vec<Entry>, RedisError> {
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -70,23 +71,24 @@ impl Redis {
         Ok(stored.into_iter().filter_map(|stored| self.entry(stored, now)).collect())
     }
 
-    /// Takes the entry with this key away, if it is there and has not expired. Of all who ask for it, one gets it.
+    /// Removes and returns the entry with this key, if the server has it and it has not expired. If several nodes take
+    /// it, one gets it.
     pub async fn take(&self, key: &SessionKey, now: u64) -> Result<Option<Entry>, RedisError> {
         let stored = self.ask(&protocol::take(key), |answers| protocol::read_take(answers, key)).await?;
         Ok(self.entry(stored, now))
     }
 
-    /// Whether the server can be asked at the moment.
+    /// Whether there is a connection.
     pub fn is_connected(&self) -> bool {
         self.link.connection().is_some()
     }
 
-    /// What has happened so far.
     pub fn counters(&self) -> RedisCounters {
         self.counters.now()
     }
 
-    /// Asks the server, unless it is away; if it does not answer as servers do, it is away from now on.
+    /// Sends commands and reads the responses. Fails at once without a connection. Closes the connection after an
+    /// invalid response.
     async fn ask<T>(
         &self,
         commands: &Pipeline,
@@ -107,7 +109,7 @@ impl Redis {
         })
     }
 
-    /// What is stored, if it is an entry and has not expired.
+    /// The entry of a stored value, if it is valid and has not expired.
     fn entry(&self, stored: Stored, now: u64) -> Option<Entry> {
         match stored {
             Stored::Entry(entry) => (now < entry.expires).then_some(entry),

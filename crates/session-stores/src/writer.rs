@@ -1,7 +1,7 @@
-//! A database for callers who must not wait.
+//! Access to a database for callers that must not block.
 //!
 //! ```text
-//!   put, take --> queue (bounded; beyond it: dropped) --> a thread: one transaction for what has gathered
+//!   put, take --> queue (bounded; beyond it: dropped) --> a thread: one transaction for all orders that have gathered
 //!   get --------> lookups in progress (bounded; beyond it: not found) --> a thread of the runtime for blocking work
 //! ```
 
@@ -23,11 +23,11 @@ use thread::{Order, Thread};
 
 use crate::{Database, Entry};
 
-/// Writes to a database in a thread of its own, and reads from it in those of the runtime.
+/// Writes to a database in a thread of its own, and reads from it in threads of the runtime.
 ///
-/// Nothing here is an error to the caller. What is put is found once its transaction is on disk, mostly a few hundredths of a
-/// second later; what the disk has no time for, or does not take, is dropped and counted. When a `Writer` is dropped it waits
-/// until what is queued is written.
+/// No call returns an error. An entry is found once its transaction is on disk, usually some 10 ms after
+/// [`Writer::put`]. Entries that the disk is too slow for, or does not take, are dropped and counted. Dropping a
+/// `Writer` waits until the queue is written.
 pub struct Writer {
     database: Arc<Database>,
     clock: Clock,
@@ -38,16 +38,17 @@ pub struct Writer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Tells the time, in seconds of Unix time.
+/// Returns the time, in seconds of Unix time.
 type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// So much may wait to be written.
+/// The maximum number of orders that wait to be written.
 const QUEUE: usize = 8192;
-/// So many lookups may be in progress: more would take all of the runtime's threads for blocking work from others.
+/// The maximum number of lookups in progress. More would take all threads for blocking work from other parts of the
+/// runtime.
 const LOOKUPS: usize = 32;
 
 impl Writer {
-    /// Begins to write to `database`, and to let go what has expired. `clock` tells the time, in seconds of Unix time.
+    /// Starts to write to `database`, and to remove expired entries. `clock` returns the time, in seconds of Unix time.
     pub fn start(database: Database, clock: impl Fn() -> u64 + Send + Sync + 'static) -> std::io::Result<Self> {
         Self::start_with(database, clock, QUEUE, LOOKUPS)
     }
@@ -66,17 +67,18 @@ impl Writer {
         Ok(Self { database, clock, queue, lookups, counters, thread: Some(thread) })
     }
 
-    /// Keeps an entry until it expires, in place of another with its key.
+    /// Stores an entry until it expires, in place of another with its key.
     pub fn put(&self, entry: Entry) {
         self.order(Order::Put(entry));
     }
 
-    /// Forgets the entry with this key. Should the process be killed right now, it may be there again afterwards.
+    /// Removes the entry with this key. If the process is killed before the transaction, the entry reappears after a
+    /// restart.
     pub fn take(&self, key: SessionKey) {
         self.order(Order::Take(key));
     }
 
-    /// Those of the entries with these keys that are in the file and have not expired.
+    /// The entries with these keys that are in the file and have not expired.
     pub async fn get(&self, keys: Vec<SessionKey>) -> Vec<Entry> {
         let Ok(turn) = Arc::clone(&self.lookups).try_acquire_owned() else {
             self.counters.refused();
@@ -94,23 +96,22 @@ impl Writer {
         lookup.await.unwrap_or_default()
     }
 
-    /// Returns when everything that was put or taken before is written, or could not be.
+    /// Returns when all earlier puts and takes are written, or have failed.
     pub async fn flush(&self) {
         let Some(queue) = self.queue.clone() else { return };
         let (done, written) = oneshot::channel();
-        // The queue may be full: then this waits, too.
+        // If the queue is full, this waits, too.
         let sent = spawn_blocking(move || queue.send(Order::Flush(done)));
         if matches!(sent.await, Ok(Ok(()))) {
             let _ = written.await;
         }
     }
 
-    /// The database itself, for what may wait for it.
+    /// The database itself, for callers that may block.
     pub fn database(&self) -> &Database {
         &self.database
     }
 
-    /// What has happened so far.
     pub fn counters(&self) -> WriterCounters {
         self.counters.now()
     }
@@ -126,7 +127,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.queue = None;
         if let Some(thread) = self.thread.take() {
-            // If it has panicked, that was said when it happened.
+            // If the thread has panicked, that was logged when it happened.
             let _ = thread.join();
         }
     }

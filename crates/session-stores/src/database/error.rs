@@ -1,46 +1,40 @@
-//! Why a database is of no use.
+//! Errors of a database.
 
 use std::path::PathBuf;
 
-/// What is wrong with a database, and in which file it is.
+/// Why a database cannot be used, with the path of its file.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
-    /// The system does not give us the file.
+    /// The file cannot be opened or created.
     #[error("{}: {cause}", path.display())]
     System {
-        /// The file.
         path: PathBuf,
-        /// What the system says.
         cause: std::io::Error,
     },
-    /// Another process has it open, or this one twice.
+    /// Another process has it open, or this process opened it twice.
     #[error("{} is in use: another process has it open, and each node needs a database of its own", .0.display())]
     InUse(PathBuf),
-    /// The file was never a database of sessions.
+    /// The file is not a database of sessions.
     #[error("{} is something else than a database of sessions, and is left alone", .0.display())]
     NotADatabase(PathBuf),
-    /// It was written by another version of this program.
+    /// Another version of this program wrote it.
     #[error("{} is a database of format {found}, which this version does not know; remove it to begin a new one", path.display())]
     OtherFormat {
-        /// The file.
         path: PathBuf,
-        /// Its format.
+        /// The format number in the file.
         found: u64,
     },
-    /// It is not as it was written.
+    /// The content is damaged.
     #[error("{} is damaged ({cause}); remove it to begin a new one: it costs full handshakes and nothing else", path.display())]
     Damaged {
-        /// The file.
         path: PathBuf,
-        /// What does not fit.
+        /// The inconsistency that was found.
         cause: String,
     },
-    /// It could be opened, and cannot be read or written any more.
+    /// The database was opened, and cannot be read or written any more.
     #[error("{} cannot be read or written: {cause}", path.display())]
     Failed {
-        /// The file.
         path: PathBuf,
-        /// What went wrong.
         cause: Box<redb::Error>,
     },
 }

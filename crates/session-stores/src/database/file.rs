@@ -1,4 +1,4 @@
-//! Opening the file of a database.
+//! Opens the file of a database.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -10,10 +10,10 @@ use redb::{Builder, StorageError};
 
 use super::DatabaseError;
 
-/// So much of the file is held in memory besides what the system holds, in bytes.
+/// The size of redb's own cache, in bytes. The kernel's page cache is additional.
 const CACHE_BYTES: usize = 32 << 20;
 
-/// Opens the file at `path` and checks all of it, or makes one.
+/// Opens and checks the file at `path`, or creates one.
 pub(super) fn open(path: &Path) -> Result<redb::Database, DatabaseError> {
     let file = create(path).map_err(|cause| DatabaseError::System { path: path.to_owned(), cause })?;
     let opened = FileBackend::new(file).and_then(|backend| {
@@ -22,7 +22,7 @@ pub(super) fn open(path: &Path) -> Result<redb::Database, DatabaseError> {
     opened.map_err(|cause| explain(path, cause))
 }
 
-/// The file, and its directory knows it for good.
+/// Opens or creates the file, and syncs its directory.
 fn create(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());

@@ -1,4 +1,4 @@
-//! The tables of a database, and what they have in common.
+//! The tables of a database, which change together.
 
 use redb::{
     Error, ReadTransaction, ReadableTable, ReadableTableMetadata, Table, TableDefinition, TableError, WriteTransaction,
@@ -8,20 +8,20 @@ use watari_wire::SessionKey;
 use super::{Database, Usage};
 use crate::{Entry, VALUE_MAX};
 
-/// How the tables are written. To be raised when that changes.
+/// The format number of the tables. A change of the format must increase it.
 pub(super) const FORMAT: u64 = 1;
 
-/// Whose tables are in a file.
+/// The format of the tables in a file.
 pub(super) enum Format {
-    /// There are none.
+    /// There are no tables.
     New,
-    /// Ours, written in this way.
+    /// Our tables, with this format number.
     Ours(u64),
-    /// Somebody else's.
+    /// Tables of another program.
     Foreign,
 }
 
-/// All tables, as a transaction changes them.
+/// All tables, in a write transaction.
 pub(super) struct Tables<'t> {
     sessions: Table<'t, Key, Session>,
     by_expiry: Table<'t, (u64, Key), ()>,
@@ -29,7 +29,8 @@ pub(super) struct Tables<'t> {
     bytes: u64,
 }
 
-/// All tables, as they were when a transaction began. Each is opened where it is needed: that takes a lookup of its own.
+/// All tables, as at the beginning of a read transaction. Each is opened when it is needed, because opening is a lookup
+/// of its own.
 pub(super) struct View<'t>(pub(super) &'t ReadTransaction);
 
 type Key = &'static [u8; 32];
@@ -56,13 +57,14 @@ impl<'t> Tables<'t> {
         Ok(Self { sessions, by_expiry, numbers, bytes })
     }
 
-    /// Has to be called before the transaction ends, or the number of bytes is that of before.
+    /// Must be called before the transaction ends. Otherwise the number of bytes is not updated.
     pub(super) fn close(mut self) -> Result<(), Error> {
         self.numbers.insert(BYTES, self.bytes)?;
         Ok(())
     }
 
-    /// Whether it fits into `bytes_max` by itself; one with this key leaves in any case.
+    /// Stores an entry in place of another with its key. Returns whether it alone fits into `bytes_max`; the other
+    /// entry is removed in any case.
     pub(super) fn put(&mut self, entry: &Entry, bytes_max: u64) -> Result<bool, Error> {
         self.remove(&entry.key)?;
         let bytes = bytes_of(&entry.value);
@@ -75,7 +77,7 @@ impl<'t> Tables<'t> {
         Ok(fits)
     }
 
-    /// Whether it was there.
+    /// Returns whether the entry was stored.
     pub(super) fn remove(&mut self, key: &SessionKey) -> Result<bool, Error> {
         let Some((expires, bytes)) = self.sessions.remove(&key.0)?.map(|session| stored(session.value())) else {
             return Ok(false);
@@ -85,7 +87,8 @@ impl<'t> Tables<'t> {
         Ok(true)
     }
 
-    /// Removes those that expire first until the others fit into `bytes_max`. Returns how many would have been found at `now`.
+    /// Removes the entries that expire first until the others fit into `bytes_max`. Returns the number of those that
+    /// had not expired at `now`.
     pub(super) fn evict(&mut self, bytes_max: u64, now: u64) -> Result<usize, Error> {
         let mut evicted = 0;
         while self.bytes > bytes_max {
@@ -95,7 +98,7 @@ impl<'t> Tables<'t> {
         Ok(evicted)
     }
 
-    /// Like [`Self::evict`], but so many at most. Returns how many.
+    /// Like [`Self::evict`], but removes at most `most` entries. Returns their number.
     pub(super) fn evict_some(&mut self, bytes_max: u64, most: usize) -> Result<usize, Error> {
         let mut evicted = 0;
         while evicted < most && self.bytes > bytes_max && self.remove_first(u64::MAX)?.is_some() {
@@ -104,7 +107,7 @@ impl<'t> Tables<'t> {
         Ok(evicted)
     }
 
-    /// Removes those that have expired, so many at most. Returns how many.
+    /// Removes at most `most` expired entries. Returns their number.
     pub(super) fn expire(&mut self, now: u64, most: usize) -> Result<usize, Error> {
         let mut expired = 0;
         while expired < most && self.remove_first(now)?.is_some() {
@@ -113,7 +116,7 @@ impl<'t> Tables<'t> {
         Ok(expired)
     }
 
-    /// Removes the one that expires first, unless that is after `last`. Returns when it would have.
+    /// Removes the entry that expires first, unless it expires after `last`. Returns its expiry.
     fn remove_first(&mut self, last: u64) -> Result<Option<u64>, Error> {
         let Some((expires, key)) = first(&self.by_expiry)?.filter(|(expires, _)| *expires <= last) else {
             return Ok(None);
@@ -126,7 +129,7 @@ impl<'t> Tables<'t> {
 }
 
 impl View<'_> {
-    /// Those of the entries with these keys that are here and have not expired.
+    /// The entries with these keys that are stored and have not expired.
     pub(super) fn get(&self, keys: &[SessionKey], now: u64) -> Result<Vec<Entry>, Error> {
         let (sessions, mut found) = (self.0.open_table(SESSIONS)?, Vec::new());
         for key in keys {
@@ -148,7 +151,7 @@ impl View<'_> {
         Ok(Usage { entries: self.0.open_table(SESSIONS)?.len()?, bytes })
     }
 
-    /// What [`Self::usage`] should say, by looking at everything; `None` if the tables do not fit each other.
+    /// The correct result of [`Self::usage`], from a count of all entries. `None` if the tables contradict each other.
     #[cfg(test)]
     pub(super) fn recount(&self) -> Result<Option<Usage>, Error> {
         let (mut usage, mut times) = (Usage::default(), Vec::new());
@@ -169,13 +172,13 @@ impl View<'_> {
     }
 }
 
-/// Says how new tables are written.
+/// Writes the format number of new tables.
 pub(super) fn begin(tables: &mut Tables<'_>) -> Result<(), Error> {
     tables.numbers.insert(FORMAT_NAME, FORMAT)?;
     Ok(())
 }
 
-/// The one that expires first, and when.
+/// The expiry and the key of the entry that expires first.
 fn first(by_expiry: &impl ReadableTable<(u64, Key), ()>) -> Result<Option<(u64, SessionKey)>, Error> {
     Ok(by_expiry.first()?.map(|(time, _)| owned(time.value())))
 }
@@ -184,7 +187,7 @@ fn owned((expires, key): (u64, &[u8; 32])) -> (u64, SessionKey) {
     (expires, SessionKey(*key))
 }
 
-/// When a session expires, and what it takes.
+/// The expiry and the size of a stored session.
 fn stored((expires, value): (u64, &[u8])) -> (u64, u64) {
     (expires, bytes_of(value))
 }

@@ -30,7 +30,7 @@ fn open(path: &Path, bytes_max: u64) -> Database {
 
 fn key(number: u64) -> SessionKey {
     let mut key = [0; 32];
-    // Spread as digests are.
+    // Spread evenly, as digests are.
     key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
     key[8..16].copy_from_slice(&number.to_be_bytes());
     SessionKey(key)
@@ -40,12 +40,12 @@ fn entry(number: u64, len: usize, expires: u64) -> Entry {
     Entry { key: key(number), value: vec![number.to_le_bytes()[0]; len], expires }
 }
 
-/// While this is not dropped, nothing can be written.
+/// Blocks all writes until this is dropped.
 pub(crate) fn hold(database: &Database) -> redb::WriteTransaction {
     database.file.begin_write().unwrap()
 }
 
-/// What the database says it holds, after it was found to be so.
+/// The usage that the database reports, after a check by a count of all entries.
 fn usage(database: &Database) -> Usage {
     let usage = database.usage().unwrap();
     assert_eq!(database.read(|transaction| View(transaction).recount()).unwrap(), Some(usage));

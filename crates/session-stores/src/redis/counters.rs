@@ -1,27 +1,27 @@
-//! What became of what a server was asked.
+//! Counters of a Redis server.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::RedisError;
 
-/// What has happened with a Redis server.
+/// Counts since the start, for metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RedisCounters {
-    /// Connections that were made.
+    /// Connections made.
     pub connections: u64,
-    /// Attempts at one that failed.
+    /// Failed attempts to connect.
     pub failed_attempts: u64,
     /// Calls that failed at once, because there was no connection.
     pub away: u64,
-    /// Calls that the server did not answer in time.
+    /// Calls without a response in time.
     pub timed_out: u64,
     /// Calls during which the connection ended.
     pub lost: u64,
     /// Calls that the server refused.
     pub refused: u64,
-    /// Calls that the server answered with something else than was asked for.
+    /// Calls with a response of an unexpected type.
     pub garbage: u64,
-    /// Values that are none of ours, in answers that are all right.
+    /// Values in valid responses that no node has stored.
     pub foreign: u64,
 }
 

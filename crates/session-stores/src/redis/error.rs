@@ -4,27 +4,27 @@ use std::time::Duration;
 
 use ::redis::{ErrorKind, RedisError as ClientError};
 
-/// Why a session was neither found nor known to be missing, or is not kept. Whoever gets this goes on without the server.
+/// Why a call failed. It is then unknown whether the server has the session. The caller continues without the server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RedisError {
-    /// There is no connection at the moment; one is being made.
+    /// There is no connection at present. It is being made.
     #[error("the Redis server is away")]
     Away,
-    /// The server did not answer.
+    /// The server did not respond in time.
     #[error("the Redis server did not answer within {} ms", .0.as_millis())]
     TimedOut(Duration),
-    /// The connection ended while something was asked.
+    /// The connection ended during the call.
     #[error("the connection to the Redis server was lost: {0}")]
     Lost(String),
-    /// The server answered that it will not: it has no room, say, or this user may not.
+    /// The server sent an error: for example, it has no room, or this user has no permission.
     #[error("the Redis server refuses: {0}")]
     Refused(String),
-    /// The server answered with something else than was asked for.
+    /// The response has an unexpected type.
     #[error("the Redis server answered {found} where {expected} was expected")]
     Garbage {
-        /// What it is.
+        /// The type of the response.
         found: &'static str,
-        /// What it should be.
+        /// The expected type.
         expected: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! The connection to a server, which is made again whenever it is lost.
+//! The connection to a server. It is made again when it is lost.
 
 use std::future::Future;
 use std::io;
@@ -18,29 +18,29 @@ use super::counters::Counters;
 use super::stream::{Bounded, Received};
 use super::{RedisError, RedisSettings};
 
-/// Where the connection is, if there is one.
+/// The connection, if there is one.
 #[derive(Default)]
 pub(super) struct Link(Mutex<Option<Connection>>);
 
-/// A connection that commands can be sent on.
+/// A connection for commands.
 #[derive(Clone)]
 pub(super) struct Connection {
     commands: MultiplexedConnection,
     received: Received,
-    /// Whether it was given up.
+    /// Notified when the connection is to be closed.
     lost: Arc<Notify>,
 }
 
-/// Moves bytes for a connection, until that ends.
+/// Moves bytes for a connection until it ends.
 type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// All that it takes to have a connection may take so long.
+/// The timeout of all steps to connect.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
-/// How long to wait before the next attempt: at first, and twice as long each time, up to ..
+/// The first pause before the next attempt. Each pause is twice as long as the one before, up to ..
 const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// .. so long.
+/// .. this limit.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// After a connection that has lasted so long, attempts begin anew.
+/// After a connection that lasted this long, pauses begin again with the shortest.
 const LASTING: Duration = Duration::from_secs(4);
 
 impl Link {
@@ -48,7 +48,7 @@ impl Link {
         self.lock().clone()
     }
 
-    /// Gives this connection up, if it is still the one.
+    /// Closes this connection, if it is still the current one.
     pub(super) fn lose(&self, connection: &Connection, why: &RedisError) {
         let mut current = self.lock();
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(&current.lost, &connection.lost)) {
@@ -58,7 +58,7 @@ impl Link {
         }
     }
 
-    /// Has this connection until it ends or is given up.
+    /// Publishes this connection until it ends or is closed by [`Self::lose`].
     async fn hold(&self, connection: Connection, driver: Driver) {
         let lost = Arc::clone(&connection.lost);
         *self.lock() = Some(connection);
@@ -75,7 +75,7 @@ impl Link {
 }
 
 impl Connection {
-    /// Sends commands, and returns their answers, one for each.
+    /// Sends commands, and returns one response for each.
     pub(super) async fn send(&mut self, commands: &Pipeline) -> Result<Vec<Value>, ClientError> {
         let answers = self.commands.send_packed_commands(commands, 0, commands.len()).await?;
         self.received.reset();
@@ -97,7 +97,7 @@ pub(super) async fn keep(settings: Arc<RedisSettings>, link: Arc<Link>, counters
             }
             Err(cause) => {
                 counters.not_connected();
-                // Once: it may be away for long.
+                // Logs only the first failure, because the server may be away for long.
                 if std::mem::take(&mut was_up) {
                     warn!(server = %settings, %cause, "the Redis server is away");
                 }
@@ -109,7 +109,7 @@ pub(super) async fn keep(settings: Arc<RedisSettings>, link: Arc<Link>, counters
     }
 }
 
-/// Why there is no connection.
+/// Why connecting failed.
 #[derive(Debug, thiserror::Error)]
 enum NoConnection {
     #[error("it did not answer within {} s", CONNECT_MAX.as_secs())]
@@ -120,7 +120,7 @@ enum NoConnection {
     Client(#[from] ClientError),
 }
 
-/// Connects, says who we are, and sees that the server answers.
+/// Connects, authenticates, and checks that the server responds.
 async fn connect(settings: &RedisSettings) -> Result<(Connection, Driver), NoConnection> {
     let stream = TcpStream::connect((settings.host.as_str(), settings.port)).await?;
     stream.set_nodelay(true)?;
@@ -142,13 +142,14 @@ where
 {
     let received = Received::default();
     let stream = Bounded::new(stream, received.clone());
-    // Calls have limits of their own.
+    // Each call has its own timeout.
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
     let (commands, driver) = MultiplexedConnection::new_with_config(&settings.greeting(), stream, config).await?;
     Ok((commands, received, Box::pin(driver)))
 }
 
-/// A server that accepts and says nothing is no server. One on which this user may do only what we need may refuse to play.
+/// Checks that the server responds to PING. A user with only the permissions that we need may be denied PING, which is
+/// accepted.
 async fn prove(connection: &mut Connection) -> Result<(), ClientError> {
     let mut ping = Pipeline::new();
     ping.cmd("PING");

@@ -1,4 +1,4 @@
-//! What is said to a server, and what its answers mean.
+//! The commands for a server, and the parsing of its responses.
 
 use ::redis::{Pipeline, Value};
 use watari_wire::SessionKey;
@@ -6,25 +6,25 @@ use watari_wire::SessionKey;
 use super::RedisError;
 use crate::{Entry, VALUE_MAX};
 
-/// Before each key: the server may be used for other things, too, and an ACL can name this.
+/// The prefix of each key. The server may have other uses too, and an ACL can name this prefix.
 const PREFIX: &[u8] = b"watari:session:";
-/// The first byte of a value: how the rest is written.
+/// The first byte of a value: the format of the rest.
 const FORMAT: u8 = 1;
-/// The format and the time before what was sealed.
+/// The length in bytes of the format and the expiry, before the sealed part.
 const HEAD_LEN: usize = 9;
-/// Longer than any session lives, in seconds; servers take no time that overflows their own.
+/// Longer than any session lives, in seconds. Servers refuse a time that overflows their own.
 const LIFETIME_MAX: u64 = 366 * 86_400;
 
-/// What a server has under a key.
+/// The content of a key at the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Stored {
     Entry(Entry),
-    /// Something that no node has stored.
+    /// A value that no node has stored.
     Foreign,
     Nothing,
 }
 
-/// Puts the entries that are of use.
+/// Stores the entries that have not expired and are not too long.
 pub(super) fn put(entries: &[Entry], now: u64) -> Pipeline {
     let mut commands = Pipeline::new();
     for entry in entries.iter().filter(|entry| now < entry.expires && entry.value.len() <= VALUE_MAX) {
@@ -96,7 +96,7 @@ fn parse(key: &SessionKey, bytes: &[u8]) -> Option<Entry> {
     is_ours.then(|| Entry { key: *key, value: value.to_vec(), expires: u64::from_be_bytes(*expires) })
 }
 
-/// By what a server knows a key: readable, for those who look into it.
+/// The key's name at the server, in hexadecimal, so that operators can read it.
 fn name(key: &SessionKey) -> Vec<u8> {
     let mut name = PREFIX.to_vec();
     for byte in key.0 {

@@ -1,4 +1,4 @@
-//! Which server, and who we are to it.
+//! Address of a server, and credentials.
 
 use std::fmt;
 use std::fs::File;
@@ -15,24 +15,24 @@ pub use tls::RedisTls;
 
 mod tls;
 
-/// A Redis server, and how to get on with it.
+/// Settings of the connection to a Redis server.
 #[derive(Debug, Clone)]
 pub struct RedisSettings {
-    /// Its name or address.
+    /// A host name or an IP address.
     pub host: String,
-    /// Its TCP port.
     pub port: u16,
-    /// The number of the database to use there.
+    /// The number of the database.
     pub database: u32,
-    /// Who we are. `None`: the server asks nobody.
+    /// `None`: the server requires no authentication.
     pub credentials: Option<RedisCredentials>,
-    /// How to speak TLS. `None`: no TLS.
+    /// `None`: no TLS.
     pub tls: Option<RedisTls>,
-    /// How long each call may wait for its answer.
+    /// The timeout of each call.
     pub timeout: Duration,
 }
 
-/// A user and a password. The user needs to be allowed three commands on our keys (`~watari:session:* +set +mget +getdel`).
+/// A user and a password. The user needs permission for three commands on our keys (`~watari:session:* +set +mget
+/// +getdel`).
 #[derive(Clone)]
 pub struct RedisCredentials {
     /// `None`: the user `default`.
@@ -43,50 +43,46 @@ pub struct RedisCredentials {
 /// Why settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadRedisSettings {
-    /// The address is not one of a Redis server.
+    /// The address is not a valid URL of a Redis server.
     #[error("{url}: {why} (it should be like redis://HOST:PORT/DATABASE, or rediss:// for TLS)")]
     Url {
-        /// What was given, without a password.
+        /// The configured URL, without a password.
         url: String,
-        /// What is wrong with it.
         why: &'static str,
     },
     /// A file cannot be read.
     #[error("{}: {cause}", path.display())]
     File {
-        /// The file.
         path: PathBuf,
-        /// What the system says.
         cause: io::Error,
     },
-    /// A password or key may be read by every user of the machine.
+    /// All users of the machine may read a file with a password or key.
     #[error("{} can be read by everybody on this machine (chmod 600 it)", .0.display())]
     Exposed(PathBuf),
-    /// A file does not hold what it should.
+    /// The content of a file is not valid.
     #[error("{}: {why}", path.display())]
     Content {
-        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
         why: String,
     },
-    /// There are no certificates of authorities on this system, and none were given.
+    /// The system has no certificates of authorities, and none were configured.
     #[error("the system has no certificates of authorities: {0}")]
     NoAuthorities(String),
-    /// Certificate and key do not fit, or are of no use.
+    /// Certificate and key do not match, or are not usable.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
 }
 
-/// What is waited for an answer, unless something else is set.
+/// The default timeout of a call.
 const TIMEOUT: Duration = Duration::from_millis(250);
-/// More than any password.
+/// Longer than any password, in bytes.
 const FILE_LEN_MAX: u64 = 64 * 1024;
 const PORT: u16 = 6379;
 
 impl RedisSettings {
-    /// The server at `url`: `redis://HOST:PORT/DATABASE`, where the port may be left out (6379), and the database (0). With `rediss://`
-    /// it is TLS, with `authorities` and as `client` as in [`RedisTls::load`]. The password does not belong here: addresses are shown and logged.
+    /// The server at `url`: `redis://HOST:PORT/DATABASE`. The port defaults to 6379, and the database to 0. `rediss://`
+    /// means TLS, with `authorities` and `client` as in [`RedisTls::load`]. A password in `url` is an error, because
+    /// addresses are shown and logged.
     pub fn from_url(
         url: &str,
         authorities: Option<&Path>,
@@ -119,7 +115,7 @@ impl RedisSettings {
         })
     }
 
-    /// What is said first on a connection.
+    /// The authentication and the database number, which are sent first.
     pub(super) fn greeting(&self) -> RedisConnectionInfo {
         let info = RedisConnectionInfo::default().set_db(self.database.into()).set_skip_set_lib_name();
         let Some(RedisCredentials { username, password }) = &self.credentials else { return info };
@@ -132,7 +128,8 @@ impl RedisSettings {
 }
 
 impl RedisCredentials {
-    /// The password in a file (its first line, which must not be everybody's to read), and whose it is; `None`: of the user `default`.
+    /// Reads the password from the first line of a file that other users cannot read. `username` of `None`: the user
+    /// `default`.
     pub fn load(username: Option<String>, path: &Path) -> Result<Self, BadRedisSettings> {
         let content = read_secret(path)?;
         let bad = |why: &str| BadRedisSettings::Content { path: path.to_owned(), why: why.to_owned() };
@@ -147,14 +144,14 @@ fn bad(url: &str, why: &'static str) -> BadRedisSettings {
     BadRedisSettings::Url { url: url.to_owned(), why }
 }
 
-/// Reads a file that must not be everybody's to read.
+/// Reads a file that other users must not be able to read.
 fn read_secret(path: &Path) -> Result<Zeroizing<Vec<u8>>, BadRedisSettings> {
     let at = |cause| BadRedisSettings::File { path: path.to_owned(), cause };
     let file = File::open(path).map_err(at)?;
     if file.metadata().map_err(at)?.permissions().mode() & 0o007 != 0 {
         return Err(BadRedisSettings::Exposed(path.to_owned()));
     }
-    // All the room it may need, so that it never moves and leaves a copy behind.
+    // Allocates the maximum size, so that the buffer never moves and leaves a copy behind.
     let mut content = Zeroizing::new(Vec::with_capacity(FILE_LEN_MAX as usize + 1));
     read_limited(path, file, &mut content)?;
     Ok(content)

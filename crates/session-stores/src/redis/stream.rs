@@ -1,4 +1,4 @@
-//! A connection on which a server cannot send without end.
+//! A connection that limits the bytes a server sends.
 
 use std::io;
 use std::pin::Pin;
@@ -8,22 +8,22 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A server may send so much without completing an answer, in bytes: that is all longest values of more than two hundred keys, and the
-/// client library holds it in memory.
+/// The maximum bytes that a server may send before a response is complete: enough for the longest values of more than
+/// two hundred keys. The client library holds them in memory.
 pub(super) const UNANSWERED_MAX: usize = 16 << 20;
 
-/// A stream that fails when too much has been received on it since an answer was complete.
+/// A stream that fails if too many bytes were received since a response was last complete.
 pub(super) struct Bounded<S> {
     stream: S,
     received: Received,
 }
 
-/// How much was received since an answer was complete, in bytes.
+/// The number of bytes received since a response was last complete.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Received(Arc<AtomicUsize>);
 
 impl Received {
-    /// An answer is complete.
+    /// Called when a response is complete.
     pub(super) fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What became of what a writer was given.
+//! Counters of a writer.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -6,16 +6,16 @@ use tracing::{error, info};
 
 use crate::DatabaseError;
 
-/// What a writer has done.
+/// Counts since the start, for metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WriterCounters {
     /// Entries put or taken that went to disk.
     pub written: u64,
-    /// Entries that were neither put nor taken, because too many were waiting.
+    /// Puts and takes that were dropped, because too many were waiting.
     pub dropped: u64,
-    /// Entries that were neither put nor taken, and lookups that found nothing, because the file could not be read or written.
+    /// Puts and takes that were dropped, and lookups that found nothing, because the file could not be read or written.
     pub failed: u64,
-    /// Entries that left before their time, or were not kept, for want of room.
+    /// Entries that were evicted, or were not stored because they alone are too large.
     pub evicted: u64,
     /// Lookups that were not made, because too many were in progress.
     pub refused: u64,
@@ -55,7 +55,7 @@ impl Counters {
         }
     }
 
-    /// Says so once, until it works again: a disk that is full fails for every handshake.
+    /// Counts a failure, and logs the first one until writing works again: a full disk fails for every handshake.
     pub(super) fn failed(&self, entries: usize, cause: &DatabaseError) {
         self.failed.fetch_add(entries as u64, Ordering::Relaxed);
         if !self.is_failing.swap(true, Ordering::Relaxed) {

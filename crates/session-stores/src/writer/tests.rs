@@ -63,7 +63,7 @@ async fn what_is_too_much_is_dropped_and_nobody_waits() {
     let (_dir, database) = database();
     let writer = Writer::start_with(database, || 0, 10, 2).unwrap();
     let held = hold(&writer.database);
-    // The thread takes some before it comes to the disk; it cannot take more than a batch.
+    // The thread takes some orders before it writes to the disk, but not more than a batch.
     for _ in 0..5000 {
         writer.put(entry(1, 5));
     }

@@ -12,11 +12,11 @@ use super::counters::Counters;
 use crate::database::Change;
 use crate::{Database, DatabaseError, Entry};
 
-/// What a writer is asked for.
+/// A task of the writer.
 pub(super) enum Order {
     Put(Entry),
     Take(SessionKey),
-    /// To answer when all before it is done.
+    /// Sent when all orders before it are done.
     Flush(oneshot::Sender<()>),
 }
 
@@ -24,13 +24,13 @@ pub(super) struct Thread {
     database: Arc<Database>,
     clock: Clock,
     counters: Arc<Counters>,
-    /// When to look next for what has expired.
+    /// When to look next for expired entries.
     expire_at: Instant,
 }
 
-/// A transaction waits so long for more, at most ..
+/// A transaction gathers orders for at most this time ..
 const GATHER: Duration = Duration::from_millis(50);
-/// .. and for so many: each waits for the disk to have it all.
+/// .. and at most this many. Each order waits until the disk has all of them.
 const BATCH: usize = 1000;
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);
 
@@ -39,7 +39,7 @@ impl Thread {
         Self { database, clock, counters, expire_at: Instant::now() }
     }
 
-    /// Does what is ordered until there is nobody left to order anything.
+    /// Executes orders until all senders are dropped.
     pub(super) fn run(mut self, orders: &Receiver<Order>) {
         loop {
             match orders.recv_timeout(self.expire_at.saturating_duration_since(Instant::now())) {
@@ -62,13 +62,13 @@ impl Thread {
         }
         for order in orders.drain(..) {
             if let Order::Flush(done) = order {
-                // Who waited may have gone.
+                // The receiver may have been dropped.
                 let _ = done.send(());
             }
         }
     }
 
-    /// A part of what has expired leaves; if that was not all, the rest soon.
+    /// Removes some of the expired entries. If more are left, the next call comes soon.
     fn expire(&mut self) {
         if Instant::now() < self.expire_at {
             return;
@@ -92,7 +92,7 @@ impl Order {
     }
 }
 
-/// What comes soon after `first`. Whoever waits ends the waiting.
+/// The orders that arrive soon after `first`. A flush ends the gathering.
 fn gather(orders: &Receiver<Order>, first: Order) -> Vec<Order> {
     let due = Instant::now() + GATHER;
     let mut gathered = vec![first];

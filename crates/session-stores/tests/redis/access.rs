@@ -1,4 +1,4 @@
-//! Who may, and what happens when nobody is there.
+//! Permissions, and calls without a connection.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use super::*;
 use crate::server::Server;
 use crate::wait::until;
 
-/// All that a node needs to be allowed.
+/// All permissions that a node needs.
 const USER: &str =
     "user default off\nuser watari on >geheim resetchannels ~watari:session:* -@all +set +mget +getdel\n";
 
@@ -43,7 +43,7 @@ async fn who_may_not_is_refused() {
     assert!(matches!(&error, RedisError::Refused(why) if why.contains("getdel")), "{error}");
 }
 
-/// With these settings no connection comes about.
+/// With these settings, connecting fails.
 pub(crate) async fn is_turned_away(settings: RedisSettings) {
     let redis = Redis::connect(settings);
     until("it has tried again", async || redis.counters().failed_attempts >= 2).await;
@@ -76,7 +76,7 @@ async fn a_server_that_was_killed_is_found_again() {
     for round in 1..=3 {
         redis.put(&[entry(1)], NOW).await.unwrap();
         server.kill();
-        // The first calls may notice; those after them do not even ask.
+        // The first calls may detect the loss. Later ones fail at once.
         until("it is away", async || redis.get(&[key(1)], NOW).await == Err(RedisError::Away)).await;
         let begun = Instant::now();
         for _ in 0..1000 {

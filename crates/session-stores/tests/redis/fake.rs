@@ -1,4 +1,4 @@
-//! What only looks like a server.
+//! A fake server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// Answers pings as a server does, and everything else as it is told to.
+/// Responds to pings like a server, and to all other commands according to [`Manners`].
 pub(crate) struct Fake {
     pub(crate) address: SocketAddr,
     sent: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
-/// How commands are answered.
+/// The response to commands.
 #[derive(Debug, Clone)]
 pub(crate) enum Manners {
-    /// Not even pings.
+    /// No response, not even to pings.
     Mute,
-    /// With nothing.
+    /// No response, except to pings.
     Deaf,
-    /// With these bytes.
+    /// These bytes.
     Say(Vec<u8>),
-    /// With these bytes, and then with others for ever.
+    /// These bytes, and then others without end.
     Endless(Vec<u8>),
-    /// By closing the connection.
+    /// Closes the connection.
     HangUp,
 }
 
@@ -48,7 +48,7 @@ impl Fake {
         format!("redis://{}", self.address)
     }
 
-    /// How many bytes it could send in answer to commands.
+    /// The number of bytes that it could send in response to commands.
     pub(crate) fn sent(&self) -> usize {
         self.sent.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Servers that are slow, broken or taken over.
+//! Servers that are slow, broken or compromised.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::access::is_turned_away;
 use crate::fake::{Fake, Manners};
 use crate::wait::until;
 
-/// Longer than any of these tests needs, but not for ever.
+/// Longer than any of these tests needs, but limited.
 const LONG: Duration = Duration::from_secs(30);
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn all_who_wait_are_told_when_a_server_hangs_up() {
     }
 }
 
-/// Answers to MGET with one key that are none.
+/// Invalid responses to MGET with one key.
 fn garbage() -> Vec<Vec<u8>> {
     let text: [&[u8]; 18] = [
         b"\r\n",
@@ -75,7 +75,7 @@ fn garbage() -> Vec<Vec<u8>> {
 async fn garbage_is_an_error_and_nothing_worse() {
     for bytes in garbage() {
         let fake = Fake::start(Manners::Say(bytes.clone())).await;
-        // What is no answer, but could become one, is waited for.
+        // An incomplete response could become complete, so the node waits.
         let settings = RedisSettings { timeout: Duration::from_secs(2), ..patient(&fake.url()) };
         let redis = connected(settings).await;
         let got = redis.get(&[key(1)], NOW).await;

@@ -1,4 +1,4 @@
-//! Sessions at real Redis servers, and at some that only look like one.
+//! Sessions at real Redis servers, and at fake ones.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,17 +15,17 @@ use std::time::Duration;
 use watari_session_stores::{Entry, Redis, RedisSettings};
 use watari_wire::SessionKey;
 
-/// The time, in seconds of Unix time, as far as these tests know.
+/// The time in these tests, in seconds of Unix time.
 const NOW: u64 = 1_000_000;
 
-/// Connects, and waits for that.
+/// Connects, and waits until the connection is made.
 async fn connected(settings: RedisSettings) -> Redis {
     let redis = Redis::connect(settings);
     wait::until("there is a connection", async || redis.is_connected()).await;
     redis
 }
 
-/// Settings for a machine that may be slow.
+/// Settings for a slow machine.
 fn patient(url: &str) -> RedisSettings {
     RedisSettings { timeout: Duration::from_secs(20), ..RedisSettings::from_url(url, None, None).unwrap() }
 }
@@ -34,7 +34,7 @@ fn key(number: u8) -> SessionKey {
     SessionKey([number; 32])
 }
 
-/// By what a server knows it.
+/// The name of the key at the server.
 fn name(number: u8) -> String {
     format!("watari:session:{}", format!("{number:02x}").repeat(32))
 }

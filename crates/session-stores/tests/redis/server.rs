@@ -10,7 +10,7 @@ use watari_test_origins::LoopbackAddresses;
 
 use crate::wait::until;
 
-/// A Redis server that keeps nothing when it ends; killed when this is dropped.
+/// A Redis server that persists nothing. It is killed when this value is dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     dir: TempDir,
@@ -22,7 +22,7 @@ impl Server {
         Self::start_with(|_| String::new()).await
     }
 
-    /// With more lines in its configuration, for the address that it is to have.
+    /// Starts a server with more configuration lines, which may depend on its address.
     pub(crate) async fn start_with(more: impl FnOnce(IpAddr) -> String) -> Self {
         let (dir, address) = (tempfile::tempdir().unwrap(), LoopbackAddresses::draw().take());
         let more = more(address.ip());
@@ -49,13 +49,13 @@ impl Server {
         self.process.wait().unwrap();
     }
 
-    /// After it was killed.
+    /// Starts it again after it was killed.
     pub(crate) async fn start_again(&mut self) {
         self.process = run(self.dir.path());
         self.wait().await;
     }
 
-    /// A connection of somebody who may do anything.
+    /// A connection of a user with all permissions.
     pub(crate) async fn admin(&self) -> redis::aio::MultiplexedConnection {
         let client = redis::Client::open(self.url()).unwrap();
         client.get_multiplexed_async_connection().await.unwrap()

@@ -1,4 +1,4 @@
-//! What a server keeps, and for how long.
+//! The contents of a server, and their expiry.
 
 use std::sync::Arc;
 

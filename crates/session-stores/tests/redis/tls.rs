@@ -14,7 +14,7 @@ use crate::access::is_turned_away;
 use crate::server::Server;
 use crate::wait::until;
 
-/// An authority, and a directory for what it has issued.
+/// An authority, and a directory for the certificates that it has issued.
 struct Site {
     dir: TempDir,
     authority: CertifiedIssuer<'static, KeyPair>,
@@ -24,7 +24,7 @@ impl Site {
     fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // One that has issued itself, for OpenSSL, would be what all have by default.
+        // With the default name, which all certificates share, OpenSSL would treat them as self-signed.
         params.distinguished_name.push(DnType::CommonName, "an authority");
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let site = Self { dir: tempfile::tempdir().unwrap(), authority };
@@ -36,7 +36,7 @@ impl Site {
         self.dir.path().join("ca.pem")
     }
 
-    /// A chain and its key, for a name or address.
+    /// A certificate chain and its key, for a name or address.
     fn issue(&self, name: &str) -> (PathBuf, PathBuf) {
         let (chain, key) = (self.dir.path().join(format!("{name}.pem")), self.dir.path().join(format!("{name}.key")));
         let pair = KeyPair::generate().unwrap();
@@ -47,7 +47,7 @@ impl Site {
         (chain, key)
     }
 
-    /// A server that asks for certificates of this site.
+    /// A server that requires certificates of this site.
     async fn server(&self) -> Server {
         let lines = |address: IpAddr| {
             let (chain, key) = self.issue(&address.to_string());
@@ -58,7 +58,7 @@ impl Site {
         Server::start_with(lines).await
     }
 
-    /// Trusts this site, as the client that it has issued a certificate to.
+    /// Trusts this site, and has a client certificate from it.
     fn client(&self) -> RedisTls {
         let (chain, key) = self.issue("node.test");
         RedisTls::load(Some(&self.authority()), Some((&chain, &key))).unwrap()

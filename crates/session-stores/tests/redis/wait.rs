@@ -1,11 +1,11 @@
-//! Waiting for a state to be reached.
+//! Waits until a condition holds.
 
 use std::time::{Duration, Instant};
 
-/// Long enough for the slowest machine; nothing waits so long unless it fails.
+/// Long enough for the slowest machine. Only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Looks again and again until `condition` holds.
+/// Polls until `condition` holds.
 pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition().await {

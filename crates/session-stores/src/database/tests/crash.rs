@@ -1,4 +1,4 @@
-//! A process that writes is killed, again and again.
+//! A process that writes is killed, many times.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -6,14 +6,14 @@ use std::process::{Child, Command, Stdio};
 
 use super::*;
 
-/// Where the child's database is.
+/// The path of the child's database.
 const PATH: &str = "WATARI_CRASH_PATH";
-/// How many batches are in it already.
+/// The number of batches that it contains at the start.
 const BEGIN: &str = "WATARI_CRASH_BEGIN";
 
 const BATCH: u64 = 50;
 const LEN: usize = 200;
-/// So many of the latest entries are kept.
+/// The number of entries for which there is room.
 const ROOM: u64 = 1_000;
 const BYTES_MAX: u64 = ROOM * (LEN as u64 + Database::OVERHEAD);
 
@@ -21,7 +21,7 @@ fn batch(number: u64) -> Vec<Entry> {
     (number * BATCH..(number + 1) * BATCH).map(|number| entry(number, LEN, 1 + number)).collect()
 }
 
-/// What is to be found after so many batches, and whether it is.
+/// Whether the database contains what it should after this many batches.
 fn holds(database: &Database, batches: u64) -> bool {
     let end = batches * BATCH;
     let begin = end.saturating_sub(ROOM);
@@ -30,7 +30,7 @@ fn holds(database: &Database, batches: u64) -> bool {
     database.get(&keys, 0).unwrap() == expected
 }
 
-/// Not a test of its own: what the child does. It says how many batches were put as soon as they are.
+/// Not a test of its own, but the code of the child. It prints the number of batches after each put.
 #[test]
 #[ignore = "run by the next test, in a process that it kills"]
 fn writes_until_it_is_killed() {
@@ -53,7 +53,7 @@ fn child(path: &Path, begin: u64) -> Child {
         .unwrap()
 }
 
-/// Kills a child when it has put so many more; returns what it had acknowledged when it was dead.
+/// Kills a child after `batches` more puts. Returns the number of batches that it had acknowledged when it ended.
 fn kill_after(mut child: Child, begin: u64, batches: u64) -> u64 {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let (mut put, mut killed) = (begin, false);
@@ -79,7 +79,7 @@ fn what_was_acknowledged_is_there_after_a_kill() {
         let database = open(&path, BYTES_MAX);
         let usage = usage(&database);
         assert!(usage.bytes <= BYTES_MAX);
-        // The one that was in progress may have got there.
+        // The batch in progress may have been written.
         let found = (acknowledged..=acknowledged + 1).find(|batches| holds(&database, *batches));
         batches = found.unwrap_or_else(|| panic!("{acknowledged} batches were acknowledged; there are {usage:?}"));
     }

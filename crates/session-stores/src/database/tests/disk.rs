@@ -9,7 +9,7 @@ use redb::backends::InMemoryBackend;
 
 use super::*;
 
-/// What can be seen of a disk, and done to it.
+/// The state of a disk, and its controls.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     is_full: AtomicBool,
@@ -17,12 +17,12 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// From now on it takes nothing any more.
+    /// From now on, all writes fail.
     pub(crate) fn fill(&self) {
         self.is_full.store(true, Ordering::Relaxed);
     }
 
-    /// How long the file has been at most.
+    /// The maximum length that the file has had, in bytes.
     pub(crate) fn len_max(&self) -> u64 {
         self.len_max.load(Ordering::Relaxed)
     }

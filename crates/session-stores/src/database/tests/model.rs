@@ -1,4 +1,4 @@
-//! A database does what a list does.
+//! A database behaves like a list.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ enum Step {
     Reopen,
 }
 
-/// What a database holds: (when it expires, key, length).
+/// The entries of a database: (expiry, key, length).
 #[derive(Default)]
 struct Model(Vec<(u64, SessionKey, usize)>);
 

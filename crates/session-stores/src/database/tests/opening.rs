@@ -1,4 +1,4 @@
-//! Files of all kinds.
+//! Opens intact, damaged and foreign files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -110,7 +110,7 @@ fn a_place_that_is_not_there_is_named() {
     }
 }
 
-/// Whatever has become of a file, either all is as it was, or it is refused.
+/// After any damage to a file, either all content is intact, or the file is refused.
 #[test]
 fn damage_is_found() {
     let (dir, path) = place();

@@ -1,9 +1,10 @@
-//! How large the file gets.
+//! The size of the file.
 
 use super::*;
 
-/// Steady turnover, each session somewhere among the others: after the first times that everything was replaced, the file does
-/// not grow any more. (A small one is the worst case; for 100,000 sessions it takes one and a half times what may be kept.)
+/// Steady turnover, with each session in a random place among the others. After everything has been replaced a few
+/// times, the file does not grow any more. (A small file is the worst case. For 100,000 sessions, the file has one and
+/// a half times the size of the limit.)
 #[test]
 fn the_file_does_not_grow_with_turnover() {
     const ROOM: u64 = 4_000;

@@ -14,13 +14,13 @@ use tokio_rustls::client::TlsStream;
 
 use super::{BadRedisSettings, read, read_secret};
 
-/// Whom we trust to be the server, and who we are.
+/// The trusted authorities, and our certificate.
 #[derive(Clone)]
 pub struct RedisTls(Arc<ClientConfig>);
 
 impl RedisTls {
-    /// Trusts the authorities in the PEM file `authorities`, or else those of the system. `client`: our certificate chain and its
-    /// key (which must not be everybody's to read), both PEM, for servers that ask for them.
+    /// Trusts the authorities in the PEM file `authorities`, or else those of the system. `client`: our certificate
+    /// chain and its key, both PEM, for servers that request them. Other users must not be able to read the key.
     pub fn load(authorities: Option<&Path>, client: Option<(&Path, &Path)>) -> Result<Self, BadRedisSettings> {
         let roots = authorities.map_or_else(system_roots, roots_of)?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -53,7 +53,7 @@ fn roots_of(path: &Path) -> Result<RootCertStore, BadRedisSettings> {
     Ok(roots)
 }
 
-/// Certificates of the system that cannot be parsed are passed over, as elsewhere: old ones lie in every such directory.
+/// Skips certificates of the system that cannot be parsed: every such directory contains old ones.
 fn system_roots() -> Result<RootCertStore, BadRedisSettings> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
