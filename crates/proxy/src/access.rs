@@ -1,4 +1,4 @@
-//! Which clients may ask.
+//! Limits the networks from which clients may send requests.
 
 use std::net::IpAddr;
 
@@ -7,14 +7,14 @@ use ipnet::IpNet;
 /// The networks that clients of a route may come from. By default, any.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Access {
-    /// Only these; where there are none, all.
+    /// Only these networks. Empty: all.
     pub allow: Vec<IpNet>,
-    /// But not these.
+    /// Except these networks.
     pub deny: Vec<IpNet>,
 }
 
 impl Access {
-    /// Whether `client` may ask. An IPv4-mapped IPv6 address is an IPv4 address.
+    /// Whether `client` may send requests. An IPv4-mapped IPv6 address counts as an IPv4 address.
     pub(crate) fn admits(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
         let lists = |networks: &[IpNet]| networks.iter().any(|network| network.contains(&client));

@@ -1,11 +1,11 @@
-//! One line for each request, when the body of its response, or the tunnel that follows it, has ended.
+//! One line for each request, written when the body of its response, or its tunnel, has ended.
 //!
 //! ```text
 //!   Record --ends--> queue (bounded) --> thread --> file
 //! ```
 //!
-//! Files block, so that a thread of its own writes them, as much at a time as has come. Where the file does not take lines as
-//! fast as they come, some are lost and counted; nobody waits for it.
+//! File writes block, so a separate thread writes the lines, in batches. If the file is too slow, lines are lost and
+//! counted. No request waits for it.
 
 mod line;
 
@@ -27,22 +27,22 @@ use crate::client::Client;
 use crate::origin::Origin;
 use line::Line;
 
-/// How lines look.
+/// The format of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// The combined format of Apache, which most tools read.
+    /// The combined format of Apache, which most tools can read.
     Combined,
-    /// An object of JSON, which also has how long it took, where the response came from and how it ended.
+    /// A JSON object. It also has the duration, the origin, and the ending of the response.
     Json,
 }
 
-/// A log of requests. Clones write to the same.
+/// A log of requests. Clones write to the same file.
 #[derive(Debug, Clone)]
 pub struct AccessLog(Arc<Writing>);
 
 #[derive(Debug)]
 struct Writing {
-    /// `None`: there is no line, and the file is to be opened again.
+    /// `None` instead of a line: open the file again.
     lines: Option<SyncSender<Option<Line>>>,
     reopen: Arc<AtomicBool>,
     lost: Counter,
@@ -53,15 +53,15 @@ struct Writing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     Complete,
-    /// The client did not take it, or not all of it.
+    /// The client left before it had all bytes.
     ClientLeft,
-    /// Where it came from did not give all of it, or broke the tunnel off.
+    /// The origin did not send all bytes, or ended the tunnel.
     Cut,
-    /// Nobody sent anything through the tunnel for too long.
+    /// The tunnel reached its idle timeout.
     Silent,
 }
 
-/// A request whose line is written when this is dropped.
+/// A request. Its line is written when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Record {
     log: AccessLog,
@@ -70,7 +70,7 @@ pub(crate) struct Record {
     journey: Arc<Journey>,
 }
 
-/// Where the response to a request comes from.
+/// The origins that a request was sent to.
 #[derive(Debug, Default)]
 pub(crate) struct Journey {
     origin: Mutex<Option<Arc<Origin>>>,
@@ -78,17 +78,18 @@ pub(crate) struct Journey {
     moves: AtomicU32,
 }
 
-/// Lines that wait to be written.
+/// The maximum number of lines that wait to be written.
 const QUEUE_LEN: usize = 1024;
-/// Longer parts of a request are cut off, in bytes: so much of a line is at a client's mercy.
+/// The maximum length of a part of a request in a line, in bytes. Longer parts are cut, because clients choose their
+/// length.
 const PART_LEN_MAX: usize = 2048;
-/// What is written at once, in bytes; one more line may follow.
+/// The length at which a batch is written, in bytes. It may exceed this by one line.
 const BATCH_LEN: usize = 64 * 1024;
-/// How long the end of a log waits for its last lines.
+/// How long the last handle of a log waits for its last lines.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl AccessLog {
-    /// Opens the file, or makes it, and appends to what is in it.
+    /// Opens or creates the file, and appends to it.
     pub fn open(path: &Path, format: LogFormat, metrics: &Metrics) -> io::Result<Self> {
         let (lines, received) = sync_channel(QUEUE_LEN);
         let (ended, done) = sync_channel(0);
@@ -102,17 +103,17 @@ impl AccessLog {
         Ok(Self(Arc::new(Writing { lines: Some(lines), reopen, lost, done: Mutex::new(done) })))
     }
 
-    /// Has the file opened again, as the old one may have been renamed: what is not written yet goes to the new one.
+    /// Opens the file again, because it may have been renamed. Lines that are not written yet go to the new file.
     pub fn reopen(&self) {
         self.0.reopen.store(true, Ordering::Relaxed);
-        // The file is opened now and not with the next line, which may be long in coming: until then, the old one would exist
-        // for this process alone. A full queue needs no message to be looked at.
+        // Wakes the thread to open the file now, because the next line may come late. Until then, the old file would
+        // exist for this process alone. If the queue is full, the thread is awake already.
         if let Some(lines) = &self.0.lines {
             let _ = lines.try_send(None);
         }
     }
 
-    /// A request that has come just now.
+    /// The record of a request that has just arrived.
     pub(crate) fn begin<B>(&self, request: &Request<B>, client: &Client, journey: &Arc<Journey>) -> Record {
         let line = Line {
             client: client.address().ip().to_canonical(),
@@ -150,7 +151,7 @@ impl Record {
         self.change(|line| line.status = Some(status));
     }
 
-    /// So many bytes more are on their way to the client.
+    /// Counts bytes that are being sent to the client.
     pub(crate) fn sent(&mut self, bytes: usize) {
         self.change(|line| line.bytes += bytes as u64);
     }
@@ -179,13 +180,13 @@ impl Drop for Record {
 }
 
 impl Journey {
-    /// An origin is asked.
+    /// Called when an origin is tried.
     pub(crate) fn tries(&self, origin: &Arc<Origin>) {
         self.tries.fetch_add(1, Ordering::Relaxed);
         *self.lock() = Some(Arc::clone(origin));
     }
 
-    /// The response goes on at another one.
+    /// Called when the response continues at another origin.
     pub(crate) fn moves_to(&self, origin: &Arc<Origin>) {
         self.moves.fetch_add(1, Ordering::Relaxed);
         *self.lock() = Some(Arc::clone(origin));
@@ -196,7 +197,7 @@ impl Journey {
     }
 }
 
-/// What the thread works with.
+/// The state of the thread.
 struct Writer {
     path: PathBuf,
     file: File,
@@ -206,7 +207,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Until nobody can send lines any more.
+    /// Writes until all senders are dropped.
     fn write_all(mut self, lines: &Receiver<Option<Line>>) {
         let mut batch = Vec::new();
         while let Ok(first) = lines.recv() {
@@ -230,7 +231,7 @@ impl Writer {
         if self.reopen.swap(false, Ordering::Relaxed) {
             match append(&self.path) {
                 Ok(file) => self.file = file,
-                // What is open still takes lines.
+                // The old file is still open, and lines go there.
                 Err(error) => tracing::error!(path = %self.path.display(), %error, "access log not opened again"),
             }
         }
@@ -242,7 +243,7 @@ fn append(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).open(path)
 }
 
-/// Whom a request is for, as far as that can be said of any.
+/// The host of the request, from its target or its `Host` field.
 fn host<B>(request: &Request<B>) -> Box<[u8]> {
     let target = request.uri().authority().map(|authority| cut(authority.as_str().as_bytes()));
     target.or_else(|| field(request.headers(), &HOST)).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Where an origin is.
+//! Addresses of origins.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,8 +7,8 @@ use std::str::FromStr;
 use http::Uri;
 use http::uri::Scheme;
 
-/// Where an origin is: `http://HOST`, `https://HOST`, either with `:PORT`. A host is a name or an address; an IPv6 address
-/// stands in brackets.
+/// The address of an origin: `http://HOST` or `https://HOST`, each with an optional `:PORT`. A host is a name or an IP
+/// address. An IPv6 address is in brackets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OriginAddress {
     tls: bool,
@@ -16,28 +16,27 @@ pub struct OriginAddress {
     port: u16,
 }
 
-/// A text is no [`OriginAddress`].
+/// The text is not an [`OriginAddress`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an origin is given as http://HOST or https://HOST, with or without a port")]
 pub struct InvalidOrigin;
 
 impl OriginAddress {
-    /// Whether it is spoken to by TLS.
+    /// Whether connections use TLS.
     pub fn is_tls(&self) -> bool {
         self.tls
     }
 
-    /// A name, or an address without brackets.
+    /// The name, or the IP address without brackets.
     pub fn host(&self) -> &str {
         self.host.trim_matches(['[', ']'])
     }
 
-    /// The host, if it is an address and no name.
+    /// The host, if it is an IP address.
     pub fn ip(&self) -> Option<IpAddr> {
         self.host().parse().ok()
     }
 
-    /// Where it listens.
     pub fn port(&self) -> u16 {
         self.port
     }

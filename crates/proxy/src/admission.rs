@@ -1,8 +1,8 @@
-//! Who waits for a place at the origins of a pool.
+//! Queues requests that wait for a slot at the origins of a pool.
 //!
-//! [`watari_admission::Queue`] decides; here those who wait are told. A request keeps its [`Place`] until the body of its
-//! response has ended, whichever origins that comes from, or the tunnel that follows it, and gives it back by dropping it: also
-//! where its client goes while it still waits.
+//! [`watari_admission::Queue`] decides; this module notifies the requests that wait. A request holds its [`Place`]
+//! until the body of its response has ended, even if that comes from several origins, or until its tunnel has ended.
+//! Dropping the `Place` frees the slot, also if the client leaves while the request waits.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,14 +14,14 @@ use watari_admission::{Entered, Load, Queue, QueueSettings, Request, RetryAfter,
 
 use crate::metrics::{QueueMetrics, RuleMetrics, Wait};
 
-/// How many requests of a kind there are.
+/// The number of requests, by state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueStatus {
-    /// What they ask for; `None`: all of the pool.
+    /// The pattern of the rule that they match. `None`: all of the pool.
     pub pattern: Option<String>,
-    /// Those at the origins.
+    /// Requests at the origins.
     pub in_progress: usize,
-    /// Those that wait for a place there.
+    /// Requests that wait for a slot.
     pub waiting: usize,
 }
 
@@ -29,9 +29,8 @@ pub struct QueueStatus {
 #[derive(Debug)]
 pub(crate) struct Admission {
     state: Mutex<State>,
-    /// Somebody's time is over sooner than that of all before.
+    /// Notified if a request has a deadline that may be earlier than all others.
     sooner: Notify,
-    /// How its requests are counted.
     metrics: QueueMetrics,
 }
 
@@ -39,13 +38,13 @@ pub(crate) struct Admission {
 struct State {
     queue: Queue,
     waiting: HashMap<Ticket, oneshot::Sender<Verdict>>,
-    /// A task looks after those who have waited too long.
+    /// Whether a task runs that expires requests.
     watched: bool,
-    /// One for each rule, and then one for what no rule is about.
+    /// One for each rule, and a last one for requests that match no rule.
     rules: Vec<RuleMetrics>,
 }
 
-/// What one who waits is told.
+/// The result of a wait.
 type Verdict = Result<(), RetryAfter>;
 
 /// A request that waits for its turn.
@@ -55,7 +54,7 @@ struct Turn {
     wait: Wait,
 }
 
-/// A place at the origins, or one among those who wait for it, until it is dropped.
+/// A slot at the origins, or a queue slot. Dropping it frees the slot.
 #[derive(Debug)]
 pub(crate) struct Place {
     admission: Arc<Admission>,
@@ -70,7 +69,7 @@ impl Admission {
         Arc::new(Self { state: Mutex::new(state), sooner: Notify::new(), metrics })
     }
 
-    /// Other settings hold from now on, also for those who wait.
+    /// Replaces the settings, also for requests that wait.
     pub(crate) fn reconfigure(&self, settings: QueueSettings) {
         let mut state = self.lock();
         let begin = state.queue.reconfigure(settings, Instant::now().into_std());
@@ -82,7 +81,7 @@ impl Admission {
         }
     }
 
-    /// Waits until a request of `client` for `path` at `host` may begin; or says when it may come again.
+    /// Waits until a request of `client` for `path` at `host` may begin, or returns when the client may try again.
     pub(crate) async fn enter(self: &Arc<Self>, host: &str, path: &str, client: IpAddr) -> Result<Place, RetryAfter> {
         let (place, turn) = self.begin(Request { host, path, client })?;
         if let Some(turn) = turn {
@@ -99,7 +98,7 @@ impl Admission {
         all.into_iter().chain(rules.map(|(pattern, load)| QueueStatus::of(Some(pattern), load))).collect()
     }
 
-    /// A place, and the turn to wait for where it is not one at the origins yet.
+    /// Returns a place. If it is a queue slot, also returns the turn to wait for.
     fn begin(self: &Arc<Self>, request: Request<'_>) -> Result<(Place, Option<Turn>), RetryAfter> {
         let mut state = self.lock();
         let entered = state.queue.enter(request, Instant::now().into_std());
@@ -120,7 +119,7 @@ impl Admission {
         }
     }
 
-    /// Somebody waits from now on; a task is there as long as anybody does who may have to be told that it took too long.
+    /// Starts the task that expires requests, unless it runs. It ends when no request has a deadline.
     fn watch(self: &Arc<Self>, state: &mut State) {
         if state.queue.next_deadline().is_none() {
             return;
@@ -156,9 +155,9 @@ impl Admission {
 }
 
 impl Turn {
-    /// Waits for it, or for the end of patience.
+    /// Waits until the request may begin or reaches its deadline.
     async fn comes(self) -> Verdict {
-        // Whoever is forgotten without a verdict has given its place back itself, and asks for none.
+        // If the sender was dropped without a verdict, the request has left the queue itself, and needs none.
         let verdict = self.told.await.unwrap_or(Ok(()));
         self.wait.end(verdict.is_ok());
         verdict
@@ -170,7 +169,7 @@ impl State {
         &self.rules[self.queue.rule_of(request)]
     }
 
-    /// How many there are of each rule.
+    /// Updates the metrics of each rule.
     fn show(&mut self) {
         for (rule, (_, load)) in self.rules.iter_mut().zip(self.queue.loads()) {
             rule.show(load);
@@ -179,7 +178,7 @@ impl State {
 
     fn tell(&mut self, ticket: Ticket, verdict: Verdict) {
         if let Some(tell) = self.waiting.remove(&ticket) {
-            // Whose client has gone gives its place back when it is dropped.
+            // The receiver may have been dropped with its client. Then dropping the `Place` frees the slot.
             let _ = tell.send(verdict);
         }
     }
@@ -274,7 +273,7 @@ mod tests {
         admission.enter("a", "/", CLIENT).await.unwrap_err();
         assert!((2..3).contains(&begun.elapsed().as_secs()));
         assert_eq!(loads(&admission), (1, 0));
-        // The task that told it has ended, and another begins.
+        // The previous task has ended, and another begins.
         admission.enter("a", "/", CLIENT).await.unwrap_err();
         drop(place);
         assert!(admission.enter("a", "/", CLIENT).await.is_ok());

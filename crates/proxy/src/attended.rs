@@ -1,4 +1,4 @@
-//! What lasts until the body of a response, or the tunnel that follows it, has ended.
+//! Values that a request holds until the body of its response, or its tunnel, has ended.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,19 +14,20 @@ use crate::admission::Place;
 use crate::tunnel::Tunnel;
 use crate::{Body, BoxError};
 
-/// Kept for a request in progress.
+/// The values of a request in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    /// Among the requests of its client.
+    /// The slot among the requests of its client.
     pub(crate) in_progress: Option<InProgress>,
-    /// At the origins.
+    /// The slot at the origins.
     pub(crate) place: Option<Place>,
-    /// Its line in the log.
+    /// The record for the access log.
     pub(crate) record: Option<Record>,
 }
 
 impl Kept {
-    /// Keeps it all until the response's body has ended, or is dropped; where a tunnel follows, until that has.
+    /// Holds the values until the response's body has ended or is dropped. If a tunnel follows, holds them until that
+    /// has ended.
     pub(crate) fn until_end_of(mut self, response: Response<Body>) -> Response<Body> {
         if let Some(record) = &mut self.record {
             record.answered(response.status());
@@ -41,12 +42,12 @@ impl Kept {
         response.map(|body| Attended::new(body, self).boxed_unsync())
     }
 
-    /// So many bytes more are on their way to the client.
+    /// Counts bytes that are being sent to the client.
     pub(crate) fn sent(&mut self, bytes: usize) {
         self.record.iter_mut().for_each(|record| record.sent(bytes));
     }
 
-    /// Gives it all back.
+    /// Releases all values.
     pub(crate) fn end(mut self, ending: Ending) {
         self.record.iter_mut().for_each(|record| record.ended(ending));
     }
@@ -56,7 +57,7 @@ impl Kept {
     }
 }
 
-/// A body with what is kept as long as it lasts.
+/// A body that holds values until it ends.
 struct Attended {
     body: Body,
     kept: Option<Kept>,
@@ -75,7 +76,8 @@ impl Attended {
         }
     }
 
-    /// Who sends a body of known length does not ask for what follows its end.
+    /// Detects the end of the body early: for a body of known length, the sender does not poll again after the last
+    /// byte.
     fn look_for_end(&mut self) {
         if self.body.is_end_stream() {
             self.end(Ending::Complete);

@@ -1,10 +1,10 @@
-//! An authority elsewhere says whether a request may go on, and who asks.
+//! Asks an external authority whether a request may proceed, and for which user.
 //!
-//! It is asked by a request of its own with the fields of the client's, without the body. Answers:
+//! The request to the authority has the fields of the client's request, without the body. Its responses:
 //!
-//! * 2xx: the request goes on, with some fields of the answer instead of its own ones of those names.
-//! * 401, 403, or a redirection (to where one logs in): this is the client's answer.
-//! * anything else, or nothing in time: the client gets 503. What cannot be asked about is not allowed.
+//! * 2xx: the request proceeds. Some fields of the response replace the request's fields of those names.
+//! * 401, 403, or a redirect (to a login page): the client gets this response.
+//! * Any other response, or none in time: the client gets 503. Without an answer, a request is not allowed.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -30,27 +30,26 @@ use crate::pool::{self, PoolConfig};
 use crate::request::Repeatable;
 use crate::{Body, Limits, Metrics, OriginAddress, Transport};
 
-/// Whom to ask whether a request may go on.
+/// How to ask the authority.
 #[derive(Debug, Clone)]
 pub struct AuthConfig {
-    /// Where the authority is, and what it is asked for.
+    /// The URL of the authority.
     pub url: AuthUrl,
-    /// How it is spoken to.
     pub transport: Transport,
-    /// The fields of its answer that a request goes on with; see [`AuthConfig::may_copy`].
+    /// The fields of its response that a request gets; see [`AuthConfig::may_copy`].
     pub copy: Vec<HeaderName>,
-    /// How long it may take.
+    /// The timeout of the request to the authority.
     pub timeout: Duration,
 }
 
-/// Where an authority is, and what it is asked for: `http://HOST/PATH`, with or without a port and a query.
+/// The URL of an authority: `http://HOST/PATH` or `https://HOST/PATH`, with an optional port and query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthUrl {
     address: OriginAddress,
     target: PathAndQuery,
 }
 
-/// A text is no [`AuthUrl`].
+/// The text is not an [`AuthUrl`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("whom to ask is given as http://HOST/PATH or https://HOST/PATH, with or without a port")]
 pub struct InvalidAuthUrl;
@@ -65,10 +64,12 @@ pub(crate) struct Auth {
     timeout: Duration,
 }
 
-/// What frames a message, or is for one connection only (RFC 9110, section 7.6.1), is not the authority's to say.
+/// Fields that frame a message, or are for one connection only (RFC 9110, section 7.6.1). They are not copied from the
+/// authority's response.
 static NOT_COPIED: [HeaderName; 7] = [CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
 
-/// What is about the body of the client's request or its connection, or about a part or a version of what it asks for.
+/// Fields about the body of the client's request or its connection, or about a part or a version of the content. The
+/// request to the authority has none of them.
 static NOT_ASKED: [HeaderName; 16] = [
     ACCEPT_ENCODING,
     CONNECTION,
@@ -91,21 +92,20 @@ static NOT_ASKED: [HeaderName; 16] = [
 static X_FORWARDED_METHOD: HeaderName = HeaderName::from_static("x-forwarded-method");
 static X_FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 
-/// What authorities are called in metrics.
+/// The name of authorities in metrics.
 const POOL: &str = "auth";
 
-/// What is read of an answer that nobody wants, so that its connection can be used again, in bytes.
+/// The maximum number of bytes to read of a response body that is not needed, so that the connection can be used again.
 const DRAINED_MAX: usize = 64 * 1024;
 
 impl AuthConfig {
-    /// Whether a field of this name can be taken over from the authority's answer.
+    /// Whether a field of this name can be copied from the authority's response.
     pub fn may_copy(name: &HeaderName) -> bool {
         !NOT_COPIED.contains(name)
     }
 }
 
 impl AuthUrl {
-    /// Where the authority is.
     pub fn address(&self) -> &OriginAddress {
         &self.address
     }
@@ -132,8 +132,8 @@ impl Auth {
         Ok(Self { origin, target, host, copy, timeout })
     }
 
-    /// Asks whether the request with this head may go on; then the head says what the authority does. Else returns the
-    /// client's answer.
+    /// Asks whether the request with this head may proceed. If so, copies fields into the head, and returns `None`.
+    /// Otherwise returns the client's response.
     pub(crate) async fn ask(&self, head: &mut Parts, client: &Client) -> Result<Option<Response<Body>>, Failure> {
         let question = self.question(head)?;
         let answer = timeout(self.timeout, self.answer(&question, client)).await;
@@ -162,7 +162,7 @@ impl Auth {
         Ok(Repeatable { method: Method::GET, uri: Uri::from(self.target.clone()), headers })
     }
 
-    /// The answer; if the request may go on, without the body, which is read within the same time.
+    /// The authority's response. If the request may proceed, reads and drops the body within the same timeout.
     async fn answer(&self, question: &Repeatable, client: &Client) -> Result<Response<Body>, Failure> {
         match self.origin.exchange(question.request(), None, Some(question), client).await {
             Outcome::Answered(answer) if answer.status().is_success() => {
@@ -179,7 +179,7 @@ impl Auth {
         Failure::Auth(Box::new(Failure::ResponseTimeout(self.origin.address.clone())))
     }
 
-    /// What the client says in fields of these names does not count, also where the authority says nothing.
+    /// Replaces the client's fields of these names. They are removed even if the authority sends none.
     fn copy(&self, answer: &HeaderMap, request: &mut HeaderMap) {
         for name in &self.copy {
             fields::remove_if(request, |field| fields::are_alike(name.as_str(), field));
@@ -200,6 +200,6 @@ fn is_for_client(status: StatusCode) -> bool {
 }
 
 async fn drain(body: ResponseBody) {
-    // A connection that still has something to say is closed instead.
+    // If the body is longer, the connection is closed.
     let _ = Limited::new(body, DRAINED_MAX).collect().await;
 }

@@ -1,4 +1,4 @@
-//! Bodies on their way through.
+//! Bodies that the proxy forwards.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,20 +23,20 @@ use crate::progress::{Progress, TooSlow};
 use crate::standing::Watch;
 use crate::{Body, BoxError, Limits, fields};
 
-/// No body. Allocates nothing.
+/// An empty body. Allocates nothing.
 pub(crate) fn empty() -> Body {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
-/// How long an origin may take to say that it wants a body before it gets it unasked (RFC 9110, section 10.1.1): it may never have
-/// heard of that.
+/// How long an origin may take to respond with 100 (Continue) before it gets the body anyway (RFC 9110, section
+/// 10.1.1). It may not support that status.
 const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How the body of a request fares on its way to an origin.
+/// The progress of a request body on its way to an origin.
 #[derive(Debug, Default)]
 pub(crate) struct Upload {
     advanced: AtomicBool,
-    /// Bytes that were taken since the last query.
+    /// Bytes that the origin took since the last query.
     bytes: AtomicU64,
     has_length: bool,
     ended: AtomicBool,
@@ -45,15 +45,16 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    /// Whether the origin took a piece since this was asked last; of a body whose length is known, at least so many bytes, or the rest.
+    /// Whether the origin took a piece since the last call. If the length of the body is known, it must have taken at
+    /// least `bytes_min` bytes, or the rest.
     pub(crate) fn has_advanced(&self, bytes_min: u64) -> bool {
         let bytes = self.bytes.swap(0, Ordering::Relaxed);
         let enough = !self.has_length || bytes >= bytes_min || self.ended.load(Ordering::Relaxed);
         self.advanced.swap(false, Ordering::Relaxed) && enough
     }
 
-    /// Has a request of HTTP/1.1 say where its body ends, also if it is unusual with its method: of a `GET` it would be left out (RFC
-    /// 9112, section 6.3). A body that waits for it is sent when the origin says that it wants it.
+    /// Adds `Transfer-Encoding: chunked` to an HTTP/1.1 request without a length. Otherwise the body of a `GET` would
+    /// be omitted (RFC 9112, section 6.3). A held body is sent when the origin responds with 100 (Continue).
     pub(crate) fn announce(&self, mut request: Request<Body>) -> Request<Body> {
         if !request.headers().contains_key(CONTENT_LENGTH) {
             request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
@@ -67,12 +68,12 @@ impl Upload {
         request
     }
 
-    /// The origin shall have the body without being asked.
+    /// Sends a held body without a response of the origin.
     pub(crate) fn send(&self) {
         self.wanted.notify_one();
     }
 
-    /// Whether it is the client that the next piece is waited for.
+    /// Whether the client has to send the next piece.
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -82,7 +83,7 @@ impl Upload {
 pub(crate) struct RequestBody<B> {
     inner: Pin<Box<B>>,
     upload: Arc<Upload>,
-    /// Over when the origin wants the body. Until then nothing is asked of the client, which waits for that.
+    /// Ready when the origin wants the body. Until then, the body reads nothing from the client, which waits for that.
     held: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -91,8 +92,8 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    /// Wraps `inner` so that it can be watched, and waits for an origin that wants it if it is to be `held`; an empty body needs
-    /// neither.
+    /// Wraps `inner` so that its progress can be watched. If `held`, it waits for 100 (Continue) from the origin. An
+    /// empty body needs no wrapper.
     pub(crate) fn wrap(inner: B, held: bool) -> (Body, Option<Arc<Upload>>) {
         if inner.is_end_stream() {
             return (empty(), None);
@@ -107,7 +108,7 @@ where
 
 fn until_wanted(wanted: Arc<Notify>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
-        // Over either way.
+        // After the timeout, the body is sent too.
         let _ = timeout(CONTINUE_TIMEOUT, wanted.notified()).await;
     })
 }
@@ -152,7 +153,7 @@ fn clean(frame: &mut Frame<Bytes>) {
     }
 }
 
-/// Why a response could not be completed; always the origin's fault.
+/// Why a response was not completed. The origin is always at fault.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResponseBodyError {
     #[error("the origin cut its response short")]
@@ -173,14 +174,14 @@ impl From<TooLong> for ResponseBodyError {
     }
 }
 
-/// The body of an origin's response. At its end the connection goes back to the pool.
+/// The body of an origin's response. At its end, the connection returns to the pool.
 pub(crate) struct ResponseBody {
     inner: Incoming,
     lease: Option<Lease>,
     patience: Duration,
     /// `None` if the length of the body is unknown.
     progress: Option<Progress>,
-    /// Armed while the origin is waited for; made at the first wait, for many bodies need none.
+    /// Armed while the body waits for the origin. Created at the first wait, because many bodies need none.
     timer: Option<Pin<Box<Sleep>>>,
     waiting: bool,
     counters: BodyCounters,
@@ -188,8 +189,8 @@ pub(crate) struct ResponseBody {
 }
 
 impl ResponseBody {
-    /// `limits` say how long to wait for the next piece, or for the connection to become ready at the end, and how many bytes have
-    /// to come meanwhile.
+    /// `limits` has the timeout for the next piece, which is also the timeout for the connection to become ready at the
+    /// end, and the minimum rate.
     pub(crate) fn new(inner: Incoming, lease: Lease, limits: &Limits, counters: BodyCounters) -> Self {
         let patience = limits.body_timeout;
         let progress = inner.size_hint().exact().map(|_| Progress::new(limits.body_rate_min, patience));
@@ -200,7 +201,7 @@ impl ResponseBody {
         body
     }
 
-    /// Of a response that has none, and whose connection is HTTP's no more.
+    /// The body of a response without content, whose connection is used for another protocol.
     pub(crate) fn none(inner: Incoming, counters: BodyCounters) -> Self {
         Self {
             inner,
@@ -214,7 +215,8 @@ impl ResponseBody {
         }
     }
 
-    /// Has `watch` learn how it ends. A status that is a failure is one already, and what has ended is all there is.
+    /// Reports the end of the body to `watch`. A status that counts as a failure, or a body that has ended, is reported
+    /// at once.
     pub(crate) fn watch(&mut self, watch: Watch, status: StatusCode) {
         let outcome = Outcome::Answered(status.as_u16());
         if self.lease.is_none() || outcome.failed() == Some(true) {
@@ -233,7 +235,7 @@ impl ResponseBody {
         }
     }
 
-    /// It is left in the middle, since its origin sends nothing, or too little.
+    /// Drops the body because its origin sends nothing, or too little.
     pub(crate) fn leave_stalled(mut self) {
         self.lease = None;
         if let Some((watch, _)) = self.watch.take() {
@@ -241,7 +243,7 @@ impl ResponseBody {
         }
     }
 
-    /// The connection is of no more use.
+    /// Closes the connection.
     fn fail(&mut self, error: ResponseBodyError) -> ResponseBodyError {
         self.lease = None;
         self.counters.cut.inc();
@@ -252,7 +254,7 @@ impl ResponseBody {
         error
     }
 
-    /// So many bytes have come.
+    /// Counts received bytes.
     fn advance(&mut self, bytes: u64) -> Result<(), TooSlow> {
         let Some(progress) = &mut self.progress else { return Ok(()) };
         progress.came(Instant::now(), bytes)
@@ -317,7 +319,7 @@ impl http_body::Body for ResponseBody {
 mod tests {
     use super::*;
 
-    /// Whether an upload goes on of which so much came in a period in which 100 bytes are due.
+    /// Whether an upload is in progress after a period in which `bytes` bytes arrived and 100 are required.
     fn goes_on(has_length: bool, bytes: u64, ended: bool) -> bool {
         let upload = Upload { has_length, ..Upload::default() };
         upload.advanced.store(bytes > 0, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Origins are asked how they are.
+//! Health checks of origins.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use crate::connect::Sender;
 use crate::origin::Origin;
 use crate::request;
 
-/// How origins are asked whether they are fit for requests.
+/// How origins are checked.
 #[derive(Debug, Clone)]
 pub struct Check {
-    /// What is asked. `None`: it is enough that a connection can be made, with TLS where that is spoken.
+    /// The request to send. `None`: the check succeeds if a connection can be made, with TLS if configured.
     pub http: Option<HttpCheck>,
-    /// From one check to the next.
+    /// The time between the starts of two checks.
     pub interval: Duration,
-    /// How long one may take.
+    /// The timeout of one check.
     pub timeout: Duration,
-    /// How many count.
+    /// How many results in a row change the state.
     pub patience: Patience,
 }
 
@@ -41,19 +41,19 @@ impl Default for Check {
     }
 }
 
-/// A request whose answer tells how an origin is.
+/// The request of a check, and the expected response.
 #[derive(Debug, Clone)]
 pub struct HttpCheck {
     /// Path and query.
     pub path: PathAndQuery,
-    /// For which host. `None`: for the one in the origin's address.
+    /// The value of `Host`. `None`: the host of the origin's address.
     pub host: Option<Authority>,
-    /// Statuses of origins that are well.
+    /// Statuses of a healthy origin.
     pub statuses: RangeInclusive<u16>,
 }
 
 impl HttpCheck {
-    /// Asks for `path`, and expects a status from 200 to 299.
+    /// Requests `path`, and expects a status from 200 to 299.
     pub fn of(path: PathAndQuery) -> Self {
         Self { path, host: None, statuses: 200..=299 }
     }
@@ -69,12 +69,12 @@ impl HttpCheck {
     }
 }
 
-/// Checks these until what is returned is dropped.
+/// Checks these origins until the returned set is dropped.
 pub(crate) fn start(origins: &[Arc<Origin>], check: &Check) -> JoinSet<()> {
     origins.iter().map(|origin| run(Arc::clone(origin), check.clone())).collect()
 }
 
-/// Checks an origin for ever.
+/// Checks an origin without end.
 async fn run(origin: Arc<Origin>, check: Check) {
     let mut due = interval(check.interval);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -86,7 +86,7 @@ async fn run(origin: Arc<Origin>, check: Check) {
     }
 }
 
-/// Whether an origin is well. Each check has a connection of its own, as a new client would.
+/// Whether an origin is healthy. Each check makes its own connection, as a new client does.
 async fn once(origin: &Origin, check: &Check) -> bool {
     let Ok((sender, _)) = origin.open(None, false).await else { return false };
     let Some(http) = &check.http else { return true };

@@ -1,4 +1,4 @@
-//! Which origin of a pool gets a request, and which one after that.
+//! Selects the origin of a pool for a request, and others for retries.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,7 +16,7 @@ use crate::policy::{Balance, RetryOn};
 use crate::request::Repeatable;
 use crate::standing::Name;
 
-/// What a pool chooses by.
+/// The state for the selection.
 #[derive(Debug)]
 pub(crate) struct Choice {
     balance: Balance,
@@ -27,7 +27,7 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// `retries` counts requests that are tried again.
+    /// `retries` counts retries.
     pub(crate) fn new(balance: Balance, attempts_max: usize, retries: Counter, now: Instant) -> Self {
         Self {
             balancer: Mutex::new(Balancer::new(balance.policy, None)),
@@ -38,7 +38,7 @@ impl Choice {
         }
     }
 
-    /// Origins for a request; the one at place `wanted` first, as long as none is in a better state.
+    /// The origins to try for a request. The one with index `wanted` comes first, unless another is in a better state.
     pub(crate) fn tries<'a>(
         &'a self,
         origins: &'a [Arc<Origin>],
@@ -52,7 +52,7 @@ impl Choice {
         Tries { choice: self, origins, wanted, key, picked: None, passed: Vec::new(), asked: 0 }
     }
 
-    /// One of `candidates`, by its place in the pool.
+    /// Selects one of `candidates`. Returns its index in the pool.
     fn pick(&self, key: &[u8], candidates: &[Candidate<Name>]) -> Option<usize> {
         let mut balancer = self.balancer.lock().unwrap_or_else(PoisonError::into_inner);
         balancer.pick(key, rand::random(), candidates).map(|picked| picked.name.index)
@@ -67,33 +67,33 @@ impl Choice {
     }
 }
 
-/// The origins that a request is given to, one after the other.
+/// The origins that a request is sent to, one after the other.
 pub(crate) struct Tries<'a> {
     choice: &'a Choice,
     origins: &'a [Arc<Origin>],
-    /// The one that the client stays with.
+    /// The index of the origin that the client is bound to.
     wanted: Option<usize>,
-    /// What selects an origin, where a key does.
+    /// The hash key, if the policy uses one.
     key: Vec<u8>,
-    /// The one that it was given last.
+    /// The index of the origin that was tried last.
     picked: Option<usize>,
-    /// Those before, which did not answer it.
+    /// The indices of the origins before, which did not respond.
     passed: Vec<usize>,
-    /// How many of them were asked at all.
+    /// The number of origins that were actually sent the request.
     asked: usize,
 }
 
-/// What follows from what became of a request.
-#[expect(clippy::large_enum_variant, reason = "nearly all are answers")]
+/// The next step after the outcome of a try.
+#[expect(clippy::large_enum_variant, reason = "nearly all values are responses")]
 pub(crate) enum Then {
-    /// It may go to another origin, which is all that is left to hope for after the failure.
+    /// Try another origin. The failure is the result if there is none.
     Again(Box<Request<Body>>, Failure),
     End(Result<Response<ResponseBody>, Failure>),
 }
 
 impl Tries<'_> {
-    /// The next origin. Those that are down come last, before them those that shall be left: where nobody is up, all are
-    /// tried.
+    /// Selects the next origin among those in the best state. Origins that are draining come late, and those that are
+    /// down come last: if all are down, all are tried.
     pub(crate) fn next(&mut self) -> Option<usize> {
         let now = Instant::now();
         self.passed.extend(self.picked.take());
@@ -114,10 +114,10 @@ impl Tries<'_> {
         self.picked
     }
 
-    /// Goes on after `outcome`; `again` is the request, if it can be made again.
+    /// Decides after `outcome`. `again` is the request, if it can be repeated.
     pub(crate) fn judge(&mut self, outcome: Outcome, again: Option<&Repeatable>) -> Then {
         match outcome {
-            // Nobody was asked: that costs no origin anything.
+            // No origin was sent the request, so no attempt counts.
             Outcome::Untouched(request, failure @ Failure::Saturated(_)) => Then::Again(request, failure),
             outcome => {
                 self.asked += 1;
@@ -149,7 +149,7 @@ impl Tries<'_> {
         on.is_some_and(|on| self.choice.balance.retry_on.contains(&on)) && self.may_go_on()
     }
 
-    /// Whether another origin may be asked; if so, the budget is charged for it.
+    /// Whether another origin may be tried. If so, charges the retry budget.
     fn may_go_on(&self) -> bool {
         self.asked < self.choice.attempts_max && self.passed.len() + 1 < self.origins.len() && self.choice.take_retry()
     }

@@ -1,4 +1,4 @@
-//! The client, as origins are told about it.
+//! The client in the fields of forwarded requests.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 
-/// What is known of a client from its connection, made once per connection and used for each of its requests.
+/// The properties of a client's connection. Made once per connection, and used for each of its requests.
 #[derive(Debug, Clone)]
 pub struct Client {
     address: SocketAddr,
     server: SocketAddr,
-    /// The `for` parameter of `Forwarded`: an IPv6 address stands in brackets and quotes (RFC 7239, section 6).
+    /// The `for` parameter of `Forwarded`. An IPv6 address is in brackets and quotes (RFC 7239, section 6).
     pub(crate) forwarded_for: Arc<str>,
     pub(crate) address_field: HeaderValue,
     pub(crate) certificate_field: Option<HeaderValue>,
 }
 
 impl Client {
-    /// * `address`: where the client connects from.
-    /// * `server`: the service address it connected to.
-    /// * `certificate`: the certificate (DER) that it proved to hold in the TLS handshake.
+    /// * `address`: the source address of the connection.
+    /// * `server`: the service address that the client connected to.
+    /// * `certificate`: the client certificate (DER) of the TLS handshake.
     pub fn new(address: SocketAddr, server: SocketAddr, certificate: Option<&[u8]>) -> Self {
         let forwarded_for = match address.ip().to_canonical() {
             IpAddr::V4(address) => format!("for={address}"),
@@ -36,12 +36,12 @@ impl Client {
         }
     }
 
-    /// Where the client connects from.
+    /// The source address of the connection.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The service address the client connected to.
+    /// The service address that the client connected to.
     pub fn server(&self) -> SocketAddr {
         self.server
     }

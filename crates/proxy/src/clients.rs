@@ -1,4 +1,4 @@
-//! What each client may ask for, whatever that is: it counts before anything is done for a request.
+//! Limits on the requests of each client. They apply before any other step of a request.
 
 use std::net::IpAddr;
 use std::num::{NonZeroU64, NonZeroUsize};
@@ -12,29 +12,30 @@ use watari_balance::ClientPrefix;
 use crate::client::Client;
 use crate::failure::Failure;
 
-/// What bounds the requests of each client. The lengths of heads are bounded before, by whoever reads them.
+/// Limits on the requests of each client. The HTTP server limits the lengths of heads before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// What tells clients apart, here and in queues.
+    /// The length of the address prefix that identifies a client, here and in queues.
     pub prefix: ClientPrefix,
-    /// How many requests a client may make in a time; `None`: any number.
+    /// The request rate of a client. `None`: no limit.
     pub rate: Option<RateLimit>,
-    /// How many of its requests may be in progress, until the bodies of their responses, or the tunnels that follow them, have
-    /// ended; `None`: any number.
+    /// The maximum number of a client's requests in progress. A request is in progress until the body of its response,
+    /// or its tunnel, has ended. `None`: no limit.
     pub requests_max: Option<NonZeroUsize>,
-    /// How long the body of a request may be, in bytes; `None`: of any length.
+    /// The maximum length of a request body, in bytes. `None`: no limit.
     pub body_bytes_max: Option<NonZeroU64>,
 }
 
 impl Default for ClientLimits {
-    /// None. Whoever has an IPv6 address has all those that share its first 64 bits.
+    /// No limits. The first 64 bits of an IPv6 address identify a client, because a host has all addresses of such a
+    /// network.
     fn default() -> Self {
         let prefix = ClientPrefix::new(32, 64).expect("addresses are longer than that");
         Self { prefix, rate: None, requests_max: None, body_bytes_max: None }
     }
 }
 
-/// What clients have asked for.
+/// The state of all clients.
 #[derive(Debug)]
 pub(crate) struct Clients {
     limits: ClientLimits,
@@ -42,7 +43,7 @@ pub(crate) struct Clients {
     concurrency: Concurrency,
 }
 
-/// Clients whose rates are remembered: 15 MB of them.
+/// The number of clients whose rates are stored, which takes 15 MB.
 const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("it is not zero");
 
 impl Clients {
@@ -55,12 +56,12 @@ impl Clients {
         &self.limits
     }
 
-    /// The address that stands for a client.
+    /// The address that stands for the client's network.
     pub(crate) fn network(&self, client: &Client) -> IpAddr {
         self.limits.prefix.network(client.address().ip())
     }
 
-    /// Counts a request, which is in progress until what is returned is dropped.
+    /// Counts a request. It is in progress until the returned value is dropped.
     pub(crate) fn admit(&self, client: &Client) -> Result<Option<InProgress>, Failure> {
         let network = self.network(client);
         if let Some(rates) = &self.rates {
@@ -71,7 +72,7 @@ impl Clients {
         self.concurrency.enter(network, max.get()).map(Some).ok_or(Failure::TooMany)
     }
 
-    /// The body of a request, which fails where it is too long and does not say so beforehand.
+    /// Limits the body of a request. The body fails if it is too long and does not announce that.
     pub(crate) fn bound<B: http_body::Body>(&self, body: B) -> Result<Limited<B>, Failure> {
         let max = self.limits.body_bytes_max.map_or(u64::MAX, NonZeroU64::get);
         if body.size_hint().lower() > max {

@@ -1,8 +1,12 @@
-//! Responses that are compressed on their way to clients.
+//! Compresses responses for clients.
 //!
-//! Only where nothing is lost by it. Left alone are: parts of a representation, what is coded already, what says `no-transform`
-//! (RFC 9110, section 7.7), what carries digests of its bytes, and what could go on at another origin, for coded bytes cannot be
-//! joined to those that another origin would send.
+//! Some responses are not compressed:
+//!
+//! * parts of a representation;
+//! * coded content;
+//! * responses with `no-transform` (RFC 9110, section 7.7);
+//! * responses with digests of their bytes;
+//! * responses that could continue at another origin, because coded bytes cannot be joined to those of another origin.
 
 mod accept;
 mod body;
@@ -22,15 +26,15 @@ use crate::tunnel::Tunnel;
 
 use body::{CompressedBody, Encoder};
 
-/// Which responses are compressed, for clients that take it.
+/// Which responses are compressed, for clients that accept it.
 ///
-/// Beware of pages that hold a secret beside what a stranger can have them repeat: over TLS, their length tells the secret (BREACH).
-/// A route keeps its responses as they are by a rule that sets `Cache-Control: no-transform`.
+/// Do not compress pages that contain a secret next to text that an attacker can inject: over TLS, their length reveals
+/// the secret (BREACH). A rule that sets `Cache-Control: no-transform` turns compression off for a route.
 #[derive(Debug, Clone)]
 pub struct Compression {
     /// Media types, in lower case and without parameters.
     pub types: Vec<String>,
-    /// Shorter responses, in bytes, are left as they are; those that do not say how long they are count as long.
+    /// The minimum length of a response, in bytes. A response without an announced length counts as long enough.
     pub length_min: u64,
 }
 
@@ -40,7 +44,7 @@ impl Default for Compression {
     }
 }
 
-/// How a response can be coded.
+/// A content coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Coding {
     /// RFC 8878, with a window of 128 KiB.
@@ -49,20 +53,20 @@ pub(crate) enum Coding {
     Gzip,
 }
 
-/// What a request says about how it may be answered.
+/// The properties of a request that decide about compression.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Accepted {
     coding: Option<Coding>,
     head_only: bool,
-    /// It has something by a weak tag, which may be what was compressed.
+    /// Whether the request has a weak tag, which may be that of a compressed response.
     has_weak: bool,
 }
 
-/// A response that could go on at another origin; in its extensions.
+/// Marks a response that could continue at another origin. It is stored in the response's extensions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Movable;
 
-/// Compresses what is to be compressed.
+/// Compresses responses.
 #[derive(Debug)]
 pub(crate) struct Compressor {
     compression: Compression,
@@ -82,7 +86,8 @@ impl Compressor {
         Self { compression, places: Arc::new(Semaphore::new(AT_ONCE_MAX)) }
     }
 
-    /// The response as its client takes it. Where very many are being compressed, it stays as it is.
+    /// Compresses the response if the client accepts that. If [`AT_ONCE_MAX`] responses are being compressed, it stays
+    /// unchanged.
     pub(crate) fn compress(&self, response: Response<Body>, accepted: Accepted) -> Response<Body> {
         let (mut head, body) = response.into_parts();
         if head.status == StatusCode::NOT_MODIFIED && accepted.has_weak {
@@ -90,7 +95,7 @@ impl Compressor {
             weaken(&mut head.headers);
             return Response::from_parts(head, body);
         }
-        // To a request without a body in its answer, the length is told by the field alone.
+        // In a response to HEAD, only the field has the length.
         let length = content_length(&head.headers).or(body.size_hint().exact().filter(|_| !accepted.head_only));
         if !self.is_worth_it(&head, length) {
             return Response::from_parts(head, body);
@@ -133,10 +138,10 @@ impl Coding {
     }
 }
 
-/// Responses that are being compressed at the same time: each takes up to a megabyte of memory.
+/// The maximum number of responses that are compressed at the same time. Each takes up to 1 MB of memory.
 const AT_ONCE_MAX: usize = 512;
 
-/// Text, in its many forms; no pictures but those that are text.
+/// Text formats, and image formats that are text.
 const TYPES: [&str; 10] = [
     "text/html",
     "text/css",
@@ -150,7 +155,7 @@ const TYPES: [&str; 10] = [
     "image/svg+xml",
 ];
 
-/// What has one of these is coded, a part, or comes with a digest of its bytes, there or in its trailers.
+/// A response with one of these fields is coded, a part, or has a digest of its bytes, also in its trailers.
 const FORBIDDING: [HeaderName; 7] = [
     header::CONTENT_ENCODING,
     header::CONTENT_RANGE,
@@ -161,7 +166,8 @@ const FORBIDDING: [HeaderName; 7] = [
     HeaderName::from_static("repr-digest"),
 ];
 
-/// RFC 9110, sections 6.4.1 and 15.3.7; a switch of protocols has none either.
+/// Whether responses with this status have content (RFC 9110, sections 6.4.1 and 15.3.7). A switch of protocols has
+/// none either.
 fn has_content(status: StatusCode) -> bool {
     use StatusCode as S;
     let without = [S::NO_CONTENT, S::RESET_CONTENT, S::PARTIAL_CONTENT, S::NOT_MODIFIED];
@@ -172,7 +178,7 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// What another client gets may be coded otherwise, also if this one gets it as it is (RFC 9110, section 12.5.5).
+/// Adds `Vary`, also to responses that stay unchanged: another client may get a coded one (RFC 9110, section 12.5.5).
 fn vary(headers: &mut HeaderMap) {
     let has = |token| fields::lists(headers, &header::VARY, token);
     if !has("*") && !has("accept-encoding") {
@@ -180,8 +186,8 @@ fn vary(headers: &mut HeaderMap) {
     }
 }
 
-/// Other bytes than the origin's: they have no length yet and no ranges, and a strong tag is no longer theirs (RFC 9110, section
-/// 8.8.1).
+/// The coded bytes differ from the origin's. So the response has no known length and no ranges, and its tag becomes
+/// weak (RFC 9110, section 8.8.1).
 fn code(headers: &mut HeaderMap, coding: Coding) {
     headers.remove(header::CONTENT_LENGTH);
     headers.remove(header::ACCEPT_RANGES);
@@ -235,7 +241,7 @@ mod tests {
         assert_eq!(headers.get_all("vary").iter().count(), 1);
     }
 
-    /// A cache would not find what it has by a strong tag (RFC 9111, section 4.3.4).
+    /// A cache would not find its stored response by a strong tag (RFC 9111, section 4.3.4).
     #[test]
     fn what_is_not_modified_is_called_as_it_was() {
         let not_modified = |tags: &'static str| {

@@ -1,4 +1,4 @@
-//! New connections to an origin.
+//! Makes connections to an origin.
 
 use std::io;
 use std::sync::Arc;
@@ -17,25 +17,24 @@ use crate::address::OriginAddress;
 use crate::client::Client;
 use crate::tls::OriginTls;
 
-/// The largest head of a response, and the most that is read ahead of a response's body, in bytes.
+/// The largest head of a response, and the maximum that is read ahead of a response's body, in bytes.
 const BUFFER_LEN_MAX: usize = 128 * 1024;
-/// What an origin may send ahead of a client that does not read, in bytes: of a stream, and of a connection.
+/// The maximum that an origin may send while the client does not read, in bytes: for a stream, and for a connection.
 const WINDOW_LEN: u32 = 1 << 20;
 
-/// The version of HTTP that an origin is spoken to in.
+/// The version of HTTP that the proxy uses with an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HttpVersion {
-    /// HTTP/1.1.
     #[default]
     Http1,
-    /// HTTP/2; without TLS, with prior knowledge (RFC 9113, section 3.3).
+    /// Without TLS, with prior knowledge (RFC 9113, section 3.3).
     Http2,
-    /// What a TLS handshake agrees on; without TLS, HTTP/1.1.
+    /// The result of ALPN in the TLS handshake. Without TLS, HTTP/1.1.
     Negotiated,
 }
 
 impl HttpVersion {
-    /// What is offered in a TLS handshake (RFC 7301).
+    /// The protocols to offer in a TLS handshake (RFC 7301).
     fn alpn(self) -> Vec<Vec<u8>> {
         let offered: &[&[u8]] = match self {
             Self::Http1 => &[HTTP_1_1],
@@ -46,14 +45,13 @@ impl HttpVersion {
     }
 }
 
-/// How the origins of a pool are spoken to.
+/// How the proxy connects to the origins of a pool.
 #[derive(Debug, Clone, Default)]
 pub struct Transport {
-    /// In which version of HTTP.
     pub version: HttpVersion,
-    /// Whom to trust and what to show, at origins that are spoken to by TLS.
+    /// Trusted authorities and the client certificate. Required for origins with TLS.
     pub tls: Option<OriginTls>,
-    /// Whether they are told who the client is by the PROXY protocol v2. Their connections are then not used again.
+    /// Whether to send the client's address in a PROXY protocol v2 header. These connections are not used again.
     pub proxy_protocol: bool,
 }
 
@@ -65,19 +63,19 @@ pub(crate) struct Connector {
     proxy_protocol: bool,
 }
 
-/// The way to say something on a connection.
+/// Sends requests on a connection.
 pub(crate) enum Sender {
     Http1(http1::SendRequest<Body>),
     Http2(http2::SendRequest<Body>),
 }
 
-/// An origin cannot be spoken to as it is configured.
+/// The configuration does not allow connections to an origin.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidTransport {
-    /// It asks for TLS, and it is not said whom to trust.
+    /// The origin requires TLS, and no authorities are configured.
     #[error("{0} is spoken to by TLS, and it is not said whom to trust")]
     NoTls(OriginAddress),
-    /// It has no name that a certificate could be for.
+    /// The origin's address has no name that can be in a certificate.
     #[error("{0} has no name that a certificate can be for")]
     NoName(OriginAddress),
 }
@@ -94,8 +92,8 @@ impl Connector {
         !self.proxy_protocol
     }
 
-    /// Speaks on a new connection, for `client` if it is for one alone; `None`: on our own behalf. It is HTTP/1.1, whatever is
-    /// spoken otherwise, if only that will do.
+    /// Prepares a new connection: sends the PROXY header for `client` (`None`: for the proxy itself), and does the TLS
+    /// and HTTP handshakes. With `http1_only`, the connection uses HTTP/1.1 in any case.
     pub(crate) async fn connect(
         &self,
         mut socket: TcpStream,
@@ -162,7 +160,7 @@ fn tls(
     Ok((TlsConnector::from(Arc::new(tls.config.clone())), name))
 }
 
-/// Whoever waits for a response or its body learns of the error there.
+/// Logs the end of a connection. The error also reaches the parts that wait for a response or its body.
 async fn ended(origin: OriginAddress, connection: impl Future<Output = hyper::Result<()>>) {
     if let Err(error) = connection.await {
         tracing::debug!(%origin, %error, "connection ended");

@@ -1,4 +1,4 @@
-//! Connections that are kept for later requests, or shared by several.
+//! Connections that are idle or shared.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use crate::connect::Sender;
 use crate::{Body, Limits};
 
-/// The connections to one origin that can be used again, and how many requests it may be given at once.
+/// The reusable connections to one origin, and the limit on its requests in flight.
 #[derive(Debug)]
 pub(crate) struct Connections {
     kept: Mutex<Kept>,
@@ -26,11 +26,11 @@ pub(crate) struct Connections {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Of HTTP/1.1, without a request. The one used last is at the back.
+    /// HTTP/1.1 connections without a request. The one used last is at the back.
     idle: VecDeque<Idle>,
-    /// Of HTTP/2, with or without requests.
+    /// HTTP/2 connections, with or without requests.
     shared: Vec<Arc<Shared>>,
-    /// Where the origin is, if that may change: no connection to elsewhere is used again.
+    /// The current addresses of the origin, if they may change. Connections to other addresses are not used again.
     addresses: Option<Arc<[SocketAddr]>>,
 }
 
@@ -41,7 +41,7 @@ struct Idle {
     since: Instant,
 }
 
-/// A connection of HTTP/2.
+/// An HTTP/2 connection.
 #[derive(Debug)]
 struct Shared {
     sender: http2::SendRequest<Body>,
@@ -51,7 +51,8 @@ struct Shared {
     used: Mutex<Instant>,
 }
 
-/// Requests on one connection of HTTP/2; most servers allow about as many (RFC 9113, section 6.5.2, recommends at least 100).
+/// The maximum number of requests on one HTTP/2 connection. Most servers allow about as many (RFC 9113, section 6.5.2,
+/// recommends at least 100).
 const STREAMS_MAX: usize = 100;
 
 impl Connections {
@@ -66,18 +67,18 @@ impl Connections {
         }
     }
 
-    /// Leave to send one more request, unless too many are in flight.
+    /// A permit for one more request. `None` if `in_flight_max` requests are in flight.
     pub(crate) fn permit(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.in_flight).try_acquire_owned().ok()
     }
 
-    /// How many requests are in flight.
+    /// The number of requests in flight.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight_max - self.in_flight.available_permits()
     }
 
-    /// A connection that is there: of HTTP/2 the first that has room; of HTTP/1.1 the one that was used last, so that those
-    /// which are not needed grow old.
+    /// Takes an existing connection. Of HTTP/2, it is the first that has a free stream. Of HTTP/1.1, it is the one that
+    /// was used last, so that surplus connections reach their idle timeout.
     pub(crate) fn take(&self, now: Instant) -> Option<Connection> {
         let mut kept = self.lock();
         self.remove_old(&mut kept, now);
@@ -88,7 +89,7 @@ impl Connections {
         idle.find(|idle| idle.sender.is_ready()).map(|idle| Connection::Http1(idle.sender, idle.peer))
     }
 
-    /// Whether the next request finds a connection that is there.
+    /// Whether there is a connection for the next request.
     pub(crate) fn has_spare(&self, now: Instant) -> bool {
         let mut kept = self.lock();
         self.remove_old(&mut kept, now);
@@ -96,14 +97,14 @@ impl Connections {
         !kept.idle.is_empty() || kept.shared.iter().any(|shared| shared.has_room())
     }
 
-    /// Keeps a connection that was just made for whoever needs one next.
+    /// Stores a new connection for the next request.
     pub(crate) fn keep(&self, sender: Sender, peer: SocketAddr, now: Instant) {
         if let Connection::Http1(sender, peer) = self.add(sender, peer, true, now) {
             self.put(sender, peer, now);
         }
     }
 
-    /// A connection that was just made. If it can be shared, and is for all clients, others find it from now on.
+    /// Registers a new connection. If it can be shared, and is `for_all` clients, other requests use it from now on.
     pub(crate) fn add(&self, sender: Sender, peer: SocketAddr, for_all: bool, now: Instant) -> Connection {
         match sender {
             Sender::Http1(sender) => Connection::Http1(sender, peer),
@@ -118,7 +119,7 @@ impl Connections {
         }
     }
 
-    /// The origin is here from now on. Connections to elsewhere end with the requests on them.
+    /// Sets the addresses of the origin. Drops connections to other addresses; they end with the requests on them.
     pub(crate) fn keep_only(&self, addresses: Arc<[SocketAddr]>) {
         let mut kept = self.lock();
         kept.idle.retain(|idle| addresses.contains(&idle.peer));
@@ -126,7 +127,7 @@ impl Connections {
         kept.addresses = Some(addresses);
     }
 
-    /// Keeps a connection, instead of the oldest one where there are too many.
+    /// Stores an idle connection. Removes the oldest one if there are more than `idle_max`.
     fn put(&self, sender: http1::SendRequest<Body>, peer: SocketAddr, now: Instant) {
         let mut kept = self.lock();
         self.remove_old(&mut kept, now);
@@ -166,14 +167,14 @@ impl Shared {
     }
 }
 
-/// A connection that a request can go on.
+/// A connection for one request.
 pub(crate) enum Connection {
-    /// All of one, and to where.
+    /// A complete connection, and its peer.
     Http1(http1::SendRequest<Body>, SocketAddr),
     Http2(Stream),
 }
 
-/// A place on a connection of HTTP/2.
+/// A stream of an HTTP/2 connection.
 pub(crate) struct Stream {
     pub(crate) sender: http2::SendRequest<Body>,
     shared: Arc<Shared>,
@@ -193,7 +194,7 @@ impl Drop for Stream {
     }
 }
 
-/// A connection in use. Dropped, it is closed, or only the request on it is ended if there may be others.
+/// A connection in use. Dropping it closes the connection, or ends only the request if the connection is shared.
 pub(crate) struct Lease {
     connections: Arc<Connections>,
     connection: Connection,
@@ -211,13 +212,13 @@ impl Lease {
         Self { connections: Arc::clone(connections), connection, for_all, permit }
     }
 
-    /// Only the leave to send is still needed: the connection is HTTP's no more.
+    /// Returns only the permit, because the connection is now used for another protocol.
     pub(crate) fn into_permit(self) -> OwnedSemaphorePermit {
         self.permit
     }
 
-    /// Gives the connection back after a response that was read to its end; one that does not become ready again
-    /// within `patience` (the rest of a request's body may still be on its way) is closed.
+    /// Returns the connection after a response was read to its end. Closes it if it is not ready again within
+    /// `patience`, because the rest of a request's body may still be in transit.
     pub(crate) fn release(self, patience: Duration) {
         let Self { connections, connection, for_all, permit } = self;
         let Connection::Http1(mut sender, peer) = connection else { return };

@@ -1,4 +1,4 @@
-//! What clients see when something has failed.
+//! Pages that clients see after failures.
 
 use std::str::FromStr;
 
@@ -9,51 +9,48 @@ use http_body_util::{BodyExt, Full};
 
 use crate::Body;
 
-/// Pages that stand for the bodies of failures.
+/// Pages that replace the bodies of failures.
 #[derive(Debug, Clone, Default)]
 pub struct ErrorPages {
-    /// Of single statuses first: they count before those of a class.
+    /// Pages of single statuses first: they take precedence over those of a class.
     pages: Vec<(Statuses, ErrorPage)>,
     intercept: bool,
 }
 
-/// A page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorPage {
-    /// All of it.
     pub content: Bytes,
-    /// Its media type.
+    /// The media type.
     pub content_type: HeaderValue,
 }
 
-/// What a page is for: one status from 400 to 599 (`503`), or all of a class (`4xx`, `5xx`).
+/// The statuses of a page: one from 400 to 599 (`503`), or all of a class (`4xx`, `5xx`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Statuses {
-    /// This one.
     One(StatusCode),
-    /// Those that begin with this digit.
+    /// The statuses that begin with this digit.
     Class(u16),
 }
 
-/// A text is no [`Statuses`].
+/// The text is not a [`Statuses`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("error pages are for a status from 400 to 599, or for 4xx or 5xx")]
 pub struct InvalidStatuses;
 
 impl ErrorPages {
-    /// None yet. `intercept`: they stand for what origins say of failures, too.
+    /// Makes an empty set. `intercept`: the pages also replace the bodies of origins' failures.
     pub fn new(intercept: bool) -> Self {
         Self { pages: Vec::new(), intercept }
     }
 
-    /// The page of `statuses` is `page` from now on.
+    /// Sets the page of `statuses`.
     pub fn add(&mut self, statuses: Statuses, page: ErrorPage) {
         self.pages.retain(|(others, _)| *others != statuses);
         self.pages.push((statuses, page));
         self.pages.sort_by_key(|(statuses, _)| *statuses);
     }
 
-    /// A failure of the proxy's own, with its page.
+    /// Replaces the body of the proxy's own failure.
     pub(crate) fn for_own(&self, response: Response<Body>) -> Response<Body> {
         match self.page(response.status()) {
             Some(page) => page.stand_in(response),
@@ -61,7 +58,7 @@ impl ErrorPages {
         }
     }
 
-    /// An origin's response; the page of a failure, where origins' failures have one.
+    /// Replaces the body of an origin's failure, if pages intercept these.
     pub(crate) fn for_origin(&self, response: Response<Body>) -> Response<Body> {
         if self.intercept { self.for_own(response) } else { response }
     }
@@ -72,7 +69,7 @@ impl ErrorPages {
 }
 
 impl ErrorPage {
-    /// What says how the other body was is removed; challenges, cookies and when to come again stay.
+    /// Replaces the body, and removes the fields that describe the old one. Challenges, cookies and `Retry-After` stay.
     fn stand_in(&self, mut response: Response<Body>) -> Response<Body> {
         let headers = response.headers_mut();
         for name in &DESCRIPTIONS {
@@ -109,7 +106,7 @@ impl FromStr for Statuses {
     }
 }
 
-/// Fields about a body, and for how long it is good.
+/// Fields about a body, and about its freshness.
 const DESCRIPTIONS: [HeaderName; 14] = [
     header::ACCEPT_RANGES,
     header::CONTENT_DISPOSITION,

@@ -1,4 +1,4 @@
-//! Why a request was not answered by an origin, and what the client is told instead.
+//! Why a request has no response from an origin, and the response that the client gets instead.
 
 use std::io;
 
@@ -14,88 +14,89 @@ use crate::client::Client;
 use crate::routes::{NoRoute, Refusal};
 use crate::upgrade::BadSwitch;
 
-/// Sorted by who is at fault.
+/// Why a request failed, sorted by the side at fault.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// The client's: the request cannot be forwarded as it is.
+    /// Client's fault: the request cannot be forwarded.
     #[error("bad request: {0}")]
     BadRequest(&'static str),
-    /// The client's: a method that ends at a proxy.
+    /// Client's fault: a method that ends at a proxy.
     #[error("method not implemented")]
     Method,
-    /// The client's: a protocol that no stream can be switched to here.
+    /// Client's fault: the proxy cannot switch a stream to this protocol.
     #[error("protocol not implemented")]
     Protocol,
-    /// The client's: its body ended early.
+    /// Client's fault: its body ended early.
     #[error("the request's body was cut short")]
     UploadCut(#[source] hyper::Error),
-    /// The client's fault: its body stopped coming, or crawls.
+    /// Client's fault: its body stalled, or is too slow.
     #[error("the request's body stopped coming")]
     UploadStalled,
-    /// The client's: its body is longer than it may be.
+    /// Client's fault: its body is longer than the limit.
     #[error("the request's body is too long")]
     UploadTooLong,
-    /// The client's: it asks for more in a time than it may.
+    /// Client's fault: it exceeds its request rate.
     #[error("too many requests in a short time")]
     TooFast(RetryAfter),
-    /// The client's: as many of its requests are in progress as may be.
+    /// Client's fault: the maximum number of its requests is in progress.
     #[error("too many requests at the same time")]
     TooMany,
-    /// The client's: nobody from where it is may ask.
+    /// Client's fault: its network has no access.
     #[error("the client's address is not allowed")]
     NotAllowed,
-    /// The client's: nobody may ask.
+    /// Client's fault: the route refuses all requests.
     #[error("refused by its route")]
     Refused(Refusal),
-    /// The client's, or the operator's: nothing is here for such a request.
+    /// Client's or operator's fault: no route matches the request.
     #[error("no route")]
     NoRoute(NoRoute),
-    /// The operator's: no origin is configured.
+    /// Operator's fault: no origin is configured.
     #[error("no origin")]
     NoOrigin,
-    /// Ours, or the operator's: the limit of requests in flight is reached.
+    /// Our or the operator's fault: the limit of requests in flight is reached.
     #[error("too many requests in flight to {0}")]
     Saturated(OriginAddress),
-    /// Nobody's: too many requests wait for the origins, or this one has waited too long.
+    /// No side's fault: too many requests wait for the origins, or this one reached its maximum wait.
     #[error("no place at the origins in time")]
     QueueFull(RetryAfter),
-    /// The authority's: it cannot be asked whether the request may go on.
+    /// Authority's fault: the request to it failed.
     #[error("whether the request may go on cannot be asked: {0}")]
     Auth(#[source] Box<Failure>),
-    /// The authority's: its answer is neither yes nor no.
+    /// Authority's fault: its response neither allows nor denies the request.
     #[error("{0} was asked whether the request may go on, and answered {1}")]
     AuthAnswer(OriginAddress, StatusCode),
-    /// The origin's.
+    /// Origin's fault.
     #[error("no connection to {0}")]
     Connect(OriginAddress, #[source] io::Error),
-    /// The origin's, or the network's.
+    /// Origin's or network's fault.
     #[error("connecting to {0} took too long")]
     ConnectTimeout(OriginAddress),
-    /// The origin's: it closed a connection it had just accepted.
+    /// Origin's fault: it closed a connection that it had just accepted.
     #[error("{0} closed the connection")]
     Closed(OriginAddress, #[source] hyper::Error),
-    /// The origin's.
+    /// Origin's fault.
     #[error("{0} did not answer in time")]
     ResponseTimeout(OriginAddress),
-    /// The origin's: no response, half of one, or none that HTTP knows.
+    /// Origin's fault: its response is missing, incomplete, or not valid HTTP.
     #[error("bad response from {0}")]
     BadResponse(OriginAddress, #[source] hyper::Error),
-    /// The origin's: two lengths, or one beside `Transfer-Encoding`, which is how responses are split (RFC 9112, section 6.3).
+    /// Origin's fault: two lengths, or one in addition to `Transfer-Encoding`, which allows response splitting (RFC
+    /// 9112, section 6.3).
     #[error("{0} said in two ways where its response ends")]
     TwoLengths(OriginAddress),
-    /// The origin's: a length that is no number (RFC 9110, section 8.6), also where the response has no content.
+    /// Origin's fault: a length that is not a number (RFC 9110, section 8.6), also in a response without content.
     #[error("the Content-Length that {0} sends is invalid")]
     BadLength(OriginAddress),
-    /// The origin's: it has coded the content for the way, and nobody asked for that.
+    /// Origin's fault: it has applied a transfer coding that the request did not allow.
     #[error("the content that {0} sends has a transfer coding besides chunked")]
     Coded(OriginAddress),
-    /// The origin's.
+    /// Origin's fault.
     #[error("{0} switched protocols")]
     BadSwitch(OriginAddress, #[source] BadSwitch),
-    /// The origin's: a success that would tell the client that its stream is open.
+    /// Origin's fault: a success that would open the client's stream without a switch.
     #[error("{0} succeeded without switching protocols")]
     NotSwitched(OriginAddress),
-    /// The origin's: the connection that it has switched is gone.
+    /// Origin's fault: it closed the connection after the switch.
     #[error("the connection to {0} was lost as it switched protocols")]
     SwitchLost(OriginAddress, #[source] hyper::Error),
 }
@@ -133,7 +134,7 @@ impl Failure {
         }
     }
 
-    /// What it says of the origin.
+    /// The outcome for the origin's health.
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
             Self::Connect(..) => Outcome::Unreachable,
@@ -165,7 +166,7 @@ impl Failure {
         }
     }
 
-    /// Whether the origin closed the connection instead of answering.
+    /// Whether the origin closed the connection instead of responding.
     pub(crate) fn is_reset(&self) -> bool {
         matches!(self, Self::BadResponse(_, error) if !error.is_parse())
     }
@@ -196,7 +197,8 @@ impl Failure {
         }
     }
 
-    /// The status and its name; which origin failed, and how, is for the log.
+    /// The client's response. It has the status and its name, or the reason of some faults of the client. Only the log
+    /// names the origin and its failure.
     pub(crate) fn response(&self) -> Response<Body> {
         let status = self.status();
         let text = match self {
@@ -215,18 +217,18 @@ impl Failure {
         response
     }
 
-    /// Why a request could not be sent whose body failed.
+    /// The failure of a request whose body failed.
     pub(crate) fn of_upload(error: hyper::Error) -> Self {
         let is_too_long =
             std::error::Error::source(&error).is_some_and(<dyn std::error::Error>::is::<LengthLimitError>);
         if is_too_long { Self::UploadTooLong } else { Self::UploadCut(error) }
     }
 
-    /// When the client may come again (RFC 9110, section 10.2.3; RFC 6585, section 4).
+    /// The value of `Retry-After` (RFC 9110, section 10.2.3; RFC 6585, section 4).
     fn retry_after(&self) -> Option<HeaderValue> {
         match self {
             Self::TooFast(wait) | Self::QueueFull(wait) => Some(HeaderValue::from(wait.seconds())),
-            // One of its own requests has to end first.
+            // One of the client's own requests must end first.
             Self::TooMany => Some(HeaderValue::from_static("1")),
             _ => None,
         }
@@ -236,7 +238,7 @@ impl Failure {
         matches!(self, Self::Method | Self::Protocol) || self.status().is_client_error()
     }
 
-    /// A client's fault is nothing for an operator to act on.
+    /// Logs the failure. Faults of clients get the level debug, because an operator cannot act on them.
     pub(crate) fn log(&self, path: &str, client: &Client) {
         let client = client.address();
         let cause = std::error::Error::source(self).map(tracing::field::display);

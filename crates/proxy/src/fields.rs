@@ -1,4 +1,4 @@
-//! Fields that end at a proxy.
+//! Fields that the proxy does not forward.
 
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HOST,
@@ -6,13 +6,15 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// It is for the origin, whatever `Connection` says: nobody on the way may remove it (RFC 8470, section 5.1).
+/// This field is for the origin, even if `Connection` names it: an intermediary must not remove it (RFC 8470, section
+/// 5.1).
 static EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
 
-/// Removes what is meant for this connection only: the fields that `Connection` names and those that old senders
-/// forget to name there (RFC 9110, section 7.6.1). `Trailer` stays, for the trailers are forwarded.
+/// Removes the fields for this connection only: those that `Connection` names, and those that old senders do not name
+/// there (RFC 9110, section 7.6.1). `Trailer` stays, because trailers are forwarded.
 ///
-/// A `Content-Length` beside `Transfer-Encoding` is not to be believed (RFC 9112, section 6.3).
+/// A `Content-Length` in addition to `Transfer-Encoding` is removed, because it cannot be trusted (RFC 9112, section
+/// 6.3).
 pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
@@ -26,22 +28,22 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
 
 fn is_hop_by_hop(name: &str) -> bool {
     matches!(name, "connection" | "keep-alive" | "proxy-connection" | "te" | "transfer-encoding" | "upgrade")
-        // Many origins read an underscore as a hyphen (RFC 3875, section 4.1.18), and would see a length that is none.
+        // Many origins read an underscore as a hyphen (RFC 3875, section 4.1.18), and would use a wrong length.
         || matches!(name, "content_length" | "transfer_encoding")
 }
 
 /// Why the `Content-Length` of a message is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadLength {
-    /// Fields or list elements that differ.
+    /// Fields or list elements differ.
     Differ,
-    /// Not a number of decimal digits, or one above 2^64 - 1.
+    /// Not a decimal number, or above 2^64 - 1.
     Invalid,
 }
 
-/// Checks `Content-Length`, and leaves one field where several fields or elements have the same value (RFC 9110, section 8.6).
+/// Checks `Content-Length`. Reduces several fields or elements of the same value to one field (RFC 9110, section 8.6).
 ///
-/// The HTTP libraries check it only if it frames the content: not in answers to HEAD, and not in 204 and 304.
+/// The HTTP libraries check it only if it frames the content: not in responses to HEAD, and not in 204 and 304.
 pub(crate) fn settle_length(headers: &mut HeaderMap) -> Result<(), BadLength> {
     let fields = headers.get_all(CONTENT_LENGTH).iter();
     let mut lengths = fields.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
@@ -58,13 +60,13 @@ pub(crate) fn settle_length(headers: &mut HeaderMap) -> Result<(), BadLength> {
     Ok(())
 }
 
-/// `1*DIGIT`; `parse` alone would take a sign.
+/// `1*DIGIT`. `parse` alone would accept a sign.
 fn is_length(value: &[u8]) -> bool {
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u64>().is_ok();
     std::str::from_utf8(value).is_ok_and(is_number)
 }
 
-/// Removes from trailers what would be about the message itself, or about the connection (RFC 9110, section 6.5.1).
+/// Removes from trailers the fields about the message itself, or about the connection (RFC 9110, section 6.5.1).
 pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     remove_hop_by_hop(trailers);
     for name in NOT_IN_TRAILERS {
@@ -72,7 +74,7 @@ pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     }
 }
 
-/// Framing, routing, authentication, and how content is read and kept.
+/// Fields for framing, routing, authentication, and the processing and caching of content.
 const NOT_IN_TRAILERS: [HeaderName; 10] = [
     AUTHORIZATION,
     CACHE_CONTROL,
@@ -86,7 +88,7 @@ const NOT_IN_TRAILERS: [HeaderName; 10] = [
     TRAILER,
 ];
 
-/// Whether any field `name` has the list element `token`, in any case; parameters of an element are not looked at.
+/// Whether a field `name` has the list element `token`, in any case. Parameters of elements are ignored.
 pub(crate) fn lists(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     let mut elements = values.flat_map(|value| value.split(','));
@@ -95,7 +97,7 @@ pub(crate) fn lists(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool
     })
 }
 
-/// Removes the fields whose names, in lower case, are meant.
+/// Removes the fields for whose names, in lower case, `is_meant` returns true.
 pub(crate) fn remove_if(headers: &mut HeaderMap, is_meant: impl Fn(&str) -> bool) {
     let meant: Vec<HeaderName> = headers.keys().filter(|name| is_meant(name.as_str())).cloned().collect();
     for name in meant {
@@ -103,20 +105,21 @@ pub(crate) fn remove_if(headers: &mut HeaderMap, is_meant: impl Fn(&str) -> bool
     }
 }
 
-/// Whether two names in lower case are the same where an underscore counts as a hyphen: many origins read `Client_Cert` and
+/// Whether two names in lower case are equal if an underscore counts as a hyphen. Many origins read `Client_Cert` and
 /// `Client-Cert` as the same name (RFC 3875, section 4.1.18).
 pub(crate) fn are_alike(one: &str, other: &str) -> bool {
     let hyphen = |byte| if byte == b'_' { b'-' } else { byte };
     one.bytes().map(hyphen).eq(other.bytes().map(hyphen))
 }
 
-/// Whether the content has a transfer coding besides `chunked`: nobody here takes that off (RFC 9112, section 7.2).
+/// Whether the content has a transfer coding besides `chunked`, which the proxy does not remove (RFC 9112, section
+/// 7.2).
 pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
     let mut values = headers.get_all(TRANSFER_ENCODING).iter();
     values.any(|value| !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"))
 }
 
-/// Those that are not removed anyway; most messages name none.
+/// The names in `Connection` that are not removed anyway. Most messages have none.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let names = values.flat_map(|value| value.split(',')).map(str::trim_ascii);

@@ -1,4 +1,4 @@
-//! Clients that are proxies themselves, and trusted in what they say of theirs.
+//! Clients that are trusted proxies, and the fields they send about their own clients.
 
 use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -6,33 +6,34 @@ use ipnet::IpNet;
 
 use crate::client::Client;
 
-/// What a trusted proxy says of its client is passed on; what we say of that proxy follows.
+/// Forwards the fields of trusted proxies, and adds the proxy's own values for the trusted proxy after them.
 ///
-/// * `Forwarded` and `X-Forwarded-For` grow by one element.
-/// * `X-Forwarded-Host` and `X-Forwarded-Proto` stay, for they tell what was asked of the first proxy.
-/// * All else that only a proxy may say is replaced, as from any client: not every proxy takes a `Client-Cert` of its clients away.
+/// * `Forwarded` and `X-Forwarded-For` get one more element.
+/// * `X-Forwarded-Host` and `X-Forwarded-Proto` stay, because they describe the request to the first proxy.
+/// * All other fields that only a proxy may set are replaced, as for any client: not every proxy removes a
+///   `Client-Cert` of its clients.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TrustedProxies(Vec<IpNet>);
 
-/// What a trusted proxy said of its client.
+/// The fields of a trusted proxy about its client.
 #[derive(Debug)]
 pub(crate) struct Claims {
     chains: [Vec<HeaderValue>; 2],
     facts: [Option<HeaderValue>; 2],
 }
 
-/// Where every proxy adds to what the one before it said.
+/// Lists to which every proxy appends an element.
 const CHAINS: [HeaderName; 2] = [FORWARDED, HeaderName::from_static("x-forwarded-for")];
 const FACTS: [HeaderName; 2] =
     [HeaderName::from_static("x-forwarded-host"), HeaderName::from_static("x-forwarded-proto")];
 
 impl TrustedProxies {
-    /// * `networks`: where they are.
+    /// * `networks`: the networks of trusted proxies.
     pub(crate) fn new(networks: Vec<IpNet>) -> Self {
         Self(networks)
     }
 
-    /// What `client` says of its own, if it may.
+    /// The fields that `client` sends about its own client, if it is trusted.
     pub(crate) fn claims(&self, headers: &HeaderMap, client: &Client) -> Option<Claims> {
         let address = client.address().ip().to_canonical();
         let is_trusted = self.0.iter().any(|network| network.contains(&address));
@@ -44,7 +45,7 @@ impl TrustedProxies {
 }
 
 impl Claims {
-    /// Puts them before what `headers` say of the client itself.
+    /// Puts these fields before those in `headers`, which are about the client itself.
     pub(crate) fn precede(self, headers: &mut HeaderMap) {
         for (name, mut chain) in CHAINS.into_iter().zip(self.chains) {
             chain.extend(headers.get(&name).cloned());
@@ -60,7 +61,7 @@ impl Claims {
     }
 }
 
-/// In one line: many an origin reads but one (RFC 9110, section 5.3, says that it is the same).
+/// Joins the values to one field, because many origins read only one. The meaning is the same (RFC 9110, section 5.3).
 fn joined(chain: &[HeaderValue]) -> Option<HeaderValue> {
     let elements: Vec<&[u8]> = chain.iter().map(HeaderValue::as_bytes).filter(|element| !element.is_empty()).collect();
     HeaderValue::from_bytes(&elements.join(b", ".as_slice())).ok()

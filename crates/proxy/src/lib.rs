@@ -1,21 +1,23 @@
-//! HTTP forwarded to origins.
+//! Forwards HTTP requests to origins.
 //!
-//! [`Proxy::respond`] answers one request by asking an origin of the pool that the request's host and path lead to, in HTTP/1.1
-//! or HTTP/2, plainly or by TLS, over connections that are kept. Bodies stream both ways as fast as the slower side takes
-//! them; nothing is kept of them.
+//! [`Proxy::respond`] sends one request to an origin, and returns the response. The host and path of the request select
+//! the pool. Connections to origins use HTTP/1.1 or HTTP/2, with or without TLS, and are reused. Bodies stream in both
+//! directions at the speed of the slower side, and are not stored.
 //!
-//! * A request goes to another origin while it is untouched: no connection could be had, or the one that was
-//!   kept turned out closed before a byte was written. One that may have reached an origin is sent again only if
-//!   it has no body and repeating it is harmless (RFC 9110, section 9.2.2). [`Balance`] says how often, and who is next.
-//! * A response that an origin cuts short, or stops sending, ends with an error and never as if it were complete.
-//! * What the client says about itself in fields that only a proxy may set (`Forwarded`, `Client-Cert`, ..) is replaced
-//!   by what is true, but for what trusted proxies say of their clients.
-//! * Responses are changed in this order: `Alt-Svc` of origins goes, error pages stand in, the rules of the route are
-//!   applied, and what is left is compressed.
-//! * An upgrade is asked for where the client asks, over HTTP/1.1 or by the extended `CONNECT` of HTTP/2. If the origin
-//!   agrees, a [`Tunnel`] comes with the response: its taker joins it to the client's connection.
-//! * A client that asks before it sends a body is told to continue when its origin is willing to take it; one that is not may
-//!   say so before.
+//! * A request goes to another origin if no origin has seen it: no connection could be made, or an idle one was closed
+//!   before a byte was written. A request that may have reached an origin is repeated only if it has no body and is
+//!   safe to repeat (RFC 9110, section 9.2.2). [`Balance`] limits the retries and selects the next origin.
+//! * If an origin cuts a response short, or stops sending, the response to the client ends with an error. It never
+//!   appears complete.
+//! * Fields that only a proxy may set (`Forwarded`, `Client-Cert`, ..) are replaced by the true values. Trusted proxies
+//!   may set fields about their clients.
+//! * Responses are changed in this order: remove the origin's `Alt-Svc`, insert error pages, apply the route's rules,
+//!   compress.
+//! * The proxy requests an upgrade from the origin if the client does, over HTTP/1.1 or by the extended `CONNECT` of
+//!   HTTP/2. If the origin accepts, a [`Tunnel`] comes with the response. The caller joins it to the client's
+//!   connection.
+//! * If a client sends `Expect: 100-continue`, it gets 100 (Continue) when its origin is ready to take the body. An
+//!   origin can refuse before that.
 //!
 //! Not forwarded: `CONNECT`, `TRACE`, and other informational responses.
 
@@ -112,27 +114,27 @@ use crate::routes::Routes;
 use crate::shape::Shape;
 use crate::template::Facts;
 
-/// What bounds the proxy's work; every wait has an end and every pool a size.
+/// Limits on the proxy's work. Every wait has a timeout, and every pool has a maximum size.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// How long connecting to an origin may take, at all its addresses, its name's resolution and TLS included.
+    /// The timeout of connecting to an origin: all its addresses, name resolution and TLS included.
     pub connect_timeout: Duration,
-    /// How long an origin may take from the end of a request to the head of its response. While a body is being sent,
-    /// how long it may go without taking a piece.
+    /// The timeout from the end of a request to the head of its response. While a body is sent, the maximum time in
+    /// which the origin takes no piece.
     pub response_timeout: Duration,
-    /// How long an origin may pause in the middle of a response body.
+    /// The maximum pause of an origin within a response body.
     pub body_timeout: Duration,
-    /// Bytes per second that have to come of a body whose length is known, while it is waited for: of a response on average over
-    /// `body_timeout`, of a request over `response_timeout`. 0: any. Streams of unknown length (server-sent events, gRPC) may pause
-    /// after each byte.
+    /// The minimum rate of a body of known length, in bytes per second, measured while the proxy waits for it: of a
+    /// response on average over `body_timeout`, of a request over `response_timeout`. 0: no limit. Streams of unknown
+    /// length (server-sent events, gRPC) may pause after each byte.
     pub body_rate_min: u32,
-    /// How many origins are tried for one request.
+    /// The maximum number of origins that are tried for one request.
     pub attempts_max: usize,
-    /// Requests that one origin is given at the same time; with [`Limits::idle_max`] this bounds its connections.
+    /// The maximum number of requests in flight to one origin. With [`Limits::idle_max`], this limits its connections.
     pub in_flight_max: usize,
-    /// Connections to one origin that are kept for later requests.
+    /// The maximum number of idle connections to one origin.
     pub idle_max: usize,
-    /// How long they are kept.
+    /// The idle timeout of these connections.
     pub idle_timeout: Duration,
 }
 
@@ -151,30 +153,29 @@ impl Default for Limits {
     }
 }
 
-/// What a proxy does: which requests go where.
+/// The configuration of a proxy.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Origins.
     pub pools: Vec<PoolConfig>,
-    /// Who gets which requests.
+    /// The routes, which select a pool for a request.
     pub routes: Vec<Route>,
-    /// Who says whether requests may go on.
+    /// The authorities that decide whether requests may proceed.
     pub auths: Vec<AuthConfig>,
-    /// What each client may ask for.
+    /// The limits of each client.
     pub clients: ClientLimits,
-    /// Where requests are logged.
     pub access_log: Option<AccessLog>,
-    /// Where proxies are that may say, by `Forwarded` and its relatives, who their clients are. What they say is passed on, with
-    /// what is true of them themselves behind it; what others say is removed.
+    /// The networks of trusted proxies, which may identify their clients in `Forwarded` and similar fields. The proxy
+    /// forwards these fields, and appends its own values for the trusted proxy. It removes such fields of other
+    /// clients.
     pub trusted_proxies: Vec<IpNet>,
-    /// What clients see of failures.
+    /// The pages that clients see after failures.
     pub error_pages: ErrorPages,
     /// Which responses are compressed. `None`: none are.
     pub compression: Option<Compression>,
 }
 
 impl Config {
-    /// All requests go to one pool.
+    /// A configuration in which all requests go to one pool.
     pub fn one_pool(pool: PoolConfig) -> Self {
         Self {
             pools: vec![pool],
@@ -193,7 +194,7 @@ impl Config {
 #[derive(Debug)]
 pub struct Proxy {
     pools: Vec<Arc<Pool>>,
-    /// Those that have no more requests to come, for as long as they have some.
+    /// Pools that get no more requests, for as long as they have requests in progress.
     retired: Vec<Weak<Pool>>,
     routes: Routes,
     auths: Vec<Auth>,
@@ -201,12 +202,13 @@ pub struct Proxy {
     access_log: Option<AccessLog>,
     shape: Shape,
     metrics: Metrics,
-    /// Numbers transfers.
+    /// The source of transfer ids.
     begun: Arc<AtomicU64>,
 }
 
 impl Proxy {
-    /// Nothing is connected yet. Routes to what is not there are refused as such by whoever makes a [`Config`].
+    /// Makes a proxy without connections. The caller must refuse a [`Config`] whose routes refer to missing pools or
+    /// authorities.
     pub fn new(mut config: Config, metrics: Metrics) -> Result<Self, InvalidTransport> {
         let begun = Arc::default();
         let mut pools = Vec::new();
@@ -216,8 +218,8 @@ impl Proxy {
         Self::with(pools, Arc::new(Clients::new(config.clients.clone())), config, metrics, begun)
     }
 
-    /// As [`Proxy::new`], in place of `old`. Pools that are configured as before, as `is_same` says of their names, go
-    /// on with their connections, what is known of their origins, and their transfers.
+    /// Like [`Proxy::new`], but replaces `old`. If `is_same` returns true for the name of a pool, its configuration is
+    /// unchanged, and the pool continues with its connections, the state of its origins, and its transfers.
     pub fn succeed(mut config: Config, old: &Self, is_same: impl Fn(&str) -> bool) -> Result<Self, InvalidTransport> {
         let Self { metrics, begun, .. } = old;
         let pool = |pool: PoolConfig| match old.pools.iter().find(|old| old.name() == pool.name && is_same(&pool.name))
@@ -226,7 +228,7 @@ impl Proxy {
             None => Pool::new(pool, begun, metrics).map(|pool| Arc::new(pool.after(&old.pools))),
         };
         let pools = std::mem::take(&mut config.pools).into_iter().map(pool).collect::<Result<_, _>>()?;
-        // What clients have asked for still counts, unless it is counted otherwise now.
+        // If the limits are unchanged, the counts of clients continue.
         let clients = if *old.clients.limits() == config.clients {
             Arc::clone(&old.clients)
         } else {
@@ -236,7 +238,7 @@ impl Proxy {
         Ok(Self { retired: old.retired_beside(&next.pools), ..next })
     }
 
-    /// With these pools in place of those that are configured.
+    /// Makes a proxy with these pools, in place of those in `config`.
     fn with(
         pools: Vec<Arc<Pool>>,
         clients: Arc<Clients>,
@@ -258,7 +260,7 @@ impl Proxy {
         })
     }
 
-    /// Takes effect: from now on origins are checked, where that is wanted, and the settings of queues hold; once is enough.
+    /// Starts the health checks, and applies the settings of queues. Further calls have no effect.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -266,31 +268,32 @@ impl Proxy {
         self.pools.iter().for_each(|pool| pool.start());
     }
 
-    /// Where it counts.
+    /// The metrics that this proxy updates.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// Has what is logged from now on written to a file that is opened anew.
+    /// Opens the access log again. New lines go to the new file.
     pub fn reopen_log(&self) {
         self.access_log.iter().for_each(AccessLog::reopen);
     }
 
-    /// All that there are, the ones that others have taken the place of last.
+    /// All pools, the retired ones last.
     fn pools(&self) -> impl Iterator<Item = Arc<Pool>> {
         self.pools.iter().cloned().chain(self.retired.iter().filter_map(Weak::upgrade))
     }
 
-    /// Those of this proxy that are not among `pools`.
+    /// The pools of this proxy that are not among `pools`.
     fn retired_beside(&self, pools: &[Arc<Pool>]) -> Vec<Weak<Pool>> {
         let mut retired: Vec<_> = self.pools().collect();
         retired.retain(|pool| !pools.iter().any(|other| Arc::ptr_eq(pool, other)));
         retired.iter().map(Arc::downgrade).collect()
     }
 
-    /// Forwards a request of `client` and returns the origin's response, or a short text that says why there is none.
+    /// Forwards a request of `client`, and returns the origin's response. If there is none, returns a short text with
+    /// the reason.
     ///
-    /// Dropping the future, or the response's body, gives up the exchange and closes its connection.
+    /// Dropping the future, or the response's body, cancels the exchange and closes its connection.
     pub async fn respond<B>(&self, request: Request<B>, client: &Client) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -313,8 +316,8 @@ impl Proxy {
         self.shape.failure(failure)
     }
 
-    /// What the client is told by the route of its request, if there is one. What has to last as long as the request is in
-    /// progress comes to be `kept`.
+    /// The response of the route that matches the request. Values that must live until the request has ended are put
+    /// into `kept`.
     async fn forward<B>(
         &self,
         request: Request<B>,
@@ -378,7 +381,7 @@ impl Proxy {
         Ok(self.shape.answer(response))
     }
 
-    /// The answer of whom the route names, if it is for the client.
+    /// The response of the route's authority, if it is for the client.
     async fn ask_authority(
         &self,
         route: &Route,
@@ -387,25 +390,25 @@ impl Proxy {
     ) -> Result<Option<Response<Body>>, Failure> {
         match route.auth.map(|auth| self.auths.get(auth)) {
             None => Ok(None),
-            // Nobody can say that it may go on.
+            // No authority can allow the request.
             Some(None) => Err(Failure::NoOrigin),
-            // Long: it would make room for itself in every request.
+            // Boxed: this large future would enlarge the future of every request.
             Some(Some(auth)) => Box::pin(auth.ask(head, client)).await,
         }
     }
 }
 
-/// What is asked for, and what is to be done about that.
+/// A request with its route.
 struct Matched<'a> {
     route: &'a Route,
     /// Without a port.
     host: &'a str,
-    /// In its plain form.
+    /// In plain form, see [`path::plain`].
     path: &'a str,
     facts: Facts<'a>,
 }
 
-/// Who asks, and what for.
+/// The client, and the path of its request.
 #[derive(Clone, Copy)]
 struct Asker<'a> {
     client: &'a Client,

@@ -1,4 +1,4 @@
-//! What is counted.
+//! Metrics of the proxy.
 
 mod queue;
 
@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use queue::Queues;
 pub(crate) use queue::{QueueMetrics, RuleMetrics, Wait};
 
-/// Counters of the requests forwarded. Clones count together.
+/// The counters of forwarded requests. Clones share the counts.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     requests: Family<OriginAndClass, Counter>,
@@ -115,13 +115,13 @@ impl Default for Metrics {
     }
 }
 
-/// From half a millisecond to eight seconds.
+/// From 0.5 ms to 8 s.
 fn handover_histogram() -> Histogram {
     Histogram::new(exponential_buckets(0.0005, 2.0, 15))
 }
 
 impl Metrics {
-    /// Makes the counters known to `registry`.
+    /// Registers the metrics with `registry`.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         registry.register(
@@ -193,7 +193,7 @@ impl Metrics {
         metrics
     }
 
-    /// Counts the requests in the queue of a pool.
+    /// The metrics of the queue of a pool.
     pub(crate) fn of_queue(&self, pool: &str) -> QueueMetrics {
         self.queues.of_pool(pool)
     }
@@ -259,7 +259,7 @@ impl TransferMetrics {
     }
 }
 
-/// How an origin stands in its pool.
+/// The health of an origin in its pool.
 #[derive(Debug)]
 pub(crate) struct StandingMetrics {
     pub(crate) healthy: Gauge,
@@ -281,11 +281,11 @@ impl Drop for StandingMetrics {
     }
 }
 
-/// Which origins are healthy. What is gone is not shown.
+/// The gauges of healthy origins. A gauge is removed when its origin is gone.
 #[derive(Debug, Clone, Default)]
 struct Healthy {
     shown: Family<PoolAndOrigin, Gauge>,
-    /// How many have each gauge: while a pool takes the place of another, both do.
+    /// The number of holders of each gauge: when a pool replaces another, both hold it for a while.
     holders: Arc<Mutex<HashMap<PoolAndOrigin, usize>>>,
 }
 
@@ -313,7 +313,7 @@ impl Healthy {
 
 const CLASSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "other"];
 
-/// The counters of one origin, looked up once.
+/// The counters of one origin. They are looked up once.
 #[derive(Debug)]
 pub(crate) struct OriginMetrics {
     answers: [Counter; CLASSES.len()],
@@ -324,7 +324,7 @@ pub(crate) struct OriginMetrics {
 
 /// The counters of the bodies of one origin.
 pub(crate) struct BodyCounters {
-    /// Bodies that could not be completed.
+    /// Bodies that were not completed.
     pub(crate) cut: Counter,
     pub(crate) bytes: Counter,
 }

@@ -1,4 +1,4 @@
-//! What operators see of a proxy, and what they can order.
+//! State of a proxy for operators, and their orders.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,91 +14,88 @@ use crate::resources::Known;
 use crate::transfers::Running;
 use crate::{OriginAddress, Proxy};
 
-/// How a pool is.
+/// The state of a pool.
 #[derive(Debug, Clone)]
 pub struct PoolStatus {
-    /// Its name.
     pub name: String,
-    /// Its origins.
     pub origins: Vec<OriginStatus>,
-    /// What was asked for lately, the latest first.
+    /// The resources of recent requests, the latest first.
     pub resources: Vec<ResourceStatus>,
-    /// Its transfers that could go on at another origin, the eldest first.
+    /// The transfers that could continue at another origin, the oldest first.
     pub transfers: Vec<TransferStatus>,
-    /// The requests of all of it, and then those of each rule of its queue; nothing where it has none.
+    /// The requests of the whole pool, and then those of each rule of its queue. Empty if it has no queue.
     pub queue: Vec<QueueStatus>,
 }
 
-/// How an origin is.
+/// The state of an origin.
 #[derive(Debug, Clone)]
 pub struct OriginStatus {
-    /// Where it is.
     pub address: OriginAddress,
-    /// Whether it gets requests at the moment.
+    /// Whether it gets requests at present.
     pub available: bool,
-    /// Whether an operator wants it to be left.
+    /// Whether an operator drains it.
     pub draining: bool,
-    /// Requests in progress.
+    /// The number of requests in progress.
     pub requests: usize,
-    /// How soon it answers, on average.
+    /// The average time until it responds.
     pub response: Duration,
-    /// What it sends, in bytes per second.
+    /// The rate at which it sends, in bytes per second.
     pub bytes_per_s: u64,
 }
 
-/// Whether transfers of a resource could go on at another origin.
+/// Whether transfers of a resource could continue at another origin.
 #[derive(Debug, Clone)]
 pub struct ResourceStatus {
     /// Host, path and query.
     pub resource: String,
-    /// Why they could not, wherever that were.
+    /// Why its transfers cannot move to any origin.
     pub stays: Option<Stays>,
-    /// The other origins that were asked, and why they could not go on, if so.
+    /// The other origins that were asked. `None`: the transfer could continue there.
     pub elsewhere: Vec<(OriginAddress, Option<&'static str>)>,
 }
 
-/// A transfer that could go on at another origin.
+/// A transfer that could continue at another origin.
 #[derive(Debug, Clone)]
 pub struct TransferStatus {
-    /// Its number, which no other transfer of this proxy has.
+    /// The id, which is unique in this proxy.
     pub id: u64,
-    /// Where its bytes come from.
+    /// The origin that delivers it.
     pub origin: OriginAddress,
     /// Host, path and query.
     pub resource: String,
-    /// Whose it is.
+    /// The address of its client.
     pub client: IpAddr,
-    /// Bytes that the client was given.
+    /// Bytes that the client got.
     pub delivered: u64,
     /// Bytes that are left.
     pub remaining: u64,
-    /// How often it went on at another origin.
+    /// How often it continued at another origin.
     pub moves: u32,
 }
 
-/// An order cannot be followed.
+/// Why an order cannot be executed.
 #[derive(Debug, thiserror::Error)]
 pub enum Impossible {
-    /// No pool has it.
+    /// No pool has this origin.
     #[error("{0} is no origin here")]
     NoOrigin(OriginAddress),
-    /// It has ended, or never was.
+    /// The transfer has ended, or the id was never used.
     #[error("there is no transfer {0}")]
     NoTransfer(u64),
-    /// Why it stays.
+    /// The governor denies the move.
     #[error("the transfer stays: {0}")]
     Stays(#[from] Denied),
 }
 
 impl Proxy {
-    /// How all pools are; also those that a reload has put others in the place of, as long as they have transfers.
+    /// The state of all pools. Pools that a reload has replaced are included as long as they have transfers.
     pub fn status(&self) -> Vec<PoolStatus> {
         let retired = self.retired.iter().filter_map(Weak::upgrade).filter(|pool| !pool.transfers().all().is_empty());
         self.pools.iter().cloned().chain(retired).map(|pool| pool.status()).collect()
     }
 
-    /// Has an origin left, in all pools: nothing new goes there while there are others, and transfers that can go on elsewhere
-    /// do. Or takes that back.
+    /// Drains an origin in all pools, or ends that. A draining origin gets no new requests while there are others, and
+    /// transfers that can continue elsewhere do so.
     pub fn drain(&self, address: &OriginAddress, draining: bool) -> Result<(), Impossible> {
         let origins = self.pools().flat_map(|pool| pool.origins().to_vec());
         let meant: Vec<_> = origins.filter(|origin| origin.address == *address).collect();
@@ -108,8 +105,8 @@ impl Proxy {
         if meant.is_empty() { Err(Impossible::NoOrigin(address.clone())) } else { Ok(()) }
     }
 
-    /// Has a transfer go on at another origin of its pool; without `to`, at the one that has least to do. Whether it does, the
-    /// status shows.
+    /// Orders a transfer to another origin of its pool. Without `to`, that is the one with the least load. The result
+    /// of the move is visible in [`Proxy::status`].
     pub fn move_transfer(&self, id: u64, to: Option<&OriginAddress>) -> Result<(), Impossible> {
         for pool in self.pools() {
             let to = to.map(|to| pool.find(to).ok_or_else(|| Impossible::NoOrigin(to.clone()))).transpose();

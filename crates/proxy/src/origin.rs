@@ -1,4 +1,4 @@
-//! One origin: where it is, whether it can be reached, and what it answers.
+//! One origin: its address, its health, its connections, and its responses.
 
 use std::io;
 use std::net::SocketAddr;
@@ -33,12 +33,12 @@ use crate::tunnel::Tunnel;
 use crate::upgrade::{BadSwitch, Upgrade};
 use crate::{Body, Limits, fields};
 
-/// What became of a request given to an origin.
-#[expect(clippy::large_enum_variant, reason = "nearly all are answers")]
+/// The outcome of a request to an origin.
+#[expect(clippy::large_enum_variant, reason = "nearly all values are responses")]
 pub(crate) enum Outcome {
-    /// The response has begun.
+    /// The head of the response has arrived.
     Answered(Response<ResponseBody>),
-    /// The origin has seen nothing of the request; another may have it.
+    /// The origin has not seen the request. Another one may get it.
     Untouched(Box<Request<Body>>, Failure),
     /// The origin may have acted on the request.
     Failed(Failure),
@@ -56,16 +56,16 @@ pub(crate) struct Origin {
     weight: u32,
     pub(crate) standing: Arc<Standing>,
     draining: AtomicBool,
-    /// A connection is being made for whoever needs one next.
+    /// Whether a connection for the next request is being made.
     preparing: AtomicBool,
     load: Mutex<Load>,
 }
 
-/// What an origin has to do, as far as the requests given to it show.
+/// The load of an origin, measured by the requests to it.
 #[derive(Debug, Default)]
 struct Load {
     response: ResponseAverage,
-    /// Bytes of bodies, and when they were counted last.
+    /// The bytes of bodies, and when they were last counted.
     counted: Option<(u64, Instant)>,
     /// Bytes per second.
     rate: u64,
@@ -95,12 +95,12 @@ impl Origin {
         })
     }
 
-    /// Requests go to origins of a lower rank first: rather to one that is to be left than to one that is down.
+    /// Requests go to origins of a lower rank first. A draining origin ranks before one that is down.
     pub(crate) fn rank(&self, now: Instant) -> (bool, bool) {
         (!self.standing.is_up(now.into_std()), self.is_draining())
     }
 
-    /// How it is, for who gets a request.
+    /// The state of this origin for the selection of an origin.
     pub(crate) fn candidate(&self, now: Instant) -> Candidate<Name> {
         Candidate {
             weight: self.weight,
@@ -111,22 +111,23 @@ impl Origin {
         }
     }
 
-    /// Whether it shall be left.
+    /// Whether it is being drained.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// It gets nothing new where others can have it, and what could go on elsewhere does; or no more so.
+    /// Begins or ends draining. A draining origin gets no new requests while there are others, and transfers that can
+    /// continue elsewhere do so.
     pub(crate) fn set_draining(&self, draining: bool) {
         self.draining.store(draining, Ordering::Relaxed);
     }
 
-    /// How soon it answers, on average.
+    /// The average time until it responds.
     pub(crate) fn response(&self, now: Instant) -> Duration {
         self.load().response.at(now.into_std())
     }
 
-    /// How it is, for transfers.
+    /// The state of this origin for the governor of transfers.
     pub(crate) fn view(&self, id: OriginId, now: Instant) -> OriginView {
         let availability = match self.rank(now) {
             (true, _) => Availability::Down,
@@ -142,8 +143,8 @@ impl Origin {
         self.load.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends `request` and waits for the head of its response. `upload` tells how its body fares, if it has one; `again` is
-    /// the same request, if it can be made again.
+    /// Sends `request` and waits for the head of its response. `upload` is the progress of its body, if it has one.
+    /// `again` is the same request, if it can be repeated.
     pub(crate) async fn exchange(
         &self,
         request: Box<Request<Body>>,
@@ -177,21 +178,22 @@ impl Origin {
         permit: OwnedSemaphorePermit,
     ) -> Outcome {
         let upgrade = request.extensions().get::<Upgrade>().cloned();
-        // What is switched is of no more use to others, and one that was kept may be closed just now.
+        // A switched connection cannot be used again, and an idle one may be closed at this moment. So an upgrade gets
+        // a new connection.
         let kept = if upgrade.is_none() { self.connections.take(Instant::now()) } else { None };
         if let Some(mut connection) = kept {
             match self.send(&mut connection, request, upload).await {
                 Sent::Answered(response) => return self.answered(response, self.lease(connection, permit), None).await,
                 Sent::Unsent(unsent, _) => request = unsent,
                 Sent::Lost(error) => match again {
-                    // The origin closed the connection it had kept for us just as we wrote.
+                    // The origin closed the idle connection at the moment of the write.
                     Some(again) if !error.is_parse() => request = again.request(),
                     _ => return Outcome::Failed(self.lost(error)),
                 },
                 Sent::Failed(failure) => return Outcome::Failed(failure),
             }
         }
-        // Seldom needed, and long: it would make room for itself in every request.
+        // Boxed: this large future is seldom needed, and would enlarge the future of every request.
         let mut connection = match Box::pin(self.connect(client, upgrade.is_some())).await {
             Ok(connection) => connection,
             Err(failure) => return Outcome::Untouched(request, failure),
@@ -208,7 +210,7 @@ impl Origin {
         Lease::new(&self.connections, connection, self.connector.is_for_all(), permit)
     }
 
-    /// Where the addresses of its name are old, has them looked up again; the request does not wait for that.
+    /// Resolves the origin's name again in the background, if its addresses are older than the interval.
     fn follow_name(&self, now: Instant) {
         if self.addresses.is_due(now) {
             let (addresses, connections) = (Arc::clone(&self.addresses), Arc::clone(&self.connections));
@@ -216,7 +218,7 @@ impl Origin {
         }
     }
 
-    /// A new connection.
+    /// Makes a new connection.
     async fn connect(&self, client: &Client, http1_only: bool) -> Result<Connection, Failure> {
         let failed = match timeout(self.limits.connect_timeout, self.open(Some(client), http1_only)).await {
             Ok(Ok((sender, peer))) => {
@@ -229,20 +231,20 @@ impl Origin {
         Err(failed)
     }
 
-    /// A new connection, `None`: on our own behalf.
+    /// Makes a new connection. `client` of `None`: for the proxy itself.
     pub(crate) async fn open(&self, client: Option<&Client>, http1_only: bool) -> io::Result<(Sender, SocketAddr)> {
         let socket = self.addresses.connect(self.limits.connect_timeout).await?;
         let peer = socket.peer_addr()?;
         Ok((self.connector.connect(socket, client, http1_only).await?, peer))
     }
 
-    /// How long its responses may pause, and how long they may take to begin.
+    /// The limits, which include the timeouts of responses.
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Has a connection there for what may have to go on here without delay. An origin that cannot be reached is tried again after
-    /// a while.
+    /// Makes a connection in advance for transfers that may have to continue here without delay. If that fails, the
+    /// next attempt is after [`PREPARED_AGAIN`].
     pub(crate) fn prepare(self: &Arc<Self>) {
         if !self.connector.is_for_all() || self.connections.has_spare(Instant::now()) {
             return;
@@ -340,7 +342,7 @@ impl Origin {
         self.metrics.count_answer(head.status);
         fields::remove_hop_by_hop(&mut head.headers);
         if head.status == StatusCode::NO_CONTENT {
-            // It would be the length of nothing (RFC 9110, section 8.6).
+            // A response without content must not have a length (RFC 9110, section 8.6).
             head.headers.remove(CONTENT_LENGTH);
         }
         head.version = Version::HTTP_11;
@@ -349,9 +351,9 @@ impl Origin {
     }
 }
 
-/// Switching protocols.
+/// Protocol switches.
 impl Origin {
-    /// The origin has answered with 101, the only informational response that comes here.
+    /// Handles a 101, the only informational response that reaches this point.
     async fn switched(
         &self,
         mut response: Response<Incoming>,
@@ -372,18 +374,18 @@ impl Origin {
     }
 }
 
-/// What became of a request put on a connection.
+/// The outcome of a request on a connection.
 enum Sent {
     Answered(Response<Incoming>),
-    /// The connection was closed before anything was written.
+    /// The connection was closed before a byte was written.
     Unsent(Box<Request<Body>>, hyper::Error),
-    /// The connection failed somewhere between the request and the head of its response.
+    /// The connection failed after the request was written and before the head of the response arrived.
     Lost(hyper::Error),
     Failed(Failure),
 }
 
 impl Load {
-    /// The rate, after so many bytes in all.
+    /// The current rate, when `bytes` were received in all.
     fn count(&mut self, bytes: u64, now: Instant) -> u64 {
         let (before, since) = *self.counted.get_or_insert((bytes, now));
         let elapsed = now.saturating_duration_since(since);
@@ -396,9 +398,9 @@ impl Load {
     }
 }
 
-/// How long bytes are counted for a rate.
+/// The time over which a rate is measured.
 const RATE_WINDOW: Duration = Duration::from_secs(1);
-/// After a connection that nobody waited for could not be made.
+/// The pause after a connection in advance has failed.
 const PREPARED_AGAIN: Duration = Duration::from_secs(5);
 
 impl Sent {

@@ -1,24 +1,26 @@
-//! Paths as routes and queues see them.
+//! The plain form of paths, for routes and queues.
 //!
-//! One resource has many spellings: `/a`, `//a`, `/%61`, `/a;v=1`. What a rule says of a path has to hold for all that an origin may
-//! take for the same, or it keeps nobody away. So rules are about the plain form of a path, while origins get the path as it was sent.
-//! Where nobody can know what an origin will take a path for, the request is refused.
+//! One resource has many spellings: `/a`, `//a`, `/%61`, `/a;v=1`. A rule about a path must apply to all spellings that
+//! an origin may treat as equal. Otherwise clients can evade it. So rules match the plain form of a path, while origins
+//! get the path as it was sent. If an origin could read a path in several ways, the request is refused.
 
 use std::borrow::Cow;
 
-/// A path that origins may read in different ways.
+/// Origins may read the path in different ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ambiguous;
 
-/// The plain form of a path: percent-encoded octets are decoded (RFC 3986, section 6.2.2.2; `/` too, which some origins take for a
-/// separator), a backslash is a slash, slashes that follow each other are one, and parameters of segments (`;v=1`) are left out.
+/// The plain form of a path. Percent-encoded octets are decoded (RFC 3986, section 6.2.2.2), including `/`, which some
+/// origins treat as a separator. A backslash becomes a slash, adjacent slashes become one, and parameters of segments
+/// (`;v=1`) are removed.
 ///
-/// [`Ambiguous`] are dot segments (RFC 3986, section 5.2.4), which clients resolve before they ask, and an octet 0.
+/// [`Ambiguous`] are dot segments (RFC 3986, section 5.2.4), which clients resolve before they send a request, and an
+/// octet 0.
 pub(crate) fn plain(path: &str) -> Result<Cow<'_, str>, Ambiguous> {
     if is_plain(path) { Ok(Cow::Borrowed(path)) } else { made_plain(path).map(Cow::Owned) }
 }
 
-/// Whether it is its own plain form, as nearly all are.
+/// Whether the path is in plain form already, as nearly all are.
 fn is_plain(path: &str) -> bool {
     let mut before = 0;
     path.bytes().all(|byte| {
@@ -49,7 +51,7 @@ fn made_plain(path: &str) -> Result<String, Ambiguous> {
     Ok(plain)
 }
 
-/// A `%` that no two digits follow stands for itself.
+/// A `%` without two hexadecimal digits after it stands for itself.
 fn decoded(bytes: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut rest = bytes;

@@ -1,4 +1,4 @@
-//! What decides who of a pool gets a request, and who gets it when that one fails.
+//! Settings for the selection of origins and for retries.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -12,21 +12,20 @@ use watari_balance::{OriginPolicy, OutlierLimits, RetryLimits};
 
 use crate::client::Client;
 
-/// Who of a pool gets a request, and who gets it when that one fails.
+/// How a pool selects the origin of a request, and another one after a failure.
 #[derive(Debug, Clone)]
 pub struct Balance {
-    /// Who gets it.
     pub policy: OriginPolicy,
-    /// What [`OriginPolicy::Hash`] goes by.
+    /// The key for [`OriginPolicy::Hash`].
     pub hash_key: HashKey,
-    /// How long it takes until an origin that has come back gets all of its share. `None`: it gets that at once.
+    /// The time until an origin that has come back gets its full share. `None`: it gets that at once.
     pub slow_start: Option<Duration>,
-    /// When origins that fail requests are passed over.
+    /// When origins are ejected because requests to them fail.
     pub outliers: OutlierLimits,
-    /// How many requests are tried again.
+    /// The retry budget.
     pub retries: RetryLimits,
-    /// After which failures requests are tried again that can be repeated. Those of which an origin has seen nothing
-    /// always are.
+    /// The failures after which a repeatable request is tried again. A request that no origin has seen is always tried
+    /// again.
     pub retry_on: BTreeSet<RetryOn>,
 }
 
@@ -43,7 +42,7 @@ impl Default for Balance {
     }
 }
 
-/// What requests have in common that go to the same origin. One that lacks it goes by its client's address.
+/// The part of a request that selects its origin. If a request lacks it, the client's address is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HashKey {
     /// The path, without the query.
@@ -56,21 +55,18 @@ pub enum HashKey {
     Cookie(String),
 }
 
-/// A text is no [`HashKey`].
+/// The text is not a [`HashKey`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("requests are told apart by \"path\", \"client\", \"header:NAME\" or \"cookie:NAME\"")]
 pub struct InvalidHashKey;
 
-/// A failure that another origin may do better after.
+/// A failure after which another origin may succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RetryOn {
     /// The connection broke before the head of a response.
     Reset,
-    /// Status 502.
     BadGateway,
-    /// Status 503.
     Unavailable,
-    /// Status 504.
     GatewayTimeout,
 }
 
@@ -106,7 +102,7 @@ impl FromStr for HashKey {
             None if text == "path" => Ok(Self::Path),
             None if text == "client" => Ok(Self::Client),
             Some(("header", name)) => name.parse().map(Self::Header).map_err(|_| InvalidHashKey),
-            // A cookie's name is a token, as a field's (RFC 6265, section 4.1.1), but its case counts.
+            // A cookie's name is a token like a field's (RFC 6265, section 4.1.1), but case-sensitive.
             Some(("cookie", name)) if name.parse::<HeaderName>().is_ok() => Ok(Self::Cookie(name.to_owned())),
             _ => Err(InvalidHashKey),
         }

@@ -1,4 +1,4 @@
-//! Origins that serve the same, and who of them gets a request.
+//! Pools: origins that serve the same routes, and the forwarding of a request to one of them.
 
 use std::net::IpAddr;
 use std::sync::atomic::AtomicU64;
@@ -37,39 +37,37 @@ use crate::transfer::{RunningRequest, Source, TransferBody};
 use crate::transfers::{Resource, Running, Transfers};
 use crate::{Body, Limits, OriginAddress};
 
-/// A pool of origins.
+/// The configuration of a pool.
 #[derive(Debug, Clone)]
 pub struct PoolConfig {
-    /// What it is called in metrics and by operators.
+    /// The name in metrics and in operators' commands.
     pub name: String,
-    /// The origins; a pool without any answers 503.
+    /// The origins. A pool without any responds with 503.
     pub origins: Vec<OriginConfig>,
-    /// How they are spoken to.
     pub transport: Transport,
-    /// How the addresses of their names are found.
+    /// How the names of origins are resolved.
     pub resolution: Resolution,
-    /// Who gets which requests.
+    /// How the origin of a request is selected.
     pub balance: Balance,
-    /// How they are asked whether they are fit. `None`: only requests show.
+    /// The health checks. `None`: only requests show the health of origins.
     pub check: Option<Check>,
-    /// What bounds the work.
     pub limits: Limits,
-    /// How transfers go on at another origin. `None`: they never do.
+    /// How transfers continue at another origin. `None`: they do not.
     pub handover: Option<Handover>,
-    /// How many requests its origins may have in progress, and who waits. `None`: nobody does.
+    /// The limits of requests in progress, and of those that wait. `None`: no limits, and no request waits.
     pub queue: Option<QueueSettings>,
-    /// The cookie by which clients stay with an origin. `None`: they do not.
+    /// The cookie that binds clients to an origin. `None`: clients are not bound.
     pub sticky: Option<Sticky>,
 }
 
-/// How transfers of a pool go on at another origin.
+/// How transfers of a pool continue at another origin.
 #[derive(Debug, Clone)]
 pub struct Handover {
-    /// What origins have to show.
+    /// The evidence that origins have the same bytes.
     pub terms: Terms,
-    /// Shorter responses, in bytes, end with their origin: they are as soon asked for again.
+    /// The minimum length of a response that can move, in bytes. A shorter one is requested again just as fast.
     pub length_min: u64,
-    /// When they move although their origin has not failed, and how seldom.
+    /// When transfers move although their origin has not failed, and the limits on moves.
     pub governor: Settings,
 }
 
@@ -82,9 +80,8 @@ impl Default for Handover {
 /// An origin of a pool.
 #[derive(Debug, Clone)]
 pub struct OriginConfig {
-    /// Where it is.
     pub address: OriginAddress,
-    /// How much it shall get in relation to others: 1 to [`watari_balance::WEIGHT_MAX`].
+    /// Its share of the load in relation to others: 1 to [`watari_balance::WEIGHT_MAX`].
     pub weight: u32,
 }
 
@@ -95,7 +92,7 @@ impl From<OriginAddress> for OriginConfig {
 }
 
 impl PoolConfig {
-    /// Origins that are spoken to as it is common, within the usual limits.
+    /// A pool with default settings.
     pub fn plain(name: &str, origins: impl IntoIterator<Item = OriginAddress>) -> Self {
         let origins = origins.into_iter().map(OriginConfig::from).collect();
         Self {
@@ -119,11 +116,11 @@ pub(crate) struct Pool {
     origins: Vec<Arc<Origin>>,
     choice: Choice,
     check: Option<Check>,
-    /// They end with the pool.
+    /// The tasks end with the pool.
     checks: OnceLock<JoinSet<()>>,
     handover: Option<Handover>,
     admission: Option<Arc<Admission>>,
-    /// What holds in the queue once this has taken effect.
+    /// The settings of the queue until [`Pool::start`] applies them.
     queue: Mutex<Option<QueueSettings>>,
     stickiness: Option<Stickiness>,
     transfers: Transfers,
@@ -133,7 +130,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Nothing is connected yet. `begun` numbers transfers.
+    /// Makes a pool without connections. `begun` is the source of transfer ids.
     pub(crate) fn new(config: PoolConfig, begun: &Arc<AtomicU64>, metrics: &Metrics) -> Result<Self, InvalidTransport> {
         let origins = origins(&config, metrics)?;
         let stickiness =
@@ -159,14 +156,14 @@ impl Pool {
         })
     }
 
-    /// Waits for a place at the origins, for a request of `client` for `path` at `host`.
+    /// Waits for a slot at the origins, for a request of `client` for `path` at `host`.
     pub(crate) async fn enter(&self, host: &str, path: &str, client: IpAddr) -> Result<Option<Place>, Failure> {
         let Some(admission) = &self.admission else { return Ok(None) };
         admission.enter(host, path, client).await.map(Some).map_err(Failure::QueueFull)
     }
 
-    /// Takes the place of a pool of the same name. Origins that are to be left still are; those that it did not have
-    /// start slowly. Requests of both are in one queue, and what checks have shown holds on.
+    /// Replaces a pool of the same name. Origins that are being drained still are, and new origins start slowly. The
+    /// requests of both pools are in one queue. The results of health checks stay valid.
     pub(crate) fn after(mut self, old: &[Arc<Self>]) -> Self {
         let former = old.iter().find(|pool| pool.name == self.name);
         if let (Some(queue), Some(former)) = (&mut self.admission, former.and_then(|pool| pool.admission.as_ref())) {
@@ -176,7 +173,7 @@ impl Pool {
             let same = |pool: &'_ Arc<Self>| pool.origins.iter().find(|other| other.address == origin.address).cloned();
             match former.map(same) {
                 Some(None) => origin.standing.appeared(Instant::now().into_std()),
-                // Without checks, nothing would show that it is well again.
+                // Without checks, nothing would show that the origin has recovered.
                 Some(Some(same)) if self.check.is_some() => origin.standing.follows(&same.standing),
                 Some(Some(_)) | None => {}
             }
@@ -186,7 +183,7 @@ impl Pool {
         self
     }
 
-    /// Takes effect; once is enough.
+    /// Starts the checks, and applies the settings of the queue. Further calls have no effect.
     pub(crate) fn start(&self) {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let (Some(admission), Some(queue)) = (&self.admission, queue) {
@@ -197,7 +194,7 @@ impl Pool {
         }
     }
 
-    /// Has an origin answer `request`, and another one where that may help.
+    /// Sends `request` to an origin, and to others if the retry rules allow it.
     pub(crate) async fn forward(
         self: &Arc<Self>,
         mut request: Box<Request<Body>>,
@@ -226,19 +223,19 @@ impl Pool {
         Err(failure)
     }
 
-    /// The origin that a client stays with.
+    /// The index of the origin that a client is bound to.
     fn wanted(&self, headers: &HeaderMap) -> Option<usize> {
         self.stickiness.as_ref()?.wanted(headers)
     }
 
-    /// Has a client stay with an origin.
+    /// Binds a client to an origin.
     fn tell(&self, headers: &mut HeaderMap, origin: usize) {
         if let Some(stickiness) = &self.stickiness {
             stickiness.tell(headers, origin);
         }
     }
 
-    /// The response for the client; where it can go on elsewhere, it will if it must.
+    /// The response for the client. It has a [`TransferBody`] if it can continue elsewhere.
     fn answered(
         self: &Arc<Self>,
         response: Response<ResponseBody>,
@@ -261,7 +258,7 @@ impl Pool {
         Response::from_parts(head, body)
     }
 
-    /// The transfer that begins with this response, if it could go on elsewhere.
+    /// The transfer that begins with this response, if it could continue elsewhere.
     fn transfer(
         &self,
         head: &Parts,
@@ -299,18 +296,18 @@ impl Pool {
         &self.transfers
     }
 
-    /// Which of its origins is meant.
+    /// The origin with this id.
     pub(crate) fn origin(&self, id: OriginId) -> &Arc<Origin> {
         &self.origins[id.0 as usize]
     }
 
-    /// How its origins are.
+    /// The state of all origins.
     pub(crate) fn views(&self) -> Vec<OriginView> {
         let now = Instant::now();
         self.origins.iter().enumerate().map(|(index, origin)| origin.view(origin_id(index), now)).collect()
     }
 
-    /// How many bytes a transfer is likely to go on by until an origin has answered.
+    /// An estimate of the bytes that a transfer delivers until an origin responds.
     pub(crate) fn bytes_until_answer(&self, origin: OriginId, running: &Running) -> u64 {
         running.bytes_in(self.origin(origin).response(Instant::now())).min(AHEAD_MAX)
     }
@@ -341,7 +338,8 @@ pub(crate) fn origins(config: &PoolConfig, metrics: &Metrics) -> Result<Vec<Arc<
     config.origins.iter().zip(standings).map(origin).collect()
 }
 
-/// No origin is asked for what lies farther ahead: the source would not get there before it answers.
+/// The maximum distance of a seam from the current position, in bytes. The source would not reach a later one before
+/// the other origin responds.
 const AHEAD_MAX: u64 = 64 << 20;
 
 pub(crate) fn origin_id(index: usize) -> OriginId {

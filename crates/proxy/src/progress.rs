@@ -1,13 +1,14 @@
-//! How many bytes have to come while one side is waited for.
+//! Checks the minimum rate of a body while a side is waited for.
 //!
-//! A pause has a limit of its own, and each byte ends it: one byte in each pause could go on for ever. So bytes are counted over
-//! periods of waiting, too. Time in which the other side is not waited for (the next one takes nothing) does not count.
+//! A pause has a timeout of its own, and each byte ends it. So a peer could send one byte in each pause without end.
+//! Therefore bytes are also counted over periods of waiting. Time in which no side waits for this peer (for example,
+//! because the receiver takes nothing) does not count.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Counts bytes over periods of waiting, one after the other.
+/// Counts bytes over consecutive periods of waiting.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bytes_min: u64,
@@ -17,23 +18,23 @@ pub(crate) struct Progress {
     waiting_since: Option<Instant>,
 }
 
-/// Too few bytes have come in a period.
+/// Too few bytes came in a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too few bytes came in {0:?} of waiting")]
 pub(crate) struct TooSlow(pub(crate) Duration);
 
 impl Progress {
-    /// * `rate_min`: in bytes per second, on average over `period`. 0: any.
+    /// * `rate_min`: in bytes per second, on average over `period`. 0: no minimum.
     pub(crate) fn new(rate_min: u32, period: Duration) -> Self {
         Self { bytes_min: bytes_min(rate_min, period), period, bytes: 0, waited: Duration::ZERO, waiting_since: None }
     }
 
-    /// No bytes are there at `now`: the wait begins.
+    /// No bytes are available at `now`: the wait begins.
     pub(crate) fn waits(&mut self, now: Instant) {
         self.waiting_since.get_or_insert(now);
     }
 
-    /// No bytes that count have come by `now`: the wait goes on.
+    /// No bytes that count have come by `now`: the wait continues.
     pub(crate) fn goes_on_waiting(&mut self, now: Instant) -> Result<(), TooSlow> {
         self.came(now, 0)?;
         self.waits(now);
@@ -43,7 +44,7 @@ impl Progress {
     /// `bytes` have come by `now`.
     pub(crate) fn came(&mut self, now: Instant, bytes: u64) -> Result<(), TooSlow> {
         self.bytes += bytes;
-        // Bytes that are there at once need no wait.
+        // No wait is running: the bytes were available at once.
         let Some(since) = self.waiting_since.take() else { return Ok(()) };
         self.waited += now.saturating_duration_since(since);
         if self.waited < self.period {
@@ -54,7 +55,7 @@ impl Progress {
     }
 }
 
-/// How many bytes are due in a period.
+/// The minimum number of bytes in a period.
 pub(crate) fn bytes_min(rate_min: u32, period: Duration) -> u64 {
     u64::try_from(u128::from(rate_min) * period.as_millis() / 1000).unwrap_or(u64::MAX)
 }
@@ -65,7 +66,7 @@ mod tests {
 
     const PERIOD: Duration = Duration::from_mins(1);
 
-    /// A piece of so many bytes comes after each pause, for ten minutes: when that is too slow.
+    /// When the rate is too low, if a piece of `bytes` bytes comes after each pause, for ten minutes.
     fn ends_after(rate_min: u32, bytes: u64, pause: Duration) -> Option<Duration> {
         let (mut progress, begun) = (Progress::new(rate_min, PERIOD), Instant::now());
         let mut now = begun;
@@ -94,7 +95,7 @@ mod tests {
         assert_eq!(ends_after(240, 14_400, pause), None);
     }
 
-    /// What comes is not always what counts: repeated bytes do not.
+    /// Bytes may come that do not count, such as repeated ones.
     #[test]
     fn waiting_ends_though_nothing_that_counts_comes() {
         let (mut progress, begun) = (Progress::new(240, PERIOD), Instant::now());

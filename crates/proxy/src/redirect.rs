@@ -1,4 +1,4 @@
-//! Requests that are sent elsewhere.
+//! Redirects that the operator configures.
 
 use http::header::{CONTENT_LENGTH, LOCATION};
 use http::uri::Authority;
@@ -8,31 +8,32 @@ use crate::Body;
 use crate::body;
 use crate::template::{Facts, InvalidTemplate, Template};
 
-/// Tells clients to ask elsewhere. Where that is has been said by the operator: nothing that a client sends can change the host.
+/// Redirects clients to another URL. Only the operator determines the host: no part of a request can change it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redirect {
     to: Template,
     status: StatusCode,
 }
 
-/// A text or a number makes no [`Redirect`].
+/// The arguments make no [`Redirect`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRedirect {
-    /// Where to.
+    /// The target is not a template.
     #[error("{0}")]
     Template(#[from] InvalidTemplate),
-    /// Clients could be led to any host.
+    /// The target would allow clients to be led to any host.
     #[error(
         "a redirect leads to http://HOST or https://HOST with or without a path, or to a path such as /new%{{path}}"
     )]
     Open,
-    /// How.
+    /// The status is not one of a redirect.
     #[error("the status of a redirect is 301, 302, 303, 307 or 308")]
     Status,
 }
 
 impl Redirect {
-    /// * `to`: a [`Template`] that begins with `http://HOST` or `https://HOST`, or with `/` and something else than a slash.
+    /// * `to`: a [`Template`] that begins with `http://HOST` or `https://HOST`, or with `/` and a character other than
+    ///   `/`, `\` and `%`.
     /// * `status`: 301, 302, 303, 307 or 308 (RFC 9110, section 15.4).
     pub fn new(to: &str, status: u16) -> Result<Self, InvalidRedirect> {
         let template = to.parse()?;
@@ -53,7 +54,7 @@ impl Redirect {
     }
 }
 
-/// The host is written out, and ends before the first place that a request fills.
+/// Whether the host is fixed text, and ends before the first placeholder.
 fn leads_to_one_host(to: &str) -> bool {
     let Some(rest) = to.strip_prefix("https://").or_else(|| to.strip_prefix("http://")) else { return false };
     let ends = ["/", "?", "#", "%{path}"].into_iter().filter_map(|end| rest.find(end));
@@ -63,7 +64,7 @@ fn leads_to_one_host(to: &str) -> bool {
     host.parse::<Authority>().is_ok_and(|host| is_plain(&host))
 }
 
-/// Browsers take what begins with two slashes, of either kind, for a host (RFC 3986, section 4.2).
+/// Browsers read a host after two slashes of either kind (RFC 3986, section 4.2).
 fn stays_at_its_host(to: &str) -> bool {
     to.strip_prefix('/').is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['/', '\\', '%']))
 }
@@ -136,7 +137,7 @@ mod tests {
         fn no_request_leads_elsewhere(to in "(https://a\\.example(/|\\?|%\\{path\\})|/x)([/?#%a@\\\\]|%\\{(client|host|path)\\}){0,6}", path in "/[!-~]{0,16}") {
             prop_assume!(Redirect::new(&to, 308).is_ok() && path.parse::<PathAndQuery>().is_ok());
             let location = location(&to, &path);
-            // Another name would go on after the host, and `//` begin one.
+            // Other text would continue the host, and `//` would begin one.
             let ends = |rest: &str| rest.is_empty() || rest.starts_with(['/', '?', '#']);
             let led = location.strip_prefix("https://a.example").is_some_and(ends) || location.starts_with("/x");
             prop_assert!(led, "{location}");

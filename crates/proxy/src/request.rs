@@ -1,4 +1,4 @@
-//! A client's request becomes ours.
+//! Converts a client's request to one for an origin.
 
 use http::header::{CONNECTION, COOKIE, EXPECT, FORWARDED, HOST, TE, TRANSFER_ENCODING, VIA};
 use http::request::Parts;
@@ -17,10 +17,11 @@ static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host"
 static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 static CLIENT_CERT: HeaderName = HeaderName::from_static("client-cert");
 
-/// Turns the head of a client's request, of any version, into that of an HTTP/1.1 request to an origin; and says whom it is for.
+/// Converts the head of a client's request, of any version, to that of an HTTP/1.1 request to an origin. Returns the
+/// requested authority.
 ///
-/// An [`Upgrade`] that it asks for is in its extensions. `Expect` stays where a client of HTTP/1.1 waits for an answer to it (RFC 9110, section
-/// 10.1.1), and is the origin's to answer.
+/// If the client requests an [`Upgrade`], it is in the request's extensions. `Expect` stays if a client of HTTP/1.1
+/// waits for a response to it (RFC 9110, section 10.1.1). The origin has to respond to it.
 pub(crate) fn rewrite(head: &mut Parts, has_content: bool, client: &Client) -> Result<Authority, Failure> {
     let upgrade = Upgrade::asked(head, has_content)?;
     let is_stream = matches!(upgrade, Some(Upgrade::Stream(_)));
@@ -57,7 +58,8 @@ pub(crate) fn rewrite(head: &mut Parts, has_content: bool, client: &Client) -> R
     Ok(host)
 }
 
-/// The target in origin form, or `*` (RFC 9112, section 3.2.1): the path of a target in absolute form may be empty before a query.
+/// The target in origin form, or `*` (RFC 9112, section 3.2.1). A target in absolute form may have an empty path before
+/// a query.
 fn origin_form(target: &Uri) -> Result<PathAndQuery, Failure> {
     match target.path_and_query() {
         None => Ok(PathAndQuery::from_static("/")),
@@ -68,8 +70,8 @@ fn origin_form(target: &Uri) -> Result<PathAndQuery, Failure> {
     }
 }
 
-/// A request to an origin that can be made again: it has no body, and carrying it out twice does no harm (RFC 9110, section
-/// 9.2.2). One that asks for an upgrade is made once, over a new connection.
+/// A request that can be repeated: it has no body, and its method is idempotent (RFC 9110, section 9.2.2). A request
+/// for an upgrade is sent once, over a new connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Repeatable {
     pub(crate) method: Method,
@@ -94,7 +96,7 @@ impl Repeatable {
     }
 }
 
-/// Turns an HTTP/1.1 request to an origin into one of HTTP/2 (RFC 9113, sections 8.2.2 and 8.3.1).
+/// Converts an HTTP/1.1 request to an origin to HTTP/2 (RFC 9113, sections 8.2.2 and 8.3.1).
 pub(crate) fn for_http2(request: Request<Body>, tls: bool) -> Request<Body> {
     let (mut head, body) = request.into_parts();
     let scheme = if tls { Scheme::HTTPS } else { Scheme::HTTP };
@@ -111,7 +113,7 @@ pub(crate) fn for_http2(request: Request<Body>, tls: bool) -> Request<Body> {
     Request::from_parts(head, body)
 }
 
-/// Takes back what [`for_http2`] did.
+/// Reverts [`for_http2`].
 pub(crate) fn for_http1(request: Request<Body>) -> Request<Body> {
     let (mut head, body) = request.into_parts();
     let host = head.uri.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
@@ -124,8 +126,8 @@ pub(crate) fn for_http1(request: Request<Body>) -> Request<Body> {
     Request::from_parts(head, body)
 }
 
-/// Whom the request is for: the authority of its target, else its `Host` field (RFC 9112, section 3.2 and 3.2.2;
-/// RFC 9113, section 8.3.1). An HTTP/1.0 request may name nobody; it is for the address it came to.
+/// The requested authority: that of the target, else the `Host` field (RFC 9112, sections 3.2 and 3.2.2; RFC 9113,
+/// section 8.3.1). An HTTP/1.0 request may have none. Then it is the service address.
 fn host(head: &Parts, client: &Client) -> Result<Authority, Failure> {
     let mut fields = head.headers.get_all(HOST).iter();
     let field = fields.next();
@@ -146,14 +148,15 @@ fn host(head: &Parts, client: &Client) -> Result<Authority, Failure> {
         }
         (None, None) => return Err(Failure::BadRequest("no Host")),
     };
-    // RFC 9110, section 4.2.4: user information is a way to deceive. Without it, what begins with a port has no host.
+    // User information can deceive (RFC 9110, section 4.2.4). Without it, an authority that begins with a port has no
+    // host.
     if authority.as_str().contains('@') || authority.as_str().starts_with(':') {
         return Err(Failure::BadRequest("invalid Host"));
     }
     Ok(authority)
 }
 
-/// Removes what only a proxy may say about a client.
+/// Removes fields about a client that only a proxy may set.
 fn remove_claims(headers: &mut HeaderMap) {
     fields::remove_if(headers, is_claim);
 }
@@ -165,8 +168,8 @@ fn is_claim(name: &str) -> bool {
         || name.get(..PREFIX.len()).is_some_and(|start| fields::are_alike(PREFIX, start))
 }
 
-/// Says whom the request is for, and who the client is: `Host`, `Forwarded` (RFC 7239), its older relatives, and `Client-Cert` (RFC
-/// 9440).
+/// Adds fields about the client and the requested host: `Host`, `Forwarded` (RFC 7239), the older `X-Forwarded-`
+/// fields, and `Client-Cert` (RFC 9440).
 fn introduce(headers: &mut HeaderMap, client: &Client, host: &Authority) {
     const PRINTABLE: &str = "an authority is printable ASCII without quotes";
     let forwarded = [&*client.forwarded_for, ";host=\"", host.as_str(), "\";proto=https"].concat();
@@ -191,7 +194,7 @@ fn via(received: Version) -> HeaderValue {
     })
 }
 
-/// HTTP/2 may split the cookies over several fields, HTTP/1.1 may not (RFC 9113, section 8.2.3).
+/// Joins cookies: HTTP/2 may split them into several fields, HTTP/1.1 may not (RFC 9113, section 8.2.3).
 fn join_cookies(headers: &mut HeaderMap) -> Result<(), Failure> {
     let crumbs: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if crumbs.len() > 1 {

@@ -1,4 +1,4 @@
-//! The addresses of an origin's name, looked up again as time goes by.
+//! Resolves the name of an origin, and refreshes its addresses.
 
 use std::fmt;
 use std::io;
@@ -13,12 +13,11 @@ use tokio::time::{Instant, timeout};
 
 use crate::OriginAddress;
 
-/// How names of origins become addresses.
+/// How names of origins are resolved.
 #[derive(Debug, Clone)]
 pub struct Resolution {
-    /// Who is asked.
     pub resolver: Arc<dyn Resolver>,
-    /// How long an answer is taken for true.
+    /// How long a result is used before the name is resolved again.
     pub interval: Duration,
 }
 
@@ -28,16 +27,16 @@ impl Default for Resolution {
     }
 }
 
-/// Knows the addresses of names.
+/// Resolves names to addresses.
 pub trait Resolver: fmt::Debug + Send + Sync {
     /// The addresses of `host`, in any order.
     fn resolve(&self, host: &str) -> Resolving;
 }
 
-/// What [`Resolver::resolve`] comes to.
+/// The result of [`Resolver::resolve`].
 pub type Resolving = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
-/// Asks as the system is set up to (`getaddrinfo`).
+/// Uses the configuration of the system (`getaddrinfo`).
 #[derive(Debug)]
 struct SystemResolver;
 
@@ -61,12 +60,12 @@ pub(crate) struct Addresses {
 #[derive(Debug)]
 struct Known {
     addresses: Arc<[SocketAddr]>,
-    /// When they are looked up again; `None`: never, they are given.
+    /// When the name is resolved again. `None`: never, because the address is configured.
     due: Option<Instant>,
 }
 
 impl Addresses {
-    /// Nothing is looked up yet.
+    /// Resolves nothing yet.
     pub(crate) fn new(address: &OriginAddress, resolution: Resolution, now: Instant) -> Self {
         let given = address.ip().map(|ip| SocketAddr::new(ip, address.port()));
         let due = given.is_none().then_some(now);
@@ -75,8 +74,8 @@ impl Addresses {
         Self { host, port, resolution, known, turn: AtomicUsize::new(0) }
     }
 
-    /// A connection to one of them, each in its turn; to the next where one does not answer. Each has an equal part of
-    /// what is left of `patience`.
+    /// Connects to one address after the other, beginning with the next in turn. Each attempt gets an equal part of the
+    /// time that is left of `patience`.
     pub(crate) async fn connect(&self, patience: Duration) -> io::Result<TcpStream> {
         let end = Instant::now() + patience;
         let addresses = self.in_turn().await?;
@@ -92,7 +91,7 @@ impl Addresses {
         Err(failed)
     }
 
-    /// Whether they are old. Says so once: whoever is told looks them up again.
+    /// Whether the addresses are older than the interval. Returns true once; the caller then resolves the name again.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         let mut known = self.lock();
         let due = !known.addresses.is_empty() && known.due.is_some_and(|due| due <= now);
@@ -102,7 +101,7 @@ impl Addresses {
         due
     }
 
-    /// Looks them up again and returns them; those of before, where that fails or there are none.
+    /// Resolves the name again and returns its addresses. If that fails or finds none, returns the previous ones.
     pub(crate) async fn refresh(&self) -> Arc<[SocketAddr]> {
         if let Err(error) = self.look_up().await {
             tracing::warn!(host = self.host, %error, "its addresses cannot be looked up; those of before are used");
@@ -110,7 +109,7 @@ impl Addresses {
         Arc::clone(&self.lock().addresses)
     }
 
-    /// All of them, from the one whose turn it is.
+    /// All addresses, beginning with the next in turn.
     async fn in_turn(&self) -> io::Result<Vec<SocketAddr>> {
         let mut known = Arc::clone(&self.lock().addresses);
         if known.is_empty() {
@@ -139,5 +138,5 @@ impl Addresses {
     }
 }
 
-/// More addresses of one name are not used.
+/// The maximum number of addresses that are used for one name.
 const ADDRESSES_MAX: usize = 64;

@@ -1,4 +1,4 @@
-//! What is known of the resources that were asked for lately: whether their transfers could go on elsewhere, and where.
+//! Recently requested resources: whether their transfers could continue elsewhere, and at which origins.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::pool::Pool;
 use crate::request::Repeatable;
 use crate::transfers::Resource;
 
-/// Those of a pool. The ones that were not asked for the longest are forgotten first.
+/// The resources of a pool. The one that was not requested for the longest time is removed first.
 #[derive(Debug)]
 pub(crate) struct Resources {
     recent: Mutex<HashMap<ResourceId, Entry>>,
@@ -29,23 +29,23 @@ struct Entry {
     compared: Option<Instant>,
 }
 
-/// What is known of one.
+/// The state of one resource.
 #[derive(Debug, Clone)]
 pub(crate) struct Known {
     pub(crate) name: String,
-    /// Why its transfers stay where they are, if they do.
+    /// Why its transfers cannot move.
     pub(crate) stays: Option<Stays>,
-    /// What origins answered that were asked for it last: `None`, the same.
+    /// The last results at other origins. `None`: the origin has the same.
     pub(crate) elsewhere: HashMap<OriginId, Option<&'static str>>,
 }
 
-/// How many are known.
+/// The maximum number of resources.
 const KNOWN_MAX: usize = 256;
-/// Origins are not asked again before.
+/// The time until a resource is compared again.
 const COMPARED_AGAIN: Duration = Duration::from_mins(1);
-/// How many resources are compared at the same time.
+/// The maximum number of resources that are compared at the same time.
 const COMPARISONS_MAX: usize = 4;
-/// What is read of an answer to a comparison, in bytes.
+/// The maximum number of bytes to read of a response to a comparison.
 const PROBED_MAX: usize = 1024;
 
 impl Default for Resources {
@@ -55,7 +55,7 @@ impl Default for Resources {
 }
 
 impl Resources {
-    /// A response has begun, of which this is to be said.
+    /// Registers a resource when a response has begun, with the reason if it cannot move.
     pub(crate) fn note(&self, resource: &Resource, stays: Option<Stays>) {
         let now = Instant::now();
         let mut recent = self.recent();
@@ -67,7 +67,7 @@ impl Resources {
         (entry.known.stays, entry.asked) = (stays, now);
     }
 
-    /// All that is known, the latest first.
+    /// All resources, the latest first.
     pub(crate) fn all(&self) -> Vec<Known> {
         let recent = self.recent();
         let mut all: Vec<_> = recent.values().collect();
@@ -75,7 +75,7 @@ impl Resources {
         all.into_iter().map(|entry| entry.known.clone()).collect()
     }
 
-    /// Whether origins should be asked for it now; if so, the caller does.
+    /// Whether a comparison is due. If so, the caller makes it.
     fn is_due(&self, resource: ResourceId) -> bool {
         let now = Instant::now();
         let mut recent = self.recent();
@@ -87,7 +87,7 @@ impl Resources {
         due
     }
 
-    /// An origin was asked for it: why it could not go on there, if so.
+    /// Stores the result of an origin: `difference` is why the transfer could not continue there.
     pub(crate) fn learn(&self, resource: ResourceId, origin: OriginId, difference: Option<&'static str>) {
         if let Some(entry) = self.recent().get_mut(&resource) {
             entry.known.elsewhere.insert(origin, difference);
@@ -107,8 +107,8 @@ fn make_room(recent: &mut HashMap<ResourceId, Entry>) {
     }
 }
 
-/// Asks the other origins for one byte of what is being transferred, unless that was done a short while ago: so it is known
-/// beforehand where the transfer could go on.
+/// Requests one byte of the transferred resource from the other origins, unless that was done less than
+/// [`COMPARED_AGAIN`] ago. The results show in advance where the transfer could continue.
 pub(crate) fn compare(
     pool: &Arc<Pool>,
     transfer: &Transfer,
@@ -132,7 +132,7 @@ pub(crate) fn compare(
     tokio::spawn(async move {
         for origin in others.iter().filter(|origin| origin.availability != Availability::Down) {
             let answer = ask(&pool, origin.id, &probe, &request, &client).await;
-            // One that does not answer may do so when it is needed.
+            // An origin that does not respond now may respond later.
             if matches!(answer, Ok(Err(_))) {
                 pool.transfers().refused(resource, origin.id);
             }
@@ -146,7 +146,7 @@ pub(crate) fn compare(
     });
 }
 
-/// Whether it has the same; or why it does not answer.
+/// Whether the origin has the same content, or the reason why it does not respond.
 async fn ask(
     pool: &Pool,
     origin: OriginId,
@@ -158,7 +158,7 @@ async fn ask(
         Outcome::Answered(response) => {
             let same = probe.accept(response.status(), response.headers());
             if same.is_ok() {
-                // It is short, and the connection can be used again.
+                // The body is short, and the connection can be used again.
                 let _ = Limited::new(response.into_body(), PROBED_MAX).collect().await;
             }
             Ok(same.map(drop))

@@ -1,4 +1,4 @@
-//! What becomes of a request.
+//! Routes: which requests go to which pool.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,72 +9,72 @@ use crate::path;
 use crate::redirect::Redirect;
 use crate::rules::Rules;
 
-/// Requests that go one way.
+/// A route: a pattern of requests, and their destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// Requests for which hosts; `None`: for all.
+    /// The host of the requests. `None`: all hosts.
     pub host: Option<HostPattern>,
-    /// Requests for this path and what is below it: `/` is all, `/a` is `/a` and `/a/b`, not `/ab`.
+    /// The path of the requests, and everything below it: `/` matches all paths, `/a` matches `/a` and `/a/b`, not
+    /// `/ab`.
     pub path: PathPrefix,
-    /// Where they go.
     pub to: Destination,
-    /// Which clients they may come from.
+    /// The networks that clients may come from.
     pub access: Access,
-    /// Whom to ask first whether they may go on, by its place in [`crate::Config::auths`].
+    /// The authority that decides whether requests may proceed, as an index in [`crate::Config::auths`].
     pub auth: Option<usize>,
-    /// What is changed of their heads.
+    /// The changes of heads.
     pub rules: Rules,
 }
 
-/// Where requests go.
+/// The destination of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// To a pool, by its place in [`crate::Config::pools`].
+    /// A pool, as an index in [`crate::Config::pools`].
     Pool(usize),
-    /// Nowhere.
+    /// The proxy refuses the requests.
     Refused(Refusal),
-    /// Elsewhere: their clients are told to ask there.
+    /// The proxy redirects the clients.
     Redirect(Redirect),
 }
 
-/// What requests are told that nobody may make.
+/// The response to requests that are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// 403: there is something, and it is not for clients.
+    /// 403: the response admits that the resource may exist.
     Forbidden,
-    /// 404: it is nobody's business whether there is anything.
+    /// 404: the response does not reveal whether the resource exists.
     NotFound,
 }
 
-/// A host's name in lower case or its address, without a port; or `*.` and the rest of a name, for all names below it.
+/// The name of a host in lower case, or its address, without a port; or `*.` and a domain, for all names below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostPattern(String);
 
-/// A path that begins with `/` and has no query. However a request spells it, it is for this path.
+/// A path that begins with `/` and has no query. It matches all spellings of the path in requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathPrefix(String);
 
-/// A text is no [`HostPattern`].
+/// The text is not a [`HostPattern`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a host is a name such as www.example.com, all names below one (*.example.com), or an address")]
 pub struct InvalidHost;
 
-/// A text is no [`PathPrefix`].
+/// The text is not a [`PathPrefix`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a path begins with /, and has neither ? nor # nor segments such as ..")]
 pub struct InvalidPath;
 
-/// A request is for none of the routes.
+/// No route matches a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoRoute {
-    /// There is none for its host.
+    /// No route matches its host.
     Host,
-    /// There are some for its host, and none for its path.
+    /// Routes match its host, and none matches its path.
     Path,
 }
 
-/// All routes, the most particular first: those for a host before those for names below one, and these before those for all;
-/// longer paths before shorter ones. The first that fits counts.
+/// All routes, the most specific first: those for a host, then those for names below a domain, then those for all
+/// hosts; longer paths before shorter ones. The first match applies.
 #[derive(Debug)]
 pub(crate) struct Routes(Vec<Route>);
 
@@ -85,7 +85,7 @@ impl Routes {
         Self(routes)
     }
 
-    /// The route of a request for `path` at `host`, which is as in an authority, without its port.
+    /// The route of a request for `path` at `host`, which is the host of an authority, without its port.
     pub(crate) fn find(&self, host: &str, path: &str) -> Result<&Route, NoRoute> {
         let mut for_host = self.0.iter().filter(|route| route.is_for(host)).peekable();
         let none = if for_host.peek().is_none() { NoRoute::Host } else { NoRoute::Path };
@@ -94,7 +94,7 @@ impl Routes {
 }
 
 impl Route {
-    /// All requests for `host` and `path` go to one pool, as they are.
+    /// A route of all requests for `host` and `path` to one pool, without changes.
     pub fn to_pool(host: Option<HostPattern>, path: PathPrefix, pool: usize) -> Self {
         let (access, rules) = (Access::default(), Rules::default());
         Self { host, path, to: Destination::Pool(pool), access, auth: None, rules }
@@ -109,7 +109,7 @@ impl HostPattern {
     fn matches(&self, host: &str) -> bool {
         let host = host.strip_suffix('.').unwrap_or(host);
         match self.0.strip_prefix('*') {
-            // What is left begins with a dot.
+            // The rest begins with a dot.
             Some(suffix) => {
                 let start = host.len().checked_sub(suffix.len()).filter(|start| *start > 0);
                 start.and_then(|start| host.get(start..)).is_some_and(|end| end.eq_ignore_ascii_case(suffix))
@@ -118,7 +118,7 @@ impl HostPattern {
         }
     }
 
-    /// Which patterns come first: whole names, then long suffixes.
+    /// The order of patterns: whole names first, then longer suffixes before shorter ones.
     fn rank(&self) -> (u8, usize) {
         (if self.0.starts_with('*') { 1 } else { 2 }, self.0.len())
     }

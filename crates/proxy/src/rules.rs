@@ -1,4 +1,4 @@
-//! What is changed of heads on their way.
+//! Rules that change the fields of heads.
 
 use http::header::{self, HeaderName};
 use http::uri::Authority;
@@ -7,18 +7,18 @@ use http::{HeaderMap, HeaderValue};
 use crate::fields;
 use crate::template::{Facts, InvalidTemplate, Template};
 
-/// What is changed of the heads that a route's requests and responses have.
+/// The changes of the heads of a route's requests and responses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Of requests, after all that the proxy itself changes.
+    /// For requests, after all changes by the proxy itself.
     pub request: HeaderRules,
-    /// The `Host` that origins are sent; `None`: the one that the client asks for.
+    /// The `Host` for origins. `None`: the one that the client requests.
     pub host: Option<Authority>,
-    /// Of responses, the proxy's own included.
+    /// For responses, including the proxy's own.
     pub response: HeaderRules,
 }
 
-/// Fields that are removed, set and appended, in this order.
+/// Fields to remove, to set and to append, in this order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeaderRules {
     remove: Vec<HeaderName>,
@@ -26,19 +26,19 @@ pub struct HeaderRules {
     append: Vec<(HeaderName, Template)>,
 }
 
-/// What is said makes no rule.
+/// Why the arguments make no rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRule {
-    /// It is no name.
+    /// The name is not a valid field name.
     #[error("\"{0}\" is no name of a field")]
     Name(String),
-    /// It says where a message ends, or is for one connection alone (RFC 9110, section 7.6.1; RFC 8470, section 5.1).
+    /// The field frames a message, or is for one connection only (RFC 9110, section 7.6.1; RFC 8470, section 5.1).
     #[error("{0} is the proxy's own to set")]
     Protected(HeaderName),
-    /// There can be but one of it.
+    /// The field may occur only once.
     #[error("{0} can be there once only: set it")]
     Singleton(HeaderName),
-    /// What it would be set to.
+    /// The value is not a template.
     #[error("{0}: {1}")]
     Value(HeaderName, InvalidTemplate),
 }
@@ -67,7 +67,7 @@ impl HeaderRules {
         Ok(())
     }
 
-    /// Adds a field of this name with this value, a [`Template`], beside those that are there.
+    /// Adds a field of this name with this value, a [`Template`], to those that exist.
     pub fn append(&mut self, name: &str, value: &str) -> Result<(), InvalidRule> {
         let name = free(name)?;
         if SINGLETONS.contains(&name) {
@@ -77,8 +77,8 @@ impl HeaderRules {
         Ok(())
     }
 
-    /// As [`HeaderRules::apply`], for who reads an underscore in a name as a hyphen, too: nothing that a client says by either is left of
-    /// what is removed or set.
+    /// Like [`HeaderRules::apply`], but also removes fields whose names differ only in underscores and hyphens. Some
+    /// origins read both as the same name, so no value of the client stays under a name that is removed or set.
     fn apply_to_alike(&self, headers: &mut HeaderMap, facts: Facts<'_>) {
         for name in self.remove.iter().chain(self.set.iter().map(|(name, _)| name)) {
             fields::remove_if(headers, |field| fields::are_alike(name.as_str(), field));
@@ -86,7 +86,7 @@ impl HeaderRules {
         self.apply(headers, facts);
     }
 
-    /// A head that has no room for more fields stays without them.
+    /// If a head has no room for more fields, it stays without them.
     pub(crate) fn apply(&self, headers: &mut HeaderMap, facts: Facts<'_>) {
         for name in &self.remove {
             headers.remove(name);
@@ -128,7 +128,8 @@ const PROTECTED: [HeaderName; 13] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// Fields that are no lists (RFC 9110, section 5.3), and `Cookie`, of which HTTP/1.1 has one (RFC 6265, section 5.4).
+/// Fields that are not lists (RFC 9110, section 5.3), and `Cookie`, which HTTP/1.1 has only once (RFC 6265, section
+/// 5.4).
 const SINGLETONS: [HeaderName; 15] = [
     header::AGE,
     header::AUTHORIZATION,
@@ -205,7 +206,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever an operator writes: a head stays one that can be sent, and says the same of where its message ends.
+        /// For any rules of an operator, a head stays valid, and the framing of its message does not change.
         #[test]
         fn heads_stay_valid(rules in proptest::collection::vec((0..3, "[ -~\r\n]{0,20}|content-length|x-.", "\\PC{0,20}|%\\{path\\}"), 0..8)) {
             let mut kept = HeaderRules::default();

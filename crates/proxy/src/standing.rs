@@ -1,4 +1,4 @@
-//! Whether an origin is fit for requests, as those that it was given show, and the checks.
+//! Health of an origin, from its requests and its checks.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,11 +7,11 @@ use watari_balance::{Change, Health, Outcome, Outliers, Patience, Verdict};
 
 use crate::metrics::StandingMetrics;
 
-/// What an origin is called within its pool; the address alone may be there twice.
+/// The name of an origin in its pool. The index is needed because an address may occur twice.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name {
     pub(crate) address: Arc<str>,
-    /// Its place in the pool.
+    /// The index in the pool.
     pub(crate) index: usize,
 }
 
@@ -21,10 +21,10 @@ impl AsRef<str> for Name {
     }
 }
 
-/// What is known of all origins of a pool from their requests.
+/// The outlier state of all origins of a pool, from their requests.
 pub(crate) type SharedOutliers = Arc<Mutex<Outliers<Name>>>;
 
-/// How an origin stands.
+/// The health of an origin.
 #[derive(Debug)]
 pub(crate) struct Standing {
     pub(crate) name: Name,
@@ -38,7 +38,7 @@ pub(crate) struct Standing {
 struct State {
     health: Health,
     ejected: bool,
-    /// When it came back, or appeared.
+    /// When it recovered, or was added.
     returned: Option<Instant>,
 }
 
@@ -53,7 +53,7 @@ impl Standing {
         Arc::new(Self { name, outliers, slow_start, state: Mutex::default(), metrics })
     }
 
-    /// Whether it may be given a request.
+    /// Whether it may get a request.
     pub(crate) fn is_up(&self, now: Instant) -> bool {
         let (healthy, ejected) = {
             let state = lock(&self.state);
@@ -62,18 +62,19 @@ impl Standing {
         healthy && (!ejected || lock(&self.outliers).may_have_request(&self.name, now))
     }
 
-    /// How long ago it came back, and when it gets all of its share; see [`watari_balance::Candidate::slow_start`].
+    /// The time since it recovered, and the time until it gets its full share; see
+    /// [`watari_balance::Candidate::slow_start`].
     pub(crate) fn slow_start(&self, now: Instant) -> Option<(Duration, Duration)> {
         let returned = lock(&self.state).returned?;
         self.slow_start.map(|whole_after| (now.saturating_duration_since(returned), whole_after))
     }
 
-    /// It is new among others.
+    /// The origin was added to a pool.
     pub(crate) fn appeared(&self, now: Instant) {
         lock(&self.state).returned = Some(now);
     }
 
-    /// What checks have shown of the same origin holds on, until they show something else.
+    /// Copies the health of the same origin in a former pool. Checks may change it later.
     pub(crate) fn follows(&self, former: &Self) {
         let (health, returned) = {
             let state = lock(&former.state);
@@ -130,7 +131,8 @@ impl Standing {
     }
 }
 
-/// A request to an origin, until it is known how it ended. Dropped before, it says nothing of the origin.
+/// A request to an origin, until its outcome is reported. If it is dropped before, it has no influence on the origin's
+/// health.
 #[derive(Debug)]
 pub(crate) struct Watch(Option<(Arc<Standing>, Instant)>);
 

@@ -1,4 +1,4 @@
-//! Clients that stay with an origin, by a cookie.
+//! Cookies that bind clients to an origin.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::address::OriginAddress;
 
-/// A cookie that tells with which origin of a pool a client stays.
+/// The settings of a cookie that binds a client to an origin of a pool.
 #[derive(Debug, Clone)]
 pub struct Sticky {
     name: String,
@@ -18,21 +18,21 @@ pub struct Sticky {
     key: Key,
 }
 
-/// What is said makes no [`Sticky`].
+/// The arguments make no [`Sticky`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSticky {
-    /// It is no token (RFC 6265, section 4.1.1).
+    /// The name is not a token (RFC 6265, section 4.1.1).
     #[error("a cookie's name has letters, digits, - and _, 64 at most")]
     Name,
-    /// It could be guessed.
+    /// The secret is short enough to be guessed.
     #[error("the secret of a cookie has at least {SECRET_LEN_MIN} bytes")]
     Secret,
 }
 
 impl Sticky {
-    /// * `name`: what the cookie is called.
-    /// * `ttl`: how long clients keep it; `None`: as long as a browser runs.
-    /// * `secret`: what all proxies that know the pool must have alike, and nobody else.
+    /// * `name`: the name of the cookie.
+    /// * `ttl`: how long clients store it. `None`: until the browser ends.
+    /// * `secret`: must be the same at all proxies of the pool, and unknown to all others.
     pub fn new(name: &str, ttl: Option<Duration>, secret: &[u8]) -> Result<Self, InvalidSticky> {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if !(1..=64).contains(&name.len()) || !name.bytes().all(is_allowed) {
@@ -47,12 +47,12 @@ impl Sticky {
 
 /// The cookies of one pool.
 ///
-/// A value is the keyed hash of its origin's address, and shows nothing of it to whoever has not the secret. Nobody who
-/// has it not can make one, and more than picking one of the pool's origins could not be done with it anyway.
+/// A value is the keyed hash of its origin's address. Without the secret, it does not reveal the address and cannot be
+/// forged. A forged value could only select one of the pool's origins.
 #[derive(Debug)]
 pub(crate) struct Stickiness {
     sticky: Sticky,
-    /// Of each origin, by its place in the pool.
+    /// The value of each origin, by its index in the pool.
     values: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ impl Stickiness {
         Self { sticky, values }
     }
 
-    /// The place of the origin that a request's cookie tells.
+    /// The index of the origin that a request's cookie selects.
     pub(crate) fn wanted(&self, headers: &HeaderMap) -> Option<usize> {
         let fields = headers.get_all(COOKIE).iter().filter_map(|field| field.to_str().ok());
         let cookies =
@@ -71,8 +71,8 @@ impl Stickiness {
         ours.find_map(|(_, told)| self.values.iter().position(|value| value == told))
     }
 
-    /// Has the client stay with the origin at place `origin`. What tells it is for this client alone, so no cache may give it to
-    /// others.
+    /// Binds the client to the origin with index `origin`. The cookie is for this client alone, so caches must not
+    /// store the response for others.
     pub(crate) fn tell(&self, headers: &mut HeaderMap, origin: usize) {
         let Sticky { name, ttl, .. } = &self.sticky;
         let Some(value) = self.values.get(origin) else { return };
@@ -85,10 +85,10 @@ impl Stickiness {
 }
 
 const SECRET_LEN_MIN: usize = 32;
-/// Of the hash, in bytes: none is guessed, and none is another's by chance.
+/// The length of a hash, in bytes. It prevents guesses and collisions.
 const VALUE_LEN: usize = 16;
 
-/// The same address means another origin in another pool: each has its own values.
+/// The pool is part of the hash: each pool has its own values for an address.
 fn value(key: &Key, pool: &str, origin: &OriginAddress) -> String {
     let tag = hmac::sign(key, format!("watari sticky\0{pool}\0{origin}").as_bytes());
     URL_SAFE_NO_PAD.encode(&tag.as_ref()[..VALUE_LEN])

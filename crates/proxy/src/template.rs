@@ -1,4 +1,4 @@
-//! Texts with places that each request fills.
+//! Texts with placeholders that each request fills.
 
 use std::fmt::Write;
 use std::str::FromStr;
@@ -8,28 +8,28 @@ use http::uri::{Authority, PathAndQuery};
 
 use crate::client::Client;
 
-/// A text of printable ASCII, in which stand for what a request has:
+/// A text of printable ASCII with placeholders:
 ///
-/// * `%{client}`: the address the client connects from, without a port; an IPv6 address has no brackets.
-/// * `%{host}`: the host that the client asks for, and the port if it names one.
+/// * `%{client}`: the client's address, without a port. An IPv6 address has no brackets.
+/// * `%{host}`: the requested host, and the port if the client sent one.
 /// * `%{path}`: the path and, if there is one, `?` and the query. It begins with `/`.
 ///
-/// A `%` that no `{` follows stands for itself.
+/// A `%` without `{` after it stands for itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template(Vec<Part>);
 
-/// A text is no [`Template`].
+/// The text is not a [`Template`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTemplate {
-    /// There is nothing of that name.
+    /// There is no placeholder of this name.
     #[error("what stands for a part of the request is %{{client}}, %{{host}} or %{{path}}")]
     Unknown,
-    /// Other characters than printable ones of ASCII.
+    /// The text has characters other than printable ASCII.
     #[error("a value has only printable characters of ASCII")]
     Unprintable,
 }
 
-/// What a request has, for templates.
+/// The values of a request for placeholders.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Facts<'a> {
     pub(crate) client: &'a Client,
@@ -47,7 +47,7 @@ enum Part {
 }
 
 impl Template {
-    /// Printable ASCII, whatever the request has: other bytes are percent-encoded.
+    /// Fills the placeholders. The result is printable ASCII for any request: other bytes are percent-encoded.
     pub(crate) fn fill(&self, facts: Facts<'_>) -> String {
         let mut text = String::new();
         for part in &self.0 {
@@ -61,7 +61,7 @@ impl Template {
         text
     }
 
-    /// As [`Template::fill`].
+    /// Like [`Template::fill`].
     pub(crate) fn value(&self, facts: Facts<'_>) -> HeaderValue {
         HeaderValue::try_from(self.fill(facts)).expect("printable ASCII is a valid field value")
     }
@@ -97,7 +97,7 @@ fn fact(name: &str) -> Result<Part, InvalidTemplate> {
     }
 }
 
-/// `OPTIONS *` has no path (RFC 9112, section 3.2.4), and `*` would make another name of a host that it is put behind.
+/// `OPTIONS *` has no path (RFC 9112, section 3.2.4). A `*` after a host would change the host's name.
 fn path(path: Option<&PathAndQuery>) -> &str {
     path.map(PathAndQuery::as_str).filter(|path| path.starts_with('/')).unwrap_or("/")
 }

@@ -1,34 +1,35 @@
-//! TLS to origins: whom to trust, and who we are.
+//! TLS to origins: trusted authorities, and the client certificate.
 
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
-/// TLS to origins.
+/// TLS settings for origins.
 #[derive(Debug, Clone)]
 pub struct OriginTls {
-    /// Roots and our certificate. What it says of ALPN is replaced.
+    /// Trusted authorities and the client certificate. The ALPN settings are replaced.
     pub config: ClientConfig,
-    /// The name that origins are asked for and must prove to have; `None`: the one in their address.
+    /// The server name (SNI) that is sent, and that the certificate must contain. `None`: the host of the origin's
+    /// address.
     pub server_name: Option<ServerName<'static>>,
 }
 
-/// What was given is of no use for TLS to origins.
+/// The files cannot be used for TLS to origins.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidTls {
-    /// Not PEM, or nothing of the kind in it.
+    /// The text is not PEM, or has no section of the required kind.
     #[error("{0}")]
     Pem(#[from] pem::Error),
-    /// A certificate that is none, a key of another certificate.
+    /// A certificate cannot be parsed, or the key belongs to another certificate.
     #[error("{0}")]
     Rustls(#[from] rustls::Error),
-    /// There is no certificate in what was given, or in the system's store.
+    /// There is no certificate in the configured text, or in the system's store.
     #[error("there are no certificates of authorities")]
     NoAuthorities,
 }
 
-/// Trusts the authorities in `roots` (PEM), or else those of the system. `identity` is our certificate chain and its key, both
-/// PEM, for origins that ask for them.
+/// Trusts the authorities in `roots` (PEM), or else those of the system. `identity` is a certificate chain and its key,
+/// both PEM, for origins that request client certificates.
 pub fn client_config(roots: Option<&[u8]>, identity: Option<(&[u8], &[u8])>) -> Result<ClientConfig, InvalidTls> {
     let roots = roots.map_or_else(system_roots, roots_of)?;
     let provider = rustls::crypto::aws_lc_rs::default_provider();
@@ -47,7 +48,7 @@ fn roots_of(pem: &[u8]) -> Result<RootCertStore, InvalidTls> {
     if roots.is_empty() { Err(InvalidTls::NoAuthorities) } else { Ok(roots) }
 }
 
-/// Certificates of the system that cannot be parsed are passed over: old ones lie in every such store.
+/// Skips certificates of the system that cannot be parsed: every such store contains old ones.
 fn system_roots() -> Result<RootCertStore, InvalidTls> {
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

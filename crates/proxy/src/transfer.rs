@@ -1,19 +1,22 @@
-//! The body of a response that goes on at another origin when it has to.
+//! The body of a response that can continue at another origin.
 //!
 //! ```text
 //!                  order, or the origin fails          accepted
 //!   source alone ------------------------------> asking ------> prepared
-//!        ^   ^                                     | refused        | the source has reached the seam, or is gone
+//!        ^   ^                                     | refused        | the source has reached the seam, or has ended
 //!        |   +-------------------------------------+                |
 //!        +----------------------------------------------------------+ the other origin is the source
 //! ```
 //!
-//! An origin may fall silent at any moment, without failing. A move never depends on that: from a source that is silent, the other
-//! origin is asked for what follows at once; from one that falls silent, or crawls, before the seam, it is asked again for what
-//! follows by then. If the origin that is asked is silent as well, an order replaces it by a third one.
+//! An origin may stop sending at any moment without an error. A move never depends on such an origin:
 //!
-//! The source delivers all the time until the other takes over; so an attempt that comes to nothing does no harm. What a seam
-//! is, and what origins have to show, is [`watari_handover`]'s.
+//! * If the source has stopped, the other origin is asked at once for the bytes after the current position.
+//! * If the source stops, or is too slow, before the seam, the other origin is asked again from the position reached by
+//!   then.
+//! * If the origin that is asked does not respond either, an order replaces it by a third one.
+//!
+//! The source delivers until the other origin takes over, so a failed attempt does no harm. [`watari_handover`] defines
+//! the seam, and the evidence that origins must give.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -39,7 +42,7 @@ use crate::request::Repeatable;
 use crate::resources;
 use crate::transfers::{Registered, Resource, Running};
 
-/// A response on its way to a client.
+/// The body of a response to a client.
 pub(crate) struct TransferBody {
     pool: Arc<Pool>,
     transfer: Transfer,
@@ -48,26 +51,26 @@ pub(crate) struct TransferBody {
     orders: mpsc::Receiver<Order>,
     source: Result<Source, Option<ResponseBodyError>>,
     next: Next,
-    /// Over all its origins: each may send something, and be left, for ever.
+    /// The progress over all origins. Otherwise each could send some bytes and be left, without end.
     progress: Progress,
 }
 
-/// What was asked for, and by whom.
+/// The request of the transfer, and its client.
 pub(crate) struct RunningRequest {
     pub(crate) again: Repeatable,
     pub(crate) client: Client,
     pub(crate) journey: Arc<Journey>,
 }
 
-/// Where bytes come from.
+/// The origin that delivers.
 pub(crate) struct Source {
     pub(crate) origin: OriginId,
     pub(crate) body: ResponseBody,
-    /// Where its body has to be joined to what was delivered before.
+    /// Where its body joins the bytes that were delivered before.
     pub(crate) seam: Option<Seam>,
 }
 
-/// Where they may come from next.
+/// The origin that may deliver next.
 enum Next {
     Nothing,
     Asking(Asking),
@@ -81,25 +84,25 @@ struct Asking {
     answer: Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Failure>> + Send>>,
 }
 
-/// Another origin has accepted: it takes over at the seam.
+/// Another origin has accepted, and takes over at the seam.
 struct Prepared {
     attempt: Attempt,
     source: Source,
-    /// How long origins had been waited for when it accepted.
+    /// How long the transfer had waited for its origins when the other one accepted.
     waited: Duration,
-    /// Armed while the present source is waited for.
+    /// Armed while the body waits for the present source.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-/// How long the source is waited for, in all, until it reaches the seam. It is expected there when the other origin accepts.
+/// The maximum total wait for the source until it reaches the seam. It is expected there when the other origin accepts.
 const SEAM_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// The origin that is asked, and why.
+/// The origin that is asked, and the cause.
 #[derive(Clone, Copy)]
 struct Attempt {
     origin: OriginId,
     cause: Cause,
-    /// Where its bytes join those of the source.
+    /// The offset where its bytes join those of the source.
     at: u64,
     begun: Instant,
 }
@@ -125,7 +128,7 @@ impl TransferBody {
         self.registered.running()
     }
 
-    /// Takes orders. While another origin is asked, only one that replaces it counts.
+    /// Receives orders. While another origin is asked, only an order that replaces it counts.
     fn poll_orders(&mut self, cx: &mut Context<'_>) {
         while let Poll::Ready(Some(order)) = self.orders.poll_recv(cx) {
             let asked = match &self.next {
@@ -134,7 +137,7 @@ impl TransferBody {
             };
             match asked {
                 _ if order.from != self.running().progress().origin => {}
-                // Where it goes on after a failure is asked for at once.
+                // After a failure, the transfer itself asks for an origin at once.
                 None if self.source.is_err() => {}
                 None => self.follow(order),
                 Some(asked) if order.cause == Cause::Stalled && order.to != asked => {
@@ -148,15 +151,15 @@ impl TransferBody {
 
     fn follow(&mut self, order: Order) {
         let ahead = match order.cause {
-            // It is not known when the source sends the next byte, if it does.
+            // The source may send no more bytes.
             Cause::Failed | Cause::Stalled | Cause::Slow => 0,
             Cause::Draining | Cause::Unequal | Cause::Manual => self.pool.bytes_until_answer(order.to, self.running()),
         };
-        // What cannot be asked for any more is nearly complete.
+        // If no continuation is possible, the transfer is nearly complete.
         let _ = self.ask(order.to, order.cause, self.transfer.position().saturating_add(ahead));
     }
 
-    /// Asks an origin for what is left from `at` on.
+    /// Asks an origin for the rest from `at` on.
     fn ask(&mut self, to: OriginId, cause: Cause, at: u64) -> Result<(), watari_handover::Stays> {
         let continuation = self.transfer.continuation(at)?;
         let mut again = self.request.again.clone();
@@ -174,7 +177,7 @@ impl TransferBody {
         Ok(())
     }
 
-    /// Looks whether the origin that is asked has answered.
+    /// Checks whether the origin that is asked has responded.
     fn poll_asking(&mut self, cx: &mut Context<'_>) {
         let Next::Asking(asking) = &mut self.next else { return };
         let Poll::Ready(answer) = asking.answer.as_mut().poll(cx) else { return };
@@ -194,7 +197,7 @@ impl TransferBody {
         }
     }
 
-    /// The origin does not go on with this; nothing of what it sent has reached the client.
+    /// The origin does not continue the transfer. None of its bytes has reached the client.
     fn refused(&mut self, origin: OriginId, reason: &'static str) {
         self.next = Next::Nothing;
         self.running().set_moving(None);
@@ -211,7 +214,7 @@ impl TransferBody {
         self.pool.resources().learn(resource, origin, Some(reason));
     }
 
-    /// Lets the other origin take over, where the source has come as far as it has to, or is gone.
+    /// The other origin takes over, if the source has reached the seam, or has ended.
     fn join(&mut self) {
         let Next::Prepared(prepared) = &self.next else { return };
         let owed = prepared.source.seam.as_ref().map_or(0, |seam| seam.owed(&self.transfer));
@@ -232,13 +235,14 @@ impl TransferBody {
                 let (to, cause) = (&self.pool.origin(attempt.origin).address, attempt.cause.as_str());
                 tracing::info!(resource, %to, cause, position = self.transfer.position(), "transfer moved");
             }
-            // It does not begin where the source has ended.
+            // The continuation does not begin where the source has ended.
             (Err(_), _) => self.next = Next::Nothing,
             (Ok(_), _) => {}
         }
     }
 
-    /// Looks whether the source has been waited for too long before the seam: then asks the same origin for what follows here.
+    /// Checks whether the wait for the source before the seam has reached its limit. If so, asks the same origin again,
+    /// from the current position.
     fn poll_seam(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let running = self.registered.running();
         let Next::Prepared(prepared) = &mut self.next else { return Poll::Pending };
@@ -261,7 +265,7 @@ impl TransferBody {
         Poll::Ready(())
     }
 
-    /// The source will deliver no more.
+    /// The source will deliver no more bytes.
     fn lost(&mut self, error: ResponseBodyError) {
         if let Ok(source) = &self.source {
             let origin = &self.pool.origin(source.origin).address;
@@ -278,7 +282,7 @@ impl TransferBody {
         }
     }
 
-    /// Looks for an origin that goes on with what the lost one has begun.
+    /// Asks for an origin that continues after the lost one.
     fn go_on(&mut self) -> Result<(), ResponseBodyError> {
         let to = self.pool.transfers().failed(self.running(), &self.pool.views());
         let asked = to.ok().and_then(|to| self.ask(to, Cause::Failed, self.transfer.position()).ok());
@@ -295,13 +299,13 @@ impl TransferBody {
         }
     }
 
-    /// The next piece for the client, which is empty where the source repeats what it has.
+    /// The next piece for the client. It is empty while the source repeats bytes.
     fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, ResponseBodyError>> {
         let Ok(source) = &mut self.source else { return Poll::Pending };
         Poll::Ready(match ready!(Pin::new(&mut source.body).poll_frame(cx)) {
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(piece) => source.join(&mut self.transfer, piece),
-                // Trailers were not announced, and the length says where the body ends.
+                // Trailers were not announced, and the length determines the end of the body.
                 Err(_) => Ok(Bytes::new()),
             },
             Some(Err(error)) => Err(error),
@@ -310,7 +314,7 @@ impl TransferBody {
     }
 }
 
-/// Why an origin is not waited for any longer that was asked for the rest.
+/// The reason for leaving an origin that was asked for the rest and did not respond.
 const SILENT: &str = "silent";
 
 impl Source {

@@ -1,4 +1,4 @@
-//! The transfers of a pool that could go on at another origin, and who tells them to.
+//! The transfers of a pool that could continue at another origin, and the task that gives them orders.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -21,17 +21,17 @@ use watari_handover::governor::{
 use crate::client::Client;
 use crate::pool::Pool;
 
-/// All of a pool.
+/// All transfers of a pool.
 #[derive(Debug)]
 pub(crate) struct Transfers {
     governor: Mutex<Governor>,
     running: Mutex<HashMap<TransferId, Arc<Running>>>,
-    /// A task looks after them.
+    /// Whether a task runs that looks at the transfers.
     watched: AtomicBool,
     begun: Arc<AtomicU64>,
 }
 
-/// One of them.
+/// A running transfer.
 #[derive(Debug)]
 pub(crate) struct Running {
     id: TransferId,
@@ -42,18 +42,18 @@ pub(crate) struct Running {
     orders: mpsc::Sender<Order>,
 }
 
-/// What is transferred.
+/// The transferred resource.
 #[derive(Debug, Clone)]
 pub(crate) struct Resource {
     id: ResourceId,
     name: String,
 }
 
-/// How far one has come.
+/// The progress of a transfer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress {
     pub(crate) origin: OriginId,
-    /// The origin that is asked for the rest, while one is.
+    /// The origin that is being asked for the rest.
     pub(crate) moving_to: Option<OriginId>,
     pub(crate) moves: u32,
     pub(crate) delivered: u64,
@@ -62,7 +62,7 @@ pub(crate) struct Progress {
     waited: Duration,
 }
 
-/// Between two looks at all transfers.
+/// The time between two looks at all transfers.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Transfers {
@@ -71,7 +71,8 @@ impl Transfers {
         Self { governor, running: Mutex::default(), watched: AtomicBool::new(false), begun }
     }
 
-    /// A transfer begins at `origin`. It is known until what is returned first is dropped; orders come by the other.
+    /// Registers a transfer that begins at `origin`. It stays registered until the returned [`Registered`] is dropped.
+    /// The receiver gets its orders.
     pub(crate) fn begin(
         &self,
         pool: &Arc<Pool>,
@@ -102,33 +103,33 @@ impl Transfers {
         (Registered { pool: Arc::clone(pool), running }, received)
     }
 
-    /// Where a transfer goes on whose origin has failed.
+    /// The origin where a transfer may continue after its origin has failed.
     pub(crate) fn failed(&self, running: &Running, origins: &[OriginView]) -> Result<OriginId, Denied> {
         lock(&self.governor).failed(Instant::now().into_std(), origins, &running.view())
     }
 
-    /// An origin does not go on with this resource, or would not: it was asked.
+    /// Records that an origin does not continue this resource, or would not.
     pub(crate) fn refused(&self, resource: ResourceId, origin: OriginId) {
         lock(&self.governor).refused(Instant::now().into_std(), resource, origin);
     }
 
-    /// The origin that this transfer was ordered to does not go on with it.
+    /// Records that the origin of an order does not continue this transfer.
     pub(crate) fn stays(&self, running: &Running) {
         lock(&self.governor).stays(running.id);
     }
 
-    /// An operator wants a transfer elsewhere.
+    /// Orders a move that an operator requests.
     pub(crate) fn asked(&self, running: &Running, to: Option<OriginId>, origins: &[OriginView]) -> Result<(), Denied> {
         running.order(lock(&self.governor).asked(Instant::now().into_std(), origins, &running.view(), to)?);
         Ok(())
     }
 
-    /// One that runs now.
+    /// The running transfer with this id.
     pub(crate) fn find(&self, id: TransferId) -> Option<Arc<Running>> {
         lock(&self.running).get(&id).cloned()
     }
 
-    /// Those that run now, by age.
+    /// All running transfers, the oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<Running>> {
         let mut all: Vec<_> = lock(&self.running).values().cloned().collect();
         all.sort_by_key(|running| running.id);
@@ -147,7 +148,7 @@ impl Transfers {
     }
 }
 
-/// Orders what has to be ordered for as long as there is a transfer.
+/// Gives orders for as long as there is a transfer.
 async fn look_after(pool: Weak<Pool>) {
     let mut due = interval(LOOK_INTERVAL);
     loop {
@@ -156,10 +157,10 @@ async fn look_after(pool: Weak<Pool>) {
         let views = pool.views();
         let transfers = pool.transfers();
         transfers.look(&views);
-        // One of them may have to go on elsewhere at any moment, and to connect first would take longer.
+        // A transfer may have to continue at any of these origins without delay, so connections are made in advance.
         let up = views.iter().filter(|origin| origin.availability == Availability::Up);
         up.for_each(|origin| pool.origin(origin.id).prepare());
-        // Whoever begins the next one, which takes the lock, too, begins to look again.
+        // Under the lock that `begin` takes, too: the next transfer starts the task again.
         let running = lock(&transfers.running);
         if running.is_empty() {
             transfers.watched.store(false, Ordering::Relaxed);
@@ -185,8 +186,8 @@ impl Running {
         *lock(&self.progress)
     }
 
-    /// How many bytes the client will be given in a while, as far as its past shows. None where its origin has already been
-    /// silent for as long.
+    /// An estimate of the bytes that the client will get in `time`, from the transfer's average rate. 0 if its origin
+    /// has sent nothing for as long already.
     pub(crate) fn bytes_in(&self, time: Duration) -> u64 {
         let progress = self.progress();
         if progress.waiting_since.is_some_and(|since| since.elapsed() >= time) {
@@ -197,18 +198,18 @@ impl Running {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// How long its origins have been waited for, in all.
+    /// The total time that the transfer waited for its origins.
     pub(crate) fn waited(&self) -> Duration {
         let progress = self.progress();
         progress.waited + progress.waiting_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Its origin is waited for.
+    /// The transfer begins to wait for its origin.
     pub(crate) fn waits(&self) {
         lock(&self.progress).waiting_since.get_or_insert_with(Instant::now);
     }
 
-    /// The client has been given more.
+    /// The client got more bytes.
     pub(crate) fn delivered(&self, transfer: &Transfer) {
         let mut progress = lock(&self.progress);
         let given = progress.remaining.saturating_sub(transfer.remaining());
@@ -219,19 +220,19 @@ impl Running {
         }
     }
 
-    /// Another origin is asked, or not any more.
+    /// Another origin is being asked, or none any more.
     pub(crate) fn set_moving(&self, to: Option<OriginId>) {
         lock(&self.progress).moving_to = to;
     }
 
-    /// It has come to another origin.
+    /// The transfer continues at another origin.
     pub(crate) fn moved(&self, to: OriginId) {
         let mut progress = lock(&self.progress);
         (progress.origin, progress.moving_to) = (to, None);
         progress.moves += 1;
     }
 
-    /// One order at a time: whoever has one is shown as moving once it has seen it.
+    /// The channel holds one order. The governor sees the transfer as moving once it has received the order.
     fn order(&self, order: Order) {
         let _ = self.orders.try_send(order);
     }
@@ -253,7 +254,7 @@ impl Running {
 }
 
 impl Resource {
-    /// What a request asks for.
+    /// The resource of a request.
     pub(crate) fn of(uri: &Uri, headers: &HeaderMap) -> Self {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let name = format!("{host}{uri}");
@@ -262,7 +263,7 @@ impl Resource {
         Self { id: ResourceId(hasher.finish()), name }
     }
 
-    /// Its host, path and query.
+    /// Host, path and query.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -272,7 +273,7 @@ impl Resource {
     }
 }
 
-/// A transfer is known as long as this is there.
+/// Keeps a transfer registered until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Registered {
     pool: Arc<Pool>,

@@ -1,13 +1,14 @@
-//! What follows an upgrade: bytes both ways, which are nobody's business here.
+//! Tunnels: bytes relayed in both directions after an upgrade.
 //!
 //! ```text
 //!            client ends                        origin ends
 //!   Open ---------------> to the client only ----------------> over
 //!    |  \                                                       ^
 //!    |   '-- origin ends -> to the origin only -- client ends --'
-//!    '-- either fails, or both are silent for too long: broken
+//!    '-- either fails, or the idle timeout ends: broken
 //! ```
-//! The end of one direction is passed on, and the other goes on. What breaks is an error that says who was at fault.
+//! When one direction ends, the proxy ends its other side, and the other direction continues. An error names the side
+//! at fault.
 
 use std::fmt;
 use std::io;
@@ -25,12 +26,12 @@ use tokio::time::{Instant, sleep_until};
 use crate::access_log::Ending;
 use crate::attended::Kept;
 
-/// The origin's side of a tunnel. Dropped, it closes the connection to the origin.
+/// The origin's side of a tunnel. Dropping it closes the connection to the origin.
 pub struct Tunnel {
     origin: TokioIo<Upgraded>,
-    /// It is a request in flight, to the origin.
+    /// The slot of a request in flight to the origin.
     _permit: OwnedSemaphorePermit,
-    /// The request that asked for it is in progress as long as it lasts.
+    /// Values that the request holds until the tunnel has ended.
     kept: Kept,
 }
 
@@ -43,7 +44,7 @@ pub enum TunnelBroken {
     /// The origin's connection failed, or was reset.
     #[error("the origin broke a tunnel off")]
     Origin(#[source] io::Error),
-    /// Neither sent anything for so long.
+    /// Neither side sent a byte for this long.
     #[error("nobody sent anything through a tunnel for {0:?}")]
     Silent(Duration),
 }
@@ -53,30 +54,30 @@ impl Tunnel {
         Self { origin: TokioIo::new(origin), _permit: permit, kept: Kept::default() }
     }
 
-    /// Lays the tunnel into the response that announces it.
+    /// Attaches the tunnel to the response that announces it.
     pub(crate) fn lay<B>(self, response: &mut Response<B>) {
         response.extensions_mut().insert(Laid(Arc::new(Mutex::new(Some(self)))));
     }
 
-    /// Whether one comes with a response that has these extensions.
+    /// Whether a tunnel comes with a response that has these extensions.
     pub(crate) fn is_in(extensions: &Extensions) -> bool {
         extensions.get::<Laid>().is_some()
     }
 
-    /// Keeps all this as long as the tunnel lasts that comes with a response that has these extensions.
+    /// Holds these values until the tunnel has ended that comes with a response of these extensions.
     pub(crate) fn keep(extensions: &Extensions, kept: Kept) {
         if let Some(tunnel) = extensions.get().map(Laid::lock).as_deref_mut().and_then(Option::as_mut) {
             tunnel.kept = kept;
         }
     }
 
-    /// Takes out the tunnel that follows a response, if one does.
+    /// Takes the tunnel that comes with a response, if there is one.
     pub fn take<B>(response: &mut Response<B>) -> Option<Self> {
         response.extensions_mut().remove::<Laid>()?.lock().take()
     }
 
-    /// Carries bytes both ways until `client` and the origin have both ended their streams, or nobody has sent anything
-    /// for `silence_max`. Holds 16 KiB for each direction.
+    /// Relays bytes in both directions until `client` and the origin have both ended their streams, or no byte was sent
+    /// for `silence_max`. Uses a buffer of 16 KiB for each direction.
     pub async fn join<S>(self, client: S, silence_max: Duration) -> Result<(), TunnelBroken>
     where
         S: AsyncRead + AsyncWrite + Send,
@@ -102,7 +103,7 @@ impl fmt::Debug for Tunnel {
     }
 }
 
-/// Extensions can be cloned; a tunnel is taken once.
+/// Extensions can be cloned, but a tunnel can be taken only once.
 #[derive(Clone)]
 struct Laid(Arc<Mutex<Option<Tunnel>>>);
 
@@ -123,13 +124,13 @@ impl Ending {
     }
 }
 
-/// One end of a direction, and what it means if that fails.
+/// One end of a direction, and the error if it fails.
 type End<S> = (S, fn(io::Error) -> TunnelBroken);
 
-/// Carried at once, in bytes: what a record of TLS holds.
+/// The size of the buffer, in bytes: the content of one TLS record.
 const PIECE_LEN: usize = 16 << 10;
 
-/// Carries one direction to its end, and passes that on. Says how long each piece was.
+/// Relays one direction to its end, and ends the other side. Calls `carried` with the length of each piece.
 async fn carry<R, W>(
     from: End<R>,
     to: End<W>,
@@ -155,10 +156,10 @@ where
     }
 }
 
-/// How long nothing has been carried.
+/// Measures the time without a byte.
 struct Silence {
     begun: Instant,
-    /// When something was carried last, in milliseconds from the beginning.
+    /// The time of the last byte, in milliseconds from `begun`.
     last_ms: AtomicU64,
 }
 
@@ -167,12 +168,12 @@ impl Silence {
         Self { begun: Instant::now(), last_ms: AtomicU64::new(0) }
     }
 
-    /// Something is carried: it begins anew.
+    /// Called when bytes are relayed. The time begins again.
     fn end(&self) {
         self.last_ms.store(self.begun.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// Waits until nothing has been carried for `max`.
+    /// Waits until no byte was relayed for `max`.
     async fn lasts(&self, max: Duration) {
         loop {
             let due = self.begun + Duration::from_millis(self.last_ms.load(Ordering::Relaxed)) + max;

@@ -1,4 +1,4 @@
-//! Requests after which a connection speaks another protocol, `WebSocket` above all (RFC 9110, section 7.8).
+//! Requests to switch a connection to another protocol, such as `WebSocket` (RFC 9110, section 7.8).
 //!
 //! ```text
 //!  client, HTTP/1.1                                     origin, HTTP/1.1
@@ -9,9 +9,12 @@
 //!    CONNECT, :protocol: websocket            --->        GET, Upgrade: websocket, a key of ours
 //!    200                                      <---        101, and the key is accepted
 //! ```
-//! Any other answer is an ordinary response. Not asked of an origin: protocols that would replace HTTP itself below the rules
-//! of this proxy (`h2c`, `HTTP/2.0`, `TLS/1.2`), and upgrades of requests that have content, whose end an origin might
-//! see elsewhere. Who asks for these is answered plainly, as if it had not asked.
+//! Any other response is an ordinary one. The proxy does not forward some upgrades:
+//!
+//! * Protocols that would replace HTTP itself and evade the rules of this proxy (`h2c`, `HTTP/2.0`, `TLS/1.2`).
+//! * Upgrades of requests with content: an origin might see the end of the content elsewhere.
+//!
+//! Such requests are forwarded as if they requested no upgrade.
 
 use aws_lc_rs::digest;
 use base64::Engine;
@@ -24,16 +27,16 @@ use hyper::ext::Protocol;
 use crate::failure::Failure;
 use crate::fields;
 
-/// What a client wants to switch to. An origin is asked in HTTP/1.1, whatever it speaks otherwise.
+/// The upgrade that a client requests. The proxy requests it from an origin in HTTP/1.1, even if the pool uses HTTP/2.
 #[derive(Debug, Clone)]
 pub(crate) enum Upgrade {
     /// One of the protocols of this field.
     Listed(HeaderValue),
-    /// `WebSocket`, on a stream of HTTP/2. The origin is to accept this key.
+    /// `WebSocket`, on an HTTP/2 stream. The origin must accept this key.
     Stream(HeaderValue),
 }
 
-/// The origin's answer to an upgrade is wrong.
+/// The origin's response to an upgrade is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadSwitch {
     #[error("it was not asked to")]
@@ -45,7 +48,7 @@ pub(crate) enum BadSwitch {
 }
 
 impl Upgrade {
-    /// What the client asks for, if anything that may be passed on.
+    /// The upgrade that the client requests, if it can be forwarded.
     pub(crate) fn asked(head: &Parts, has_content: bool) -> Result<Option<Self>, Failure> {
         if let Some(protocol) = head.extensions.get::<Protocol>().filter(|_| head.method == Method::CONNECT) {
             let is_known = protocol.as_str().eq_ignore_ascii_case("websocket");
@@ -58,7 +61,7 @@ impl Upgrade {
         Ok(passed_on(&head.headers).map(Self::Listed))
     }
 
-    /// Asks the same of an origin, in the head of a request that has nothing of it yet.
+    /// Adds the upgrade to the head of a request to an origin.
     pub(crate) fn ask(&self, head: &mut Parts) {
         head.headers.append(CONNECTION, HeaderValue::from_static("upgrade"));
         match self {
@@ -73,7 +76,7 @@ impl Upgrade {
         }
     }
 
-    /// Turns the head of an origin's 101 into what the client is told.
+    /// Converts the head of an origin's 101 to that of the client's response.
     pub(crate) fn accept(&self, head: &mut response::Parts) -> Result<(), BadSwitch> {
         let protocol = head.headers.remove(UPGRADE).ok_or(BadSwitch::Protocol)?;
         if !self.includes(&protocol) {
@@ -96,12 +99,12 @@ impl Upgrade {
         Ok(())
     }
 
-    /// Whether this status says no. A stream of HTTP/2 would be open after any success.
+    /// Whether this status refuses the upgrade. Any success would open an HTTP/2 stream.
     pub(crate) fn is_refused_by(&self, status: StatusCode) -> bool {
         matches!(self, Self::Listed(_)) || !status.is_success()
     }
 
-    /// Whether every protocol of an answer was asked for.
+    /// Whether every protocol of a response was requested.
     fn includes(&self, answered: &HeaderValue) -> bool {
         let asked = match self {
             Self::Listed(protocols) => protocols.as_bytes(),
@@ -112,7 +115,7 @@ impl Upgrade {
     }
 }
 
-/// The protocols that an origin may be asked for, of all that the client lists.
+/// The protocols of the client's list that may be forwarded.
 fn passed_on(headers: &HeaderMap) -> Option<HeaderValue> {
     let values = headers.get_all(UPGRADE).iter().flat_map(|value| elements(value.as_bytes()));
     let protocols: Vec<&[u8]> = values.filter(|protocol| !replaces_http(protocol)).collect();
@@ -131,14 +134,14 @@ fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }
 
-/// A key that nobody else has: 16 random bytes (RFC 6455, section 4.1).
+/// A unique key: 16 random bytes (RFC 6455, section 4.1).
 fn new_key() -> HeaderValue {
     let mut nonce = [0; 16];
     aws_lc_rs::rand::fill(&mut nonce).expect("the system has random bytes");
     base64_value(&nonce)
 }
 
-/// What a server makes of a key that it accepts (RFC 6455, section 4.2.2).
+/// The value with which a server accepts a key (RFC 6455, section 4.2.2).
 fn accepted_key(key: &HeaderValue) -> HeaderValue {
     let mut context = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
     context.update(key.as_bytes());
@@ -246,7 +249,7 @@ mod tests {
         assert_eq!(head.headers["x-own"], "2");
     }
 
-    /// The key and what it becomes are the example of RFC 6455, section 1.3.
+    /// The key and its accept value are the example of RFC 6455, section 1.3.
     #[test]
     fn a_stream_is_open_when_the_key_is_accepted() {
         let upgrade = Upgrade::Stream(HeaderValue::from_static("dGhlIHNhbXBsZSBub25jZQ=="));

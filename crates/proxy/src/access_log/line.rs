@@ -1,6 +1,6 @@
-//! What a line says, and how.
+//! The contents and the formats of a line.
 //!
-//! It says nothing that a client may use to prove who it is: neither `Authorization` nor cookies, whatever the format.
+//! A line contains no credentials of the client in any format: neither `Authorization` nor cookies.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -15,11 +15,11 @@ use time::format_description::well_known::Rfc3339;
 use super::{Ending, LogFormat};
 use crate::OriginAddress;
 
-/// A request and what came of it.
+/// A request and its result.
 #[derive(Debug, Clone)]
 pub(super) struct Line {
     pub(super) client: IpAddr,
-    /// When it came.
+    /// When the request arrived.
     pub(super) time: SystemTime,
     pub(super) method: Method,
     /// Path and query.
@@ -28,22 +28,22 @@ pub(super) struct Line {
     pub(super) version: Version,
     pub(super) referer: Option<Box<[u8]>>,
     pub(super) user_agent: Option<Box<[u8]>>,
-    /// `None`: the client left before there was any.
+    /// `None`: the client left before the response.
     pub(super) status: Option<StatusCode>,
-    /// Of the body, or through the tunnel that followed the response.
+    /// The length of the body, or the bytes sent to the client through the tunnel.
     pub(super) bytes: u64,
-    /// Until that had ended.
+    /// The time until the body or tunnel ended.
     pub(super) duration: Duration,
-    /// Which origin was asked last, or the response came from at last.
+    /// The origin that delivered the end of the response, or was tried last.
     pub(super) origin: Option<OriginAddress>,
-    /// Origins that were asked until there was a response.
+    /// The number of origins that were tried until there was a response.
     pub(super) tries: u32,
-    /// How often it went on at another origin.
+    /// How often the response continued at another origin.
     pub(super) moves: u32,
     pub(super) ending: Ending,
 }
 
-/// What there is no status for is logged as nginx does.
+/// The status of a request without a response, as in nginx.
 const CLIENT_LEFT: u16 = 499;
 
 #[derive(Serialize)]
@@ -66,7 +66,7 @@ struct Json<'a> {
 }
 
 impl Line {
-    /// Appends the line with its end.
+    /// Appends the line, with its line end.
     pub(super) fn write(&self, format: LogFormat, to: &mut Vec<u8>) {
         match format {
             LogFormat::Combined => self.write_combined(to),
@@ -81,7 +81,7 @@ impl Line {
         let (status, bytes) = (self.status(), self.bytes);
         let [referer, user_agent] =
             [&self.referer, &self.user_agent].map(|field| field.as_deref().map_or_else(|| "-".to_owned(), escaped));
-        // A vector takes all.
+        // Writing to a vector cannot fail.
         let _ = write!(
             to,
             "{} - - [{time}] \"{method} {target} {version}\" {status} {bytes} \"{referer}\" \"{user_agent}\"",
@@ -110,7 +110,7 @@ impl Line {
             moves: self.moves,
             ending: self.ending.as_str(),
         };
-        // Neither a vector nor what is in a line fails.
+        // Neither writing to a vector nor serializing a line can fail.
         let _ = serde_json::to_writer(to, &line);
     }
 
@@ -118,7 +118,7 @@ impl Line {
         self.status.map_or(CLIENT_LEFT, |status| status.as_u16())
     }
 
-    /// When it came, to the millisecond.
+    /// The time of arrival, in milliseconds.
     fn utc(&self) -> OffsetDateTime {
         let time = OffsetDateTime::from(self.time);
         time.replace_millisecond(time.millisecond()).unwrap_or(time)
@@ -136,7 +136,7 @@ impl Ending {
     }
 }
 
-/// As in `22/Nov/2026:14:05:59 +0000`.
+/// For example `22/Nov/2026:14:05:59 +0000`.
 fn log_time(time: OffsetDateTime) -> String {
     let month = time.month().to_string();
     let (day, year) = (time.day(), time.year());
@@ -152,7 +152,7 @@ fn version(version: Version) -> &'static str {
     }
 }
 
-/// What could end a quoted text or a line, or is no ASCII, as `\xHH`.
+/// Writes bytes that could end a quoted text or a line, or are not ASCII, as `\xHH`.
 fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for byte in bytes {

@@ -1,11 +1,11 @@
-//! Which coding a client prefers.
+//! Selects the coding that a client prefers.
 
 use http::HeaderMap;
 use http::header::ACCEPT_ENCODING;
 
 use super::Coding;
 
-/// The one of our codings with the highest weight, and `None` where a client likes bytes as they are better, or says nothing
+/// The supported coding with the highest weight. `None` if the client prefers uncoded content, or sends no preference
 /// (RFC 9110, section 12.5.3).
 pub(super) fn preferred(headers: &HeaderMap) -> Option<Coding> {
     let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
@@ -17,13 +17,13 @@ pub(super) fn preferred(headers: &HeaderMap) -> Option<Coding> {
     let any = named(&["*"]);
     let identity = named(&["identity"]).unwrap_or(0);
     let weight = |names| named(names).or(any).unwrap_or(0);
-    // Of equals the last is taken, and zstd is better and cheaper.
+    // Of equal weights, the last wins: zstd is smaller and faster.
     let codings = [(weight(&["gzip", "x-gzip"]), Coding::Gzip), (weight(&["zstd"]), Coding::Zstd)];
     let best = codings.into_iter().max_by_key(|(weight, _)| *weight)?;
     (best.0 > 0 && best.0 >= identity).then_some(best.1)
 }
 
-/// The name and the weight of an element of the list, in thousandths. One that cannot be understood counts for nothing.
+/// The name of a list element, and its weight in thousandths. `None` if it is malformed.
 fn element(text: &str) -> Option<(&str, u16)> {
     match text.split_once(';') {
         None => Some((text.trim_ascii(), 1000)),
@@ -31,7 +31,7 @@ fn element(text: &str) -> Option<(&str, u16)> {
     }
 }
 
-/// `q=0.5`, with three digits at most (RFC 9110, section 12.4.2).
+/// `q=0.5`, with at most three digits (RFC 9110, section 12.4.2).
 fn weight(parameter: &str) -> Option<u16> {
     let value = parameter.strip_prefix("q=").or_else(|| parameter.strip_prefix("Q="))?;
     let (whole, digits) = value.split_once('.').unwrap_or((value, ""));

@@ -1,4 +1,4 @@
-//! A body that is compressed as it comes.
+//! A body that is compressed as it arrives.
 
 use std::io::{self, Write};
 use std::mem;
@@ -13,15 +13,15 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::Coding;
 use crate::{Body, BoxError};
 
-/// A body on its way to a client. What has come is sent on, also if little, before more is waited for: so events and slow pages
-/// come through as they are made.
+/// A body for a client. Before it waits for more input, it sends all input so far, even if that is little. So events
+/// and slow pages arrive without delay.
 pub(super) struct CompressedBody {
     inner: Body,
     /// `None`: the end has been written.
     encoder: Option<Encoder>,
-    /// Whether the encoder keeps something back.
+    /// Whether the encoder has input that it has not output yet.
     keeps: bool,
-    /// What came behind the inner body.
+    /// The trailers of the inner body.
     trailers: Option<Frame<Bytes>>,
     _place: OwnedSemaphorePermit,
 }
@@ -33,12 +33,12 @@ pub(super) enum Encoder {
 }
 
 impl CompressedBody {
-    /// * `place`: the leave to compress, kept as long as this is there.
+    /// * `place`: the permit to compress. It is held as long as this value exists.
     pub(super) fn new(inner: Body, encoder: Encoder, place: OwnedSemaphorePermit) -> Self {
         Self { inner, encoder: Some(encoder), keeps: false, trailers: None, _place: place }
     }
 
-    /// What is left to be sent when the inner body has ended.
+    /// The rest of the output after the end of the inner body.
     fn end(&mut self) -> Option<Result<Frame<Bytes>, BoxError>> {
         match self.encoder.take() {
             Some(encoder) => Some(encoder.finish().map(Frame::data).map_err(Into::into)),
@@ -46,7 +46,7 @@ impl CompressedBody {
         }
     }
 
-    /// What the encoder gives for a piece, which may be nothing yet.
+    /// The output for a piece, which may be empty.
     fn write(&mut self, piece: &[u8]) -> io::Result<Bytes> {
         self.keeps = true;
         self.encoder.as_mut().map_or(Ok(Bytes::new()), |encoder| encoder.write(piece))
@@ -93,14 +93,14 @@ impl http_body::Body for CompressedBody {
     }
 }
 
-/// What is compressed while it is sent has to be quick rather than small.
+/// Fast levels, because the response is compressed while it is sent.
 const GZIP_LEVEL: u32 = 4;
 const ZSTD_LEVEL: i32 = 2;
-/// 128 KiB: it bounds what a response takes in memory, here and at the client.
+/// 128 KiB. It limits the memory of a response, here and at the client.
 const ZSTD_WINDOW_LOG: u32 = 17;
 
 impl Encoder {
-    /// Fails where there is no memory for it.
+    /// Fails if there is not enough memory.
     pub(super) fn new(coding: Coding) -> io::Result<Self> {
         Ok(match coding {
             Coding::Gzip => Self::Gzip(Box::new(GzEncoder::new(Vec::new(), flate2::Compression::new(GZIP_LEVEL)))),
@@ -169,7 +169,7 @@ mod tests {
         Fail,
     }
 
-    /// A body that comes step by step.
+    /// A body that arrives in steps.
     struct Script(VecDeque<Step>);
 
     impl http_body::Body for Script {
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// What came of a body, up to the first wait if it is to be looked at then.
+    /// The output of a body, so far or up to the first wait.
     #[derive(Default)]
     struct Came {
         coded: Vec<u8>,
@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    /// What can be read of it so far.
+    /// The decoded content so far.
     fn decoded(coding: Coding, coded: &[u8]) -> Vec<u8> {
         match coding {
             Coding::Gzip => {

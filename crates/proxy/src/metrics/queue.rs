@@ -1,6 +1,6 @@
-//! What is counted of the queues of pools.
+//! Metrics of the queues of pools.
 //!
-//! Each request is counted once: under the rule that is about it, or as one that none is about. The sum is the whole pool.
+//! Each request is counted once: under the rule that it matches, or as one without a rule. The sum is the whole pool.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 use watari_admission::{Load, Pattern, Queue};
 
-/// The queues of all pools. Clones count together.
+/// The metrics of all queues. Clones share the counts.
 #[derive(Debug, Clone)]
 pub(super) struct Queues {
     in_progress: Family<PoolAndRule, Gauge>,
@@ -33,24 +33,24 @@ struct Refusal {
     cause: &'static str,
 }
 
-/// The queue of one pool.
+/// The metrics of the queue of one pool.
 #[derive(Debug)]
 pub(crate) struct QueueMetrics {
     queues: Queues,
     pool: String,
 }
 
-/// The requests of one rule.
+/// The metrics of one rule.
 #[derive(Debug)]
 pub(crate) struct RuleMetrics {
     in_progress: Gauge,
     waiting: Gauge,
-    /// What this queue has added to the gauges: another one may count in them, too, while a pool takes the place of one.
+    /// The values that this queue has added to the gauges. When a pool replaces another, both add to them for a while.
     shown: Load,
     pub(crate) waits: WaitMetrics,
 }
 
-/// What becomes of those that find no place at once.
+/// Counters of requests that find no free slot.
 #[derive(Debug, Clone)]
 pub(crate) struct WaitMetrics {
     seconds: Histogram,
@@ -59,15 +59,15 @@ pub(crate) struct WaitMetrics {
     client_gone: Counter,
 }
 
-/// A request that waits. Dropped, its client has gone.
+/// A request that waits. If it is dropped without an end, its client has left.
 #[derive(Debug)]
 pub(crate) struct Wait {
     since: Instant,
-    /// Until it is over.
+    /// `None` after the end of the wait.
     metrics: Option<WaitMetrics>,
 }
 
-/// The label of the requests that no rule is about; patterns begin with a slash or name a host with one.
+/// The label of requests that match no rule. It cannot be a pattern, because a pattern has a slash.
 const NO_RULE: &str = "none";
 
 impl Default for Queues {
@@ -81,7 +81,7 @@ impl Default for Queues {
     }
 }
 
-/// From a millisecond to a minute.
+/// From 1 ms to 65 s.
 fn wait_histogram() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 17))
 }
@@ -116,14 +116,14 @@ impl Queues {
 }
 
 impl QueueMetrics {
-    /// Counts those of each rule, and at last those that no rule is about.
+    /// The metrics of each rule, and then of requests that match no rule.
     pub(crate) fn of_rules(&self, queue: &Queue) -> Vec<RuleMetrics> {
         queue.loads().map(|(rule, _)| self.queues.of_rule(&self.pool, rule)).collect()
     }
 }
 
 impl Queues {
-    /// Counts those of this rule; without one, those that no rule is about.
+    /// The metrics of this rule. `None`: of requests that match no rule.
     fn of_rule(&self, pool: &str, rule: Option<&Pattern>) -> RuleMetrics {
         let (pool, rule) = (pool.to_owned(), rule.map_or_else(|| NO_RULE.to_owned(), ToString::to_string));
         let refused = |cause| {
@@ -143,7 +143,7 @@ impl Queues {
 }
 
 impl RuleMetrics {
-    /// There are so many.
+    /// Updates the gauges.
     pub(crate) fn show(&mut self, load: Load) {
         let Load { in_progress, waiting } = std::mem::replace(&mut self.shown, load);
         self.in_progress.inc_by(difference(load.in_progress, in_progress));
@@ -162,7 +162,7 @@ impl WaitMetrics {
 }
 
 impl Wait {
-    /// It begins, or has waited too long.
+    /// The request begins, or has reached its maximum wait.
     pub(crate) fn end(mut self, begins: bool) {
         match self.metrics.take() {
             Some(metrics) if begins => metrics.seconds.observe(self.since.elapsed().as_secs_f64()),

@@ -1,4 +1,5 @@
-//! A file of 1 GB with 0 to 3 handovers (section "overhead" of the paper): the bytes, the time, and what a client could notice.
+//! A file of 1 GB with 0 to 3 handovers (section "overhead" of the paper): the bytes, the time, and the effects that a
+//! client could notice.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use crate::common::download::{Download, transfers};
 
 /// In bytes.
 const LEN: u64 = 1_000_000_000;
-/// Slow enough for a second to be a part of it, in bytes per second.
+/// In bytes per second: slow enough for a download that lasts seconds.
 const STEADY: u64 = 300_000_000;
 
 #[tokio::test]
@@ -27,7 +28,7 @@ fn address(origin: &Origin) -> OriginAddress {
     origin.url().parse().unwrap()
 }
 
-/// Orders a transfer away so many times, at equal distances.
+/// Orders a transfer away `handovers` times, at equal distances.
 async fn download(pace: Option<Pace>, handovers: u64) -> Record {
     let resource = Resource::new(Content::generated(1, LEN));
     let manners = Manners { pace, ..Manners::default() };
@@ -53,16 +54,16 @@ async fn download(pace: Option<Pace>, handovers: u64) -> Record {
     record
 }
 
-/// When each piece came.
+/// The arrival times of all pieces.
 struct Record {
     begun: Instant,
-    /// Since the beginning, and how many bytes had come then.
+    /// The time since the beginning, and the number of bytes by then.
     pieces: Vec<(Duration, u64)>,
-    /// The first piece of each other origin.
+    /// The index of the first piece of each other origin.
     seams: Vec<usize>,
 }
 
-/// What counts as around a handover, to each side.
+/// The number of pieces to each side of a handover that count as around it.
 const AROUND: usize = 20;
 const HALF_A_SECOND: Duration = Duration::from_millis(500);
 
@@ -93,7 +94,8 @@ impl Record {
         around.windows(2).map(|pair| pair[1].0.saturating_sub(pair[0].0)).max().unwrap_or_default()
     }
 
-    /// By how much less came in the second around a handover than in any other on average; less than nothing if it was more.
+    /// By how much fewer bytes arrived in the second around a handover than in an average second. Negative if more
+    /// arrived.
     fn dip_percent(&self, seam: usize) -> f64 {
         let at = self.pieces[seam].0;
         let around = at.saturating_sub(HALF_A_SECOND)..at + HALF_A_SECOND;

@@ -13,12 +13,12 @@ use watari_test_origins::{Content, Origin, Pace, Resource};
 use crate::common::Fixture;
 use crate::common::download::{Download, transfers, until};
 
-/// No client comes to an end of it.
+/// Longer than any client downloads.
 const LEN: u64 = 1 << 40;
-/// What two clients get from one origin, in bytes per second: little, so that all of it can be had on a busy machine.
+/// The rate of two clients at one origin, in bytes per second: low enough to be reached on a busy machine.
 const SPEED: u64 = 2_000_000;
 
-/// Two origins as the paper's server, and clients that download as fast as they can.
+/// Two origins with the properties of the paper's server, and clients that download as fast as they can.
 pub(crate) struct Loads {
     pub(crate) fixture: Arc<Fixture>,
     origins: [Origin; 2],
@@ -27,14 +27,14 @@ pub(crate) struct Loads {
     clients: Vec<Client>,
 }
 
-/// One that downloads.
+/// A client that downloads.
 struct Client {
     id: u64,
     received: Arc<AtomicU64>,
     task: AbortHandle,
 }
 
-/// What balances the origins here: their connections, and sooner than it would for downloads of hours.
+/// Balances the origins by their connections, and sooner than is suitable for downloads of hours.
 pub(crate) fn unequal(settle: Duration, damping: Damping) -> Settings {
     let unequal = Unequal { metric: Metric::Connections, settle, ..Unequal::default() };
     Settings { stalled: None, slow: None, unequal: Some(unequal), damping, ..Settings::default() }
@@ -50,7 +50,7 @@ impl Loads {
         Self { fixture, origins, content, tasks: JoinSet::new(), clients: Vec::new() }
     }
 
-    /// So many clients more at each origin; and at once all but so many of them go again.
+    /// Adds clients at each origin, and removes at once all of them but `stay`.
     pub(crate) async fn come_and_stay(&mut self, stay: [usize; 2]) {
         let before = self.clients.len();
         for _ in 0..2 * stay.into_iter().max().unwrap_or_default() {
@@ -64,7 +64,7 @@ impl Loads {
         }
     }
 
-    /// The origins take turns.
+    /// Adds a client. The origins take turns.
     async fn client(&mut self) -> u64 {
         let mut download = Download::begin(&self.fixture, "/file", &self.content).await;
         let id = transfers(&self.fixture).last().unwrap().id;
@@ -79,7 +79,7 @@ impl Loads {
         id
     }
 
-    /// These clients end.
+    /// Ends these clients.
     pub(crate) async fn leave(&mut self, ids: &[u64]) {
         self.clients.retain(|client| {
             if ids.contains(&client.id) {
@@ -98,12 +98,12 @@ impl Loads {
         transfers(&self.fixture).into_iter().find(|transfer| transfer.id == id).unwrap()
     }
 
-    /// How often each has moved.
+    /// The number of moves of each transfer.
     pub(crate) fn moves(&self) -> Vec<u32> {
         transfers(&self.fixture).iter().map(|transfer| transfer.moves).collect()
     }
 
-    /// How many transfers each origin has.
+    /// The number of transfers of each origin.
     pub(crate) fn counts(&self) -> [usize; 2] {
         let all = transfers(&self.fixture);
         self.origins.each_ref().map(|origin| {
@@ -112,7 +112,7 @@ impl Loads {
         })
     }
 
-    /// What each client gets over a while, in bytes per second.
+    /// The rate of each client during `over`, in bytes per second.
     pub(crate) async fn rates(&self, over: Duration) -> Vec<f64> {
         let received = || self.clients.iter().map(|client| client.received.load(Ordering::Relaxed)).collect::<Vec<_>>();
         let (begun, before) = (Instant::now(), received());

@@ -1,9 +1,9 @@
-//! The experiments of Doi and Goto ("HTTP session handover", 2008) with the proxy as it is.
+//! The experiments of Doi and Goto ("HTTP session handover", 2008) with the real proxy.
 //!
-//! Figures are printed and not asserted, because a busy machine has others: `make paper` shows them.
+//! Measurements are printed and not asserted, because they differ on a busy machine. `make paper` shows them.
 
 #![allow(clippy::unwrap_used)]
-// Bytes and times, far below 2^52, become rates.
+// Bytes and times, far below 2^52, are converted to rates.
 #![allow(clippy::cast_precision_loss)]
 
 #[path = "../proxy/common/mod.rs"]

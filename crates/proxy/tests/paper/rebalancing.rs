@@ -1,4 +1,4 @@
-//! The paper's table of gains: clients of two origins before and after those with more to do have given some away.
+//! The paper's table of gains: the clients of two origins before and after the more loaded one has given some away.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::loads::{Loads, unequal};
 /// A row of the table.
 struct Row {
     before: [usize; 2],
-    /// As it has to be here; the paper's second row loses a client on the way.
+    /// The correct result; in the paper's second row, one client is missing.
     after: [usize; 2],
-    /// What the paper computes, in percent: the gain of the mean, and of the slowest.
+    /// The paper's values in percent: the gain of the mean, and of the slowest client.
     paper: [f64; 2],
 }
 
@@ -24,9 +24,9 @@ static ROWS: [Row; 4] = [
     Row { before: [4, 6], after: [5, 5], paper: [3.69, 16.05] },
 ];
 
-/// How long rates are measured.
+/// The time over which rates are measured.
 const MEASURED: Duration = Duration::from_secs(2);
-/// Until the first rates are measured, and transfers may move.
+/// The time until the first rates are measured, and transfers may move.
 const STAY_MIN: Duration = Duration::from_secs(4);
 
 #[tokio::test]

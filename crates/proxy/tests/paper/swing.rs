@@ -1,4 +1,4 @@
-//! "Frequent switching must be prevented", says the paper: a load that swings from one origin to the other takes nothing with it.
+//! "Frequent switching must be prevented" (the paper): a load that swings between the origins moves no transfers.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use watari_handover::governor::{Damping, Settings};
 
 use crate::loads::{Loads, unequal};
 
-/// Clients that come to one origin, and go again.
+/// Clients that come to one origin, and leave again.
 const CROWD: [[usize; 2]; 2] = [[4, 0], [0, 4]];
 /// How long they stay.
 const HALF_PERIOD: Duration = Duration::from_millis(700);
-/// How often it goes to and fro.
+/// The number of swings.
 const PERIODS: usize = 3;
 
 #[tokio::test]
@@ -20,14 +20,14 @@ async fn a_load_that_swings_moves_nothing() {
     assert_eq!(moves(unequal(Duration::from_secs(30), damping)).await, 0);
 }
 
-/// So that the test above says something.
+/// Shows that the test above would detect moves.
 #[tokio::test]
 async fn without_an_average_it_moves_something_each_time() {
     let damping = Damping { stay_min: Duration::ZERO, ..Damping::default() };
     assert!(moves(unequal(Duration::ZERO, damping)).await >= 2 * PERIODS as u32);
 }
 
-/// How many moves there are with clients that are there all the time, and a crowd that swings.
+/// The number of moves with some permanent clients, and a crowd that swings.
 async fn moves(governor: Settings) -> u32 {
     let mut loads = Loads::new(governor);
     loads.come_and_stay([2, 2]).await;

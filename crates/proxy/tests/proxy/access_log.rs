@@ -1,4 +1,4 @@
-//! What is logged of requests.
+//! The access log.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ impl Logged {
         lines(&self.path).await
     }
 
-    /// The only line's values of these.
+    /// These values of the only line.
     async fn values<const COUNT: usize>(&self, names: [&str; COUNT]) -> [Value; COUNT] {
         let [line] = self.lines().await;
         let line: Value = serde_json::from_str(&line).unwrap();
@@ -156,7 +156,7 @@ async fn it_is_logged_that_an_origin_broke_its_tunnel_off() {
     let origin = ScriptedOrigin::start([answer_and_close(AGREED)]).await;
     let logged = Logged::new([origin.address], LogFormat::Json);
     let (mut client, end) = join(logged.proxy.respond(get_echo(), &client()).await, LONG);
-    // It takes nothing any more, so that its connection is reset.
+    // The origin reads no more, so its connection is reset.
     while client.write_all(&[0; 1000]).await.is_ok() {}
     end.await.unwrap().unwrap_err();
     assert_eq!(json!(logged.values(["status", "ending"]).await), json!([101, "cut"]));
@@ -196,7 +196,7 @@ async fn a_log_that_was_renamed_is_opened_anew() {
     drop(read(logged.proxy.respond(get(), &client()).await).await);
     lines::<2>(&old).await;
     logged.proxy.reopen_log();
-    // At once, not with the next line.
+    // The file is opened at once, not with the next line.
     let begin = Instant::now();
     while !logged.path.exists() {
         assert!(begin.elapsed() < LONG, "the log is not opened again");

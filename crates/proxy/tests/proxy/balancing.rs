@@ -1,4 +1,4 @@
-//! Who of a pool gets a request, and who gets it when that one fails.
+//! The selection of an origin for a request, and of another one after a failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::common::{
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const UNAVAILABLE: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
-/// The head of a response whose body never comes.
+/// The head of a response whose body never arrives.
 const BEGUN: &str = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n";
 
-/// One that always answers with its name.
+/// An origin that always responds with its name.
 async fn origin(name: &str) -> ScriptedOrigin {
     ScriptedOrigin::start(vec![ok(name); 400]).await
 }
@@ -45,7 +45,7 @@ async fn get_path(fixture: &Fixture, path: &str) -> String {
     read(fixture.proxy.respond(request, &client()).await).await.1.unwrap()
 }
 
-/// How many of so many requests, one after the other, each origin answered.
+/// The number of responses of each origin to `requests` sequential requests.
 async fn shares(fixture: &Fixture, requests: usize) -> BTreeMap<String, usize> {
     let mut shares = BTreeMap::new();
     for _ in 0..requests {

@@ -1,4 +1,4 @@
-//! Origins that are asked how they are.
+//! Health checks.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -25,11 +25,11 @@ use crate::common::{Fixture, pass, refusing_origin};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Answers checks with the status that is set, and everything else with its name.
+/// Responds to checks with the configured status, and to all other requests with its name.
 struct Origin {
     address: OriginAddress,
     status: Arc<AtomicU16>,
-    /// What was read last of a check.
+    /// The last check that was read.
     check: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -60,7 +60,7 @@ impl Origin {
 async fn serve(mut socket: TcpStream, name: &str, status: Arc<AtomicU16>, check: Arc<Mutex<Vec<u8>>>) {
     let mut request = Vec::new();
     while socket.read_buf(&mut request).await.is_ok_and(|len| len > 0) {
-        // What comes before a request may come alone.
+        // A PROXY header before the request may arrive separately.
         if !request.ends_with(b"\r\n\r\n") {
             continue;
         }
@@ -130,7 +130,7 @@ async fn what_checks_have_shown_holds_after_a_reload() {
     until(|| available(&fixture) == [false, true]).await;
     let changed = PoolConfig { check: Some(by_http()), ..PoolConfig::plain("pool", addresses) };
     let next = Proxy::succeed(Config::one_pool(changed), &fixture.proxy, |_| false).unwrap();
-    // Nothing has been checked yet.
+    // No check has ended yet.
     assert!(!next.status()[0].origins[0].available);
     fixture.assert_metric(&format!("watari_proxy_origin_healthy{{pool=\"pool\",origin=\"{}\"}} 0", a.address));
 }
@@ -184,7 +184,7 @@ async fn an_origin_that_is_well_again_gets_its_share_by_and_by() {
     assert_eq!(answers(&fixture, "a", 90).await, 45);
 }
 
-/// How many of so many requests this origin answers.
+/// The number of `requests` requests that this origin responds to.
 async fn answers(fixture: &Fixture, name: &str, requests: usize) -> usize {
     let mut count = 0;
     for _ in 0..requests {
@@ -193,7 +193,7 @@ async fn answers(fixture: &Fixture, name: &str, requests: usize) -> usize {
     count
 }
 
-/// An origin that is spoken to by TLS, and what it was asked for there: the name, the version of HTTP, and the request.
+/// An origin with TLS, and the requests it got: the server name, the HTTP version, and the request.
 struct Secure {
     address: OriginAddress,
     status: Arc<AtomicU16>,
@@ -303,6 +303,6 @@ async fn checks_end_with_the_proxy() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     until(|| !a.check().is_empty()).await;
     drop(fixture);
-    // Who accepts at the origin is left.
+    // The accept loop of the origin is left.
     until(|| tasks() == 1).await;
 }

@@ -1,7 +1,7 @@
-//! Transfers through the proxy that begin at a real server and end at another one of its kind: ordered away in the middle, and
-//! bereft of their server in the middle. What became of them stands in `docs/origins.md`, and is compared with that.
+//! Transfers through the proxy that begin at a real server and end at another one of the same kind. In the middle, they
+//! are ordered away, or their server is killed. The results are in `docs/origins.md`, and are compared with that table.
 //!
-//! `make origins` writes that table anew.
+//! `make origins` writes the table anew.
 
 mod table;
 
@@ -50,7 +50,7 @@ async fn try_all() -> Vec<table::Row> {
     rows
 }
 
-/// All of the file arrives in any case; the question is where from.
+/// All of the file arrives in any case. The result is the origin that delivered its end.
 async fn ordered_away(setup: &Setup, roots: &[Docroot; 2], content: &Content) -> &'static str {
     let (fixture, [_first, second]) = start(setup, roots);
     let mut download = Download::begin(&fixture, TARGET, content).await;
@@ -58,7 +58,7 @@ async fn ordered_away(setup: &Setup, roots: &[Docroot; 2], content: &Content) ->
     if let [transfer] = &transfers(&fixture)[..] {
         fixture.proxy.move_transfer(transfer.id, Some(&second.url().parse().unwrap())).unwrap();
     }
-    // A client that takes its time, or there is nothing left when the other server has answered.
+    // The client reads slowly. Otherwise no bytes are left when the other server responds.
     while moves(&fixture) == Some(0) && download.position < LEN / 2 && download.piece().await.unwrap().is_some() {
         sleep(Duration::from_millis(2)).await;
     }
@@ -66,9 +66,9 @@ async fn ordered_away(setup: &Setup, roots: &[Docroot; 2], content: &Content) ->
     if moves(&fixture) == Some(1) { "moves" } else { "stays" }
 }
 
-/// All of the file arrives, or the client can tell.
+/// All of the file arrives, or the client can detect the cut.
 ///
-/// A server that has sent the whole response before the signal reaches it was not cut: it is tried again.
+/// If a server has sent the whole response before the signal reached it, it was not cut, and the attempt is repeated.
 async fn killed(setup: &Setup, roots: &[Docroot; 2], content: &Content) -> &'static str {
     for _ in 0..KILLS_MAX {
         if let Some(result) = killed_once(setup, roots, content).await {
@@ -78,7 +78,7 @@ async fn killed(setup: &Setup, roots: &[Docroot; 2], content: &Content) -> &'sta
     panic!("{setup:?} has sent everything before it ended, {KILLS_MAX} times");
 }
 
-/// `None`: the first server has sent everything before it ended.
+/// `None`: the first server sent everything before it ended.
 async fn killed_once(setup: &Setup, roots: &[Docroot; 2], content: &Content) -> Option<&'static str> {
     let (fixture, [first, _second]) = start(setup, roots);
     let mut download = Download::begin(&fixture, TARGET, content).await;
@@ -97,19 +97,19 @@ async fn killed_once(setup: &Setup, roots: &[Docroot; 2], content: &Content) -> 
     }
 }
 
-/// How often the only transfer has moved, if it can.
+/// The number of moves of the only transfer, if it can move.
 fn moves(fixture: &Fixture) -> Option<u32> {
     transfers(fixture).first().map(|transfer| transfer.moves)
 }
 
-/// Two servers of a kind, and a proxy that asks the first one first.
+/// Two servers of a kind, and a proxy that tries the first one first.
 fn start(setup: &Setup, roots: &[Docroot; 2]) -> (Fixture, [Running; 2]) {
     let servers = roots.each_ref().map(|root| setup.start(root).unwrap_or_else(|error| panic!("{error}")));
     let addresses = servers.each_ref().map(|server| server.url().parse().unwrap());
     (Fixture::of(PoolConfig::plain("pool", addresses)), servers)
 }
 
-/// Copies that keep the time of modification.
+/// Copies that keep the modification time.
 fn root_of(content: &Content) -> Docroot {
     let root = Docroot::new().unwrap();
     root.put(&TARGET[1..], content, SystemTime::UNIX_EPOCH + Duration::from_hours(498_198)).unwrap();

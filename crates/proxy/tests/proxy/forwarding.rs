@@ -1,4 +1,4 @@
-//! What origins and clients see of a request that is forwarded.
+//! Forwarded requests and responses, as origins and clients get them.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -121,7 +121,7 @@ async fn a_response_without_length_ends_with_its_connection() {
     let origin = ScriptedOrigin::start([answer_and_close("HTTP/1.0 200 OK\r\n\r\nuntil the end")]).await;
     let fixture = Fixture::new([origin.address], Limits::default());
     let response = fixture.respond(get()).await;
-    // In HTTP/1.0 the agent could not tell its client that a body was cut.
+    // In HTTP/1.0 the agent could not show its client that a body was cut.
     assert_eq!(response.version(), Version::HTTP_11);
     assert_eq!(read(response).await.1, Ok("until the end".into()));
 }
@@ -139,7 +139,7 @@ async fn uploads_keep_their_framing() {
     let request = origin.request().await;
     assert_eq!(request.matches("content-length: 0\r\n").count(), 1, "{request}");
 
-    // Nor is content left out that is unusual with its method.
+    // Content is forwarded even if it is unusual with its method.
     for method in [Method::POST, Method::GET] {
         let (pieces, mut request) = upload();
         *request.method_mut() = method;
@@ -156,7 +156,7 @@ async fn uploads_keep_their_framing() {
 
 #[tokio::test]
 async fn a_body_flows_before_it_is_complete() {
-    // The origin answers before the upload ends, and both go on.
+    // The origin responds before the upload ends, and both continue.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     let fixture = Fixture::new([address], Limits::default());
@@ -216,7 +216,7 @@ async fn answers_without_a_body_keep_their_length() {
     assert_eq!(origin.connections(), [1, 1]);
 }
 
-/// A client's end of a connection to a server that forwards everything.
+/// A client's end of a connection to a server that forwards all requests.
 fn served(fixture: Arc<Fixture>, version: Version) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(16 * 1024);
     let respond = move |request: Request<Incoming>| {
@@ -224,7 +224,7 @@ fn served(fixture: Arc<Fixture>, version: Version) -> DuplexStream {
         async move { Ok::<Response<Body>, Infallible>(fixture.proxy.respond(request, &client()).await) }
     };
     tokio::spawn(async move {
-        // The error of a body that was cut is what these tests look for at the other end.
+        // The tests look for the error of a cut body at the other end.
         if version == Version::HTTP_2 {
             let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
             server.serve_connection(TokioIo::new(theirs), service_fn(respond)).await.ok();
@@ -276,7 +276,7 @@ async fn clients_of_both_versions_can_tell_a_cut() {
     }
 }
 
-/// A body that may not be asked for.
+/// A body that must not be read.
 struct Untouchable;
 
 impl http_body::Body for Untouchable {
@@ -298,7 +298,7 @@ async fn an_origin_that_does_not_want_a_body_never_gets_it() {
     assert!(origin.request().await.contains("\r\nexpect: 100-continue\r\n"));
 }
 
-/// At once if it says so, and after a while if it says nothing.
+/// At once if the origin sends 100, and otherwise after a timeout.
 #[tokio::test]
 async fn an_origin_that_wants_a_body_gets_it() {
     let mut origin = ScriptedOrigin::start([Act::AskForTheBody, ok("1"), ok("2")]).await;

@@ -1,4 +1,4 @@
-//! What happens to requests before they are forwarded.
+//! The checks of a request before it is forwarded.
 
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::time::Duration;
@@ -113,7 +113,7 @@ async fn a_route_is_for_some_clients_or_for_none() {
     }
 }
 
-/// Origins may take all of these for the same.
+/// Origins may treat all of these as equal.
 #[tokio::test]
 async fn a_route_is_for_a_path_however_it_is_spelled() {
     let mut origin = ScriptedOrigin::start([ok("")]).await;

@@ -1,4 +1,4 @@
-//! Transfers that go on at another origin, in the middle.
+//! Transfers that continue at another origin, in the middle.
 
 mod stalls;
 
@@ -21,12 +21,12 @@ fn resource() -> Resource {
     Resource::new(Content::generated(1, LEN))
 }
 
-/// A pool of these, with an origin that stalls given up soon.
+/// A pool of these origins, with a short timeout for stalls.
 fn fixture<'a>(origins: impl IntoIterator<Item = &'a Origin>) -> Fixture {
     patient_fixture(Duration::from_secs(2), origins)
 }
 
-/// * `patience`: with origins that do not answer, or pause. A stall is noticed after a tenth of it.
+/// * `patience`: the timeout for responses and for pauses. A stall is detected after a tenth of it.
 fn patient_fixture<'a>(patience: Duration, origins: impl IntoIterator<Item = &'a Origin>) -> Fixture {
     let mut handover = Handover { length_min: 0, ..Handover::default() };
     handover.governor.stalled = Some(patience / 10);
@@ -43,7 +43,7 @@ async fn get(fixture: &Fixture, range: Option<&str>) -> Response<Body> {
     fixture.proxy.respond(request.body(Empty::<bytes::Bytes>::new()).unwrap(), &client()).await
 }
 
-/// What came of a body, and whether it was all.
+/// The bytes of a body, and its error.
 struct Received {
     bytes: Vec<u8>,
     error: Option<String>,
@@ -110,11 +110,11 @@ async fn each_bad_origin_gets_what_is_due() {
     }
 }
 
-/// `helped`: there is a good origin behind the bad one.
+/// `helped`: a good origin follows the faulty one.
 async fn judge(case: &Case, helped: bool) {
     let stage = case.stage(&resource(), Fault::Death { after: CUT_AT });
     let third = Origin::start(resource());
-    // An origin that refuses does so at once; and how late the first one dies depends on the machine.
+    // An origin that refuses does so at once. The time until the first one ends depends on the machine.
     let patience = Duration::from_secs(if case.verdict == Verdict::Refused { 60 } else { 2 });
     let origins = [&stage.first, &stage.second].into_iter().chain(helped.then_some(&third));
     let fixture = patient_fixture(patience, origins);
@@ -155,7 +155,7 @@ async fn a_range_that_the_client_asked_for_goes_on() {
     }
 }
 
-/// Around the overlap, and around the buffers of everybody on the way.
+/// Around the overlap, and around the buffers of all parts on the way.
 #[tokio::test]
 async fn it_does_not_matter_where_an_origin_ends() {
     let edges = [0, 1, 4095, 4096, 4097, 8191, 8192, 16_384, 65_535, 65_536, 131_071, 131_072, LEN - 1];
@@ -192,7 +192,7 @@ async fn it_is_known_beforehand_where_a_transfer_could_go_on() {
     assert!(same.requests().iter().filter(|asked| asked.is_probe()).count() <= 1);
 }
 
-/// The origin claimed to have the same content, and then did not.
+/// The origin first had the same content, and later other content.
 #[tokio::test]
 async fn what_was_known_beforehand_is_corrected() {
     let first = Origin::faulty(resource(), Moment::Whole, Fault::Reset { after: CUT_AT });
@@ -206,7 +206,7 @@ async fn what_was_known_beforehand_is_corrected() {
     receive(get(&fixture, None).await).await;
     until(|| known() == Some(None)).await;
     second.replace(resource().replaced(LEN));
-    // Each begins one.
+    // Each begins a comparison.
     for _ in 0..2 {
         receive(get(&fixture, None).await).await;
     }
@@ -234,7 +234,7 @@ async fn a_transfer_moves_by_order_from_one_good_origin_to_the_other() {
         let piece = frame.unwrap().into_data().unwrap();
         assert_eq!(resource.content.difference(at, &piece), None);
         at += piece.len() as u64;
-        // Three times, wherever that is.
+        // Three moves, at any position.
         if at > (moves + 1) * (len / 4) && at < len {
             let [transfer] = &transfers(&fixture)[..] else { panic!("one is running") };
             if u64::from(transfer.moves) == moves {

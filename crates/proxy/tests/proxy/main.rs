@@ -1,4 +1,4 @@
-//! The proxy between clients and origins that are the test's.
+//! The proxy between clients and origins of the tests.
 
 #![allow(clippy::unwrap_used)]
 

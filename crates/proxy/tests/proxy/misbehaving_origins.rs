@@ -1,4 +1,4 @@
-//! Origins that are away, silent, broken or cut their answers short; clients that stop in the middle.
+//! Origins that are unreachable, silent, broken, or cut their responses short; clients that stop in the middle.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -17,7 +17,7 @@ use crate::common::{
     upload,
 };
 
-/// Waits that never end well here need not be long.
+/// Short timeouts, for waits that end with an error.
 fn impatient() -> Limits {
     Limits { response_timeout: Duration::from_millis(30), body_timeout: Duration::from_millis(30), ..Limits::default() }
 }
@@ -116,12 +116,13 @@ async fn answers_that_are_none_are_a_bad_gateway() {
     }
 }
 
-/// A head that is whole is judged as such; one that is not has to end.
+/// A complete head is judged as such; an incomplete one has to end.
 fn answer_and_stall_or_close(text: &str) -> Act {
     if text.ends_with("\r\n\r\n") { answer_and_stall(text) } else { answer_and_close(text) }
 }
 
-/// RFC 9110, section 8.6; RFC 9112, section 6.3. The length of a response without content frames nothing, but clients read it.
+/// RFC 9110, section 8.6; RFC 9112, section 6.3. The length of a response without content frames nothing, but clients
+/// read it.
 #[tokio::test]
 async fn a_length_that_is_none_is_a_bad_gateway() {
     let lengths = [
@@ -164,7 +165,7 @@ async fn a_length_that_is_none_is_a_bad_gateway() {
     }
 }
 
-/// It is a failure of the origin, which gets nothing for a while.
+/// It is a failure of the origin, which then gets no requests for a while.
 #[tokio::test]
 async fn an_origin_that_sends_lengths_that_are_none_is_put_out() {
     let wrong = ScriptedOrigin::start([answer("HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n")]).await;
@@ -280,7 +281,7 @@ async fn an_upload_that_stalls_is_the_clients_fault() {
     assert_eq!(answer, (408, Ok("the request's body stopped coming\n".into())));
 }
 
-/// A body whose length is known, and of which a byte comes every ten milliseconds.
+/// A body of known length, of which a byte arrives every ten milliseconds.
 struct Crawl {
     left: u64,
     next: Pin<Box<Sleep>>,

@@ -1,7 +1,7 @@
-//! Random files move at random moments between random origins, good and bad: what is delivered is the file, or visibly not all
-//! of it.
+//! Random files move at random moments between random origins, good and faulty ones. The client gets the file, or a
+//! visible cut.
 //!
-//! `make moves` tries many, by other seeds.
+//! `make moves` tries many more seeds.
 
 mod gateway;
 mod plan;
@@ -24,7 +24,7 @@ use self::plan::{NUMBER, Plan};
 use crate::common::download::transfers;
 use crate::common::{Fixture, client};
 
-/// Longer than all time limits together.
+/// Longer than all timeouts together.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 #[test]
@@ -59,7 +59,7 @@ fn variable(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |value| value.parse().unwrap())
 }
 
-/// What became of a transfer.
+/// The result of a transfer.
 struct Outcome {
     complete: bool,
     moves: u32,
@@ -75,7 +75,7 @@ fn carry_out(plan: &Plan) -> Result<Outcome, TestCaseError> {
     })
 }
 
-/// Whoever does not answer is given up soon.
+/// A pool with short timeouts.
 async fn fixture(plan: &Plan, origins: &[Origin]) -> Fixture {
     let mut addresses: Vec<OriginAddress> = Vec::new();
     for origin in origins {
@@ -100,12 +100,13 @@ fn request(plan: &Plan) -> Request<Empty<Bytes>> {
     request.body(Empty::new()).unwrap()
 }
 
-/// Receives it, and orders it about meanwhile.
+/// Receives the response, and gives orders meanwhile.
 async fn judge(plan: &Plan, fixture: &Fixture, response: Response<Body>) -> Result<Outcome, TestCaseError> {
     let first = plan.range.map_or(0, |(first, _)| first);
     let end = plan.range.and_then(|(_, last)| last).map_or(plan.len, |last| last + 1);
     if response.headers().get(NUMBER).is_none_or(|number| number != "0") {
-        // The first origin failed so soon that its answer did not come, and nobody can know what others make of a range.
+        // The first origin failed before its response arrived. The responses of the others to a range are not
+        // predictable.
         return Ok(Outcome { complete: false, moves: 0 });
     }
     let content = plan.content();
@@ -120,7 +121,8 @@ async fn judge(plan: &Plan, fixture: &Fixture, response: Response<Body>) -> Resu
 
 struct Received<'a> {
     plan: &'a Plan,
-    /// What it may be: while there is nothing to compare, equal tags over other bytes cannot be noticed. Then it is those.
+    /// The possible contents. While no bytes can be compared, other bytes with equal tags cannot be detected. Then the
+    /// content is those other bytes.
     versions: Vec<Content>,
     position: u64,
     orders: usize,
@@ -128,7 +130,7 @@ struct Received<'a> {
 }
 
 impl Received<'_> {
-    /// Whether it ended without an error.
+    /// Whether the body ended without an error.
     async fn all(&mut self, fixture: &Fixture, mut body: Body) -> Result<bool, TestCaseError> {
         loop {
             let frame = timeout(PATIENCE, body.frame()).await.map_err(|_| TestCaseError::fail("it does not end"))?;
@@ -145,7 +147,7 @@ impl Received<'_> {
         }
     }
 
-    /// What cannot be done is no harm.
+    /// Gives the orders that are due. Orders that cannot be executed have no effect.
     fn order(&mut self, fixture: &Fixture) {
         let mut due: Vec<_> = self.plan.orders.iter().collect();
         due.sort_by_key(|(at, _)| *at);

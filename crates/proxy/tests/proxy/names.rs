@@ -1,4 +1,4 @@
-//! Origins whose names lead elsewhere as time goes by.
+//! Origins whose names resolve to other addresses later.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,7 +14,7 @@ use crate::common::{Fixture, ok};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Says what it was told last; counts how often it was asked.
+/// Returns the addresses that were last set, and counts its calls.
 #[derive(Debug, Default)]
 struct Told(Mutex<(Vec<IpAddr>, usize)>);
 
@@ -40,10 +40,10 @@ impl Resolver for Told {
 
 const A: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const B: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// Where nobody listens.
+/// An address without a listener.
 const NOBODY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 
-/// Answers every request on any of its connections with `name`.
+/// Responds to every request on any of its connections with `name`.
 fn serve(listener: TcpListener, name: &'static str, keep: bool) {
     tokio::spawn(async move {
         loop {
@@ -61,7 +61,7 @@ fn serve(listener: TcpListener, name: &'static str, keep: bool) {
     });
 }
 
-/// Two that listen at the same port of different addresses.
+/// Two listeners at the same port of different addresses.
 async fn listeners() -> (TcpListener, TcpListener) {
     loop {
         let a = TcpListener::bind((A, 0)).await.unwrap();

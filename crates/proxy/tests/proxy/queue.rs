@@ -1,4 +1,4 @@
-//! Requests wait for their place at the origins of a pool.
+//! Requests that wait for a slot at the origins of a pool.
 
 use std::convert::Infallible;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -25,7 +25,7 @@ use crate::common::{Fixture, ScriptedOrigin, answer_and_stall, get, get_path, ok
 const PATIENCE: Duration = Duration::from_secs(20);
 const LIMIT: usize = 10;
 
-/// An origin that answers as soon as it has as many requests as it may have, and knows how many it ever had.
+/// An origin that responds as soon as it has its maximum of requests. It counts the most that it ever had.
 #[derive(Clone)]
 struct Counting {
     now: Arc<AtomicUsize>,
@@ -144,7 +144,7 @@ async fn a_client_that_leaves_gives_its_place_back() {
     assert_eq!(fixture.get().await, (200, Ok("second".into())));
 }
 
-/// Whether a future is not done yet.
+/// Whether a future is still pending.
 async fn is_pending<F: Future + Unpin>(future: &mut F) -> bool {
     std::future::poll_fn(|cx| std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(cx).is_pending())).await
 }

@@ -1,4 +1,4 @@
-//! A proxy that takes the place of another.
+//! A proxy that replaces another.
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;

@@ -1,4 +1,4 @@
-//! What is changed of requests and responses on their way.
+//! Changes of requests and responses by the proxy.
 
 use std::io::Read;
 use std::time::Duration;
@@ -143,12 +143,12 @@ fn sticky(origins: impl IntoIterator<Item = OriginAddress>) -> Proxy {
     Proxy::new(Config::one_pool(pool), Metrics::default()).unwrap()
 }
 
-/// What the client sends back of a cookie.
+/// The cookie that the client sends back.
 fn cookie(response: &Response<Body>) -> Option<String> {
     field(response, "set-cookie").map(|set| set.split(';').next().unwrap().to_owned())
 }
 
-/// Asks with a cookie; what comes back, and the new cookie.
+/// Sends a request with a cookie. Returns the response and the new cookie.
 async fn ask(proxy: &Proxy, with: &str) -> (String, Option<String>) {
     let response = proxy.respond(asking(&[("cookie", with)]), &client()).await;
     let told = cookie(&response);
@@ -170,7 +170,7 @@ async fn clients_stay_with_their_origin() {
     for _ in 0..3 {
         assert_eq!(ask(&proxy, &told).await, (begun.clone(), None));
     }
-    // Other proxies of the same pool understand it. A scripted origin has one connection at a time.
+    // Other proxies of the same pool accept it. A scripted origin has one connection at a time.
     drop(proxy);
     for _ in 0..2 {
         assert_eq!(ask(&sticky(addresses.clone()), &told).await.0, begun);
@@ -189,7 +189,7 @@ async fn a_draining_origin_is_left_for_good() {
     assert_eq!(ask(&proxy, &renewed.unwrap()).await, (other, None));
 }
 
-/// An origin that answers once and is gone.
+/// An origin that responds once and then ends.
 async fn mortal_origin() -> OriginAddress {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
@@ -272,7 +272,7 @@ async fn what_could_move_is_not_compressed() {
     let response = compressed(movable, "gzip").await;
     assert_eq!((field(&response, "content-encoding"), field(&response, "vary")), (None, None));
     assert_eq!(bytes(response).await.len(), 300_000);
-    // Without a validator it could not.
+    // Without a validator it cannot move.
     let response = compressed(page("", 300_000), "gzip").await;
     assert_eq!(field(&response, "content-encoding"), Some("gzip"));
 }

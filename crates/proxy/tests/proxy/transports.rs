@@ -1,4 +1,4 @@
-//! Origins that are spoken to in HTTP/2, by TLS, or behind a header of the PROXY protocol.
+//! Origins with HTTP/2, with TLS, or with the PROXY protocol.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use watari_proxy::{HttpVersion, OriginAddress, PoolConfig, Transport};
 use crate::common::pki::Pki;
 use crate::common::{Fixture, get, ok, read, upload};
 
-/// Says how it was asked, and gives the body and its trailers back.
+/// Responds with the properties of the request, its body and its trailers.
 async fn describe(
     request: Request<Incoming>,
 ) -> Result<Response<impl http_body::Body<Data = Bytes, Error = Infallible>>, Infallible> {
@@ -45,14 +45,14 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, htt
     }
 }
 
-/// An origin, and how many connections it has had.
+/// An origin, and the number of connections it has had.
 struct Origin {
     address: OriginAddress,
     connections: Arc<AtomicUsize>,
 }
 
 impl Origin {
-    /// Without `tls`, `http2` is what it speaks; with it, what is agreed on.
+    /// Without `tls`, `http2` is the version of the origin. With it, ALPN decides.
     async fn start(tls: Option<ServerConfig>, http2: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let scheme = if tls.is_some() { "https" } else { "http" };
@@ -179,7 +179,7 @@ async fn an_origin_learns_the_client_by_the_proxy_protocol() {
             }
             let crate::common::Act::Answer(text) = ok("hello") else { unreachable!() };
             stream.write_all(&text).await.unwrap();
-            // What is one client's is not used for another.
+            // The connection of one client is not used for another.
             assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
         }
     };
@@ -191,7 +191,7 @@ async fn an_origin_learns_the_client_by_the_proxy_protocol() {
     tokio::join!(answer, ask);
 }
 
-/// RFC 9113, section 6 and 7.
+/// RFC 9113, sections 6 and 7.
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
@@ -205,7 +205,8 @@ fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     [&[0, 0, len, kind, flags, 0, 0, 0, stream][..], payload].concat()
 }
 
-/// An origin of HTTP/2 that answers the first request with these bytes; what the proxy has sent until it closed the connection.
+/// An HTTP/2 origin that responds to the first request with these bytes. Returns the status, and the bytes that the
+/// proxy sent until it closed the connection.
 async fn answer_with(bytes: Vec<u8>, request: Request<http_body_util::Empty<Bytes>>) -> (u16, Vec<u8>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address: OriginAddress = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
@@ -215,7 +216,7 @@ async fn answer_with(bytes: Vec<u8>, request: Request<http_body_util::Empty<Byte
         let (mut socket, _) = listener.accept().await.unwrap();
         socket.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
         let mut came = Vec::new();
-        // Behind the preface.
+        // After the preface.
         let is_asked = |came: &[u8]| {
             let mut rest = came.get(24..).unwrap_or_default();
             std::iter::from_fn(|| {
@@ -229,7 +230,7 @@ async fn answer_with(bytes: Vec<u8>, request: Request<http_body_util::Empty<Byte
             assert!(socket.read_buf(&mut came).await.unwrap() > 0);
         }
         let (mut reader, mut writer) = socket.into_split();
-        // It is not taken to its end.
+        // The proxy does not read it to its end.
         let answering = tokio::spawn(async move { writer.write_all(&bytes).await.map(|()| writer) });
         let mut buffer = [0; 4096];
         while let Ok(len @ 1..) = reader.read(&mut buffer).await {
@@ -252,7 +253,7 @@ async fn an_origin_that_floods_is_left() {
     assert!(came.ends_with(&goaway), "{:?}", &came[came.len().saturating_sub(40)..]);
 }
 
-/// RFC 9113, section 8.1.1: also where no content is to come.
+/// Also if no content is to follow (RFC 9113, section 8.1.1).
 #[tokio::test]
 async fn a_length_that_is_none_is_refused_in_http2() {
     for (status, lengths) in [(0x88, &["-5"][..]), (0x88, &["abc"]), (0x88, &[""]), (0x88, &["5", "6"]), (0x8b, &["x"])]

@@ -1,4 +1,4 @@
-//! Connections that speak something else after a request: who is asked for it, who agrees, and what becomes of the bytes.
+//! Upgrades: which are forwarded, how they are accepted, and the bytes of the tunnel.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl Origin {
         Self { address: format!("http://{}", listener.local_addr().unwrap()).parse().unwrap(), listener }
     }
 
-    /// Takes one request, and answers it with what `answer` makes of its head.
+    /// Accepts one request, and responds with the result of `answer` for its head.
     async fn answer(&self, answer: impl FnOnce(&str) -> String) -> TcpStream {
         let (mut socket, _) = self.listener.accept().await.unwrap();
         let mut head = Vec::new();
@@ -42,7 +42,7 @@ impl Origin {
     }
 }
 
-/// As hyper shows an extended `CONNECT` of HTTP/2.
+/// An extended `CONNECT` of HTTP/2, in the form that hyper uses.
 fn stream(protocol: &'static str) -> Request<Empty<Bytes>> {
     let request = Request::builder().method(Method::CONNECT).version(Version::HTTP_2).uri("https://example.org/chat");
     let request = request.header("sec-websocket-version", "13").header("sec-websocket-protocol", "superchat");
@@ -87,7 +87,7 @@ async fn an_agreed_upgrade_is_passed_back_with_its_fields() {
     assert_eq!(&four, b"pong");
 }
 
-/// What an origin sends right behind its 101 may have come with it.
+/// The first bytes of an origin may arrive together with its 101.
 #[tokio::test]
 async fn nothing_is_lost_at_the_switch() {
     let origin = Origin::start().await;
@@ -112,7 +112,7 @@ async fn much_goes_both_ways_at_once_and_each_way_ends_by_itself() {
         client_out.shutdown().await.unwrap();
     };
     let downwards = async {
-        // Only when the other direction has ended.
+        // Only after the other direction has ended.
         origin_in.read_to_end(&mut came_up).await.unwrap();
         origin_out.write_all(&down).await.unwrap();
         origin_out.shutdown().await.unwrap();
@@ -213,7 +213,7 @@ async fn a_tunnel_is_a_request_in_flight() {
     assert_eq!(response.status(), 101);
 }
 
-/// What RFC 6455, section 4.2.2, makes of the key in this head.
+/// The accept value for the key in this head (RFC 6455, section 4.2.2).
 fn accepted(head: &str) -> String {
     let key = head.lines().find_map(|line| line.strip_prefix("sec-websocket-key: ")).unwrap();
     let text = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");

@@ -1,4 +1,4 @@
-//! A client that downloads, and compares each byte with what it should be.
+//! A client that downloads, and compares each byte with the expected one.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use watari_test_origins::Content;
 
 use super::{Fixture, client};
 
-/// Longer than any piece takes that comes at all.
+/// Longer than any piece takes.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A response that is being received.
 pub(crate) struct Download {
     body: Body,
     content: Content,
-    /// How much has come, in bytes.
+    /// The number of bytes received.
     pub(crate) position: u64,
     ended: bool,
 }
 
 impl Download {
-    /// Asks for all of `target`, which consists of `content`.
+    /// Requests all of `target`, which has this content.
     pub(crate) async fn begin(fixture: &Fixture, target: &str, content: &Content) -> Self {
         let request = Request::get(target).header("host", "example.org").body(Empty::<Bytes>::new()).unwrap();
         Self::of(fixture.proxy.respond(request, &client()).await, content)
@@ -35,7 +35,7 @@ impl Download {
         Self { body: response.into_body(), content: content.clone(), position: 0, ended: false }
     }
 
-    /// Takes the next piece; how long it is, or `None` if that was all. Or why it did not come.
+    /// The length of the next piece, or `None` at the end. The error is the cause if the response is cut.
     pub(crate) async fn piece(&mut self) -> Result<Option<usize>, String> {
         let Some(frame) = timeout(PATIENCE, self.body.frame()).await.expect("it comes to an end") else {
             self.ended = true;
@@ -47,13 +47,13 @@ impl Download {
         Ok(Some(piece.len()))
     }
 
-    /// Reads until so much has come.
+    /// Reads until `position` bytes have arrived.
     pub(crate) async fn read_to(&mut self, position: u64) -> Result<(), String> {
         while self.position < position && self.piece().await?.is_some() {}
         Ok(())
     }
 
-    /// Reads until it ends, and says whether that was all.
+    /// Reads to the end. The error is the cause if the response is cut.
     pub(crate) async fn read_to_the_end(&mut self) -> Result<(), String> {
         self.read_to(u64::MAX).await?;
         assert!(self.is_complete(), "what is incomplete ends with an error, but this at {}", self.position);
@@ -70,7 +70,7 @@ pub(crate) fn transfers(fixture: &Fixture) -> Vec<TransferStatus> {
     fixture.proxy.status().remove(0).transfers
 }
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 pub(crate) async fn until(mut what: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !what() {

@@ -1,6 +1,6 @@
-//! Origins that follow a script, and a client to ask them through a proxy.
+//! Scripted origins, and a client that sends requests to them through a proxy.
 
-// Not all that this program needs is needed by `paper`, too.
+// `paper` does not need all items of this module.
 #![allow(dead_code)]
 
 pub(crate) mod download;
@@ -20,20 +20,20 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use watari_proxy::{Body, BoxError, Client, Config, Limits, Metrics, OriginAddress, PoolConfig, Proxy};
 
-/// What a scripted origin does with the next request, whichever connection it comes on.
+/// The reaction of a scripted origin to the next request, on any connection.
 #[derive(Clone)]
 pub(crate) enum Act {
     /// Writes this and waits for the next request on the same connection.
     Answer(Vec<u8>),
     /// Writes this and closes the connection.
     AnswerAndClose(Vec<u8>),
-    /// Writes this, keeps the connection open and does nothing more with it.
+    /// Writes this, and leaves the connection open without further action.
     AnswerAndStall(Vec<u8>),
-    /// Reads the head of the request only, and nothing more.
+    /// Reads only the head of the request.
     Ignore,
-    /// Writes this when it has read the head of the request, and closes the connection when the other side has.
+    /// Writes this after the head of the request, and closes the connection after the other side has.
     AnswerTheHead(Vec<u8>),
-    /// Asks for the body by a 100 when it has read the head, and does with the request what comes next.
+    /// Requests the body by a 100 after the head. Then the next act follows.
     AskForTheBody,
 }
 
@@ -49,10 +49,10 @@ pub(crate) fn answer_and_stall(text: &str) -> Act {
     Act::AnswerAndStall(text.into())
 }
 
-/// An origin on a loopback port of its own, written against plain TCP so that it can misbehave.
+/// An origin on a loopback port, with plain TCP so that it can misbehave.
 pub(crate) struct ScriptedOrigin {
     pub(crate) address: OriginAddress,
-    /// The requests as they arrived, each with the number of the connection it came on (from 1).
+    /// The requests in the order of arrival, each with the number of its connection (from 1).
     pub(crate) requests: mpsc::UnboundedReceiver<(usize, String)>,
 }
 
@@ -77,7 +77,7 @@ impl ScriptedOrigin {
     }
 }
 
-/// Serves one connection after the other; a connection that is to stall is kept in a list.
+/// Serves one connection after the other. A connection that is to stall is stored in a list.
 async fn play(listener: TcpListener, script: Vec<Act>, requests: mpsc::UnboundedSender<(usize, String)>) {
     let mut script = script.into_iter();
     let mut stalled = Vec::new();
@@ -142,7 +142,7 @@ async fn read_until(socket: &mut TcpStream, end: &str) -> Option<String> {
     Some(String::from_utf8(text).unwrap())
 }
 
-/// An address on which nobody listens, for as long as the socket lives.
+/// An address without a listener, for as long as the socket lives.
 pub(crate) fn refusing_origin() -> (OriginAddress, tokio::net::TcpSocket) {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -167,7 +167,7 @@ impl Fixture {
         Self { proxy: Proxy::new(Config::one_pool(pool), metrics).unwrap(), registry }
     }
 
-    /// Whether the metrics, as they are scraped, have this line.
+    /// Asserts that the scraped metrics contain this line.
     #[track_caller]
     pub(crate) fn assert_metric(&self, line: &str) {
         let mut text = String::new();
@@ -183,13 +183,13 @@ impl Fixture {
         self.proxy.respond(request, &client()).await
     }
 
-    /// GET `/` and its answer: status and body, or how the body failed.
+    /// GET `/`: the status, and the body or its error.
     pub(crate) async fn get(&self) -> (u16, Result<String, String>) {
         read(self.respond(get()).await).await
     }
 }
 
-/// Has so much time pass at once.
+/// Advances the clock at once.
 pub(crate) async fn pass(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
@@ -213,7 +213,7 @@ pub(crate) fn post(body: &'static str) -> Request<Full<Bytes>> {
     request.body(Full::from(body)).unwrap()
 }
 
-/// The status, and the body to its end or its error with all that caused it.
+/// The status, and the body, or the error of the body with its causes.
 pub(crate) async fn read(response: Response<Body>) -> (u16, Result<String, String>) {
     let status = response.status().as_u16();
     let body = response.into_body().collect().await;
@@ -226,7 +226,7 @@ pub(crate) fn ok(text: &str) -> Act {
 
 type Piece = Result<Frame<Bytes>, BoxError>;
 
-/// A body of unknown length, made of what is sent on a channel.
+/// A body of unknown length, with the pieces of a channel.
 pub(crate) struct Pieces(mpsc::UnboundedReceiver<Piece>);
 
 impl http_body::Body for Pieces {
@@ -238,7 +238,7 @@ impl http_body::Body for Pieces {
     }
 }
 
-/// A POST and the channel that its body comes from; the body ends when the channel is dropped.
+/// A POST, and the channel for its body. The body ends when the channel is dropped.
 pub(crate) fn upload() -> (mpsc::UnboundedSender<Piece>, Request<Pieces>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     (sender, Request::post("/").header("host", "example.org").body(Pieces(receiver)).unwrap())

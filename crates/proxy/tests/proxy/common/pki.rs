@@ -1,4 +1,4 @@
-//! Origins that prove who they are, and clients that do.
+//! Certificates of origins and clients.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Pki {
         roots
     }
 
-    /// Asks for a certificate of `clients`, if they are named.
+    /// Requests a certificate of `clients`, if given.
     pub(crate) fn server(&self, clients: Option<&Self>, alpn: &[&[u8]]) -> ServerConfig {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
@@ -48,7 +48,7 @@ impl Pki {
         config
     }
 
-    /// Trusts this authority, and shows what `identity` has.
+    /// Trusts this authority, and sends the certificate of `identity`.
     pub(crate) fn transport(&self, version: HttpVersion, identity: Option<&Self>) -> Transport {
         let identity = identity.map(|pki| (pki.chain.clone(), pki.key.serialize_pem()));
         let identity = identity.as_ref().map(|(chain, key)| (chain.as_bytes(), key.as_bytes()));

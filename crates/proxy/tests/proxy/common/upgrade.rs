@@ -1,4 +1,4 @@
-//! A client that asks to speak something else, and what it gets.
+//! A client that requests an upgrade, and its end of the tunnel.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use watari_proxy::{Body, Tunnel, TunnelBroken};
 /// Longer than any test.
 pub(crate) const LONG: Duration = Duration::from_mins(10);
 
-/// An origin agrees to [`echo`].
+/// An origin's response that accepts [`echo`].
 pub(crate) const AGREED: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\nX-Own: 1\r\n\r\n";
 
@@ -25,7 +25,7 @@ pub(crate) fn get_echo() -> Request<Empty<Bytes>> {
     echo().body(Empty::new()).unwrap()
 }
 
-/// The client's end of the tunnel that follows `response`, and how the tunnel ends.
+/// The client's end of the tunnel that comes with `response`, and the result of the tunnel.
 pub(crate) fn join(
     mut response: Response<Body>,
     silence_max: Duration,

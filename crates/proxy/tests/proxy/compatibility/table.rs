@@ -2,15 +2,15 @@
 
 use watari_test_origins::Table;
 
-/// One line of it: server, configuration, and the outcome of transfers.
+/// A row: server, configuration, and the two results of transfers.
 pub(crate) type Row = [String; 4];
 
-/// What stands there.
+/// Reads the rows of the table.
 pub(crate) fn read() -> Vec<Row> {
     TABLE.read().into_iter().map(|cells| cells.try_into().expect("four columns")).collect()
 }
 
-/// Puts these rows there.
+/// Writes these rows to the table.
 pub(crate) fn write(rows: &[Row]) {
     TABLE.write(rows);
 }

@@ -1,4 +1,4 @@
-//! Origins that stop, or crawl, without failing: before a move, during it and after it.
+//! Origins that stop, or send slowly, without failing: before a move, during it and after it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use super::{CUT_AT, LEN, PATIENCE, get, receive, resource, until};
 use crate::common::download::Download;
 use crate::common::{Fixture, pass};
 
-/// Nothing here waits for that long, unless it is wrong.
+/// Longer than any wait of a correct run.
 const LONG: Duration = Duration::from_mins(10);
 const STALLED: Duration = Duration::from_millis(300);
 const STEP: Duration = Duration::from_millis(50);
 
-/// A pool in which nothing but `handover.stalled` is short: no other timeout ends a wait.
+/// A pool in which only `handover.stalled` is short: no other timeout ends a wait.
 fn patient_pool() -> PoolConfig {
     let mut handover = Handover { length_min: 0, ..Handover::default() };
     handover.governor.stalled = Some(STALLED);
@@ -31,7 +31,7 @@ fn patient(origins: impl IntoIterator<Item = String>) -> Fixture {
     of(origins, patient_pool())
 }
 
-/// Likewise, and no silence moves anything.
+/// Such a pool, in which a stall moves no transfer.
 fn obedient(origins: impl IntoIterator<Item = String>) -> Fixture {
     let mut pool = patient_pool();
     pool.handover.as_mut().unwrap().governor.stalled = None;
@@ -53,14 +53,14 @@ fn assert_moved(fixture: &Fixture, to: &Origin, cause: &str) {
     fixture.assert_metric(&line);
 }
 
-/// The whole file, in time.
+/// The whole file arrives in time.
 async fn assert_complete(fixture: &Fixture) {
     let received = receive(get(fixture, None).await).await;
     assert_eq!((received.error, received.bytes.len() as u64), (None, LEN));
     assert_eq!(resource().content.difference(0, &received.bytes), None);
 }
 
-/// No byte of the silent origin is needed, also where what it sent before lets one expect many.
+/// No byte of the silent origin is needed, even if the earlier bytes suggest a high rate.
 #[tokio::test]
 async fn a_silent_origin_is_left() {
     for after in [1, 5000, CUT_AT, LEN - 1] {
@@ -81,7 +81,7 @@ async fn a_crawling_origin_is_left() {
     assert_moved(&fixture, &second, "stalled");
 }
 
-/// By default: not before ten seconds have passed since the last byte, and soon after.
+/// With default settings: not before ten seconds after the last byte, and soon after that.
 #[tokio::test]
 async fn by_default_a_silent_origin_is_left_long_before_its_response_is_given_up() {
     let (governor, limits) = (Governor::default(), Limits::default());
@@ -103,7 +103,7 @@ async fn by_default_a_silent_origin_is_left_long_before_its_response_is_given_up
     assert_moved(&fixture, &second, "stalled");
 }
 
-/// The order finds it silent. Only orders move anything here.
+/// The order comes after the origin has stopped. Only orders move transfers here.
 #[tokio::test]
 async fn a_silent_origin_that_is_drained_is_left_at_once() {
     let first = Origin::faulty(resource(), Moment::Transfer, Fault::Stall { after: CUT_AT });
@@ -118,7 +118,7 @@ async fn a_silent_origin_that_is_drained_is_left_at_once() {
     assert_moved(&fixture, &second, "draining");
 }
 
-/// It is asked ahead of an origin that is well, which then does not get there.
+/// The other origin is asked for bytes ahead of a healthy source. Then the source does not get there.
 #[tokio::test]
 async fn an_origin_that_falls_silent_before_the_seam_is_left() {
     const BEGUN: u64 = 1 << 20;
@@ -131,7 +131,7 @@ async fn an_origin_that_falls_silent_before_the_seam_is_left() {
         let fixture = obedient([first.url(), late.clone()]);
         let mut download = Download::begin(&fixture, "/file", &resource.content).await;
         download.read_to(BEGUN).await.unwrap();
-        // It is known how late it answers.
+        // The delay of its responses has been measured.
         until(|| fixture.proxy.status()[0].resources.first().is_some_and(|known| known.elsewhere.len() == 1)).await;
         fixture.proxy.drain(&first.url().parse().unwrap(), true).unwrap();
         sleep(STALLED).await;
@@ -141,7 +141,7 @@ async fn an_origin_that_falls_silent_before_the_seam_is_left() {
     }
 }
 
-/// The first one is silent, or dead; the second one takes connections, and answers nothing.
+/// The first origin is silent, or dead. The second one accepts connections, and does not respond.
 #[tokio::test]
 async fn an_origin_that_does_not_answer_is_not_waited_for_while_there_is_another_one() {
     for fault in [Fault::Stall { after: CUT_AT }, Fault::Death { after: CUT_AT }] {
@@ -167,7 +167,7 @@ async fn after_a_refusal_the_next_origin_is_asked_without_delay() {
     assert_moved(&fixture, &third, "stalled");
 }
 
-/// However often it moves: there is an end.
+/// For any number of moves, the transfer ends.
 #[tokio::test]
 async fn where_all_origins_crawl_the_transfer_ends_visibly() {
     let crawl = |after| Fault::Crawl { after, every: STEP };
@@ -195,7 +195,7 @@ async fn a_response_that_cannot_move_ends_visibly_when_its_origin_crawls() {
     assert_eq!(received.error.as_deref(), Some("the origin sent its response too slowly"));
 }
 
-/// A stream whose length is unknown in advance, such as server-sent events.
+/// A stream of unknown length, such as server-sent events.
 #[tokio::test]
 async fn a_stream_of_unknown_length_may_crawl() {
     let faults = vec![(Moment::Transfer, Fault::Chunked), (Moment::Transfer, CRAWL)];
@@ -210,13 +210,13 @@ async fn a_stream_of_unknown_length_may_crawl() {
 
 const CRAWL: Fault = Fault::Crawl { after: 1000, every: STEP };
 
-/// Five times as long as a pause of a crawl.
+/// The timeout is five times as long as a pause of a slow origin.
 fn hasty_pool() -> PoolConfig {
     let limits = Limits { body_timeout: Duration::from_millis(500), ..Limits::default() };
     PoolConfig { limits, ..PoolConfig::plain("pool", []) }
 }
 
-/// Carries bytes to an origin and back, each question so much later; where it is.
+/// Relays bytes to an origin and back, each request after `delay`. Returns its URL.
 async fn relay(to: SocketAddr, delay: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

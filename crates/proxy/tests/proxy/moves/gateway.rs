@@ -1,4 +1,4 @@
-//! Origins that speak HTTP/2.
+//! Origins with HTTP/2.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use watari_proxy::{OriginAddress, PoolConfig};
 
 use crate::common::{Fixture, client};
 
-/// Speaks HTTP/2 for an origin of HTTP/1.1, whose failures become resets of streams. It ends with its runtime.
+/// An HTTP/2 server for an HTTP/1.1 origin. The origin's failures become stream resets. It ends with its runtime.
 pub(crate) async fn gateway(behind: OriginAddress) -> OriginAddress {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();

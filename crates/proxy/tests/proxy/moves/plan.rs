@@ -1,4 +1,4 @@
-//! What happens in one case.
+//! The events of one case.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use watari_test_origins::{Content, Fault, Manners, Moment, Origin, Resource};
 
-/// A file, who has it, who asks for what of it, and when it is to move.
+/// A file, its origins, the client's request, and the moves.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     seed: u64,
-    /// Of the file, in bytes.
+    /// The length of the file, in bytes.
     pub(crate) len: u64,
-    /// What the client asks for: from the first byte to the last, or to the end.
+    /// The requested range: from the first byte to the last, or to the end.
     pub(crate) range: Option<(u64, Option<u64>)>,
-    /// What the origins do wrong. The first one answers first, and is honest.
+    /// The faults of the origins. The first one responds first, and is honest.
     pub(crate) origins: Vec<Vec<(Moment, Fault)>>,
-    /// When the transfer is ordered away, in bytes that have come, and to which origin.
+    /// The orders: after how many received bytes, and to which origin.
     pub(crate) orders: Vec<(u64, prop::sample::Index)>,
-    /// Whether origins are spoken to in HTTP/2.
+    /// Whether the proxy uses HTTP/2 with the origins.
     pub(crate) http2: bool,
 }
 
@@ -43,7 +43,7 @@ impl Plan {
         Content::generated(self.seed, self.len)
     }
 
-    /// They say which they are.
+    /// Starts the origins. Each one sends its number.
     pub(crate) fn start(&self) -> Vec<Origin> {
         let start = |(number, faults): (usize, &Vec<_>)| {
             let fields = vec![(NUMBER.to_owned(), number.to_string())];
@@ -54,13 +54,13 @@ impl Plan {
     }
 }
 
-/// The field by which an origin says which it is, from 0.
+/// The field with the number of an origin, from 0.
 pub(crate) const NUMBER: &str = "x-origin";
 
-/// Longer than what lies in all buffers on the way.
+/// Longer than the content of all buffers on the way.
 const LEN_MAX: u64 = 1 << 20;
 
-/// Often it fails, at any byte.
+/// Often the first origin fails, at any byte.
 fn first(len: u64) -> impl Strategy<Value = Vec<(Moment, Fault)>> {
     prop_oneof![
         1 => Just(Vec::new()),
@@ -95,7 +95,7 @@ fn failure(len: u64) -> impl Strategy<Value = Fault> {
 
 const DRIP: (Moment, Fault) = (Moment::Transfer, Fault::Drip { bytes: 16_384, every: Duration::from_millis(1) });
 
-/// All that can be noticed. That a single byte of all is another one can be seen only where it is repeated.
+/// All faults that can be detected. A single different byte can be detected only if it is repeated.
 const LIES: &[Fault] = &[
     Fault::Everything,
     Fault::NoRanges,
