@@ -85,3 +85,19 @@ pub(crate) fn read_whole(rings: &mut [Ring], server: SocketAddr, clients: &[Sock
     assert_eq!(by_client(&seen, server).len(), clients.len());
     seen
 }
+
+/// Checks that `ring`, which has delivered so many frames, counts each of them `copies` times. More may come when a connection is
+/// whole, such as its last acknowledgement.
+pub(crate) fn check_counts(ring: &mut Ring, mut delivered: u64, copies: u64) {
+    let begun = Instant::now();
+    loop {
+        let counts = ring.counts().unwrap();
+        if (counts.received, counts.dropped) == (delivered * copies, 0) {
+            return;
+        }
+        assert!(begun.elapsed() < DEADLINE, "{counts:?} of {delivered}");
+        while ring.next().unwrap().is_some() {
+            delivered += 1;
+        }
+    }
+}

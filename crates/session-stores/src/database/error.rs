@@ -7,10 +7,7 @@ use std::path::PathBuf;
 pub enum DatabaseError {
     /// The file cannot be opened or created.
     #[error("{}: {cause}", path.display())]
-    System {
-        path: PathBuf,
-        cause: std::io::Error,
-    },
+    System { path: PathBuf, cause: std::io::Error },
     /// Another process has it open, or this process opened it twice.
     #[error("{} is in use: another process has it open, and each node needs a database of its own", .0.display())]
     InUse(PathBuf),
@@ -33,8 +30,5 @@ pub enum DatabaseError {
     },
     /// The database was opened, and cannot be read or written any more.
     #[error("{} cannot be read or written: {cause}", path.display())]
-    Failed {
-        path: PathBuf,
-        cause: Box<redb::Error>,
-    },
+    Failed { path: PathBuf, cause: Box<redb::Error> },
 }

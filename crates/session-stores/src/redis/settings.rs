@@ -52,19 +52,13 @@ pub enum BadRedisSettings {
     },
     /// A file cannot be read.
     #[error("{}: {cause}", path.display())]
-    File {
-        path: PathBuf,
-        cause: io::Error,
-    },
+    File { path: PathBuf, cause: io::Error },
     /// All users of the machine may read a file with a password or key.
     #[error("{} can be read by everybody on this machine (chmod 600 it)", .0.display())]
     Exposed(PathBuf),
     /// The content of a file is not valid.
     #[error("{}: {why}", path.display())]
-    Content {
-        path: PathBuf,
-        why: String,
-    },
+    Content { path: PathBuf, why: String },
     /// The system has no certificates of authorities, and none were configured.
     #[error("the system has no certificates of authorities: {0}")]
     NoAuthorities(String),

@@ -806,8 +806,10 @@ fn no_type_of_rust_is_named_whatever_is_written() {
             changed[at] = format!("{key} = {value}");
             let Err(error) = parse(&[&(changed.join("\n") + "\n")]) else { continue };
             looked_at += 1;
+            // An address is no path of a type.
+            let words = error.replace("[2001:db8::1]", "");
             for leak in leaks {
-                assert!(!error.contains(leak), "{key} = {value}: {error}");
+                assert!(!words.contains(leak), "{key} = {value}: {error}");
             }
             let here = format!("etc/node.toml:{}: ", at + 1);
             let of_types = error.contains("is needed here");
