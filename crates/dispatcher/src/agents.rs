@@ -1,4 +1,4 @@
-//! Which agents can take connections, who gets which, and the legs to them.
+//! The agents: which of them are available, which of them gets a client, and connections (legs) to them.
 
 mod settings;
 #[cfg(test)]
@@ -25,46 +25,46 @@ use crate::{Config, UnknownAgent};
 use settings::Agent;
 pub(crate) use settings::Settings;
 
-/// The agents of the configuration. One is available from when it hands out a leg key until its link is lost, unless
-/// checks say that it does not answer.
+/// The configured agents. An agent is available from the time it sends a leg key until its link is lost, unless its
+/// checks fail, or it has left the configuration.
 pub(crate) struct Agents {
     dispatcher: NodeName,
-    /// All that the configuration decides, replaced as a whole.
+    /// Replaced as a whole by a reload.
     settings: RwLock<Arc<Settings>>,
-    /// What linked peers have handed out, also those that the configuration does not have as agents: it may be changed.
+    /// The keys of all linked peers, also of peers that the configuration does not list: a reload can add them.
     keys: Mutex<BTreeMap<NodeName, Key>>,
     desk: Arc<Desk>,
     pub(crate) drains: Drains,
 }
 
-/// What an agent hands out. The signer is the only one with its key: it counts what it signs.
+/// The leg key that an agent sent. All prefaces under one key use one signer, because it counts them.
 #[derive(Clone)]
 pub(crate) struct Key {
     signer: Arc<LegSigner>,
     handshakes: bool,
 }
 
-/// Who serves a client. Their places are taken.
+/// The agents for a client, with a slot taken at each.
 pub(crate) struct Assignment {
-    /// Does the handshake.
+    /// The agent that does the handshake.
     pub(crate) handshake: Place,
-    /// Gets the data, if it is another.
+    /// The agent that gets the connection after the handshake. `None`: the same agent.
     pub(crate) bulk: Option<Place>,
 }
 
-/// Why nobody serves a client now.
+/// Why a client gets no agent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unassigned {
-    /// None is available.
+    /// No agent is available.
     NoAgent,
-    /// All that are available have as many connections as they may have.
+    /// All available agents are at their `connections_max`.
     AgentsFull,
-    /// Others wait already.
+    /// Other clients wait in the queue.
     NotItsTurn,
 }
 
 impl Unassigned {
-    /// As a metric label and log field.
+    /// The reason as a metric label and log field.
     fn reason(self) -> &'static str {
         match self {
             Self::NoAgent => "no_agent",
@@ -74,20 +74,20 @@ impl Unassigned {
     }
 }
 
-/// What is known of an agent.
+/// The status of an agent, as the dispatcher sees it.
 #[derive(Debug, Clone, Serialize)]
 pub struct AgentStatus {
-    /// Its name.
     pub name: NodeName,
-    /// Where it takes legs.
+    /// The agent's listener for legs.
     pub legs: SocketAddr,
-    /// Whether it can take connections.
+    /// Whether the dispatcher has a link and a leg key, the agent is in the configuration, and its checks do not fail.
     pub available: bool,
-    /// Whether it answers, as far as checks have shown since it was linked.
+    /// The result of the checks since the link came up.
     pub healthy: bool,
-    /// Whether it is being emptied: it gets nothing new, and its connections are asked to leave.
+    /// Whether the agent is being drained: it gets no new connections, and the dispatcher asks its connections to
+    /// leave.
     pub draining: bool,
-    /// Connections it owns.
+    /// The number of connections that it owns.
     pub connections: usize,
 }
 
@@ -102,12 +102,13 @@ impl Agents {
         }
     }
 
-    /// What the configuration decides at the moment.
+    /// The settings in force. A later reload does not change the returned value.
     pub(crate) fn settings(&self) -> Arc<Settings> {
         self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces the configuration. Agents that stay keep their state; one that goes is emptied first.
+    /// Replaces the configuration. An agent that stays keeps its condition. An agent that is gone from the
+    /// configuration is drained first.
     pub(crate) fn reload(&self, config: Config) {
         let now = Instant::now();
         let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);
@@ -130,7 +131,7 @@ impl Agents {
         self.desk.wake();
     }
 
-    /// Forgets agents that have left the configuration and are empty. Returns which.
+    /// Removes the agents that have left the configuration and have no connections. Returns their names.
     pub(crate) fn forget_retired(&self, now: Instant) -> Vec<NodeName> {
         let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);
         let retired = settings.agents().filter(|(_, agent)| agent.may_be_forgotten(now)).map(|(name, _)| name);
@@ -145,7 +146,7 @@ impl Agents {
         forgotten
     }
 
-    /// An agent handed out a key: legs are signed with it from now on.
+    /// Handles a leg key from `agent`: the dispatcher signs prefaces with it from now on.
     pub(crate) fn set_key(&self, agent: &NodeName, key: &LegKey) {
         let signer = Arc::new(LegSigner::new(self.dispatcher.clone(), agent, key));
         let key = Key { signer, handshakes: key.handshakes };
@@ -156,7 +157,7 @@ impl Agents {
         }
     }
 
-    /// The link to an agent is lost: it gets nothing new until it hands out a key again.
+    /// Handles the loss of the link to `agent`: it gets no connections until it sends a leg key again.
     pub(crate) fn link_down(&self, agent: &NodeName) {
         self.keys().remove(agent);
         if let Some(known) = self.settings().agent(agent) {
@@ -164,8 +165,8 @@ impl Agents {
         }
     }
 
-    /// Lets `agent` have connections again; whether it was being emptied. One that has left the configuration is not
-    /// let: what it has must leave it still.
+    /// Ends the drain of `agent`, and returns whether there was one. An agent that has left the configuration counts as
+    /// unknown: its connections still have to leave it.
     pub(crate) fn undrain(&self, agent: &NodeName) -> Result<bool, UnknownAgent> {
         let settings = self.settings();
         let known = settings.agent(agent).filter(|agent| !agent.is_retired()).ok_or(UnknownAgent)?;
@@ -177,7 +178,7 @@ impl Agents {
         Ok(was_draining)
     }
 
-    /// Takes the outcome of a check.
+    /// Handles the outcome of a check.
     pub(crate) fn checked(&self, agent: &NodeName, succeeded: bool) -> Option<Change> {
         let settings = self.settings();
         let change = settings.agent(agent)?.checked(succeeded, settings.config.checks.patience, Instant::now());
@@ -187,8 +188,8 @@ impl Agents {
         change
     }
 
-    /// Picks the agents for a client, and waits for them in the queue where none has a place and there is a queue. A
-    /// refusal is a metric label.
+    /// Selects the agents for a client. If none has a free slot, the client waits in the queue, if there is one. The
+    /// error is a metric label.
     pub(crate) async fn place(&self, client: IpAddr, metrics: &Metrics) -> Result<Assignment, &'static str> {
         let why = match self.assign(client, &[], Standing::New) {
             Ok(assignment) => return Ok(assignment),
@@ -215,7 +216,7 @@ impl Agents {
         assignment.map_err(|_| "queue_timeout")
     }
 
-    /// Picks the agents for a client, and takes their places. `failed` are passed over.
+    /// Selects the agents for a client, and takes a slot at each. Skips the agents in `failed`.
     pub(crate) fn assign(
         &self,
         client: IpAddr,
@@ -250,9 +251,10 @@ impl Agents {
         })
     }
 
-    /// The agent that gets a connection of `client` when its own is emptied: the one its address selects, or, where
-    /// addresses select none, the next in turn: a drain asks many to leave before the first has moved, and the agent that
-    /// is the best of the moment would get them all.
+    /// The agent to which a connection of `client` moves when its own agent is drained. Where the policy selects by
+    /// address, it is the agent for the client's address. Otherwise it is the next agent in turn: a drain asks many
+    /// connections to leave before the first has moved, so the agent with the fewest connections or the shortest
+    /// response time would get all of them.
     pub(crate) fn successor(&self, client: IpAddr) -> Option<NodeName> {
         let settings = self.settings();
         let policies = &settings.config.policies;
@@ -274,12 +276,12 @@ impl Agents {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether `agent` is one of the configuration, and whether it can take connections now.
+    /// Whether `agent` can take connections now. `None`: the configuration does not list it.
     pub(crate) fn availability(&self, agent: &NodeName) -> Option<bool> {
         self.settings().agent(agent).map(Agent::is_available)
     }
 
-    /// The available agents that are `wanted`, are not being emptied and have room, by name.
+    /// The available agents for which `wanted` returns true, that are not being drained and have a free slot, by name.
     fn with_room(
         &self,
         settings: &Settings,
@@ -306,7 +308,7 @@ impl Agents {
         }
     }
 
-    /// Connects a leg to `agent`. Nothing is written on it.
+    /// Opens a TCP connection to the leg listener of `agent`. Writes nothing.
     pub(crate) async fn connect(&self, agent: &NodeName) -> io::Result<TcpStream> {
         let settings = self.settings();
         let legs = settings.agent(agent).ok_or_else(unknown)?.config.legs;
@@ -315,7 +317,7 @@ impl Agents {
         Ok(leg)
     }
 
-    /// The bytes that open a leg to `agent`.
+    /// The signed preface that opens a leg to `agent`.
     pub(crate) fn sign(&self, agent: &NodeName, preface: &Preface) -> io::Result<Vec<u8>> {
         let signer = self.settings().agent(agent).ok_or_else(unknown)?.signer();
         Ok(signer.ok_or_else(|| io::Error::other("the agent is not available"))?.sign(preface))

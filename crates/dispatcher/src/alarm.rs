@@ -1,20 +1,21 @@
-//! A timer for deadlines that mostly move away.
+//! A timer for deadlines that usually move into the future before they are reached.
 
 use std::pin::Pin;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Rings at the earliest of deadlines that every byte moves. Setting the runtime's timer costs more than a small read: this one is
-/// set anew only when it has to ring earlier, or has run out too early.
+/// Waits for the earliest of several deadlines that change with every byte. To set a timer of the runtime costs more
+/// than a small read. So the alarm resets its timer only if the new deadline is earlier, or if the timer fired too
+/// early.
 pub(crate) struct Alarm(Pin<Box<Sleep>>);
 
 impl Alarm {
-    /// An alarm whose first deadline is about `first`.
+    /// Creates an alarm. `first` is an estimate of the first deadline.
     pub(crate) fn at(first: Instant) -> Self {
         Self(Box::pin(sleep_until(first)))
     }
 
-    /// Waits until `deadline`. It may be given up, and called with another deadline.
+    /// Waits until `deadline`. The caller may drop the future, and call this again with another deadline.
     pub(crate) async fn ring(&mut self, deadline: Instant) {
         if deadline < self.0.deadline() {
             self.0.as_mut().reset(deadline);
@@ -41,7 +42,7 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut alarm = Alarm::at(at(10));
         for deadline in [10, 20, 15, 60] {
-            // Given up for another, later or earlier.
+            // Dropped and called again with a later or earlier deadline.
             assert!(timeout_at(at(5), alarm.ring(at(deadline))).await.is_err());
         }
         alarm.ring(at(30)).await;

@@ -1,8 +1,8 @@
-//! Asking agents whether they answer.
+//! Health checks of agents.
 //!
-//! A link shows that an agent's process speaks to other nodes; a check shows that it takes legs: the dispatcher opens
-//! one that says that it is a check, and the agent ends it once it has read that, if it has a place for another
-//! connection.
+//! A link shows that an agent's process answers other nodes. A check shows that it accepts legs: the dispatcher opens a
+//! leg with a preface that marks it as a check. The agent closes the leg when it has read the preface, if it has a free
+//! slot for another connection.
 
 use std::fmt;
 use std::io;
@@ -19,7 +19,7 @@ use watari_wire::{ConnectionId, Epoch, NodeName};
 
 use crate::Shared;
 
-/// Checks all agents again and again, until `shutdown`.
+/// Checks all agents periodically until `shutdown`.
 pub(crate) async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
     let mut last = Instant::now();
     loop {
@@ -29,7 +29,7 @@ pub(crate) async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
                 last = Instant::now();
                 check_all(&shared).await;
             }
-            // There may be another interval now.
+            // The reload may have changed the interval.
             () = shared.reloaded.notified() => {}
             () = shutdown.cancelled() => return,
         }
@@ -39,7 +39,8 @@ pub(crate) async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
     }
 }
 
-/// Checks all agents at the same time. One that has no link cannot be asked, and gets nothing anyway.
+/// Checks all agents concurrently. Skips agents without a link: they get no connections anyway, and there is no key for
+/// the preface.
 async fn check_all(shared: &Arc<Shared>) {
     let mut checks = JoinSet::new();
     for (agent, _) in shared.agents.settings().agents().filter(|(_, agent)| agent.is_linked()) {
@@ -52,10 +53,10 @@ async fn check_all(shared: &Arc<Shared>) {
     checks.join_all().await;
 }
 
-/// Why a check has failed.
+/// Why a check failed.
 enum Failure {
     Slow,
-    /// It was no agent that understood, or none that has a place.
+    /// The peer did not close the leg: it is not an agent that understands checks, or it has no free slot.
     NotEnded,
     Io(io::Error),
 }
@@ -80,7 +81,7 @@ async fn check(shared: &Shared, agent: &NodeName) -> Result<(), Failure> {
     }
 }
 
-/// Whether the agent ends the leg, and says nothing else.
+/// Sends a check. Returns whether the agent closes the leg and sends nothing else.
 async fn ask(shared: &Shared, agent: &NodeName) -> io::Result<bool> {
     let mut leg = shared.agents.connect(agent).await?;
     let preface = Preface {

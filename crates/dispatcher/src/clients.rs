@@ -1,4 +1,4 @@
-//! How many clients there are, in all and of each address.
+//! Counts of clients: in total, and for each address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Shared;
 
-/// Counts the clients.
 #[derive(Default)]
 pub(crate) struct Clients {
     counts: Mutex<Counts>,
@@ -18,14 +17,14 @@ struct Counts {
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// A client that is here, as long as this lives.
+/// Counts one client until it is dropped.
 pub(crate) struct Presence {
     shared: Arc<Shared>,
     address: Option<IpAddr>,
 }
 
 impl Presence {
-    /// One more client, unless there are `max`.
+    /// Counts one more client. `None`: there are `max` already.
     pub(crate) fn enter(shared: &Arc<Shared>, max: usize) -> Option<Self> {
         let mut counts = shared.clients.counts();
         if counts.total >= max {
@@ -37,7 +36,7 @@ impl Presence {
         Some(Self { shared: shared.clone(), address: None })
     }
 
-    /// The client's address is known, once: `false` if it has `max` connections already.
+    /// Counts the client under its address; called once. `false`: `address` has `max` connections already.
     pub(crate) fn comes_from(&mut self, address: IpAddr, max: usize) -> bool {
         let address = address.to_canonical();
         let mut counts = self.shared.clients.counts();

@@ -1,5 +1,4 @@
-//! What a dispatcher is configured with. All of it but its name can be replaced while it runs
-//! ([`crate::Dispatcher::reload`]).
+//! Configuration of a dispatcher. [`crate::Dispatcher::reload`] can replace all of it except the name.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -10,47 +9,44 @@ use ipnet::IpNet;
 use watari_balance::{BulkPolicy, ClientPrefix, HandshakePolicy, Patience};
 use watari_wire::NodeName;
 
-/// How a dispatcher works.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// This node.
+    /// The name of this node.
     pub name: NodeName,
-    /// The agents it may give connections to.
+    /// The agents that may get connections.
     pub agents: Vec<AgentConfig>,
-    /// Who gets which connection.
+    /// Rules that select an agent for a connection.
     pub policies: Policies,
-    /// How it finds out whether agents answer.
+    /// Health checks of agents.
     pub checks: Checks,
-    /// Who may say, by the PROXY protocol, whose connections it brings.
+    /// Networks of the relays that may report a client's address by the PROXY protocol.
     pub proxy_from: Vec<IpNet>,
-    /// Whose connections are relayed to backends as they are.
+    /// Server names whose connections the dispatcher relays to backends, without opening TLS.
     pub passthrough: Vec<PassthroughRule>,
-    /// What bounds it.
     pub limits: Limits,
 }
 
-/// Connections that go to backends, which do TLS themselves.
+/// A rule for connections that the dispatcher relays to backends. The backends terminate TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassthroughRule {
-    /// The hosts that their clients ask for.
+    /// The server names (SNI) that the rule covers.
     pub names: Vec<NamePattern>,
-    /// Where they go, in turn; not empty.
+    /// The backends, which take turns; not empty.
     pub backends: Vec<SocketAddr>,
-    /// Whether backends are told who the client is, by the PROXY protocol v2.
+    /// Whether the dispatcher sends backends the client's address in a PROXY protocol v2 header.
     pub proxy_protocol: bool,
 }
 
-/// A host's name in lower case, or `*.` and the rest, for all names with one label in its place.
+/// A host name in lower case, or `*.` and a parent domain, which matches all names with one label in place of the `*`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NamePattern(String);
 
-/// A string is no [`NamePattern`].
+/// A string is not a [`NamePattern`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a name is a host's, such as db.example.com, or has * in place of its first label")]
 pub struct InvalidNamePattern;
 
 impl NamePattern {
-    /// The pattern as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -69,7 +65,7 @@ impl FromStr for NamePattern {
         let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
         let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(allowed);
         let host = text.strip_prefix("*.").unwrap_or(text);
-        // Clients ask for hosts by name, never by an IP address (RFC 6066, section 3).
+        // SNI carries DNS names, never IP addresses (RFC 6066, section 3).
         let is_address = host.parse::<IpAddr>().is_ok();
         if text.len() <= 253 && host.split('.').all(is_label) && !is_address {
             Ok(Self(text.to_ascii_lowercase()))
@@ -79,77 +75,78 @@ impl FromStr for NamePattern {
     }
 }
 
-/// An agent that connections may be given to.
+/// An agent that may get connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentConfig {
-    /// The agent.
+    /// The agent's node name.
     pub name: NodeName,
-    /// Its listener for legs.
+    /// The agent's listener for legs.
     pub legs: SocketAddr,
-    /// How much it shall get in relation to others: 1 to [`watari_balance::WEIGHT_MAX`].
+    /// The agent's share in relation to other agents: 1 to [`watari_balance::WEIGHT_MAX`].
     pub weight: u32,
-    /// Connections it may have at the same time, of this dispatcher; it gets no more then, but for
-    /// those that an operator moves there or that a drain has sent there already.
+    /// Connections that the agent may have at a time from this dispatcher. At the limit it gets no more, except for
+    /// connections that an operator moves there, or that a drain has already sent there.
     pub connections_max: Option<NonZeroUsize>,
 }
 
-/// Who gets which connection.
+/// Rules that select an agent for a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policies {
-    /// Who does handshakes.
+    /// Selects the agent that does a handshake.
     pub handshake: HandshakePolicy,
-    /// Who gets the data.
+    /// Selects the agent that gets the connection after the handshake.
     pub bulk: BulkPolicy,
-    /// Which addresses are the same client, where addresses select agents.
+    /// Which addresses count as one client, where addresses select agents.
     pub client_prefix: ClientPrefix,
-    /// How long it takes an agent that has appeared to get all that its weight says. `None`: it does at once.
+    /// The time in which the share of a newly available agent grows to its full weight. `None`: it gets its full share
+    /// at once.
     pub slow_start: Option<Duration>,
 }
 
-/// How a dispatcher finds out whether agents answer: it opens a leg that says so, and the agent ends it.
+/// Health checks of agents: the dispatcher opens a leg that is marked as a check, and the agent closes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checks {
-    /// From one check to the next.
+    /// The time from the start of one check to the start of the next.
     pub interval: Duration,
-    /// For all of a check.
+    /// The time limit for a whole check, including the connect.
     pub timeout: Duration,
-    /// How often in a row it has to fail, and to succeed.
+    /// The number of consecutive failures, and of consecutive successes, that change an agent's health.
     pub patience: Patience,
 }
 
-/// What bounds a dispatcher; every wait has an end.
+/// Limits of a dispatcher. Every wait has a time limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Clients at the same time, those that wait for an agent included; further ones are reset.
+    /// Clients at a time, including those that wait for an agent. The dispatcher resets further ones.
     pub connections_max: usize,
-    /// Clients of one address at the same time; further ones are reset.
+    /// Clients at a time from one address. The dispatcher resets further ones.
     pub connections_per_client_max: usize,
-    /// Clients that may wait for an agent, where all are at their limit, or none is available; further ones are reset.
+    /// Clients that may wait for an agent while all agents are at their limit or none is available. The dispatcher
+    /// resets further ones.
     pub queue_max: usize,
-    /// How long each may wait.
+    /// How long a client may wait in the queue.
     pub queue_timeout: Duration,
-    /// For the PROXY protocol header of a connection to be complete.
+    /// The time in which the PROXY protocol header of a connection has to be complete.
     pub proxy_header_timeout: Duration,
-    /// From accepting a client until its handshake is announced.
+    /// The time from accepting a client until the agent announces its handshake.
     pub handshake_timeout: Duration,
-    /// For a client to acknowledge what it was sent, or to make room for more. Of listeners: of those that are there, a
-    /// reload does not change it.
+    /// The time in which a client has to acknowledge sent data or open its receive window (`TCP_USER_TIMEOUT`). It is
+    /// set on listeners. A reload does not change it for connections that exist.
     pub user_timeout: Duration,
-    /// Without a byte in either direction.
+    /// The time without a byte in either direction.
     pub idle_timeout: Duration,
-    /// In all.
+    /// The lifetime of a connection.
     pub lifetime_max: Duration,
-    /// For connecting to an agent.
+    /// The time limit for connecting to an agent.
     pub leg_timeout: Duration,
-    /// Legs that moves have left behind, kept for other connections, to each agent by each thread; further ones are
-    /// closed.
+    /// Idle legs that each thread keeps to each agent for other connections. The dispatcher closes further ones.
     pub idle_legs_max: usize,
-    /// Connections of agents that are being emptied that are asked to leave in a second, of all agents together.
+    /// Connections per second that the dispatcher asks to leave draining agents, over all of these agents.
     pub drain_rate: u32,
-    /// From a proposal to the decision.
+    /// The time from a proposal to the decision.
     pub move_timeout: Duration,
-    /// From the end of an agent's leg to the announcement that its stream was complete; and from the end of the stream
-    /// to a client to the end of the client's own.
+    /// The time from the end of an agent's leg to the agent's announcement that its stream was complete. Also the time
+    /// from the end of the stream to a client to the end of the client's own stream.
     pub final_timeout: Duration,
 }
 
@@ -159,7 +156,7 @@ impl Default for Policies {
             handshake: HandshakePolicy::RoundRobin,
             bulk: BulkPolicy::ClientAddress,
             client_prefix: ClientPrefix::default(),
-            // An agent has nothing to warm up: it can take its share from the first moment on.
+            // An agent needs no warm-up: it can take its full share at once.
             slow_start: None,
         }
     }
@@ -168,7 +165,7 @@ impl Default for Policies {
 impl Default for Checks {
     fn default() -> Self {
         Self {
-            // What lives has its link lost after 5 s without a sign; this is to know sooner.
+            // A link without any message is lost after 5 s. A check finds a failure sooner.
             interval: Duration::from_secs(1),
             timeout: Duration::from_secs(1),
             patience: Patience { fall: 3, rise: 2 },
@@ -181,7 +178,7 @@ impl Default for Limits {
         Self {
             connections_max: 8_000,
             connections_per_client_max: 2_000,
-            // Who is refused at once knows, and can go elsewhere; waiting helps only where a place is free soon.
+            // A client that is refused at once can try elsewhere. A queue helps only if slots become free soon.
             queue_max: 0,
             queue_timeout: Duration::from_secs(10),
             proxy_header_timeout: Duration::from_secs(5),

@@ -1,7 +1,7 @@
-//! Where clients are given to agents: who has how many connections, whose turn it is, and who waits for a place.
+//! Assigns agents' slots to clients: the number of connections of each agent, and the queue of the clients that wait.
 //!
-//! All of it is behind one lock, so that a limit is never passed and nobody overtakes who waits. It is held for as long
-//! as a choice among some agents takes.
+//! One lock protects all of it. So the dispatcher never exceeds a limit, and no client overtakes one in the queue. The
+//! lock is held for as long as a choice among some agents takes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,55 +12,55 @@ use watari_balance::{Candidate, ResponseAverage, Turns};
 use watari_handoff::ArbiterEvent;
 use watari_wire::NodeName;
 
-/// See the module.
+/// The load of agents, and the queue of clients.
 #[derive(Default)]
 pub(crate) struct Desk {
     state: Mutex<State>,
 }
 
-/// What is behind the lock.
+/// The data behind the lock of a [`Desk`].
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) turns: Turns<NodeName>,
     loads: BTreeMap<NodeName, Load>,
-    /// By ticket: the first is the next to be served.
+    /// By ticket number: the dispatcher serves the lowest first.
     waiting: BTreeMap<u64, Arc<Notify>>,
     tickets: u64,
 }
 
-/// What an agent has to do.
+/// The load of an agent, as this dispatcher counts it.
 #[derive(Default)]
 struct Load {
-    /// Connections that it owns, and those that shall be its own after their handshake.
+    /// Connections that it owns, and those reserved for it until their handshake is done.
     connections: usize,
     unanswered: usize,
     response: ResponseAverage,
 }
 
-/// Where a client stands that asks for an agent.
+/// The queue position of a client that asks for an agent.
 #[derive(Clone, Copy)]
 pub(crate) enum Standing<'a> {
-    /// It has just come, and lets those first who wait.
+    /// The client has just connected. Clients in the queue go first.
     New,
-    /// It waits.
+    /// The client waits in the queue.
     Waits(&'a Ticket),
-    /// It had its turn, and the agent it got cannot be reached.
+    /// The client had its turn, but the dispatcher cannot reach the selected agent.
     Again,
 }
 
 impl Desk {
-    /// Lets `choose` do what it must with everything held.
+    /// Calls `choose` with the lock held.
     pub(crate) fn with<T>(&self, choose: impl FnOnce(&mut State) -> T) -> T {
         choose(&mut self.state())
     }
 
-    /// A place at `agent`, whether there is room or not.
+    /// Takes a slot at `agent`, even above its limit.
     pub(crate) fn place(self: &Arc<Self>, agent: &NodeName) -> Place {
         self.state().load(agent).connections += 1;
         Place { desk: self.clone(), agent: agent.clone() }
     }
 
-    /// A place in the queue, unless as many as `max` wait.
+    /// Takes a queue slot. `None`: `max` clients wait already.
     pub(crate) fn enter(self: &Arc<Self>, max: usize) -> Option<Ticket> {
         let mut state = self.state();
         if state.waiting.len() >= max {
@@ -72,12 +72,12 @@ impl Desk {
         Some(Ticket { desk: self.clone(), number, turn })
     }
 
-    /// Who waits the longest may try: a place is free, or an agent has come.
+    /// Lets the first client in the queue try again, because a slot is free or an agent is available.
     pub(crate) fn wake(&self) {
         self.state().wake();
     }
 
-    /// Forgets the agents that are not to be kept.
+    /// Removes the agents for which `kept` returns false.
     pub(crate) fn retain(&self, kept: impl Fn(&NodeName) -> bool) {
         let mut state = self.state();
         state.turns.retain(&kept);
@@ -94,7 +94,7 @@ impl Desk {
 }
 
 impl State {
-    /// Whether a client of this standing may be served now.
+    /// Whether a client at this queue position may get a slot now.
     pub(crate) fn is_turn_of(&self, standing: Standing<'_>) -> bool {
         match standing {
             Standing::New => self.waiting.is_empty(),
@@ -107,7 +107,7 @@ impl State {
         self.loads.get(agent).map_or(0, |load| load.connections)
     }
 
-    /// Enters what is known of an agent's load.
+    /// Fills in the load of the agent that `candidate` names.
     pub(crate) fn describe(&self, candidate: &mut Candidate<NodeName>, now: Instant) {
         if let Some(load) = self.loads.get(&candidate.name) {
             candidate.connections = load.connections;
@@ -116,7 +116,7 @@ impl State {
         }
     }
 
-    /// A place at `agent` of this very desk.
+    /// Takes a slot at `agent`. `desk` owns this state.
     pub(crate) fn take(&mut self, desk: &Arc<Desk>, agent: &NodeName) -> Place {
         self.load(agent).connections += 1;
         Place { desk: desk.clone(), agent: agent.clone() }
@@ -136,7 +136,7 @@ impl State {
     }
 }
 
-/// One of the connections of an agent, as long as it lives.
+/// A slot at an agent, for one connection. Dropping it frees the slot.
 pub(crate) struct Place {
     desk: Arc<Desk>,
     agent: NodeName,
@@ -147,7 +147,7 @@ impl Place {
         &self.agent
     }
 
-    /// One at another agent, whether there is room or not.
+    /// Takes a slot at another agent, even above its limit.
     pub(crate) fn elsewhere(&self, agent: &NodeName) -> Self {
         self.desk.place(agent)
     }
@@ -161,7 +161,7 @@ impl Drop for Place {
     }
 }
 
-/// A place in the queue, as long as it lives.
+/// A queue slot. Dropping it leaves the queue.
 pub(crate) struct Ticket {
     desk: Arc<Desk>,
     number: u64,
@@ -169,7 +169,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Waits until it may be this one's turn.
+    /// Waits until this client may be the first in the queue.
     pub(crate) async fn called(&self) {
         self.turn.notified().await;
     }
@@ -179,13 +179,13 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         let mut state = self.desk.state();
         state.waiting.remove(&self.number);
-        // There may be room for another.
+        // Another client may fit now.
         state.wake();
     }
 }
 
-/// Measures how soon an agent answers: how long it takes to open the leg, and from the first byte the agent is sent to
-/// the first byte it answers. A client that hesitates to speak is not the agent's fault.
+/// Measures the response time of an agent: the time to open the leg, plus the time from the first byte sent to the
+/// agent to its first byte back. The time until the client sends its first byte does not count.
 pub(crate) struct Stopwatch {
     desk: Arc<Desk>,
     agent: NodeName,
@@ -196,7 +196,7 @@ pub(crate) struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// The leg to the agent of `place` is about to be opened.
+    /// Starts the measurement, before the leg to the agent of `place` is opened.
     pub(crate) fn start(place: &Place) -> Self {
         place.desk.state().load(&place.agent).unanswered += 1;
         Self {
@@ -209,12 +209,12 @@ impl Stopwatch {
         }
     }
 
-    /// The leg is open.
+    /// Records that the leg is open.
     pub(crate) fn opened(&mut self) {
         self.opening = self.started.elapsed();
     }
 
-    /// Takes what the relay tells its arbiter.
+    /// Handles an event that the relay also passes to its arbiter.
     pub(crate) fn follow(&mut self, event: &ArbiterEvent) {
         match event {
             _ if self.answered => {}

@@ -1,4 +1,4 @@
-//! Emptying an agent: its connections are asked to leave, so many a second, and a bounded number at a time.
+//! Drains agents: asks their connections to leave, at a limited rate per second and a limited number at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,52 +11,53 @@ use watari_wire::{ConnectionId, Leave, Message, NodeName};
 
 use crate::Shared;
 
-/// How often is looked for connections that shall leave, while some do.
+/// The interval between searches for connections to ask, while some are about to leave.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How often, while those that are left have said why they stay, or none is left.
+/// The interval while all remaining connections have reported why they stay, or none remain.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// Connections of one agent that may be about to leave at the same time: as many as keep both ends busy, and no more than
-/// a target can hold.
+/// Connections of one agent that may be about to leave at a time: enough to keep both agents busy, and no more than a
+/// target can hold.
 const LEAVING_MAX: usize = 256;
 
-/// After how long a connection that has neither left nor said why is asked again.
+/// The time after which the dispatcher repeats the request to a connection that has neither left nor reported why it
+/// stays.
 pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The agents that are being emptied.
+/// The agents that are being drained.
 #[derive(Default)]
 pub(crate) struct Drains {
     agents: Mutex<BTreeMap<NodeName, BTreeSet<AskedBy>>>,
     begun: Notify,
 }
 
-/// Who wants an agent to be empty.
+/// The source of a drain. It decides when the drain ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum AskedBy {
-    /// The agent, because it is about to end. It is over when the agent comes anew.
+    /// The agent, because it is about to end. The drain ends when the agent links again.
     Itself,
-    /// The operator, until told otherwise.
+    /// An operator. The drain ends on an operator's command.
     Operator,
-    /// The configuration, which does not know it any more, until it does.
+    /// The configuration, which does not list the agent any more. The drain ends when it lists the agent again.
     Configuration,
 }
 
-/// Connections that shall leave now.
+/// The connections to ask to leave now.
 pub(crate) struct Leavers {
     pub(crate) leavers: Vec<Leaver>,
-    /// Others that were asked a moment ago.
+    /// The number of other connections that were asked recently and have not answered.
     pub(crate) about_to: usize,
 }
 
-/// A connection that shall leave, and whose client it is.
+/// A connection to ask to leave, and the address of its client.
 pub(crate) struct Leaver {
     pub(crate) id: ConnectionId,
     pub(crate) client: std::net::IpAddr,
 }
 
 impl Drains {
-    /// Whether this is new.
+    /// Begins a drain. Returns whether the agent was not being drained before.
     pub(crate) fn begin(&self, agent: &NodeName, by: AskedBy) -> bool {
         let mut agents = self.agents();
         let is_new = !agents.contains_key(agent);
@@ -65,12 +66,12 @@ impl Drains {
         is_new
     }
 
-    /// Ends it, whoever wants it. Whether it was being emptied.
+    /// Ends the drain of `agent`, for all sources. Returns whether there was one.
     pub(crate) fn end(&self, agent: &NodeName) -> bool {
         self.agents().remove(agent).is_some()
     }
 
-    /// Ends what `by` began, unless somebody else wants the agent to be empty too.
+    /// Ends the drain of `agent` for the source `by`. It goes on if another source also asked for it.
     pub(crate) fn end_if(&self, agent: &NodeName, by: AskedBy) {
         let mut agents = self.agents();
         if let Some(asked) = agents.get_mut(agent) {
@@ -81,7 +82,7 @@ impl Drains {
         }
     }
 
-    /// The agent is linked (again). If it is still about to end, it will say so again.
+    /// Handles a new link. If the agent is still about to end, it sends `Draining` again.
     pub(crate) fn link_up(&self, agent: &NodeName) {
         self.end_if(agent, AskedBy::Itself);
     }
@@ -99,7 +100,7 @@ impl Drains {
     }
 }
 
-/// Asks connections to leave agents that are being emptied, until `shutdown`.
+/// Asks connections to leave draining agents, until `shutdown`.
 pub(crate) async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
     let drains = &shared.agents.drains;
     let ask = |agent: &NodeName, max| ask_some(&shared, agent, max);
@@ -109,8 +110,9 @@ pub(crate) async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
     }
 }
 
-/// Has `ask` ask connections of agents that are being emptied, at most `rate()` a second of all of them; nothing is done as
-/// long as there are no such agents. `ask` asks at most so many, and tells how many it asked and how many are about to leave.
+/// Calls `ask` for connections of draining agents, for at most `rate()` connections per second over all agents. Waits
+/// while no agent is being drained. The second argument of `ask` is the most that it may ask. It returns how many
+/// connections it asked, and how many others are about to leave.
 async fn empty(drains: &Drains, rate: impl Fn() -> u32, mut ask: impl FnMut(&NodeName, usize) -> (usize, usize)) {
     let mut pace = Pace::new(Instant::now());
     loop {
@@ -133,7 +135,7 @@ async fn empty(drains: &Drains, rate: impl Fn() -> u32, mut ask: impl FnMut(&Nod
     }
 }
 
-/// Asks at most `max`.
+/// Asks at most `max` connections of `agent`. Returns the numbers as [`empty`] needs them.
 fn ask_some(shared: &Shared, agent: &NodeName, max: usize) -> (usize, usize) {
     let Leavers { leavers, about_to } = shared.table.leavers(agent, LEAVING_MAX, max, Instant::now());
     for Leaver { id, client } in &leavers {
@@ -143,7 +145,7 @@ fn ask_some(shared: &Shared, agent: &NodeName, max: usize) -> (usize, usize) {
     (leavers.len(), about_to)
 }
 
-/// How many may be asked, by the time that has passed.
+/// How many connections may be asked at a point in time (a token bucket).
 struct Pace {
     allowed: f64,
     at: Instant,
@@ -154,7 +156,7 @@ impl Pace {
         Self { allowed: 0.0, at: now }
     }
 
-    /// What was not used is not saved up for longer than it takes to look again, but for one.
+    /// Returns the allowance. Unused allowance accumulates for at most two [`LOOK`] intervals, plus one connection.
     fn allowed(&mut self, per_s: u32, now: Instant) -> usize {
         let per_s = f64::from(per_s);
         let most = per_s * 2.0 * LOOK.as_secs_f64() + 1.0;
@@ -179,7 +181,7 @@ mod tests {
         NodeName::new(text).unwrap()
     }
 
-    /// How long it takes until `connections` were asked, which all leave at once.
+    /// The time until `connections` connections were asked, if all of them leave at once.
     async fn time_to_empty(connections: usize, rate: u32) -> Duration {
         let (drains, begin) = (Drains::default(), Instant::now());
         drains.begin(&name("a1"), AskedBy::Operator);

@@ -1,4 +1,4 @@
-//! What a client says before there is a leg for it.
+//! The bytes that a client sends before the dispatcher has a leg for it.
 
 use std::io;
 
@@ -7,21 +7,19 @@ use tokio::net::TcpStream;
 use watari_wire::client_hello::{self, Hello};
 use watari_wire::proxy::{self, Header, ProxyError};
 
-/// The most that is kept of what a client says before it has an agent, in bytes; it waits in the system's buffer for
-/// the rest.
+/// The most bytes that the dispatcher reads from a client without an agent. The rest waits in the kernel's buffer.
 const EARLY_LEN_MAX: usize = 16 * 1024;
 
-/// The longest PROXY protocol header that is read: both addresses and the values that relays add, or a line of version
-/// 1.
+/// The longest PROXY protocol header, in bytes: both addresses and the values that relays add, or a line of version 1.
 const PROXY_HEADER_LEN_MAX: usize = 2048;
 
-/// Bytes that were read from a client and belong to its stream.
+/// Bytes that the dispatcher has read from a client and that belong to its stream.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
     bytes: Vec<u8>,
 }
 
-/// Why a connection does not begin with the header that it must begin with.
+/// The reason that a connection does not begin with a PROXY protocol header.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HeaderError {
     #[error(transparent)]
@@ -33,7 +31,7 @@ pub(crate) enum HeaderError {
 }
 
 impl Early {
-    /// Reads the PROXY protocol header that a connection begins with.
+    /// Reads the PROXY protocol header at the start of the connection.
     pub(crate) async fn proxy_header(&mut self, client: &TcpStream) -> Result<Header, HeaderError> {
         loop {
             if let Some((header, len)) = proxy::parse(&self.bytes, PROXY_HEADER_LEN_MAX)? {
@@ -46,8 +44,8 @@ impl Early {
         }
     }
 
-    /// Reads until the name is known that the client asks for. `Ok(None)`: it asks for none, or says more than
-    /// is kept before it does; `Err`: it is gone.
+    /// Reads until the server name (SNI) is complete. `Ok(None)`: the client sends no name, or none within the first
+    /// [`EARLY_LEN_MAX`] bytes. `Err`: the connection failed or ended.
     pub(crate) async fn server_name(&mut self, client: &TcpStream) -> io::Result<Option<String>> {
         loop {
             match client_hello::look(&self.bytes) {
@@ -61,7 +59,8 @@ impl Early {
         }
     }
 
-    /// Returns when the client is gone, or has ended its stream: before it was answered, that is as good as gone.
+    /// Returns when the client has reset the connection or ended its stream. An end before any answer counts as a
+    /// reset.
     pub(crate) async fn until_gone(&mut self, client: &TcpStream) {
         while self.bytes.len() < EARLY_LEN_MAX {
             match self.read(client, EARLY_LEN_MAX).await {
@@ -69,7 +68,7 @@ impl Early {
                 Ok(_) => {}
             }
         }
-        // It has said all that is kept of it; a reset is noticed still.
+        // The buffer is full. A reset is still noticed.
         let _ = client.ready(Interest::ERROR).await;
     }
 
@@ -77,7 +76,7 @@ impl Early {
         self.bytes
     }
 
-    /// Reads what there is, up to `max` in all.
+    /// Reads once, as soon as there is data, until `max` bytes are stored.
     async fn read(&mut self, client: &TcpStream, max: usize) -> io::Result<usize> {
         loop {
             client.readable().await?;

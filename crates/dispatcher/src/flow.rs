@@ -1,4 +1,4 @@
-//! One direction of a connection: bytes that were read from one side, and that the other has not taken yet.
+//! One direction of a connection: bytes that were read from one side and not yet written to the other.
 
 use std::cell::RefCell;
 use std::io;
@@ -6,56 +6,58 @@ use std::io;
 use tokio::net::TcpStream;
 use watari_sys::{Pipe, tcp};
 
-/// The most that is read at once by way of memory, in bytes.
+/// The most bytes of one read into memory.
 const READ_LEN: usize = 64 * 1024;
 
-/// A read of so much says that more will come: the next bytes go by a pipe, which costs more to set up and less per byte. Handshakes
-/// and small requests never get there.
+/// A read of this many bytes suggests that more will follow. The next bytes then go through a pipe (`splice`), which
+/// costs more to set up and less per byte. Handshakes and small requests never reach this.
 const BULK_LEN: usize = 16 * 1024;
 
-/// The most that is kept of what was read, in bytes. A handshake begins with much less.
+/// The most bytes of the copy of what was read. The start of a handshake is much shorter.
 const COPY_LEN_MAX: usize = 16 * 1024;
 
 thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_LEN].into_boxed_slice());
 }
 
-/// What waits in one direction, in the order in which it is written:
+/// The bytes that wait in one direction, in the order in which they are written:
 ///
 /// ```text
 ///   head, not of the stream | bytes of the stream | bytes of the stream in a pipe
 /// ```
 ///
-/// * It is filled only when it is empty, by one read. So it never holds more than that, and never bytes and a pipe.
-/// * Each byte of the stream is counted once when it is read and once when it is written, and
-///   `read = written + waiting`, whatever was put in front and whichever connection it is written to.
-/// * What waits is the flow's own: it outlives the connection it was read from, and goes to whichever is there when it is written.
+/// * It is filled only when it is empty, by one read. So it never holds more than one read, and a read is either in
+///   memory or in a pipe.
+/// * Each byte of the stream is counted once when it is read and once when it is written. `read = written + waiting`
+///   holds with any head in front, and with any destination.
+/// * The flow owns the bytes that wait. They outlive the connection they were read from, and go to the connection that
+///   is current when they are written.
 ///
-/// It holds memory, or a pipe, only while something waits.
+/// It holds memory, or a pipe, only while bytes wait.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
-    /// The head, and bytes of the stream.
+    /// The head, then bytes of the stream.
     bytes: Vec<u8>,
     taken: usize,
-    /// How many of the bytes ahead are not the stream's own.
+    /// The number of bytes in front that belong to the head.
     head_left: usize,
-    /// Not empty.
+    /// Never an empty pipe.
     pipe: Option<Pipe>,
-    /// Whether the last read was a large one.
+    /// Whether the last read had at least [`BULK_LEN`] bytes.
     is_bulk: bool,
-    /// All that was read, as long as somebody else may have to be told it.
+    /// A copy of all bytes read, as long as they may have to be sent to another agent.
     copy: Option<Vec<u8>>,
 }
 
-/// Bytes of the stream that went somewhere.
+/// The bytes of the stream that one call wrote.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) bytes: usize,
-    /// How many of them came by a pipe.
+    /// How many of them went through a pipe.
     pub(crate) spliced: usize,
 }
 
-/// Which side of a flow failed, or would have to be waited for.
+/// The side that failed, or would block.
 #[derive(Debug)]
 pub(crate) enum Broken {
     Reading(io::Error),
@@ -63,12 +65,13 @@ pub(crate) enum Broken {
 }
 
 impl Flow {
-    /// A flow in which `bytes` of the stream wait, which were read elsewhere.
+    /// A flow that holds `bytes` of the stream, which were read elsewhere.
     pub(crate) fn holding(bytes: Vec<u8>) -> Self {
         Self { bytes, ..Self::default() }
     }
 
-    /// Keeps a copy of what waits and of what is read, until that is too much or is of no use any more.
+    /// Keeps a copy of the bytes that wait and of those that are read, up to [`COPY_LEN_MAX`], until the caller drops
+    /// it.
     pub(crate) fn keeping_copy(mut self) -> Self {
         let mut copy = Vec::new();
         copy.extend_from_slice(&self.bytes);
@@ -88,7 +91,7 @@ impl Flow {
         self.copy.take()
     }
 
-    /// Whether something that is not of the stream waits.
+    /// Whether bytes of a head wait.
     pub(crate) fn begins_with_head(&self) -> bool {
         self.head_left > 0
     }
@@ -97,8 +100,8 @@ impl Flow {
         self.bytes.is_empty() && self.pipe.is_none()
     }
 
-    /// Reads once from `from`, and writes what `to` takes at once. Returns how many bytes were read, 0 at the end of the
-    /// stream, and written. Only for a flow that is empty.
+    /// Reads once from `from`, and writes what `to` takes without blocking. Returns the number of bytes read, 0 at the
+    /// end of the stream, and the number written. The flow must be empty.
     pub(crate) fn pass(&mut self, from: &TcpStream, to: &TcpStream) -> Result<(usize, Written), Broken> {
         debug_assert!(self.is_empty());
         match self.is_bulk.then(Pipe::take).flatten() {
@@ -107,8 +110,8 @@ impl Flow {
         }
     }
 
-    /// Reads once from `from`, and writes nothing. Returns how many bytes were read, 0 at the end of the stream. Only for a
-    /// flow that is empty.
+    /// Reads once from `from`, and writes nothing. Returns the number of bytes read, 0 at the end of the stream. The
+    /// flow must be empty.
     pub(crate) fn fill(&mut self, from: &TcpStream) -> io::Result<usize> {
         debug_assert!(self.is_empty());
         SCRATCH.with_borrow_mut(|scratch| {
@@ -120,7 +123,7 @@ impl Flow {
         })
     }
 
-    /// Whether it is empty, and more is likely to be there at once.
+    /// Whether the flow is empty and more bytes are probably ready.
     pub(crate) fn goes_on(&self) -> bool {
         self.is_bulk && self.is_empty()
     }
@@ -133,12 +136,12 @@ impl Flow {
         Ok((read, self.write_to(to).map_err(Broken::Writing)?))
     }
 
-    /// What `to` takes at once never gets a buffer of its own.
+    /// Copies through the thread's buffer. Only bytes that `to` does not take at once are allocated.
     fn copy(&mut self, from: &TcpStream, to: &TcpStream) -> Result<(usize, Written), Broken> {
         SCRATCH.with_borrow_mut(|scratch| {
             let read = tcp::try_read(from, scratch).map_err(Broken::Reading)?;
             self.is_bulk = read >= BULK_LEN;
-            // Even nothing cannot be written where the stream was ended already.
+            // A write of 0 bytes also fails if the stream was shut down.
             if read == 0 {
                 return Ok((0, Written::default()));
             }
@@ -159,7 +162,8 @@ impl Flow {
         }
     }
 
-    /// Puts `head`, which is not of the stream, in front of what waits. It replaces what is left of another.
+    /// Puts `head`, which does not belong to the stream, in front of the bytes that wait. It replaces the rest of an
+    /// earlier head.
     pub(crate) fn put_in_front(&mut self, head: Vec<u8>) {
         let head_len = head.len();
         let waiting = std::mem::replace(&mut self.bytes, head);
@@ -167,7 +171,7 @@ impl Flow {
         (self.taken, self.head_left) = (0, head_len);
     }
 
-    /// Writes what `to` takes at once.
+    /// Writes what `to` takes without blocking.
     pub(crate) fn write_to(&mut self, to: &TcpStream) -> io::Result<Written> {
         let mut written = Written::default();
         while !self.bytes.is_empty() {
@@ -186,7 +190,7 @@ impl Flow {
         Ok(written)
     }
 
-    /// Returns how many of the `written` bytes were the stream's.
+    /// Removes `written` bytes. Returns how many of them belonged to the stream.
     fn take(&mut self, written: usize) -> usize {
         let of_head = written.min(self.head_left);
         self.head_left -= of_head;
@@ -198,7 +202,7 @@ impl Flow {
     }
 }
 
-/// Nothing was written where it would have to be waited.
+/// Returns 0 bytes for a write that would block.
 fn at_once(written: io::Result<usize>) -> io::Result<usize> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),

@@ -1,21 +1,23 @@
-//! Legs to agents: connected anew, or left behind by a move or by a connection that has ended, and used again.
+//! Legs to agents: new ones, and idle ones that a move or an ended connection has left.
 //!
 //! ```text
 //!              a move was committed            the agent: LEG_FREE            the next connection
 //!   in use ────────────────────────▶ released ─────────────────▶ free ──────────────────────▶ in use
 //!                                       │                          │
-//!                                       └── the pool is full, it is too old, it ended, or said anything else; the agent is
-//!                                           drained, or its link is lost: closed
+//!                                       └── closed: the pool is full, the leg is too old, it ended or carried any
+//!                                           other byte, the agent is drained, or its link is lost
 //! ```
 //!
-//! The end of a connection frees its leg in the same way. The agent has announced the length of the stream to the client. The
-//! dispatcher has read all of it, and reports how much of the client's stream it has written. The agent reads and drops up to
-//! there.
+//! The end of a connection frees its leg in the same way:
 //!
-//! At a commit both ends know where a leg stands: the dispatcher has written the client's stream up to `rx_offset` and no
-//! further, and has read what the source wrote up to `tail_offset`, where it stopped. The agent keeps the leg only if it has
-//! read exactly as much, and says so on the leg itself. Until then nothing is written on it, so a decision that gets lost
-//! on its way costs a leg, and no connection waits for it.
+//! 1. The agent announces the length of the stream to the client.
+//! 2. The dispatcher reads all of that stream, and reports how much of the client's stream it has written.
+//! 3. The agent reads and drops the client's stream up to there.
+//!
+//! At a commit both ends have the position of the leg. The dispatcher has written the client's stream up to `rx_offset`
+//! and no further. It has read what the source wrote up to `tail_offset`, where the source stopped. The agent keeps the
+//! leg only if it has read exactly as much, and sends [`LEG_FREE`] on the leg itself. Until then the dispatcher writes
+//! nothing on it. So a lost decision costs a leg, and no connection waits for it.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -35,23 +37,24 @@ use watari_wire::leg::LEG_FREE;
 
 use crate::Shared;
 
-/// How long a leg is kept without use. Much shorter than agents keep it, so that it is not closed while it is taken.
+/// How long an unused leg is kept. It is much shorter than agents keep a leg, so that an agent does not close a leg
+/// while it is taken.
 const KEPT_MAX: Duration = Duration::from_secs(10);
 
-/// Released legs that are looked at, at most, when a leg is taken.
+/// The most released legs that are read when a leg is taken.
 const SETTLED_MAX: usize = 16;
 
-/// How often is looked for legs that were kept too long, while there are any.
+/// The interval between searches for legs that were kept too long, while any legs are kept.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A TCP connection to an agent.
 pub(crate) struct Leg {
     pub(crate) stream: TcpStream,
-    /// It has carried another connection. That its agent is still there is known only when it answers.
+    /// The leg has carried another connection. Only an answer shows that its agent still runs.
     pub(crate) reused: bool,
 }
 
-/// The legs that were left behind. A leg stays on the thread whose runtime it belongs to.
+/// The idle legs. A leg stays on the thread of its runtime.
 pub(crate) struct IdleLegs {
     agents: Mutex<HashMap<Whose, Idle>>,
     filled: Notify,
@@ -61,7 +64,7 @@ pub(crate) struct IdleLegs {
 
 type Whose = (ThreadId, NodeName);
 
-/// Those of one agent and thread.
+/// The idle legs of one thread to one agent.
 #[derive(Default)]
 struct Idle {
     released: VecDeque<Kept>,
@@ -73,26 +76,26 @@ struct Kept {
     until: Instant,
 }
 
-/// What an agent says on a leg that is nobody's.
+/// The result of a read on an idle leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Said {
     Nothing,
     Free,
-    /// It ended, or said what no agent says.
+    /// The leg ended, or the agent sent any other byte.
     Other,
 }
 
-/// Which legs will do.
+/// Which legs the caller accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// One that is free, else a new one.
+    /// An idle leg that is free, otherwise a new one.
     Any,
-    /// Only a new one: then its agent is there.
+    /// Only a new leg: its connect shows that the agent runs.
     New,
 }
 
 impl Shared {
-    /// A leg to `agent`, on which the next thing to write is a preface.
+    /// Takes or connects a leg to `agent`. The next bytes to write on it are a preface.
     pub(crate) async fn leg_to(&self, agent: &NodeName, which: Which) -> io::Result<Leg> {
         let free = (which == Which::Any).then(|| self.idle_legs.take(agent, Instant::now())).flatten();
         let (reused, stream) = match free {
@@ -102,7 +105,7 @@ impl Shared {
         Ok(Leg { stream, reused })
     }
 
-    /// Whether a leg to `agent` should be kept.
+    /// Whether a leg to `agent` may be kept after its connection.
     pub(crate) fn keeps_legs_to(&self, agent: &NodeName) -> bool {
         self.agents.availability(agent) == Some(true)
             && !self.agents.drains.contains(agent)
@@ -115,7 +118,8 @@ impl IdleLegs {
         Self { agents: Mutex::default(), filled: Notify::new(), idle, reused }
     }
 
-    /// Keeps a leg whose agent was told so, and has not said yet that it is free.
+    /// Keeps a leg. The dispatcher has sent the agent `LegKept`, and the agent has not yet confirmed that the leg is
+    /// free.
     pub(crate) fn keep(&self, agent: &NodeName, leg: TcpStream, now: Instant) {
         let mut agents = self.agents();
         agents.entry(here(agent)).or_default().released.push_back(Kept { leg, until: now + KEPT_MAX });
@@ -123,7 +127,7 @@ impl IdleLegs {
         self.count(&agents);
     }
 
-    /// A leg to `agent` that is free, if there is one.
+    /// Takes a free leg to `agent`, if there is one.
     pub(crate) fn take(&self, agent: &NodeName, now: Instant) -> Option<TcpStream> {
         let mut agents = self.agents();
         let leg = agents.get_mut(&here(agent))?.take(now);
@@ -146,7 +150,7 @@ impl IdleLegs {
         self.agents().get(&here(agent)).map_or(0, Idle::len) < max
     }
 
-    /// Closes what ended or is too old; whether anything is left.
+    /// Closes legs that have ended or are too old. Returns whether any are left.
     fn tidy(&self, now: Instant) -> bool {
         let mut agents = self.agents();
         agents.retain(|_, idle| {
@@ -172,7 +176,7 @@ impl Idle {
         self.released.len() + self.free.len()
     }
 
-    /// The one that came free last, so that what is not needed gets old.
+    /// Takes the leg that became free last, so that surplus legs grow old.
     fn take(&mut self, now: Instant) -> Option<TcpStream> {
         self.settle(SETTLED_MAX);
         while let Some(kept) = self.free.pop_back() {
@@ -183,8 +187,8 @@ impl Idle {
         None
     }
 
-    /// Looks at `max` released legs at most, the oldest first. A silent one goes behind the others, so that one whose agent says
-    /// nothing does not keep back those that are free.
+    /// Reads from at most `max` released legs, the oldest first. A leg without a byte moves behind the others, so that
+    /// a silent agent does not delay legs that are free.
     fn settle(&mut self, max: usize) {
         for _ in 0..self.released.len().min(max) {
             let Some(kept) = self.released.pop_front() else { return };
@@ -222,7 +226,7 @@ fn said(leg: &TcpStream) -> Said {
     }
 }
 
-/// Closes in time what nobody takes, until `shutdown`.
+/// Closes legs that are not used in time, until `shutdown`.
 pub(crate) async fn keep_tidy(shared: Arc<Shared>, shutdown: CancellationToken) {
     let tidy = async {
         loop {
@@ -253,14 +257,14 @@ mod tests {
         IdleLegs::new(Gauge::default(), Counter::default())
     }
 
-    /// A leg and its agent's end.
+    /// Returns a leg, and the agent's end of it.
     async fn leg() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (leg, accepted) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
         (leg.unwrap(), accepted.unwrap().0)
     }
 
-    /// Waits until what the other end did has arrived on every leg of `agent` that waits for it.
+    /// Waits until the bytes or ends that the agent sent have arrived on all released legs of `agent`.
     async fn arrived(pool: &IdleLegs, agent: &str) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while pool.agents().get(&here(&name(agent))).is_some_and(|idle| !idle.released.is_empty()) {

@@ -1,15 +1,15 @@
 //! The dispatcher: accepts clients, picks an agent for each handshake and another for the data that follows, relays
 //! bytes, and decides who owns a connection.
 //!
-//! It holds no TLS secret and opens no record: it knows byte counts, and what agents tell it over the mesh.
+//! It holds no TLS secret and opens no record. It counts bytes, and receives reports from agents over the mesh.
 //!
-//! * `listen` lets clients in, and finds agents for them.
-//! * `Agents` knows which agents can take connections, and who gets which; at its `Desk` places are taken and waited for;
-//!   `check` asks agents whether they answer.
-//! * `legs` opens legs to agents, or uses those that moves have left behind.
-//! * One `Relay` a connection moves the bytes and drives its `watari_handoff::Arbiter`.
-//! * `Passthrough` knows whose connections are relayed to backends as they are.
-//! * `Table` finds the relay that a message from the mesh is for.
+//! * `listen` accepts clients, and finds agents for them.
+//! * `Agents` records which agents are available, and selects agents for clients. Clients take slots and wait for them
+//!   at its `Desk`. `check` does the health checks.
+//! * `legs` opens legs to agents, or takes idle ones.
+//! * A `Relay` for each connection moves the bytes and drives its `watari_handoff::Arbiter`.
+//! * `Passthrough` selects the connections that the dispatcher relays to backends without opening TLS.
+//! * `Table` finds the relay for a message from the mesh.
 
 mod agents;
 mod alarm;
@@ -56,7 +56,7 @@ use crate::metrics::Metrics;
 use crate::table::Table;
 use crate::threads::Threads;
 
-/// A running dispatcher.
+/// A running dispatcher. Clones share it.
 #[derive(Clone)]
 pub struct Dispatcher {
     shared: Arc<Shared>,
@@ -75,8 +75,8 @@ struct Shared {
 }
 
 impl Dispatcher {
-    /// Starts `threads` threads, which accept clients and relay them, until `shutdown`. `listeners` has for each address
-    /// a listener for each of them. All else happens in the tokio runtime that this is called in.
+    /// Starts `threads` threads, which accept clients and relay them, until `shutdown`. `listeners` has, for each
+    /// address, one listener for each thread. Everything else runs in the tokio runtime of the caller.
     pub fn start(
         config: Config,
         (threads, listeners): (NonZeroUsize, Listeners),
@@ -103,33 +103,33 @@ impl Dispatcher {
         Ok(Self { shared, threads, accepting })
     }
 
-    /// Waits until one of the threads has ended, though it was not asked to: its clients are cut off, and nobody
-    /// accepts those that the system still gives it. Never ends by itself otherwise.
+    /// Waits until a thread has ended without a shutdown. Its clients are cut off, and the clients that the kernel
+    /// still assigns to it are not accepted. Otherwise this never returns.
     pub async fn thread_lost(&self) {
         self.threads.lost().await;
     }
 
-    /// What of `wanted` no clients are accepted at yet.
+    /// The addresses of `wanted` on which the dispatcher does not accept yet.
     pub async fn not_listened_at(&self, wanted: &Listeners<SocketAddr>) -> Listeners<SocketAddr> {
         self.accepting.missing(wanted).await
     }
 
-    /// Accepts clients at `wanted` and nowhere else, with `added` for what is missing of it, for each address a
-    /// listener for each thread; where that fails, all is as it was. When this returns, nobody listens elsewhere any
-    /// more. Connections stay.
+    /// Accepts clients on exactly the `wanted` addresses. `added` has the listeners for the addresses that are missing
+    /// so far: for each address, one listener for each thread. If this fails, nothing changes. When it returns, no
+    /// other address is open any more. Connections stay.
     pub async fn listen(&self, wanted: &Listeners<SocketAddr>, added: Listeners) -> io::Result<()> {
         self.accepting.set(&self.shared, wanted, added).await
     }
 
-    /// Replaces the configuration, but for the node's name. Clients that come from now on find the new one; live
-    /// connections go on under the limits of time that they were accepted under. An agent that is not in it any more is
-    /// drained.
+    /// Replaces the configuration, except for the node's name. It applies to clients that connect from now on. Live
+    /// connections keep the time limits under which they were accepted. An agent that the new configuration does not
+    /// list is drained.
     pub async fn reload(&self, config: Config) {
         self.shared.reload(config);
         self.accepting.set_user_timeout(self.shared.limits().user_timeout).await;
     }
 
-    /// Takes what the mesh reports. What is not for a dispatcher is passed over.
+    /// Handles an event of the mesh. Ignores messages that are not for a dispatcher.
     pub fn handle(&self, event: &Event) {
         match event {
             Event::Down { peer, .. } => {
@@ -137,18 +137,18 @@ impl Dispatcher {
                 self.shared.idle_legs.forget(peer);
                 self.shared.table.owner_lost(peer);
             }
-            // An agent hands out a leg key on every new link. One that has started anew is not about to end any more.
+            // An agent sends a leg key on every new link. An agent that has restarted is not about to end any more.
             Event::Up { peer, .. } => {
                 self.shared.agents.drains.link_up(peer);
             }
-            // Its link has gone down before.
+            // `Down` came before it.
             Event::Evicted { .. } => {}
             Event::Message { peer, message } => self.shared.on_message(peer, message),
         }
     }
 
-    /// Asks the owner of `id` to hand it to `to` as soon as it can. Whether it happens is seen in
-    /// [`Dispatcher::connections`].
+    /// Asks the owner of `id` to hand the connection to `to` as soon as it can. [`Dispatcher::connections`] shows
+    /// whether it did.
     pub fn move_connection(&self, id: ConnectionId, to: &NodeName) -> Result<(), MoveRefused> {
         let shared = &self.shared;
         match shared.agents.availability(to) {
@@ -165,15 +165,15 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Empties `agent`: it gets no new connections, and those it has move to the others as soon as they can, or end
-    /// where they cannot. Nothing is cut.
+    /// Drains `agent`: it gets no new connections. Its connections move to other agents as soon as they can, or end
+    /// where they cannot move. None is cut.
     pub fn drain(&self, agent: &NodeName) -> Result<(), UnknownAgent> {
         self.shared.agents.availability(agent).ok_or(UnknownAgent)?;
         self.shared.drain(agent, AskedBy::Operator);
         Ok(())
     }
 
-    /// Lets `agent` have connections again.
+    /// Lets `agent` get connections again.
     pub fn undrain(&self, agent: &NodeName) -> Result<(), UnknownAgent> {
         if self.shared.agents.undrain(agent)? {
             tracing::info!(%agent, "drain ended");
@@ -181,41 +181,40 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// The connections of the moment.
+    /// The live connections.
     pub fn connections(&self) -> Vec<ConnectionStatus> {
         self.shared.table.statuses()
     }
 
-    /// The agents of the configuration.
+    /// The agents of the configuration, and those that are being drained after they left it.
     pub fn agents(&self) -> Vec<AgentStatus> {
         self.shared.agents.statuses(&self.shared.table)
     }
 }
 
-/// Why a connection is not asked to move.
+/// Why a connection cannot be asked to move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MoveRefused {
-    /// There is none of this name, or its handshake is not done.
+    /// No connection has this id, or its handshake is not done.
     #[error("there is no such connection, or its handshake is not done")]
     UnknownConnection,
-    /// The node is none of the configured agents.
+    /// The configuration does not list the node as an agent.
     #[error("there is no such agent")]
     UnknownAgent,
-    /// There is no link to the agent, or it does not answer.
+    /// The link to the agent is down, or its checks fail.
     #[error("the agent is not available")]
     NotAvailable,
-    /// The agent owns the connection already.
     #[error("the connection is there already")]
     AlreadyThere,
 }
 
-/// The node is none of the configured agents.
+/// The configuration does not list the node as an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there is no such agent")]
 pub struct UnknownAgent;
 
 impl Shared {
-    /// The limits that hold for whoever comes now.
+    /// The limits for clients that connect now.
     fn limits(&self) -> Limits {
         self.agents.settings().config.limits.clone()
     }
@@ -307,19 +306,19 @@ impl Shared {
         }
     }
 
-    /// Who waits for a decision about a connection that is over must not wait on.
+    /// Sends `Gone` for a connection that is over, so that its agent stops waiting for a decision.
     fn answer_for_unknown(&self, from: &NodeName, connection: ConnectionId, message: &Message) {
         if matches!(message, Message::Propose(_) | Message::Held(_)) {
             self.tell(from, &Message::Gone(connection));
         }
     }
 
-    /// Sends, and leaves what cannot be sent to the other side's asking again.
+    /// Sends a message. If that fails, the peer repeats its request.
     fn tell(&self, to: &NodeName, message: &Message) {
         note_unsent(to, self.mesh.send(to, message));
     }
 
-    /// The same, for what nobody waits for; `false` where it cannot be sent.
+    /// Sends a message that no peer waits for, without hurry. Returns `false` if it cannot be sent.
     fn tell_soon(&self, to: &NodeName, message: &Message) -> bool {
         note_unsent(to, self.mesh.send_soon(to, message))
     }

@@ -1,4 +1,4 @@
-//! Accepting clients.
+//! Accepts clients.
 //!
 //! ```text
 //!  accepted ── allowed? ── PROXY header ── a client too many? ──┬── an agent for it ── leg ──▶ relay
@@ -6,9 +6,9 @@
 //!                                                                 └── a name that goes to a backend ──▶ passthrough
 //! ```
 //!
-//! What protects this dispatcher refuses at once: its connections in all, and those of one client; whoever waits counts
-//! in both. Only for an agent, where each has as many connections as it may have or none is available, is there a
-//! queue.
+//! At the limits that protect the dispatcher (connections in total, and of one client) it refuses a client at once.
+//! Clients in the queue count under both. The queue is only for agents: clients wait in it when all agents are at their
+//! limit or none is available.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -32,10 +32,10 @@ use crate::listeners::Who;
 use crate::passthrough::Route;
 use crate::relay::{Client, Relay};
 
-/// How many agents are tried for one client.
+/// The most agents to try for one client.
 const LEGS_TRIED_MAX: usize = 3;
 
-/// Accepts on `listener` until `shutdown`, in the runtime that this is called in: a connection stays there to its end.
+/// Accepts on `listener` until `shutdown`, in the runtime of the caller. A connection stays there to its end.
 pub(crate) fn start(
     shared: &Arc<Shared>,
     listener: TcpListener,
@@ -54,7 +54,7 @@ pub(crate) fn start(
     }
 }
 
-/// Says why a client is not served. Its socket is reset when it is dropped, which is after this.
+/// Logs and counts the reason that a client is refused. The caller then drops its socket, which resets the connection.
 fn refuse(shared: &Shared, client: SocketAddr, reason: &'static str) {
     tracing::info!(%client, reason, "client refused");
     shared.metrics.count_refused(reason);
@@ -76,7 +76,7 @@ fn admit_client(shared: &Arc<Shared>, stream: TcpStream, address: SocketAddr) {
     }
 }
 
-/// Lets a client in, unless its address has as many connections as it may have.
+/// Admits a client, unless its address is at its limit.
 fn admit(shared: &Shared, presence: &mut Presence, address: SocketAddr, limits: &Limits) -> Result<(), &'static str> {
     if !presence.comes_from(address.ip(), limits.connections_per_client_max) {
         return Err("client_full");
@@ -85,7 +85,7 @@ fn admit(shared: &Shared, presence: &mut Presence, address: SocketAddr, limits: 
     Ok(())
 }
 
-/// Only relays that are known may say whose connection they bring; the others do not get to say anything.
+/// Admits a relay in `proxy_from`, which may report client addresses. Refuses others before reading from them.
 fn admit_relay(shared: &Arc<Shared>, stream: TcpStream, relay: SocketAddr) {
     let settings = shared.agents.settings();
     let ip = relay.ip().to_canonical();
@@ -99,7 +99,7 @@ fn admit_relay(shared: &Arc<Shared>, stream: TcpStream, relay: SocketAddr) {
     tokio::spawn(async move { serve_relayed(shared, presence, stream, relay).await });
 }
 
-/// Reads whose connection a relay brings, and serves it.
+/// Reads the client's address from the relay's PROXY protocol header, and serves the client.
 async fn serve_relayed(shared: Arc<Shared>, mut presence: Presence, stream: TcpStream, relay: SocketAddr) {
     let limits = shared.limits();
     let mut early = Early::default();
@@ -114,7 +114,7 @@ async fn serve_relayed(shared: Arc<Shared>, mut presence: Presence, stream: TcpS
     }
 }
 
-/// The client's address and the one it connected to.
+/// Returns the client's address and the address it connected to.
 async fn identify(
     stream: &TcpStream,
     relay: SocketAddr,
@@ -131,23 +131,22 @@ async fn identify(
     };
     match header {
         Header::Tcp { client, server, .. } => Ok((client, server)),
-        // The relay speaks for itself, or does not know.
+        // The relay opened the connection for itself, or has no address to report.
         Header::Local | Header::Unspecified => Ok((relay, stream.local_addr().map_err(|_| "client_gone")?)),
     }
 }
 
-/// A client that is here.
+/// A client that was admitted and is not yet connected to an agent or backend.
 struct Visit {
     shared: Arc<Shared>,
     presence: Presence,
     stream: TcpStream,
     address: SocketAddr,
-    /// The address it connected to.
+    /// The address that the client connected to.
     server: SocketAddr,
     early: Early,
 }
 
-/// What a client is connected to.
 enum Destination {
     Agent(Found),
     Backend(Arc<Route>, TcpStream),
@@ -177,8 +176,8 @@ impl Visit {
         }
     }
 
-    /// Where the connection goes as it is, if the name that the client asks for says so. Nobody waits for a name where
-    /// there is nothing to find.
+    /// The passthrough route for the server name that the client sends, if there is one. Without any routes, the
+    /// dispatcher does not wait for a name.
     async fn route(&mut self) -> Result<Option<Arc<Route>>, &'static str> {
         let passthrough = self.shared.agents.settings().passthrough.clone();
         if passthrough.is_empty() {
@@ -192,7 +191,7 @@ impl Visit {
         }
     }
 
-    /// Finds an agent for the client, and waits for one where there is a queue.
+    /// Finds an agent for the client, and waits in the queue if there is one.
     async fn connect_to_agent(&mut self) -> Result<Found, &'static str> {
         let client = self.address.ip();
         let assignment = tokio::select! {
@@ -204,25 +203,25 @@ impl Visit {
     }
 }
 
-/// What there is for a new connection: a leg to the agent that does its handshake, and its places.
+/// The agents for a new connection: a leg to the agent that does the handshake, and the slots.
 pub(crate) struct Found {
     pub(crate) leg: Leg,
-    /// At the agent of the handshake.
+    /// The slot at the agent that does the handshake.
     pub(crate) place: Place,
-    /// At the agent that gets the client's data, if that is another.
+    /// The slot at the agent that gets the connection after the handshake, if that is another.
     pub(crate) reserved: Option<Place>,
     pub(crate) stopwatch: Stopwatch,
 }
 
-/// Finds another agent for a connection of `client` whose first one, `gone`, was so before it answered. Its leg is a new
-/// one. Only if there is no other agent it may be `gone` again: maybe not the agent has ended, but its leg.
+/// Finds another agent for a connection of `client`, because the first agent, `gone`, was lost before it answered. The
+/// leg is a new one. If there is no other agent, `gone` is tried again: perhaps only its leg was lost.
 pub(crate) async fn find_again(shared: &Shared, client: IpAddr, gone: NodeName) -> Result<Found, &'static str> {
     let assign = |passed_over: &[NodeName]| shared.agents.assign(client, passed_over, Standing::Again);
     let assignment = assign(&[gone]).or_else(|_| assign(&[])).map_err(|_| "no_leg")?;
     find_leg(shared, client, assignment, Which::New).await
 }
 
-/// A leg to the agent that `client` was assigned to, or to others if that one cannot be reached.
+/// Opens a leg to the assigned agent, or to another one if that fails.
 async fn find_leg(
     shared: &Shared,
     client: IpAddr,

@@ -1,4 +1,4 @@
-//! The listeners of a dispatcher, which come and go while it runs.
+//! The listeners of a dispatcher. A reload can add and remove them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,12 +13,12 @@ use watari_sys::Acceptor;
 use crate::threads::Threads;
 use crate::{Shared, listen};
 
-/// Where clients are accepted: for each address a listener for each thread, or only the addresses.
+/// The addresses on which clients are accepted: for each address one listener for each thread, or only the addresses.
 #[derive(Debug)]
 pub struct Listeners<L = Vec<TcpListener>> {
-    /// Clients connect to these.
+    /// For direct connections of clients.
     pub clients: Vec<L>,
-    /// Relays connect to these, and say by the PROXY protocol whose connections they bring.
+    /// For relays, which report client addresses by the PROXY protocol.
     pub relays: Vec<L>,
 }
 
@@ -35,7 +35,7 @@ impl<L> Listeners<L> {
     }
 }
 
-/// Who connects to a listener.
+/// The kind of peer that connects to a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Who {
     Clients,
@@ -44,14 +44,14 @@ pub(crate) enum Who {
 
 type Place = (Who, SocketAddr);
 
-/// What accepts clients, by each of the threads.
+/// The accept loops of all addresses and threads.
 pub(crate) struct Accepting {
     threads: Threads,
     groups: Mutex<BTreeMap<Place, Group>>,
     shutdown: CancellationToken,
 }
 
-/// What accepts at one address, one of each thread.
+/// The accept loops of one address, one for each thread.
 struct Group {
     end: CancellationToken,
     acceptors: Vec<Acceptor>,
@@ -69,7 +69,7 @@ impl Accepting {
         Ok(Self { threads: threads.clone(), groups: Mutex::new(groups), shutdown: shutdown.clone() })
     }
 
-    /// What of `wanted` nobody accepts at yet.
+    /// The addresses of `wanted` without an accept loop.
     pub(crate) async fn missing(&self, wanted: &Listeners<SocketAddr>) -> Listeners<SocketAddr> {
         let groups = self.groups.lock().await;
         let missing = |who, addresses: &[SocketAddr]| {
@@ -78,7 +78,7 @@ impl Accepting {
         Listeners { clients: missing(Who::Clients, &wanted.clients), relays: missing(Who::Relays, &wanted.relays) }
     }
 
-    /// Accepts at `wanted` and nowhere else, with `added` for what is missing of it.
+    /// Accepts on exactly the `wanted` addresses. `added` has the listeners for those that are missing so far.
     pub(crate) async fn set(
         &self,
         shared: &Arc<Shared>,
@@ -101,7 +101,7 @@ impl Accepting {
         Ok(())
     }
 
-    /// Clients that are accepted from now on have so long to take what they are sent.
+    /// Sets the `TCP_USER_TIMEOUT` of clients that are accepted from now on.
     pub(crate) async fn set_user_timeout(&self, timeout: Duration) {
         for acceptor in self.groups.lock().await.values().flat_map(|group| &group.acceptors) {
             if let Err(error) = acceptor.set_user_timeout(timeout) {
@@ -111,7 +111,7 @@ impl Accepting {
     }
 }
 
-/// Accepts on all of `listeners`, or on none.
+/// Accepts on all of `listeners`, or on none if one fails.
 fn start_each(
     shared: &Arc<Shared>,
     threads: &Threads,

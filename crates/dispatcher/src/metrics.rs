@@ -1,4 +1,4 @@
-//! What a dispatcher counts.
+//! Metrics of a dispatcher.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use watari_handoff::ResetCause;
 use watari_wire::{AbortReason, NodeName, TlsInfo};
 
-/// The metrics, all under `watari_dispatcher_`.
+/// The metrics, all with the prefix `watari_dispatcher_`.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     pub(crate) connections: Gauge,
@@ -55,7 +55,7 @@ struct Agent {
     agent: String,
 }
 
-/// One of those that a gauge counts, as long as it lives.
+/// Counts one in a gauge until it is dropped.
 pub(crate) struct Counted(Gauge);
 
 impl Counted {
@@ -71,7 +71,7 @@ impl Drop for Counted {
     }
 }
 
-/// Waits of clients in the queue, in seconds.
+/// Histogram buckets of the clients' waits in the queue, in seconds.
 const QUEUE_WAITS: [f64; 7] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0];
 
 impl Default for Metrics {
@@ -148,7 +148,7 @@ impl Metrics {
         self.healthy.get_or_create(&Agent { agent: agent.to_string() }).set(healthy.into());
     }
 
-    /// The agent is none any more.
+    /// Removes the health of an agent that has left the configuration.
     pub(crate) fn forget_agent(&self, agent: &NodeName) {
         self.healthy.remove(&Agent { agent: agent.to_string() });
     }

@@ -1,4 +1,4 @@
-//! Connections that are relayed to a backend as they are: TLS is the backend's.
+//! Relays connections to a backend without opening TLS.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,18 +19,18 @@ use crate::flow::{Broken, Flow, Written};
 use crate::metrics::Metrics;
 use crate::relay::Client;
 
-/// How many backends are tried for one client.
+/// The most backends to try for one client.
 const BACKENDS_TRIED_MAX: usize = 3;
 
-/// Which names are passed through, and where to.
+/// The server names that are relayed to backends, and their routes.
 #[derive(Default)]
 pub(crate) struct Passthrough {
     exact: HashMap<String, Arc<Route>>,
-    /// Keyed by what follows `*.`.
+    /// By the part of the name after `*.`.
     wildcards: HashMap<String, Arc<Route>>,
 }
 
-/// Where connections go.
+/// The backends of a rule.
 pub(crate) struct Route {
     backends: Vec<SocketAddr>,
     proxy_protocol: bool,
@@ -58,7 +58,8 @@ impl Passthrough {
         self.exact.is_empty() && self.wildcards.is_empty()
     }
 
-    /// The route for a host, which is in lower case: its own, else the wildcard's of its parent, as with certificates.
+    /// The route for a host name in lower case: an exact match, otherwise the wildcard of its parent domain, as in
+    /// certificates.
     pub(crate) fn route(&self, name: &str) -> Option<&Arc<Route>> {
         let wildcard = || name.split_once('.').and_then(|(_, parent)| self.wildcards.get(parent));
         self.exact.get(name).or_else(wildcard)
@@ -66,13 +67,13 @@ impl Passthrough {
 }
 
 impl Route {
-    /// The backends, beginning with each in turn.
+    /// The backends to try. Each call begins with the next one.
     fn in_turn(&self) -> impl Iterator<Item = SocketAddr> {
         let first = self.next.fetch_add(1, Ordering::Relaxed) % self.backends.len().max(1);
         self.backends.iter().cycle().skip(first).take(self.backends.len().min(BACKENDS_TRIED_MAX)).copied()
     }
 
-    /// Relays between the client and a backend until both streams have ended, or one is cut.
+    /// Relays between the client and a backend until both streams have ended, or one fails.
     pub(crate) async fn serve(&self, shared: &Shared, client: Client, backend: TcpStream) {
         let limits = shared.limits();
         shared.metrics.passed_through.inc();
@@ -88,12 +89,12 @@ impl Route {
             Ok(Err(error)) => tracing::debug!(client = %client.address, %error, "passed through, and cut"),
             Err(_) => shared.metrics.count_given_up("lifetime"),
         }
-        // Neither end may take what it has got for complete.
+        // A reset shows both ends that the stream is incomplete.
         tcp::reset_on_close(&client.stream);
         tcp::reset_on_close(&backend);
     }
 
-    /// Connects to a backend; `None` if none can be reached.
+    /// Connects to a backend. `None`: none can be reached.
     pub(crate) async fn connect(&self, limits: &Limits) -> Option<TcpStream> {
         for backend in self.in_turn() {
             let connected = timeout(limits.leg_timeout, TcpStream::connect(backend)).await;
@@ -110,8 +111,8 @@ impl Route {
     }
 }
 
-/// Relays both ways until both streams have ended, or for too long not a byte was taken either way. `up` is what waits for the
-/// backend from the beginning.
+/// Relays both directions until both streams have ended, or until neither side has taken a byte for the idle timeout.
+/// `up` holds bytes that wait for the backend from the start.
 async fn relay(
     client: &TcpStream,
     backend: &TcpStream,
@@ -133,7 +134,7 @@ async fn relay(
     }
 }
 
-/// When a byte was last taken, in either direction.
+/// When a byte was last written, in either direction.
 struct LastByte(Mutex<Instant>);
 
 impl LastByte {
@@ -142,7 +143,7 @@ impl LastByte {
     }
 }
 
-/// Returns when nothing has been taken since `last` for as long as `patience`.
+/// Returns when no byte has been written for `patience`.
 async fn idle(last: &LastByte, patience: Duration) {
     loop {
         let end = *last.at() + patience;
@@ -153,7 +154,7 @@ async fn idle(last: &LastByte, patience: Duration) {
     }
 }
 
-/// Relays one stream to its end, and tells `count` what was written. `flow` holds what waits from the beginning.
+/// Relays one stream to its end, and calls `count` for each write. `flow` holds bytes that wait from the start.
 async fn one_way(from: &TcpStream, to: &TcpStream, mut flow: Flow, count: impl Fn(Written)) -> io::Result<()> {
     loop {
         if flow.is_empty() {

@@ -1,4 +1,4 @@
-//! One client's connection: its bytes, and the decisions about it.
+//! Relays one client connection, and carries out its arbiter's decisions.
 
 use std::future::{Future, pending};
 use std::io;
@@ -24,25 +24,26 @@ use crate::flow::{Broken, Flow, Written};
 use crate::legs::{Leg, Which};
 use crate::listen::{self, Found};
 
-/// The most that is read at once of what nobody takes any more, in bytes.
+/// The most bytes of one read that are discarded.
 const DISCARD_LEN: usize = 4 * 1024;
 
-/// How long a client's FIN waits for the agent to end the stream by itself, as its answer to the `close_notify` ahead of the
-/// FIN: then the leg is not ended and can carry another connection.
+/// How long a client's FIN is held back. The agent may end the stream by itself in this time, in answer to the
+/// `close_notify` before the FIN. Then the leg does not end and can carry another connection.
 const END_HELD: Duration = Duration::from_millis(50);
 
-/// The most that is read then, in bytes: what a client may have in flight when it learns of the end. What it goes on to send is not read.
+/// The most bytes that are read and discarded after the end: a client may have this many in flight when it learns of
+/// the end. The relay does not read more.
 const DISCARDED_LEN_MAX: usize = 64 << 20;
 
-/// Reads of one direction in one go.
+/// The most reads of one direction in a row.
 const PASSES_MAX: usize = 4;
 
-/// What comes to a relay from the mesh.
+/// A message to a relay.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// For the arbiter. Boxed: a channel has room for 32 from the beginning, whatever its limit.
+    /// For the arbiter. Boxed, because a channel allocates room for 32 messages at once, whatever its limit.
     Arbiter(Box<ArbiterEvent>),
-    /// There is no link any more to the agent that does the handshake.
+    /// The link to the agent that does the handshake is lost.
     OwnerLost,
 }
 
@@ -50,29 +51,29 @@ pub(crate) enum Input {
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     pub(crate) address: SocketAddr,
-    /// The address it connected to.
+    /// The address that the client connected to.
     pub(crate) server: SocketAddr,
-    /// What it has said already.
+    /// The bytes that were already read from the client.
     pub(crate) early: Vec<u8>,
 }
 
-/// The client's stream.
+/// The state of the client's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FromClient {
     Open,
     /// The client sent FIN.
     Ended,
-    /// The owner's leg was told so. A new owner's leg is told anew.
+    /// The relay has shut down the owner's leg. A new owner's leg is shut down again.
     EndRelayed,
 }
 
-/// The stream to the client.
+/// The state of the stream to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ToClient {
     Open,
-    /// It is complete, but for what `down` holds.
+    /// Complete, except for the bytes in `down`.
     Finishing,
-    /// The client was sent FIN.
+    /// The relay has sent the client FIN.
     Finished,
 }
 
@@ -87,53 +88,53 @@ pub(crate) struct Relay {
     client_address: SocketAddr,
     server_address: SocketAddr,
     client: TcpStream,
-    /// The owner's; `None` once the stream to the client is complete and the leg is kept for another connection.
+    /// The owner's leg. `None` once the stream to the client is complete and the leg is kept for another connection.
     leg: Option<TcpStream>,
     arbiter: Arbiter,
-    /// The agent that its data shall go to after the handshake, if that is another.
+    /// The agent that gets the connection after the handshake, if that is another.
     bulk: Option<NodeName>,
     actions: Vec<ArbiterAction>,
-    /// From the client, for the owner's leg.
+    /// From the client to the owner's leg.
     up: Flow,
-    /// From the owner's leg, for the client.
+    /// From the owner's leg to the client.
     down: Flow,
     from_client: FromClient,
     to_client: ToClient,
-    /// What was read behind the end of the stream to the client, in bytes.
+    /// Bytes that were read after the end of the stream to the client.
     discarded: usize,
     leg_ended: bool,
     leg_use: LegUse,
-    /// Another agent, in place of one that was gone when its leg was used again.
+    /// The search for another agent, because the first was gone when its leg was used again.
     finding: Option<Finding>,
     over: bool,
     connecting: Option<Connecting>,
     prepared: Option<Prepared>,
     deadlines: Deadlines,
     alarm: Alarm,
-    /// Of the time when the client came.
+    /// The limits in force when the client connected.
     limits: Limits,
     stopwatch: Stopwatch,
 }
 
-/// A leg to the target of an attempt. Nothing comes on it before the decision but its end.
+/// A leg to the target of an attempt. Until the decision, the only event on it can be its end.
 struct Prepared {
     epoch: Epoch,
     leg: TcpStream,
 }
 
-/// What was sent on the owner's leg so far, as far as it decides whether another connection may follow.
+/// Whether another connection may follow on the owner's leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LegUse {
-    /// A leg that is used again. Its preface is not written yet: it goes out together with the first bytes of the
-    /// client.
+    /// An idle leg that is used again. The relay writes its preface together with the client's first bytes.
     Unopened,
-    /// Relayed as usual: another connection may follow.
+    /// Only regular relaying: another connection may follow.
     Regular,
     /// An attempt to move was aborted: no other connection may follow.
     Irregular,
 }
 
-/// Whether the client's FIN waits for the agent to end the stream. It does so once, whichever agents follow.
+/// Whether the client's FIN is held back for the agent to end the stream. This happens once per connection, not once
+/// per agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EndHeld {
     NotYet,
@@ -141,19 +142,19 @@ enum EndHeld {
     LongEnough,
 }
 
-/// When the relay loses patience.
+/// The time limits of a connection.
 struct Deadlines {
     handshake: Option<Instant>,
     idle: Instant,
     lifetime: Instant,
-    /// The arbiter's timer, or the end of lingering after the stream to the client.
+    /// The arbiter's timer: for a move, or for the announcement of the end.
     timer: Option<(ArbiterTimer, Instant)>,
     client_end: EndHeld,
     linger: Option<Instant>,
 }
 
 impl Relay {
-    /// A relay between `client` and its first leg.
+    /// Creates a relay between `client` and its first leg.
     pub(crate) fn new(shared: &Arc<Shared>, client: Client, found: Found) -> Self {
         let Found { leg, place, reserved, stopwatch } = found;
         let arbiter = Arbiter::new(place.agent().clone());
@@ -198,7 +199,7 @@ impl Relay {
         }
     }
 
-    /// Relays until the connection is over. It is boxed because a future has room for its arguments twice.
+    /// Relays until the connection is over. Boxed, because a future has room for its arguments twice.
     pub(crate) async fn run(mut self: Box<Self>) {
         if self.leg_use == LegUse::Unopened || self.begin() {
             while !self.over {
@@ -215,7 +216,7 @@ impl Relay {
         }
     }
 
-    /// What happens after the leg was kept: the rest goes to the client, whose end is awaited.
+    /// After the leg was kept: writes the rest to the client, and waits for the client's end.
     async fn finish(&mut self) {
         let lingers = self.to_client == ToClient::Finished && self.from_client == FromClient::Open;
         let deadline = self.deadlines.first();
@@ -245,7 +246,7 @@ impl Relay {
             _ = leg.writable(), if relays_up && !self.up.is_empty() => self.write_leg(),
             _ = leg.readable(), if self.down.is_empty() && !self.leg_ended => self.pass_down(),
             _ = self.client.writable(), if !self.down.is_empty() => self.write_client(),
-            // A reset is noticed also while nothing is read.
+            // Notices a reset even while nothing is read.
             _ = self.client.ready(Interest::ERROR), if !reads_client && !lingers => self.on_client_reset(),
             () = self.alarm.ring(deadline) => self.on_deadline(),
         }
@@ -253,16 +254,16 @@ impl Relay {
 
     fn on_input(&mut self, input: Input) {
         match input {
-            // It may be about to answer, or its machine is gone and nothing will ever say so.
+            // The agent may be about to answer. Or its host is gone, and no reset will ever arrive.
             Input::OwnerLost if self.up.has_copy() => self.on_leg_end(true),
             Input::OwnerLost => {}
             Input::Arbiter(event) => self.on_event(*event),
         }
     }
 
-    /// What an agent said.
+    /// Handles an agent's message.
     fn on_event(&mut self, event: ArbiterEvent) {
-        // Who proposes has done the handshake, also if its announcement was lost.
+        // An agent that proposes a move has done the handshake, even if its announcement was lost.
         if matches!(&event, ArbiterEvent::Proposed { from, .. } if from == self.arbiter.owner()) {
             self.deadlines.handshake = None;
             self.up.drop_copy();
@@ -284,7 +285,7 @@ impl Relay {
         }
     }
 
-    /// A target that closes its leg cannot get the connection: better known before the decision than after it.
+    /// A target that closes its leg cannot get the connection. It is better to find this before the decision.
     fn check_prepared(&mut self) {
         let Some(Prepared { epoch, leg }) = &self.prepared else { return };
         match leg.try_read(&mut [0]) {
@@ -298,7 +299,7 @@ impl Relay {
         }
     }
 
-    /// From the client to the owner's leg.
+    /// Passes bytes from the client to the owner's leg.
     fn pass_up(&mut self) {
         if self.leg_use == LegUse::Unopened {
             return self.open_with_first_bytes();
@@ -312,8 +313,8 @@ impl Relay {
         }
     }
 
-    /// Opens a leg that is used again: the preface and the client's first bytes take one write, and one read at the
-    /// agent.
+    /// Opens an idle leg that is used again. The preface and the client's first bytes take one write here, and one read
+    /// at the agent.
     fn open_with_first_bytes(&mut self) {
         match self.up.fill(&self.client) {
             Ok(read) => {
@@ -327,7 +328,7 @@ impl Relay {
         }
     }
 
-    /// From the owner's leg to the client: some reads of what is long, lest the runtime be asked about each.
+    /// Passes bytes from the owner's leg to the client. Reads several times if there is much, to poll the runtime less.
     fn pass_down(&mut self) {
         for _ in 0..PASSES_MAX {
             if !self.pass_down_once() {
@@ -336,7 +337,7 @@ impl Relay {
         }
     }
 
-    /// Whether more is likely to be there, and may be passed at once.
+    /// Passes one read. Returns whether more bytes are probably ready and can be passed at once.
     fn pass_down_once(&mut self) -> bool {
         let Some(leg) = &self.leg else { return false };
         match self.down.pass(leg, &self.client) {
@@ -353,13 +354,14 @@ impl Relay {
         false
     }
 
-    /// Nobody takes what the client still sends; its end is awaited, so that no reset overtakes what it is being sent.
+    /// Reads and discards what the client still sends. The relay waits for the client's end, because an early close
+    /// would send a reset that overtakes the last bytes to the client.
     fn discard_client(&mut self) {
         match tcp::try_read(&self.client, &mut [0; DISCARD_LEN]) {
             Ok(0) => self.from_client = FromClient::Ended,
             Ok(read) => {
                 self.discarded += read;
-                // Closing with input unread resets the connection.
+                // Ends the connection at the limit. A close with unread input resets it.
                 self.over |= self.discarded > DISCARDED_LEN_MAX;
             }
             Err(error) => self.on_client_error(&error),
@@ -423,7 +425,8 @@ impl Relay {
         }
     }
 
-    /// The leg was free, and its agent is gone before it answered a word: nothing has begun that another could not begin.
+    /// Finds another agent. The leg was idle, and its agent was lost before it sent a byte, so another agent can do the
+    /// same handshake from the start.
     fn begin_again(&mut self, said: Vec<u8>) {
         tracing::info!(connection = %self.id, agent = %self.arbiter.owner(), "no answer on a leg that was used before");
         self.shared.idle_legs.forget(self.arbiter.owner());
@@ -454,13 +457,13 @@ impl Relay {
         self.begin();
     }
 
-    /// Tells the agent whose connection this is. `false` if it has gone meanwhile.
+    /// Sends the agent the preface. Returns `false` if the agent is gone.
     fn begin(&mut self) -> bool {
         let kind = Kind::New { bulk: self.bulk.clone() };
         self.open_leg(kind, Epoch(0))
     }
 
-    /// From now on this is the owner's leg; returns the one before.
+    /// Makes `leg` the owner's leg. Returns the previous one.
     fn take_leg(&mut self, leg: TcpStream) -> Option<TcpStream> {
         self.leg_ended = false;
         self.leg_use = LegUse::Regular;
@@ -476,7 +479,7 @@ impl Relay {
             self.deadlines.timer = None;
             self.arbitrate(ArbiterEvent::Timeout(timer));
         } else if self.deadlines.end_held_until().is_some_and(|at| at <= now) {
-            // It goes on to the owner's leg as soon as there is one that is relayed to.
+            // The FIN goes to the owner's leg as soon as one is relayed to.
             self.deadlines.client_end = EndHeld::LongEnough;
         } else if self.deadlines.linger.is_some_and(|at| at <= now) {
             self.over = true;
@@ -539,8 +542,8 @@ impl Relay {
         self.shared.metrics.moves_committed.inc();
         self.shared.table.moved(self.id, target);
         let Prepared { leg, .. } = self.prepared.take().expect("an arbiter commits only once the leg is ready");
-        // All that the source had to send was read, and all that was written to it was read there: closing loses nothing,
-        // and where nothing else was on the leg, another connection may follow.
+        // The dispatcher has read all that the source sent, and the source has read all that was written to it. So
+        // closing loses nothing. If nothing else was on the leg, another connection may follow.
         let is_clean = self.may_keep_leg_to(source);
         let left = self.take_leg(leg);
         self.open_leg(Kind::Commit { rx_offset, tail_offset }, epoch);
@@ -550,7 +553,8 @@ impl Relay {
         }
     }
 
-    /// Whether another connection may follow on the owner's leg, `agent`'s, once this one's streams are cut there.
+    /// Whether another connection may follow on the leg of the owner, `agent`, after this connection's streams end
+    /// there.
     fn may_keep_leg_to(&self, agent: &NodeName) -> bool {
         self.leg_use == LegUse::Regular
             && !self.leg_ended
@@ -559,7 +563,7 @@ impl Relay {
             && self.shared.keeps_legs_to(agent)
     }
 
-    /// Keeps a leg on which nothing more is written for this connection, behind `rx_offset` of the client's stream.
+    /// Keeps a leg on which this connection writes nothing more after `rx_offset` of the client's stream.
     fn keep_leg(&self, leg: TcpStream, agent: &NodeName, epoch: Epoch, rx_offset: u64) {
         let kept = LegKept { connection: self.id, epoch, rx_offset };
         if self.shared.tell_soon(agent, &Message::LegKept(kept)) {
@@ -567,8 +571,9 @@ impl Relay {
         }
     }
 
-    /// The stream to the client is complete. If the leg can carry another connection, the client's stream is cut here: the
-    /// agent, which has announced its end, reads and drops what was written so far, and nothing more is.
+    /// Keeps the leg, if it can carry another connection, when the stream to the client is complete. This ends the
+    /// client's stream: the agent has announced its end, and reads and drops what was written so far. The relay writes
+    /// nothing more.
     fn keep_leg_at_end(&mut self) {
         let owner = self.arbiter.owner();
         if !self.up.is_empty() || !self.may_keep_leg_to(owner) {
@@ -580,7 +585,7 @@ impl Relay {
         }
     }
 
-    /// Puts the preface at the front of what goes to the owner's leg. `false` if the agent has gone meanwhile.
+    /// Puts the preface in front of the bytes for the owner's leg. Returns `false` if the agent is gone.
     fn open_leg(&mut self, kind: Kind, epoch: Epoch) -> bool {
         let preface =
             Preface { kind, connection: self.id, epoch, client: self.client_address, server: self.server_address };
@@ -622,7 +627,7 @@ impl Relay {
         self.over = true;
     }
 
-    /// What follows from the state after any event, whichever it was.
+    /// Does what the state requires after any event.
     fn follow_up(&mut self) {
         if self.from_client == FromClient::Ended && self.relays_up() && self.up.is_empty() {
             self.relay_client_end();
@@ -638,7 +643,7 @@ impl Relay {
         self.deadlines.follow(self.arbiter.timer(), &self.limits);
     }
 
-    /// Relays the client's FIN; [`END_HELD`] later if the leg can be kept without it.
+    /// Relays the client's FIN. Holds it back for [`END_HELD`] if the leg may be kept without it.
     fn relay_client_end(&mut self) {
         match self.deadlines.client_end {
             EndHeld::Until(_) => return,
@@ -659,7 +664,7 @@ impl Relay {
     }
 }
 
-/// Also where the relay panicked, or its thread ends.
+/// Runs also if the relay panics or its thread ends.
 impl Drop for Relay {
     fn drop(&mut self) {
         self.shared.table.remove(self.id);
@@ -684,7 +689,7 @@ impl Deadlines {
         self.idle = Instant::now() + idle_timeout;
     }
 
-    /// Starts, keeps or stops the arbiter's timer.
+    /// Starts, keeps or stops the timer as the arbiter requires.
     fn follow(&mut self, timer: Option<ArbiterTimer>, limits: &Limits) {
         if self.timer.map(|(running, _)| running) == timer {
             return;
@@ -711,16 +716,16 @@ impl Deadlines {
     }
 }
 
-/// Waits until there is something to read, if there is something to read from.
+/// Waits until the prepared leg is readable. Without one it waits forever.
 async fn readable(prepared: Option<&Prepared>) {
     match prepared {
-        // An error is found by reading.
+        // The following read returns the error.
         Some(prepared) => drop(prepared.leg.readable().await),
         None => pending().await,
     }
 }
 
-/// Waits for what is there to be waited for.
+/// Waits for the future, and clears it. Without one it waits forever.
 async fn optional<T>(future: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
     match future {
         Some(future) => future.await,

@@ -1,4 +1,4 @@
-//! The connections of the moment, by number.
+//! The registry of live connections.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -15,34 +15,35 @@ use crate::desk::Place;
 use crate::drain::{ASK_AGAIN, Leaver, Leavers};
 use crate::relay::Input;
 
-/// Messages that may wait for one relay. A relay always reads them; more than a move has says that a peer floods.
+/// Messages that may wait for one relay. A relay always reads them, and a move has fewer. More mean that a peer floods.
 const INBOX_LEN: usize = 32;
 
-/// Finds the relay that a message is for, and knows what is told of connections.
+/// Finds the relay for a message, and stores the status of each connection.
 pub(crate) struct Table {
     boot: u64,
     next: AtomicU64,
     entries: Mutex<HashMap<u64, Entry>>,
-    /// Connections that ended before an agent had said that their handshake was done, and who did it; the last so many.
+    /// Numbers of connections that ended before an agent announced their handshake, with the agent; the last
+    /// [`ENDED_EARLY_MAX`].
     ended_early: Mutex<VecDeque<(u64, NodeName)>>,
 }
 
-/// How many connections that ended early are remembered: what is said of them comes within milliseconds, if it does.
+/// How many such connections are remembered. An announcement arrives within milliseconds, if at all.
 const ENDED_EARLY_MAX: usize = 1024;
 
 struct Entry {
     inbox: mpsc::Sender<Input>,
     status: ConnectionStatus,
-    /// At the agent that owns it.
+    /// The slot at the agent that owns the connection.
     place: Place,
-    /// At the agent that it shall go to after its handshake.
+    /// The slot at the agent that gets the connection after its handshake.
     reserved: Option<Place>,
-    /// When it was asked to leave its agent.
+    /// When the dispatcher asked the connection to leave its agent.
     asked: Option<Instant>,
 }
 
 impl Entry {
-    /// Whether the handshake is done; a move says so too, if the announcement was lost.
+    /// Whether the handshake is done. A move proves it too, if the announcement was lost.
     fn is_established(&self) -> bool {
         self.status.tls.is_some() || self.status.moves > 0
     }
@@ -60,7 +61,7 @@ impl Table {
         })
     }
 
-    /// Enters a new connection, which has a `place` at its first agent and perhaps one `reserved` at its next.
+    /// Adds a connection with a `place` at its first agent, and possibly one `reserved` at its next.
     pub(crate) fn insert(
         &self,
         client: SocketAddr,
@@ -95,8 +96,8 @@ impl Table {
         }
     }
 
-    /// Passes `event` to the connection's relay; `false` if there is no such connection. What does not fit is dropped, as
-    /// if it had been lost on the way.
+    /// Sends `event` to the connection's relay. Returns `false` if there is no such connection. If the inbox is full,
+    /// the event is dropped, as if it had been lost on the network.
     pub(crate) fn send(&self, id: ConnectionId, event: ArbiterEvent) -> bool {
         if id.boot != self.boot {
             return false;
@@ -109,16 +110,16 @@ impl Table {
         true
     }
 
-    /// Tells the connections whose handshake `agent` is doing that there is no link to it any more.
+    /// Reports the loss of the link to all connections whose handshake `agent` is doing.
     pub(crate) fn owner_lost(&self, agent: &NodeName) {
         let begun = |entry: &&Entry| entry.status.node == *agent && !entry.is_established();
         for entry in self.entries().values().filter(begun) {
-            // One whose inbox is full has been answered.
+            // If its inbox is full, an agent has already answered.
             let _ = entry.inbox.try_send(Input::OwnerLost);
         }
     }
 
-    /// Notes what a handshake agreed on, once, from the agent that did it or the one that has the connection now.
+    /// Records the result of a handshake, once, from the agent that did it or from the current owner.
     pub(crate) fn establish(&self, from: &NodeName, established: &Established) -> bool {
         let id = established.connection;
         if id.boot == self.boot && self.establish_early(from, id.number) {
@@ -135,15 +136,15 @@ impl Table {
         }
     }
 
-    /// The same for a connection that is over already: agents say it when they have something else to say.
+    /// The same for a connection that is already over: agents send announcements together with other messages.
     fn establish_early(&self, from: &NodeName, number: u64) -> bool {
         let mut early = self.ended_early();
         let at = early.iter().position(|(ended, agent)| *ended == number && agent == from);
         at.and_then(|at| early.remove(at)).is_some()
     }
 
-    /// Replaces the connection `id`, whose agent was lost before it answered, by one with a new id. The second attempt may be at
-    /// the same agent and has the same tenure, so only the id separates it from late messages about the first.
+    /// Replaces the connection `id`, whose agent was lost before it answered, by one with a new id. The second attempt
+    /// may be at the same agent and has the same tenure. Only the id separates it from late messages about the first.
     pub(crate) fn begin_again(
         &self,
         id: ConnectionId,
@@ -155,7 +156,7 @@ impl Table {
         self.insert(client, place, reserved)
     }
 
-    /// Notes that the connection has changed hands.
+    /// Records that the connection has moved to `to`.
     pub(crate) fn moved(&self, id: ConnectionId, to: &NodeName) {
         if let Some(entry) = self.entries().get_mut(&id.number) {
             entry.status.node = to.clone();
@@ -167,14 +168,14 @@ impl Table {
         }
     }
 
-    /// Notes that the connection stays where it is, for now: it does not hold a place elsewhere.
+    /// Records that a move did not happen. The connection frees its reserved slot.
     pub(crate) fn not_moved(&self, id: ConnectionId) {
         if let Some(entry) = self.entries().get_mut(&id.number) {
             entry.reserved = None;
         }
     }
 
-    /// Notes why a connection that was asked to leave has not left yet; its owner says so.
+    /// Records why a connection that was asked to leave has not left yet, as its owner reports.
     pub(crate) fn stays(&self, from: &NodeName, id: ConnectionId, reason: StayReason) {
         let mut entries = self.entries();
         let entry = entries.get_mut(&id.number).filter(|entry| id.boot == self.boot && entry.status.node == *from);
@@ -183,19 +184,19 @@ impl Table {
         }
     }
 
-    /// Whether a connection's handshake is done. Its relay asks when it loses patience: to be told would wake its thread.
+    /// Whether the handshake is done. The relay asks at the timeout, because a notification would wake its thread.
     pub(crate) fn is_established(&self, id: ConnectionId) -> bool {
         self.entries().get(&id.number).is_some_and(Entry::is_established)
     }
 
-    /// Whose connection this is, once its handshake is done.
+    /// The owner of the connection. `None` before the handshake is done.
     pub(crate) fn owner(&self, id: ConnectionId) -> Option<NodeName> {
         let entries = self.entries();
         let entry = entries.get(&id.number).filter(|entry| id.boot == self.boot && entry.is_established())?;
         Some(entry.status.node.clone())
     }
 
-    /// Notes that a connection was asked to leave.
+    /// Records that the connection was asked to leave.
     pub(crate) fn asked(&self, id: ConnectionId, now: Instant) {
         if let Some(entry) = self.entries().get_mut(&id.number) {
             entry.asked = Some(now);
@@ -203,8 +204,9 @@ impl Table {
         }
     }
 
-    /// At most `asked_max` connections of `agent` to be asked to leave now, so that at most `max` are about to. One that stays for a reason of
-    /// its own is not about to; it is asked again after a while, like one that was not heard of.
+    /// Selects at most `asked_max` connections of `agent` to ask to leave now, so that at most `max` are about to
+    /// leave. A connection that reported a reason to stay does not count as about to leave. It is asked again after
+    /// [`ASK_AGAIN`], like one that has not answered.
     pub(crate) fn leavers(&self, agent: &NodeName, max: usize, asked_max: usize, now: Instant) -> Leavers {
         let mut entries = self.entries();
         let of_agent = |entry: &&mut Entry| entry.status.node == *agent && entry.is_established();

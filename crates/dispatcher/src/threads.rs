@@ -1,7 +1,8 @@
 //! The threads that relay.
 //!
-//! Each has a runtime and listeners of its own, among which the system distributes the clients (`SO_REUSEPORT`). A connection
-//! stays on its thread from its acceptance to its end: nothing is stolen from another thread, and only a message of the mesh wakes one.
+//! Each has its own runtime and its own listeners, to which the kernel distributes the clients (`SO_REUSEPORT`). A
+//! connection stays on its thread from accept to end. There is no work stealing, and only messages of the mesh wake
+//! another thread.
 
 use std::future::pending;
 use std::io;
@@ -11,17 +12,16 @@ use std::thread;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::sync::CancellationToken;
 
-/// The running threads. They end at the shutdown they were started with, and reset their clients.
+/// The running threads. They end at the shutdown token given at the start, and reset their clients.
 #[derive(Clone)]
 pub(crate) struct Threads {
-    /// Cancelled when a thread ends, however it does.
+    /// Cancelled when a thread ends, also by a panic.
     one_ended: CancellationToken,
     shutdown: CancellationToken,
     runtimes: Vec<Handle>,
 }
 
 impl Threads {
-    /// Starts `count` threads.
     pub(crate) fn start(count: NonZeroUsize, shutdown: &CancellationToken) -> io::Result<Self> {
         let mut threads =
             Self { one_ended: CancellationToken::new(), shutdown: shutdown.clone(), runtimes: Vec::new() };
@@ -34,7 +34,7 @@ impl Threads {
         Ok(threads)
     }
 
-    /// Calls `start` with one of `parts` for each thread, in the runtime of that thread.
+    /// Calls `start` with one of `parts` for each thread, in the context of that thread's runtime.
     pub(crate) fn start_on_each<P, T>(&self, parts: Vec<P>, start: impl Fn(P) -> io::Result<T>) -> io::Result<Vec<T>> {
         let each = self.runtimes.iter().zip(parts).map(|(runtime, part)| {
             let _entered = runtime.enter();
@@ -46,14 +46,14 @@ impl Threads {
     fn spawn(&self, number: usize, runtime: Runtime, end: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
         let ended = self.one_ended.clone().drop_guard();
         let relay = move || {
-            // Dropped also where this unwinds.
+            // Dropped also if this panics.
             let _ended = ended;
             runtime.block_on(end);
         };
         thread::Builder::new().name(format!("relay-{number}")).spawn(relay).map(drop)
     }
 
-    /// Waits until a thread has ended that was not asked to.
+    /// Waits until a thread has ended before the shutdown.
     pub(crate) async fn lost(&self) {
         self.one_ended.cancelled().await;
         if self.shutdown.is_cancelled() {

@@ -1,4 +1,4 @@
-//! What the configuration decides about agents, and what is known of each.
+//! The settings that a configuration gives, and the condition of each agent.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -14,37 +14,39 @@ use crate::Config;
 use crate::config::AgentConfig;
 use crate::passthrough::Passthrough;
 
-/// How long an agent that has left the configuration is known still: longer than any move to it may take.
+/// How long the dispatcher keeps an agent after it left the configuration. It is longer than any move to the agent may
+/// take.
 const RETIRED_MIN: Duration = Duration::from_secs(30);
 
-/// A configuration and its agents. It never changes; another takes its place.
+/// A configuration and its agents. It is immutable; a reload replaces it.
 pub(crate) struct Settings {
     pub(crate) config: Config,
     pub(crate) passthrough: Arc<Passthrough>,
     known: BTreeMap<NodeName, Agent>,
 }
 
-/// An agent, as configured, and in the condition that all settings that know it share.
+/// An agent as configured. All settings that list the agent share its condition.
 #[derive(Clone)]
 pub(crate) struct Agent {
     pub(crate) config: AgentConfig,
-    /// When it left the configuration.
+    /// When the agent left the configuration.
     retired: Option<Instant>,
     condition: Arc<RwLock<Condition>>,
 }
 
-/// How an agent is.
+/// The data that the dispatcher has measured or received of an agent.
 struct Condition {
     key: Option<Held>,
     health: Health,
-    /// When it could last be given connections after it could not.
+    /// The start of `slow_start`: when the agent last became available.
     appeared: Instant,
 }
 
-/// What an agent has handed out.
+/// The leg key of an agent.
 struct Held {
     key: Key,
-    /// The link it came over is up. Without, moves that are decided already are still signed with it.
+    /// Whether the link that delivered the key is up. If it is not, the key still signs the prefaces of moves that are
+    /// decided already.
     linked: bool,
 }
 
@@ -54,7 +56,7 @@ impl Settings {
         Self { passthrough: Arc::new(Passthrough::new(&config.passthrough)), config, known }
     }
 
-    /// The settings that `config` makes of these: agents that stay keep their condition, those that go are retired.
+    /// The settings for a new `config`: agents that stay keep their condition, and agents that are gone are retired.
     pub(super) fn reloaded(&self, config: Config, now: Instant) -> Self {
         let mut new = Self::new(config);
         for (name, old) in &self.known {
@@ -68,7 +70,7 @@ impl Settings {
         new
     }
 
-    /// The same without the agents that are `forgotten`.
+    /// These settings without the agents in `forgotten`.
     pub(super) fn without(&self, forgotten: &[NodeName]) -> Self {
         let left = self.known.iter().filter(|(name, _)| !forgotten.contains(name));
         Self {
@@ -78,7 +80,7 @@ impl Settings {
         }
     }
 
-    /// All agents, retired ones included, by name.
+    /// All agents by name, including retired ones.
     pub(crate) fn agents(&self) -> impl Iterator<Item = (&NodeName, &Agent)> {
         self.known.iter()
     }
@@ -106,7 +108,7 @@ impl Agent {
         let mut condition = self.condition_mut();
         if !condition.key.as_ref().is_some_and(|held| held.linked) {
             condition.appeared = now;
-            // Its process has just spoken; and it may be another than the one that did not answer.
+            // The agent has just sent the key. It may also be a new process, so the old checks do not count.
             condition.health = Health::default();
         }
         condition.key = Some(Held { key, linked: true });
@@ -131,7 +133,7 @@ impl Agent {
         change
     }
 
-    /// Whether there is a link and a key.
+    /// Whether the link is up and the agent has sent a leg key.
     pub(crate) fn is_linked(&self) -> bool {
         self.condition().key.as_ref().is_some_and(|held| held.linked)
     }

@@ -20,7 +20,7 @@ fn client(n: u8) -> IpAddr {
     [192, 0, 2, n].into()
 }
 
-/// Three agents.
+/// A configuration with three agents.
 fn config(bulk: BulkPolicy) -> Config {
     let agent = |n: u16| AgentConfig {
         name: name(&format!("a{n}")),
@@ -59,7 +59,7 @@ fn max(connections: usize) -> Option<NonZeroUsize> {
     NonZeroUsize::new(connections)
 }
 
-/// Who does the handshake, and who gets the data if it is another.
+/// The names of the agent that does the handshake, and of the agent that gets the connection after it.
 fn names(assignment: &Assignment) -> (String, Option<String>) {
     let name = |place: &Place| place.agent().to_string();
     (name(&assignment.handshake), assignment.bulk.as_ref().map(name))
@@ -69,7 +69,7 @@ fn assign(agents: &Agents, n: u8) -> Result<Assignment, Unassigned> {
     agents.assign(client(n), &[], Standing::New)
 }
 
-/// Who does the next handshakes, of clients that come and go.
+/// The agents that do the next `count` handshakes, of clients that connect and leave.
 fn handshakes(agents: &Agents, count: u8) -> Vec<String> {
     (0..count).map(|n| names(&assign(agents, n).ok().unwrap()).0).collect()
 }
@@ -132,7 +132,7 @@ fn an_unhealthy_agent_gets_nothing_until_it_answers_or_comes_anew() {
     assert_eq!(check(false), Some(Change::Fell));
     assert!(!handshakes(&agents, 30).contains(&"a2".to_owned()));
     assert_eq!(agents.availability(&name("a2")), Some(false));
-    // A key that replaces another on the same link shows only that the link lives.
+    // A second key on the same link does not reset the agent's health.
     agents.set_key(&name("a2"), &key(true));
     assert!(!handshakes(&agents, 30).contains(&"a2".to_owned()));
     assert_eq!([check(true), check(true)], [None, Some(Change::Rose)]);
@@ -164,7 +164,8 @@ fn a_slow_agent_is_passed_over() {
     let mut config = config(BulkPolicy::Stay);
     config.policies.handshake = HandshakePolicy::ShortestResponse;
     let agents = start(config);
-    // It takes as long as this test does; the others, which are never asked, answer at once.
+    // The response time of this agent is the duration of this test. The other agents get no request, so their response
+    // time is 0.
     let mut slow =
         assign(&agents, 1).ok().map(|assignment| (Stopwatch::start(&assignment.handshake), assignment)).unwrap();
     slow.0.opened();
@@ -221,7 +222,7 @@ fn a_place_goes_with_its_connection() {
     assert_eq!(counts(&agents), [0, 0, 0]);
 }
 
-/// One agent with one place, and a queue of two.
+/// One agent with one slot, and a queue of two.
 fn crowded() -> Arc<Agents> {
     let mut config = config(BulkPolicy::Stay);
     config.agents.truncate(1);
@@ -230,7 +231,7 @@ fn crowded() -> Arc<Agents> {
     Arc::new(start(config))
 }
 
-/// Asks for a place in a task of its own, and returns once it waits in the queue.
+/// Asks for a slot in a new task, and returns when the client waits in the queue.
 async fn enqueue(
     agents: &Arc<Agents>,
     metrics: &Arc<Metrics>,
@@ -255,7 +256,7 @@ async fn who_comes_first_is_served_first() {
     drop(served);
     let second = second.await.unwrap().unwrap();
     assert!(!third.is_finished());
-    // Even where there is a place, nobody overtakes.
+    // A new client waits behind the queue even if a slot is free.
     agents.desk.with(|state| assert!(!state.is_turn_of(Standing::New)));
     drop(second);
     third.await.unwrap().unwrap();
@@ -286,7 +287,7 @@ async fn an_agent_that_comes_is_given_who_waits() {
     let waiting = enqueue(&agents, &metrics, 1).await;
     agents.set_key(&name("a1"), &key(true));
     let served = waiting.await.unwrap().unwrap();
-    // So is one that is let in again, or has more room by the configuration.
+    // A waiting client is also served when the agent's drain ends, and when a reload raises the agent's limit.
     let waiting = enqueue(&agents, &metrics, 2).await;
     let mut config = agents.settings().config.clone();
     config.agents[0].connections_max = max(2);
@@ -356,11 +357,11 @@ fn an_agent_that_returns_to_the_configuration_is_as_it_was() {
     agents.reload(config(BulkPolicy::Stay));
     assert!(agents.drains.all().is_empty());
     assert!(handshakes(&agents, 3).contains(&"a2".to_owned()));
-    // An operator's order outlives a reload.
+    // A reload does not end a drain that an operator began.
     agents.drains.begin(&name("a3"), AskedBy::Operator);
     agents.reload(config(BulkPolicy::Stay));
     assert_eq!(agents.drains.all(), [name("a3")]);
-    // Also one after which the agent was away for a while, or came anew.
+    // This also holds if the link of the agent went down and came up in the meantime.
     let mut smaller = config(BulkPolicy::Stay);
     smaller.agents.remove(2);
     agents.reload(smaller);
@@ -381,7 +382,7 @@ fn a_peer_that_becomes_an_agent_gets_clients_at_once() {
     assert!(handshakes(&agents, 3).contains(&"a2".to_owned()));
     let first = agents.settings().agent(&name("a2")).unwrap().signer().unwrap();
 
-    // Also one that was forgotten; and the key goes on where it was, for what it signs is good only once.
+    // This also holds if the agent was removed. The same signer continues, because it counts its prefaces.
     agents.reload(smaller.clone());
     assert_eq!(agents.forget_retired(Instant::now() + Duration::from_mins(1)), [name("a2")]);
     agents.reload(whole.clone());

@@ -9,13 +9,13 @@ use tokio::time::timeout;
 
 use super::*;
 
-/// More than the buffers of some connections and a pipe together, and no round number.
+/// More than the buffers of some connections and a pipe together, and not a multiple of a buffer size.
 const LONG: usize = 20_000_003;
 
-/// Longer than anything takes.
+/// Longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The flow's end of a connection, and the other one.
+/// Returns the flow's end of a connection, and the other end.
 async fn connection() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let connect = TcpStream::connect(listener.local_addr().unwrap());
@@ -26,14 +26,14 @@ async fn connection() -> (TcpStream, TcpStream) {
     (near, far)
 }
 
-/// A connection at which all of `bytes` come, and then the end.
+/// A connection that delivers all of `bytes`, and then the end.
 async fn source(bytes: Vec<u8>) -> TcpStream {
     let (near, mut far) = connection().await;
     tokio::spawn(async move { far.write_all(&bytes).await });
     near
 }
 
-/// What comes at `far` until it ends.
+/// Reads from `far` until its stream ends.
 fn read_all(mut far: TcpStream) -> JoinHandle<Vec<u8>> {
     tokio::spawn(async move {
         let mut read = Vec::new();
@@ -42,17 +42,17 @@ fn read_all(mut far: TcpStream) -> JoinHandle<Vec<u8>> {
     })
 }
 
-/// No two places nearby look alike.
+/// Nearby positions have different bytes.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 
-/// Bytes of the stream that wait.
+/// The number of the stream's bytes that wait.
 fn waiting(flow: &Flow) -> usize {
     flow.bytes.len() - flow.taken - flow.head_left + flow.pipe.as_ref().map_or(0, Pipe::len)
 }
 
-/// A flow, and what a relay counts of it.
+/// A flow, and the byte counts that a relay keeps of it.
 #[derive(Default)]
 struct Counted {
     flow: Flow,
@@ -61,7 +61,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// Reads, where nothing waits; `false` at the end of the stream.
+    /// Reads if nothing waits. Returns `false` at the end of the stream.
     async fn pass(&mut self, from: &TcpStream, to: &TcpStream) -> bool {
         timeout(PATIENCE, from.readable()).await.expect("there is more to read").unwrap();
         match self.flow.pass(from, to) {
@@ -73,7 +73,7 @@ impl Counted {
         true
     }
 
-    /// Writes what `to` takes; whether that was anything.
+    /// Writes what `to` takes. Returns whether it took anything.
     fn write(&mut self, to: &TcpStream) -> bool {
         let written = self.flow.write_to(to).unwrap();
         self.count(0, written);
@@ -89,7 +89,7 @@ impl Counted {
         assert!(flow.pipe.is_none() || of_stream == 0, "bytes and a pipe");
     }
 
-    /// `to` is read, and the stream ends.
+    /// Passes the whole stream; the peer reads `to`.
     async fn pass_all(&mut self, from: &TcpStream, to: &TcpStream) {
         loop {
             if !self.flow.is_empty() {
@@ -101,11 +101,11 @@ impl Counted {
         }
     }
 
-    /// Nobody reads `to`: until something waits that it does not take, in a pipe where one is to be had.
+    /// Passes while the peer does not read `to`, until bytes wait that it does not take; in a pipe if there is one.
     async fn pass_until_stuck(&mut self, from: &TcpStream, to: &TcpStream) {
         while self.flow.is_empty() || self.write(to) {
             if self.flow.is_empty() {
-                // Whatever came at once the last time.
+                // Whether or not the last read was large.
                 self.flow.is_bulk = true;
                 assert!(self.pass(from, to).await, "the stream ended before anything had to wait");
             }
@@ -166,8 +166,8 @@ async fn small_reads_after_a_long_stream_are_copied_again() {
     }
 }
 
-/// As at a move: a target gets a head, and then what the source was not given; again and again, also where the head was not
-/// written whole, or at all.
+/// As in a move: the target gets a head, and then the bytes that the source did not get. Repeated, also with heads that
+/// were written in part or not at all.
 #[tokio::test]
 async fn what_waits_in_a_pipe_goes_to_another_connection_behind_a_head() {
     let from = source(pattern(LONG)).await;
@@ -177,7 +177,7 @@ async fn what_waits_in_a_pipe_goes_to_another_connection_behind_a_head() {
     counted.pass_until_stuck(&from, &to).await;
     for number in 0..5 {
         assert!(counted.flow.pipe.is_some(), "nothing waits in a pipe");
-        // Never written: its connection is gone.
+        // This head is never written, because its connection is gone.
         counted.flow.put_in_front(b"of nobody".to_vec());
         drop(to);
         arrived.extend(read_all(far).await.unwrap());
