@@ -1,4 +1,4 @@
-//! Whether an HTTP/1.1 connection is between requests: then, and only then, it can be taken apart and moved.
+//! Records whether an HTTP/1.1 connection is between requests. Only then can it be taken apart and moved.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-/// What one request keeps open. A connection is idle when none of it is.
+/// The unfinished parts of the current request. A connection is idle when no part is left.
 ///
 /// ```text
 ///  request begins: REQUEST | RESPONSE | UNFLUSHED
@@ -22,28 +22,28 @@ pub(crate) struct Activity(Arc<AtomicU8>);
 const REQUEST: u8 = 1;
 const RESPONSE: u8 = 2;
 const UNFLUSHED: u8 = 4;
-/// The client has announced that no request follows.
+/// The client has announced that it sends no further request.
 const LAST: u8 = 8;
 
 impl Activity {
-    /// Whether no request is in progress, and everything of the last one is on its way.
+    /// Whether no request is in progress, and all of the last response has been flushed.
     pub(crate) fn is_idle(&self) -> bool {
         self.0.load(Ordering::Acquire) & !LAST == 0
     }
 
-    /// Whether a request has begun, and its response is not on its way as a whole.
+    /// Whether a request has begun and its response is not completely flushed.
     pub(crate) fn is_answering(&self) -> bool {
         self.0.load(Ordering::Acquire) & (RESPONSE | UNFLUSHED) != 0
     }
 
-    /// A request begins: its body, to be read through what this returns.
+    /// Begins a request. The caller reads the request's body through the returned one.
     pub(crate) fn begin<B: Body>(&self, body: B) -> Watched<B> {
         let request = if body.is_end_stream() { 0 } else { REQUEST };
         self.0.store(request | RESPONSE | UNFLUSHED, Ordering::Release);
         Watched { body, activity: self.clone(), part: request }
     }
 
-    /// The request that has just begun is the last one.
+    /// Records that the current request is the last one.
     pub(crate) fn is_last(&self) {
         self.0.fetch_or(LAST, Ordering::AcqRel);
     }
@@ -53,12 +53,12 @@ impl Activity {
         self.0.load(Ordering::Acquire) == UNFLUSHED | LAST
     }
 
-    /// The response's body, to be sent through what this returns.
+    /// Wraps the response's body. The caller sends the returned one.
     pub(crate) fn respond<B: Body>(&self, body: B) -> Watched<B> {
         Watched { body, activity: self.clone(), part: RESPONSE }
     }
 
-    /// Everything that was written until now was flushed.
+    /// Records a flush. All that was written before it has been flushed.
     pub(crate) fn flushed(&self) {
         if self.0.load(Ordering::Acquire) & RESPONSE == 0 {
             self.ended(UNFLUSHED);
@@ -70,8 +70,8 @@ impl Activity {
     }
 }
 
-/// A body whose end is noted: a request's when it has been read to the end, a response's when it is dropped, for nobody
-/// reads one that has none to its end.
+/// A body whose end is recorded. A request's body has ended when it was read to its end. A response's body has ended
+/// when it is dropped, because hyper does not read an empty body to its end.
 pub(crate) struct Watched<B> {
     body: B,
     activity: Activity,

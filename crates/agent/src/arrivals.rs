@@ -1,4 +1,4 @@
-//! Connections shipped here, until the dispatcher has decided.
+//! Connections that other agents have shipped here, held until the dispatcher decides.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,6 @@ use crate::Shared;
 use crate::live::{About, Live};
 use crate::places::Place;
 
-/// The held connections.
 #[derive(Default)]
 pub(crate) struct Arrivals {
     held: Mutex<Held>,
@@ -24,11 +23,11 @@ pub(crate) struct Arrivals {
 #[derive(Default)]
 struct Held {
     arrivals: HashMap<ConnectionId, Arrival>,
-    /// Bytes of the client's and the server's streams held with them.
+    /// Bytes of the held connections' streams, in both directions.
     bytes: usize,
 }
 
-/// A connection that may not seal yet.
+/// A held connection. It must not seal yet.
 struct Arrival {
     target: Target,
     connection: Connection,
@@ -44,7 +43,7 @@ struct Arrival {
 }
 
 impl Arrivals {
-    /// Another agent gives a connection: it is held, or refused.
+    /// Handles a shipped connection: holds it, or refuses it.
     pub(crate) fn on_ship(&self, shared: &Shared, ship: &Ship) {
         let (id, epoch) = (ship.connection, ship.epoch);
         let mut held = self.held();
@@ -74,7 +73,7 @@ impl Arrivals {
         }
     }
 
-    /// More of the client's stream, for a connection that is held.
+    /// Handles more of the client's stream for a held connection.
     pub(crate) fn on_rest(&self, shared: &Shared, rest: &Rest) {
         let mut held = self.held();
         let held = &mut *held;
@@ -104,7 +103,7 @@ impl Arrivals {
         self.decide(shared, from, connection, &TargetEvent::Gone);
     }
 
-    /// A dispatcher is linked (again): what is held for it is held, and it may have forgotten.
+    /// Sends a dispatcher with a new link the list of connections held for it. It may have lost the previous messages.
     pub(crate) fn on_link_up(&self, shared: &Shared, dispatcher: &NodeName) {
         for arrival in self.held().arrivals.values().filter(|arrival| arrival.about.dispatcher == *dispatcher) {
             let (epoch, rx_offset, tail_offset) = (arrival.target.epoch(), arrival.rx_offset, arrival.tail_offset);
@@ -112,7 +111,7 @@ impl Arrivals {
         }
     }
 
-    /// Drops what has waited too long for a decision.
+    /// Drops connections that have waited for a decision longer than `hold_timeout`.
     pub(crate) fn expire(&self, shared: &Shared) {
         let now = Instant::now();
         let mut held = self.held();
@@ -124,8 +123,9 @@ impl Arrivals {
         }
     }
 
-    /// The dispatcher has committed: the connection is this node's. `None` if it is not held, or not as `committed` says;
-    /// the leg is reset then. `surplus` came behind the preface. With it comes the place it has among this node's connections.
+    /// Handles the dispatcher's commit: this node now owns the connection. Returns it with its slot. `surplus` has the
+    /// bytes that followed the preface. Returns `None` and resets the leg if the connection is not held, or not as
+    /// `committed` says.
     pub(crate) fn activate(
         &self,
         shared: &Shared,
@@ -228,7 +228,7 @@ impl Arrival {
         self.opened.len() + self.unopened.len() + self.tail.len()
     }
 
-    /// Whether this commit makes the connection this node's.
+    /// Whether this commit makes this node the owner of the connection.
     fn activates(&mut self, dispatcher: &NodeName, committed: &TargetEvent) -> bool {
         let mut actions = Vec::new();
         if self.about.dispatcher == *dispatcher {
@@ -246,7 +246,7 @@ impl Arrival {
                     shared.tell(dispatcher, &Message::Held(held));
                 }
                 TargetAction::Refuse(epoch, reason) => refuse(shared, dispatcher, connection, epoch, reason),
-                // Carried out by whoever holds the arrival.
+                // The owner of the arrival carries these out.
                 TargetAction::Keep | TargetAction::Activate | TargetAction::RefuseLeg | TargetAction::Drop => {}
             }
         }
@@ -269,7 +269,7 @@ impl Arrival {
     }
 }
 
-/// Why a shipped state cannot be used.
+/// The reason that a shipped state cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum BadShip {
     #[error(transparent)]

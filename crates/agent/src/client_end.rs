@@ -1,9 +1,9 @@
-//! The end of what a client sends, by `close_notify` or by a FIN alone, and the requests that are in progress then.
+//! The end of the client's stream, by `close_notify` or by a FIN alone, and its effect on requests in progress.
 //!
-//! A client that ends its direction has not ended ours (RFC 8446, section 6.1; RFC 9112, section 9.6). So a complete request is
-//! answered. An attacker can send the FIN alone and so cut off the rest (RFC 9112, section 9.8). So a request that is not complete
-//! by its own framing fails, after `close_notify` as well. Both ends are treated alike, so the timing of a client's close does not
-//! change the answer.
+//! A client that ends its direction has not ended the server's (RFC 8446, section 6.1; RFC 9112, section 9.6). So the
+//! agent answers a complete request. An attacker can send a FIN and so cut off the rest (RFC 9112, section 9.8). So a
+//! request that is not complete by its own framing fails, after `close_notify` as well. The agent treats both ends
+//! alike, so the timing of a client's close does not change the answer.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use watari_files::BoxError;
 
-/// Whether the client will send no more on a connection. Clones are of the same connection.
+/// Whether the client has ended its stream. Clones share one connection's state.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ClientEnd(Arc<Inner>);
 
@@ -26,13 +26,13 @@ struct Inner {
     notify: Arc<Notify>,
 }
 
-/// The client has ended its direction in the middle of a request.
+/// The client ended its direction within a request.
 #[derive(Debug, thiserror::Error)]
 #[error("the client ended the connection before its request was complete")]
 pub(crate) struct IncompleteRequest;
 
 impl ClientEnd {
-    /// The end has come, behind everything that HTTP has read.
+    /// Records the end. HTTP has read everything before it.
     pub(crate) fn come(&self) {
         if !self.0.has_come.swap(true, Ordering::AcqRel) {
             self.0.notify.notify_waiters();
@@ -44,8 +44,8 @@ impl ClientEnd {
     }
 }
 
-/// The content of a request. It fails where the client ends the connection before it is complete, although HTTP is kept waiting for
-/// the rest (see [`Lent`](crate::lent::Lent)).
+/// The content of a request. It fails if the client ends the connection before the content is complete. HTTP itself
+/// does not see that end yet (see [`Lent`](crate::lent::Lent)).
 pub(crate) struct Content<B> {
     body: B,
     end: ClientEnd,
@@ -79,7 +79,7 @@ where
             return Poll::Pending;
         }
         this.waiting = None;
-        // The last bytes may have arrived in between.
+        // The last bytes may have arrived between the first poll and the end.
         match Pin::new(&mut this.body).poll_frame(cx) {
             Poll::Ready(frame) => Poll::Ready(frame.map(|frame| frame.map_err(Into::into))),
             Poll::Pending => Poll::Ready(Some(Err(IncompleteRequest.into()))),

@@ -1,4 +1,4 @@
-//! Giving a connection away.
+//! Gives a connection away: the source's side of a handoff.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,21 +21,21 @@ use crate::live::{About, Live};
 use crate::metrics::Counted;
 use crate::speak::stays;
 
-/// Messages that may wait for one departure; more than a move has says that a peer floods.
+/// Messages that may wait for one departure. A move has fewer, so more mean that a peer floods.
 const INBOX_LEN: usize = 16;
 
-/// What became of a connection that was to be given away.
+/// The result of an attempt to give a connection away.
 pub(crate) enum Outcome {
-    /// The move did not happen; the connection goes on here.
+    /// The move did not happen. The connection stays here.
     Stays(Box<Live>),
-    /// It is another's, or lost. Nothing is left of it here, but its leg if that is free for another connection.
+    /// The connection moved, or was lost. Its leg is returned if it is free for another connection.
     Left(Option<TcpStream>),
 }
 
-/// What a dispatcher says of a connection that is being given away.
+/// A dispatcher's message about a connection that is being given away.
 pub(crate) struct Told {
     pub(crate) event: SourceEvent,
-    /// If it keeps the leg: how much of the client's stream it has written there.
+    /// Set if the dispatcher keeps the leg: the number of bytes of the client's stream that it has written there.
     pub(crate) leg_kept: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ impl From<SourceEvent> for Told {
     }
 }
 
-/// Finds the departure that a dispatcher's message is for.
+/// Finds the departure for a dispatcher's message.
 #[derive(Default)]
 pub(crate) struct Departures {
     entries: Mutex<HashMap<ConnectionId, Waiting>>,
@@ -58,8 +58,8 @@ struct Waiting {
 }
 
 impl Departures {
-    /// Passes `told` on, if the connection is being given away and `from` is its dispatcher. What does not fit is dropped,
-    /// as if it had been lost on the way.
+    /// Sends `told` to the departure, if there is one and `from` is its dispatcher. If the inbox is full, the message
+    /// is dropped, as if it had been lost on the network.
     pub(crate) fn send(&self, from: &NodeName, connection: ConnectionId, told: impl Into<Told>) {
         if let Some(waiting) = self.entries().get(&connection).filter(|waiting| waiting.dispatcher == *from)
             && waiting.inbox.try_send(told.into()).is_err()
@@ -68,7 +68,7 @@ impl Departures {
         }
     }
 
-    /// A departure of an earlier tenure, which is long decided, is replaced: its events end.
+    /// Adds a departure. It replaces one of an earlier tenure, which is decided already and whose messages then end.
     fn enter(&self, about: &About) -> mpsc::Receiver<Told> {
         let (inbox, events) = mpsc::channel(INBOX_LEN);
         let waiting = Waiting { dispatcher: about.dispatcher.clone(), tenure: about.tenure, inbox };
@@ -88,7 +88,7 @@ impl Departures {
     }
 }
 
-/// Gives `live` to `target`, or tries to. Where an attempt would be hopeless none is made.
+/// Tries to give `live` to `target`. Makes no attempt if a link is down or too many bytes are buffered.
 pub(crate) async fn depart(shared: &Arc<Shared>, mut live: Box<Live>, target: NodeName) -> Outcome {
     let possible = shared.mesh.is_up(&target) && shared.mesh.is_up(&live.about.dispatcher);
     if !possible {
@@ -111,7 +111,7 @@ pub(crate) async fn depart(shared: &Arc<Shared>, mut live: Box<Live>, target: No
     outcome
 }
 
-/// What the client sent behind its Finished is often there already: shipping it at once saves a freeze.
+/// Reads what has arrived after the client's Finished. To ship these bytes with the first message saves a freeze.
 fn take_what_has_come(parts: &mut Parts<TcpStream>) {
     while parts.unopened.len() < REST_LEN_MAX / 2 {
         parts.unopened.reserve(4096);
@@ -122,7 +122,7 @@ fn take_what_has_come(parts: &mut Parts<TcpStream>) {
     }
 }
 
-/// A fenced connection: it neither opens, seals nor writes until the dispatcher has decided.
+/// A fenced connection: it does not open, seal or write until the dispatcher decides.
 struct Departure<'a> {
     shared: &'a Arc<Shared>,
     about: About,
@@ -130,22 +130,23 @@ struct Departure<'a> {
     leg: TcpStream,
     opened: Vec<u8>,
     unopened: Vec<u8>,
-    /// Where `unopened` begins in the client's stream.
+    /// The offset of `unopened` in the client's stream.
     unopened_offset: u64,
     unsent: Vec<u8>,
     sent: u64,
-    /// Of what was shipped.
+    /// Digest of the shipped message.
     digest: [u8; 32],
     read_to: Option<u64>,
     shipped: bool,
-    /// What the last word of the dispatcher was about the leg.
+    /// The `leg_kept` of the dispatcher's last message.
     leg_kept: Option<u64>,
 }
 
 impl<'a> Departure<'a> {
     fn new(shared: &'a Arc<Shared>, live: Live) -> Self {
         let Live { about, parts } = live;
-        // Should this node die now, what it has written must still arrive: the target continues behind it.
+        // If this process dies now, the bytes it has written must still arrive, because the target continues after
+        // them.
         tcp::fin_on_close(&parts.io);
         Self {
             shared,
@@ -192,7 +193,7 @@ impl<'a> Departure<'a> {
         }
     }
 
-    /// Nobody tells any more where a later departure has taken this one's place.
+    /// Handles a message. If a later departure has replaced this one, the channel has closed.
     fn hear(&mut self, told: Option<Told>) -> SourceEvent {
         let Told { event, leg_kept } = told.unwrap_or(SourceEvent::Expired.into());
         self.leg_kept = leg_kept;
@@ -207,7 +208,7 @@ impl<'a> Departure<'a> {
                 let (tail_offset, digest) = (self.sent, self.digest);
                 let propose = Propose { connection, epoch, target, rx_offset, tail_offset, digest };
                 self.tell_dispatcher(&Message::Propose(propose));
-                // Only the dispatcher ends an attempt, also one whose state did not get on its way.
+                // Only the dispatcher ends an attempt, even if the shipped state could not be sent.
                 if !self.shipped {
                     self.cancel(epoch, AbortReason::NoLink);
                 }
@@ -279,7 +280,8 @@ impl<'a> Departure<'a> {
         Outcome::Stays(Box::new(Live { about: self.about, parts }))
     }
 
-    /// The leg goes on only at a boundary: nothing more may come for this connection on it, and nothing is on its way.
+    /// Returns the leg for another connection only if the dispatcher has cut the stream where this node has read to:
+    /// then no byte of this connection is on its way.
     fn destroy(self, moved: bool) -> Outcome {
         if moved {
             self.shared.metrics.moved_out.inc();
@@ -293,7 +295,7 @@ impl<'a> Departure<'a> {
     }
 }
 
-/// Reads the leg until the client's stream is there up to where it was asked for; for ever, if it was not.
+/// Reads from the leg until the client's stream is complete up to the wanted offset. Waits forever if there is none.
 async fn read_to(leg: &TcpStream, unopened: &mut Vec<u8>, offset: u64, wanted: &mut Option<u64>) -> u64 {
     while let Some(to) = *wanted {
         let missing = (to - offset) as usize - unopened.len();
@@ -302,7 +304,7 @@ async fn read_to(leg: &TcpStream, unopened: &mut Vec<u8>, offset: u64, wanted: &
             return to;
         }
         if read_at_most(leg, unopened, missing).await.is_err() {
-            // The leg is lost. Whether the connection is, the dispatcher decides.
+            // The leg is lost. The dispatcher decides whether the connection is.
             *wanted = None;
         }
     }

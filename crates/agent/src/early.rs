@@ -1,23 +1,25 @@
-//! A connection that is served before its client has said Finished (early data: RFC 8446, section 2.3; RFC 8470).
+//! Serves a connection before its client has sent Finished (early data: RFC 8446, section 2.3; RFC 8470).
 //!
 //! ```text
 //!                     Finished                    its tickets are kept
 //!  ExpectsFinished -------------> KeepsTickets ------------------------> Open
-//!        |  rustls opens and seals    nobody seals      the record layer opens and seals
+//!        |  rustls opens and seals    no sealing        the record layer opens and seals
 //!        |                                 |
-//!        '--------- time is up ------------'---> Unfinished: the client gets the alert that there is, or its
-//!           what comes is wrong                  connection is reset
+//!        '--- the handshake times out -----'---> Unfinished: the agent sends the client the alert, if there is one,
+//!             or fails                           or resets the connection
 //! ```
 //!
-//! HTTP runs over an [`EarlyStream`] meanwhile, which reads and writes by what the state is. The stream that goes on when it
-//! is `Open` is taken out of it, and everything is as after any handshake. An [`Opening`] drives the states.
+//! Until `Open`, HTTP runs over an [`EarlyStream`], which reads and writes as the state requires. In state `Open`, the
+//! final stream is taken out of it, and the connection is like any other. An [`Opening`] drives the states.
 //!
-//! 1. Whoever polls HTTP polls the `Opening` before, in the same task. So the `EarlyStream` wakes nobody: what it waits for
-//!    is what the `Opening` waits for, or room on the leg.
-//! 2. Nothing is sealed between Finished and `Open`: the record layer goes on where rustls stopped, behind the tickets.
-//! 3. Before `Open` the connection is not announced and does not move, and only such requests are answered whose repetition
-//!    does no harm ([`Gate`]); although early data is taken only where somebody has made sure that nobody repeats it.
-//! 4. The time for the handshake is the time until `Open`.
+//! 1. A task that polls HTTP polls the `Opening` first. So the `EarlyStream` wakes no task: it waits for the same
+//!    events as the `Opening`, or for room on the leg.
+//! 2. Nothing is sealed between Finished and `Open`: the record layer continues where rustls stopped, after the
+//!    tickets.
+//! 3. Before `Open`, the agent does not announce the connection and does not move it. It answers only requests that are
+//!    safe to repeat ([`Gate`]). This holds although early data is accepted only under an approval, which permits a
+//!    single use.
+//! 4. The handshake timeout runs until `Open`.
 
 mod gate;
 mod shaking;
@@ -47,15 +49,15 @@ pub(crate) use shaking::Pipe;
 use shaking::Shaking;
 pub(crate) use stream::EarlyStream;
 
-/// A handshake whose client's early data was accepted, when the server's flight has been sent.
+/// A handshake with accepted early data, after the server has sent its flight.
 pub(crate) struct Early {
     pub(crate) about: About,
     pub(crate) info: Info,
     pub(crate) handshake: Handshake,
     pub(crate) pipe: Pipe,
-    /// When the connection must be open.
+    /// The time by which the connection has to be open.
     pub(crate) deadline: Instant,
-    /// To whom it goes then.
+    /// The agent to which the connection then moves.
     pub(crate) bulk: Option<NodeName>,
 }
 
@@ -72,13 +74,13 @@ pub(crate) struct Opening {
     failure: Option<Failure>,
 }
 
-/// A handshake that came to nothing, although requests may have been answered.
+/// A failed handshake. Requests may already have been answered.
 pub(crate) struct Unfinished {
     failure: Failure,
     pipe: Pipe,
 }
 
-/// Where the stream is at the moment.
+/// The stream of an early connection.
 enum State {
     Shaking(Box<Shaking>),
     Open(Box<TlsStream<TcpStream>>),
@@ -86,7 +88,7 @@ enum State {
 }
 
 impl Early {
-    /// What HTTP runs over, and what drives the handshake meanwhile.
+    /// Returns the stream for HTTP, and the driver of the handshake.
     pub(crate) fn begin(self, shared: &Arc<Shared>) -> (EarlyStream, Opening) {
         let shaking = Shaking::new(self.handshake, self.pipe);
         let state = Arc::new(Mutex::new(State::Shaking(Box::new(shaking))));
@@ -105,12 +107,13 @@ impl Early {
 }
 
 impl Opening {
-    /// What requests have to pass.
+    /// The gate for requests on this connection.
     pub(crate) fn gate(&self) -> Gate {
         Gate::new(self.is_open.subscribe())
     }
 
-    /// Goes on with the handshake; ready when the connection is open, or (`false`) will not be.
+    /// Continues the handshake. Ready with `true` when the connection is open, with `false` when the handshake has
+    /// failed.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         if *self.is_open.borrow() {
             return Poll::Ready(true);
@@ -125,7 +128,7 @@ impl Opening {
         Poll::Ready(self.failure.is_none())
     }
 
-    /// Waits until the connection is open, when HTTP is over, or has left the stream here.
+    /// Waits until the connection is open, after HTTP has ended or has left the stream here.
     pub(crate) async fn finish(mut self) -> Result<Box<TlsStream<TcpStream>>, Box<Unfinished>> {
         poll_fn(|cx| self.poll(cx)).await;
         let state = std::mem::replace(&mut *lock(&self.state), State::Taken);
@@ -151,7 +154,7 @@ impl Opening {
         Poll::Ready(Ok(()))
     }
 
-    /// From now on the connection is one like the others.
+    /// Announces the connection. From now on it is like any other.
     fn opened(&mut self) {
         count(&self.shared, &self.about, &self.info);
         self.shared.live.establish(&self.shared, &self.about, self.bulk.take());
@@ -160,7 +163,7 @@ impl Opening {
 }
 
 impl Unfinished {
-    /// Ends the connection so that the client can tell that what it has may not be all.
+    /// Ends the connection so that the client can detect that its response may be incomplete.
     pub(crate) async fn end(self, shared: &Shared, about: &About) {
         let Self { failure, pipe: Pipe { mut leg, unsent, sent, received, is_alerted, .. } } = self;
         let cause = &failure;
@@ -173,7 +176,7 @@ impl Unfinished {
         }
         let (connection, dispatcher) = (about.id, about.dispatcher.clone());
         let ending = Ending { connection, dispatcher, tenure: Epoch(0), sent: sent + unsent.len() as u64, received };
-        // Closed, as after any handshake that fails.
+        // The leg is closed, as after any failed handshake.
         announce_end(shared, leg, &ending).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The end of a connection: announced to its dispatcher, which may keep the leg for another connection.
+//! Announces the end of a connection to its dispatcher, which may keep the leg for another connection.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,25 +13,25 @@ use watari_wire::{ConnectionId, Epoch, Final, LegKept, Message, NodeName};
 
 use crate::Shared;
 
-/// Buffer for client bytes that are read and dropped, in bytes.
+/// Size of the buffer for discarded client bytes.
 const DISCARD_LEN: usize = 4096;
 
-/// Client bytes that are read and dropped at most, in bytes: what a client may have in flight when it learns of the end. A
-/// dispatcher that still relays after that gets its leg reset.
+/// The most client bytes that are read and discarded: what a client may have in flight when it learns of the end. If
+/// the dispatcher relays more, its leg is reset.
 const DISCARDED_LEN_MAX: u64 = 64 << 20;
 
-/// The end of the stream to the client.
+/// The end of a connection.
 pub(crate) struct Ending {
     pub(crate) connection: ConnectionId,
     pub(crate) dispatcher: NodeName,
     pub(crate) tenure: Epoch,
     /// Length of the stream to the client, in bytes.
     pub(crate) sent: u64,
-    /// How much of the client's stream was read, in bytes.
+    /// Bytes of the client's stream that were read.
     pub(crate) received: u64,
 }
 
-/// Endings that wait for their dispatcher's [`LegKept`].
+/// Endings that wait for a [`LegKept`] of their dispatcher.
 #[derive(Default)]
 pub(crate) struct Endings {
     entries: Mutex<HashMap<ConnectionId, Waiting>>,
@@ -51,7 +51,8 @@ struct Entry<'a> {
 }
 
 impl Endings {
-    /// Passes `told` to its ending; `false` if there is none. A tenure ends once, so this does not decide about a move.
+    /// Sends `told` to its ending. Returns `false` if there is none. A tenure ends once, so the message cannot be about
+    /// a move.
     pub(crate) fn on_leg_kept(&self, from: &NodeName, told: &LegKept) -> bool {
         let mut entries = self.entries();
         let is_for = |waiting: &Waiting| waiting.dispatcher == *from && waiting.tenure == told.epoch;
@@ -59,7 +60,7 @@ impl Endings {
             return false;
         }
         if let Some(waiting) = entries.remove(&told.connection) {
-            // The leg may just have ended.
+            // The leg may have ended in the meantime.
             let _ = waiting.kept.send(told.rx_offset);
         }
         true
@@ -86,13 +87,13 @@ impl Drop for Entry<'_> {
     }
 }
 
-/// Announces the end of the stream to the client, until the dispatcher closes the leg or keeps it: the announcement is
-/// repeated, because a link may be lost with it. Returns the leg if it is free for another connection: the dispatcher says
-/// where it has cut the client's stream, and exactly as much was read.
+/// Announces the end of the stream to the client, until the dispatcher closes the leg or keeps it. Repeats the message,
+/// because it can be lost with the link. Returns the leg if it is free for another connection: the dispatcher has
+/// reported the cut of the client's stream, and this node has read exactly up to it.
 ///
-/// The leg is not ended ahead of the answer: a FIN on it would be its last byte.
+/// This node does not shut down the leg before the answer: a FIN would be its last byte on it.
 pub(crate) async fn announce_end(shared: &Shared, leg: TcpStream, ending: &Ending) -> Option<TcpStream> {
-    // Should this node die now, what it has written must still arrive.
+    // If this process dies now, the bytes it has written must still arrive.
     tcp::fin_on_close(&leg);
     let (_entry, told) = shared.endings.enter(ending);
     let message = Message::Final(Final { connection: ending.connection, epoch: ending.tenure, tx_offset: ending.sent });
@@ -113,8 +114,8 @@ pub(crate) async fn announce_end(shared: &Shared, leg: TcpStream, ending: &Endin
     is_free.then_some(leg)
 }
 
-/// Reads and drops what still comes of the client's stream, of which `received` was read, up to where the dispatcher has cut it.
-/// `false`: the leg has ended, more was read than the dispatcher has written, or more than [`DISCARDED_LEN_MAX`] was dropped.
+/// Reads and discards the rest of the client's stream after `received` bytes, up to the dispatcher's cut. Returns
+/// `false` if the leg ends, if more was read than the dispatcher has written, or after [`DISCARDED_LEN_MAX`] bytes.
 async fn until_cut(leg: &TcpStream, mut received: u64, mut told: oneshot::Receiver<u64>) -> bool {
     let mut cut = None;
     let received_max = received.saturating_add(DISCARDED_LEN_MAX);
@@ -133,7 +134,7 @@ async fn until_cut(leg: &TcpStream, mut received: u64, mut told: oneshot::Receiv
     cut == Some(received)
 }
 
-/// Closing with unread input would reset the leg, and lose what was sent last.
+/// Discards one read. A close with unread input would reset the leg and lose the last bytes sent.
 async fn discard(leg: &TcpStream) -> io::Result<usize> {
     loop {
         leg.readable().await?;
@@ -156,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    /// A leg and its dispatcher's end.
+    /// Returns a leg, and the dispatcher's end of it.
     async fn leg() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (end, accepted) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());

@@ -1,4 +1,4 @@
-//! The handshake of a new connection, over its leg.
+//! Does the handshake of a new connection over its leg.
 
 use std::io;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::early::{Early, Pipe};
 use crate::ending::{Ending, announce_end};
 use crate::live::{About, Live};
 
-/// How much is read at once, in bytes.
+/// Buffer space for one read, in bytes.
 pub(crate) const READ_LEN: usize = 4096;
 
-/// How far a handshake has come when this module has done its part.
+/// The result of a handshake that succeeded so far.
 pub(crate) enum Shaken {
-    /// To its end.
+    /// The handshake is done.
     Done(Box<Live>),
-    /// The client's early data was accepted, and its Finished is to come.
+    /// The client's early data was accepted. Its Finished has not arrived.
     Early(Box<Early>),
 }
 
-/// Does the handshake; `None` if it failed, which the client and the dispatcher have been told then. `surplus` came behind
-/// the preface.
+/// Does the handshake. `None`: it failed, and the client and the dispatcher have been notified. `surplus` has the bytes
+/// that followed the preface.
 pub(crate) async fn shake_hands(
     shared: &Arc<Shared>,
     leg: TcpStream,
@@ -73,7 +73,7 @@ pub(crate) async fn shake_hands(
             shared.metrics.count_handshake_failed(failure.label());
             let Driver { leg, sent, received, .. } = driver;
             let ending = Ending { connection: preface.connection, dispatcher, tenure: Epoch(0), sent, received };
-            // Few handshakes fail: their legs are closed, also where the dispatcher would keep them.
+            // Closes the leg even if the dispatcher would keep it: failed handshakes are rare.
             announce_end(shared, leg, &ending).await;
             None
         }
@@ -84,20 +84,20 @@ struct Driver<'a> {
     shared: &'a Shared,
     handshake: Handshake,
     leg: TcpStream,
-    /// What was received and is not the handshake's, or not yet.
+    /// Received bytes that the handshake has not consumed.
     input: Vec<u8>,
     received: u64,
     sent: u64,
 }
 
-/// Where a [`Driver`] has done its part.
+/// The point up to which a [`Driver`] does the handshake.
 enum Reached {
     Established(Info, Connection),
-    /// It was accepted.
+    /// Early data was accepted.
     EarlyData(Info),
 }
 
-/// Why a handshake came to nothing.
+/// The reason that a handshake failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
@@ -147,7 +147,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Sends what a step of the handshake has for the client, when the sessions that it tells of are kept.
+    /// Sends the output of a handshake step, after the sessions that it mentions were stored.
     async fn answer(&mut self, step: Result<Progress, Failed>) -> Result<Progress, Failure> {
         let (output, result) = match step {
             Ok(mut progress) => {
@@ -217,7 +217,7 @@ fn about(shared: &Shared, dispatcher: NodeName, preface: &Preface, info: &Info) 
     }
 }
 
-/// Counts a handshake that is done.
+/// Counts a completed handshake.
 pub(crate) fn count(shared: &Shared, about: &About, info: &Info) {
     let resumed = info.resumed.map(Origin::label);
     let missed = info.missed.map(Miss::label);

@@ -12,7 +12,7 @@ use crate::Shared;
 /// Length of a key, in bytes.
 const KEY_LEN: usize = 32;
 
-/// Hands a key to each dispatcher that is linked, and verifies what was signed with it.
+/// Sends a key to each linked dispatcher, and verifies prefaces signed with it.
 pub(crate) struct LegKeys {
     next_id: AtomicU32,
     state: Mutex<State>,
@@ -29,25 +29,23 @@ impl LegKeys {
         Self { next_id: AtomicU32::new(1), state: Mutex::new(state) }
     }
 
-    /// A dispatcher is linked: from now on it has a key.
+    /// Sends a dispatcher with a new link its first key.
     pub(crate) fn link_up(&self, shared: &Shared, dispatcher: &NodeName) {
         self.with_state(|state| state.linked.insert(dispatcher.clone()));
         self.hand_out(shared, dispatcher);
     }
 
-    /// What it has signed already stays good until its keys are replaced.
+    /// Prefaces that are signed already stay valid until the keys are replaced.
     pub(crate) fn link_down(&self, dispatcher: &NodeName) {
         self.with_state(|state| state.linked.remove(dispatcher));
     }
 
-    /// Replaces the keys of all linked dispatchers.
     pub(crate) fn rotate(&self, shared: &Shared) {
         for dispatcher in self.with_state(|state| state.linked.clone()) {
             self.hand_out(shared, &dispatcher);
         }
     }
 
-    /// Sends `message` to all linked dispatchers.
     pub(crate) fn tell_all(&self, shared: &Shared, message: &Message) {
         for dispatcher in self.with_state(|state| state.linked.clone()) {
             shared.tell(&dispatcher, message);

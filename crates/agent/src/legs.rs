@@ -1,4 +1,4 @@
-//! Taking legs from dispatchers.
+//! Accepts legs from dispatchers.
 
 use std::future::pending;
 use std::io;
@@ -22,13 +22,12 @@ use crate::places::Place;
 use crate::speak::Begun;
 use crate::{Shared, departure, handshake, serve};
 
-/// Accepts on `listener` until `shutdown`.
 pub(crate) fn start(
     shared: &Arc<Shared>,
     listener: std::net::TcpListener,
     shutdown: &CancellationToken,
 ) -> io::Result<()> {
-    // A dispatcher stops reading while its client does: no leg is given up for that.
+    // No user timeout: a dispatcher stops reading while its client does, and that must not end the leg.
     tcp::prepare_listener(&listener, None)?;
     let shared = shared.clone();
     accept_until(shutdown, listener, "a leg", move |leg, from| admit(&shared, leg, from)).map(drop)
@@ -40,7 +39,7 @@ fn admit(shared: &Arc<Shared>, leg: TcpStream, from: SocketAddr) {
     tokio::spawn(async move { attend(&shared, leg, place).await });
 }
 
-/// Takes one connection after the other from a leg, as long as it comes free again.
+/// Takes connections from a leg, one after the other, for as long as it becomes free again.
 async fn attend(shared: &Arc<Shared>, leg: TcpStream, place: (UnidentifiedPlace, CrowdedOut)) {
     let mut free =
         take(shared, leg, Vec::with_capacity(PREFACE_LEN_MAX), Waiting::Unidentified(place.0, place.1)).await;
@@ -50,11 +49,11 @@ async fn attend(shared: &Arc<Shared>, leg: TcpStream, place: (UnidentifiedPlace,
     }
 }
 
-/// The limit that a leg counts towards until its preface is complete.
+/// The limit that a leg counts under until its preface is complete.
 enum Waiting {
-    /// A leg that was just accepted. Another may need its place.
+    /// A leg that was just accepted. It may have to make room for another.
     Unidentified(UnidentifiedPlace, CrowdedOut),
-    /// A leg on which an authenticated preface has come before.
+    /// A leg on which an earlier preface was authenticated.
     Idle(Place),
 }
 
@@ -65,7 +64,7 @@ impl Waiting {
         }
     }
 
-    /// Waits until the place is needed for another leg.
+    /// Waits until the leg has to make room for another.
     async fn crowded_out(&mut self) {
         match self {
             Self::Unidentified(_, crowded_out) => crowded_out.await,
@@ -81,12 +80,12 @@ impl Waiting {
     }
 }
 
-/// Waits on a leg that was left behind for the next connection, and returns the first bytes of its preface. The leg
-/// is closed by FIN if there is none: it carries nothing that could look complete.
+/// Waits on an idle leg for the next connection, and returns the first bytes of its preface. Otherwise closes the leg,
+/// by FIN: it carries no stream that a FIN could make look complete.
 async fn wait_idle(shared: &Shared, mut leg: TcpStream) -> Option<(TcpStream, Vec<u8>, Place)> {
     let idle = shared.idle_legs.take()?;
     let _counted = Counted::one_more(&shared.metrics.legs_idle);
-    // Everything that was written on it before was read there: there is room.
+    // The dispatcher has read everything written before, so the send buffer has room.
     leg.try_write(&[LEG_FREE]).ok().filter(|written| *written == 1)?;
     let mut received = Vec::with_capacity(PREFACE_LEN_MAX);
     let mut limited = (&mut leg).take(PREFACE_LEN_MAX as u64);
@@ -96,8 +95,8 @@ async fn wait_idle(shared: &Shared, mut leg: TcpStream) -> Option<(TcpStream, Ve
     Some((leg, received, idle))
 }
 
-/// Takes a connection from a leg, of whose preface `received` is there, and does what is to be done with it. Returns the leg
-/// if that is free then. It is `waiting` until the preface is complete.
+/// Takes one connection from a leg and handles it. `received` has the first bytes of its preface. The leg counts under
+/// `waiting` until the preface is complete. Returns the leg if it is free afterwards.
 async fn take(shared: &Arc<Shared>, mut leg: TcpStream, received: Vec<u8>, waiting: Waiting) -> Option<TcpStream> {
     let opened = open(shared, &mut leg, received, waiting).await;
     let opened = opened.inspect_err(|refusal| refuse(shared, &leg, refusal)).ok()?;
@@ -108,7 +107,8 @@ async fn take(shared: &Arc<Shared>, mut leg: TcpStream, received: Vec<u8>, waiti
                 refuse(shared, &leg, &Refusal::Full);
                 return None;
             };
-            // Boxed here and there: what a future holds at its largest, it has room for as long as the connection lasts.
+            // Boxed in several places, because a future keeps room for its largest state for as long as the connection
+            // lasts.
             match handshake::shake_hands(shared, leg, dispatcher, &preface, surplus).await? {
                 Shaken::Done(live) => {
                     live.about.announce(shared);
@@ -121,11 +121,11 @@ async fn take(shared: &Arc<Shared>, mut leg: TcpStream, received: Vec<u8>, waiti
             let committed = TargetEvent::Committed { epoch: preface.epoch, rx_offset, tail_offset };
             let arrivals = &shared.arrivals;
             let live = arrivals.activate(shared, leg, &surplus, &dispatcher, preface.connection, &committed);
-            // It has had its place since it was shipped: a decided move cannot fail for want of one.
+            // The connection has had its slot since it was shipped: a decided move cannot fail because slots are short.
             let (live, _place) = live?;
             own(shared, Box::new(live), None).await
         }
-        // That it was read is the answer. Nobody holds the place, so nobody is kept out by checks.
+        // To read the preface is the answer. A check takes no slot, so it keeps no connection out.
         Kind::Check => {
             if shared.places.is_one_free() {
                 tcp::finish(&leg);
@@ -137,8 +137,8 @@ async fn take(shared: &Arc<Shared>, mut leg: TcpStream, received: Vec<u8>, waiti
     }
 }
 
-/// What this node does with a connection that is its own: give it to `target`, or serve it. Returns the leg if that is free
-/// then.
+/// Handles a connection that this node owns: gives it to `target`, or serves it. Returns the leg if it is free
+/// afterwards.
 async fn own(shared: &Arc<Shared>, live: Box<Live>, target: Option<NodeName>) -> Option<TcpStream> {
     let (_entry, mut leaves) = shared.live.enter(&live.about, true);
     let Some(target) = target.filter(|target| *target != shared.name) else {
@@ -150,20 +150,20 @@ async fn own(shared: &Arc<Shared>, live: Box<Live>, target: Option<NodeName>) ->
     }
 }
 
-/// The same before the handshake is done: the connection is served here until then, and leaves for `target` when it can.
+/// The same before the handshake is done: serves the connection, which moves to `target` when it can.
 async fn own_early(shared: &Arc<Shared>, mut early: Box<Early>, target: Option<NodeName>) -> Option<TcpStream> {
     let (_entry, mut leaves) = shared.live.enter(&early.about, false);
     early.bulk = target.filter(|target| *target != shared.name);
     serve::serve(shared, Begun::Early(early), &mut leaves).await
 }
 
-/// A preface that was accepted, and what came behind it.
+/// An accepted preface, and the bytes that followed it.
 struct Opened {
     accepted: Accepted,
     surplus: Vec<u8>,
 }
 
-/// Why a leg is not taken.
+/// The reason that a leg is refused.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
     #[error(transparent)]
@@ -193,7 +193,7 @@ impl Refusal {
     }
 }
 
-/// Reads the preface. `received`: the bytes of it that have arrived already.
+/// Reads the preface. `received` has the bytes that have already arrived.
 async fn open(
     shared: &Shared,
     leg: &mut TcpStream,
@@ -210,7 +210,7 @@ async fn open(
             if !received.is_empty() {
                 waiting.spoke();
             }
-            // What is behind the preface belongs to the connection: it is taken in the same read, up to this much.
+            // Bytes after the preface belong to the connection. One read takes up to this many of them as well.
             let room = (PREFACE_LEN_MAX - received.len()) as u64;
             let mut limited = (&mut *leg).take(room);
             let read = tokio::select! {

@@ -1,4 +1,4 @@
-//! A stream that hyper owns for a while.
+//! A stream that hyper owns temporarily.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -15,45 +15,44 @@ use crate::client_end::ClientEnd;
 use crate::early::{EarlyStream, Gate, Opening, Unfinished};
 use crate::requests::Streams;
 
-/// The longest last response that is held back until the end of the stream goes with it, in bytes.
+/// The longest last response whose flush is delayed until the end of the stream, in bytes.
 const HELD_LEN_MAX: usize = 16 * 1024;
 
-/// Gives the stream back to its owner when hyper drops it, however that comes about.
+/// Returns the stream to its owner when hyper drops it, for any reason.
 pub(crate) struct Lent {
     stream: Option<Stream>,
     back: Option<oneshot::Sender<Box<TlsStream<TcpStream>>>>,
     activity: Activity,
-    /// Told when the connection should close soon, because its key is nearly used up.
+    /// Notified when the connection should close soon, because its key is nearly used up.
     close_due: Arc<Notify>,
     close_told: bool,
     end: ClientEnd,
-    /// What was written since the last flush, in bytes.
+    /// Bytes written since the last flush.
     unflushed: usize,
-    /// The flush of the last response was put off once.
+    /// Whether the flush of the last response was delayed once.
     is_held: bool,
-    /// How many writes there were.
+    /// Number of writes.
     writes: u64,
-    /// How many writes there were, and how many requests had begun, at the last look for the end.
+    /// `writes`, and the number of requests begun, when the end was last considered.
     seen: Option<(u64, usize)>,
-    /// The last write has to wait for the client.
+    /// Whether the last write is blocked by the client.
     is_blocked: bool,
-    /// Wakes the reader that waits, after the client's end, until all responses are on their way.
+    /// Wakes the reader after the client's end, when all responses have been flushed.
     end_waits: Option<Waker>,
-    /// The requests of HTTP/2; `None`: there is one at a time, and `activity` shows it.
+    /// The requests of an HTTP/2 connection. `None`: HTTP/1.1, whose single request `activity` tracks.
     streams: Option<Arc<Streams>>,
 }
 
-/// What is lent.
 pub(crate) enum Stream {
-    /// Until the handshake is done, by an [`Opening`].
+    /// Used until the handshake is done. An [`Opening`] drives it.
     Early(EarlyStream),
     Open(Box<TlsStream<TcpStream>>),
 }
 
-/// What the owner of a [`Lent`] keeps.
+/// The owner's side of a [`Lent`].
 pub(crate) struct Receipt {
     back: oneshot::Receiver<Box<TlsStream<TcpStream>>>,
-    /// Boxed: few connections have one, and none needs it for long.
+    /// Boxed, because few connections have one, and only for a short time.
     opening: Option<Box<Opening>>,
     pub(crate) activity: Activity,
     pub(crate) close_due: Arc<Notify>,
@@ -62,17 +61,18 @@ pub(crate) struct Receipt {
 }
 
 impl Receipt {
-    /// What requests have to pass.
+    /// The gate for requests on this connection.
     pub(crate) fn gate(&self) -> Gate {
         self.opening.as_ref().map(|opening| opening.gate()).unwrap_or_default()
     }
 
-    /// Goes on with the handshake, if it is not done; `false`: it came to nothing. To be called before the borrower is polled.
+    /// Continues the handshake, if it is not done. Returns `false` if it failed. The caller calls this before it polls
+    /// the borrower.
     pub(crate) fn poll_opening(&mut self, cx: &mut Context<'_>) -> bool {
         self.opening.as_mut().is_none_or(|opening| opening.poll(cx) != Poll::Ready(false))
     }
 
-    /// The stream, once it is dropped, and the handshake is done.
+    /// Returns the stream, after the borrower has dropped it and the handshake is done.
     pub(crate) async fn take_back(self) -> Result<Box<TlsStream<TcpStream>>, Box<Unfinished>> {
         match (self.back.await, self.opening) {
             (Ok(stream), _) => Ok(stream),
@@ -82,7 +82,7 @@ impl Receipt {
     }
 }
 
-/// Lends a stream; `opening` is what drives it, if it is an early one.
+/// Lends a stream. `opening` drives an early one.
 pub(crate) fn lend(stream: Stream, opening: Option<Opening>) -> (Lent, Receipt) {
     let (sender, back) = oneshot::channel();
     let opening = opening.map(Box::new);
@@ -107,7 +107,7 @@ pub(crate) fn lend(stream: Stream, opening: Option<Opening>) -> (Lent, Receipt) 
 }
 
 impl Lent {
-    /// The same, for HTTP/2 with these requests.
+    /// Sets the requests of an HTTP/2 connection.
     pub(crate) fn with_streams(mut self, streams: &Arc<Streams>) -> Self {
         self.streams = Some(streams.clone());
         self
@@ -118,13 +118,13 @@ impl Lent {
         matches!(&self.stream, Some(Stream::Open(stream)) if stream.read_end() == Some(ReadEnd::Truncated))
     }
 
-    /// Whether h2, all of whose requests are over, has nothing left to do: then it may be given the client's end, at which it drops
-    /// what it still holds. It reads all that there is before it hands over the requests in it, and takes whole bodies before it
-    /// writes them. So it is polled again until it neither begins a request nor writes.
+    /// Whether h2 has nothing left to do after all its requests are over. Then it may get the client's end, at which it
+    /// drops all that it still holds. h2 reads all available input before it hands over the requests in it, and takes
+    /// whole bodies before it writes them. So h2 is polled again until it neither begins a request nor writes.
     fn is_quiet(&mut self, begun: usize, cx: &mut Context<'_>) -> bool {
         let now = (self.writes, begun);
         let is_quiet = self.seen.replace(now) == Some(now) && !self.is_blocked;
-        // Where a write waits, the client wakes the connection.
+        // If a write is blocked, the client's progress wakes the connection.
         if !is_quiet && !self.is_blocked {
             cx.waker().wake_by_ref();
         }
@@ -144,8 +144,8 @@ impl Lent {
         })
     }
 
-    /// Whether what is to be flushed goes with the end of the stream instead, which follows at once: the last response, if it is
-    /// short, takes one write together with `close_notify`. Should the end not follow, the borrower is polled again, and flushes.
+    /// Whether to delay a flush until the end of the stream, which follows at once. A short last response and
+    /// `close_notify` then take one write. If the end does not follow, the borrower is polled again, and flushes.
     fn holds_last(&mut self, cx: &mut Context<'_>) -> bool {
         let holds = !self.is_held
             && self.unflushed <= HELD_LEN_MAX
@@ -176,15 +176,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
 impl Drop for Lent {
     fn drop(&mut self) {
         if let (Some(Stream::Open(stream)), Some(back)) = (self.stream.take(), self.back.take()) {
-            // An owner that does not wait for it any more has ended; so has the connection.
+            // If the owner has dropped its receiver, the connection has ended.
             let _ = back.send(stream);
         }
     }
 }
 
 impl AsyncRead for Lent {
-    /// Gives HTTP the client's end, however it came, when the requests in progress are answered (see `client_end`). Other errors, such as
-    /// a reset, end them at once.
+    /// Reports the client's end to HTTP, by `close_notify` or FIN, after the requests in progress are answered (see
+    /// `client_end`). Reports other errors, such as a reset, at once. They end the requests.
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let filled = buf.filled().len();
@@ -198,7 +198,7 @@ impl AsyncRead for Lent {
             None if !this.activity.is_answering() => return Poll::Ready(Ok(())),
             None => this.end_waits = Some(cx.waker().clone()),
             Some(streams) => {
-                // Registered before the look: the last response may end meanwhile, in another thread.
+                // Registered before the check, because the last response may end at the same time in another thread.
                 streams.wake_when_closed(cx.waker());
                 if streams.are_over() {
                     let begun = streams.begun();

@@ -10,14 +10,15 @@
 //!          └───── the leg, if it is kept ─────────┴─────────────────────── end
 //! ```
 //!
-//! * `legs` accepts legs and reads their prefaces, again and again where a leg is kept.
-//! * `sessions` shares what it takes to resume sessions with the other agents.
-//! * `handshake` drives the handshake of a new connection; `early` the rest of it where the client sends early data, below
-//!   `speak`.
-//! * `departure` gives a connection away, driving `watari_handoff::Source`.
-//! * `arrivals` holds connections shipped here until the dispatcher decides, driving `watari_handoff::Target`.
-//! * `speak` runs HTTP over the connection, and `tunnel` what follows an upgrade; `serve` ends it so that the client can tell how, or has it leave.
-//! * `ending` announces the end of a connection, and learns whether its leg is kept.
+//! * `legs` accepts legs and reads their prefaces, several on a leg that is kept.
+//! * `sessions` shares session state with the other agents, so that clients can resume at any of them.
+//! * `handshake` drives the handshake of a new connection. `early` drives the rest of it below `speak` if the client
+//!   sends early data.
+//! * `departure` gives a connection away and drives `watari_handoff::Source`.
+//! * `arrivals` holds shipped connections until the dispatcher decides, and drives `watari_handoff::Target`.
+//! * `speak` runs HTTP over the connection, and `tunnel` relays after an upgrade. `serve` ends the connection so that
+//!   the client can detect an incomplete response, or lets it move.
+//! * `ending` announces the end of a connection, and receives whether its leg is kept.
 
 mod activity;
 mod arrivals;
@@ -78,67 +79,70 @@ use crate::stalls::{LOOKS_PER_TIMEOUT, Transfers};
 pub use crate::tls::{Listener, Tls};
 pub use watari_session_stores::{RedisCounters, WriterCounters};
 
-/// How an agent works.
 pub struct Config {
-    /// This node.
+    /// The name of this node.
     pub name: NodeName,
-    /// What it begins with.
+    /// The initial settings.
     pub settings: Settings,
     /// How sessions are shared.
     pub sharing: Sharing,
 }
 
-/// What bounds an agent; every wait has an end.
+/// Limits of an agent. Every wait has a time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at the same time, those in their handshake or held for a decision included. Further ones are reset, and further
-    /// moves to this agent refused. As many legs from known addresses may wait for their preface. Known are addresses of members,
-    /// and those that an authenticated preface has come from within the last hour.
+    /// Connections at a time, including those in their handshake or held for a decision. The agent resets further ones,
+    /// and refuses further moves to it. The same number of legs from known addresses may wait for their preface. Known
+    /// addresses are those of members, and those from which an authenticated preface has come within the last hour.
     pub connections_max: usize,
-    /// Legs from unknown addresses whose preface is to come. For a newer one, the oldest of the most crowded address is reset.
+    /// Legs from unknown addresses that may wait for their preface. For a newer leg, the agent resets the oldest leg of
+    /// the address with the most legs.
     pub unidentified_max: usize,
-    /// Legs whose preface is to come, from one unknown address. For a newer one, the oldest is reset.
+    /// Legs from one unknown address that may wait for their preface. For a newer leg, the agent resets the oldest.
     pub unidentified_per_address_max: usize,
-    /// Connections held for a decision at the same time; further ones are refused.
+    /// Connections held for a decision at a time. The agent refuses further ones.
     pub held_max: usize,
-    /// Bytes of client data held with them.
+    /// Bytes of client data held with these connections.
     pub held_bytes_max: usize,
-    /// Legs that moves and ended connections have left behind, kept for other connections at the same time; further ones are closed.
+    /// Idle legs that are kept for other connections. The agent closes further ones.
     pub idle_legs_max: usize,
-    /// Requests in progress at the same time, over all connections; further ones are answered with 503. A response is in
+    /// Requests in progress at a time, over all connections. The agent answers further ones with 503. A response is in
     /// progress until the client has taken it: each may hold an open file and some 200 KiB.
     pub requests_max: usize,
-    /// The longest head of a request, in bytes, 8,192 at least; in HTTP/2 the longest list of its fields, each with 32 bytes more
-    /// (RFC 9113, section 6.5.2). Longer ones are answered with 431.
+    /// The longest head of a request in bytes, at least 8,192. For HTTP/2 it limits the field section, with 32 bytes of
+    /// overhead for each field (RFC 9113, section 6.5.2). The agent answers longer ones with 431.
     pub head_bytes_max: usize,
-    /// Fields of a request; those that have more are answered with 431.
+    /// The most fields of a request. The agent answers requests with more with 431.
     pub head_fields_max: usize,
-    /// The longest path of a request, with its query, in bytes; longer ones are answered with 414.
+    /// The longest path of a request with its query, in bytes. The agent answers longer ones with 414.
     pub target_bytes_max: usize,
-    /// From accepting a leg to its preface. Longer than a dispatcher's time for a move, which begins with connecting a leg.
+    /// The time from accepting a leg to its preface. It has to be longer than a dispatcher's `move_timeout`, because a
+    /// move begins with connecting a leg.
     pub preface_timeout: Duration,
-    /// How long a leg that was left behind waits for another connection. Much longer than a dispatcher keeps it.
+    /// How long an idle leg waits for another connection. It has to be much longer than a dispatcher keeps the leg.
     pub idle_leg_timeout: Duration,
-    /// From the preface to the end of the handshake.
+    /// The time from the preface to the end of the handshake.
     pub handshake_timeout: Duration,
-    /// Without a request, on a connection that has none in progress; and for the head of a request to be complete.
+    /// The time without a request on a connection that has none in progress. Also the time for a request's head to be
+    /// complete.
     pub keep_alive_timeout: Duration,
-    /// For the client to take the next piece of a response, of 64 KiB at most, or to send the next of a request. Then
-    /// the connection is cut; one that has other HTTP/2 requests, when these are over.
+    /// The time for the client to take the next piece of a response (at most 64 KiB), or to send the next piece of a
+    /// request. After it, the agent cuts the connection. If the connection has other HTTP/2 requests, it cuts it when
+    /// these are over.
     pub transfer_timeout: Duration,
-    /// Without a byte either way, through a connection, or a stream of HTTP/2, that has become a tunnel to an origin.
+    /// The time without a byte in either direction on a connection or HTTP/2 stream that is a tunnel to an origin.
     pub tunnel_timeout: Duration,
-    /// How long a connection given away waits for the decision before it is destroyed. Longer than a dispatcher's time
-    /// for a move.
+    /// How long a connection given away waits for the decision before it is destroyed. It has to be longer than a
+    /// dispatcher's `move_timeout`.
     pub fence_timeout: Duration,
-    /// How long a connection taken over waits for the decision before it is dropped. Longer than `fence_timeout`: as
-    /// long as the source may still get the connection back, the target may still get it.
+    /// How long a held connection waits for the decision before it is dropped. It has to be longer than
+    /// `fence_timeout`: the target may get the connection for as long as the source may get it back.
     pub hold_timeout: Duration,
-    /// How often a decision, or the end of a stream, is asked for or told again.
+    /// The interval at which the agent repeats a proposal, or the announcement of a stream's end.
     pub retry_interval: Duration,
-    /// For the client to take the last bytes, and to end its own stream.
+    /// The time for the client to take the last bytes, and to end its own stream.
     pub end_timeout: Duration,
-    /// How long a leg key is handed out.
+    /// The age at which a leg key is replaced.
     pub leg_key_lifetime: Duration,
 }
 
@@ -173,7 +177,8 @@ impl Default for Limits {
 impl Limits {
     fn unidentified(&self) -> UnidentifiedLimits {
         UnidentifiedLimits {
-            // A move opens a leg before its preface is due, so dispatchers may need one for each connection.
+            // A move connects a leg before it has a preface to send, so dispatchers may need one leg for each
+            // connection.
             known_max: self.connections_max,
             max: self.unidentified_max,
             per_address_max: self.unidentified_per_address_max,
@@ -181,10 +186,10 @@ impl Limits {
     }
 }
 
-/// How often an agent that is about to end looks whether it is empty, and says that it wants to be.
+/// The longest interval at which an agent that is about to end repeats `Draining` and checks whether it is empty.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
 
-/// A running agent.
+/// A running agent. Clones share it.
 #[derive(Clone)]
 pub struct Agent {
     shared: Arc<Shared>,
@@ -197,15 +202,15 @@ struct Shared {
     metrics: Metrics,
     keys: LegKeys,
     sessions: Sessions,
-    /// One for each connection that may be here.
+    /// A slot for each connection.
     places: Arc<Places>,
-    /// One for each request that may be in progress.
+    /// A slot for each request in progress.
     requests: Arc<Places>,
-    /// Bodies on their way.
+    /// Bodies in transfer.
     transfers: Arc<Transfers>,
-    /// Legs whose preface is to come.
+    /// Legs that wait for their preface.
     unidentified: Arc<Unidentified>,
-    /// Legs that moves and ended connections have left behind.
+    /// A slot for each idle leg.
     idle_legs: Arc<Places>,
     live: LiveTable,
     departures: Departures,
@@ -215,7 +220,7 @@ struct Shared {
 }
 
 impl Agent {
-    /// Starts taking legs on `legs`, until `shutdown`. Inside a tokio runtime.
+    /// Starts accepting legs on `legs` until `shutdown`. Requires a tokio runtime.
     pub fn start(
         config: Config,
         legs: TcpListener,
@@ -250,7 +255,7 @@ impl Agent {
         Ok(Self { shared })
     }
 
-    /// Takes what the mesh reports. What is not for an agent is passed over.
+    /// Handles an event of the mesh. Ignores messages that are not for an agent.
     pub fn handle(&self, event: &Event) {
         match event {
             Event::Up { peer, roles, .. } => {
@@ -276,32 +281,31 @@ impl Agent {
         }
     }
 
-    /// Tells dispatchers that this agent is about to end, so that they empty it, until no connection is left here or
-    /// `grace` is over. One that is in its handshake, or on its way here, is waited for like the others: its client
-    /// would be cut off. Returns how many are left.
+    /// Asks dispatchers to drain this agent, until no connection is left here or `grace` is over. This includes
+    /// connections that are in their handshake or on their way here, because their clients would be cut off. Returns
+    /// how many are left.
     pub async fn drain(&self, grace: Duration) -> usize {
         let shared = &self.shared;
         let look = shared.limits().retry_interval.min(DRAIN_LOOK);
         let emptied = async {
             while {
                 shared.keys.tell_all(shared, &Message::Draining);
-                // Only then it is looked: until they are told, dispatchers have clients begin here.
+                // Waits first: until dispatchers have the message, they send new clients here.
                 sleep(look).await;
                 self.occupied() > 0
             } {}
         };
-        // What is left is counted, whichever way the waiting ended.
+        // Counts the rest whether or not the time ran out.
         let _ = tokio::time::timeout(grace, emptied).await;
         self.occupied()
     }
 
-    /// How many connections are here at the moment: those served, those in their handshake, and those held for a
-    /// decision.
+    /// The number of connections here: those served, those in their handshake, and those held for a decision.
     pub fn occupied(&self) -> usize {
         self.shared.places.taken()
     }
 
-    /// Works by other `settings` from now on: handshakes that begin after this see them. Inside a tokio runtime.
+    /// Replaces the settings. They apply to handshakes that begin from now on. Requires a tokio runtime.
     pub fn reload(&self, settings: Settings) {
         let shared = &self.shared;
         settings.site.start();
@@ -313,17 +317,17 @@ impl Agent {
         shared.idle_legs.set_max(limits.idle_legs_max);
         shared.reloaded.notify_one();
         if shakes_hands != before.tls.is_some() {
-            // Keys say whether the agent does handshakes.
+            // A leg key also says whether the agent does handshakes.
             shared.keys.rotate(shared);
         }
     }
 
-    /// How sessions are resumed.
+    /// The state of session resumption.
     pub fn sessions(&self) -> SessionStatus {
         self.shared.sessions.status(&self.shared.metrics)
     }
 
-    /// Asks the proxy something, or orders it to do something.
+    /// Calls `order` with the proxy. Fails if the agent serves files.
     pub fn with_proxy<T>(&self, order: impl FnOnce(&Proxy) -> T) -> Result<T, NoProxy> {
         match &*self.shared.settings.get().site {
             Site::Proxy(proxy) => Ok(order(proxy)),
@@ -331,22 +335,22 @@ impl Agent {
         }
     }
 
-    /// Has new keys made for tickets, here and at all other agents. Tickets of before stay good.
+    /// Makes new ticket keys, here and at all other agents. Tickets under older keys stay valid.
     pub fn rotate_ticket_keys(&self) -> Result<(), RotationError> {
         self.shared.sessions.rotate(&self.shared)
     }
 
-    /// Returns when what shall outlive the process is where it does: sessions and keys, as far as there are files for them.
+    /// Waits until sessions and ticket keys are written to their files, if files are configured.
     pub async fn flush(&self) {
         self.shared.sessions.flush().await;
     }
 
-    /// How many connections of `dispatcher` are served here at the moment.
+    /// The number of connections of `dispatcher` that are served here.
     pub fn connections_of(&self, dispatcher: &NodeName) -> usize {
         self.shared.live.of(dispatcher)
     }
 
-    /// The connections served here at the moment.
+    /// The connections served here.
     pub fn connections(&self) -> Vec<ConnectionStatus> {
         self.shared.live.statuses(&self.shared.name)
     }
@@ -406,12 +410,12 @@ impl Shared {
         }
     }
 
-    /// Sends; `false` where that is not possible at the moment.
+    /// Sends a message. Returns `false` if that is not possible now.
     fn tell(&self, to: &NodeName, message: &Message) -> bool {
         note_unsent(to, self.mesh.send(to, message))
     }
 
-    /// The same, for what nobody waits for.
+    /// Sends a message that no peer waits for, without hurry.
     fn tell_soon(&self, to: &NodeName, message: &Message) {
         note_unsent(to, self.mesh.send_soon(to, message));
     }
@@ -424,7 +428,7 @@ fn note_unsent(to: &NodeName, sent: Result<(), SendError>) -> bool {
     sent.is_ok()
 }
 
-/// Drops what was held too long, replaces keys in time, and looks after transfers that stall.
+/// Drops connections that were held too long, replaces leg keys, and checks transfers for stalls.
 async fn keep_in_order(shared: Arc<Shared>, shutdown: CancellationToken) {
     let limits = shared.limits();
     let mut holds = interval(limits.retry_interval);
@@ -448,7 +452,7 @@ async fn keep_in_order(shared: Arc<Shared>, shutdown: CancellationToken) {
     }
 }
 
-/// An interval that stays as it was goes on, so that reloads put nothing off.
+/// Changes the period of an interval. An unchanged one keeps its phase, so that frequent reloads do not delay it.
 fn retime(ticks: &mut Interval, period: Duration) {
     if ticks.period() != period {
         *ticks = interval_at(Instant::now() + period, period);

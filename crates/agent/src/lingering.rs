@@ -1,7 +1,8 @@
-//! Content of a request that nobody wants.
+//! Reads request content that no part of the agent needs.
 //!
-//! In HTTP/2 a response may come before all of its request has, and the stream is then reset without an error (RFC 9113, section 8.1).
-//! Some clients lose the response by that, curl before version 8 among them. So what they still send is read for a while.
+//! In HTTP/2 a response may be complete before its request is. The server then resets the stream without an error (RFC
+//! 9113, section 8.1). Some clients lose the response by that, among them curl before version 8. So the agent reads the
+//! rest of the request for a while.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,11 +14,11 @@ use http_body_util::BodyExt;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-/// How much is read, in bytes, and for how long. Who sends more is reset after all.
+/// The most that is read, in bytes, and the longest time. After that the stream is reset.
 const UNWANTED_LEN_MAX: usize = 64 << 20;
 const UNWANTED_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// The content of a request, which is read to its end when this is dropped before.
+/// The content of a request. If this is dropped early, a task reads the content to its end.
 pub(crate) struct Lingering<B>(Option<B>)
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static;
@@ -53,7 +54,7 @@ impl<B: Body<Data = Bytes> + Send + Unpin + 'static> Body for Lingering<B> {
 impl<B: Body<Data = Bytes> + Send + Unpin + 'static> Drop for Lingering<B> {
     fn drop(&mut self) {
         let unread = self.0.take().filter(|body| !body.is_end_stream());
-        // A node that ends reads nothing any more.
+        // At shutdown there is no runtime, and nothing more is read.
         if let (Some(body), Ok(runtime)) = (unread, Handle::try_current()) {
             runtime.spawn(timeout(UNWANTED_TIME_MAX, discard(body)));
         }

@@ -1,4 +1,4 @@
-//! A connection that this node owns, and the list of them.
+//! The connections that this node owns.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -11,13 +11,13 @@ use watari_wire::{ConnectionId, ConnectionStatus, Epoch, Established, Leave, Mes
 
 use crate::Shared;
 
-/// What is known of a connection, apart from its bytes.
+/// The properties of a connection, apart from its bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct About {
     pub(crate) id: ConnectionId,
-    /// The epoch that made this node its owner.
+    /// The epoch whose commit made this node the owner.
     pub(crate) tenure: Epoch,
-    /// The last epoch there was: of the tenure, or of an attempt to give the connection away that was aborted.
+    /// The last epoch used: that of the tenure, or of an aborted attempt to give the connection away.
     pub(crate) last: Epoch,
     pub(crate) dispatcher: NodeName,
     pub(crate) client: SocketAddr,
@@ -29,7 +29,7 @@ pub(crate) struct About {
 }
 
 impl About {
-    /// Tells the dispatcher that the handshake is done. A proposal to move takes it along.
+    /// Announces to the dispatcher that the handshake is done. The message may wait until a proposal to move is sent.
     pub(crate) fn announce(&self, shared: &Shared) {
         let announced = Established { connection: self.id, tls: self.tls.clone() };
         shared.tell_soon(&self.dispatcher, &Message::Established(announced));
@@ -42,7 +42,7 @@ pub(crate) struct Live {
     pub(crate) parts: Parts<TcpStream>,
 }
 
-/// The connections that are this node's, being given away or not.
+/// The connections that this node owns, including those that are being given away.
 #[derive(Default)]
 pub(crate) struct LiveTable {
     entries: Mutex<HashMap<ConnectionId, Known>>,
@@ -50,16 +50,16 @@ pub(crate) struct LiveTable {
 
 struct Known {
     about: About,
-    /// Whether its handshake is done. Before that it is nobody else's business.
+    /// Whether the handshake is done. Until then the connection is not reported to dispatchers.
     is_established: bool,
-    /// Boxed: a channel has room for 32 from the beginning, whatever its limit.
+    /// Boxed, because a channel allocates room for 32 messages at once, whatever its limit.
     leaves: mpsc::Sender<Box<Leave>>,
 }
 
 /// Requests to leave that may wait for one connection.
 const LEAVES_LEN: usize = 2;
 
-/// As long as it lives, the connection stands in the table.
+/// Keeps the connection in the table until this is dropped.
 pub(crate) struct Entry<'a> {
     table: &'a LiveTable,
     id: ConnectionId,
@@ -67,51 +67,52 @@ pub(crate) struct Entry<'a> {
 }
 
 impl LiveTable {
-    /// Enters a connection; what it is asked to leave for comes out of the receiver.
+    /// Adds a connection. The receiver yields requests to leave.
     pub(crate) fn enter(&self, about: &About, is_established: bool) -> (Entry<'_>, mpsc::Receiver<Box<Leave>>) {
         let (leaves, receiver) = mpsc::channel(LEAVES_LEN);
         self.entries().insert(about.id, Known { about: about.clone(), is_established, leaves });
         (Entry { table: self, id: about.id, tenure: about.tenure }, receiver)
     }
 
-    /// The handshake of a connection is done that was entered before: its dispatcher is told, and it is asked to leave for `bulk`.
+    /// Records that the handshake of a connection in the table is done. Announces it to the dispatcher, and asks the
+    /// connection to leave for `bulk`.
     pub(crate) fn establish(&self, shared: &Shared, about: &About, bulk: Option<NodeName>) {
         if let Some(known) = self.entries().get_mut(&about.id) {
             known.is_established = true;
             let leave = bulk.map(|target| Leave { connection: about.id, target: Some(target), or_end: false });
-            // Nobody has asked for anything else: there is room.
+            // No other request can precede this one, so the channel has room.
             let _ = leave.map(|leave| known.leaves.try_send(Box::new(leave)));
         }
         about.announce(shared);
     }
 
-    /// Asks a connection to leave, if it is here and `from` is its dispatcher. What it has no time for is dropped: it will
-    /// be asked again.
+    /// Asks a connection to leave, if it is here and `from` is its dispatcher. If its inbox is full, the request is
+    /// dropped. The dispatcher repeats it.
     pub(crate) fn leave(&self, from: &NodeName, leave: &Leave) {
         if let Some(known) = self.entries().get(&leave.connection).filter(|known| known.is_of(from)) {
             let _ = known.leaves.try_send(Box::new(leave.clone()));
         }
     }
 
-    /// Tells a dispatcher that is linked (again) of all its connections: it may not have heard that their handshakes are
-    /// done.
+    /// Announces to a dispatcher with a new link all its connections: earlier announcements of their handshakes may be
+    /// lost.
     pub(crate) fn announce_all(&self, shared: &Shared, dispatcher: &NodeName) {
         for known in self.entries().values().filter(|known| known.is_of(dispatcher)) {
             known.about.announce(shared);
         }
     }
 
-    /// How many are of `dispatcher`.
+    /// The number of connections of `dispatcher`.
     pub(crate) fn of(&self, dispatcher: &NodeName) -> usize {
         self.entries().values().filter(|known| known.about.dispatcher == *dispatcher).count()
     }
 
-    /// Whether this node has, or had until now, a say in `epoch` of the connection or in a later one.
+    /// Whether this node took part in `epoch` of the connection, or in a later one.
     pub(crate) fn knows(&self, id: ConnectionId, epoch: Epoch) -> bool {
         self.entries().get(&id).is_some_and(|known| known.about.last >= epoch)
     }
 
-    /// Notes that an attempt to give the connection away begins.
+    /// Records the start of an attempt to give the connection away.
     pub(crate) fn departs(&self, id: ConnectionId, tenure: Epoch, attempt: Epoch) {
         if let Some(known) = self.entries().get_mut(&id).filter(|known| known.about.tenure == tenure) {
             known.about.last = attempt;
@@ -139,7 +140,7 @@ impl LiveTable {
 }
 
 impl Known {
-    /// Whether it has a say in the connection.
+    /// Whether `dispatcher` may give orders about the connection.
     fn is_of(&self, dispatcher: &NodeName) -> bool {
         self.is_established && self.about.dispatcher == *dispatcher
     }
@@ -148,7 +149,7 @@ impl Known {
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
         let mut entries = self.table.entries();
-        // The connection may have left and come back while this entry was being given up.
+        // The connection may have moved away and back before this entry was dropped.
         if entries.get(&self.id).is_some_and(|known| known.about.tenure == self.tenure) {
             entries.remove(&self.id);
         }

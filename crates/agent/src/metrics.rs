@@ -1,4 +1,4 @@
-//! What an agent counts.
+//! Metrics of an agent.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -10,7 +10,7 @@ use watari_wire::{AbortReason, TlsInfo};
 
 use crate::HandshakeCounts;
 
-/// The metrics, all under `watari_agent_`.
+/// The metrics, all with the prefix `watari_agent_`.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     handshakes: Family<Handshake, Counter>,
@@ -68,10 +68,10 @@ struct Cause {
     cause: &'static str,
 }
 
-/// Versions of TLS, as labels.
+/// TLS versions, as metric labels.
 pub(crate) const VERSIONS: [&str; 2] = ["1.2", "1.3"];
 
-/// One of those that a gauge counts, as long as it lives.
+/// Counts one in a gauge until it is dropped.
 pub(crate) struct Counted(Gauge);
 
 impl Counted {
@@ -137,7 +137,7 @@ impl Metrics {
         metrics
     }
 
-    /// `from`: from where the session is that was resumed; `missed`: why one that the client offered was not.
+    /// `from`: the source of the resumed session. `missed`: why an offered session was not resumed.
     pub(crate) fn count_handshake(&self, tls: &TlsInfo, from: Option<&'static str>, missed: Option<&'static str>) {
         let [tls12, tls13] = VERSIONS;
         let version = if tls.version == 0x0304 { tls13 } else { tls12 };
@@ -151,7 +151,7 @@ impl Metrics {
         }
     }
 
-    /// What was counted of handshakes of this version.
+    /// The handshakes of this TLS version so far.
     pub(crate) fn handshake_counts(&self, version: &'static str) -> HandshakeCounts {
         let full = self.handshakes.get_or_create(&Handshake { version, resumed: "false" }).get();
         let resumed = |from| (from, self.sessions_resumed.get_or_create(&Resumed { version, from }).get());

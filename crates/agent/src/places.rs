@@ -1,16 +1,16 @@
-//! How many there may be of something.
+//! Bounded numbers of slots.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A bounded number of places, none of which is waited for. Unlike those of a semaphore they can become fewer while
-/// more than that are taken: then none is free until enough were given back.
+/// A limit on a number of slots, without waiting. Unlike the permits of a semaphore, the limit can drop below the
+/// number of taken slots. Then none is free until enough are given back.
 pub(crate) struct Places {
     taken: AtomicUsize,
     max: AtomicUsize,
 }
 
-/// A place that is taken, until this is dropped.
+/// A taken slot. Dropping it frees the slot.
 pub(crate) struct Place(Arc<Places>);
 
 impl Places {
@@ -18,7 +18,7 @@ impl Places {
         Arc::new(Self { taken: AtomicUsize::new(0), max: AtomicUsize::new(max) })
     }
 
-    /// Takes a place, if one is free.
+    /// Takes a slot. `None`: all are taken.
     pub(crate) fn take(self: &Arc<Self>) -> Option<Place> {
         let max = self.max.load(Ordering::Relaxed);
         let one_more = |taken: usize| (taken < max).then_some(taken + 1);

@@ -1,4 +1,4 @@
-//! Requests in progress: how many there may be, how many there are, and whether their clients take the responses.
+//! Requests in progress: their limit, their number, and whether their clients take the responses.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,8 +20,9 @@ use crate::stalls::{Exchange, Stalls, Watched};
 use crate::strict;
 use crate::tunnel::Tunnel;
 
-/// Answers one request that passes the `gate`, if there is a place for it. The place is kept until the response's body is
-/// dropped, or the tunnel's that follows it; `stalls` is told where the client does not take it, or does not send its request.
+/// Answers one request that passes the `gate`, if a request slot is free. The slot is taken until the response's body,
+/// or the tunnel that follows it, is dropped. `stalls` is notified if the client does not take the response or does not
+/// send the request.
 pub(crate) async fn answer<B>(
     shared: &Shared,
     request: Request<B>,
@@ -59,10 +60,9 @@ where
     }
 }
 
-/// What a request is answered with.
 pub(crate) struct Answer {
     pub(crate) response: Response<Watched<Kept<Body, Option<Place>>>>,
-    /// What the connection, or the stream, becomes when the response has been sent. Boxed: few responses have one.
+    /// The tunnel that follows the response. Boxed, because few responses have one.
     pub(crate) tunnel: Option<Box<Tunnel>>,
 }
 
@@ -72,7 +72,7 @@ impl Answer {
         Self { response, tunnel: None }
     }
 
-    /// A response that takes no place.
+    /// Wraps a response that takes no request slot.
     fn alone(shared: &Shared, response: Response<Body>, exchange: &Arc<Exchange>) -> Self {
         Self::of(shared, response, None, exchange)
     }
@@ -84,12 +84,12 @@ fn too_many_requests() -> Response<Body> {
     response
 }
 
-/// For nobody, since the connection ends; but who waits must have something.
+/// The client never gets this, because the connection ends. The service has to return a response.
 fn too_early() -> Response<Body> {
     refusal(StatusCode::TOO_EARLY, "The handshake came to nothing.\n")
 }
 
-/// A response of one sentence.
+/// A response with a short text.
 pub(crate) fn refusal(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Full::new(text.into()).map_err(|never| match never {}).boxed_unsync());
     *response.status_mut() = status;
@@ -98,18 +98,17 @@ pub(crate) fn refusal(status: StatusCode, text: impl Into<Bytes>) -> Response<Bo
     response
 }
 
-/// The requests of one HTTP/2 connection.
 #[derive(Default)]
 pub(crate) struct Streams {
     open: AtomicUsize,
     begun: AtomicUsize,
-    /// How many of `open` are tunnels.
+    /// The number of tunnels among `open`.
     tunnels: AtomicUsize,
     /// Woken when the last open request ends, or when one becomes a tunnel.
     waits: Mutex<Option<Waker>>,
 }
 
-/// A request from its head to the end of its response.
+/// A request, from its head to the end of its response.
 pub(crate) struct OpenStream {
     streams: Arc<Streams>,
     is_tunnel: bool,
@@ -122,26 +121,25 @@ impl Streams {
         OpenStream { streams: self.clone(), is_tunnel: false }
     }
 
-    /// How many are open.
+    /// The number of open requests.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Whether none is open and none was begun since the last look.
+    /// Whether none is open, and none was begun since the last call.
     pub(crate) fn were_idle(&self, begun: &mut usize) -> bool {
-        // The first look is at once, when nothing can have begun.
+        // The first call is at the start of the connection, when no request can have begun.
         let before = std::mem::replace(begun, self.begun.load(Ordering::Relaxed) + 1);
         self.open() == 0 && before == *begun
     }
 
-    /// Everything written so far was flushed.
-    /// How many have begun so far.
+    /// The number of requests begun so far.
     pub(crate) fn begun(&self) -> usize {
         self.begun.load(Ordering::Acquire)
     }
 
-    /// Whether all responses have ended. Where there is a tunnel nothing is waited for: its other end has to learn that the client
-    /// is gone.
+    /// Whether all responses have ended. With a tunnel on the connection this is always `true`: the tunnel's origin has
+    /// to get the client's end.
     pub(crate) fn are_over(&self) -> bool {
         self.tunnels.load(Ordering::Acquire) > 0 || self.open.load(Ordering::Acquire) == 0
     }
@@ -161,12 +159,12 @@ impl Streams {
 }
 
 impl OpenStream {
-    /// The stream is open as long as the response's body is.
+    /// Keeps the stream open until the response's body is dropped.
     pub(crate) fn keep<B>(self, body: B) -> Kept<B, Option<Self>> {
         Kept { body, _kept: Some(self) }
     }
 
-    /// The stream becomes a tunnel, and is open as long as that is.
+    /// Makes the stream a tunnel, and keeps it open until the tunnel ends.
     pub(crate) fn become_tunnel<B>(
         mut self,
         body: B,
@@ -192,7 +190,7 @@ impl Drop for OpenStream {
     }
 }
 
-/// A body, and what is kept as long as it is.
+/// A body, and a value that is dropped with it.
 pub(crate) struct Kept<B, K> {
     body: B,
     _kept: K,

@@ -1,4 +1,4 @@
-//! A connection that this node owns: served until it ends or leaves.
+//! Serves a connection that this node owns, until it ends or leaves.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use crate::metrics::Counted;
 use crate::speak::{Begun, HTTP2, HttpError, Spoken, speak};
 use crate::stalls::Stalled;
 
-/// Serves the connection until it ends, or leaves for another agent as `leaves` asks; the leg may be free for another.
+/// Serves the connection until it ends, or leaves for another agent as `leaves` asks. Returns the leg if it is free for
+/// another connection.
 pub(crate) async fn serve(
     shared: &Arc<Shared>,
     mut begun: Begun,
@@ -74,14 +75,14 @@ pub(crate) async fn serve(
     }
 }
 
-/// What the client is to learn of the end.
+/// How the agent ends the stream to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Conclusion {
-    /// Everything that was begun is complete: `close_notify`.
+    /// All responses that were begun are complete: `close_notify`.
     Complete,
     /// A response was cut short, or may have been: a fatal alert.
     Cut,
-    /// The client was told by an alert, or told us by one.
+    /// Either side has already sent an alert.
     Alerted,
 }
 
@@ -95,13 +96,13 @@ impl Conclusion {
     }
 }
 
-/// The client's fault in what it sent as HTTP, if that ended the connection.
+/// The client's malformed request, if that ended the connection.
 fn refused_request(result: &Result<(), HttpError>) -> Option<&hyper::Error> {
     let error = result.as_ref().err()?.downcast_ref::<hyper::Error>()?;
     error.is_parse().then_some(error)
 }
 
-/// Why a record was refused, as a metric label.
+/// The reason that a record was refused, as a metric label.
 fn label(cause: OpenError) -> &'static str {
     match cause {
         OpenError::BadRecordMac => "bad_record_mac",
@@ -118,21 +119,21 @@ fn conclusion(about: &About, result: &Result<(), HttpError>, read_end: Option<Re
         return Conclusion::Alerted;
     }
     let Err(error) = result else { return Conclusion::Complete };
-    // By GOAWAY, as below.
+    // GOAWAY reports the error, as below.
     if error.is::<Flood>() {
         return Conclusion::Complete;
     }
     match error.downcast_ref::<hyper::Error>() {
-        // These end a connection between responses, or before one was begun.
+        // These errors occur between responses, or before the first.
         Some(error) if error.is_parse() || error.is_timeout() => Conclusion::Complete,
-        // HTTP/2 says of each stream whether it is complete, and by GOAWAY what was wrong with the connection.
+        // HTTP/2 ends each stream explicitly, and GOAWAY reports the connection's error.
         Some(_) if about.tls.alpn == HTTP2 => Conclusion::Complete,
         _ => Conclusion::Cut,
     }
 }
 
-/// Ends the stream to the client as `conclusion` requires, and reports its length to the dispatcher. Returns the leg if it
-/// is free then.
+/// Ends the stream to the client as `conclusion` requires, and reports its length to the dispatcher. Returns the leg if
+/// it is free afterwards.
 async fn end(
     shared: &Arc<Shared>,
     about: &About,
@@ -151,7 +152,7 @@ async fn end(
     let Parts { mut io, unsent, sent, received, .. } = parts;
     let flushed = tokio::time::timeout(shared.limits().end_timeout, io.write_all(&unsent)).await;
     if !matches!(flushed, Ok(Ok(()))) {
-        // The client does not take the end, or is gone: what it has must not look complete.
+        // The client is gone or does not take the end. A reset shows it that the stream is incomplete.
         tcp::reset_on_close(&io);
         return None;
     }

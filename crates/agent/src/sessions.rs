@@ -1,4 +1,4 @@
-//! What it takes to resume sessions, and how agents share it.
+//! Session resumption, and the sharing of sessions between agents.
 
 mod clock;
 mod database;
@@ -31,49 +31,50 @@ use redis::SealedRedis;
 pub use redis::{RedisServer, RedisStatus};
 use tickets::TicketRing;
 
-/// How sessions are shared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sharing {
-    /// With whom, and in which way.
+    /// The way of sharing.
     pub mode: Mode,
-    /// How long a session can be resumed.
+    /// How long a session can be resumed after its handshake.
     pub lifetime: Duration,
-    /// How often keys of tickets begin anew, with new randomness.
+    /// The interval at which an agent draws a new seed for ticket keys.
     pub rotation: Duration,
-    /// So many tickets after each handshake of TLS 1.3.
+    /// Tickets that a client gets after each TLS 1.3 handshake.
     pub tickets_per_handshake: usize,
-    /// How much the sessions may take that this agent keeps, in bytes.
+    /// The most memory for stored sessions, in bytes.
     pub memory_bytes: usize,
-    /// Whether a session is good for one resumption only. Not with `Mode::Tickets`: nobody can tell whether a ticket was used before.
+    /// Whether a session can be resumed only once. Not allowed with `Mode::Tickets`, because no agent records which
+    /// tickets were used.
     pub single_use: bool,
-    /// Whether clients may send early data, with each session once. Only with `Mode::Push` and `Mode::Owner`: whoever
-    /// established the session must have kept it.
+    /// Whether clients may send early data, once with each session. Allowed only with `Mode::Push` and `Mode::Owner`,
+    /// because the agent that established a session has to have stored it.
     pub early_data: bool,
-    /// A file that holds the keys of tickets, so that they outlive the process.
+    /// The file of the ticket keys, so that they survive a restart.
     pub keys_file: Option<PathBuf>,
-    /// Where sessions are kept besides the memory, so that they outlive the process.
+    /// The file of the stored sessions, so that they survive a restart.
     pub database: Option<DatabaseFile>,
-    /// Where sessions are kept in `Mode::Redis`.
+    /// The server that stores sessions in `Mode::Redis`.
     pub redis: Option<RedisServer>,
 }
 
-/// With whom sessions are shared.
+/// The way of sharing sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// With nobody.
+    /// Sessions are not shared.
     Private,
-    /// With all agents that there is a link to: any of them opens the tickets of each. Clients that take none are kept as in `Owner`.
+    /// Every linked agent can open the tickets of every other. Sessions of clients without ticket support are stored as
+    /// in `Owner`.
     Tickets,
-    /// With all agents: each is sent every session (the paper's).
+    /// Every session is sent to all agents (the paper's method).
     Push,
-    /// With all agents: each session has two that keep it, and the others ask these.
+    /// Two agents store each session, and the other agents request it from them.
     Owner,
-    /// With all agents that use the same Redis server: it keeps every session, sealed.
+    /// A Redis server stores every session, sealed, for all agents that use it.
     Redis,
 }
 
 impl Mode {
-    /// As configurations spell it.
+    /// The spelling in configuration files.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Private => "private",
@@ -86,12 +87,12 @@ impl Mode {
 }
 
 impl Sharing {
-    /// Whether tickets hold sessions; else they are names of sessions that agents keep.
+    /// Whether tickets contain sessions. Otherwise they are names of stored sessions.
     fn seals_tickets(&self) -> bool {
         matches!(self.mode, Mode::Private | Mode::Tickets)
     }
 
-    /// Whether there are keys: of tickets, or of what is kept outside the memory.
+    /// Whether there are ticket keys: for tickets, or for sessions stored outside the memory.
     fn has_keys(&self) -> bool {
         self.seals_tickets() || self.database.is_some() || self.mode == Mode::Redis
     }
@@ -101,33 +102,32 @@ impl Sharing {
     }
 }
 
-/// How sessions are resumed at the moment, and what became of those that clients have offered since the agent began.
+/// The state of session resumption, and counts since the agent started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionStatus {
-    /// How they are shared.
     pub sharing: Sharing,
-    /// How many seeds of ticket keys are known.
+    /// The number of seeds of ticket keys.
     pub seeds: usize,
-    /// How long ago the newest was made, by its maker's clock.
+    /// The age of the newest seed, by its maker's clock.
     pub newest_seed_age: Option<Duration>,
-    /// How many sessions are kept here in memory, and how many bytes they take.
+    /// Sessions stored in memory: their number, and their size in bytes.
     pub kept: (usize, usize),
-    /// What is kept in a file, if anything is.
+    /// The state of the session file, if one is configured.
     pub stored: Option<DatabaseStatus>,
-    /// The Redis server that keeps them instead, if one does.
+    /// The state of the Redis server, if one is configured.
     pub redis: Option<RedisStatus>,
-    /// By version: `"1.2"`, `"1.3"`.
+    /// By TLS version: `"1.2"`, `"1.3"`.
     pub handshakes: Vec<(&'static str, HandshakeCounts)>,
 }
 
-/// Handshakes of one version of TLS.
+/// Handshakes of one TLS version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandshakeCounts {
-    /// Those that resumed nothing.
+    /// Handshakes that resumed nothing.
     pub full: u64,
-    /// Those that resumed a session, by where that was from (`Origin::label`).
+    /// Handshakes that resumed a session, by its source (`Origin::label`).
     pub resumed: BTreeMap<&'static str, u64>,
-    /// Those of `full` whose client offered a session, by why it was not resumed (`Miss::label`).
+    /// Those of `full` whose client offered a session, by the reason that it was not resumed (`Miss::label`).
     pub missed: BTreeMap<&'static str, u64>,
 }
 
@@ -148,21 +148,21 @@ impl Default for Sharing {
     }
 }
 
-/// Keys of tickets were not rotated.
+/// The reason that ticket keys were not rotated.
 #[derive(Debug, thiserror::Error)]
 pub enum RotationError {
-    /// It was done too often.
+    /// Too many seeds were made within a lifetime.
     #[error(transparent)]
     TooOften(#[from] TooManySeeds),
-    /// The system gives none.
+    /// The system provides no randomness.
     #[error("there is no randomness to be had")]
     NoRandomness,
-    /// Agents keep all sessions themselves.
+    /// The mode needs no ticket keys.
     #[error("there are no keys of tickets in mode `{0}`: a ticket is but the name of a session that agents keep")]
     NoKeys(&'static str),
 }
 
-/// What this agent resumes sessions by.
+/// The session state of this agent.
 pub(crate) struct Sessions {
     sharing: Sharing,
     clock: Clock,
@@ -173,14 +173,14 @@ pub(crate) struct Sessions {
     redis: Option<SealedRedis>,
     state: Mutex<State>,
     started: Instant,
-    /// Counts what was learned of keys and of agents, for those who wait for some.
+    /// Incremented when seeds arrive or an agent links, for tasks that wait for either.
     learned: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct State {
     agents: BTreeSet<NodeName>,
-    /// Seeds that were asked for, and when.
+    /// Requested seeds, and when they were requested.
     asked: BTreeMap<TicketSeedId, Instant>,
 }
 
@@ -228,7 +228,7 @@ impl Sessions {
         Ok(sessions)
     }
 
-    /// What handshakes offer.
+    /// The settings that handshakes use.
     pub(crate) fn offered(&self) -> &Arc<watari_handshake::Sessions> {
         &self.offered
     }
@@ -247,7 +247,7 @@ impl Sessions {
         }
     }
 
-    /// There is a link to another agent: it is told all that is known of keys.
+    /// Handles a new link to an agent: sends it all seeds.
     pub(crate) fn link_up(&self, shared: &Shared, agent: &NodeName) {
         if self.sharing.mode != Mode::Private {
             self.change_agents(shared, |agents| agents.insert(agent.clone()));
@@ -271,7 +271,7 @@ impl Sessions {
         }
     }
 
-    /// Another agent says something about sessions that are kept.
+    /// Handles another agent's message about stored sessions.
     pub(crate) fn on_kept(&self, shared: &Arc<Shared>, from: &NodeName, message: Message) {
         let stored = self.kept.may_be_stored(&message);
         if stored.is_empty() {
@@ -284,13 +284,13 @@ impl Sessions {
         });
     }
 
-    /// Returns when what shall outlive the process is where it does.
+    /// Waits until keys and sessions are written to their files.
     pub(crate) async fn flush(&self) {
         self.write_keys().await;
         self.kept.flush().await;
     }
 
-    /// Keeps what a handshake has made, before the client learns of it.
+    /// Stores the sessions of a handshake, before the client gets their tickets.
     pub(crate) async fn keep(&self, shared: &Shared, made: Vec<Kept>) {
         let expires = self.clock.unix_s() + self.sharing.lifetime.as_secs();
         let session = |secret| Session { secret, expires, issuer: shared.name.clone() };
@@ -301,12 +301,12 @@ impl Sessions {
         }
     }
 
-    /// Another agent tells of keys.
+    /// Handles seeds that another agent sent.
     pub(crate) fn on_seeds(&self, shared: &Shared, from: &NodeName, seeds: &[TicketSeed]) {
         if !self.sharing.shares_keys() {
             return;
         }
-        // Of those that know nothing, the first by name begins; the others wait for a while.
+        // If neither agent has a seed, the first by name makes one. The other waits for a while.
         if seeds.is_empty() && !self.tickets.is_ready() && shared.name < *from {
             self.begin(shared);
         }
@@ -318,14 +318,14 @@ impl Sessions {
         self.tell_news();
     }
 
-    /// Another agent lacks a key.
+    /// Handles another agent's request for a seed.
     pub(crate) fn on_wanted(&self, shared: &Shared, from: &NodeName, seed: TicketSeedId) {
         if self.sharing.shares_keys() {
             tell(shared, from, self.tickets.share_one(seed).into_iter().collect());
         }
     }
 
-    /// Looks for what a handshake wants, for a while.
+    /// Searches for the sessions or seeds that a handshake needs, for a limited time.
     pub(crate) async fn look_for(&self, shared: &Shared, wanted: &Wanted) -> Provided {
         if wanted.sessions.is_empty() {
             let miss = self.look_for_seeds(shared, &wanted.ticket_seeds).await;
@@ -344,7 +344,8 @@ impl Sessions {
         }
     }
 
-    /// Looks again as long as the agent has just begun and links are still to come up: who keeps the session may be behind one.
+    /// Repeats the search while the agent has just started and links are still missing: the session may be at an agent
+    /// without a link yet.
     async fn get(&self, shared: &Shared, keys: &[SessionKey]) -> (Vec<FoundSession>, Option<Miss>) {
         let mut learned = self.learned.subscribe();
         loop {
@@ -371,7 +372,7 @@ impl Sessions {
         }
     }
 
-    /// Leaves the first session of those that were found that may still be used. The same approval is good for early data.
+    /// Returns the first of the found sessions that may still be used. The same approval covers early data.
     async fn spend_one(
         &self,
         shared: &Shared,
@@ -407,7 +408,7 @@ impl Sessions {
         None
     }
 
-    /// Has everybody use new keys.
+    /// Makes new keys, and sends their seed to all agents.
     pub(crate) fn rotate(&self, shared: &Shared) -> Result<(), RotationError> {
         if !self.sharing.has_keys() {
             return Err(RotationError::NoKeys(self.sharing.mode.as_str()));
@@ -421,7 +422,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Waits until there are keys, for a while: without them no client gets a ticket.
+    /// Waits for keys for at most [`JOIN_MAX`]. Without keys no client gets a ticket.
     pub(crate) async fn ready(&self) {
         if !self.sharing.has_keys() {
             return;
@@ -435,7 +436,7 @@ impl Sessions {
         }
     }
 
-    /// Has the file hold the keys of now.
+    /// Writes the current keys to the file.
     async fn write_keys(&self) {
         let Some(file) = self.keys_file.clone() else { return };
         let seeds = self.tickets.share();
@@ -445,24 +446,25 @@ impl Sessions {
         }
     }
 
-    /// Has everybody but a node that was evicted at this time use new keys. Whoever begins anew hears of all evictions again, and
-    /// need not do anything about those that are older than the keys.
+    /// Makes new keys, which the evicted node does not get. A node that restarts receives all old evictions again. It
+    /// ignores those that are older than its keys.
     pub(crate) fn on_evicted(&self, shared: &Shared, at_unix_s: u64) {
         if !self.tickets.are_newer_than(at_unix_s) {
-            // What the eldest sealed is worth less than that the node which was evicted opens nothing.
+            // Dropping the oldest seed costs resumptions. That matters less than that the evicted node can open nothing
+            // more.
             self.tickets.make_room();
             self.begin(shared);
         }
     }
 
-    /// Has everybody use new keys, if that can be.
+    /// Makes new keys. Logs a failure.
     fn begin(&self, shared: &Shared) {
         if let Err(error) = self.rotate(shared) {
             tracing::warn!(%error, "ticket keys are not rotated");
         }
     }
 
-    /// Asks all agents for a seed, unless that was done a moment ago; `false`: nobody has it.
+    /// Requests a seed from all agents, unless that was done recently. Returns `false` if no agent has it.
     fn ask(&self, shared: &Shared, seed: TicketSeedId) -> bool {
         let now = Instant::now();
         let mut state = self.state();
@@ -493,12 +495,12 @@ impl Sessions {
     }
 }
 
-/// Waits until something is learned; `false`: nothing was by then.
+/// Waits for seeds or agents. Returns `false` at the deadline.
 async fn news(learned: &mut watch::Receiver<u64>, deadline: Instant) -> bool {
     matches!(timeout_at(deadline, learned.changed()).await, Ok(Ok(())))
 }
 
-/// Whether early data comes with it: that is of the first session that the client offers (RFC 8446, section 4.2.10).
+/// Whether the session is the one for early data: the first that the client offers (RFC 8446, section 4.2.10).
 fn is_for_early_data(wanted: &Wanted, found: &FoundSession) -> bool {
     wanted.early_data && wanted.sessions.first() == Some(&found.key)
 }
@@ -517,27 +519,27 @@ fn provided(found: Vec<FoundSession>, miss: Option<Miss>, early_data: bool) -> P
 
 /// How long a handshake waits for a seed.
 const LOOK_MAX: Duration = Duration::from_secs(1);
-/// What nobody had is not asked for again before.
+/// How long a seed that no agent had is not requested again.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
-/// Seeds that were asked for and did not come: forged tickets name as many as they like.
+/// The most requested seeds that are remembered. Forged tickets can name any number of seeds.
 const ASKED_MAX: usize = 64;
-/// How long a node that begins waits for others: for their keys before it makes the first, and for links to those who may have
-/// what clients offer.
+/// How long an agent that starts waits for others: for their keys, before it makes the first, and for links to agents
+/// that may have the sessions that clients offer.
 const JOIN_MAX: Duration = Duration::from_secs(2);
-/// How often keys are looked after.
+/// The interval at which keys are checked.
 const LOOK_AFTER: Duration = Duration::from_millis(250);
 
 fn tell(shared: &Shared, agent: &NodeName, seeds: Vec<TicketSeed>) {
-    // Also where there are none: whoever waits for them need not wait any longer.
+    // An empty list is also sent: it ends the receiver's wait for seeds.
     shared.tell(agent, &Message::TicketSeeds(seeds));
 }
 
-/// Sends again what other agents have not answered.
+/// Repeats messages that other agents have not answered.
 pub(crate) async fn keep_time(shared: Arc<Shared>, shutdown: CancellationToken) {
     shutdown.run_until_cancelled(shared.sessions.kept.keep_time(&shared)).await;
 }
 
-/// Makes the first key where nobody has any, and new ones in time; destroys those that have expired.
+/// Makes the first key if no agent has one, and new keys when they are due. Destroys expired keys.
 pub(crate) async fn keep_keys(shared: Arc<Shared>, shutdown: CancellationToken) {
     let sessions = &shared.sessions;
     if !sessions.sharing.has_keys() {
@@ -559,10 +561,10 @@ pub(crate) async fn keep_keys(shared: Arc<Shared>, shutdown: CancellationToken) 
     }
 }
 
-/// Whether there is no other agent that could know keys.
+/// Whether there is no other agent that could have keys.
 fn nobody_to_join(shared: &Shared) -> bool {
     let peers = shared.mesh.peers();
-    // Where others may come that it has not heard of, they know keys, too.
+    // In an open mesh, agents that this node has not heard of may join, and they may have keys.
     let may_be_alone = !peers.is_empty() || !shared.mesh.is_open();
     may_be_alone && peers.iter().all(|peer| peer.up_for.is_some() && !peer.roles.contains(&Role::Agent))
 }

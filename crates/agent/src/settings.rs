@@ -1,23 +1,22 @@
-//! What an agent works by, and what may change while it runs.
+//! The settings of an agent that a reload can change.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::{Limits, Site, Tls};
 
-/// What may change while an agent runs. Each connection begins by what is set then; the limits of a connection that is
-/// served stay what they were, but for the number of requests and how long a transfer may stall.
+/// The settings that a reload can change. A connection uses those in force when it begins. The limits of a live
+/// connection do not change, except for the number of requests and the time that a transfer may stall.
 #[derive(Clone)]
 pub struct Settings {
-    /// What it offers in handshakes. Without it the agent only takes connections over from others, and holds no private
+    /// The TLS settings for handshakes. `None`: the agent only takes over connections from others, and has no private
     /// key.
     pub tls: Option<Tls>,
-    /// What answers requests.
+    /// The content that the agent serves.
     pub site: Arc<Site>,
-    /// What bounds it.
     pub limits: Limits,
 }
 
-/// The settings of the moment.
+/// The settings in force.
 pub(crate) struct Current(RwLock<Arc<Settings>>);
 
 impl Current {
@@ -29,7 +28,7 @@ impl Current {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sets others, and returns those before.
+    /// Replaces the settings. Returns the previous ones.
     pub(crate) fn set(&self, settings: Settings) -> Arc<Settings> {
         let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *current, Arc::new(settings))

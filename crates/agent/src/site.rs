@@ -1,4 +1,4 @@
-//! What answers requests.
+//! The content that an agent serves.
 
 use std::pin::pin;
 
@@ -11,21 +11,20 @@ use watari_proxy::{Client, Proxy};
 
 use crate::requests::refusal;
 
-/// What an agent serves.
 pub enum Site {
-    /// A directory.
+    /// Files from a directory.
     Files(Files),
-    /// Origins.
+    /// Responses from origins.
     Proxy(Box<Proxy>),
 }
 
-/// The agent has no origins.
+/// The agent serves files, so there is no proxy.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("the agent serves files, and has no origins")]
 pub struct NoProxy;
 
 impl Site {
-    /// Begins what goes on without requests; once is enough.
+    /// Starts the background tasks. Further calls do nothing.
     pub(crate) fn start(&self) {
         match self {
             Self::Files(_) => {}
@@ -33,19 +32,18 @@ impl Site {
         }
     }
 
-    /// Whether a stream of HTTP/2 may become a tunnel (RFC 8441).
+    /// Whether an HTTP/2 stream may become a tunnel (RFC 8441).
     pub(crate) fn has_tunnels(&self) -> bool {
         matches!(self, Self::Proxy(_))
     }
 
-    /// Has what is logged from now on written to files that are opened anew.
+    /// Reopens the log files, after a rotation.
     pub fn reopen_logs(&self) {
         if let Self::Proxy(proxy) = self {
             proxy.reopen_log();
         }
     }
 
-    /// Answers one request of `client`.
     pub(crate) async fn respond<B>(&self, request: Request<B>, client: &Client) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -61,11 +59,11 @@ impl Site {
     }
 }
 
-/// The most of a request's content that is read although nobody wants it, in bytes.
+/// The most request content that is read without use, in bytes.
 const UNWANTED_LEN_MAX: usize = 64 * 1024;
 
-/// Reads the content of a request for a file to its end, if that is near. So what is wrong with it is found before the request is
-/// answered, and the connection can go on. Who asks before it sends content is answered without.
+/// Reads the content of a request for a file to its end, up to a limit. So an error in it is found before the answer,
+/// and the connection can continue. A request with `Expect` is answered without reading.
 async fn without_content<B>(request: Request<B>) -> Result<Request<()>, B::Error>
 where
     B: http_body::Body<Data = Bytes>,
@@ -93,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// A body of pieces of these lengths, the last of which may be an error.
+    /// A body with pieces of these lengths. The last may be an error.
     struct Pieces(VecDeque<Result<usize, &'static str>>);
 
     impl http_body::Body for &mut Pieces {
@@ -106,7 +104,7 @@ mod tests {
         }
     }
 
-    /// How many pieces are left, or what was wrong with one.
+    /// The number of pieces left unread, or the error of one.
     async fn left(
         request: http::request::Builder,
         pieces: impl Into<VecDeque<Result<usize, &'static str>>>,

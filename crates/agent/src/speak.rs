@@ -1,4 +1,4 @@
-//! HTTP over a connection, until it ends or is parked between two requests.
+//! Speaks HTTP over a connection, until the connection ends or is parked between two requests.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -31,35 +31,35 @@ use crate::requests::{Answer, Streams, answer};
 use crate::stalls::{Stalled, Stalls};
 use crate::tunnel::Agreed;
 
-/// Fields for which hyper has room on its stack.
+/// The number of fields for which hyper has room on its stack.
 const FIELDS_MAX_OF_HYPER: usize = 100;
 
-/// Requests in progress at the same time on one HTTP/2 connection.
+/// Requests in progress at a time on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 64;
 
-/// What is sealed ahead of a client that does not read, in bytes for each of its HTTP/2 streams.
+/// Bytes that are sealed in advance for a client that does not read, for each HTTP/2 stream.
 const SEND_BUFFER_LEN: usize = 64 * 1024;
 
-/// As clients and agents agree on it in handshakes (RFC 9113, section 3.2).
+/// The ALPN protocol name of HTTP/2 (RFC 9113, section 3.2).
 pub(crate) const HTTP2: &[u8] = b"h2";
 
 pub(crate) type HttpError = Box<dyn Error + Send + Sync>;
 
-/// What speaking begins with.
+/// The state of a connection when HTTP begins.
 pub(crate) enum Begun {
-    /// A connection whose handshake is done.
+    /// The handshake is done.
     Live(Box<Live>),
-    /// One whose client has sent early data.
+    /// The client has sent early data.
     Early(Box<Early>),
 }
 
-/// What speaking came to.
+/// The state of a connection when HTTP has ended.
 pub(crate) enum Spoken {
-    /// The connection has ended, or cannot go on.
+    /// The connection has ended, or cannot continue.
     Ended(Box<TlsStream<TcpStream>>, Result<(), HttpError>),
-    /// It is between two requests, and shall go to this agent.
+    /// The connection is between two requests, and has to move to this agent.
     Parked(Box<Live>, NodeName),
-    /// Its handshake came to nothing.
+    /// The handshake failed.
     Unfinished(Box<Unfinished>),
 }
 
@@ -71,7 +71,7 @@ impl Begun {
         }
     }
 
-    /// How many bytes of it were received and sent before.
+    /// The bytes received and sent before.
     pub(crate) fn counts(&self) -> (u64, u64) {
         match self {
             Self::Live(live) => (live.parts.received, live.parts.sent),
@@ -117,7 +117,7 @@ async fn http1(
     let stalls = Arc::<Stalls>::default();
     let agreed = Agreed::default();
     let service = service_fn(|request: Request<Incoming>| {
-        // Noted before anything is awaited: from here on the connection is not between requests.
+        // Recorded before the first await: from here on the connection is not between requests.
         let is_last = is_last(&request);
         let request = request.map(|body| activity.begin(Content::new(body, &end)));
         if is_last {
@@ -135,7 +135,7 @@ async fn http1(
     let limits = shared.limits();
     builder.timer(TokioTimer::new()).header_read_timeout(limits.keep_alive_timeout);
     builder.max_buf_size(limits.head_bytes_max);
-    // To say that fewer are enough would cost an allocation for each request, and they are counted again.
+    // A smaller limit would cost an allocation for each request. The fields are counted again anyway.
     if limits.head_fields_max > FIELDS_MAX_OF_HYPER {
         builder.max_headers(limits.head_fields_max);
     }
@@ -177,7 +177,7 @@ async fn http1(
         Err(unfinished) => return Spoken::Unfinished(unfinished),
     };
     match (result, target, agreed.take()) {
-        // What hyper had not written of the response yet, because the client did not take what came before it, is gone.
+        // If the client did not take the previous bytes, hyper has lost the unwritten part of this response.
         (Some(Ok(())), _, Some(tunnel)) if activity.is_idle() => {
             let stream = Box::new(TlsStream::from_parts(take_apart(*stream, &read_buf)));
             tunnel.on_connection(shared, &about, stream, leaves).await
@@ -189,7 +189,7 @@ async fn http1(
     }
 }
 
-/// A client that ends the connection within a request, when nothing is left to be answered, has cut off nothing but that.
+/// A client may end the connection within a request. If no response is due, nothing else was cut off.
 fn judge(result: Result<(), HttpError>, activity: &Activity) -> Result<(), HttpError> {
     let is_incomplete =
         |error: &HttpError| error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message);
@@ -202,14 +202,14 @@ fn judge(result: Result<(), HttpError>, activity: &Activity) -> Result<(), HttpE
     }
 }
 
-/// Whether the client has announced that it sends no other request (RFC 9112, section 9.6), and asks for no upgrade.
+/// Whether the client has announced that it sends no further request (RFC 9112, section 9.6), and asks for no upgrade.
 fn is_last<B>(request: &Request<B>) -> bool {
     let options = request.headers().get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let mut options = options.flat_map(|value| value.split(',')).map(str::trim);
     options.any(|option| option.eq_ignore_ascii_case("close")) && !request.headers().contains_key(UPGRADE)
 }
 
-/// Takes a stream apart that HTTP has left. What was read ahead of HTTP's last word goes along.
+/// Takes a stream apart that HTTP has left. Includes the bytes that HTTP has read ahead.
 fn take_apart(stream: TlsStream<TcpStream>, read_ahead: &[u8]) -> Parts<TcpStream> {
     let mut parts = stream.into_parts();
     parts.opened.splice(..0, read_ahead.iter().copied());
@@ -267,7 +267,7 @@ async fn http2(
                 result = spoken => break result,
                 () = close_due.notified() => connection.as_mut().graceful_shutdown(),
                 _ = look.tick() => if streams.were_idle(&mut begun) {
-                    // What is left then is what the client does not take of responses that are complete.
+                    // All responses are complete, and the client does not take the rest.
                     if told_to_finish {
                         break Err(Stalled.into());
                     }
@@ -301,7 +301,7 @@ fn client(about: &About) -> Arc<Client> {
     Arc::new(Client::new(about.client, about.server, about.client_certificate.as_deref()))
 }
 
-/// Tells the dispatcher why a connection that shall leave has not left yet.
+/// Reports to the dispatcher why a connection that was asked to leave stays for now.
 pub(crate) fn stays(shared: &Shared, about: &About, reason: StayReason) {
     let message = match reason {
         StayReason::Tunnel => Message::Tunnel(about.id),

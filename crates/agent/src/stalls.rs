@@ -1,4 +1,4 @@
-//! Whether clients take the responses they asked for, and send the requests they began.
+//! Detects clients that do not take the responses they requested, or do not send the rest of their requests.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -10,14 +10,14 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::Notify;
 
-/// A transfer counts as stalled after so many looks at it, of which the first may come at once.
+/// The number of checks after which a transfer counts as stalled. The first may follow at once.
 const LOOKS_MAX: u8 = 5;
-/// How often transfers are looked at in the time that a client has for a piece of one.
+/// The number of checks within the transfer timeout.
 pub(crate) const LOOKS_PER_TIMEOUT: u32 = LOOKS_MAX as u32 - 1;
-/// It is not the client that is waited for: no look finds fault with it.
+/// The transfer does not wait for the client, so checks do not count.
 const NOT_THE_CLIENT: u8 = u8::MAX;
 
-/// The bodies in transfer on all connections. They are looked at together, so that a connection costs no timer.
+/// The bodies in transfer on all connections. One timer checks all of them, so that a connection needs none.
 #[derive(Default)]
 pub(crate) struct Transfers {
     entries: Mutex<Entries>,
@@ -29,23 +29,24 @@ struct Entries {
     transfers: BTreeMap<u64, Arc<Transfer>>,
 }
 
-/// What one connection learns of its transfers.
+/// The stalled transfers of one connection.
 #[derive(Default)]
 pub(crate) struct Stalls {
     stalled: AtomicUsize,
     told: Notify,
 }
 
-/// A request and its response, whose bodies may stall both, and which count once then.
+/// A request and its response. If the bodies of both stall, they count once.
 pub(crate) struct Exchange {
     connection: Arc<Stalls>,
-    /// Bodies that stall. Who notes that one does not any more may come ahead of who notes that it does.
+    /// Number of stalled bodies. It can be negative for a moment, because the end of a stall may be counted before its
+    /// start.
     stalled: Mutex<i8>,
 }
 
 /// A body on its way to or from a client.
 struct Transfer {
-    /// Looks since the client has been waited for, or [`NOT_THE_CLIENT`].
+    /// The number of checks since the transfer began to wait for the client, or [`NOT_THE_CLIENT`].
     looks: AtomicU8,
     exchange: Arc<Exchange>,
 }
@@ -56,15 +57,15 @@ struct Transfer {
 pub(crate) struct Stalled;
 
 impl Transfers {
-    /// A response's body, watched until it is dropped. It is polled when there is room for more, so the client is waited
-    /// for as soon as it has given something; and from the beginning, for in HTTP/2 the first poll is up to the client's
-    /// window.
+    /// Watches a response's body until it is dropped. hyper polls the body when there is room for more. So the transfer
+    /// waits for the client after each frame. It also waits from the start, because in HTTP/2 the first poll depends on
+    /// the client's window.
     pub(crate) fn send<B>(self: &Arc<Self>, body: B, exchange: &Arc<Exchange>) -> Watched<B> {
         Watched { body, is_request: false, entry: Some(self.enter(0, exchange)) }
     }
 
-    /// A request's body, watched until it is dropped: the client is waited for when it gives nothing. Most requests have none,
-    /// and there is nothing to watch.
+    /// Watches a request's body until it is dropped. The transfer waits for the client while the body is pending. Most
+    /// requests have no body, so there is nothing to watch.
     pub(crate) fn receive<B: Body>(self: &Arc<Self>, body: B, exchange: &Arc<Exchange>) -> Watched<B> {
         let entry = (!body.is_end_stream()).then(|| self.enter(NOT_THE_CLIENT, exchange));
         Watched { body, is_request: true, entry }
@@ -79,7 +80,7 @@ impl Transfers {
         Entry { transfers: self.clone(), number, transfer }
     }
 
-    /// Looks at every transfer; tells the connections of those that stall, and returns how many began to.
+    /// Checks every transfer, and notifies the connections of stalled ones. Returns how many began to stall.
     pub(crate) fn look(&self) -> usize {
         self.entries().transfers.values().filter(|transfer| transfer.look()).count()
     }
@@ -90,12 +91,12 @@ impl Transfers {
 }
 
 impl Stalls {
-    /// Waits until a transfer stalls. It is told again at every look, as long as one does.
+    /// Waits until a transfer stalls. It returns at every check while one does.
     pub(crate) async fn told(&self) {
         self.told.notified().await;
     }
 
-    /// How many exchanges stall, in one direction or both.
+    /// The number of stalled exchanges, in one or both directions.
     pub(crate) fn count(&self) -> usize {
         self.stalled.load(Ordering::Relaxed)
     }
@@ -106,7 +107,7 @@ impl Exchange {
         Arc::new(Self { connection: connection.clone(), stalled: Mutex::default() })
     }
 
-    /// One body more stalls, or one less.
+    /// Adds `change` to the number of stalled bodies.
     fn count(&self, change: i8) {
         let mut stalled = self.stalled.lock().unwrap_or_else(PoisonError::into_inner);
         let before = *stalled > 0;
@@ -120,7 +121,7 @@ impl Exchange {
 }
 
 impl Transfer {
-    /// Whether it stalls since now.
+    /// Counts one check. Returns whether the transfer begins to stall.
     fn look(&self) -> bool {
         let one_more = |looks| (looks < LOOKS_MAX).then(|| looks + 1);
         let looked = self.looks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
@@ -141,14 +142,14 @@ impl Transfer {
     }
 }
 
-/// A body, and whether the client is waited for.
+/// A body, and its entry among the transfers.
 pub(crate) struct Watched<B> {
     body: B,
     is_request: bool,
     entry: Option<Entry>,
 }
 
-/// As long as it lives, the transfer is looked at.
+/// Keeps the transfer among those that are checked until it is dropped.
 struct Entry {
     transfers: Arc<Transfers>,
     number: u64,
@@ -194,7 +195,7 @@ mod tests {
 
     use super::*;
 
-    /// A body that nothing comes of.
+    /// A body that never yields a frame.
     struct Silent;
 
     impl Body for Silent {

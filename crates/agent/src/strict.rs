@@ -1,30 +1,33 @@
-//! What RFC 9112 has a server refuse, and hyper lets through. Looked for in every request of HTTP/1, before anybody acts on it;
-//! and, in requests of any version, whether their heads are within the limits ([`Limits::head_fields_max`], [`Limits::target_bytes_max`]).
+//! Refuses requests that RFC 9112 has a server refuse and that hyper accepts. Every HTTP/1 request is checked before
+//! any other part uses it. In requests of any version, also checks the size of the head ([`Limits::head_fields_max`],
+//! [`Limits::target_bytes_max`]).
 //!
 //! | hyper | here |
 //! | --- | --- |
-//! | refuses lengths that are none or contradict each other, codings that do not end in `chunked`, folded lines, spaces before a colon, NUL and bare CR | |
-//! | takes `chunked` behind other codings, and more than once | refused: nobody would know what the content is |
-//! | takes any number of `Host` fields, and none | refused but one (section 3.2); HTTP/1.0 may have none |
-//! | takes a target of any form with any method | `*` is for OPTIONS (section 3.2), an authority alone for nobody |
-//! | takes CONNECT and TRACE | refused: they end at a proxy, and behind a CONNECT there may be anything |
-//! | takes PRI | refused in any version: no client uses it (RFC 9113, section 11.6) |
-//! | takes a target with any scheme | `http` and `https` alone |
-//! | reads `Transfer-Encoding` beside `Content-Length`, forgets the latter, and closes after the response | as section 6.1 allows |
-//! | ends a line at a bare LF | as section 2.2 allows; it is sent on with CR LF |
+//! | refuses malformed or contradictory lengths, and codings that do not end in `chunked` | the same |
+//! | refuses folded lines, spaces before a colon, NUL and bare CR | the same |
+//! | accepts `chunked` after other codings, and more than once | refused: the content would be ambiguous |
+//! | accepts any number of `Host` fields, and none | exactly one is required (section 3.2); HTTP/1.0 may have none |
+//! | accepts a target of any form with any method | `*` only with OPTIONS (section 3.2), no authority alone |
+//! | accepts CONNECT and TRACE | refused: they end at a proxy, and any bytes may follow a CONNECT |
+//! | accepts PRI | refused in any version: no client uses it (RFC 9113, section 11.6) |
+//! | accepts a target with any scheme | only `http` and `https` |
+//! | ignores `Content-Length` beside `Transfer-Encoding`, and closes afterwards | the same, as section 6.1 allows |
+//! | ends a line at a bare LF | the same, as section 2.2 allows; it is forwarded with CR LF |
 //!
-//! h2 refuses most of what is malformed in HTTP/2 (RFC 9113, section 8): fields of the connection, names in upper case, `TE` but for `trailers`,
-//! pseudo-header fields that are unknown, missing, repeated or behind others, lengths that are none or differ from the content. The rest is refused here:
+//! h2 refuses most malformed HTTP/2 messages (RFC 9113, section 8): connection-specific fields, names in upper case,
+//! `TE` other than `trailers`, pseudo-header fields that are unknown, missing, repeated or after others, and lengths
+//! that are malformed or differ from the content. This module refuses the rest:
 //!
 //! | h2 | here |
 //! | --- | --- |
-//! | takes a `:path` that does not begin with `/` | refused, but for `*` with OPTIONS (section 8.3.1) |
-//! | takes any `:scheme` | `http` is not what this connection carries (421; RFC 9110, section 7.4), others are malformed |
-//! | takes user information, or no host, in `:authority` | refused (section 8.3.1) |
-//! | takes `Host` beside another `:authority`, and several | refused (section 8.3.1) |
-//! | takes an empty `Content-Length` for 0 | refused |
-//! | drops pseudo-header fields in trailers | refused by way of `watari_http2` (section 8.1) |
-//! | drops `:scheme` where there is no `:authority` | not visible, and not passed on |
+//! | accepts a `:path` that does not begin with `/` | refused, except `*` with OPTIONS (section 8.3.1) |
+//! | accepts any `:scheme` | `http` is misdirected (421; RFC 9110, section 7.4), others are malformed |
+//! | accepts user information, or no host, in `:authority` | refused (section 8.3.1) |
+//! | accepts `Host` beside a different `:authority`, and several | refused (section 8.3.1) |
+//! | accepts an empty `Content-Length` as 0 | refused |
+//! | drops pseudo-header fields in trailers | refused by `watari_http2` (section 8.1) |
+//! | drops `:scheme` if there is no `:authority` | not visible, and not forwarded |
 
 use http::header::{CONNECTION, CONTENT_LENGTH, COOKIE, HOST, TRANSFER_ENCODING};
 use http::uri::Authority;
@@ -34,7 +37,7 @@ use watari_files::Body;
 use crate::Limits;
 use crate::requests::refusal;
 
-/// Why a request is refused; always the client's fault.
+/// The reason that a request is refused. It is always the client's fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Irregular {
     /// RFC 9112, section 3.2.
@@ -69,7 +72,7 @@ pub(crate) enum Irregular {
     TargetLen,
 }
 
-/// Whether this may be answered as it is.
+/// Checks whether the request may be answered.
 pub(crate) fn check<B>(request: &Request<B>, limits: &Limits) -> Result<(), Irregular> {
     check_size(request.uri(), request.headers(), limits)?;
     check_method(request.method())?;
@@ -85,7 +88,8 @@ pub(crate) fn check<B>(request: &Request<B>, limits: &Limits) -> Result<(), Irre
 }
 
 impl Irregular {
-    /// What the client is told. Where its next request begins is not to be relied on, unless it only asks for too much.
+    /// The response to a refused request. It closes the connection, because the start of the next request is uncertain,
+    /// except if the request only exceeds a limit.
     pub(crate) fn response(self) -> Response<Body> {
         let mut response = refusal(self.status(), format!("{self}\n"));
         if !matches!(self, Self::Fields | Self::TargetLen) {
@@ -106,7 +110,8 @@ impl Irregular {
 }
 
 fn check_size(target: &Uri, headers: &HeaderMap, limits: &Limits) -> Result<(), Irregular> {
-    // HTTP/2 has a field for each cookie where that packs better (RFC 9113, section 8.2.3); they count as the one that they are.
+    // HTTP/2 clients may split cookies into several fields for compression (RFC 9113, section 8.2.3). They count as
+    // one.
     let more_cookies = headers.get_all(COOKIE).iter().skip(1).count();
     if headers.len() - more_cookies > limits.head_fields_max {
         return Err(Irregular::Fields);
@@ -115,7 +120,8 @@ fn check_size(target: &Uri, headers: &HeaderMap, limits: &Limits) -> Result<(), 
     if len > limits.target_bytes_max { Err(Irregular::TargetLen) } else { Ok(()) }
 }
 
-/// hyper stops to read a head that is too long, but takes one that has come all at once. The library of HTTP/2 counts by itself.
+/// hyper stops reading a head that is too long, but accepts one that arrives in a single read. The HTTP/2 library has
+/// its own limit.
 fn check_len(target: &Uri, headers: &HeaderMap, limits: &Limits) -> Result<(), Irregular> {
     let of_target = target.path_and_query().map_or(0, |target| target.as_str().len());
     let fields = headers.iter().map(|(name, value)| name.as_str().len() + ": \r\n".len() + value.len());
@@ -123,11 +129,12 @@ fn check_len(target: &Uri, headers: &HeaderMap, limits: &Limits) -> Result<(), I
 }
 
 fn check_method(method: &Method) -> Result<(), Irregular> {
-    // Comparing with an extension `Method` takes longer than comparing the text.
+    // Comparison with an extension `Method` is slower than comparison of the text.
     if method.as_str() == "PRI" { Err(Irregular::Method) } else { Ok(()) }
 }
 
-/// A target in absolute form may be one of `http` in HTTP/1.1, whose clients may take this for a proxy (RFC 9112, section 3.2.2).
+/// Clients of HTTP/1.1 that take the agent for a proxy may send an `http` target in absolute form (RFC 9112, section
+/// 3.2.2).
 fn check_scheme(version: Version, target: &Uri) -> Result<(), Irregular> {
     let scheme = target.scheme_str().unwrap_or("https");
     if scheme.eq_ignore_ascii_case("https") {
@@ -183,7 +190,8 @@ fn check_host(version: Version, headers: &HeaderMap) -> Result<(), Irregular> {
     }
 }
 
-/// RFC 9110, section 7.2; without user information (section 4.2.4), and so with a host unless it begins with a port.
+/// RFC 9110, section 7.2. User information is refused (section 4.2.4). A host is required: the value must not begin
+/// with a port.
 fn is_host(value: &HeaderValue) -> bool {
     Authority::try_from(value.as_bytes()).is_ok_and(|authority| has_plain_host(&authority))
 }
@@ -240,7 +248,7 @@ mod tests {
     fn lengths() {
         let limits = Limits { head_bytes_max: 20, ..Limits::default() };
         for (value, expected) in [("123", Ok(())), ("1234", Err(Irregular::Fields))] {
-            // One byte of the target, 9 of the host, 7 of the name.
+            // The target has 1 byte, the host 9 and the name 7.
             let request = Request::get("/").header("host", "a").header("abc", value).body(()).unwrap();
             assert_eq!(check(&request, &limits), expected);
         }

@@ -1,30 +1,29 @@
-//! What an agent offers in handshakes, by the address that the client connected to.
+//! TLS settings of an agent, by the address that the client connected to.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use watari_handshake::ServerConfig;
 
-/// What an agent offers in handshakes.
 #[derive(Debug, Clone)]
 pub struct Tls {
-    /// For clients of all addresses that are not among the listeners.
+    /// For clients of all addresses that no listener matches.
     pub default: ServerConfig,
-    /// For clients of these.
+    /// For clients of these addresses.
     pub listeners: Vec<(Listener, ServerConfig)>,
 }
 
-/// An address of a dispatcher that clients connect to, as its prefaces name it.
+/// A dispatcher's address for clients, as its prefaces report it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Listener {
-    /// `None`: any.
+    /// `None`: any address.
     pub ip: Option<IpAddr>,
-    /// The port.
     pub port: u16,
 }
 
 impl Tls {
-    /// What clients are offered that connected to `server`: what is said of its address, else of its port.
+    /// The settings for clients that connected to `server`: those for its address and port, otherwise those for its
+    /// port.
     pub(crate) fn of(&self, server: SocketAddr) -> &ServerConfig {
         let (ip, port) = (server.ip().to_canonical(), server.port());
         let exact = [Listener { ip: Some(ip), port }, Listener { ip: None, port }];

@@ -1,8 +1,8 @@
-//! Connections, and streams of HTTP/2, that HTTP has left: tunnels to an origin.
+//! Relays connections and HTTP/2 streams that have become tunnels to an origin.
 //!
-//! A connection that is one stays where it is, also in a drain, until it ends: its other end is this node's connection to an
-//! origin. An end that nobody has announced, such as silence for too long, is no clean end for the client either. Over HTTP/2 the
-//! library ends a stream cleanly all the same; `WebSocket` says by itself how it ends.
+//! A connection that is a tunnel never moves, not even in a drain, because its other end is this node's connection to
+//! an origin. An end without an announcement, such as an idle timeout, is not a clean end for the client either. On
+//! HTTP/2, the library ends the stream cleanly all the same, but `WebSocket` has its own end.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,11 +24,11 @@ use crate::places::Place;
 use crate::requests::OpenStream;
 use crate::speak::{HttpError, Spoken, stays};
 
-/// A tunnel that an origin has agreed to.
+/// A tunnel that an origin has accepted.
 pub(crate) struct Tunnel {
     origin: watari_proxy::Tunnel,
     silence_max: Duration,
-    /// It is a request in progress.
+    /// The tunnel's request slot.
     _place: Place,
     _counted: Counted,
 }
@@ -39,7 +39,7 @@ impl Tunnel {
         Self { origin, silence_max, _place: place, _counted: Counted::one_more(&shared.metrics.tunnels) }
     }
 
-    /// Serves a connection as a tunnel until it ends. Whoever wants it to leave is told that it stays.
+    /// Serves a connection as a tunnel until it ends. Requests to leave are answered with [`StayReason::Tunnel`].
     pub(crate) async fn on_connection(
         self,
         shared: &Shared,
@@ -60,9 +60,9 @@ impl Tunnel {
         Spoken::Ended(stream, result.map_err(HttpError::from))
     }
 
-    /// Serves a stream of HTTP/2 as a tunnel, once it is one.
+    /// Serves an HTTP/2 stream as a tunnel, once the response is sent.
     pub(crate) async fn on_stream(self, upgrading: OnUpgrade, _open: OpenStream) {
-        // Where the connection has ended meanwhile, so has the stream.
+        // If the connection has ended in the meantime, so has the stream.
         let Ok(stream) = upgrading.await else { return };
         if let Err(error) = self.join(TokioIo::new(stream)).await {
             tracing::debug!(%error, cause = std::error::Error::source(&error), "tunnel ended");
@@ -74,7 +74,7 @@ impl Tunnel {
     }
 }
 
-/// Where a tunnel waits until the response that announces it has been sent.
+/// Holds a tunnel until the response that announces it has been sent.
 #[derive(Clone, Default)]
 pub(crate) struct Agreed(Arc<Mutex<Option<Box<Tunnel>>>>);
 

@@ -1,4 +1,4 @@
-//! Which requests are answered before the handshake is done.
+//! Holds back requests that must not be answered before the handshake is done.
 
 use http::{HeaderName, HeaderValue, Method, Request};
 use http_body::Body;
@@ -7,10 +7,10 @@ use tokio::sync::watch;
 /// RFC 8470, section 5.1.
 static EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
 
-/// What each request passes before it is answered. The default lets all pass.
+/// The check that each request passes before it is answered. The default admits all requests.
 #[derive(Clone, Default)]
 pub(crate) struct Gate {
-    /// Whether the handshake is done; `None`: it was before there was a request.
+    /// Whether the handshake is done. `None`: it was done before the first request.
     is_open: Option<watch::Receiver<bool>>,
 }
 
@@ -19,8 +19,8 @@ impl Gate {
         Self { is_open: Some(is_open) }
     }
 
-    /// Lets a request pass when it may: at once if it is harmless, and marked then for whoever it goes on to; else when
-    /// the handshake is done. `None`: it comes to nothing.
+    /// Admits a request. A safe one is admitted at once, marked with `Early-Data: 1` for origins. Others wait until the
+    /// handshake is done. `None`: the handshake failed.
     pub(crate) async fn admit<B: Body>(self, mut request: Request<B>) -> Option<Request<B>> {
         let Some(mut is_open) = self.is_open.filter(|is_open| !*is_open.borrow()) else { return Some(request) };
         if is_harmless(&request) {
@@ -32,7 +32,8 @@ impl Gate {
     }
 }
 
-/// Safe methods (RFC 9110, section 9.2.1) without content, so that they have come as a whole. Nobody answers `TRACE`.
+/// Whether the method is safe (RFC 9110, section 9.2.1) and the request has no content, so that it has arrived in full.
+/// `TRACE` is missing, because the agent never answers it.
 fn is_harmless<B: Body>(request: &Request<B>) -> bool {
     [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method()) && request.body().is_end_stream()
 }

@@ -1,4 +1,4 @@
-//! The handshake itself, from the server's flight to a connection that is open.
+//! The handshake of an early connection, from the server's flight until the connection is open.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -15,33 +15,33 @@ use watari_stream::{OUTPUT_LEN_MAX, Parts, TlsStream};
 use crate::Shared;
 use crate::handshake::{Failure, READ_LEN};
 
-/// A handshake, and the bytes of HTTP above it.
+/// A handshake, and HTTP's bytes above it.
 pub(super) struct Shaking {
     handshake: Handshake,
     pipe: Pipe,
-    /// When Finished has come: waits until the sessions are kept that tickets name.
+    /// Set after Finished: waits until the sessions that tickets name are stored.
     keeping: Option<Pin<Box<dyn Future<Output = Opened> + Send>>>,
 }
 
 /// The leg, and the bytes on both sides of it.
 pub(crate) struct Pipe {
     pub(crate) leg: TcpStream,
-    /// What was received and is not the handshake's, or not yet.
+    /// Received bytes that the handshake has not consumed.
     pub(crate) input: Vec<u8>,
     pub(crate) received: u64,
-    /// Early data that nobody has read yet.
+    /// Early data that HTTP has not read.
     pub(crate) early: Vec<u8>,
-    /// Sealed bytes that the leg has not taken yet.
+    /// Sealed bytes that the leg has not taken.
     pub(crate) unsent: Vec<u8>,
     pub(crate) sent: u64,
-    /// Whether they end with an alert.
+    /// Whether `unsent` ends with an alert.
     pub(crate) is_alerted: bool,
 }
 
 /// A connection that may seal and open.
 pub(super) struct Opened {
     connection: Connection,
-    /// Sealed before.
+    /// Sealed tickets. They precede all that `connection` seals.
     tickets: Vec<u8>,
 }
 
@@ -54,7 +54,7 @@ impl Shaking {
         self.handshake.stage()
     }
 
-    /// Takes what comes until the handshake is done.
+    /// Receives until the handshake is done.
     pub(super) fn poll(&mut self, shared: &Arc<Shared>, cx: &mut Context<'_>) -> Poll<Result<Opened, Failure>> {
         loop {
             if let Some(keeping) = &mut self.keeping {
@@ -70,7 +70,7 @@ impl Shaking {
         }
     }
 
-    /// The stream that goes on. Nothing is sent by this.
+    /// Returns the final stream. Sends nothing.
     pub(super) fn open(self, opened: Opened) -> TlsStream<TcpStream> {
         let mut parts = Parts::new(self.pipe.leg, opened.connection);
         parts.opened = self.pipe.early;
@@ -112,9 +112,9 @@ impl Shaking {
     }
 }
 
-/// For HTTP.
+/// The side of HTTP.
 impl Shaking {
-    /// Early data, as far as it has come.
+    /// Reads the early data that has arrived.
     pub(super) fn poll_early(&mut self, buf: &mut ReadBuf<'_>) -> Poll<()> {
         let len = self.pipe.early.len().min(buf.remaining());
         buf.put_slice(&self.pipe.early[..len]);
@@ -122,7 +122,7 @@ impl Shaking {
         if len > 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Seals, as long as not too much waits.
+    /// Seals, unless too many sealed bytes wait.
     pub(super) fn poll_seal(&mut self, parts: &[IoSlice<'_>], cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.pipe.unsent.len() >= OUTPUT_LEN_MAX
             && let Poll::Ready(Err(error)) = self.pipe.poll_send(cx)
@@ -135,7 +135,7 @@ impl Shaking {
         Poll::Ready(Ok(self.handshake.seal(parts, &mut self.pipe.unsent)))
     }
 
-    /// Has the leg take what was sealed.
+    /// Writes the sealed bytes to the leg.
     pub(super) fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.pipe.poll_send(cx)
     }

@@ -1,4 +1,4 @@
-//! What HTTP runs over as long as the handshake is not done.
+//! The stream under HTTP while the handshake is not done.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use watari_stream::TlsStream;
 use super::shaking::Shaking;
 use super::{State, lock};
 
-/// A stream that reads early data, and then waits; and that writes what rustls seals.
+/// A stream that reads early data and then waits. rustls seals its writes.
 pub(crate) struct EarlyStream(Arc<Mutex<State>>);
 
 impl EarlyStream {
@@ -20,7 +20,7 @@ impl EarlyStream {
         Self(state)
     }
 
-    /// The stream that goes on, once the connection is open: from then on this one is good for nothing.
+    /// Takes the final stream, once the connection is open. After that, this stream only returns errors.
     pub(crate) fn take_open(&self) -> Option<Box<TlsStream<TcpStream>>> {
         let mut state = lock(&self.0);
         match std::mem::replace(&mut *state, State::Taken) {
@@ -67,7 +67,7 @@ impl AsyncWrite for EarlyStream {
         self.with(|shaking| shaking.poll_send(cx))
     }
 
-    /// The end is sealed by the record layer, when the handshake is done.
+    /// Only flushes. The record layer seals the end when the handshake is done.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_flush(cx))?;
         Poll::Ready(Ok(()))

@@ -1,10 +1,10 @@
-//! Time for what agents share.
+//! The clock for expiry times that agents share.
 
 use std::time::{Instant, SystemTime};
 
 use watari_session::Now;
 
-/// Unix time that does not jump: what the system's clock said at the start, and what has passed since.
+/// Unix time without jumps: the system clock at the start, plus the monotonic time since then.
 #[derive(Clone, Copy)]
 pub(super) struct Clock {
     started_s: u64,
@@ -17,7 +17,7 @@ impl Clock {
         Self { started_s: since.unwrap_or_default().as_secs(), started: Instant::now() }
     }
 
-    /// Seconds of Unix time.
+    /// Unix time in seconds.
     pub(super) fn unix_s(&self) -> u64 {
         self.now().unix_s
     }
@@ -28,7 +28,7 @@ impl Clock {
         Now { ms, unix_s: self.started_s + passed.as_secs() }
     }
 
-    /// The point of time that [`Now::ms`] means.
+    /// Converts [`Now::ms`].
     pub(super) fn at(&self, ms: u64) -> tokio::time::Instant {
         (self.started + std::time::Duration::from_millis(ms)).into()
     }

@@ -1,4 +1,4 @@
-//! Sessions in a file, sealed with the keys of tickets.
+//! Sessions in a file, sealed with ticket keys.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,26 +11,26 @@ use watari_wire::SessionKey;
 use super::clock::Clock;
 use super::tickets::TicketRing;
 
-/// Where sessions are kept that shall outlive the process.
+/// The file for sessions that survive a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatabaseFile {
-    /// Which file; each agent has its own.
+    /// The path. Each agent has its own file.
     pub path: PathBuf,
-    /// How much the sessions in it may take, in bytes. The file itself is larger.
+    /// The limit on the size of the sessions, in bytes. The file itself is larger.
     pub bytes_max: u64,
 }
 
-/// The sessions in the file, and what became of those that were to be.
+/// The state of the session file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatabaseStatus {
-    /// How many, and how many bytes they take.
+    /// The number of sessions, and their size in bytes.
     pub usage: Usage,
-    /// What was written, and what was not.
+    /// Counts of written and lost sessions.
     pub counters: WriterCounters,
 }
 
-/// The file. It never holds a secret in the clear, nor any key: what expires in it, or is replaced, cannot be opened once its
-/// epoch's key is destroyed.
+/// The file. It never holds a secret in the clear, nor any key. So an expired or replaced session in it cannot be
+/// opened after its epoch's key is destroyed.
 pub(super) struct SealedDatabase {
     writer: Writer,
     ring: Arc<TicketRing>,
@@ -43,20 +43,20 @@ impl SealedDatabase {
         Ok(Self { writer, ring })
     }
 
-    /// Keeps a session, soon. Where there is no key to seal it with, it is not kept.
+    /// Queues a session for writing. Drops it if there is no key to seal it with.
     pub(super) fn put(&self, key: SessionKey, session: &Session) {
         if let Some(value) = self.ring.seal_kept(&key, session) {
             self.writer.put(Entry { key, value, expires: session.expires });
         }
     }
 
-    /// Those of the sessions with these keys that are there and can be opened.
+    /// Returns the sessions with these keys that are stored and can be opened.
     pub(super) async fn get(&self, keys: Vec<SessionKey>) -> Vec<(SessionKey, Session)> {
         let entries = self.writer.get(keys).await.into_iter();
         entries.filter_map(|entry| Some((entry.key, self.ring.open_kept(&entry.key, &entry.value)?))).collect()
     }
 
-    /// Returns when all that was put is in the file.
+    /// Waits until all queued sessions are written.
     pub(super) async fn flush(&self) {
         self.writer.flush().await;
     }

@@ -1,4 +1,4 @@
-//! Sessions that agents keep for clients, and share.
+//! Stored sessions, and their exchange with other agents.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -20,13 +20,13 @@ use super::tickets::TicketRing;
 use super::{Mode, Sharing};
 use crate::Shared;
 
-/// The sessions, and those who wait for others.
+/// The sessions in memory and in the file, and the tasks that wait for an exchange.
 pub(super) struct KeptSessions {
     clock: Clock,
-    /// What memory has no room for, and what was there before the process began.
+    /// Sessions from before the process started, and those that memory has no room for.
     database: Option<SealedDatabase>,
     state: Mutex<State>,
-    /// Something waits that did not before.
+    /// Notified when the timer of the exchange becomes earlier.
     changed: Notify,
 }
 
@@ -35,7 +35,7 @@ struct State {
     puts: HashMap<PutId, oneshot::Sender<()>>,
     gets: HashMap<GetId, oneshot::Sender<(Vec<FoundSession>, Outcome)>>,
     spends: HashMap<SpendId, oneshot::Sender<Verdict>>,
-    /// When [`KeptSessions::keep_time`] looks next, in milliseconds.
+    /// When [`KeptSessions::keep_time`] wakes next, in milliseconds of [`Now::ms`].
     looks_at: Option<u64>,
 }
 
@@ -50,18 +50,18 @@ impl KeptSessions {
         Ok(Self { clock, database, state: Mutex::new(state), changed: Notify::new() })
     }
 
-    /// Keeps sessions where others will look for them. Returns when they are there, or when they have not come there in time.
+    /// Stores sessions at the agents that will be asked for them. Returns when these confirm, or at the timeout.
     pub(super) async fn put(&self, shared: &Shared, sessions: Vec<(SessionKey, Session)>) {
         if let Some(database) = &self.database {
             for (key, session) in &sessions {
                 database.put(*key, session);
             }
         }
-        // The exchange gives up by itself; what it says first is enough.
+        // The exchange has its own timeout. Its first result is enough.
         self.run(shared, |exchange, now| exchange.put(now, sessions), |state| &mut state.puts).await;
     }
 
-    /// Looks for sessions, here and where they should be; says why some were not found.
+    /// Searches for sessions, here and at the agents that store them. Returns the reason if some were not found.
     pub(super) async fn get(&self, shared: &Shared, keys: &[SessionKey]) -> (Vec<FoundSession>, Option<Miss>) {
         self.restore(keys).await;
         let found = self.run(shared, |exchange, now| exchange.get(now, keys.to_vec()), |state| &mut state.gets).await;
@@ -75,13 +75,13 @@ impl KeptSessions {
         (sessions, miss)
     }
 
-    /// Asks who established a session for the one use of it that is approved.
+    /// Requests the approval for a use of the session from the agent that established it.
     pub(super) async fn spend(&self, shared: &Shared, found: &FoundSession) -> Verdict {
         let verdict = self.run(shared, |exchange, now| exchange.spend(now, found), |state| &mut state.spends).await;
         verdict.unwrap_or(Verdict::Unreachable)
     }
 
-    /// Begins something, and waits for what it ends in.
+    /// Starts an exchange, and waits for its result.
     async fn run<Id: Eq + Hash, T>(
         &self,
         shared: &Shared,
@@ -93,7 +93,7 @@ impl KeptSessions {
             let (id, actions) = begin(&mut state.exchange, self.clock.now());
             let (end, ends) = oneshot::channel();
             waiting(&mut state).insert(id, end);
-            // The timer is moved only if it would fire too late: most exchanges are answered before theirs is due.
+            // Most exchanges end before their timer is due. So the timer is moved only if it would fire too late.
             let due = state.exchange.next_timer();
             if due.is_some_and(|due| state.looks_at.is_none_or(|looks_at| due < looks_at)) {
                 self.changed.notify_one();
@@ -104,7 +104,7 @@ impl KeptSessions {
         timeout(WAIT_MAX, ends).await.ok()?.ok()
     }
 
-    /// Looks in the file for those that are not in memory, and keeps them there as well.
+    /// Loads sessions that are not in memory from the file.
     pub(super) async fn restore(&self, keys: &[SessionKey]) {
         let Some(database) = &self.database else { return };
         let missing = self.missing(keys);
@@ -116,7 +116,7 @@ impl KeptSessions {
         }
     }
 
-    /// Which of those that another agent asks for may be in the file.
+    /// The keys in another agent's request that are not in memory, and may be in the file.
     pub(super) fn may_be_stored(&self, message: &Message) -> Vec<SessionKey> {
         match (&self.database, message) {
             (Some(_), Message::SessionGet(get)) => self.missing(&get.keys),
@@ -129,7 +129,7 @@ impl KeptSessions {
         keys.iter().filter(|key| state.exchange.store().get(key, now).is_none()).copied().collect()
     }
 
-    /// Has the file hold those that are in memory.
+    /// Writes sessions that are in memory to the file.
     fn store(&self, keys: impl Iterator<Item = SessionKey>) {
         let Some(database) = &self.database else { return };
         let now = self.clock.unix_s();
@@ -141,7 +141,7 @@ impl KeptSessions {
         }
     }
 
-    /// Returns when the file holds all that it shall.
+    /// Waits until all queued sessions are in the file.
     pub(super) async fn flush(&self) {
         if let Some(database) = &self.database {
             database.flush().await;
@@ -152,7 +152,7 @@ impl KeptSessions {
         self.database.as_ref()?.status()
     }
 
-    /// These are the agents that there are links to.
+    /// Sets the linked agents.
     pub(super) fn set_members(&self, shared: &Shared, agents: &BTreeSet<NodeName>) {
         let actions = self.state().exchange.set_members(self.clock.now(), agents);
         self.act(shared, actions);
@@ -168,7 +168,7 @@ impl KeptSessions {
         self.act(shared, actions);
     }
 
-    /// Sends again what was not answered, for as long as anybody runs it.
+    /// Repeats messages that were not answered, until it is dropped.
     pub(super) async fn keep_time(&self, shared: &Shared) {
         let mut expiry = interval(EXPIRY);
         loop {
@@ -194,7 +194,7 @@ impl KeptSessions {
         }
     }
 
-    /// How many sessions are kept, and how many bytes they take.
+    /// The number of sessions in memory, and their size in bytes.
     pub(super) fn kept(&self) -> (usize, usize) {
         let state = self.state();
         let store = state.exchange.store();
@@ -208,7 +208,7 @@ impl KeptSessions {
                     shared.tell(&to, &message);
                 }
                 Action::SendSoon(to, message) => shared.tell_soon(&to, &message),
-                // Who waited may have gone.
+                // The waiting task may have ended.
                 Action::Stored(id) => {
                     let waits = self.state().puts.remove(&id);
                     let _ = waits.map(|waits| waits.send(()));
@@ -230,7 +230,7 @@ impl KeptSessions {
     }
 }
 
-/// How often what has expired leaves, though nothing new comes.
+/// The interval at which expired sessions are removed if no new ones arrive.
 const EXPIRY: Duration = Duration::from_secs(10);
-/// Longer than the exchange takes for anything.
+/// Longer than any exchange takes.
 const WAIT_MAX: Duration = Duration::from_secs(5);

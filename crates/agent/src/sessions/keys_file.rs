@@ -1,8 +1,8 @@
-//! The keys of tickets in a file, so that they outlive the process.
+//! A file of the ticket keys, so that they survive a restart.
 //!
-//! The file is as secret as its content: whoever has it opens tickets of now. It always has the keys of now and no others, so it
-//! opens nothing that has expired; but a disk may keep the blocks of files that were replaced, which a file system in memory
-//! does not.
+//! The file is as secret as its content: with it, all current tickets can be opened. It always has the current keys and
+//! no others, so it opens nothing that has expired. But a disk may keep the blocks of replaced files. A file system in
+//! memory does not.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,11 +15,11 @@ use watari_wire::frame::{self, FRAME_LEN_MAX, Frame};
 use watari_wire::{Message, TicketSeed};
 use zeroize::Zeroizing;
 
-/// A file that holds what `Ring::share` says, framed as nodes tell it each other.
+/// A file with the seeds of `Ring::share`, in the frame format of the mesh.
 #[derive(Debug)]
 pub(super) struct KeysFile {
     path: PathBuf,
-    /// The digest of its content.
+    /// The digest of the file's content.
     written: Mutex<Option<[u8; 32]>>,
 }
 
@@ -28,7 +28,7 @@ impl KeysFile {
         Self { path, written: Mutex::default() }
     }
 
-    /// What the file holds; nothing where it does not exist yet.
+    /// Reads the seeds. Returns none if the file does not exist.
     pub(super) fn read(&self) -> io::Result<Vec<TicketSeed>> {
         self.named(match File::open(&self.path) {
             Ok(file) => read(file),
@@ -37,7 +37,7 @@ impl KeysFile {
         })
     }
 
-    /// Makes the file hold `seeds`, all at once. Does nothing where it does already.
+    /// Replaces the content of the file with `seeds`, atomically. Does nothing if they are unchanged.
     pub(super) fn write(&self, seeds: Vec<TicketSeed>) -> io::Result<()> {
         let mut content = Zeroizing::new(Vec::new());
         frame::encode(&Message::TicketSeeds(seeds), &mut content).map_err(io::Error::other)?;
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(file.path.metadata().unwrap().mode() & 0o777, 0o600);
     }
 
-    /// A write that was cut off leaves a file behind, and the old keys.
+    /// An interrupted write leaves a temporary file behind, and the old keys.
     #[test]
     fn a_write_that_was_cut_off_does_no_harm() {
         let (dir, file) = in_a_directory();
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(file.read().unwrap(), [seed(2)]);
     }
 
-    /// Relative to the directory that the node was started in.
+    /// The path is relative to the node's working directory.
     #[test]
     fn a_name_alone_will_do() {
         let name = format!("watari-test-{}.keys", std::process::id());

@@ -1,4 +1,4 @@
-//! Sessions at a Redis server, sealed with the keys of tickets.
+//! Sessions at a Redis server, sealed with ticket keys.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use watari_wire::{NodeName, SessionKey};
 use super::clock::Clock;
 use super::tickets::TicketRing;
 
-/// A Redis server, as a configuration tells of it.
+/// The configuration of a Redis server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisServer {
     /// `redis://HOST:PORT/DATABASE`, or `rediss://` for TLS.
     pub url: String,
-    /// Who we are there. `None`: the user `default`.
+    /// The user name. `None`: the user `default`.
     pub username: Option<String>,
-    /// The file with the password. `None`: the server asks nobody.
+    /// The file with the password. `None`: no password.
     pub password_file: Option<PathBuf>,
-    /// The authorities that the server's certificate may be of. `None`: those of the system.
+    /// The file of CA certificates for the server's certificate. `None`: the CAs of the system.
     pub ca: Option<PathBuf>,
-    /// Our own certificate and its key, where the server asks for one.
+    /// The client certificate and its private key, if the server requires one.
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// How long a handshake waits for an answer.
     pub timeout: Duration,
 }
 
 impl RedisServer {
-    /// Reads the files that it names.
+    /// Reads the files that this configuration names.
     pub fn settings(&self) -> Result<RedisSettings, BadRedisSettings> {
         let certificate = self.certificate.as_ref().map(|(chain, key)| (chain.as_path(), key.as_path()));
         let mut settings = RedisSettings::from_url(&self.url, self.ca.as_deref(), certificate)?;
@@ -43,16 +43,16 @@ impl RedisServer {
     }
 }
 
-/// How it stands with the server.
+/// The state of the connection to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RedisStatus {
-    /// Whether it can be asked at the moment.
+    /// Whether the agent can send requests now.
     pub connected: bool,
-    /// What became of what it was asked.
+    /// Counts of requests, by result.
     pub counters: RedisCounters,
 }
 
-/// All sessions of the cluster, at the server. It sees none of them: they are sealed, each under its key.
+/// All sessions of the cluster, at the server. The server cannot read them: each is sealed under its key.
 pub(super) struct SealedRedis {
     redis: Redis,
     ring: Arc<TicketRing>,
@@ -72,16 +72,16 @@ impl SealedRedis {
         Self { redis: Redis::connect(settings), ring, me, clock, single_use }
     }
 
-    /// Keeps sessions. Returns when they are there, or cannot be.
+    /// Stores sessions. Returns when the server confirms, or on failure.
     pub(super) async fn put(&self, sessions: &[(SessionKey, Session)]) {
         let entries = sessions.iter().filter_map(|(key, session)| {
             Some(Entry { key: *key, value: self.ring.seal_kept(key, session)?, expires: session.expires })
         });
-        // It is counted there: the client will shake hands in full next time.
+        // The counters record a failure. The client then does a full handshake next time.
         let _ = self.redis.put(&entries.collect::<Vec<_>>(), self.clock.unix_s()).await;
     }
 
-    /// Looks for sessions; says why some were not found.
+    /// Searches for sessions. Returns the reason if none was found.
     pub(super) async fn get(&self, keys: &[SessionKey]) -> (Vec<FoundSession>, Option<Miss>) {
         let now = self.clock.unix_s();
         let entries = if self.single_use { self.take_one(keys, now).await } else { self.redis.get(keys, now).await };
@@ -95,7 +95,7 @@ impl SealedRedis {
         RedisStatus { connected: self.redis.is_connected(), counters: self.redis.counters() }
     }
 
-    /// Takes away the first of them that is there: of all who ask, one gets it.
+    /// Removes and returns the first stored session. The server gives it to one caller only.
     async fn take_one(&self, keys: &[SessionKey], now: u64) -> Result<Vec<Entry>, RedisError> {
         for key in keys {
             if let Some(entry) = self.redis.take(key, now).await? {

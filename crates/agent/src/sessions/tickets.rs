@@ -1,4 +1,4 @@
-//! The keys of tickets, with a clock and randomness.
+//! The ticket keys, with a clock and randomness.
 
 use std::fmt;
 use std::io;
@@ -13,11 +13,12 @@ use zeroize::Zeroizing;
 use super::clock::Clock;
 use super::{RotationError, Sharing};
 
-/// Seals tickets, and opens those of all agents that it has keys of.
+/// Seals tickets, and opens those of all agents whose keys it has.
 pub(super) struct TicketRing {
     ring: RwLock<Ring>,
     clock: Clock,
-    /// So much later than the others this agent makes a key that is due, so that mostly one does: a share of the time between.
+    /// How much later than the others this agent makes a key that is due, so that usually only one agent does. A
+    /// fraction of the rotation interval.
     patience: f64,
 }
 
@@ -43,26 +44,26 @@ impl TicketRing {
         self.write().advance(self.clock.unix_s());
     }
 
-    /// Whether there is no key, or it is time for new ones.
+    /// Whether there is no key, or the newest is older than `rotation`.
     pub(super) fn is_due(&self, rotation: Duration) -> bool {
         let made = self.read().newest_made();
         let after = rotation.mul_f64(1.0 + self.patience).as_secs();
         made.is_none_or(|made| made.saturating_add(after) <= self.clock.unix_s())
     }
 
-    /// Whether the newest seed has been made after this time, by whichever clocks. Of one that says it was made in the future, nothing is
-    /// believed.
+    /// Whether the newest seed was made after this time, even if clocks differ by [`PERIOD_MIN`]. A seed with a date in
+    /// the future does not count.
     pub(super) fn are_newer_than(&self, unix_s: u64) -> bool {
         let surely_later = unix_s.saturating_add(PERIOD_MIN.as_secs());
         self.read().newest_made().is_some_and(|made| (surely_later..=self.clock.unix_s()).contains(&made))
     }
 
-    /// Gives up the eldest seed if there would be no room for another.
+    /// Drops the oldest seed if there is no room for another.
     pub(super) fn make_room(&self) {
         self.write().make_room();
     }
 
-    /// How many seeds there are, and how long ago the newest was made.
+    /// The number of seeds, and the age of the newest.
     pub(super) fn seeds(&self) -> (usize, Option<Duration>) {
         let ring = self.read();
         let age = |made| Duration::from_secs(self.clock.unix_s().saturating_sub(made));
@@ -90,13 +91,13 @@ impl TicketRing {
         self.read().knows(&seed)
     }
 
-    /// Seals a session for a place that is not trusted with it. Nobody can present it there under another key, nor as a ticket: terms
-    /// and keys are digests of different things.
+    /// Seals a session for storage outside the memory. The sealed session cannot be presented under another key, nor as
+    /// a ticket: terms and keys are digests of different inputs.
     pub(super) fn seal_kept(&self, key: &SessionKey, session: &Session) -> Option<Vec<u8>> {
         let (now, nonce) = (self.clock.unix_s(), random().ok()?);
         let issuer = session.issuer.as_str().as_bytes();
         let secret = session.secret.as_slice();
-        // Once allocated for all of it: growing would leave copies behind.
+        // Allocated once at full size: growing would leave copies of the secret behind.
         let mut content = Zeroizing::new(Vec::with_capacity(1 + issuer.len() + secret.len()));
         content.push(u8::try_from(issuer.len()).ok()?);
         content.extend_from_slice(issuer);
@@ -106,7 +107,7 @@ impl TicketRing {
         ring.seal(&key.0, Dated { since, session: &content }, *nonce, now)
     }
 
-    /// Opens what any agent has sealed so.
+    /// Opens a session that any agent has sealed with [`Self::seal_kept`].
     pub(super) fn open_kept(&self, key: &SessionKey, sealed: &[u8]) -> Option<Session> {
         let ring = self.read();
         let opened = ring.open(&key.0, sealed, self.clock.unix_s()).ok()?;
@@ -126,13 +127,13 @@ impl TicketRing {
     }
 }
 
-/// So many epochs of keys are in the lifetime of a session.
+/// Epochs of ticket keys in the lifetime of a session.
 const EPOCHS: u32 = 12;
-/// Clocks of nodes may differ by an epoch.
+/// The shortest epoch. Clocks of nodes may differ by this much.
 const PERIOD_MIN: Duration = Duration::from_mins(10);
-/// How long a new key waits for all to have it.
+/// The age from which a new key is used, so that all agents have it by then.
 const RIPENING: Duration = Duration::from_secs(5);
-/// The most that an agent waits for others to make a key that is due, as a share of the time between two.
+/// The most that an agent delays a new key, as a fraction of the rotation interval.
 const PATIENCE_MAX: f64 = 0.1;
 
 impl Tickets for TicketRing {
@@ -175,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    /// An agent that begins anew hears again of who was evicted long ago.
+    /// An agent that restarts receives old evictions again.
     #[test]
     fn an_eviction_takes_new_keys_unless_it_is_older_than_they_are() {
         let clock = Clock::start();
