@@ -1,4 +1,4 @@
-//! The dispatcher's part of a move, and of the connection around it.
+//! The dispatcher's part in moves of a connection.
 
 mod events;
 
@@ -6,7 +6,7 @@ pub use events::{ArbiterAction, ArbiterEvent, ArbiterTimer, Offer, ResetCause};
 
 use watari_wire::{AbortReason, Epoch, NodeName};
 
-/// Decides, for one connection, who owns it; follows the two streams far enough to know what may be decided.
+/// Decides which agent owns one connection. Counts the bytes of both streams, as far as the decisions require.
 ///
 /// ```text
 ///               Proposed                  held, leg ready, tail relayed: Commit
@@ -19,25 +19,25 @@ use watari_wire::{AbortReason, Epoch, NodeName};
 ///   any ---- the client is gone, a stream is cut: Reset --> Ended
 /// ```
 ///
-/// The client is not read while `Moving` (see [`Arbiter::reads_client`]); the owner's leg is read in every state.
+/// While `Moving`, the dispatcher does not read the client (see [`Arbiter::reads_client`]). It reads the owner's leg in
+/// every state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Arbiter {
     state: State,
     owner: NodeName,
     /// The epoch whose commit made `owner` the owner.
     tenure: Epoch,
-    /// The last epoch an attempt was made in; decided unless `Moving`.
+    /// The epoch of the last attempt. It is decided unless the state is `Moving`.
     last: Epoch,
     last_abort: Option<AbortReason>,
-    /// Bytes of the client's stream the owner's leg has taken.
+    /// Bytes of the client's stream that were written to owners' legs.
     rx_relayed: u64,
-    /// Bytes of the stream to the client read from the owner's leg.
+    /// Bytes of the stream to the client that were read from owners' legs.
     tx_relayed: u64,
-    /// Where the owner said its stream ends.
+    /// The length of the stream to the client, as the owner announced it.
     final_offset: Option<u64>,
-    /// Whether the owner's leg ended.
     leg_ended: bool,
-    /// What a target said about the next epoch before the source's proposal arrived.
+    /// A target's answer for the next epoch that arrived before the source's proposal.
     early: Option<(NodeName, Answer)>,
 }
 
@@ -45,12 +45,12 @@ pub struct Arbiter {
 enum State {
     Relaying,
     Moving(Move),
-    /// The stream to the client is complete; the client's own may still run to the owner.
+    /// The stream to the client is complete. The client's stream to the owner may continue.
     Finished,
     Ended,
 }
 
-/// An undecided attempt; its epoch is `Arbiter::last`, its source `Arbiter::owner`.
+/// An undecided attempt. Its epoch is `Arbiter::last`, and its source is `Arbiter::owner`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Move {
     offer: Offer,
@@ -65,7 +65,7 @@ enum Answer {
 }
 
 impl Arbiter {
-    /// A connection that has just been given to `owner` for its handshake.
+    /// An arbiter for a new connection, whose handshake `owner` does.
     pub fn new(owner: NodeName) -> Self {
         Self {
             state: State::Relaying,
@@ -81,7 +81,7 @@ impl Arbiter {
         }
     }
 
-    /// Who owns the connection.
+    /// The agent that owns the connection.
     pub fn owner(&self) -> &NodeName {
         &self.owner
     }
@@ -91,12 +91,12 @@ impl Arbiter {
         self.tenure
     }
 
-    /// Bytes of the client's stream that were relayed, to this owner and those before.
+    /// Bytes of the client's stream that were relayed, to this owner and previous ones.
     pub fn rx_relayed(&self) -> u64 {
         self.rx_relayed
     }
 
-    /// Whether the client's stream may be read and relayed to the owner's leg.
+    /// Whether the dispatcher may read the client and relay to the owner's leg.
     pub fn reads_client(&self) -> bool {
         matches!(self.state, State::Relaying | State::Finished)
     }
@@ -106,12 +106,13 @@ impl Arbiter {
         matches!(self.state, State::Moving(_))
     }
 
-    /// Whether the connection is over: nothing is relayed any more.
+    /// Whether the connection is over. Then nothing is relayed.
     pub fn is_ended(&self) -> bool {
         matches!(self.state, State::Ended)
     }
 
-    /// The timer that should be running. The dispatcher starts one when it appears and stops it when it goes.
+    /// The timer that should be running. The dispatcher starts it when this becomes `Some`, and stops it when it
+    /// becomes `None`.
     pub fn timer(&self) -> Option<ArbiterTimer> {
         match self.state {
             State::Moving(_) => Some(ArbiterTimer::Move),
@@ -120,7 +121,7 @@ impl Arbiter {
         }
     }
 
-    /// Takes one event; appends what must be done.
+    /// Handles one event, and appends the actions to carry out.
     pub fn handle(&mut self, event: ArbiterEvent, actions: &mut Vec<ArbiterAction>) {
         if self.is_ended() {
             return;
@@ -159,15 +160,16 @@ impl Arbiter {
 
     fn on_proposed(&mut self, from: &NodeName, offer: Offer, actions: &mut Vec<ArbiterAction>) {
         if *from != self.owner && offer.epoch <= self.tenure {
-            // It owned the connection when it proposed, so an attempt of its own was committed since, and it waits for
-            // a decision in no other. It may be a target again by now: that must not be touched, hence the epoch.
+            // The sender owned the connection when it proposed. So an attempt of its own was committed since, and it
+            // waits for no other decision. It may be a target again by now. The epoch in the answer keeps that attempt
+            // untouched.
             actions.push(ArbiterAction::TellCommitted { to: from.clone(), epoch: offer.epoch });
         } else if *from == self.owner && self.may_begin(offer.epoch) {
             self.begin(offer, actions);
         } else if *from == self.owner && offer.epoch == self.last {
             self.repeat_to_source(&offer, actions);
         }
-        // Anything else is a late copy from the owner, which has acted on that decision, or nothing an agent would say.
+        // Other proposals are late copies from the owner, which has acted on that decision, or violate the protocol.
     }
 
     fn begin(&mut self, offer: Offer, actions: &mut Vec<ArbiterAction>) {
@@ -192,13 +194,13 @@ impl Arbiter {
         }
     }
 
-    /// A source cannot have read what it was not sent, cannot have written less than arrived here, and has nothing to
-    /// hand over once it has announced the end of its stream.
+    /// Whether the offer is possible. A source cannot have read bytes that it was not sent, nor have written fewer than
+    /// arrived here. After it has announced the end of its stream, it cannot move the connection.
     fn is_plausible(&self, offer: &Offer) -> bool {
         offer.rx_offset <= self.rx_relayed && offer.tail_offset >= self.tx_relayed && self.final_offset.is_none()
     }
 
-    /// The owner asks again about an attempt: its message or our answer was lost.
+    /// Handles a repeated proposal of the owner: a previous message in either direction was lost.
     fn repeat_to_source(&mut self, offer: &Offer, actions: &mut Vec<ArbiterAction>) {
         match (&self.state, self.last_abort) {
             (State::Moving(_), _) if offer.rx_offset != self.rx_relayed => self.freeze(actions),
@@ -206,7 +208,8 @@ impl Arbiter {
                 let to = self.owner.clone();
                 actions.push(ArbiterAction::TellAborted { to, epoch: offer.epoch, reason });
             }
-            // Undecided: the decision will come. Committed to the very node that asks: a late copy.
+            // If the attempt is undecided, the decision will follow. If it was committed to the sender itself, this is
+            // a late copy.
             _ => {}
         }
     }
@@ -222,7 +225,7 @@ impl Arbiter {
         } else if self.is_moving() && held.epoch == self.last {
             self.on_held_in_time(&held, actions);
         } else if held.epoch <= self.last && held.epoch != self.tenure {
-            // Nothing is said of an epoch that is undecided, nor of the owner's: its preface may still be under way.
+            // No answer for an undecided epoch, nor for the epoch of the owner, whose preface may still be on its way.
             let reason = self.last_abort.unwrap_or(AbortReason::Expired);
             actions.push(ArbiterAction::TellAborted { to: held.target, epoch: held.epoch, reason });
         }
@@ -237,7 +240,7 @@ impl Arbiter {
         if !same || held.rx_offset > rx_relayed {
             return self.abort(AbortReason::Mismatch, actions);
         }
-        // Held only so far: the rest is on its way, because the source was told where the cut is.
+        // If fewer bytes are held, the rest is on its way, because the source has the cut.
         if held.rx_offset == rx_relayed {
             attempt.held = true;
             self.commit_if_possible(actions);
@@ -252,8 +255,8 @@ impl Arbiter {
         }
     }
 
-    /// Keeps what a target said before the proposal came. A refusal is its last word: a `Held` after it is a late copy,
-    /// and a commit by it would go to a node that holds nothing.
+    /// Stores a target's answer that arrived before the proposal. A refusal is final: a `Held` after it is a late copy,
+    /// and a commit based on it would go to a node that holds nothing.
     fn keep_early(&mut self, from: NodeName, answer: Answer) {
         let refused = matches!(&self.early, Some((refuser, Answer::Refused(_))) if *refuser == from);
         if !refused {
@@ -262,7 +265,7 @@ impl Arbiter {
     }
 
     fn on_final(&mut self, from: &NodeName, epoch: Epoch, tx_offset: u64, actions: &mut Vec<ArbiterAction>) {
-        // A source that proposed has fenced, and cannot have ended its stream after that.
+        // A source that has proposed is fenced, and cannot have ended its stream after that.
         if *from != self.owner || epoch != self.tenure || !matches!(self.state, State::Relaying) {
             return;
         }
@@ -298,12 +301,13 @@ impl Arbiter {
     fn on_leg_ended(&mut self, reset: bool, actions: &mut Vec<ArbiterAction>) {
         self.leg_ended = true;
         match &self.state {
-            // A FIN may overtake the Final that announces it, on another TCP connection; a reset says bytes are lost.
+            // A FIN may overtake the `Final` that announces it, because that uses another TCP connection. A reset means
+            // lost bytes.
             State::Relaying if reset || self.final_offset.is_some() => self.reset(ResetCause::OwnerLost, actions),
             State::Moving(attempt) if self.tx_relayed < attempt.offer.tail_offset => {
                 self.reset(ResetCause::OwnerLost, actions);
             }
-            // Moving: the source is dead or gave up, but the target may hold all there is.
+            // While moving, the source has died or given up, but the target may hold everything.
             State::Relaying | State::Moving(_) | State::Finished | State::Ended => {}
         }
     }
@@ -316,7 +320,7 @@ impl Arbiter {
         }
     }
 
-    /// Whether an attempt may begin, and this epoch is the one it must have.
+    /// Whether an attempt may begin, and `epoch` is the next one.
     fn may_begin(&self, epoch: Epoch) -> bool {
         matches!(self.state, State::Relaying) && self.last.0.checked_add(1) == Some(epoch.0)
     }

@@ -1,8 +1,8 @@
-//! The part of the agent that gives a connection away.
+//! The source's part in a move: an agent gives a connection away.
 
 use watari_wire::{AbortReason, Epoch, NodeName};
 
-/// Gives one connection away, or tries to.
+/// Tries to give one connection away.
 ///
 /// ```text
 ///             Propose                 Committed, Gone, Expired
@@ -11,7 +11,7 @@ use watari_wire::{AbortReason, Epoch, NodeName};
 ///      +--------------------+  Aborted: Thaw
 /// ```
 ///
-/// While `Fenced` the agent neither opens nor seals nor writes; it reads the leg only as far as a freeze says.
+/// While `Fenced`, the agent does not open, seal or write. It reads the leg only up to the offset of a freeze.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Source {
     state: State,
@@ -25,102 +25,97 @@ enum State {
     Serving,
     Fenced {
         target: NodeName,
-        /// Shipped so far.
+        /// The end of the bytes of the client's stream that were shipped.
         rx_offset: u64,
-        /// Where the dispatcher cut the client's stream, once it said so.
+        /// The dispatcher's cut of the client's stream, after a freeze.
         frozen: Option<u64>,
     },
     Destroyed,
 }
 
-/// What happens to a connection at its source.
+/// Events of a connection at its source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SourceEvent {
-    /// The agent wants to hand the connection over, has fenced it and flushed or kept what it had sealed. It has not
-    /// announced the end of the stream to the client.
+    /// The agent has fenced the connection and wants to give it away. It has flushed or kept its sealed bytes, and has
+    /// not announced the end of the stream to the client.
     Propose {
-        /// To whom.
+        /// The agent that is to get the connection.
         target: NodeName,
-        /// How much of the client's stream the agent has read.
+        /// Bytes of the client's stream that the agent has read.
         rx_offset: u64,
     },
     /// The dispatcher has cut the client's stream at `rx_offset`.
     Freeze {
-        /// The attempt.
+        /// The attempt that the dispatcher freezes. Other epochs are late copies.
         epoch: Epoch,
-        /// Where.
+        /// The cut, an offset in the client's stream.
         rx_offset: u64,
     },
-    /// The agent has read the client's stream up to here (asked for by [`SourceAction::ReadTo`]).
+    /// The agent has read the client's stream up to here, as [`SourceAction::ReadTo`] required.
     Read {
-        /// Up to where.
+        /// The end of the bytes read, an offset in the client's stream.
         rx_offset: u64,
     },
     /// The dispatcher committed.
     Committed(Epoch),
     /// The dispatcher aborted.
     Aborted(Epoch, AbortReason),
-    /// The dispatcher does not know the connection as this agent's.
+    /// The dispatcher has no such connection with this agent as its owner.
     Gone,
-    /// It is time to ask again for a decision that has not come.
+    /// The retry timer fired: repeat the proposal.
     Retry,
-    /// No decision came for so long that none will; or the leg is lost.
+    /// The fence timer fired: no decision will come. Or the leg is lost.
     Expired,
 }
 
-/// What the source must do, in order.
+/// Actions of the source, to carry out in order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SourceAction {
-    /// Send the state, what is unopened up to `rx_offset`, and the tail to `target`.
+    /// Send `target` the state, the unopened bytes up to `rx_offset`, and the tail.
     Ship {
-        /// To whom.
+        /// The agent that is to get the connection.
         target: NodeName,
-        /// The attempt.
         epoch: Epoch,
-        /// The end of the unopened bytes.
+        /// The end of the unopened bytes, an offset in the client's stream.
         rx_offset: u64,
     },
-    /// Send the proposal (again) to the dispatcher.
+    /// Send the proposal to the dispatcher, possibly again.
     Propose {
-        /// To whom the connection goes.
         target: NodeName,
-        /// The attempt.
         epoch: Epoch,
-        /// How much of the client's stream is shipped.
+        /// The end of the shipped bytes, an offset in the client's stream.
         rx_offset: u64,
     },
-    /// Read the leg up to this offset of the client's stream, and report it with [`SourceEvent::Read`].
+    /// Read the leg up to this offset of the client's stream, then report [`SourceEvent::Read`].
     ReadTo(u64),
     /// Send these bytes of the client's stream to `target`.
     Rest {
-        /// To whom.
         target: NodeName,
-        /// The attempt.
         epoch: Epoch,
-        /// First byte.
+        /// The offset of the first byte.
         from_offset: u64,
-        /// One past the last.
+        /// The offset after the last byte.
         to_offset: u64,
     },
-    /// Tell the dispatcher that this attempt cannot be completed.
+    /// Report to the dispatcher that this attempt cannot be completed.
     Cancel {
-        /// The attempt.
         epoch: Epoch,
-        /// Why.
+        /// Passed on to the target with the abort.
         reason: AbortReason,
     },
-    /// Go on serving the connection here.
+    /// Serve the connection again.
     Thaw(AbortReason),
     /// Destroy the state and close the leg.
     Destroy {
-        /// The connection goes on at the target; else it is lost.
+        /// `true`: the connection continues at the target. `false`: it is lost.
         moved: bool,
     },
 }
 
 impl Source {
-    /// A connection whose last epoch was `last`: of the commit that brought it here (0: its handshake was here), or of an
-    /// attempt since that was aborted. At most `rest_len_max` unopened bytes are shipped after the first message.
+    /// A connection with the last epoch `last`: that of the commit that brought it here (0 if its handshake was here),
+    /// or that of a later attempt that was aborted. The source ships at most `rest_len_max` unopened bytes after the
+    /// first message.
     pub fn new(last: Epoch, rest_len_max: u64) -> Self {
         Self { state: State::Serving, last, rest_len_max }
     }
@@ -135,13 +130,13 @@ impl Source {
         matches!(self.state, State::Destroyed)
     }
 
-    /// The last attempt, or the commit that brought the connection here. A `Ship` of this epoch or an earlier one is a
-    /// late copy: the agent drops it, rather than hold a state that was used since.
+    /// The epoch of the last attempt, or of the commit that brought the connection here. A `Ship` of this epoch or an
+    /// earlier one is a late copy. The agent drops it, because the connection has been used since.
     pub fn epoch(&self) -> Epoch {
         self.last
     }
 
-    /// Takes one event; appends what must be done.
+    /// Handles one event, and appends the actions to carry out.
     pub fn handle(&mut self, event: SourceEvent, actions: &mut Vec<SourceAction>) {
         match event {
             SourceEvent::Propose { target, rx_offset } => self.propose(target, rx_offset, actions),
@@ -154,7 +149,7 @@ impl Source {
             }
             SourceEvent::Gone | SourceEvent::Expired => self.destroy(false, actions),
             SourceEvent::Retry => self.repeat_proposal(actions),
-            // A decision about another attempt than the present one: a late copy.
+            // A decision about another attempt is a late copy.
             SourceEvent::Committed(_) | SourceEvent::Aborted(..) => {}
         }
     }
@@ -162,7 +157,7 @@ impl Source {
     fn propose(&mut self, target: NodeName, rx_offset: u64, actions: &mut Vec<SourceAction>) {
         assert!(self.is_serving(), "only a connection that is served here can be given away");
         let Some(epoch) = self.last.0.checked_add(1).map(Epoch) else {
-            // The last epoch there is: another attempt could not be told from this one.
+            // The epochs are exhausted: another attempt could not be distinguished from this one.
             return actions.push(SourceAction::Thaw(AbortReason::Full));
         };
         self.last = epoch;
@@ -181,7 +176,7 @@ impl Source {
     fn on_freeze(&mut self, epoch: Epoch, cut: u64, actions: &mut Vec<SourceAction>) {
         let last = self.last;
         let State::Fenced { rx_offset, frozen, .. } = &mut self.state else { return };
-        // A repeated freeze needs no second answer; one that cuts before what was shipped contradicts the stream.
+        // A repeated freeze needs no second answer. A cut before the shipped bytes contradicts the stream.
         if epoch != last || frozen.is_some() || cut <= *rx_offset {
             return;
         }

@@ -1,8 +1,8 @@
-//! The part of the agent that takes a connection over.
+//! The target's part in a move: an agent takes a connection over.
 
 use watari_wire::{AbortReason, Epoch};
 
-/// Holds one connection until the dispatcher has decided.
+/// Holds one connection until the dispatcher decides.
 ///
 /// ```text
 ///            Committed (preface of a leg)
@@ -11,7 +11,7 @@ use watari_wire::{AbortReason, Epoch};
 ///     +---- Aborted, Gone, Expired ----------> Dropped
 /// ```
 ///
-/// While `Held` the agent may not seal, and sends nothing to the client.
+/// While `Held`, the agent must not seal and sends nothing to the client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Target {
     state: State,
@@ -27,69 +27,66 @@ enum State {
     Dropped,
 }
 
-/// What happens to a held connection.
+/// Events of a held connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TargetEvent {
-    /// More of the client's stream came from the source.
+    /// The source sent more of the client's stream.
     Rest {
-        /// The attempt.
         epoch: Epoch,
-        /// Where the bytes begin.
+        /// The offset of the first byte in the client's stream.
         from_offset: u64,
-        /// How many they are.
+        /// The number of bytes.
         len: u64,
     },
-    /// A leg with the dispatcher's authenticated preface: it has committed.
+    /// A leg arrived with an authenticated preface: the dispatcher has committed.
     Committed {
-        /// The attempt.
         epoch: Epoch,
-        /// The first byte of the client's stream on the leg.
+        /// The offset of the first byte of the client's stream on the leg.
         rx_offset: u64,
-        /// The first byte to send to the client.
+        /// The offset of the first byte to send to the client.
         tail_offset: u64,
     },
     /// The dispatcher aborted.
     Aborted(Epoch),
-    /// The dispatcher does not know the connection.
+    /// The dispatcher has no such connection.
     Gone,
-    /// No decision came for so long that none is expected.
+    /// The hold timer fired: no decision is expected.
     Expired,
 }
 
-/// What the target must do, in order.
+/// Actions of the target, to carry out in order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TargetAction {
-    /// Tell the dispatcher that the connection is held.
+    /// Report to the dispatcher that the connection is held.
     Held {
-        /// The attempt.
         epoch: Epoch,
-        /// Up to where the client's stream is held.
+        /// The end of the held bytes of the client's stream.
         rx_offset: u64,
-        /// Where the stream to the client will be continued.
+        /// The offset at which the stream to the client continues.
         tail_offset: u64,
     },
-    /// Append the bytes of the [`TargetEvent::Rest`] to what is held.
+    /// Append the bytes of the [`TargetEvent::Rest`] to the held ones.
     Keep,
-    /// Go on: send the tail, open what is unopened, serve.
+    /// Send the tail, open the unopened bytes, and serve.
     Activate,
-    /// The leg does not fit what is held: reset it.
+    /// Reset the leg: its preface does not match the held connection.
     RefuseLeg,
-    /// Tell the dispatcher that the connection is held no more.
+    /// Report to the dispatcher that the connection is no longer held.
     Refuse(Epoch, AbortReason),
-    /// Destroy what is held.
+    /// Destroy the held connection.
     Drop,
 }
 
 impl Target {
-    /// A connection that was just shipped here: its attempt, how far the client's stream came with it, and where the
-    /// stream to the client is continued. Appends the answer to the dispatcher.
+    /// A connection that was just shipped here: its epoch, the end of the client's stream that came with it, and the
+    /// offset at which the stream to the client continues. Appends the answer to the dispatcher.
     pub fn hold(epoch: Epoch, rx_offset: u64, tail_offset: u64, actions: &mut Vec<TargetAction>) -> Self {
         let target = Self { state: State::Held, epoch, rx_offset, tail_offset };
         target.tell_held(actions);
         target
     }
 
-    /// The attempt.
+    /// The epoch of the attempt.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
@@ -99,12 +96,12 @@ impl Target {
         self.state == State::Active
     }
 
-    /// Whether the dispatcher's decision is awaited.
+    /// Whether the target waits for the dispatcher's decision.
     pub fn is_held(&self) -> bool {
         self.state == State::Held
     }
 
-    /// Takes one event; appends what must be done.
+    /// Handles one event, and appends the actions to carry out.
     pub fn handle(&mut self, event: &TargetEvent, actions: &mut Vec<TargetAction>) {
         if !self.is_held() {
             if matches!(event, TargetEvent::Committed { .. }) {
@@ -140,7 +137,7 @@ impl Target {
                 actions.push(TargetAction::Keep);
                 self.tell_held(actions);
             }
-            // No stream is that long: the source made its offsets up.
+            // No stream is that long: the source's offsets are invalid.
             None => self.refuse(AbortReason::Mismatch, actions),
         }
     }

@@ -1,9 +1,9 @@
-//! Tables of all transitions, for tests that pin them.
+//! Tables of all transitions, for tests that compare them with files.
 
 use std::fmt::{Debug, Write};
 
-/// Renders what `machine` does in each of `states` on each of `events`: a line for every event that has an effect, and
-/// the others together.
+/// Renders the actions of `machine` in each of `states` for each of `events`: a line for every event with an effect,
+/// and one line for all others.
 pub(crate) fn table<M: Clone + PartialEq, E, A: Debug>(
     states: &[(&str, M)],
     events: &[(&str, E)],
@@ -31,7 +31,7 @@ pub(crate) fn table<M: Clone + PartialEq, E, A: Debug>(
     text
 }
 
-/// Asserts that `actual` is what the file that was read into `pinned` says.
+/// Asserts that `actual` equals `pinned`, the content of the file.
 pub(crate) fn assert_pinned(actual: &str, pinned: &str) {
     if actual != pinned {
         let same = actual.lines().zip(pinned.lines()).take_while(|(actual, pinned)| actual == pinned).count();

@@ -1,4 +1,4 @@
-//! Any events at all, in any order, with any numbers: no machine panics, and none contradicts itself.
+//! Any events, in any order, with any numbers: no machine panics, and none contradicts itself.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use watari_handoff::{
 };
 use watari_wire::{AbortReason, Epoch, NodeName};
 
-/// Near the numbers a connection has, so that events hit, and as far away as possible.
+/// Near the offsets of a connection, so that events match, and as far away as possible.
 fn offset() -> impl Strategy<Value = u64> {
     prop_oneof![8 => 0..4u64, 1 => Just(u64::MAX), 1 => any::<u64>()]
 }
@@ -38,8 +38,8 @@ fn offer() -> impl Strategy<Value = Offer> {
     })
 }
 
-/// What other nodes can make a dispatcher's arbiter hear, and what its own driver can tell it. `None`: the target says
-/// that it holds what was proposed last, so that some moves get to their commit.
+/// Events that messages of other nodes can cause, and those of the dispatcher's own driver. `None`: the target reports
+/// that it holds the last proposal, so that some moves are committed.
 fn arbiter_event() -> impl Strategy<Value = Option<ArbiterEvent>> {
     prop_oneof![2 => Just(None), 9 => any_arbiter_event().prop_map(Some)]
 }
@@ -63,7 +63,7 @@ fn any_arbiter_event() -> impl Strategy<Value = ArbiterEvent> {
     ]
 }
 
-/// What an arbiter has decided of each epoch, and all it may have said.
+/// The decisions of an arbiter for each epoch.
 #[derive(Default)]
 struct Decisions {
     committed: BTreeMap<Epoch, bool>,
@@ -83,7 +83,8 @@ impl Decisions {
                 assert_eq!((arbiter.owner(), arbiter.tenure()), (target, *epoch));
             }
             ArbiterAction::Abort { epoch, .. } => self.decide(*epoch, false),
-            // To a node that cannot be a source in it: it says it holds the epoch. Never of the present owner's.
+            // The receiver cannot be a source in this epoch, because it reports that it holds it. Never the present
+            // owner's epoch.
             ArbiterAction::TellAborted { epoch, .. } => {
                 assert!(*epoch != arbiter.tenure() && (self.committed.contains_key(epoch) || epoch.0 == 0));
             }
@@ -127,7 +128,7 @@ fn target_event() -> impl Strategy<Value = TargetEvent> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
 
-    /// Each epoch is decided once at most, whatever the agents say.
+    /// An arbiter decides each epoch at most once, for any messages of agents.
     #[test]
     fn an_arbiter_decides_each_epoch_once(events in vec(arbiter_event(), 0..60)) {
         let mut arbiter = Arbiter::new(NodeName::new("a").unwrap());
@@ -150,7 +151,7 @@ proptest! {
         }
     }
 
-    /// A source serves, or has fenced and been told nothing, or is destroyed for good; what it ships joins up.
+    /// A source serves, or is fenced and has no decision, or is destroyed for good. The ranges it ships are contiguous.
     #[test]
     fn a_source_thaws_only_by_an_abort_of_its_epoch(start in epoch(), events in vec(source_event(), 0..40)) {
         let mut source = Source::new(start, 100);
@@ -182,7 +183,7 @@ proptest! {
         }
     }
 
-    /// A target is activated once at most, by its own epoch, with the offsets it has announced last.
+    /// A target is activated at most once, by its own epoch, with the offsets that it last announced.
     #[test]
     fn a_target_is_activated_by_what_it_announced(
         held in epoch(),

@@ -1,9 +1,10 @@
-//! One leg that carries one connection after the other, exhaustively: its dispatcher and its agent never disagree about whose
-//! byte is whose, and none that has begun on it is dropped. A connection leaves it by a move, or by an end that its agent announces.
+//! Exhaustive check of one leg that carries several connections, one after the other. Its dispatcher and its agent
+//! always agree which connection a byte belongs to, and no connection that has begun on it is dropped. A connection
+//! leaves the leg by a move, or by an end that its agent announces.
 //!
-//! Between them are the leg, in order and without loss, and messages that are lost (never delivered), late and repeated. The
-//! target of a move may lie about what it holds, so that the dispatcher commits although the source has read less than it was
-//! sent.
+//! The leg keeps order and loses nothing. Messages between the two can be lost (never delivered), late and repeated.
+//! The target of a move may lie about what it holds, so that the dispatcher commits although the source has read less
+//! than it was sent.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,7 +12,7 @@ use stateright::{Checker, Model, Property};
 
 /// Connections on the leg, one after the other.
 const CONNECTIONS: u8 = 3;
-/// Bytes of each of them, in each direction.
+/// Bytes of each connection, in each direction.
 const BYTES: u8 = 1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,13 +31,13 @@ enum Message {
     Final { connection: u8, written: u8 },
 }
 
-/// The announcement that the dispatcher has got of where the agent's stream stops.
+/// The end of the agent's stream, as far as the dispatcher has received it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Tail {
     Unknown,
     /// A move is undecided: the client's stream is cut.
     OfMove(u8),
-    /// The stream ends there: the client's goes on until all of it was read.
+    /// The stream ends there. The client's stream continues until the dispatcher has read the agent's.
     OfEnd(u8),
 }
 
@@ -63,7 +64,7 @@ enum Agent {
         written: u8,
         cut: u8,
     },
-    /// Has announced its end. Reads and drops what comes, up to `cut` once the dispatcher has sent that.
+    /// Has announced its end. Reads and discards, up to `cut` once the dispatcher has sent that.
     Ended {
         connection: u8,
         read: u8,
@@ -76,12 +77,12 @@ enum Agent {
 struct State {
     dispatcher: Dispatcher,
     agent: Agent,
-    /// The one that the dispatcher carries, or carried last.
+    /// The connection that the dispatcher carries, or carried last.
     connection: u8,
     up: VecDeque<Byte>,
     down: VecDeque<Byte>,
     messages: BTreeSet<Message>,
-    /// What must never be.
+    /// A violation of the rules.
     wrong: Option<&'static str>,
 }
 
@@ -99,19 +100,19 @@ enum Action {
     Hears(Message),
 }
 
-/// What is left out of the rules, to see that it is missed.
+/// A rule that is left out, to check that the model finds the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sabotage {
     None,
-    /// The dispatcher writes the next preface before the agent has said that the leg is free.
+    /// The dispatcher writes the next preface before the agent has reported that the leg is free.
     TakesTooEarly,
-    /// The agent keeps the leg without looking how much it has read.
+    /// The agent keeps the leg without a check of how much it has read.
     KeepsUnread,
-    /// The agent keeps the leg also when it is only told that the move was committed.
+    /// The agent also keeps the leg after a plain `Committed`.
     KeepsUntold,
     /// The agent frees the leg as soon as the dispatcher keeps it, with bytes of the ended connection on their way.
     FreesUnread,
-    /// The dispatcher relays the client's stream also when it has kept the leg.
+    /// The dispatcher relays the client's stream after it has kept the leg.
     RelaysAfterEnd,
     /// The dispatcher keeps the leg with bytes of the agent on their way.
     FinishesUnread,
@@ -224,7 +225,7 @@ impl State {
         Some(())
     }
 
-    /// The target says that it holds all that was written, whatever the source has read.
+    /// The target claims to hold all bytes written, even if the source has not read them.
     fn commits(&mut self, keeps: bool) -> Option<()> {
         let Dispatcher::Carries { written, read, tail: Tail::OfMove(tail) } = self.dispatcher else { return None };
         (read == tail).then_some(())?;
@@ -235,7 +236,8 @@ impl State {
         Some(())
     }
 
-    /// The whole stream was sent to the client. If the leg is kept, what the client still sends is not read.
+    /// The dispatcher has sent the whole stream to the client. If it keeps the leg, it does not read the client any
+    /// more.
     fn finishes(&mut self, keeps: bool, sabotage: Sabotage) -> Option<()> {
         let Dispatcher::Carries { written, read, tail: Tail::OfEnd(tail) } = self.dispatcher else { return None };
         (read == tail || sabotage == Sabotage::FinishesUnread).then_some(())?;
@@ -289,7 +291,7 @@ impl State {
         Some(())
     }
 
-    /// The agent keeps the leg once it has read all that is there for the connection that has ended.
+    /// The agent keeps the leg once it has read all bytes of the ended connection.
     fn frees_at_cut(&mut self) {
         if let Agent::Ended { read, cut: Some(cut), .. } = self.agent
             && read == cut
@@ -299,7 +301,7 @@ impl State {
         }
     }
 
-    /// For the first time, or again.
+    /// Proposes for the first time, or again.
     fn proposes(&mut self) -> Option<()> {
         if let Agent::Serves { connection, read, written } = self.agent {
             self.agent = Agent::Fenced { connection, read, written, cut: read };

@@ -1,81 +1,74 @@
-//! What an arbiter is told, and what it asks for.
+//! Events and actions of an arbiter.
 
 use watari_wire::{AbortReason, Epoch, NodeName};
 
-/// What a source proposes, and what a target says it holds.
+/// A source's proposal, or a target's report of a held connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Offer {
-    /// The target.
     pub target: NodeName,
-    /// The attempt.
+    /// The epoch of the attempt.
     pub epoch: Epoch,
-    /// How far the client's stream is read by the source (proposed) or held by the target (held).
+    /// The end of the client's stream as read by the source (proposal) or held by the target (report).
     pub rx_offset: u64,
-    /// Where the target continues the stream to the client.
+    /// The offset at which the target continues the stream to the client.
     pub tail_offset: u64,
-    /// Of the shipped state.
+    /// SHA-256 of the shipped state.
     pub digest: [u8; 32],
 }
 
-/// What happens to a connection at its dispatcher. `from` is the authenticated sender.
+/// Events of a connection at its dispatcher. `from` is the authenticated sender.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ArbiterEvent {
-    /// An agent proposes to hand the connection over.
+    /// An agent proposes to give the connection away.
     Proposed {
-        /// Sender.
         from: NodeName,
-        /// What it proposes.
+        /// The attempt's target, epoch and offsets.
         offer: Offer,
     },
-    /// An agent (`offer.target`, the sender) holds the connection.
+    /// An agent holds the connection. The sender is `offer.target`.
     Held(Offer),
-    /// An agent refuses the connection, or holds it no more.
+    /// An agent refuses the connection, or no longer holds it.
     Refused {
-        /// Sender.
         from: NodeName,
-        /// The attempt.
         epoch: Epoch,
-        /// Why.
+        /// Passed on to the source with the abort.
         reason: AbortReason,
     },
-    /// The source cannot ship what was asked for.
+    /// The source cannot ship the required bytes.
     Cancelled {
-        /// Sender.
         from: NodeName,
-        /// The attempt.
         epoch: Epoch,
-        /// Why.
+        /// Passed on to the target with the abort.
         reason: AbortReason,
     },
     /// The owner announces the end of the stream to the client.
     Final {
-        /// Sender.
         from: NodeName,
-        /// The epoch that made it the owner.
+        /// The tenure of the sender.
         epoch: Epoch,
-        /// The length of the stream.
+        /// The length of the stream, in bytes.
         tx_offset: u64,
     },
-    /// A leg to the target is there.
+    /// A leg to the target is connected.
     LegReady(Epoch),
-    /// No leg to the target can be had.
+    /// No leg to the target can be connected, or it has ended.
     LegFailed(Epoch),
-    /// So many bytes of the client's stream went to the owner's leg.
+    /// Bytes of the client's stream that were written to the owner's leg since the last event.
     RelayedRx(u64),
-    /// So many bytes of the stream to the client came from the owner's leg.
+    /// Bytes of the stream to the client that were read from the owner's leg since the last event.
     RelayedTx(u64),
-    /// The owner's leg ended. What a leg says after the commit that closed it is not passed on.
+    /// The owner's leg ended. Events of a leg that a commit has closed are not passed on.
     LegEnded {
-        /// By a reset or an error, so that bytes may be missing; else by FIN.
+        /// `true`: a reset or an error, so bytes may be missing. `false`: a FIN.
         reset: bool,
     },
-    /// The client reset its connection, or the dispatcher gives it up (limits).
+    /// The client reset its connection, or the dispatcher ended it at a limit.
     ClientGone,
-    /// A timer ran out.
+    /// A timer fired.
     Timeout(ArbiterTimer),
 }
 
-/// The timers the arbiter may ask for; see [`Arbiter::timer`](super::Arbiter::timer).
+/// The timers of an arbiter; see [`Arbiter::timer`](super::Arbiter::timer).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ArbiterTimer {
     /// From the proposal to the decision.
@@ -84,85 +77,76 @@ pub enum ArbiterTimer {
     Final,
 }
 
-/// What the dispatcher must do, in order.
+/// Actions of the dispatcher, to carry out in order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ArbiterAction {
-    /// Get a leg to `target` ready; write nothing on it. Answer with `LegReady` or `LegFailed`.
+    /// Connect a leg to `target`, and write nothing on it. Answer with `LegReady` or `LegFailed`.
     PrepareLeg {
-        /// The target.
+        /// The agent that is to get the connection.
         target: NodeName,
-        /// The attempt.
         epoch: Epoch,
     },
-    /// Tell the source to read and ship the client's stream up to `rx_offset`.
+    /// Send the source an order to read and ship the client's stream up to `rx_offset`.
     Freeze {
-        /// The source.
         source: NodeName,
-        /// The attempt.
         epoch: Epoch,
-        /// Where the client's stream is cut.
+        /// The cut, an offset in the client's stream.
         rx_offset: u64,
     },
-    /// The decision: write the preface on the prepared leg, relay through it from now on, tell the source `Committed`
-    /// and close its leg.
+    /// The decision to commit: write the preface on the prepared leg, relay through it from now on, send the source
+    /// `Committed`, and close its leg.
     Commit {
-        /// The source.
+        /// The previous owner.
         source: NodeName,
-        /// The target.
+        /// The new owner.
         target: NodeName,
-        /// The attempt.
         epoch: Epoch,
-        /// The first byte of the client's stream that the target's leg will carry.
+        /// The offset of the first byte of the client's stream on the target's leg.
         rx_offset: u64,
-        /// The first byte the target sends to the client.
+        /// The offset of the first byte that the target sends to the client.
         tail_offset: u64,
     },
-    /// The other decision: tell both, close the prepared leg, read the client again.
+    /// The decision to abort: notify source and target, close the prepared leg, read the client again.
     Abort {
-        /// The source.
+        /// The owner, which thaws.
         source: NodeName,
-        /// The target.
+        /// The agent that drops the held connection.
         target: NodeName,
-        /// The attempt.
         epoch: Epoch,
-        /// Why.
         reason: AbortReason,
     },
-    /// Tell `to` (again) that `epoch` was aborted.
+    /// Send `to` again that `epoch` was aborted.
     TellAborted {
-        /// Who asked.
+        /// The agent whose late message shows that it has not received the decision.
         to: NodeName,
-        /// The attempt.
         epoch: Epoch,
-        /// Why.
         reason: AbortReason,
     },
-    /// Tell `to` (again) that `epoch` was committed, and that it is not the owner any more.
+    /// Send `to` again that `epoch` was committed, and that it is not the owner any more.
     TellCommitted {
-        /// Who asked.
+        /// A previous owner that has not received the decision.
         to: NodeName,
-        /// The attempt.
         epoch: Epoch,
     },
-    /// Tell `to` that the connection is over.
+    /// Send `to` that the connection is over.
     TellGone {
-        /// Who waits for a decision.
+        /// An agent that waits for a decision.
         to: NodeName,
     },
-    /// The stream to the client is complete: pass on what is left of it, then FIN.
+    /// The stream to the client is complete: write the rest of it, then FIN.
     FinishClient,
-    /// The connection cannot go on: reset the client and all legs.
+    /// The connection cannot continue: reset the client and all legs.
     Reset(ResetCause),
 }
 
-/// Why a dispatcher resets a client.
+/// The reason that a dispatcher resets a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ResetCause {
-    /// The client did it first, or the dispatcher gave it up.
+    /// The client reset the connection, or the dispatcher ended it at a limit.
     ClientGone,
-    /// The owner's leg ended without its stream having been announced complete.
+    /// The owner's leg ended before the owner announced that its stream was complete.
     OwnerLost,
-    /// The owner sent other bytes than it announced.
+    /// The owner sent more bytes than it had announced.
     OwnerMisbehaved,
 }
 

@@ -1,4 +1,4 @@
-//! Every transition of the arbiter, pinned in `transitions.txt`.
+//! Every transition of the arbiter, compared with `transitions.txt`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -35,7 +35,7 @@ fn ends_at(from: &str, epoch: u32, tx_offset: u64) -> ArbiterEvent {
     ArbiterEvent::Final { from: name(from), epoch: Epoch(epoch), tx_offset }
 }
 
-/// Every kind of event, from the right and the wrong node, in and out of season.
+/// Every kind of event, from the right and the wrong node, in and out of its epoch.
 fn events() -> Vec<(&'static str, ArbiterEvent)> {
     let other_state = Offer { digest: [9; 32], ..offer("b", 1, 10, 20) };
     vec![
@@ -75,7 +75,7 @@ fn events() -> Vec<(&'static str, ArbiterEvent)> {
     ]
 }
 
-/// Owned by a, 10 bytes of the client relayed and 20 to it; then these events.
+/// An arbiter of owner a, with 10 bytes relayed from the client and 20 to it, after `events`.
 fn after(events: impl IntoIterator<Item = ArbiterEvent>) -> Arbiter {
     let mut arbiter = Arbiter::new(name("a"));
     for event in [ArbiterEvent::RelayedRx(10), ArbiterEvent::RelayedTx(20)].into_iter().chain(events) {
@@ -150,7 +150,7 @@ fn every_transition() {
     assert_pinned(&table(&states(), &events(), handle, label), include_str!("transitions.txt"));
 }
 
-/// The only event that is not always possible, because the arbiter itself says when the client is read.
+/// The only event that is not always possible, because the arbiter itself decides whether the client is read.
 #[test]
 fn the_client_s_bytes_are_counted_while_it_is_read() {
     for (name, arbiter) in states().iter_mut().filter(|(_, arbiter)| arbiter.reads_client()) {
@@ -160,7 +160,7 @@ fn the_client_s_bytes_are_counted_while_it_is_read() {
     }
 }
 
-/// No epoch comes after the last, and none is decided twice.
+/// No epoch follows the last, and none is decided twice.
 #[test]
 fn epochs_run_out() {
     let mut arbiter = Arbiter { last: Epoch(u32::MAX), ..after([]) };

@@ -1,4 +1,4 @@
-//! Every transition of the source, pinned in `transitions.txt`.
+//! Every transition of the source, compared with `transitions.txt`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ fn freeze(epoch: u32, rx_offset: u64) -> SourceEvent {
     SourceEvent::Freeze { epoch: Epoch(epoch), rx_offset }
 }
 
-/// All but `Propose`, which only a source that serves may be given.
+/// All events except `Propose`, which only a serving source may get.
 fn events() -> Vec<(&'static str, SourceEvent)> {
     vec![
         ("freeze 3 at 15", freeze(3, 15)),
@@ -39,7 +39,7 @@ fn events() -> Vec<(&'static str, SourceEvent)> {
     ]
 }
 
-/// It came by the commit of epoch 2; then these events.
+/// A source that the commit of epoch 2 brought here, after `events`.
 fn after(events: impl IntoIterator<Item = SourceEvent>) -> Source {
     let mut source = Source::new(Epoch(2), REST_LEN_MAX);
     for event in events {
@@ -88,7 +88,7 @@ fn a_proposal_ships_first() {
     assert_eq!(label(&source), "Fenced 3 for b, rx 10");
 }
 
-/// No epoch comes after the last: the connection stays.
+/// No epoch follows the last: the connection stays.
 #[test]
 fn epochs_run_out() {
     let (mut source, mut actions) = (Source::new(Epoch(u32::MAX), REST_LEN_MAX), Vec::new());

@@ -1,4 +1,4 @@
-//! Every transition of the target, pinned in `transitions.txt`.
+//! Every transition of the target, compared with `transitions.txt`.
 
 use watari_wire::Epoch;
 
@@ -31,7 +31,7 @@ fn events() -> Vec<(&'static str, TargetEvent)> {
     ]
 }
 
-/// Epoch 3, the client's stream up to 10, the stream to the client from 20 on; then these events.
+/// A target of epoch 3, with the client's stream up to 10 and the stream to the client from 20, after `events`.
 fn after(events: impl IntoIterator<Item = TargetEvent>) -> Target {
     let mut target = Target::hold(Epoch(3), 10, 20, &mut Vec::new());
     for event in events {

@@ -25,7 +25,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Opens all there is.
+    /// Opens all bytes read.
     fn open(&mut self, at: usize) {
         let served = self.served(at);
         let (first, end) = (served.payload.opened, served.read);
@@ -44,7 +44,7 @@ impl Driver<'_> {
         observer.next_nonce = observer.next_nonce.max(nonce + 1);
     }
 
-    /// Hands all that is sealed to the kernel.
+    /// Writes all sealed bytes to the kernel.
     pub fn agent_writes(&mut self, at: usize) {
         let served = self.served(at);
         let first = served.written;
@@ -96,7 +96,7 @@ impl Driver<'_> {
         self.close_leg(at, tenure, closed);
     }
 
-    /// By the agent. A reset loses what is under way, a FIN does not.
+    /// The agent closes the leg. A reset loses the bytes on their way, a FIN does not.
     pub fn close_leg(&mut self, at: usize, tenure: Epoch, closed: Closed) {
         let Some(dispatcher) = &mut self.cluster.dispatcher else { return };
         let leg = &mut dispatcher.leg;
@@ -150,7 +150,7 @@ impl Driver<'_> {
         }
     }
 
-    /// A shipment counts if it is later than all the agent knows of the connection.
+    /// Accepts a shipment only if its epoch is later than any that the agent has for the connection.
     pub fn take_shipment(&mut self, at: usize, epoch: Epoch, payload: Payload, rx_offset: u64, tail_offset: u64) {
         let agent = &mut self.cluster.agents[at];
         let known = agent.served.as_ref().map(|served| served.source.epoch());
@@ -207,7 +207,8 @@ impl Driver<'_> {
         }
     }
 
-    /// A copy that this agent fenced in an earlier attempt is over: the connection has moved since.
+    /// Activates the held connection. It replaces a copy that this agent fenced in an earlier attempt, because the
+    /// connection has moved since.
     fn activate(&mut self, at: usize) {
         let held = self.cluster.agents[at].held.take().expect("what is held is activated");
         let Held { target, payload, rx_offset, tail_offset } = held;

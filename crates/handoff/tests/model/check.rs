@@ -1,4 +1,4 @@
-//! What must hold, and the search for a state in which it does not.
+//! The properties of the model, and the search for a state that violates them.
 
 use stateright::{Checker, Model, Property};
 use watari_wire::Epoch;
@@ -78,26 +78,26 @@ impl Model for Scenario {
     }
 }
 
-/// Explores every state the scenario allows.
+/// Explores every state of the scenario.
 pub fn check(scenario: Scenario) {
     let checker = scenario.checker().threads(2).spawn_bfs().join();
     println!("{} states, up to {} steps", checker.unique_state_count(), checker.max_depth());
     checker.assert_properties();
 }
 
-/// Asserts that from every state a goal can be reached without further faults.
+/// Asserts that a goal can be reached from every state without further faults.
 pub fn check_progress(scenario: &Scenario, goal: fn(&Cluster) -> bool) {
     let progress = explore(scenario, goal);
     println!("{} states", progress.states);
     assert_eq!(progress.stuck, None, "after these steps the goal is out of reach");
 }
 
-/// The client got its whole stream, and its end.
+/// The client received its whole stream, and its end.
 pub fn ended_cleanly(cluster: &Cluster) -> bool {
     cluster.client.end == Some(End::Clean)
 }
 
-/// The connection has ended, and nothing is left of it anywhere.
+/// The connection has ended, and no node has any state of it.
 pub fn is_over(cluster: &Cluster) -> bool {
     cluster.client.end.is_some() && cluster.dispatcher.is_none() && cluster.agents.iter().all(Agent::is_empty)
 }

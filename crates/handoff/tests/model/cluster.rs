@@ -1,4 +1,4 @@
-//! The state: one connection, its dispatcher, the agents, the letters between them, and what an observer knows.
+//! The model's state: one connection, its dispatcher, the agents, the messages in transit, and an observer.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use super::scenario::{Budget, Scenario};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cluster {
-    /// What the dispatcher has of the connection; `None` once it is over there, or the dispatcher has lost it.
+    /// The dispatcher's state of the connection. `None` once it is over there, or the dispatcher has lost it.
     pub dispatcher: Option<Dispatcher>,
     pub agents: Vec<Agent>,
     /// A multiset, kept sorted.
@@ -25,7 +25,7 @@ pub struct Dispatcher {
     pub arbiter: Arbiter,
     /// The leg to the owner.
     pub leg: Leg,
-    /// The attempt for which a leg was asked.
+    /// The attempt for which the dispatcher connects a leg.
     pub preparing: Option<Epoch>,
 }
 
@@ -33,17 +33,17 @@ pub struct Dispatcher {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Leg {
     pub agent: usize,
-    /// The epoch its preface names.
+    /// The epoch in its preface.
     pub tenure: Epoch,
-    /// On the way to the agent: `down.0..down.1`, and FIN after that.
+    /// In transit to the agent: `down.0..down.1`, and FIN after that.
     pub down: (u64, u64),
     pub down_fin: bool,
-    /// On the way to the dispatcher.
+    /// In transit to the dispatcher.
     pub up: (u64, u64),
-    /// The agent has not read the preface yet. It says where both streams begin.
+    /// The agent has not read the preface yet. The preface has the start offsets of both streams.
     pub preface: bool,
     pub closed: Option<Closed>,
-    /// The dispatcher knows it is closed.
+    /// The dispatcher has noticed that the leg is closed.
     pub seen_closed: bool,
 }
 
@@ -55,7 +55,7 @@ pub enum Closed {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Agent {
-    /// The connection as this agent serves it, or has fenced it.
+    /// The connection, if this agent serves it or has fenced it.
     pub served: Option<Served>,
     pub held: Option<Held>,
 }
@@ -65,17 +65,17 @@ pub struct Served {
     pub source: Source,
     pub tenure: Epoch,
     pub payload: Payload,
-    /// Read of the client's stream; beyond `payload.opened` it waits unopened.
+    /// Bytes read of the client's stream. Those after `payload.opened` are unopened.
     pub read: u64,
-    /// Handed to the kernel of what is sealed.
+    /// Sealed bytes that were written to the kernel.
     pub written: u64,
-    /// How far it reads while fenced.
+    /// The offset up to which it reads while fenced.
     pub read_to: u64,
-    /// It has ended its stream and said so.
+    /// It has ended its stream and announced that.
     pub finished: bool,
 }
 
-/// What travels: how far the client's stream is opened, and the stream to the client sealed.
+/// The state that is shipped: the end of the opened bytes, and of the sealed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Payload {
     pub opened: u64,
@@ -92,14 +92,15 @@ pub struct Held {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Client {
-    /// Sent, read by the dispatcher and relayed to a leg. What waits between these is as if it had not been sent yet.
+    /// Bytes that the client has sent, and that the dispatcher has read and relayed to a leg. Bytes in between count as
+    /// not yet sent.
     pub sent: u64,
     pub fin: bool,
     pub received: u64,
     pub end: Option<End>,
 }
 
-/// How the connection ended for the client.
+/// The end of the connection, as the client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End {
     Clean,
@@ -107,34 +108,34 @@ pub enum End {
     ResetByClient,
 }
 
-/// What somebody who sees everything writes down.
+/// The records of an omniscient observer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Observer {
-    /// The first nonce never used; one record is one byte.
+    /// The first unused nonce. One record is one byte.
     pub next_nonce: u64,
-    /// The first byte of the client's stream never opened.
+    /// The first byte of the client's stream that was never opened.
     pub next_opened: u64,
-    /// The last refusal that the dispatcher heard.
+    /// The last refusal that the dispatcher received.
     pub refused: Option<(usize, Epoch)>,
     pub wrongs: BTreeSet<Wrong>,
 }
 
-/// What must never happen.
+/// Violations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Wrong {
     /// A nonce was used twice, or skipped.
     Nonce,
     /// A byte from the client, or its FIN, was lost, repeated or misplaced.
     RxOrder,
-    /// A byte to the client was.
+    /// A byte to the client was lost, repeated or misplaced.
     TxOrder,
-    /// A stream that is not all there ended cleanly.
+    /// An incomplete stream ended cleanly.
     Truncation,
-    /// A target was chosen although it was heard refusing.
+    /// A target was committed although the dispatcher had received its refusal.
     Refuser,
-    /// The client was reset although the owner's leg was as it should be.
+    /// The client was reset although the owner's leg was intact.
     NeedlessReset,
-    /// A letter thought dead had an effect.
+    /// A message classified as dead had an effect.
     DeadLetter,
 }
 
@@ -175,7 +176,7 @@ pub fn index(name: &NodeName) -> usize {
 }
 
 impl Cluster {
-    /// The first agent has done the handshake.
+    /// The state after the first agent has done the handshake.
     pub fn new(scenario: &Scenario) -> Self {
         let nothing = Payload { opened: 0, sealed: 0 };
         let mut agents = vec![Agent::default(); scenario.agents];
@@ -192,7 +193,7 @@ impl Cluster {
         }
     }
 
-    /// The leg at which this agent serves or has fenced the connection, while both ends have it open.
+    /// The leg at which this agent serves or has fenced the connection, while it is open at both ends.
     pub fn leg_of(&self, agent: usize) -> Option<&Leg> {
         self.leg_kept_for(agent).filter(|leg| !leg.preface && leg.closed.is_none())
     }
@@ -204,7 +205,7 @@ impl Cluster {
         (leg.agent == agent && leg.tenure == tenure).then_some(leg)
     }
 
-    /// Whether the agent or the dispatcher has still to hear something of the other.
+    /// Whether a message between the agent and the dispatcher is in transit.
     pub fn is_talking_with_dispatcher(&self, agent: usize) -> bool {
         self.network.iter().any(|letter| match letter {
             Letter::ToAgent { told: Told::Ship { .. } | Told::Rest { .. }, .. } => false,
@@ -212,8 +213,8 @@ impl Cluster {
         })
     }
 
-    /// Whether this letter can have no effect any more, now or later: its receiver has gone past the attempt it speaks
-    /// of. That this is so is a property of its own, checked wherever dead letters are delivered.
+    /// Whether this message can have no effect any more, now or later, because its receiver is past the attempt. That
+    /// this is true is a separate property. It is checked in scenarios that deliver dead messages.
     pub fn is_dead(&self, letter: &Letter) -> bool {
         let Letter::ToAgent { to, told } = letter else { return false };
         let Agent { served, held } = &self.agents[*to];
@@ -232,7 +233,7 @@ impl Cluster {
         }
     }
 
-    /// Whether a state is on its way to this agent; `None`: of any epoch.
+    /// Whether a `Ship` is in transit to this agent. `None`: of any epoch.
     fn is_shipping_to(&self, agent: usize, wanted: Option<Epoch>) -> bool {
         self.network.iter().any(|letter| match letter {
             Letter::ToAgent { to, told: Told::Ship { epoch, .. } } => {

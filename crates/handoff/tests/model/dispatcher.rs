@@ -58,7 +58,7 @@ impl Driver<'_> {
         self.arbitrate(ArbiterEvent::Timeout(timer));
     }
 
-    /// Makes up what the target would have said.
+    /// Invents the answer of the target.
     fn commit_on_suspicion(&mut self) {
         let Cluster { client, agents, .. } = &self.cluster;
         let source = agents.iter().position(|agent| agent.served.is_some()).expect("nobody restarts in this scenario");
@@ -93,7 +93,7 @@ impl Driver<'_> {
         }
     }
 
-    /// While moving, takes what is still on the way from the source for relayed.
+    /// While moving, counts bytes in transit from the source as relayed.
     fn count_what_is_under_way(&mut self) {
         let Some(dispatcher) = &mut self.cluster.dispatcher else { return };
         let waiting = dispatcher.leg.up.1 - dispatcher.leg.up.0;
@@ -175,7 +175,7 @@ impl Driver<'_> {
 }
 
 fn offer(target: usize, epoch: Epoch, rx_offset: u64, tail_offset: u64) -> Offer {
-    // Of what was shipped; no two attempts ship the same.
+    // Digest of the shipped state. It differs between attempts.
     let digest = [epoch.0 as u8; 32];
     Offer { target: name(target), epoch, rx_offset, tail_offset, digest }
 }

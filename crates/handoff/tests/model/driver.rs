@@ -1,4 +1,4 @@
-//! Takes a step: the parts of a node around the machines, reduced to what the machines can notice.
+//! Takes a step. Models the parts of a node around the machines, reduced to what affects the machines.
 
 use watari_handoff::{ArbiterEvent, SourceEvent, TargetEvent};
 use watari_wire::Epoch;
@@ -75,7 +75,7 @@ impl Driver<'_> {
         }
     }
 
-    /// The connection is over at the dispatcher, which closes its legs and forgets it.
+    /// The connection is over at the dispatcher, which closes its legs and removes it.
     pub fn end(&mut self, end: End) {
         self.cluster.client.end.get_or_insert(end);
         self.cluster.dispatcher = None;
@@ -92,7 +92,7 @@ impl Driver<'_> {
         network.remove(at);
     }
 
-    /// Delivers; notes if a letter thought dead was not.
+    /// Delivers a message. Records a violation if a message classified as dead has an effect.
     fn deliver_and_observe(&mut self, letter: Letter) {
         if !self.cluster.is_dead(&letter) {
             return self.deliver(letter);
@@ -141,7 +141,7 @@ impl Driver<'_> {
         self.cluster.network = alive;
     }
 
-    /// An agent that sees FIN takes the client's stream for ended.
+    /// An agent that reads FIN takes the client's stream as ended.
     fn observe_fin(&mut self) {
         let Some(dispatcher) = &self.cluster.dispatcher else { return };
         let leg = &dispatcher.leg;

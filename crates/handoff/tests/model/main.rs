@@ -1,18 +1,24 @@
-//! The three machines of a move together, checked exhaustively.
+//! Exhaustive check of the three machines of a move together.
 //!
-//! One connection, its dispatcher, two or three agents. Letters between them may be lost, delayed, reordered and
-//! repeated; a node may lose all it has; the client may reset or half-close; every timer may fire at any time, however
-//! early, so that a slow node is suspected falsely in every possible way. Legs keep order, as TCP does, and end with
-//! FIN or reset. Bytes are numbered, so that a lost, repeated or misplaced one is seen where it arrives.
+//! The model has one connection, its dispatcher, and two or three agents. These faults may happen:
 //!
-//! * `cluster`: the state. `steps`: what can happen next. `driver`, `dispatcher`, `agent`: what then happens, by the
-//!   real machines. `check`: what must hold, in every state.
-//! * `progress`: from every state a good end is within reach. `sabotage`: the model notices a wrong protocol.
+//! * Messages are lost, delayed, reordered and repeated.
+//! * A node loses all its state.
+//! * The client resets or half-closes its connection.
+//! * Every timer fires at any time, however early, so that a slow node is suspected falsely in every possible way.
 //!
-//! What one step does at once commutes with everything between its parts: a byte of the client is relayed when it is
-//! sent, what is read is opened, what is sealed is written in one go. The two streams meet only in the decision, so
-//! scenarios with more faults have one of them at a time. `make model` runs the long ones, which are ignored here.
-#![allow(missing_docs, unreachable_pub)] // The modules of a test are nobody's API.
+//! Legs keep order, as TCP does, and end with FIN or reset. Bytes are numbered, so that a lost, repeated or misplaced
+//! byte is detected where it arrives.
+//!
+//! * `cluster`: the state. `steps`: the possible next steps. `driver`, `dispatcher`, `agent`: their effects, by the
+//!   real machines. `check`: the properties that hold in every state.
+//! * `progress`: a clean end can be reached from every state. `sabotage`: the model detects a wrong protocol.
+//!
+//! A step that has several effects at once commutes with everything between them: a byte of the client is relayed when
+//! it is sent, bytes that are read are opened, and sealed bytes are written at once. The two streams meet only in the
+//! decision, so scenarios with more faults have only one of the streams. `make model` runs the long ones, which are
+//! ignored here.
+#![allow(missing_docs, unreachable_pub)] // Test modules are not an API.
 
 mod agent;
 mod check;
@@ -29,15 +35,15 @@ use scenario::{Budget, Scenario};
 
 const ONE_MOVE: Budget = Scenario::CALM.budget;
 const TWO_MOVES: Budget = Budget { proposals: 2, ..ONE_MOVE };
-/// One of each thing that costs nobody a connection.
+/// One of each fault that must not cost a connection.
 const ONE_NUISANCE_EACH: Budget = Budget { repeats: 1, retries: 1, leg_failures: 1, ..ONE_MOVE };
-/// One of each thing that can go wrong.
+/// One of each fault.
 const ONE_FAULT_EACH: Budget = Budget { restarts: 1, client_resets: 1, ..ONE_NUISANCE_EACH };
 
 const ONLY_TO_CLIENT: Scenario = Scenario { rx_len: 0, ..Scenario::CALM };
 const ONLY_FROM_CLIENT: Scenario = Scenario { tx_len: 0, ..Scenario::CALM };
 
-/// Letters cross each other and timers fire early; every cut through both streams.
+/// Messages cross each other and timers fire early, for every cut through both streams.
 #[test]
 fn one_move() {
     check(Scenario { rx_len: 2, tx_len: 2, ..Scenario::CALM });
@@ -49,13 +55,13 @@ fn one_move_with_client_fin() {
     check(Scenario { client_fin: true, budget: ONE_NUISANCE_EACH, ..ONLY_FROM_CLIENT });
 }
 
-/// There and back, or the second attempt after the first was aborted.
+/// There and back, or a second attempt after the first was aborted.
 #[test]
 fn two_moves() {
     check(Scenario { budget: TWO_MOVES, ..Scenario::CALM });
 }
 
-/// There and back, while a letter of the first attempt comes late and twice.
+/// There and back, while a message of the first attempt arrives late and twice.
 #[test]
 fn two_moves_with_late_letters() {
     let budget = Budget { proposals: 2, ..ONE_NUISANCE_EACH };
@@ -88,7 +94,7 @@ fn two_moves_and_a_restart() {
     check(Scenario { impatient: true, budget, drops_dead_letters: true, ..ONLY_TO_CLIENT });
 }
 
-/// Lost letters, repeated ones, legs that fail: the stream can still be completed, whatever happened.
+/// After lost and repeated messages and failed legs, the stream can still be completed.
 #[test]
 fn after_harmless_faults_a_clean_end_is_within_reach() {
     let budget = Budget { losses: 1, repeats: 1, leg_failures: 1, ..ONE_MOVE };
@@ -101,7 +107,7 @@ fn after_lost_letters_of_two_moves_a_clean_end_is_within_reach() {
     check_progress(&Scenario { budget, ..ONLY_TO_CLIENT }, ended_cleanly);
 }
 
-/// Whatever dies or is lost, nobody waits forever, and no secret stays behind.
+/// After any death or loss, no node waits forever, and no secret is left.
 #[test]
 fn after_any_fault_an_end_without_remains_is_within_reach() {
     let budget = Budget { losses: 1, repeats: 0, retries: 0, ..ONE_FAULT_EACH };
@@ -109,7 +115,7 @@ fn after_any_fault_an_end_without_remains_is_within_reach() {
     check_progress(&Scenario { impatient: true, client_fin: true, budget, ..ONLY_FROM_CLIENT }, is_over);
 }
 
-/// Both streams at once, with the nuisances.
+/// Both streams at once, with the harmless faults.
 #[test]
 #[ignore = "long: make model"]
 fn long_two_moves_with_late_letters() {
@@ -117,7 +123,7 @@ fn long_two_moves_with_late_letters() {
     check(Scenario { budget, drops_dead_letters: true, ..Scenario::CALM });
 }
 
-/// Dead letters are kept, to see that they are dead.
+/// Dead messages are delivered, to check that they have no effect.
 #[test]
 #[ignore = "long: make model"]
 fn long_two_moves_with_dead_letters() {

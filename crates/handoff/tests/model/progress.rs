@@ -1,8 +1,8 @@
-//! Whether the connection can always go on: from every state that can be reached, faults and all, a goal can be reached
+//! Checks that the connection can always continue: a goal can be reached from every reachable state, also after faults,
 //! without any further fault.
 //!
-//! Stateright follows paths forward and cannot say this (in temporal logic: AG EF goal), so this builds the graph of
-//! all states itself and walks it backward from the goals.
+//! Stateright follows paths forward and cannot express this (in temporal logic: AG EF goal). So this module builds the
+//! graph of all states and walks it backward from the goals.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,21 +15,21 @@ use super::steps::Step;
 
 /// Every state of a scenario, by number, in the order of discovery.
 struct Graph {
-    /// Of each state, the states from which a step that is no fault leads to it.
+    /// For each state, the states from which a step without a fault leads to it.
     before: Vec<Vec<usize>>,
-    /// Of each state, one way to it: the state before and the step. The first has none.
+    /// For each state, one way to it: the previous state and the step. `None` for the first.
     found_by: Vec<Option<(usize, Step)>>,
     goals: Vec<usize>,
 }
 
-/// How a search for states without a way to the goal ended.
+/// The result of a search for states from which the goal cannot be reached.
 pub struct Progress {
     pub states: usize,
-    /// The steps to the first state found from which the goal is out of reach.
+    /// The steps to the first state found from which the goal cannot be reached.
     pub stuck: Option<Vec<Step>>,
 }
 
-/// Looks for a state from which no faultless way leads to `goal`.
+/// Searches for a state from which no steps without faults lead to `goal`.
 pub fn explore(scenario: &Scenario, goal: fn(&Cluster) -> bool) -> Progress {
     let graph = Graph::build(scenario, goal);
     let reaches_goal = graph.walk_back();
@@ -94,7 +94,7 @@ impl Graph {
     }
 }
 
-/// 64 bits: among a million states, two share one with a chance of about 1 in 40 million.
+/// 64 bits: the chance that any two of a million states share one is about 1 in 40 million.
 fn fingerprint(cluster: &Cluster) -> u64 {
     let mut hasher = DefaultHasher::new();
     cluster.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! The model can fail: each way to get the protocol wrong violates the property that forbids it.
+//! Checks that the model can fail: each error in the protocol violates the property that forbids it.
 
 use stateright::{Checker, HasDiscoveries, Model};
 
@@ -6,7 +6,7 @@ use super::check::{NO_HARM, NO_TRUNCATION, NONCES, ONE_SEALER, RX_ORDER, TX_ORDE
 use super::progress::explore;
 use super::scenario::{Budget, Sabotage, Scenario};
 
-/// Asserts that breadth-first search finds a state that violates `property`.
+/// Asserts that a breadth-first search finds a state that violates `property`.
 fn assert_violates(property: &'static str, sabotage: Sabotage, scenario: Scenario) {
     let scenario = Scenario { sabotage: Some(sabotage), ..scenario };
     let wanted = HasDiscoveries::AllOf([property].into());
@@ -18,7 +18,7 @@ fn assert_violates(property: &'static str, sabotage: Sabotage, scenario: Scenari
     }
 }
 
-/// Asserts that a clean end is always within reach, and no longer so once this is sabotaged.
+/// Asserts that a clean end can always be reached, and not any more with `sabotage`.
 fn assert_stops(sabotage: Sabotage, scenario: Scenario) {
     assert_eq!(explore(&scenario, ended_cleanly).stuck, None);
     let sabotaged = Scenario { sabotage: Some(sabotage), ..scenario };
@@ -32,7 +32,7 @@ fn a_source_that_thaws_by_itself_makes_two_sealers() {
     assert_violates(NONCES, Sabotage::SourceThawsByTimeout, scenario);
 }
 
-/// The abort of the first attempt, late, thaws the second, which is committed.
+/// The late abort of the first attempt thaws the second, which is committed.
 #[test]
 fn a_source_that_ignores_epochs_makes_two_sealers() {
     let budget = Budget { proposals: 2, repeats: 1, ..Budget::default() };
@@ -69,7 +69,7 @@ fn a_dispatcher_that_trusts_fin_ends_cut_streams_cleanly() {
     assert_violates(NO_TRUNCATION, Sabotage::DispatcherTrustsFin, scenario);
 }
 
-/// There and back: the agent that is told `Gone` about the first attempt holds the connection for the second.
+/// There and back: an agent that gets `Gone` about the first attempt holds the connection for the second.
 #[test]
 fn a_dispatcher_that_says_gone_to_a_late_proposal_loses_connections() {
     let budget = Budget { proposals: 2, repeats: 1, ..Budget::default() };

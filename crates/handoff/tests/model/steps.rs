@@ -1,4 +1,4 @@
-//! What can happen next.
+//! The possible next steps of the model.
 
 use watari_handoff::ArbiterTimer;
 
@@ -21,7 +21,7 @@ pub enum Step {
     DeliverAndKeep(Letter),
     Lose(Letter),
     PrefaceArrives,
-    /// The agent reads what is there, and opens it if it serves.
+    /// The agent reads all available bytes, and opens them if it serves.
     AgentReads(usize),
     AgentSeals(usize),
     AgentWrites(usize),
@@ -38,7 +38,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Whether this is something that goes wrong. Timers are not: they fire early or late, but they fire.
+    /// Whether this is a fault. Timers are not: they fire early or late, but they always fire.
     pub fn is_fault(self) -> bool {
         matches!(
             self,
@@ -53,7 +53,7 @@ impl Step {
 }
 
 impl Cluster {
-    /// Appends everything that can happen next.
+    /// Appends all possible next steps.
     pub fn steps(&self, scenario: &Scenario, steps: &mut Vec<Step>) {
         self.client_steps(scenario, steps);
         if let Some(dispatcher) = &self.dispatcher {
@@ -139,8 +139,8 @@ impl Cluster {
     }
 
     fn leg_steps(&self, at: usize, served: &Served, scenario: &Scenario, steps: &mut Vec<Step>) {
-        // An agent that waits for a decision does so with a leg or without; one that has finished, until the dispatcher
-        // closes the leg, because its `Final` may be lost.
+        // An agent that waits for a decision does so with or without a leg. An agent that has finished waits until the
+        // dispatcher closes the leg, because its `Final` may be lost.
         if self.leg_kept_for(at).is_none() && served.source.is_serving() {
             steps.push(Step::AgentSeesLegEnd(at));
         }
