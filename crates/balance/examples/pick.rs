@@ -1,4 +1,4 @@
-//! What a pick among 16 origins costs: `cargo run --release --package watari-balance --example pick`.
+//! Measures the time of a pick among 16 origins: `cargo run --release --package watari-balance --example pick`.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use watari_balance::{Balancer, Candidate, LoadFactor, OriginPolicy};
 
-/// Of so many rounds the fastest counts: the machine may do other things as well.
+/// The fastest of this many rounds counts, because other processes may disturb a round.
 const ROUNDS: u64 = 1000;
-/// In each round.
+/// Picks in each round.
 const PICKS: u64 = 1000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

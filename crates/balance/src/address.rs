@@ -1,16 +1,16 @@
-//! Clients as their addresses tell them apart.
+//! Client networks: which addresses count as one client.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// How many of the first bits of an address tell clients apart: those that share them are served by the same agent, as
-/// where a client's connections come from several addresses of one network.
+/// The prefix lengths that identify a client. Addresses with the same prefix count as one client, so one agent serves
+/// all connections of a client that come from several addresses of one network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientPrefix {
     ipv4: u8,
     ipv6: u8,
 }
 
-/// A prefix is longer than addresses are, or no prefix at all.
+/// A prefix length is 0 or longer than an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a prefix has 1 to {max} bits, not {len}")]
 pub struct InvalidPrefix {
@@ -26,7 +26,7 @@ impl Default for ClientPrefix {
 }
 
 impl ClientPrefix {
-    /// 1 to 32 bits of IPv4 addresses, 1 to 128 of IPv6 addresses.
+    /// `ipv4`: 1 to 32 bits. `ipv6`: 1 to 128 bits.
     pub fn new(ipv4: u8, ipv6: u8) -> Result<Self, InvalidPrefix> {
         for (len, max) in [(ipv4, 32), (ipv6, 128)] {
             if !(1..=max).contains(&len) {
@@ -36,7 +36,7 @@ impl ClientPrefix {
         Ok(Self { ipv4, ipv6 })
     }
 
-    /// The address that stands for the network of `client`. An IPv4-mapped IPv6 address is an IPv4 address.
+    /// The address with all bits after the prefix cleared. An IPv4-mapped IPv6 address counts as an IPv4 address.
     pub fn network(self, client: IpAddr) -> IpAddr {
         match client.to_canonical() {
             IpAddr::V4(address) => {

@@ -1,4 +1,4 @@
-//! How many requests may be tried again.
+//! The retry budget of a pool.
 
 #[cfg(test)]
 mod tests;
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use crate::window::{Counts, Window};
 
-/// What bounds retries.
+/// The limits on retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryLimits {
-    /// How far back requests and retries count.
+    /// The time for which requests and retries count.
     pub window: Duration,
-    /// Retries for each 100 requests in the window.
+    /// Retries per 100 requests in the window.
     pub percent: u32,
-    /// Retries per second that are allowed besides, so that a proxy with few requests retries, too.
+    /// Additional retries per second, so that a proxy with few requests can retry.
     pub per_s: u32,
 }
 
@@ -24,27 +24,27 @@ impl Default for RetryLimits {
     }
 }
 
-/// Keeps retries from multiplying the load where all origins fail: they are allowed as a share of the requests in a
-/// sliding window, and some more.
+/// Limits retries, so that they do not multiply the load when all origins fail. The limit is a percentage of the
+/// requests in a sliding window, plus a constant rate.
 #[derive(Debug)]
 pub struct RetryBudget {
     limits: RetryLimits,
-    /// Requests, and as the marked ones, retries.
+    /// `all` counts requests, `marked` counts retries.
     window: Window,
 }
 
 impl RetryBudget {
-    /// A budget that nothing was taken of.
+    /// A budget without requests and retries.
     pub fn new(limits: RetryLimits, now: Instant) -> Self {
         Self { limits, window: Window::new(limits.window, now) }
     }
 
-    /// Takes note of a request; its retries are not further requests.
+    /// Counts a request. Its retries must not be counted here.
     pub fn request(&mut self, now: Instant) {
         self.window.count(Counts { all: 1, marked: 0 }, now);
     }
 
-    /// Whether a request may be tried again now. If so, it is taken as done.
+    /// Whether a request may be retried now. If so, counts the retry.
     pub fn retry(&mut self, now: Instant) -> bool {
         let Counts { all: requests, marked: retries } = self.window.sum(now);
         let besides = u128::from(self.limits.per_s) * self.limits.window.as_millis() / 1000;

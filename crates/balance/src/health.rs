@@ -1,11 +1,11 @@
-//! Whether an agent answers when it is asked.
+//! The health of agents, by checks.
 
-/// How often in a row an agent has to be found otherwise before it is believed.
+/// The numbers of consecutive checks that change the health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// Checks that fail before it is unhealthy.
+    /// Failed checks in a row after which a healthy agent is unhealthy.
     pub fall: u32,
-    /// Checks that succeed before it is healthy again.
+    /// Successful checks in a row after which an unhealthy agent is healthy.
     pub rise: u32,
 }
 
@@ -20,26 +20,26 @@ pub struct Patience {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Health {
     unhealthy: bool,
-    /// Checks in a row that say otherwise.
+    /// Checks in a row whose outcome contradicts the present health.
     contrary: u32,
 }
 
-/// What a check has changed.
+/// A change of health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// It was healthy, and is not any more.
+    /// The agent became unhealthy.
     Fell,
-    /// It is healthy again.
+    /// The agent became healthy again.
     Rose,
 }
 
 impl Health {
-    /// Whether it may be given connections.
+    /// Whether the agent may get connections.
     pub fn is_healthy(self) -> bool {
         !self.unhealthy
     }
 
-    /// Takes the outcome of a check.
+    /// Counts the outcome of a check. Returns the change, if it causes one.
     pub fn checked(&mut self, succeeded: bool, patience: Patience) -> Option<Change> {
         if succeeded == self.is_healthy() {
             self.contrary = 0;

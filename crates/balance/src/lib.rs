@@ -1,8 +1,11 @@
-//! Balancing policies: which agent does a client's handshake, and which gets its data; which origin gets a request; and
-//! what is known of them for that: how fast they answer, and whether they do.
+//! Balancing policies:
 //!
-//! Pure: the caller says who is available at the moment, and what time it is, and gets a choice among them. What a
-//! candidate is called is its own business, as long as names are in order and have a text.
+//! * The agent that does a client's handshake, and the agent that gets the connection after it.
+//! * The origin that gets a request.
+//! * Response times, health and ejections, on which these choices depend.
+//!
+//! The crate is pure: the caller passes the available candidates and the time, and gets a choice. Candidates can have
+//! names of any type that is ordered and has a text form.
 
 mod address;
 mod budget;
@@ -28,74 +31,74 @@ pub use rendezvous::{by_client_address, by_key};
 pub use response::ResponseAverage;
 pub use turns::Turns;
 
-/// Picks the agent for a handshake. Where several are as good, they take turns.
+/// Selects the agent for a handshake. Equally good agents take turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HandshakePolicy {
-    /// Each available agent in turn, whatever its weight.
+    /// Each available agent in turn, regardless of weight.
     RoundRobin,
-    /// Each in turn, as often as its weight says (smooth weighted round robin).
+    /// In turn, in proportion to the weights (smooth weighted round robin).
     Weighted,
-    /// The one with the fewest connections for its weight.
+    /// The agent with the fewest connections in proportion to its weight.
     LeastConnections,
-    /// The one that answers soonest for its weight; connections that it has not answered yet count as so many times its
-    /// average.
+    /// The agent with the shortest expected response time in proportion to its weight: its average, multiplied by its
+    /// unanswered connections plus one.
     ShortestResponse,
-    /// The one that the client's address selects.
+    /// The agent that the client's address selects.
     ClientAddress,
 }
 
-/// Picks the agent for the data that follows a handshake.
+/// Selects the agent for the connection after the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BulkPolicy {
-    /// The agent that the client's address selects, whoever did the handshake: the persistence of CSSL-SF.
+    /// The agent that the client's address selects, whichever agent did the handshake: the persistence of CSSL-SF.
     ClientAddress,
     /// The agent that did the handshake.
     Stay,
-    /// No handoff: the client's address selects the agent of the handshake too (the paper's "migration off").
+    /// No handoff: the client's address also selects the agent for the handshake (the paper's "migration off").
     Off,
 }
 
-/// The largest weight an agent may have.
+/// The largest weight.
 pub const WEIGHT_MAX: u32 = 1000;
 
-/// A share that has not been reduced, of an agent of weight 1.
+/// The full share of a candidate with weight 1.
 const WHOLE: u64 = 1000;
 
-/// Nobody who has answered is taken for faster than this, nor one that never has: that it is tried is enough, it need not
-/// be flooded.
+/// The lower bound of a response time in comparisons, also for a candidate that has not answered yet. Such a candidate
+/// has to be tried, but not flooded.
 const RESPONSE_MIN: Duration = Duration::from_micros(100);
 
-/// One that can be picked, and is called `N`.
+/// An agent or origin that can be selected, with a name of type `N`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate<N> {
-    /// Its name.
     pub name: N,
-    /// How much it shall get in relation to others: 1 to [`WEIGHT_MAX`].
+    /// The share in relation to others: 1 to [`WEIGHT_MAX`].
     pub weight: u32,
-    /// How long ago it appeared, and how long it takes from then on until it gets all of its share. `None`: it does.
+    /// The time since the candidate became available, and the time after that until it gets its full share. `None`: it
+    /// gets its full share.
     pub slow_start: Option<(Duration, Duration)>,
-    /// Connections that it has; requests in progress, where it is requests that are given out.
+    /// Its connections, or for origins its requests in progress.
     pub connections: usize,
-    /// Of those, the ones it was given and has not answered yet.
+    /// The connections or requests among these that it has not answered yet.
     pub unanswered: usize,
-    /// See [`ResponseAverage`].
+    /// The average response time; see [`ResponseAverage`]. Zero: none is known.
     pub response: Duration,
 }
 
 impl<N> Candidate<N> {
-    /// One like any other.
+    /// A candidate of weight 1 without load.
     pub fn new(name: N) -> Self {
         Self { name, weight: 1, slow_start: None, connections: 0, unanswered: 0, response: Duration::ZERO }
     }
 
-    /// What it gets in relation to others; never 0.
+    /// The share in relation to others, by weight and slow start. Never 0.
     fn share(&self) -> u64 {
         u64::from(self.weight.max(1)) * self.even_share()
     }
 
-    /// As [`Candidate::share`], whatever its weight.
+    /// The share of a candidate of weight 1, by slow start.
     fn even_share(&self) -> u64 {
         match self.slow_start {
             Some((appeared_ago, whole_after)) if appeared_ago < whole_after => {
@@ -112,8 +115,8 @@ impl<N> Candidate<N> {
 }
 
 impl HandshakePolicy {
-    /// The one of `available` that does the handshake of `client`, which is a network where addresses of one count as
-    /// the same client ([`ClientPrefix::network`]). `None` if none is available.
+    /// The agent of `available` for the handshake of `client`. The caller passes the network where a network counts as
+    /// one client ([`ClientPrefix::network`]). `None`: `available` is empty.
     pub fn pick<'a, N: Ord + Clone + AsRef<str>>(
         self,
         turns: &mut Turns<N>,
@@ -132,7 +135,7 @@ impl HandshakePolicy {
     }
 }
 
-/// All that cost the least for their share.
+/// All candidates with the lowest cost in proportion to their share.
 fn cheapest<N>(
     available: &[Candidate<N>],
     cost: impl Fn(&Candidate<N>) -> u128,

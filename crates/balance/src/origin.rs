@@ -1,4 +1,4 @@
-//! Which origin gets a request.
+//! Selects the origin for a request.
 
 #[cfg(test)]
 mod tests;
@@ -9,43 +9,43 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Candidate, RESPONSE_MIN, Turns, by_key, cheapest};
 
-/// What decides which origin gets a request. An origin that starts slowly gets less at first, whatever the policy.
+/// The policy that selects an origin for a request. Under every policy, an origin in slow start gets less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OriginPolicy {
-    /// Each available origin in turn, whatever its weight.
+    /// Each available origin in turn, regardless of weight.
     RoundRobin,
-    /// Each in turn, as often as its weight says (smooth weighted round robin).
+    /// In turn, in proportion to the weights (smooth weighted round robin).
     Weighted,
-    /// The one with the fewest requests in progress for its weight. Where several are as good, they take turns.
+    /// The origin with the fewest requests in progress in proportion to its weight. Equally good origins take turns.
     LeastConnections,
-    /// Of two that are drawn, each as often as its weight says, the one where a request waits the shortest for its
-    /// weight: its average response time as often as it has requests, this one included.
+    /// Draws two origins with probabilities in proportion to their weights. Selects the one with the shorter expected
+    /// wait in proportion to its weight: the average response time multiplied by the requests in progress plus one.
     ///
-    /// Two suffice to keep the fullest one nearly as empty as the best choice among all would ("The power of two
-    /// choices in randomized load balancing", Mitzenmacher, IEEE TPDS 2001), and proxies that do not know of each other
-    /// do not all rush to the same one.
+    /// Two draws keep the fullest origin nearly as empty as the best choice among all would ("The power of two choices
+    /// in randomized load balancing", Mitzenmacher, IEEE TPDS 2001). Independent proxies do not all rush to the same
+    /// origin.
     TwoChoices,
-    /// The one that the request's key selects (weighted rendezvous hashing), unless it has too much to do.
+    /// The origin that the request's key selects (weighted rendezvous hashing), unless it is over the load factor.
     Hash,
 }
 
-/// How many requests in progress an origin may have where keys select origins, in relation to the average for its
-/// weight. One that has as many is passed over for the next that the key selects ("Consistent hashing with bounded
-/// loads", Mirrokni, Thorup and Zadimoghaddam, SODA 2018).
+/// The limit on an origin's requests in progress where keys select origins, in relation to the average for its weight.
+/// The next origin for the key gets a request that would exceed it ("Consistent hashing with bounded loads", Mirrokni,
+/// Thorup and Zadimoghaddam, SODA 2018).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoadFactor {
     percent: u32,
 }
 
-/// Not all requests would find an origin.
+/// With this load factor, some requests would find no origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an origin must be allowed at least 100 percent of the average load, not {percent}")]
 pub struct InvalidLoadFactor {
     percent: u32,
 }
 
-/// Gives requests to origins that are called `N`.
+/// Distributes requests to origins with names of type `N`.
 #[derive(Debug)]
 pub struct Balancer<N> {
     policy: OriginPolicy,
@@ -54,7 +54,7 @@ pub struct Balancer<N> {
 }
 
 impl LoadFactor {
-    /// At least 100: an origin then gets no more than its share. 125 keeps most keys where they belong.
+    /// At least 100. With 100, no origin gets more than its share. With 125, most keys keep their origin.
     pub fn from_percent(percent: u32) -> Result<Self, InvalidLoadFactor> {
         if percent < 100 {
             return Err(InvalidLoadFactor { percent });
@@ -64,15 +64,15 @@ impl LoadFactor {
 }
 
 impl<N: Ord + Clone + AsRef<str>> Balancer<N> {
-    /// `load_factor` bounds what [`OriginPolicy::Hash`] gives an origin, and means nothing to other policies.
+    /// `load_factor` limits [`OriginPolicy::Hash`]. Other policies ignore it.
     pub fn new(policy: OriginPolicy, load_factor: Option<LoadFactor>) -> Self {
         Self { policy, load_factor, turns: Turns::default() }
     }
 
-    /// The one of `available` that gets a request; `None` if there is none.
+    /// The origin of `available` that gets a request. `None`: `available` is empty.
     ///
-    /// `key` is what [`OriginPolicy::Hash`] goes by, as the request's path or its client's address; `random` are 64
-    /// random bits, which [`OriginPolicy::TwoChoices`] draws by.
+    /// [`OriginPolicy::Hash`] uses `key`, such as the request's path or the client's address.
+    /// [`OriginPolicy::TwoChoices`] uses `random`, 64 random bits.
     pub fn pick<'a>(&mut self, key: &[u8], random: u64, available: &'a [Candidate<N>]) -> Option<&'a Candidate<N>> {
         match self.policy {
             OriginPolicy::RoundRobin => self.turns.next(available, Candidate::even_share),
@@ -88,13 +88,13 @@ impl<N: Ord + Clone + AsRef<str>> Balancer<N> {
         }
     }
 
-    /// Forgets origins that are not to be kept.
+    /// Removes the state of origins for which `kept` returns false.
     pub fn retain(&mut self, kept: impl Fn(&N) -> bool) {
         self.turns.retain(kept);
     }
 }
 
-/// Those that have less than they may have. With a factor of 1 or more there always is one.
+/// The origins below the limit. With a factor of 1 or more there is always one.
 fn with_room<N>(available: &[Candidate<N>], factor: LoadFactor) -> impl Iterator<Item = &Candidate<N>> {
     let in_progress: u128 = available.iter().map(|origin| origin.connections as u128).sum();
     let shares: u128 = available.iter().map(|origin| u128::from(origin.share())).sum();
@@ -112,7 +112,7 @@ fn better_of_two<N>(random: u64, available: &[Candidate<N>]) -> Option<&Candidat
     Some(if compare_load(second, first).is_lt() { second } else { first })
 }
 
-/// The index of one of `available` but `other`, each as often as its share says. `random` has 32 bits.
+/// The index of one of `available` except `other`, drawn in proportion to the shares. `random` has 32 bits.
 fn draw<N>(random: u64, available: &[Candidate<N>], other: Option<usize>) -> Option<usize> {
     let shares = || {
         let others = available.iter().enumerate().filter(move |(index, _)| Some(*index) != other);
@@ -132,8 +132,8 @@ fn compare_load<N>(a: &Candidate<N>, b: &Candidate<N>) -> Ordering {
     (load(a) * u128::from(b.share())).cmp(&(load(b) * u128::from(a.share())))
 }
 
-/// How long a request would take if all in progress took turns. One that has not answered yet is tried with one request,
-/// and until it answers, everybody else comes first, as in Twitter's Finagle ("Peak EWMA").
+/// The expected time of a request, if all requests in progress take turns. An origin that has not answered yet gets one
+/// request. Until it answers, all other origins have priority, as in Twitter's Finagle ("Peak EWMA").
 fn load<N>(origin: &Candidate<N>) -> u128 {
     let requests = origin.connections as u128;
     if origin.response.is_zero() && requests > 0 {

@@ -1,4 +1,4 @@
-//! Origins that fail requests are passed over for a while.
+//! Ejection of origins that fail requests.
 
 mod record;
 #[cfg(test)]
@@ -11,25 +11,25 @@ use crate::Candidate;
 use crate::window::Counts;
 use record::{Record, Standing};
 
-/// When an origin is ejected, and for how long.
+/// The conditions and durations of ejections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutlierLimits {
-    /// Failures in a row that eject an origin; 0: none do.
+    /// Consecutive failures that eject an origin. 0: disabled.
     pub in_a_row: u32,
-    /// How far back requests count for the share of failures.
+    /// The time for which requests count in the percentage of failures.
     pub window: Duration,
-    /// An origin is ejected when of 100 requests in the window it fails so many more than all others together; 100 and
-    /// above: never.
+    /// An origin is ejected if its percentage of failures in the window exceeds that of all others together by more
+    /// than this. 100 or more: disabled.
     pub excess_percent: u32,
-    /// Requests in the window without which nothing is said of a share, neither of an origin nor of all others.
+    /// The minimum of requests in the window, of the origin and of all others, for a comparison of percentages.
     pub requests_min: u32,
-    /// How long the first ejection takes; each that follows takes as much longer.
+    /// The duration of the first ejection. Each further one is longer by the same amount.
     pub ejection: Duration,
-    /// No ejection takes longer.
+    /// The longest ejection.
     pub ejection_max: Duration,
-    /// For each so long a time that an origin has done well it is forgiven one ejection.
+    /// An origin is forgiven one ejection for each period of this length after its readmission.
     pub forgive_after: Duration,
-    /// Of 100 origins so many may be ejected at the same time, and one of however few.
+    /// The percentage of origins that may be ejected at a time. One may always be.
     pub ejected_percent_max: u32,
 }
 
@@ -48,47 +48,46 @@ impl Default for OutlierLimits {
     }
 }
 
-/// How a request to an origin ended.
+/// The end of a request to an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was answered with this status code.
+    /// The origin answered with this status code.
     Answered(u16),
-    /// No connection could be had.
+    /// No connection could be made.
     Unreachable,
-    /// The origin took too long.
+    /// The origin did not answer in time.
     TimedOut,
-    /// The connection broke before the response was whole, or what came was none.
+    /// The connection failed before the response was complete, or the response was malformed.
     Broken,
-    /// Nobody waited for its end: it says nothing of the origin.
+    /// The request was abandoned, so its end says nothing about the origin.
     Abandoned,
 }
 
-/// Why an origin is ejected.
+/// The cause of an ejection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// It failed so many requests one after the other.
+    /// Too many failures in a row.
     InARow,
-    /// It fails far more of its requests than the others.
+    /// A much higher percentage of failures than the other origins.
     Share,
-    /// It failed the request that it was tried with after an ejection.
+    /// The trial request after an ejection failed.
     Trial,
 }
 
-/// What has changed about an origin.
+/// A change of an origin's standing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It gets no requests until then.
+    /// The origin gets no requests.
     Ejected {
-        /// When it is tried again.
+        /// The time of the trial request.
         until: Instant,
-        /// Why it is ejected.
         cause: Cause,
     },
-    /// It gets requests again; the caller starts it slowly.
+    /// The origin gets requests again. The caller applies slow start.
     Readmitted,
 }
 
-/// Watches what becomes of requests to the origins of a pool, which are called `N`.
+/// Records the outcomes of requests to the origins of a pool, which have names of type `N`.
 ///
 /// ```text
 ///              too many failures
@@ -101,19 +100,19 @@ pub enum Verdict {
 ///                                   ejected -+
 /// ```
 ///
-/// A request that began before an origin's standing changed says nothing new. Where all are ejected, all get requests
-/// nevertheless, and one that succeeds readmits its origin.
+/// The outcome of a request that began before the last change of an origin's standing does not count. If all origins
+/// are ejected, all get requests nevertheless, and a success readmits its origin.
 #[derive(Debug)]
 pub struct Outliers<N> {
     limits: OutlierLimits,
     origins: BTreeMap<N, Record>,
-    /// Origins that are not admitted.
+    /// The number of origins that are not admitted.
     out: usize,
 }
 
 impl Outcome {
-    /// Whether the origin failed; `None` if that cannot be said. Of answers only 502, 503 and 504 count as failures: they
-    /// say that the origin cannot serve, where a 500 says that this request cannot be served.
+    /// Whether the origin failed. `None`: unknown. Only the status codes 502, 503 and 504 count as failures: they say
+    /// that the origin cannot serve, while a 500 says that it cannot serve this request.
     pub fn failed(self) -> Option<bool> {
         match self {
             Self::Answered(status) => Some((502..=504).contains(&status)),
@@ -124,7 +123,7 @@ impl Outcome {
 }
 
 impl Cause {
-    /// The cause as a metric label, and as an administrator sees it.
+    /// The cause as a metric label and in status output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::InARow => "in_a_row",
@@ -135,12 +134,12 @@ impl Cause {
 }
 
 impl<N: Ord> Outliers<N> {
-    /// Nothing is known of any origin yet.
+    /// A state without any outcome.
     pub fn new(limits: OutlierLimits) -> Self {
         Self { limits, origins: BTreeMap::new(), out: 0 }
     }
 
-    /// These are the origins from now on. What is known of those that stay is kept.
+    /// Sets the origins. Those that stay keep their state.
     pub fn configure(&mut self, names: impl IntoIterator<Item = N>, now: Instant) {
         let mut known = std::mem::take(&mut self.origins);
         let record = |name| {
@@ -151,27 +150,27 @@ impl<N: Ord> Outliers<N> {
         self.out = self.origins.values().filter(|record| record.is_out()).count();
     }
 
-    /// Leaves those of `candidates` that may be given a request now; all of them, if none may.
+    /// Removes from `candidates` the origins that may not get a request now. If none may, all stay.
     pub fn keep_admitted(&self, candidates: &mut Vec<Candidate<N>>, now: Instant) {
         if self.out > 0 && candidates.iter().any(|candidate| self.may_have_request(&candidate.name, now)) {
             candidates.retain(|candidate| self.may_have_request(&candidate.name, now));
         }
     }
 
-    /// Whether `name` is neither ejected nor busy with the request it is tried with.
+    /// Whether `name` is neither ejected nor busy with its trial request.
     pub fn may_have_request(&self, name: &N, now: Instant) -> bool {
         self.origins.get(name).is_none_or(|record| record.may_have_request(now, self.limits.ejection))
     }
 
-    /// A request to `name` begins. Each has to end in [`Outliers::ended`]; the trial of an origin that does not is
-    /// repeated after as long as a first ejection takes.
+    /// Records the start of a request to `name`. The caller has to report its end to [`Outliers::ended`]. A trial whose
+    /// end is not reported is repeated after the duration of a first ejection.
     pub fn began(&mut self, name: &N, now: Instant) {
         if let Some(record) = self.origins.get_mut(name) {
             record.began(now);
         }
     }
 
-    /// A request to `name` that began at `began` has ended.
+    /// Records the end of a request to `name` that began at `began`.
     pub fn ended(&mut self, name: &N, began: Instant, outcome: Outcome, now: Instant) -> Option<Verdict> {
         let record = self.origins.get_mut(name)?;
         let Some(failed) = outcome.failed() else {
@@ -192,7 +191,7 @@ impl<N: Ord> Outliers<N> {
         }
     }
 
-    /// Ejects `name`, which has just failed, if that is one failure too many and not too many are out already.
+    /// Ejects `name`, which has just failed, if it is over a limit and not too many origins are ejected already.
     fn judge(&mut self, name: &N, now: Instant) -> Option<Verdict> {
         let cause = self.cause(name, now)?;
         let allowed = self.origins.len() * self.limits.ejected_percent_max as usize / 100;

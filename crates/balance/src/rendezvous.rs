@@ -1,14 +1,14 @@
-//! Rendezvous hashing: who is selected by an address, or by another key.
+//! Rendezvous hashing by client address or by another key.
 
 use std::hash::Hasher;
 use std::net::IpAddr;
 
 use crate::Candidate;
 
-/// The agent among `available` that `client` selects, as [`by_key`] does it by the bytes of the address.
+/// The agent of `available` for `client`: [`by_key`] with the bytes of the address.
 ///
-/// An IPv4 address and its IPv4-mapped IPv6 form are the same client. The hash is part of the configuration of a
-/// cluster: all its dispatchers agree.
+/// An IPv4 address and its IPv4-mapped IPv6 form count as one client. All dispatchers of a cluster use the same hash
+/// and select the same agent.
 pub fn by_client_address<N: Ord + AsRef<str>>(client: IpAddr, available: &[Candidate<N>]) -> Option<&Candidate<N>> {
     match client.to_canonical() {
         IpAddr::V4(address) => by_key(&address.octets(), available),
@@ -16,9 +16,11 @@ pub fn by_client_address<N: Ord + AsRef<str>>(client: IpAddr, available: &[Candi
     }
 }
 
-/// The one of `available` that `key` selects, by weighted rendezvous hashing: each has the share of all keys that it has
-/// of all weights; when one goes, only its own keys are spread over the others; when it returns, exactly they come back;
-/// and while it starts slowly, they come back one after the other.
+/// The candidate of `available` for `key`, by weighted rendezvous hashing:
+///
+/// * Each candidate gets a share of the keys in proportion to its weight.
+/// * If a candidate leaves, only its own keys move, spread over the others.
+/// * If it returns, exactly these keys move back. During slow start they move back one after the other.
 pub fn by_key<'a, N: Ord + AsRef<str> + 'a>(
     key: &[u8],
     available: impl IntoIterator<Item = &'a Candidate<N>>,
@@ -30,22 +32,23 @@ pub fn by_key<'a, N: Ord + AsRef<str> + 'a>(
     let best = scored.max_by(|(a, drawn_a, score_a), (b, drawn_b, score_b)| {
         score_a
             .total_cmp(score_b)
-            // Scores of equal shares are in the order of what was drawn, but for what floating point cannot tell apart.
+            // Scores of equal shares have the order of the draws, except for draws that floating point cannot
+            // distinguish.
             .then(drawn_a.cmp(drawn_b))
             .then_with(|| a.name.cmp(&b.name))
     });
     best.map(|(candidate, ..)| candidate)
 }
 
-/// An exponentially distributed number with a mean of the share: the largest of several is that of each as often as its
-/// share of the sum says ("Weighted distributed hash tables", Schindelhauer and Schomaker, SPAA 2005: the logarithmic
-/// method).
+/// An exponentially distributed number with the share as its mean. The probability that a candidate has the largest of
+/// several is its share of the sum ("Weighted distributed hash tables", Schindelhauer and Schomaker, SPAA 2005: the
+/// logarithmic method).
 fn score(share: u64, drawn: u64) -> f64 {
     /// Bits that a float holds exactly.
     const BITS: u32 = f64::MANTISSA_DIGITS;
     #[allow(clippy::cast_precision_loss, reason = "53 bits are exact, and shares are small")]
     let (uniform, share) = (((drawn >> (u64::BITS - BITS)) as f64 + 0.5) / (1_u64 << BITS) as f64, share as f64);
-    // Just below 1 it would round to 1, whose logarithm is 0.
+    // A number just below 1 would round to 1, whose logarithm is 0.
     share / -uniform.min(1.0 - f64::EPSILON / 2.0).ln()
 }
 
@@ -55,8 +58,8 @@ fn draw(keyed: &Fnv1a, name: &str) -> u64 {
     hasher.finish()
 }
 
-/// FNV-1a, 64 bits, finished with the mixer of `SplitMix64`: FNV alone spreads its last bytes too little over the high
-/// bits, and those decide here.
+/// 64-bit FNV-1a, finished with the mixer of `SplitMix64`: FNV alone spreads its last bytes too little over the high
+/// bits, which decide here.
 #[derive(Clone)]
 struct Fnv1a(u64);
 

@@ -1,14 +1,14 @@
-//! How soon somebody answers.
+//! Average response times.
 
 use std::time::{Duration, Instant};
 
-/// After this long, what was seen counts for 1/e of what it did.
+/// The time after which a response time counts with 1/e of its weight.
 const MEMORY: Duration = Duration::from_secs(10);
 
-/// The average of response times, in which the latest count most.
+/// A moving average of response times, in which recent ones count most.
 ///
-/// Without new ones it falls: who was slow is tried again after a while, and if it still is, the average says
-/// so again.
+/// Without new response times it falls. So a slow candidate is tried again after a while. If it is still slow, its
+/// average rises again.
 #[derive(Debug, Default)]
 pub struct ResponseAverage {
     seen: Option<Seen>,
@@ -21,7 +21,7 @@ struct Seen {
 }
 
 impl ResponseAverage {
-    /// Takes a response time that was seen at `now`.
+    /// Adds a response time measured at `now`.
     pub fn observe(&mut self, now: Instant, response: Duration) {
         let average = match &self.seen {
             Some(seen) => {
@@ -33,8 +33,8 @@ impl ResponseAverage {
         self.seen = Some(Seen { average, last: now });
     }
 
-    /// As [`Self::observe`], but a response time above the average becomes the average at once, so that whoever gets slow
-    /// is avoided after one slow answer, and has to be quick for a while to be trusted again ("Peak EWMA").
+    /// Like [`Self::observe`], but a response time above the average replaces it at once ("Peak EWMA"). So a candidate
+    /// that becomes slow is avoided after one slow answer, and returns only after quick answers for a while.
     pub fn observe_peak(&mut self, now: Instant, response: Duration) {
         if response > self.at(now) {
             self.seen = Some(Seen { average: response, last: now });
@@ -43,13 +43,13 @@ impl ResponseAverage {
         }
     }
 
-    /// The average as it counts at `now`; zero where nothing was seen.
+    /// The average at `now`. Zero without any response time.
     pub fn at(&self, now: Instant) -> Duration {
         self.seen.as_ref().map_or(Duration::ZERO, |seen| seen.average.mul_f64(fading(seen.last, now)))
     }
 }
 
-/// What counts at `now` of what was seen at `then`: 1 at first, less and less.
+/// The weight at `now` of an observation at `then`: 1 at first, then falling.
 fn fading(then: Instant, now: Instant) -> f64 {
     (-now.saturating_duration_since(then).as_secs_f64() / MEMORY.as_secs_f64()).exp()
 }

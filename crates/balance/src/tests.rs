@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Picks that are looked at: enough for shares to show.
+/// Enough picks for the shares to show.
 const MANY: u32 = 40_000;
 
 type Agent = Candidate<String>;
@@ -23,7 +23,7 @@ fn client(n: u32) -> IpAddr {
     Ipv4Addr::from(0x0a00_0000 + n).into()
 }
 
-/// How often each agent is picked for each of many clients.
+/// The number of picks of each agent, over many clients.
 fn counts<'a>(agents: &'a [Agent], mut pick: impl FnMut(IpAddr) -> Option<&'a Agent>) -> Vec<u32> {
     let mut picked: HashMap<&str, u32> = HashMap::new();
     for n in 0..MANY {
@@ -65,7 +65,7 @@ fn round_robin_takes_each_in_turn_whatever_its_weight() {
     assert_eq!(picked, ["agent-0", "agent-1", "agent-2", "agent-0", "agent-1", "agent-2"]);
 }
 
-/// The example that the method is known by.
+/// The textbook example of the method.
 #[test]
 fn weighted_turns_are_spread() {
     let agents = agents(&[5, 1, 1]);
@@ -101,8 +101,7 @@ fn addresses_spread_evenly() {
     assert!(counts.iter().all(|count| (9_500..=10_500).contains(count)), "{counts:?}");
 }
 
-/// All dispatchers of a cluster, of whatever version, select the same agents: these were selected before there were
-/// weights.
+/// Dispatchers of any version have to select the same agents. These are the selections from before weights were added.
 #[test]
 fn equal_weights_select_as_ever() {
     let agents = agents(&[7; 5]);
@@ -165,7 +164,7 @@ fn a_slow_agent_gets_little_until_it_is_forgotten() {
     assert_eq!(pick(60), "agent-1", "it may have recovered");
 }
 
-/// Until the first answer says how fast an agent is, not everybody is sent to it.
+/// An agent without an answer yet has no response time, and must not get all handshakes.
 #[test]
 fn an_agent_that_has_yet_to_answer_is_not_flooded() {
     let mut agents = agents(&[1, 1]);
@@ -210,7 +209,7 @@ proptest! {
         prop_assert_eq!(picked, expected);
     }
 
-    /// Whoever is there, and in whatever order.
+    /// For any available agents, in any order.
     #[test]
     fn turns_are_counted_by_name(weights in weights(), rounds in vec((any::<u8>(), 0..6_usize, any::<bool>()), 1..50)) {
         let agents = agents(&weights);
@@ -279,7 +278,7 @@ proptest! {
         prop_assert!(*before == gone || before == after);
     }
 
-    /// So an agent that starts slowly takes over its clients, and nobody else's change hands.
+    /// An agent in slow start takes over only its own clients. The clients of other agents stay.
     #[test]
     fn more_weight_only_draws_clients_to_itself(client: [u8; 4], weights in vec(1..=20_u32, 5), grown in 0_usize..5) {
         let before = agents(&weights);
@@ -303,7 +302,7 @@ proptest! {
     #[test]
     fn a_prefix_keeps_a_network_together(a: u128, b: u128, ipv4 in 1..=32_u8, ipv6 in 1..=128_u8) {
         let prefix = ClientPrefix::new(ipv4, ipv6).unwrap();
-        // The same network, and an address whose last bit of the prefix differs.
+        // The same network, and an address that differs in the last bit of the prefix.
         let host = |bits: u128, len: u8| if len == 128 { bits } else { bits | b & (u128::MAX >> len) };
         let network = |bits: u128| prefix.network(Ipv6Addr::from_bits(bits).into());
         let outside = Ipv4Addr::from_bits(0).to_ipv6_mapped().to_bits() >> 32;

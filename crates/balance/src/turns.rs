@@ -2,14 +2,15 @@
 
 use crate::Candidate;
 
-/// Whose turn it is. One of twice the share has twice the turns, and they are spread: never two in a row where that can
-/// be helped.
+/// The turns of candidates, in proportion to their shares and spread evenly: a candidate never gets two turns in a row
+/// if that can be avoided.
 ///
-/// At each turn every candidate earns its share, and the richest is picked and pays what all have earned together.
+/// At each turn every candidate earns its share as credit. The candidate with the highest credit is picked, and pays
+/// the sum of all shares.
 #[derive(Debug)]
 pub struct Turns<N> {
-    /// By name, in order. What a candidate has is looked for behind what the one before it has: candidates mostly come
-    /// in the same order.
+    /// In the order of names. Candidates usually come in this order, so the search for a credit begins after the
+    /// previous one.
     credits: Vec<(N, i64)>,
 }
 
@@ -20,7 +21,7 @@ impl<N> Default for Turns<N> {
 }
 
 impl<N: Ord + Clone> Turns<N> {
-    /// The next of `available`; `None` if there is none. Where all have the same share, each in its turn.
+    /// The next of `available`. `None`: it is empty. Candidates with equal shares take turns.
     pub fn next<'a, I>(&mut self, available: I, share: impl Fn(&Candidate<N>) -> u64) -> Option<&'a Candidate<N>>
     where
         I: IntoIterator<Item = &'a Candidate<N>>,
@@ -46,12 +47,12 @@ impl<N: Ord + Clone> Turns<N> {
         Some(picked)
     }
 
-    /// Forgets those that are not to be kept.
+    /// Removes the candidates for which `kept` returns false.
     pub fn retain(&mut self, kept: impl Fn(&N) -> bool) {
         self.credits.retain(|(name, _)| kept(name));
     }
 
-    /// Where the credit of `name` stands, which is probably at `guess`. One that is not known yet has none.
+    /// The index of the credit of `name`, probably `guess`. A new candidate starts with 0.
     fn place(&mut self, name: &N, guess: usize) -> usize {
         if self.credits.get(guess).is_some_and(|(known, _)| known == name) {
             return guess;

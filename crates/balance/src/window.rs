@@ -3,26 +3,25 @@
 use std::ops::{AddAssign, SubAssign};
 use std::time::{Duration, Instant};
 
-/// Parts of a window: what is older leaves it one part at a time.
+/// The number of parts of a window. Old counts leave the window one part at a time.
 const PARTS: usize = 10;
 
-/// How many there were, and how many of a certain kind, in about the last so many seconds.
+/// The numbers of all and of marked events in a window of time. Old events leave it with the resolution of a part.
 #[derive(Debug)]
 pub(crate) struct Window {
     part_length: Duration,
     parts: [Counts; PARTS],
-    /// Of all parts.
+    /// The sum of all parts.
     sum: Counts,
     current: usize,
     /// When the current part began.
     begun: Instant,
 }
 
-/// What is counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) all: u64,
-    /// Those that are of the kind.
+    /// The marked events among `all`.
     pub(crate) marked: u64,
 }
 
@@ -38,7 +37,7 @@ impl Window {
         self.sum += counts;
     }
 
-    /// What the window holds at `now`: of its last part as much as there is yet.
+    /// The counts in the window at `now`, including the current part.
     pub(crate) fn sum(&mut self, now: Instant) -> Counts {
         self.advance(now);
         self.sum
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// What is younger than nine parts counts, what is older than ten does not.
+        /// Events younger than nine parts count. Events older than ten do not.
         #[test]
         fn a_window_holds_what_is_young(pauses_ms in vec(0..400_u64, 1..60)) {
             let begin = Instant::now();

@@ -38,7 +38,7 @@ fn nothing_is_tried_again_where_nothing_may() {
 }
 
 proptest! {
-    /// However requests and retries come. What is between nine and ten seconds old may count or not.
+    /// For any sequence of requests and retries. Those between 9 s and 10 s old may or may not count.
     #[test]
     fn what_is_granted_is_within_the_budget_and_what_is_denied_is_not(
         steps in vec((0..1500_u64, 0..20_u32, 0..20_u32), 1..50),

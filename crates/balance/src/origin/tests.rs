@@ -24,7 +24,7 @@ fn origins(weights: &[u32]) -> Vec<Origin> {
     weights.iter().enumerate().map(origin).collect()
 }
 
-/// 64 bits that look random: the `n`-th number of `SplitMix64`.
+/// 64 pseudo-random bits: the `n`-th number of `SplitMix64`.
 fn random(n: u64) -> u64 {
     let mut mixed = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -36,7 +36,7 @@ fn position(origins: &[Origin], picked: &Origin) -> usize {
     origins.iter().position(|origin| origin.name == picked.name).unwrap()
 }
 
-/// How often each origin gets one of 10,000 requests, none of which ends.
+/// The number of requests that each origin gets of 10,000, none of which ends.
 fn spread(policy: OriginPolicy, load_factor: Option<LoadFactor>, mut origins: Vec<Origin>) -> Vec<usize> {
     let mut balancer = Balancer::new(policy, load_factor);
     for n in 0..10_000_u64 {
@@ -83,7 +83,7 @@ fn each_policy_spreads_as_its_weights_say() {
     }
 }
 
-/// Left to one random choice, the fullest of 100 would be some 25 above the average here.
+/// With a single random choice, the fullest of 100 would be some 25 above the average here.
 #[test]
 fn two_choices_keep_the_fullest_origin_near_the_average() {
     let counts = spread(OriginPolicy::TwoChoices, None, answering(origins(&[1; 100]), Duration::from_millis(3)));
@@ -107,7 +107,7 @@ fn a_new_origin_is_tried_with_one_request_until_it_answers() {
     assert_eq!(counts[1], 1);
 }
 
-/// A single slow answer counts at once, and is forgotten in the end.
+/// One slow answer counts at once, and fades in the end.
 #[test]
 fn a_slow_origin_is_tried_again_after_a_while() {
     let begin = Instant::now();
@@ -150,7 +150,7 @@ fn a_factor_below_one_would_leave_requests_without_origin() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the keys, even the same one over and over.
+    /// For any keys, also the same one repeatedly.
     #[test]
     fn no_origin_gets_more_than_the_factor_allows(
         weights in vec(1..=20_u32, 1..9), factor in 100..300_u32, keys in vec(0..3_u8, 1..200),

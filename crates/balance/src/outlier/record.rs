@@ -1,4 +1,4 @@
-//! What is known of one origin.
+//! The state of one origin.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,9 @@ use crate::window::{Counts, Window};
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) standing: Standing,
-    /// Requests, and as the marked ones, those that failed.
+    /// `all` counts requests, `marked` counts failures.
     pub(super) window: Window,
-    /// Failures in a row, the last included.
+    /// Consecutive failures up to now.
     pub(super) in_a_row: u32,
     /// Ejections that are not forgiven yet.
     ejections: u32,
@@ -18,17 +18,17 @@ pub(super) struct Record {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Standing {
-    /// It gets requests.
+    /// The origin gets requests.
     Admitted {
-        /// `None`: it always did.
+        /// The time of the last readmission. `None`: never ejected.
         since: Option<Instant>,
     },
-    /// It is ejected, or on trial.
+    /// The origin is ejected or on trial.
     Out {
         since: Instant,
-        /// From then on it is on trial.
+        /// From this time on it is on trial.
         until: Instant,
-        /// When the request began that it is tried with.
+        /// When the trial request began.
         trial: Option<Instant>,
     },
 }
@@ -47,7 +47,7 @@ impl Record {
         matches!(self.standing, Standing::Out { .. })
     }
 
-    /// A trial that has not ended after `patience` is taken for lost.
+    /// A trial that has not ended after `patience` counts as lost.
     pub(super) fn may_have_request(&self, now: Instant, patience: Duration) -> bool {
         match self.standing {
             Standing::Admitted { .. } => true,
@@ -63,7 +63,7 @@ impl Record {
         }
     }
 
-    /// The request that began at `began` tells nothing; if it was the trial, another may be.
+    /// The request that began at `began` was abandoned. If it was the trial, another trial may follow.
     pub(super) fn abandoned(&mut self, began: Instant) {
         if let Standing::Out { trial, .. } = &mut self.standing {
             *trial = trial.filter(|trial| *trial != began);
@@ -82,14 +82,14 @@ impl Record {
         Verdict::Ejected { until, cause }
     }
 
-    /// Ejections that are forgiven for how long it has done well.
+    /// Ejections that are forgiven for the time since the last readmission.
     fn forgiven(&self, limits: &OutlierLimits, now: Instant) -> u32 {
         let Standing::Admitted { since: Some(since) } = self.standing else { return 0 };
         let times = now.saturating_duration_since(since).as_nanos() / limits.forgive_after.as_nanos().max(1);
         u32::try_from(times).unwrap_or(u32::MAX)
     }
 
-    /// It starts with a clean sheet, but for the ejections that it has had.
+    /// Starts with empty counts, except for the number of ejections.
     pub(super) fn readmit(&mut self, window: Duration, now: Instant) {
         *self = Self {
             standing: Standing::Admitted { since: Some(now) },

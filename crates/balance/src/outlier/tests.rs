@@ -17,7 +17,7 @@ const LIMITS: OutlierLimits = OutlierLimits {
 };
 const FINE: Outcome = Outcome::Answered(200);
 
-/// Origins are numbers; each request ends when it begins.
+/// Origins are numbers. Each request ends at the moment it begins.
 struct Pool {
     outliers: Outliers<u32>,
     now: Instant,
@@ -37,7 +37,7 @@ impl Pool {
         self.outliers.ended(&origin, began, outcome, self.now)
     }
 
-    /// Fails until it is ejected. For how many seconds, and why.
+    /// Fails requests until the origin is ejected. Returns the duration in seconds, and the cause.
     fn fail(&mut self, origin: u32) -> Option<(u64, Cause)> {
         let verdict = (0..LIMITS.in_a_row).find_map(|_| self.request(origin, Outcome::Unreachable));
         verdict.map(|verdict| self.ejection(verdict))
