@@ -1,32 +1,32 @@
-//! Alerts.
+//! TLS alerts.
 
 use std::fmt;
 
-/// What an alert says (RFC 8446, section 6; RFC 5246, section 7.2). A peer may send any number.
+/// An alert description (RFC 8446, section 6; RFC 5246, section 7.2). A peer may send any number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AlertDescription(pub u8);
 
 impl AlertDescription {
     /// The sender will send no more.
     pub const CLOSE_NOTIFY: Self = Self(0);
-    /// A message that does not belong there.
+    /// A message that is not allowed at this point.
     pub const UNEXPECTED_MESSAGE: Self = Self(10);
     /// A record that does not authenticate.
     pub const BAD_RECORD_MAC: Self = Self(20);
-    /// A record, or the plaintext in it, that is too long.
+    /// A record, or its plaintext, that is too long.
     pub const RECORD_OVERFLOW: Self = Self(22);
     /// A field that is incorrect or contradicts another.
     pub const ILLEGAL_PARAMETER: Self = Self(47);
     /// A message that cannot be decoded.
     pub const DECODE_ERROR: Self = Self(50);
-    /// A failure on the sender's side that has nothing to do with the peer.
+    /// A failure of the sender, independent of the peer.
     pub const INTERNAL_ERROR: Self = Self(80);
-    /// The user wants no more of it; a `close_notify` follows.
+    /// The user has cancelled. A `close_notify` follows.
     pub const USER_CANCELED: Self = Self(90);
     /// Renegotiation is refused (RFC 5246 only). Always a warning.
     pub const NO_RENEGOTIATION: Self = Self(100);
 
-    /// The name the RFCs give, where they give one.
+    /// The name from the RFCs. `None`: the number is unassigned there.
     pub const fn name(self) -> Option<&'static str> {
         Some(match self.0 {
             0 => "close_notify",
@@ -61,7 +61,7 @@ impl AlertDescription {
         })
     }
 
-    /// The level to send it with.
+    /// The level to send the alert with.
     ///
     /// RFC 8446, section 6: `close_notify` and `user_canceled` are closure alerts, all others are fatal. RFC 5246,
     /// section 7.2.2: `no_renegotiation` must be a warning.

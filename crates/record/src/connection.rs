@@ -12,7 +12,7 @@ use crate::{
     SealError, Secrets, SecretsError, Side, Version,
 };
 
-/// Seals and opens the records of one TLS connection, from the end of its handshake on.
+/// Seals and opens the records of one TLS connection, from the end of its handshake.
 ///
 /// ```text
 ///  read side                                        write side
@@ -23,7 +23,7 @@ use crate::{
 ///       +------------------> Failed
 /// ```
 ///
-/// An error on the read side leaves the write side open for the one alert that [`OpenError::alert`] names.
+/// After an error on the read side, the write side stays open for the alert of [`OpenError::alert`].
 pub struct Connection {
     pub(crate) side: Side,
     pub(crate) suite: CipherSuite,
@@ -33,7 +33,7 @@ pub struct Connection {
     pub(crate) write: WriteState,
     pub(crate) messages: MessageReader,
     pub(crate) answers: Answers,
-    /// Records opened since the last one that carried data.
+    /// Consecutive records without data, up to the last one opened.
     pub(crate) dataless_records: u8,
 }
 
@@ -50,40 +50,40 @@ pub(crate) enum WriteState {
     Closed,
 }
 
-/// What the peer has asked for and not got yet. However often it asks, it gets one answer (RFC 8446, section 4.6.3), so
-/// that a peer that asks and does not read cannot fill our memory.
+/// Answers that the peer has requested and that are not sealed yet. Any number of requests gets one answer (RFC 8446,
+/// section 4.6.3), so that a peer that requests and does not read cannot fill our memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Answers {
     pub(crate) key_update: bool,
     pub(crate) no_renegotiation: bool,
 }
 
-/// What was in a record.
+/// The content of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Opened {
-    /// Data for the application, in this range of the record, never empty.
+    /// Application data, in this range of the record. Never empty.
     Data(Range<usize>),
-    /// The peer has changed its keys. It may have asked for ours to change: see [`Connection::answers_due`].
+    /// The peer has changed its keys. It may have requested a change of ours: see [`Connection::answers_due`].
     KeyUpdate,
-    /// Nothing to act on: no data, a fragment of a message, a ticket, a warning, a wish to renegotiate (refused: see
-    /// [`Connection::answers_due`]), or anything after `close_notify`.
+    /// Nothing to do: no data, a fragment of a message, a ticket, a warning, a request to renegotiate (refused: see
+    /// [`Connection::answers_due`]), or any record after `close_notify`.
     Ignored,
-    /// The peer will send no more. This end may go on sending.
+    /// The peer will send no more. This end may continue to send.
     CloseNotify,
     /// The peer has ended the connection in both directions.
     FatalAlert(AlertDescription),
 }
 
-/// The most records in a row without data for the application.
+/// The most consecutive records without application data.
 pub(crate) const DATALESS_RECORDS_MAX: u8 = 32;
 
 impl Connection {
-    /// Goes on where a handshake stopped.
+    /// Continues after a handshake.
     pub fn new(secrets: Secrets) -> Result<Self, SecretsError> {
         Self::with_write(secrets, WriteState::Open)
     }
 
-    /// As [`Connection::new`]. Behind a closed write side the key may have protected one record more: see
+    /// Like [`Connection::new`]. If the write side is closed, the key may have protected one record more: see
     /// [`Connection::seal_alert`].
     pub(crate) fn with_write(secrets: Secrets, write: WriteState) -> Result<Self, SecretsError> {
         let Secrets { side, suite, tx, rx } = secrets;
@@ -103,22 +103,19 @@ impl Connection {
         })
     }
 
-    /// Which end this is.
     pub fn side(&self) -> Side {
         self.side
     }
 
-    /// The negotiated suite.
     pub fn suite(&self) -> CipherSuite {
         self.suite
     }
 
-    /// The negotiated version.
     pub fn version(&self) -> Version {
         self.suite.version()
     }
 
-    /// Ends sealing and opening, by type, until the state is thawed or imported.
+    /// Ends sealing and opening, enforced by the type, until the state is thawed or imported.
     pub fn fence(self) -> Fenced {
         Fenced::new(self)
     }
@@ -126,7 +123,8 @@ impl Connection {
 
 /// Opening.
 impl Connection {
-    /// Reads the header of the next record: `None` if `bytes` are too few. The record is the first
+    /// Reads the header of the next record. `None`: `bytes` are too few. The record is the first
+    /// [`RecordHeader::record_len`] bytes.
     /// [`RecordHeader::record_len`] bytes.
     ///
     /// An error is final, as in [`Connection::open`].
@@ -138,9 +136,9 @@ impl Connection {
         header.map_err(|misbehaved| self.fail(misbehaved.into()))
     }
 
-    /// Opens one whole record, in place.
+    /// Opens one complete record, in place.
     ///
-    /// After an error nothing more is opened; seal the alert that [`OpenError::alert`] names and close.
+    /// After an error nothing more can be opened. The caller seals the alert of [`OpenError::alert`] and closes.
     pub fn open(&mut self, record: &mut [u8]) -> Result<Opened, OpenError> {
         match self.read {
             ReadState::Open => self.open_next(record).map_err(|error| self.fail(error)),
@@ -155,15 +153,15 @@ impl Connection {
         self.read == ReadState::Closed
     }
 
-    /// Whether the peer is to be told something: pass it to [`Connection::seal_answers`] soon, without waiting for data to
-    /// send along.
+    /// Whether answers are due. The caller passes them to [`Connection::seal_answers`] soon, without waiting for data
+    /// to send along.
     pub fn answers_due(&self) -> bool {
         self.write == WriteState::Open && self.answers != Answers::default()
     }
 
     fn fail(&mut self, error: OpenError) -> OpenError {
         self.read = ReadState::Failed;
-        // What was refused may be half a message, and no state that can be exported.
+        // The refused content may include half a message, which is no state that can be exported.
         self.messages = MessageReader::default();
         error
     }
@@ -221,8 +219,8 @@ impl Connection {
         Ok(Opened::FatalAlert(description))
     }
 
-    /// RFC 8446, section 6: levels mean nothing, all alerts but the closure alerts are fatal. RFC 5246, section 7.2: the
-    /// level decides.
+    /// RFC 8446, section 6: levels have no meaning, and all alerts except closure alerts are fatal. RFC 5246, section
+    /// 7.2: the level decides.
     fn is_warning(&self, level: u8, description: AlertDescription) -> Result<bool, PeerMisbehaved> {
         match (self.version(), level) {
             (Version::Tls13, _) => Ok(description == AlertDescription::USER_CANCELED),
@@ -247,11 +245,11 @@ impl Connection {
 
 /// Sealing.
 impl Connection {
-    /// Seals up to `len_max` bytes of `parts` and appends the records to `out`, after any answer that is due. Returns how
-    /// many bytes of `parts` were sealed.
+    /// Seals up to `len_max` bytes of `parts`, and appends the records to `out`, after any answers that are due.
+    /// Returns the number of bytes of `parts` that were sealed.
     ///
-    /// TLS 1.3 keys are changed in time (RFC 8446, section 5.5). In TLS 1.2 less than everything is sealed, and then
-    /// nothing ([`SealError::Exhausted`]), when the key may protect no more: see [`Connection::close_due`].
+    /// TLS 1.3 keys are changed in time (RFC 8446, section 5.5). TLS 1.2 keys cannot be changed. When the key is
+    /// exhausted, fewer bytes are sealed, then none ([`SealError::Exhausted`]): see [`Connection::close_due`].
     pub fn seal(&mut self, parts: &[IoSlice<'_>], len_max: usize, out: &mut Vec<u8>) -> Result<usize, SealError> {
         if self.write == WriteState::Closed {
             return Err(SealError::Closed);
@@ -274,7 +272,7 @@ impl Connection {
         Ok(sealed)
     }
 
-    /// Seals what the peer is to be told, if anything.
+    /// Seals the answers that are due, if any.
     pub fn seal_answers(&mut self, out: &mut Vec<u8>) -> Result<(), SealError> {
         if !self.answers_due() {
             return Ok(());
@@ -289,7 +287,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Changes this end's keys now, and asks the peer to change its own if `request_peer` (RFC 8446, section 4.6.3).
+    /// Changes this end's keys now. With `request_peer`, requests that the peer changes its own (RFC 8446, section
+    /// 4.6.3).
     pub fn update_keys(&mut self, request_peer: bool, out: &mut Vec<u8>) -> Result<(), SealError> {
         if self.write == WriteState::Closed {
             return Err(SealError::Closed);
@@ -298,7 +297,7 @@ impl Connection {
             return Err(SealError::NoKeyUpdate);
         }
         if request_peer {
-            // What answers the peer's request must not be a request itself.
+            // The answer to the peer's request must not be a request itself.
             self.seal_answers(out)?;
             self.seal_key_update(KeyUpdateRequest::Requested, out)
         } else {
@@ -306,35 +305,35 @@ impl Connection {
         }
     }
 
-    /// Tells the peer that no more data comes, and closes the write side. The read side stays open.
+    /// Seals a `close_notify`, and closes the write side. The read side stays open.
     pub fn seal_close_notify(&mut self, out: &mut Vec<u8>) -> Result<(), SealError> {
         self.seal_alert(AlertDescription::CLOSE_NOTIFY, out)
     }
 
-    /// Tells the peer why the connection ends here, and closes the write side.
+    /// Seals an alert with the reason that the connection ends, and closes the write side.
     pub fn seal_alert(&mut self, description: AlertDescription, out: &mut Vec<u8>) -> Result<(), SealError> {
         if self.write == WriteState::Closed {
             return Err(SealError::Closed);
         }
-        // A key that is used up has one record left for this: `records_max` keeps well away from the RFC's limit, and the
-        // write side closes behind it.
+        // An exhausted key has one record left for this: `records_max` is far below the RFC's limit, and the write side
+        // is closed afterwards.
         self.tx.seal(ContentType::Alert, ALERT_LEN, |out| out.extend(alert_message(description)), out);
         self.write = WriteState::Closed;
         Ok(())
     }
 
-    /// Whether sealing is over: `close_notify` or a fatal alert was sealed, or the peer sent a fatal alert.
+    /// Whether the write side is closed: `close_notify` or a fatal alert was sealed, or the peer sent a fatal alert.
     pub fn is_write_closed(&self) -> bool {
         self.write == WriteState::Closed
     }
 
-    /// Whether the write side should be closed when the application comes to a point where it can: more than half of what the
-    /// key may protect is used up, and TLS 1.2 cannot change it.
+    /// Whether the application should close the write side at its next opportunity: more than half of the key's records
+    /// are used, and TLS 1.2 cannot change the key.
     pub fn close_due(&self) -> bool {
         self.version() == Version::Tls12 && self.tx.sequence() >= self.renewal_sequence()
     }
 
-    /// Makes sure that the key may protect another record of data.
+    /// Makes sure that the key may protect another data record.
     fn prepare_key(&mut self, out: &mut Vec<u8>) -> Result<(), SealError> {
         if self.version() == Version::Tls13 && self.tx.sequence() >= self.renewal_sequence() {
             return self.seal_key_update(KeyUpdateRequest::NotRequested, out);
@@ -383,10 +382,10 @@ fn alert_message(description: AlertDescription) -> [u8; ALERT_LEN] {
     [description.level(), description.0]
 }
 
-/// What is left to seal of several slices.
+/// The unsealed rest of several slices.
 struct Plaintext<'a> {
     parts: &'a [IoSlice<'a>],
-    /// How much of the first part is sealed.
+    /// The bytes of the first part that are sealed.
     offset: usize,
 }
 

@@ -1,26 +1,26 @@
-//! What can go wrong, sorted by whose fault it is.
+//! Errors, sorted by which party is at fault.
 
 use crate::{AlertDescription, CipherSuite, ContentType};
 
 /// A record could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     #[error("the peer misbehaved: {0}")]
     PeerMisbehaved(#[from] PeerMisbehaved),
-    /// The record does not authenticate: the peer's fault, or it was damaged or forged on its way.
+    /// The record does not authenticate: the peer is at fault, or it was damaged or forged in transit.
     #[error("a record does not authenticate")]
     BadRecordMac,
-    /// The caller passed something else than one whole record.
+    /// The caller passed bytes that are not exactly one record.
     #[error("not exactly one whole record")]
     NotOneRecord,
-    /// The caller went on after an error or a fatal alert.
+    /// The caller continued after an error or a fatal alert.
     #[error("the connection has failed already")]
     AlreadyFailed,
 }
 
 impl OpenError {
-    /// The alert to tell the peer.
+    /// The alert to send the peer.
     pub fn alert(self) -> AlertDescription {
         match self {
             Self::PeerMisbehaved(how) => how.alert(),
@@ -30,7 +30,7 @@ impl OpenError {
     }
 }
 
-/// How the peer broke the protocol.
+/// The way in which the peer violated the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PeerMisbehaved {
     /// RFC 8446, section 5: an unexpected record type is an `unexpected_message`.
@@ -45,10 +45,10 @@ pub enum PeerMisbehaved {
     /// RFC 8446, section 5.4; RFC 5246, section 6.2.1.
     #[error("a record with more than 2^14 bytes of plaintext")]
     PlaintextTooLong,
-    /// RFC 8446, section 5.2: after the handshake every record is protected, and so looks like application data.
+    /// RFC 8446, section 5.2: after the handshake every record is protected, and so has the type of application data.
     #[error("an unprotected record ({0:?}) after the handshake")]
     Unprotected(ContentType),
-    /// RFC 8446, section 5.4: nothing but zeros in a record.
+    /// RFC 8446, section 5.4: a record has only zeros.
     #[error("a record without a content type")]
     NoContentType,
     /// RFC 8446, section 5; RFC 5246, section 7.1: it belongs to handshakes.
@@ -60,15 +60,15 @@ pub enum PeerMisbehaved {
     /// RFC 8446, section 5.1: no other record between the fragments of a handshake message.
     #[error("a record in the middle of a fragmented handshake message")]
     Interleaved,
-    /// A handshake message (by its type) that no longer has a place in the connection.
+    /// A handshake message, given by its type, that is not allowed after the handshake.
     #[error("an unexpected handshake message (type {0})")]
     UnexpectedHandshakeMessage(u8),
-    /// The length of a handshake message is not one that its type may have.
+    /// A handshake message of a length that its type does not allow.
     #[error("a handshake message (type {kind}) of {len} bytes")]
     WrongMessageLength {
-        /// The message's type.
+        /// The message type.
         kind: u8,
-        /// The length in its header.
+        /// The length in its header, in bytes.
         len: u32,
     },
     /// RFC 8446, section 4.6.3: `request_update` is 0 or 1.
@@ -83,7 +83,7 @@ pub enum PeerMisbehaved {
     /// RFC 5246, section 7.2: a level is 1 or 2.
     #[error("an alert of level {0}")]
     IllegalAlertLevel(u8),
-    /// Records cost work; many in a row that carry nothing for the application are an attack.
+    /// Records cost work. Many in a row without application data are an attack.
     #[error("too many records in a row without data")]
     TooManyRecordsWithoutData,
     /// RFC 8446, section 5.3; RFC 5246, section 6.1: sequence numbers do not wrap.
@@ -92,7 +92,7 @@ pub enum PeerMisbehaved {
 }
 
 impl PeerMisbehaved {
-    /// The alert to tell the peer.
+    /// The alert to send the peer.
     pub fn alert(self) -> AlertDescription {
         match self {
             Self::UnknownContentType(_)
@@ -114,13 +114,13 @@ impl PeerMisbehaved {
     }
 }
 
-/// Nothing was sealed. Always this end's doing.
+/// Nothing was sealed. This end is always at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
-    /// The caller went on after `close_notify`, a fatal alert or an error.
+    /// The caller continued after `close_notify`, a fatal alert or an error.
     #[error("the connection is closed for sealing")]
     Closed,
-    /// The key may protect no more records, and TLS 1.2 has no other. An alert can still be sealed.
+    /// The key may protect no more records, and TLS 1.2 cannot change it. An alert can still be sealed.
     #[error("the key has protected as many records as it may")]
     Exhausted,
     /// TLS 1.2 cannot change its keys.
@@ -129,7 +129,7 @@ pub enum SealError {
 }
 
 impl SealError {
-    /// The alert that tells the peer why the stream ends here, where one can still be sealed.
+    /// The alert with the reason for the peer. `None`: no alert can be sealed.
     pub fn alert(self) -> Option<AlertDescription> {
         match self {
             Self::Exhausted => Some(AlertDescription::INTERNAL_ERROR),
@@ -138,46 +138,45 @@ impl SealError {
     }
 }
 
-/// Secrets do not fit their suite: the fault of whoever made them.
+/// Secrets do not fit their suite. Their maker is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SecretsError {
-    /// A TLS 1.2 secret for a TLS 1.3 suite or the other way round.
+    /// The secret is for the other TLS version than the suite.
     #[error("the form of a secret is not that of {0}")]
     WrongVersion(CipherSuite),
-    /// A traffic secret or key of the wrong length.
+    /// The traffic secret or key has the wrong length.
     #[error("a secret of {len} bytes where {suite} has {expected}")]
     WrongLength {
-        /// The suite.
         suite: CipherSuite,
-        /// The secret's length, in bytes.
+        /// The length of the secret, in bytes.
         len: usize,
-        /// The length that the suite asks for, in bytes.
+        /// The length that the suite requires, in bytes.
         expected: usize,
     },
-    /// More records than one key may protect.
+    /// The sequence number is higher than the key's limit of records.
     #[error("sequence number {0} is beyond what one key may protect")]
     SequenceTooHigh(u64),
 }
 
-/// A state could not be imported: the fault of the node that sent it, or of its age.
+/// A state could not be imported. The node that sent it is at fault, or its version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    /// Another version of the format.
+    /// A version of the format that this build does not support.
     #[error("unknown state format {0}")]
     UnknownFormat(u8),
-    /// A suite this build does not protect.
+    /// A suite that this build does not support.
     #[error("unknown cipher suite {0:#06x}")]
     UnknownSuite(u16),
     /// The state ends too early.
     #[error("truncated state")]
     Truncated,
-    /// Something follows the state.
+    /// Bytes follow the state.
     #[error("{0} bytes behind the state")]
     TrailingBytes(usize),
-    /// A field has a value that no export writes.
+    /// The field has a value that no export writes.
     #[error("impossible value of {0}")]
     Impossible(&'static str),
-    /// The secrets do not fit.
+    /// The secrets do not fit the suite.
     #[error(transparent)]
     Secrets(#[from] SecretsError),
 }

@@ -2,20 +2,20 @@
 
 use crate::{PeerMisbehaved, Version};
 
-/// Length of a record header, in bytes.
+/// The length of a record header, in bytes.
 pub const HEADER_LEN: usize = 5;
-/// The most plaintext a record carries, in bytes (RFC 8446, section 5.1; RFC 5246, section 6.2.1).
+/// The most plaintext of a record, in bytes (RFC 8446, section 5.1; RFC 5246, section 6.2.1).
 pub const FRAGMENT_LEN_MAX: usize = 1 << 14;
-/// The longest record of either version, header included, in bytes.
+/// The longest record of either version with its header, in bytes.
 pub const RECORD_LEN_MAX: usize = HEADER_LEN + FRAGMENT_LEN_MAX + EXPANSION_LEN_MAX_TLS12;
 
-/// The version that every record after the handshake carries, in TLS 1.3 too (RFC 8446, section 5.2).
+/// The version in every record after the handshake, also in TLS 1.3 (RFC 8446, section 5.2).
 pub(crate) const RECORD_VERSION: u16 = 0x0303;
 
 const EXPANSION_LEN_MAX_TLS12: usize = 2048;
 const EXPANSION_LEN_MAX_TLS13: usize = 256;
 
-/// The types of records (RFC 8446, section 5.1).
+/// Record types (RFC 8446, section 5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ContentType {
     /// `change_cipher_spec`, 20.
@@ -56,17 +56,17 @@ impl TryFrom<u8> for ContentType {
 /// The header of a record after the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordHeader {
-    /// The type on the outside; in TLS 1.3 always [`ContentType::ApplicationData`].
+    /// The outer type. In TLS 1.3 it is always [`ContentType::ApplicationData`].
     pub content_type: ContentType,
-    /// Length of what follows the header, in bytes.
+    /// The length of the payload after the header, in bytes.
     pub payload_len: usize,
 }
 
 impl RecordHeader {
-    /// Reads the header at the beginning of `bytes`; `None` if there are fewer than [`HEADER_LEN`].
+    /// Reads the header at the start of `bytes`. `None`: there are fewer than [`HEADER_LEN`].
     ///
-    /// A header that no record of `version` can have after the handshake is refused at once, before the rest of the record is
-    /// waited for.
+    /// Refuses a header that no record of `version` can have after the handshake at once, before the rest of the record
+    /// arrives.
     pub fn parse(version: Version, bytes: &[u8]) -> Result<Option<Self>, PeerMisbehaved> {
         let Some(&[content_type, major, minor, len_high, len_low]) = bytes.first_chunk::<HEADER_LEN>() else {
             return Ok(None);
@@ -87,7 +87,7 @@ impl RecordHeader {
         Ok(Some(Self { content_type, payload_len }))
     }
 
-    /// Length of the whole record, header included, in bytes.
+    /// The length of the whole record with its header, in bytes.
     pub fn record_len(&self) -> usize {
         HEADER_LEN + self.payload_len
     }

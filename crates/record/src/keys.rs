@@ -5,20 +5,20 @@ use zeroize::Zeroizing;
 
 use crate::{CipherSuite, SecretsError};
 
-/// What a traffic secret protects records with.
+/// The key and IV that protect records under a traffic secret.
 pub struct TrafficKey {
     /// The AEAD key.
     pub key: Zeroizing<Vec<u8>>,
-    /// The IV; XOR the sequence number makes it a nonce (RFC 8446, section 5.3).
+    /// The IV. XOR with the sequence number makes it a nonce (RFC 8446, section 5.3).
     pub iv: Zeroizing<[u8; IV_LEN]>,
 }
 
-/// Length of a nonce of every AEAD we use, in bytes.
+/// The nonce length of every supported AEAD, in bytes.
 pub(crate) const IV_LEN: usize = 12;
 
 /// Derives key and IV from a TLS 1.3 traffic secret (RFC 8446, section 7.3).
 ///
-/// `secret` is as long as the output of the suite's hash. A TLS 1.2 suite has no such secrets and is refused.
+/// `secret` has the length of the suite's hash output. A TLS 1.2 suite has no traffic secrets and is refused.
 pub fn derive_traffic_key(suite: CipherSuite, secret: &[u8]) -> Result<TrafficKey, SecretsError> {
     if suite.version() != crate::Version::Tls13 {
         return Err(SecretsError::WrongVersion(suite));
@@ -34,7 +34,7 @@ pub fn derive_traffic_key(suite: CipherSuite, secret: &[u8]) -> Result<TrafficKe
     Ok(traffic_key)
 }
 
-/// The traffic secret that follows `secret` at a `KeyUpdate` (RFC 8446, section 7.2).
+/// The traffic secret after `secret`, at a `KeyUpdate` (RFC 8446, section 7.2).
 pub(crate) fn next_traffic_secret(suite: CipherSuite, secret: &[u8]) -> Zeroizing<Vec<u8>> {
     let mut next = Zeroizing::new(vec![0; suite.hash().output_len()]);
     expand_label(suite, secret, b"traffic upd", &mut next);

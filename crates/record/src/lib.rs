@@ -1,20 +1,19 @@
 //! TLS record protection after the handshake, for TLS 1.2 and TLS 1.3, with connection state that can move.
 //!
-//! A handshake (made elsewhere) ends in [`Secrets`]. [`Connection`] takes them and from then on turns plaintext into
-//! records and records into plaintext: bytes in, bytes out. No socket, no clock and no randomness is inside.
+//! A handshake, done elsewhere, ends in [`Secrets`]. From these, [`Connection`] turns plaintext into records and
+//! records into plaintext: bytes in, bytes out. It holds no socket, no clock and no randomness.
 //!
-//! * [`Connection::header`] says how long the next record is, [`Connection::open`] opens it in place.
-//! * [`Connection::seal`] appends records to a buffer of the caller's; [`Connection::seal_answers`] appends what the
-//!   peer has asked for. The drive contract: after every `open`, look at [`Connection::answers_due`].
-//! * [`Connection::fence`] ends sealing and opening by type and gives the state as bytes; [`Connection::import`] makes
-//!   a connection from such bytes, on this machine or another.
+//! * [`Connection::header`] returns the length of the next record, and [`Connection::open`] opens it in place.
+//! * [`Connection::seal`] appends records to a buffer of the caller. [`Connection::seal_answers`] appends the answers
+//!   that the peer has requested. The drive contract: after every `open`, check [`Connection::answers_due`].
+//! * [`Connection::fence`] ends sealing and opening, enforced by the type, and returns the state as bytes.
+//!   [`Connection::import`] makes a connection from such bytes, on this machine or another.
 //!
 //! Invariants:
-//! * No nonce is used twice: sequence numbers only grow, and a connection is never cloned; two connections with one
-//!   state can come only from importing a state twice, or from importing it and thawing its source. The handoff's
-//!   single decision is what excludes these.
-//! * Everything that comes from the peer or from another node is hostile: lengths are checked before they are used,
-//!   and nothing here panics on input.
+//! * No nonce is used twice. Sequence numbers only grow, and a connection cannot be cloned. Two connections with one
+//!   state can only come from importing a state twice, or from importing it and thawing its source. The handoff's
+//!   single decision excludes both.
+//! * All input from the peer or another node is untrusted. Lengths are checked before use, and no input causes a panic.
 //! * Secrets are zeroized when dropped and never printed.
 
 mod alert;

@@ -1,11 +1,11 @@
-//! Handshake messages after the handshake: what few there may be, and how they lie in records.
+//! Handshake messages after the handshake: the allowed ones, and their fragments in records.
 
 use crate::{PeerMisbehaved, Side, Version};
 
-/// Puts handshake messages together from the fragments that records carry.
+/// Assembles handshake messages from the fragments in records.
 ///
-/// No message that is of use has a body longer than a byte, so nothing is stored but a message's header and how much of
-/// its body is still to come.
+/// No relevant message has a body longer than a byte. So only a message's header and the number of missing body bytes
+/// are stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct MessageReader {
     header: [u8; MESSAGE_HEADER_LEN],
@@ -13,12 +13,12 @@ pub(crate) struct MessageReader {
     body_left: u32,
 }
 
-/// What the messages of one record ask for.
+/// The requests in the messages of one record.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// A `KeyUpdate` came.
+    /// A `KeyUpdate` arrived.
     pub(crate) key_update: Option<KeyUpdateRequest>,
-    /// The peer wants to renegotiate (TLS 1.2).
+    /// The peer requests renegotiation (TLS 1.2).
     pub(crate) renegotiation: bool,
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum KeyUpdateRequest {
 }
 
 impl KeyUpdateRequest {
-    /// The `KeyUpdate` message that says so.
+    /// The `KeyUpdate` message with this request.
     pub(crate) fn message(self) -> [u8; MESSAGE_HEADER_LEN + 1] {
         [KEY_UPDATE, 0, 0, 1, self as u8]
     }
@@ -43,16 +43,16 @@ const CLIENT_HELLO: u8 = 1;
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 
-/// No `ClientHello` and no `NewSessionTicket` can be longer: the longest fields of each add up to a little over 2^17 bytes.
+/// `ClientHello` and `NewSessionTicket` cannot be longer: their longest fields add up to a little over 2^17 bytes.
 const BODY_LEN_MAX: u32 = 1 << 18;
 
 impl MessageReader {
-    /// Whether a message has begun and not ended.
+    /// Whether a message is incomplete.
     pub(crate) fn is_within_message(&self) -> bool {
         self.header_len > 0
     }
 
-    /// Takes the content of one handshake record, which came to `side`.
+    /// Handles the content of one handshake record that `side` received.
     pub(crate) fn read(&mut self, side: Side, version: Version, mut fragment: &[u8]) -> Result<Asked, PeerMisbehaved> {
         let mut asked = Asked::default();
         while !fragment.is_empty() {
@@ -100,8 +100,8 @@ impl MessageReader {
         self.header[0]
     }
 
-    /// Whether `side` has to live with such a message: a `KeyUpdate`, a server's tickets, a wish to renegotiate. A ticket
-    /// is of no use to a client that never resumes and is skipped.
+    /// Whether `side` may receive such a message: a `KeyUpdate`, a server's ticket, a request to renegotiate. Tickets
+    /// are skipped, because this client never resumes.
     fn check_kind(&self, side: Side, version: Version) -> Result<(), PeerMisbehaved> {
         match (version, side, self.kind()) {
             (Version::Tls13, _, KEY_UPDATE)
@@ -136,7 +136,7 @@ impl MessageReader {
         bytes
     }
 
-    /// `None` if no [`MessageReader::export`] of `side` and `version` gives these bytes.
+    /// `None`: no [`MessageReader::export`] of `side` and `version` returns these bytes.
     pub(crate) fn import(side: Side, version: Version, bytes: [u8; Self::EXPORT_LEN]) -> Option<Self> {
         let (header, rest) = bytes.split_first_chunk()?;
         let (header_len, body_left) = rest.split_first()?;

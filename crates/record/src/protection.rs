@@ -1,4 +1,4 @@
-//! Protection of one direction: plaintext fragments to records and back.
+//! Protects the records of one direction.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::{
     PeerMisbehaved, RecordHeader, SecretsError, Version,
 };
 
-/// One direction of a connection: its secret, the key made of it, and the sequence number of the next record.
+/// One direction of a connection: its secret, the derived key, and the sequence number of the next record.
 pub(crate) struct Protection {
     suite: CipherSuite,
     secret: DirectionSecret,
@@ -20,7 +20,7 @@ pub(crate) struct Protection {
     sequence: u64,
 }
 
-/// The most that protection adds to a fragment: header, explicit nonce or content type, tag.
+/// The most bytes that protection adds to a fragment: header, explicit nonce or content type, tag.
 pub(crate) const OVERHEAD_LEN_MAX: usize = HEADER_LEN + EXPLICIT_NONCE_LEN + TAG_LEN;
 
 const TAG_LEN: usize = 16;
@@ -48,7 +48,7 @@ impl Protection {
         &self.secret
     }
 
-    /// Goes on to the next traffic secret (RFC 8446, section 7.2). TLS 1.2 has none, and stays where it is.
+    /// Changes to the next traffic secret (RFC 8446, section 7.2). Does nothing in TLS 1.2, which has none.
     pub(crate) fn update(&mut self) {
         let DirectionSecret::Tls13(secret) = &self.secret else {
             return;
@@ -58,9 +58,9 @@ impl Protection {
             .expect("the next secret is as long as the last, and 0 is no high number");
     }
 
-    /// Appends one record to `out` with the `len` bytes of plaintext that `append` appends.
+    /// Appends one record to `out`. `append` appends its `len` bytes of plaintext.
     ///
-    /// The caller sees to it that `len` is at most [`FRAGMENT_LEN_MAX`] and that the key may protect another record.
+    /// The caller makes sure that `len` is at most [`FRAGMENT_LEN_MAX`] and that the key may protect another record.
     pub(crate) fn seal(
         &mut self,
         content_type: ContentType,
@@ -89,7 +89,7 @@ impl Protection {
         self.sequence += 1;
     }
 
-    /// Opens one whole record in place; says its type and where in `record` the plaintext is.
+    /// Opens one complete record in place. Returns its type and the range of the plaintext in `record`.
     pub(crate) fn open(
         &mut self,
         header: RecordHeader,
@@ -121,8 +121,8 @@ impl Protection {
         self.suite.version()
     }
 
-    /// IV XOR sequence number (RFC 8446, section 5.3; RFC 7905, section 2). RFC 5288, section 3, leaves the sender of TLS
-    /// 1.2 with AES-GCM free to choose any explicit nonce that is unique.
+    /// IV XOR sequence number (RFC 8446, section 5.3; RFC 7905, section 2). For TLS 1.2 with AES-GCM, RFC 5288, section
+    /// 3, lets the sender choose any unique explicit nonce.
     fn nonce(&self) -> [u8; IV_LEN] {
         let mut nonce = *self.iv;
         for (byte, sequence_byte) in nonce[IV_LEN - 8..].iter_mut().zip(self.sequence.to_be_bytes()) {
@@ -131,7 +131,7 @@ impl Protection {
         nonce
     }
 
-    /// How many bytes of the nonce, its last, are sent with each record.
+    /// The number of bytes at the end of the nonce that are sent with each record.
     fn explicit_nonce_len(&self) -> usize {
         match (self.version(), self.suite.aead()) {
             (Version::Tls12, Aead::Aes128Gcm | Aead::Aes256Gcm) => EXPLICIT_NONCE_LEN,
@@ -149,7 +149,7 @@ impl Protection {
         }
     }
 
-    /// RFC 8446, section 5.2: the header as it is sent. RFC 5246, section 6.2.3.3: the sequence number, and a header with the
+    /// RFC 8446, section 5.2: the header as sent. RFC 5246, section 6.2.3.3: the sequence number, and a header with the
     /// length of the plaintext.
     fn additional_data(&self, header: RecordHeader, len: usize) -> Aad<AdditionalData> {
         let mut bytes = [0; SEQUENCE_LEN + HEADER_LEN];
@@ -186,8 +186,8 @@ fn aead_key(suite: CipherSuite, key: &[u8]) -> LessSafeKey {
     LessSafeKey::new(key.expect("the key's length was checked against the suite's"))
 }
 
-/// Finds type and length of the content of a `TLSInnerPlaintext` (RFC 8446, sections 5.2 and 5.4): behind the content come
-/// its type and any number of zeros.
+/// Returns type and length of the content of a `TLSInnerPlaintext` (RFC 8446, sections 5.2 and 5.4). The content is
+/// followed by its type and any number of zeros.
 fn inner_content(inner: &[u8]) -> Result<(ContentType, usize), PeerMisbehaved> {
     if inner.len() > FRAGMENT_LEN_MAX + 1 {
         return Err(PeerMisbehaved::PlaintextTooLong);

@@ -1,10 +1,10 @@
-//! What a handshake hands over to the record layer.
+//! The result of a handshake, for the record layer.
 
 use zeroize::Zeroizing;
 
 use crate::{CipherSuite, SecretsError, Version};
 
-/// Which end of the connection a state belongs to.
+/// The end of the connection that a state belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The end that sent the `ClientHello`.
@@ -13,15 +13,14 @@ pub enum Side {
     Server,
 }
 
-/// Everything the record layer needs to go on where the handshake stopped.
+/// All that the record layer needs to continue after a handshake.
 pub struct Secrets {
-    /// Whose state this is.
     pub side: Side,
-    /// The negotiated suite; it fixes the version.
+    /// The negotiated suite. It determines the version.
     pub suite: CipherSuite,
-    /// The direction this end seals.
+    /// The direction that this end seals.
     pub tx: Direction,
-    /// The direction this end opens.
+    /// The direction that this end opens.
     pub rx: Direction,
 }
 
@@ -29,28 +28,27 @@ pub struct Secrets {
 pub struct Direction {
     /// The sequence number of the next record.
     pub sequence: u64,
-    /// What protects it.
     pub secret: DirectionSecret,
 }
 
-/// The secret of one direction, in the form its version needs.
+/// The secret of one direction. Its form depends on the version.
 pub enum DirectionSecret {
-    /// `[sender]_application_traffic_secret_N` (RFC 8446, section 7.1), as long as the suite's hash. Key and IV derive
-    /// from it, and so does its successor at a `KeyUpdate`.
+    /// `[sender]_application_traffic_secret_N` (RFC 8446, section 7.1), with the length of the suite's hash output. Key
+    /// and IV are derived from it, and so is its successor at a `KeyUpdate`.
     Tls13(Zeroizing<Vec<u8>>),
-    /// Write key and 12-byte IV. For AES-GCM the IV is the 4-byte salt (RFC 5288, section 3) and then the 8 bytes that
-    /// make the explicit nonce by XOR with the sequence number, as rustls does; for ChaCha20-Poly1305 the
-    /// whole fixed IV (RFC 7905, section 2).
+    /// Write key and 12-byte IV. For AES-GCM, the IV is the 4-byte salt (RFC 5288, section 3), followed by 8 bytes. XOR
+    /// with the sequence number makes these the explicit nonce, as in rustls. For ChaCha20-Poly1305 it is the whole
+    /// fixed IV (RFC 7905, section 2).
     Tls12 {
         /// The AEAD key.
         key: Zeroizing<Vec<u8>>,
-        /// The AEAD IV.
+        /// 12 bytes, see above.
         iv: Zeroizing<[u8; 12]>,
     },
 }
 
 impl Direction {
-    /// Whether this can be a direction of a connection with `suite`.
+    /// Whether this secret fits `suite`.
     pub(crate) fn check(&self, suite: CipherSuite) -> Result<(), SecretsError> {
         let (len, expected) = match (&self.secret, suite.version()) {
             (DirectionSecret::Tls13(secret), Version::Tls13) => (secret.len(), suite.hash().output_len()),

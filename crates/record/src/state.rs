@@ -1,4 +1,4 @@
-//! The state of a connection as bytes that can move to another machine.
+//! The state of a connection as bytes, which can move to another machine.
 //!
 //! ```text
 //! format         u8      1
@@ -26,8 +26,8 @@ use crate::{CipherSuite, Connection, Direction, DirectionSecret, ImportError, Se
 
 /// A connection that cannot seal or open, and its state.
 ///
-/// Either the state is imported elsewhere and this copy is dropped, or it is thawed because the move came to nothing. Never
-/// both: two connections that go on from one state would use nonces twice.
+/// The state is imported elsewhere and this copy is dropped, or this copy is thawed because the move did not happen.
+/// Never both: two connections that continue from one state would use nonces twice.
 pub struct Fenced {
     connection: Connection,
     state: Zeroizing<Vec<u8>>,
@@ -39,12 +39,12 @@ impl Fenced {
         Self { connection, state }
     }
 
-    /// The state, for [`Connection::import`]. It holds the connection's secrets.
+    /// The state, for [`Connection::import`]. It contains the connection's secrets.
     pub fn state(&self) -> &[u8] {
         &self.state
     }
 
-    /// Takes the fence away.
+    /// Ends the fence. The caller makes sure that the state was not imported.
     pub fn thaw(self) -> Connection {
         self.connection
     }
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Fenced {
 impl Connection {
     /// Makes a connection from [`Fenced::state`].
     ///
-    /// What is behind the state, missing, or impossible is refused; only lengths that the suite fixes are allocated.
+    /// Refuses a state that is too long, too short or impossible. Allocates only lengths that the suite determines.
     pub fn import(state: &[u8]) -> Result<Self, ImportError> {
         let mut reader = Reader(state);
         let format = reader.u8()?;
@@ -90,7 +90,7 @@ const FORMAT: u8 = 1;
 const ANSWER_KEY_UPDATE: u8 = 1;
 const ANSWER_NO_RENEGOTIATION: u8 = 2;
 
-/// The longest state. Memory is never grown while secrets are in it, so that no copy is left behind.
+/// The longest state. It is allocated at once: growing would leave copies of secrets in memory.
 const STATE_LEN_MAX: usize = 8 + MessageReader::EXPORT_LEN + 2 * (8 + 48);
 
 fn export(connection: &Connection) -> Zeroizing<Vec<u8>> {
@@ -174,7 +174,7 @@ fn answers_from(byte: u8, version: Version) -> Result<Answers, ImportError> {
     Ok(Answers { key_update: byte & ANSWER_KEY_UPDATE != 0, no_renegotiation: byte & ANSWER_NO_RENEGOTIATION != 0 })
 }
 
-/// What is left to import.
+/// The bytes that are not imported yet.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {

@@ -4,7 +4,6 @@ use std::fmt;
 
 use aws_lc_rs::{aead, hkdf};
 
-/// Protocol version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Version {
     /// RFC 5246.
@@ -14,7 +13,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// The number on the wire (`supported_versions` and `legacy_version`).
+    /// The number in the protocol (`supported_versions` and `legacy_version`).
     pub const fn iana(self) -> u16 {
         match self {
             Self::Tls12 => 0x0303,
@@ -32,7 +31,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// The cipher suites the record layer protects, named as IANA names them.
+/// The supported cipher suites, with their IANA names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(non_camel_case_types)]
 #[repr(u16)]
@@ -58,7 +57,7 @@ pub enum CipherSuite {
 }
 
 impl CipherSuite {
-    /// Every suite, in the order of their numbers.
+    /// All suites, in the order of their numbers.
     pub const ALL: [Self; 9] = [
         Self::TLS_AES_128_GCM_SHA256,
         Self::TLS_AES_256_GCM_SHA384,
@@ -71,7 +70,7 @@ impl CipherSuite {
         Self::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
     ];
 
-    /// The suite with this IANA number, if it is one of ours.
+    /// The suite with this IANA number. `None`: it is not supported.
     pub fn from_iana(number: u16) -> Option<Self> {
         Self::ALL.into_iter().find(|suite| suite.iana() == number)
     }
@@ -96,7 +95,7 @@ impl CipherSuite {
         }
     }
 
-    /// The version the suite belongs to; no suite is in both.
+    /// The suite's TLS version. No suite belongs to both.
     pub const fn version(self) -> Version {
         match self {
             Self::TLS_AES_128_GCM_SHA256 | Self::TLS_AES_256_GCM_SHA384 | Self::TLS_CHACHA20_POLY1305_SHA256 => {
@@ -106,7 +105,7 @@ impl CipherSuite {
         }
     }
 
-    /// What encrypts and authenticates its records.
+    /// The AEAD that protects its records.
     pub const fn aead(self) -> Aead {
         match self {
             Self::TLS_AES_128_GCM_SHA256
@@ -150,7 +149,7 @@ pub enum Aead {
 }
 
 impl Aead {
-    /// Length of a key, in bytes.
+    /// The length of a key, in bytes.
     pub const fn key_len(self) -> usize {
         match self {
             Self::Aes128Gcm => 16,
@@ -158,10 +157,10 @@ impl Aead {
         }
     }
 
-    /// How many records one key may protect.
+    /// The most records that one key may protect.
     ///
-    /// AES-GCM: RFC 8446, section 5.5, allows 2^24.5 full records. ChaCha20-Poly1305 has no limit that a sequence number
-    /// would not meet first; stopping at 2^62 keeps the arithmetic on sequence numbers far from wrapping.
+    /// AES-GCM: RFC 8446, section 5.5, allows 2^24.5 full records. ChaCha20-Poly1305 has no limit below the number of
+    /// sequence numbers. The limit of 2^62 keeps arithmetic on sequence numbers far from wrapping.
     pub const fn records_max(self) -> u64 {
         match self {
             Self::Aes128Gcm | Self::Aes256Gcm => 1 << 24,
@@ -188,7 +187,7 @@ pub enum Hash {
 }
 
 impl Hash {
-    /// Length of its output and so of a traffic secret, in bytes.
+    /// The length of its output, and so of a traffic secret, in bytes.
     pub const fn output_len(self) -> usize {
         match self {
             Self::Sha256 => 32,

@@ -1,4 +1,4 @@
-//! Our record layer against rustls', in every suite and from both sides.
+//! The record layer against that of rustls, in every suite and from both sides.
 
 #![allow(clippy::unwrap_used)]
 
@@ -116,7 +116,7 @@ fn rustls_answers_when_we_ask_for_new_keys() {
                 pair.ours.update_keys(request_peer, &mut records).unwrap();
                 pair.deliver(&records).unwrap();
                 assert_eq!(pair.send(&[b"there"]), b"there");
-                // rustls keeps its answer until it has data to send.
+                // rustls delays its answer until it has data to send.
                 pair.theirs.writer().write_all(b"and back").unwrap();
                 let opened: Vec<Opened> =
                     pair.their_records().iter_mut().map(|record| pair.ours.open(record).unwrap()).collect();

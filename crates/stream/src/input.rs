@@ -1,4 +1,4 @@
-//! Received bytes: records that are opened in the buffer they came in.
+//! Received bytes. Records are opened in the buffer that they were received in.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::poll_read_buf;
 use watari_record::{Connection, OpenError, Opened, RECORD_LEN_MAX};
 
-/// How much is read at once, in bytes: several records.
+/// The size of the receive buffer, in bytes: several records.
 pub const INPUT_LEN: usize = 64 * 1024;
 
 /// ```text
@@ -32,7 +32,7 @@ impl Input {
         Self { buffer, opened: opened.len(), spent: 0 }
     }
 
-    /// What has been opened and not read, and what has not been opened.
+    /// The plaintext that was opened and not read, and the bytes that were not opened.
     pub(crate) fn into_parts(mut self) -> (Vec<u8>, Vec<u8>) {
         let opened = self.buffer.split_to(self.opened).to_vec();
         self.buffer.advance(self.spent);
@@ -55,7 +55,7 @@ impl Input {
         }
     }
 
-    /// Opens the next record; `None` if it is not whole yet. All plaintext has been read before.
+    /// Opens the next record. `None`: it is incomplete. The caller has read all plaintext.
     pub(crate) fn open_next(&mut self, connection: &mut Connection) -> Result<Option<Opened>, OpenError> {
         debug_assert_eq!(self.opened, 0);
         let Some(header) = connection.header(&self.buffer)? else {
@@ -76,7 +76,7 @@ impl Input {
         Ok(Some(opened))
     }
 
-    /// Reads more from `io`: how many bytes, 0 at its end. There is no whole record in the buffer before.
+    /// Reads more from `io`. Returns the number of bytes, 0 at the end. The buffer must not hold a complete record.
     pub(crate) fn poll_receive<IO: AsyncRead + Unpin>(
         &mut self,
         io: &mut IO,
@@ -96,8 +96,9 @@ impl Input {
         received
     }
 
-    /// Mostly nothing has come yet, or a short request: the buffer is made when it is known for what.
-    #[expect(clippy::large_stack_arrays, reason = "it is not written to but for what comes")]
+    /// Usually no bytes or only a short request have arrived. So the buffer is allocated after the read, with the right
+    /// size.
+    #[expect(clippy::large_stack_arrays, reason = "only the received bytes are written")]
     fn poll_receive_first<IO: AsyncRead + Unpin>(
         &mut self,
         io: &mut IO,
@@ -139,7 +140,7 @@ mod tests {
             while !io.is_empty() {
                 assert!(input.poll_receive(&mut io, &mut cx).is_ready());
                 assert!((1..=INPUT_LEN).contains(&input.buffer.capacity()));
-                // As if all but the beginning of a record had been opened and read.
+                // Simulates that all but the start of a record was opened and read.
                 let left = round * 41 % RECORD_LEN_MAX;
                 input.buffer.advance(input.buffer.len().saturating_sub(left));
             }

@@ -1,13 +1,13 @@
 //! An async byte stream over the record layer.
 //!
-//! [`TlsStream`] is an [`AsyncRead`] and [`AsyncWrite`] of plaintext over any stream of records. It can be taken apart at
-//! any time, between any two polls, into [`Parts`] from which the same stream can be made again, on another connection
-//! to the same peer or on another machine: no byte is lost, repeated or reordered.
+//! [`TlsStream`] implements [`AsyncRead`] and [`AsyncWrite`] for plaintext over any stream of records. Between any two
+//! polls it can be taken apart into [`Parts`]. These can be assembled into the same stream again, on another connection
+//! to the same peer or on another machine. No byte is lost, repeated or reordered.
 //!
-//! * Reading opens records in the buffer they were received in; through [`AsyncBufRead`] nothing is copied.
-//! * Writing seals at once and sends when [`OUTPUT_LEN_MAX`] bytes are waiting or on a flush, as a
-//!   [`BufWriter`](tokio::io::BufWriter) does.
-//! * A stream with nothing to do holds no buffers.
+//! * Reading opens records in the buffer they were received in. [`AsyncBufRead`] reads without a copy.
+//! * Writing seals at once. It sends when [`OUTPUT_LEN_MAX`] bytes are waiting, or on a flush, like
+//!   [`BufWriter`](tokio::io::BufWriter).
+//! * An idle stream holds no buffers.
 //!
 //! [`AsyncRead`]: tokio::io::AsyncRead
 //! [`AsyncWrite`]: tokio::io::AsyncWrite

@@ -1,4 +1,4 @@
-//! Sealed bytes on their way out.
+//! Sealed bytes that wait to be sent.
 
 use std::io;
 use std::pin::Pin;
@@ -6,16 +6,16 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
-/// No more plaintext is accepted while this many sealed bytes are waiting.
+/// No more plaintext is accepted while this many sealed bytes wait.
 ///
-/// Whole records are accepted as long as there are fewer, so that up to a record more can be waiting.
+/// While fewer wait, whole records are accepted. So up to one record more can wait.
 pub const OUTPUT_LEN_MAX: usize = 64 * 1024;
 
-/// Sealed bytes that the stream below has not taken yet.
+/// Sealed bytes that the underlying stream has not taken yet.
 #[derive(Default)]
 pub(crate) struct Output {
     buffer: Vec<u8>,
-    /// How much of `buffer` has been taken.
+    /// The bytes of `buffer` that were sent.
     sent: usize,
 }
 
@@ -24,7 +24,7 @@ impl Output {
         Self { buffer: unsent, sent: 0 }
     }
 
-    /// What has not been taken.
+    /// The bytes that were not sent.
     pub(crate) fn into_unsent(mut self) -> Vec<u8> {
         self.buffer.drain(..self.sent);
         self.buffer
@@ -38,9 +38,9 @@ impl Output {
         self.len() >= OUTPUT_LEN_MAX
     }
 
-    /// Where to append sealed bytes.
+    /// The buffer to append sealed bytes to.
     pub(crate) fn appender(&mut self) -> &mut Vec<u8> {
-        // Moving what is left to the front costs at most as much as was sent since the last time.
+        // To move the rest to the front costs at most as much as was sent since the last time.
         if self.sent >= self.len() {
             self.buffer.drain(..self.sent);
             self.sent = 0;
@@ -48,7 +48,7 @@ impl Output {
         &mut self.buffer
     }
 
-    /// Hands over what `io` takes until nothing is left or, for `io` takes no more, pending. Counts in `total_sent`.
+    /// Writes until nothing is left, or until `io` takes no more (pending). Adds to `total_sent`.
     pub(crate) fn poll_send<IO: AsyncWrite + Unpin>(
         &mut self,
         io: &mut IO,
@@ -68,7 +68,7 @@ impl Output {
         Poll::Ready(Ok(()))
     }
 
-    /// Gives the memory back. Nothing may be waiting.
+    /// Frees the memory. No bytes may wait.
     pub(crate) fn release(&mut self) {
         debug_assert_eq!(self.len(), 0);
         self.buffer = Vec::new();
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    /// An output that is never quite empty moves what is left to the front and does not grow.
+    /// An output that is never quite empty moves the rest to the front and does not grow.
     #[test]
     fn a_long_stream_needs_one_buffer() {
         const PIPE_LEN: usize = 700;

@@ -1,4 +1,4 @@
-//! The stream.
+//! The TLS stream: plaintext above, records below.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -13,12 +13,12 @@ use crate::output::{OUTPUT_LEN_MAX, Output};
 
 /// A stream of plaintext over a stream of TLS records.
 ///
-/// * **Reading** ends cleanly on the peer's `close_notify` only. If `io` ends without one, reading fails with
-///   [`UnexpectedEof`](io::ErrorKind::UnexpectedEof); [`TlsStream::read_end`] says what happened.
-/// * **Shutting down** sends `close_notify` and flushes; it does not shut `io` down. What follows the end of the TLS stream
-///   is for the owner to say, who gets `io` from [`TlsStream::into_parts`].
-/// * Answers that the peer asks for (new keys) are sent while reading, too.
-/// * Halves made by [`tokio::io::split`] may be polled by different tasks.
+/// * **Reading** ends cleanly only with the peer's `close_notify`. If `io` ends without one, reading fails with
+///   [`UnexpectedEof`](io::ErrorKind::UnexpectedEof). [`TlsStream::read_end`] returns the cause.
+/// * **Shutdown** sends `close_notify` and flushes. It does not shut `io` down. The owner takes `io` from
+///   [`TlsStream::into_parts`] and decides how it continues.
+/// * Answers that the peer requests (new keys) are also sent while reading.
+/// * Different tasks may poll the halves made by [`tokio::io::split`].
 pub struct TlsStream<IO> {
     io: IO,
     connection: Connection,
@@ -27,54 +27,54 @@ pub struct TlsStream<IO> {
     received: u64,
     sent: u64,
     read_end: Option<ReadEnd>,
-    /// What is to be sent has an answer or alert in it that must not wait for a flush.
+    /// The output contains an answer or alert that must not wait for a flush.
     urgent: bool,
-    /// A task waits in a write, flush or shutdown: `io` will wake it to send more.
+    /// A task waits in a write, flush or shutdown, so `io` wakes it to send more.
     writer_waits: bool,
 }
 
-/// All that a [`TlsStream`] is made of.
+/// The parts of a [`TlsStream`].
 pub struct Parts<IO> {
     /// The stream of records.
     pub io: IO,
     /// The record layer.
     pub connection: Connection,
-    /// Plaintext that was opened and not read yet, at most a record's.
+    /// Plaintext that was opened and not read, at most of one record.
     pub opened: Vec<u8>,
-    /// Received bytes that are not opened yet.
+    /// Received bytes that are not opened.
     pub unopened: Vec<u8>,
-    /// Sealed bytes that `io` has not taken yet.
+    /// Sealed bytes that `io` has not taken.
     pub unsent: Vec<u8>,
-    /// How many bytes `io` has given, `unopened` and what `opened` came from included.
+    /// Bytes that `io` has delivered, including `unopened` and the records of `opened`.
     pub received: u64,
-    /// How many bytes `io` has taken, `unsent` not included.
+    /// Bytes that `io` has taken, without `unsent`.
     pub sent: u64,
 }
 
-/// How reading ended.
+/// The end of reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReadEnd {
-    /// Cleanly: the peer sent `close_notify`.
+    /// The peer sent `close_notify`.
     #[error("the peer closed the connection")]
     CloseNotify,
     /// The stream of records ended without `close_notify`: data may be missing.
     #[error("the peer closed the connection without close_notify")]
     Truncated,
-    /// The peer ended the connection by an alert.
+    /// The peer ended the connection with an alert.
     #[error("the peer sent the alert {0}")]
     PeerAlert(AlertDescription),
-    /// A record could not be opened. The peer is told by an alert.
+    /// A record could not be opened. The stream sends the peer an alert.
     #[error("a record could not be opened")]
     Failed(#[source] OpenError),
 }
 
 impl<IO> TlsStream<IO> {
-    /// A stream with nothing received and nothing to send yet.
+    /// A stream that has received nothing and has nothing to send.
     pub fn new(io: IO, connection: Connection) -> Self {
         Self::from_parts(Parts::new(io, connection))
     }
 
-    /// Goes on where the parts were left. The counts go on from [`Parts::received`] and [`Parts::sent`].
+    /// Continues from `parts`. The counts continue from [`Parts::received`] and [`Parts::sent`].
     pub fn from_parts(parts: Parts<IO>) -> Self {
         let read_end = parts.connection.is_read_closed().then_some(ReadEnd::CloseNotify);
         Self {
@@ -90,7 +90,7 @@ impl<IO> TlsStream<IO> {
         }
     }
 
-    /// Takes the stream apart, at any time. Nothing is sealed, opened, sent or received by it.
+    /// Takes the stream apart, at any time. Does not seal, open, send or receive.
     pub fn into_parts(self) -> Parts<IO> {
         let (opened, unopened) = self.input.into_parts();
         Parts {
@@ -104,17 +104,15 @@ impl<IO> TlsStream<IO> {
         }
     }
 
-    /// The stream of records.
     pub fn io(&self) -> &IO {
         &self.io
     }
 
-    /// The record layer.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
 
-    /// How reading ended; `None` as long as it has not.
+    /// The end of reading. `None` while the stream can be read.
     pub fn read_end(&self) -> Option<ReadEnd> {
         self.read_end
     }
@@ -126,7 +124,7 @@ impl<IO> TlsStream<IO> {
 }
 
 impl<IO> Parts<IO> {
-    /// The parts of a stream with nothing received and nothing to send yet.
+    /// The parts of a stream that has received nothing and has nothing to send.
     pub fn new(io: IO, connection: Connection) -> Self {
         Self { io, connection, opened: Vec::new(), unopened: Vec::new(), unsent: Vec::new(), received: 0, sent: 0 }
     }
@@ -174,7 +172,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<IO> {
             Ok(sealed) => sealed,
             Err(error) => return Poll::Ready(Err(this.fail_sealing(error, cx))),
         };
-        // What `io` does not take now is waited for when there is more to seal, or on a flush.
+        // If `io` does not take all of it now, the next write or flush waits for that.
         if this.output.is_full()
             && let Poll::Ready(Err(error)) = this.poll_send(cx)
         {
@@ -195,7 +193,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<IO> {
         flushed
     }
 
-    /// Sends `close_notify`, unless the connection was closed already, and flushes. `io` stays as it is.
+    /// Sends `close_notify`, unless the write side is closed already, and flushes. Does not shut `io` down.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if !this.connection.is_write_closed() {
@@ -208,7 +206,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<IO> {
 
 /// Reading.
 impl<IO: AsyncRead + AsyncWrite + Unpin> TlsStream<IO> {
-    /// Waits until there is plaintext to read, or reading has ended cleanly.
+    /// Waits for plaintext, or for a clean end.
     fn poll_plaintext(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             self.send_urgent(cx);
@@ -250,10 +248,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> TlsStream<IO> {
         self.seal_alert(error.alert());
     }
 
-    /// Sends what the peer is to be told although nobody writes. Reading never waits for it.
+    /// Sends answers and alerts although no task writes. Reading never waits for this.
     ///
-    /// A task that waits to write sends it along; polling `io` here would take that task's place as the one to be woken.
-    /// An error of `io` is left to the writer, or to the next read, to find.
+    /// If a task waits to write, its write sends them too. To poll `io` here would replace that task's waker. An error
+    /// of `io` is left to the next write or read.
     fn send_urgent(&mut self, cx: &mut Context<'_>) {
         if self.connection.answers_due() && !self.output.is_full() {
             self.seal_answers();
@@ -290,13 +288,13 @@ impl<IO: AsyncWrite + Unpin> TlsStream<IO> {
         Poll::Ready(Ok(()))
     }
 
-    /// An exhausted key cannot answer any more; then the next write fails and ends the connection.
+    /// An exhausted key cannot seal answers. Then the next write fails and ends the connection.
     fn seal_answers(&mut self) {
         let _ = self.connection.seal_answers(self.output.appender());
     }
 
     fn seal_alert(&mut self, description: AlertDescription) {
-        // Where the connection is closed already there is nothing to tell.
+        // If the write side is closed, no alert can be sent.
         if self.connection.seal_alert(description, self.output.appender()).is_ok() {
             self.urgent = true;
         }

@@ -1,4 +1,4 @@
-//! How much one key may protect, and what secrets are accepted at all.
+//! Limits of keys, and the secrets that are accepted.
 
 use super::*;
 use crate::{AlertDescription, FRAGMENT_LEN_MAX, ImportError, PeerMisbehaved, SealError, SecretsError};
@@ -42,7 +42,8 @@ fn tls12_stops_when_its_key_is_used_up() {
     assert_eq!(opened.len(), 3);
 }
 
-/// The alert is one record more than the key may protect, and a state that says so is no impossible one.
+/// The alert is one record more than the key's limit. A state with that number can be imported if its write side is
+/// closed.
 #[test]
 fn what_a_used_up_key_has_closed_can_be_moved() {
     let mut server = connection(TLS12, Side::Server, RECORDS_MAX_GCM, 0);
@@ -55,7 +56,7 @@ fn what_a_used_up_key_has_closed_can_be_moved() {
     assert!(moved.is_write_closed());
     assert_eq!(moved.fence().state(), closed.state());
 
-    // The same sequence number behind an open write side would seal on.
+    // With an open write side, the same sequence number would seal more.
     let sequence_at = beyond.len() - 2 * (8 + TLS12.aead().key_len() + 12);
     beyond[sequence_at..sequence_at + 8].copy_from_slice(&(RECORDS_MAX_GCM + 1).to_be_bytes());
     let too_high = ImportError::Secrets(SecretsError::SequenceTooHigh(RECORDS_MAX_GCM + 1));
@@ -74,7 +75,7 @@ fn an_exhausted_key_refuses_renegotiation_no_more() {
     assert_eq!(answers, []);
 }
 
-/// A TLS 1.3 connection restored at the very end of its key has no record left even for a `KeyUpdate`.
+/// A TLS 1.3 connection that is restored at the very end of its key has no record left, not even for a `KeyUpdate`.
 #[test]
 fn tls13_beyond_rescue_seals_nothing() {
     let mut server = connection(TLS13, Side::Server, RECORDS_MAX_GCM, 0);

@@ -1,4 +1,4 @@
-//! Peers that break the rules, and those that use their odder corners.
+//! Peers that violate the protocol, and peers that use its rare features.
 
 use super::*;
 use crate::connection::DATALESS_RECORDS_MAX;
@@ -91,7 +91,7 @@ fn alerts_are_two_bytes() {
     }
 }
 
-/// RFC 8446, section 6: the level says nothing.
+/// RFC 8446, section 6: the level has no meaning.
 #[test]
 fn tls13_alerts_are_fatal_but_for_closure() {
     for level in [0, 1, 2, 255] {
@@ -135,7 +135,7 @@ fn nothing_may_come_between_the_pieces() {
     }
 }
 
-/// RFC 8446, section 5.1: what follows would be under old keys.
+/// RFC 8446, section 5.1: bytes after it in the same record would be under old keys.
 #[test]
 fn a_key_update_ends_its_record() {
     let twice = [KEY_UPDATE_REQUESTED, KEY_UPDATE_REQUESTED].concat();
@@ -151,7 +151,7 @@ fn after_a_key_update_old_keys_open_nothing() {
     assert_eq!(rig.client_sends_data(b"under old keys"), Err(OpenError::BadRecordMac));
 }
 
-/// RFC 8446, section 4.6.3: one answer however many requests.
+/// RFC 8446, section 4.6.3: one answer for any number of requests.
 #[test]
 fn requests_for_new_keys_get_one_answer() {
     let mut rig = Rig::new(TLS13);

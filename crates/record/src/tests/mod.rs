@@ -1,4 +1,4 @@
-//! Both ends of a connection, and a peer that breaks the rules.
+//! Both ends of a connection, and a peer that violates the protocol.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ use crate::{
 const TLS13: CipherSuite = CipherSuite::TLS_AES_128_GCM_SHA256;
 const TLS12: CipherSuite = CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256;
 
-/// One end of a connection, whose secrets are `seed` repeated: the other end has the other seed.
+/// One end of a connection, with a repeated seed byte as its secrets. The other end has the other seed.
 fn connection(suite: CipherSuite, side: Side, tx_sequence: u64, rx_sequence: u64) -> Connection {
     let (tx_seed, rx_seed) = match side {
         Side::Client => (0xc1, 0x5e),
@@ -41,7 +41,7 @@ fn secret(suite: CipherSuite, seed: u8) -> DirectionSecret {
     }
 }
 
-/// A server and the client that misbehaves towards it.
+/// A server, and a client that violates the protocol.
 struct Rig {
     client: Connection,
     server: Connection,
@@ -52,7 +52,7 @@ impl Rig {
         Self { client: connection(suite, Side::Client, 0, 0), server: connection(suite, Side::Server, 0, 0) }
     }
 
-    /// What the server makes of a record with any content of any type.
+    /// The server's result for a record of any type and content.
     fn client_sends(&mut self, content_type: ContentType, content: &[u8]) -> Result<Opened, OpenError> {
         let mut record = Vec::new();
         self.client.tx.seal(content_type, content.len(), |out| out.extend_from_slice(content), &mut record);
@@ -63,7 +63,7 @@ impl Rig {
         self.client_sends(ContentType::ApplicationData, data)
     }
 
-    /// What the server answers of its own accord, opened by the client.
+    /// The server's own answers, opened by the client.
     fn answers(&mut self) -> Vec<Opened> {
         let mut records = Vec::new();
         self.server.seal_answers(&mut records).unwrap();
@@ -88,7 +88,7 @@ fn open_all(connection: &mut Connection, mut records: &mut [u8]) -> Vec<Opened> 
     opened
 }
 
-/// The first TLS 1.3 record of the client, with `inner` as its whole `TLSInnerPlaintext`.
+/// The client's first TLS 1.3 record, with `inner` as its whole `TLSInnerPlaintext`.
 fn tls13_record(inner: &[u8]) -> Vec<u8> {
     let traffic_key = derive_traffic_key(TLS13, &[0xc1; 32]).unwrap();
     let key = LessSafeKey::new(UnboundKey::new(TLS13.aead().algorithm(), &traffic_key.key).unwrap());

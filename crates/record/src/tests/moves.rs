@@ -12,7 +12,7 @@ fn moved(connection: Connection) -> Connection {
     Connection::import(fenced.state()).unwrap()
 }
 
-/// The format is a contract between versions: what these pin may change only with the format's number.
+/// The format is a contract between versions: these bytes may change only with the format's number.
 #[test]
 fn the_format_is_what_it_was() {
     let fenced = connection(TLS13, Side::Server, 1, 0x0102_0304).fence();
@@ -84,7 +84,7 @@ fn impossible_fields_are_refused_by_name() {
     assert_eq!(import_with(17, 1), too_high);
 }
 
-/// What the ends of a connection do.
+/// The actions of both ends.
 #[derive(Debug, Clone)]
 enum Step {
     Data {
@@ -95,7 +95,7 @@ enum Step {
         from: Side,
         request_peer: bool,
     },
-    /// A handshake message's first bytes, for the step after it to complete or violate.
+    /// The first bytes of a handshake message, which the next step completes or violates.
     PartOfKeyUpdate {
         from: Side,
         range: std::ops::Range<usize>,
@@ -112,7 +112,7 @@ enum Step {
     },
 }
 
-/// Everything the other end, and the network, see of it.
+/// The observations of the other end and of the network.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Transcript {
     records: Vec<u8>,
@@ -120,7 +120,7 @@ struct Transcript {
     opened: Vec<Result<Opened, OpenError>>,
 }
 
-/// Runs `steps`, moving both ends before each step of which `moves` says so.
+/// Runs `steps`. Moves both ends before each step for which `moves` is true.
 fn run(suite: CipherSuite, steps: &[Step], moves: &[bool]) -> Transcript {
     let mut rig = Rig::new(suite);
     let mut transcript = Transcript::default();

@@ -12,7 +12,7 @@ const SERVER_SECRET: &str = "a11af9f05531f856ad47116b45a950328204b4f44bfb6b3a4b4
 const SERVER_DATA_RECORD: &str = "17030300432e937e11ef4ac740e538ad36005fc4a46932fc3225d05f82aa1b36e30efaf97d90e6dffc602\
                                   dcb501a59a8fcc49c4bf2e5f0a21c0047c2abf332540dd032e167c2955d";
 
-/// The server has sent a ticket already.
+/// The server has already sent a ticket.
 const SERVER_SEQUENCE: u64 = 1;
 
 fn end(side: Side) -> Connection {

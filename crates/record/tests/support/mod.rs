@@ -16,14 +16,14 @@ use watari_record::{
 };
 use zeroize::Zeroizing;
 
-/// One connection: our end and rustls' end, and what each has to read.
+/// One connection: this end and the rustls end, and the bytes that each has to read.
 pub(crate) struct Pair {
     pub(crate) ours: Connection,
     pub(crate) theirs: rustls::Connection,
 }
 
 impl Pair {
-    /// A connection with `suite` right after its handshake; `our_side` is ours, the other rustls'.
+    /// A connection with `suite` right after its handshake. `our_side` is the side of the [`Connection`].
     pub(crate) fn new(suite: CipherSuite, our_side: Side) -> Self {
         let log = Arc::new(SecretLog::default());
         let (client, server) = handshake(suite, &log);
@@ -36,7 +36,7 @@ impl Pair {
         Self { ours, theirs }
     }
 
-    /// Seals `parts` at our end; gives the plaintext that rustls reads.
+    /// Seals `parts` at this end. Returns the plaintext that rustls reads.
     pub(crate) fn send(&mut self, parts: &[&[u8]]) -> Vec<u8> {
         let parts: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
         let mut records = Vec::new();
@@ -45,7 +45,7 @@ impl Pair {
         self.deliver(&records).unwrap()
     }
 
-    /// Gives rustls `records`; gives the plaintext that rustls reads.
+    /// Delivers `records` to rustls. Returns the plaintext that rustls reads.
     pub(crate) fn deliver(&mut self, mut records: &[u8]) -> Result<Vec<u8>, rustls::Error> {
         let mut plaintext = Vec::new();
         while !records.is_empty() {
@@ -58,7 +58,7 @@ impl Pair {
         Ok(plaintext)
     }
 
-    /// Sends `plaintext` from rustls; gives the plaintext that our end opens.
+    /// Sends `plaintext` from rustls. Returns the plaintext that this end opens.
     pub(crate) fn receive(&mut self, plaintext: &[u8]) -> Vec<u8> {
         self.theirs.writer().write_all(plaintext).unwrap();
         let mut opened_bytes = Vec::new();
@@ -70,7 +70,7 @@ impl Pair {
         opened_bytes
     }
 
-    /// What rustls wants to send, record by record.
+    /// The records that rustls wants to send.
     pub(crate) fn their_records(&mut self) -> Vec<Vec<u8>> {
         let mut bytes = Vec::new();
         while self.theirs.wants_write() {
@@ -79,7 +79,7 @@ impl Pair {
         self.split(&bytes)
     }
 
-    /// Splits `bytes` into whole records.
+    /// Splits `bytes` into complete records.
     pub(crate) fn split(&mut self, mut bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut records = Vec::new();
         while let Some(header) = self.ours.header(bytes).unwrap() {
@@ -92,12 +92,12 @@ impl Pair {
     }
 }
 
-/// Every byte of `len` is different from its neighbours and from the byte a record earlier.
+/// `len` bytes. Each differs from its neighbours and from the byte one record earlier.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i % 251) as u8 ^ (i >> 14) as u8).collect()
 }
 
-/// What rustls logs for `SSLKEYLOGFILE`, by label.
+/// The secrets that rustls logs for `SSLKEYLOGFILE`, by label.
 #[derive(Debug, Default)]
 struct SecretLog(Mutex<HashMap<String, Vec<u8>>>);
 

@@ -1,4 +1,4 @@
-//! The stream against peers: rustls, and one that handles its records by hand.
+//! The stream against peers: rustls, and a client that builds its records itself.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! A client that handles its records by hand: ends, alerts, keys, bounds.
+//! A client that builds its records itself: ends, alerts, keys, limits.
 
 use std::io::ErrorKind;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use watari_stream::{OUTPUT_LEN_MAX, ReadEnd, TlsStream};
 const TLS13: CipherSuite = CipherSuite::TLS_AES_128_GCM_SHA256;
 const TLS12: CipherSuite = CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256;
 
-/// Far longer than anything takes; time stands still in these tests, so that only a hang meets it.
+/// Far longer than any step takes. The clock is paused in these tests, so only a hang reaches it.
 const HANG: Duration = Duration::from_hours(1);
 
 #[tokio::test]
@@ -196,7 +196,7 @@ async fn a_peer_that_asks_and_never_reads_fills_no_memory() {
     assert!((OUTPUT_LEN_MAX..OUTPUT_LEN_MAX + 100).contains(&unsent), "{unsent}");
 }
 
-/// A reader that sends answers must not take the place of the writer as the task that `io` wakes.
+/// A reader that sends answers must not replace the writer as the task that `io` wakes.
 #[tokio::test(start_paused = true)]
 async fn a_waiting_writer_is_woken_although_a_reader_answers() {
     let (mut client, server) = RawClient::connect(TLS13, 100);
@@ -255,7 +255,7 @@ fn poll_once<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
     poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Takes nothing and gives nothing.
+/// Takes no bytes and yields none.
 struct Stuck;
 
 impl AsyncRead for Stuck {

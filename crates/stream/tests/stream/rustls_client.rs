@@ -1,4 +1,4 @@
-//! A rustls client at the other end.
+//! A rustls client as the peer.
 
 use std::io::IoSlice;
 
@@ -61,7 +61,7 @@ async fn shutting_down_ends_what_the_client_reads_and_leaves_the_rest_open() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The stream is taken apart between any two reads and writes, its state moves, and the client sees one stream.
+    /// The stream is taken apart and moved between any two reads and writes. The client sees one stream.
     #[test]
     fn moves_in_the_middle_lose_nothing(
         tls13 in any::<bool>(),
@@ -81,7 +81,7 @@ proptest! {
     }
 }
 
-/// Sends `data` and closes; gives what comes back.
+/// Sends `data` and closes. Returns the peer's answer.
 async fn exchange(client: &mut RustlsClient, data: &[u8]) -> Vec<u8> {
     let (mut reader, mut writer) = tokio::io::split(client);
     let mut received = Vec::new();
@@ -101,7 +101,7 @@ async fn echo(mut server: TlsStream<DuplexStream>) -> Option<ReadEnd> {
     server.read_end()
 }
 
-/// Echoes with reads of `piece_lens` in turn, and moves the stream after every `move_every` reads and writes.
+/// Echoes with reads of the lengths `piece_lens` in turn. Moves the stream after every `move_every` reads and writes.
 async fn echo_moving(mut server: TlsStream<DuplexStream>, piece_lens: Vec<usize>, move_every: usize) {
     for (round, piece_len) in piece_lens.iter().cycle().enumerate() {
         let mut piece = vec![0; *piece_len];

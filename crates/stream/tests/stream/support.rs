@@ -17,12 +17,12 @@ use zeroize::Zeroizing;
 
 pub(crate) type RustlsClient = tokio_rustls::client::TlsStream<DuplexStream>;
 
-/// Every byte of `len` is different from its neighbours and from the byte a record earlier.
+/// `len` bytes. Each differs from its neighbours and from the byte one record earlier.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i % 251) as u8 ^ (i >> 14) as u8).collect()
 }
 
-/// The ends of a connection without a handshake: the client's, and the server's.
+/// The client's and the server's end of a connection, without a handshake.
 pub(crate) fn connections(suite: CipherSuite, server_tx_sequence: u64) -> (Connection, Connection) {
     let direction = |seed: u8, sequence| Direction {
         sequence,
@@ -41,14 +41,14 @@ pub(crate) fn connections(suite: CipherSuite, server_tx_sequence: u64) -> (Conne
     (Connection::new(client).unwrap(), Connection::new(server).unwrap())
 }
 
-/// A client that handles its records by hand.
+/// A client that builds its records itself.
 pub(crate) struct RawClient {
     pub(crate) io: DuplexStream,
     pub(crate) connection: Connection,
 }
 
 impl RawClient {
-    /// The client and the server's stream, over a pipe that holds `pipe_len` bytes in each direction.
+    /// A client and the server's stream, over a pipe that holds `pipe_len` bytes in each direction.
     pub(crate) fn connect(suite: CipherSuite, pipe_len: usize) -> (Self, TlsStream<DuplexStream>) {
         let (client_io, server_io) = duplex(pipe_len);
         let (client, server) = connections(suite, 0);
@@ -67,7 +67,7 @@ impl RawClient {
         record
     }
 
-    /// Receives one record: what it is, and its data.
+    /// Receives one record. Returns its kind and its data.
     pub(crate) async fn receive(&mut self) -> (Opened, Vec<u8>) {
         let mut record = vec![0; 5];
         self.io.read_exact(&mut record).await.unwrap();
@@ -161,12 +161,13 @@ fn configs(
         .unwrap();
     server.enable_secret_extraction = true;
     server.key_log = log.clone();
-    // The server would be done when they are sent, the client, who is done before, not read them out of a short pipe.
+    // Without tickets: the server would send them after the client is done, and the client does not read them out of a
+    // short pipe.
     server.send_tls13_tickets = 0;
     (Arc::new(client), Arc::new(server))
 }
 
-/// What rustls logs for `SSLKEYLOGFILE`, by label.
+/// The secrets that rustls logs for `SSLKEYLOGFILE`, by label.
 #[derive(Debug, Default)]
 struct SecretLog(std::sync::Mutex<std::collections::HashMap<String, Vec<u8>>>);
 
