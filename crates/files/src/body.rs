@@ -1,4 +1,4 @@
-//! Bodies of responses.
+//! Response bodies.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,22 +17,22 @@ use prometheus_client::metrics::counter::Counter;
 use rustix::io::ReadWriteFlags;
 use tokio::task::JoinHandle;
 
-/// The body of every response that an agent sends, whatever produces it. It ends with an error, and never as if it
-/// were complete, where its source fails; the connection then has to end so that the client can tell.
+/// The body of every response of an agent, from any source. If its source fails, it ends with an error and never as if
+/// it were complete. The connection then has to end so that the client can detect that.
 pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Why a body could not be completed.
+/// The reason that a body could not be completed.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How much is read of a file at once, in bytes. A file no longer than this is sent as one chunk.
+/// The most bytes of one read from a file. A file of up to this length is sent as one chunk.
 pub(crate) const CHUNK_LEN: usize = 64 * 1024;
 
-/// A piece of a response.
+/// A piece of a response body.
 #[derive(Debug)]
 pub(crate) enum Segment {
-    /// What stands between the parts of a multipart response.
+    /// Boundaries and fields between the parts of a multipart response.
     Text(Bytes),
-    /// Bytes of the file.
+    /// A range of bytes of the file.
     File(Range<u64>),
 }
 
@@ -45,10 +45,10 @@ impl Segment {
     }
 }
 
-/// A body read from a file as it is sent: no more than one chunk ahead of whoever polls it.
+/// A body that is read from a file while it is sent, at most one chunk ahead.
 ///
-/// What the kernel has in its page cache is read at once, within the poll; only what has to come from the disk is
-/// read in tokio's blocking pool.
+/// Data in the kernel's page cache is read at once, within the poll. Only data from the disk is read in tokio's
+/// blocking pool.
 pub(crate) struct FileBody {
     file: Arc<File>,
     segments: VecDeque<Segment>,
@@ -56,7 +56,7 @@ pub(crate) struct FileBody {
     cut: Counter,
 }
 
-/// Why a file could not be sent to its end.
+/// The reason that a file could not be sent to its end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
     #[error("the file became shorter while it was sent")]
@@ -66,7 +66,7 @@ pub(crate) enum FileError {
 }
 
 impl FileBody {
-    /// The bytes of `segments`, in their order; `cut` counts a body that could not be completed.
+    /// The bytes of `segments`, in order. `cut` counts bodies that could not be completed.
     pub(crate) fn new(file: File, segments: impl IntoIterator<Item = Segment>, cut: Counter) -> Self {
         let segments = segments.into_iter().filter(|segment| segment.len() > 0).collect();
         Self { file: Arc::new(file), segments, reading: None, cut }
@@ -76,7 +76,7 @@ impl FileBody {
         BodyExt::map_err(self, BoxError::from).boxed_unsync()
     }
 
-    /// The next bytes; the caller takes them off the first segment.
+    /// Returns the next bytes. The caller removes them from the first segment.
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, FileError>>> {
         if let Some(reading) = &mut self.reading {
             let read = ready!(Pin::new(reading).poll(cx));
@@ -96,7 +96,7 @@ impl FileBody {
             buffer.truncate(len);
             return Poll::Ready(Some(whole_chunk(Ok(buffer))));
         }
-        // Not in the cache, or a file system that cannot tell.
+        // The data is not in the cache, or the file system cannot tell.
         let file = Arc::clone(&self.file);
         self.reading = Some(tokio::task::spawn_blocking(move || read_at(&file, buffer, range.start)));
         self.poll_chunk(cx)
@@ -126,7 +126,7 @@ fn read_at(file: &File, mut buffer: Vec<u8>, offset: u64) -> io::Result<Vec<u8>>
     }
 }
 
-/// Nothing is read only behind the end of the file, where it ended later when the response began.
+/// An empty read means that the file became shorter after the response began.
 fn whole_chunk(read: io::Result<Vec<u8>>) -> Result<Bytes, FileError> {
     match read {
         Ok(bytes) if bytes.is_empty() => Err(FileError::Shrunk),

@@ -5,32 +5,32 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::HeaderMap;
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
 
-/// A file that was written more recently than this may be written again without its modification time changing:
-/// kernels stamp files with the time of the last tick, and some file systems keep whole (or even) seconds.
+/// A file younger than this may be written again without a new modification time: kernels use the time of the last
+/// tick, and some file systems store whole or even seconds.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
-/// 1980-01-02. Tools that make packages reproducible set every file to a time before (0, 1 or the first day that an
-/// archive can name), and such a time says nothing about the content.
+/// 1980-01-02. Tools for reproducible packages set every file to an earlier time (0, 1, or the first day that an
+/// archive can store). Such a time says nothing about the content.
 const MEANINGFUL_FROM: Duration = Duration::from_hours(87_672);
 
-/// What tells one version of a file from another.
+/// The validators of one version of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct Validators {
-    /// The opaque tag in its quotes, without `W/`.
+    /// The opaque tag with its quotes, without `W/`.
     tag: String,
     /// Whether equal validators mean equal bytes.
     strong: bool,
-    /// In whole seconds; never later than now (RFC 9110, section 8.8.2.1).
+    /// In whole seconds, and never later than now (RFC 9110, section 8.8.2.1).
     modified: SystemTime,
 }
 
 impl Validators {
-    /// Derives them from the length and the modification time, so that nodes that hold copies with the same times
-    /// (as rsync and tar make them) agree.
+    /// Derives validators from the length and the modification time. So nodes with copies of the same times, as rsync
+    /// and tar make them, have the same validators.
     ///
-    /// They are strong where the time can be trusted to change with the content, that is unless it is too recent,
-    /// lies in the future or was normalised. What remains is the operator's part: whoever replaces a file by another
-    /// of the same length must not give it the same time.
+    /// The validators are strong if the time probably changes with the content: it is not too recent, not in the future
+    /// and not normalised. The rest is up to the operator: a file that replaces another of the same length must not get
+    /// the same time.
     pub(crate) fn new(length: u64, modified: SystemTime, now: SystemTime) -> Self {
         let since_epoch = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
         let settled = now.duration_since(modified).is_ok_and(|age| age >= SETTLED_AFTER);
@@ -66,14 +66,14 @@ fn whole_seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// What the preconditions say about a GET or HEAD.
+/// The result of the preconditions of a GET or HEAD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Go on.
+    /// The request is performed.
     Perform,
     /// 304: the client has this version.
     NotModified,
-    /// 412: the client did not want this version.
+    /// 412: the client does not want this version.
     Failed,
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn evaluate(headers: &HeaderMap, validators: &Validators) -> Verdict 
     if known { Verdict::NotModified } else { Verdict::Perform }
 }
 
-/// Whether `Range` is to be heeded, as far as `If-Range` is concerned (RFC 9110, section 13.1.5).
+/// Whether `If-Range` lets the `Range` field apply (RFC 9110, section 13.1.5).
 pub(crate) fn range_applies(headers: &HeaderMap, validators: &Validators) -> bool {
     let Some(value) = headers.get(IF_RANGE) else {
         return true;
@@ -105,7 +105,7 @@ pub(crate) fn range_applies(headers: &HeaderMap, validators: &Validators) -> boo
     validators.strong && date(headers, &IF_RANGE) == Some(validators.modified)
 }
 
-/// Whether any of the tags in the field is accepted; `*` always is. `None` without the field.
+/// Whether `accepted` returns true for any tag of the field. `*` matches always. `None`: the field is missing.
 fn any_tag(headers: &HeaderMap, name: &http::HeaderName, accepted: impl Fn(&EntityTag<'_>) -> bool) -> Option<bool> {
     let mut present = false;
     for value in headers.get_all(name) {
@@ -117,7 +117,8 @@ fn any_tag(headers: &HeaderMap, name: &http::HeaderName, accepted: impl Fn(&Enti
     present.then_some(false)
 }
 
-/// A single, valid date; anything else counts as no field at all (RFC 9110, sections 13.1.3 and 13.1.4).
+/// The date of the field, if it is single and valid. Otherwise the field is ignored (RFC 9110, sections 13.1.3 and
+/// 13.1.4).
 fn date(headers: &HeaderMap, name: &http::HeaderName) -> Option<SystemTime> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
@@ -134,7 +135,7 @@ struct EntityTag<'a> {
 }
 
 impl<'a> EntityTag<'a> {
-    /// Reads a tag and returns what follows it.
+    /// Parses a tag. Returns it and the rest of the text.
     fn parse(text: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (weak, quoted) = match text.strip_prefix(b"W/") {
             Some(quoted) => (true, quoted),
@@ -148,7 +149,7 @@ impl<'a> EntityTag<'a> {
     }
 }
 
-/// The tags of a list; a tag may hold a comma. What cannot be read ends the list.
+/// The tags of a list. A tag may contain a comma. A malformed tag ends the list.
 fn tags(mut list: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
     std::iter::from_fn(move || {
         let start = list.iter().position(|byte| !b" \t,".contains(byte))?;
@@ -166,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// 2020-09-13 12:26:40 UTC and half a second.
+    /// 2020-09-13 12:26:40.5 UTC.
     const MODIFIED: Duration = Duration::from_millis(1_600_000_000_500);
     const TAG: &str = "\"16345785f66d6500-64\"";
     const SAME: &str = "Sun, 13 Sep 2020 12:26:40 GMT";

@@ -1,14 +1,14 @@
-//! A directory served over HTTP.
+//! Serves a directory over HTTP.
 //!
-//! [`Files::respond`] answers one request, from the path to the body, as RFC 9110 has it: preconditions, ranges,
-//! content types, an index for directories. It does not list directories, serve hidden files (but for
-//! `/.well-known`) or follow a symbolic link out of its root.
+//! [`Files::respond`] answers one request, from the path to the body, as RFC 9110 requires: preconditions, ranges,
+//! content types, and an index for directories. It does not list directories. It does not serve hidden files, except in
+//! `/.well-known`. It does not follow a symbolic link out of its root.
 //!
-//! Nothing here knows of connections: the agent puts HTTP/1.1 and HTTP/2 in front. [`Body`] is the type of all bodies
-//! that the agent sends, the proxy's too.
+//! This crate has no connections: the agent adds HTTP/1.1 and HTTP/2. [`Body`] is the type of all bodies that the agent
+//! sends, including those of the proxy.
 //!
-//! A file should be replaced by renaming another over it. One that is rewritten in place while it is being sent makes
-//! a response of old and new bytes; one that becomes shorter makes the body end with an error.
+//! To replace a file, rename another over it. If a file is rewritten in place while it is sent, the response has old
+//! and new bytes. If it becomes shorter, the body ends with an error.
 
 mod body;
 mod conditions;
@@ -35,10 +35,9 @@ use crate::range::Selection;
 use crate::response::{Content, Refusal};
 use crate::root::{OpenFile, Opened, Root};
 
-/// What a directory's own path leads to.
+/// The file that is served for a directory.
 const INDEX: &str = "index.html";
 
-/// A directory that is served.
 #[derive(Debug)]
 pub struct Files {
     root: Root,
@@ -46,14 +45,14 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens the directory `root`. It stays the same directory when it is renamed, or another takes its name.
+    /// Opens the directory `root`. The same directory stays open when it is renamed or replaced.
     ///
-    /// Fails where it cannot be opened, is no directory, or the kernel has no `openat2` (Linux 5.6).
+    /// Fails if it cannot be opened or is no directory, or if the kernel has no `openat2` (Linux 5.6).
     pub fn open(root: &Path, metrics: Metrics) -> io::Result<Self> {
         Ok(Self { root: Root::open(root)?, metrics })
     }
 
-    /// Answers a request. Its body, if any, is dropped unread.
+    /// Answers a request. Drops its body unread.
     pub async fn respond<B>(&self, request: Request<B>) -> Response<Body> {
         let (head, _) = request.into_parts();
         let response = match self.answer(&head).await {
@@ -108,7 +107,7 @@ fn selection(head: &Parts, content: &Content) -> Selection {
     }
 }
 
-/// The value of a field that may be sent only once; sent twice it is malformed and ignored.
+/// The value of a field that may occur only once. A repeated field is malformed and ignored.
 fn single<'a>(headers: &'a HeaderMap, name: &http::HeaderName) -> Option<&'a [u8]> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
@@ -121,7 +120,7 @@ fn content(opened: OpenFile, media_type: String) -> Content {
     Content { file, length, media_type, validators }
 }
 
-/// The media type of a file, by its name's extension; what is unknown is `application/octet-stream`.
+/// The media type of a file, by the extension of its name. The default is `application/octet-stream`.
 pub fn media_type(path: &[u8]) -> String {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let extension = name.iter().rposition(|&byte| byte == b'.').map(|dot| &name[dot + 1..]);

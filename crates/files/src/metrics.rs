@@ -1,4 +1,4 @@
-//! What is counted.
+//! Metrics of served files.
 
 use http::StatusCode;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -6,7 +6,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-/// Counters of the files served. Clones count together.
+/// The counters. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     requests: Family<Status, Counter>,
@@ -19,7 +19,7 @@ struct Status {
 }
 
 impl Metrics {
-    /// Makes the counters known to `registry`.
+    /// Registers the counters.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         registry.register("watari_files_requests", "Requests for files, by status", metrics.requests.clone());

@@ -1,6 +1,6 @@
-//! From a request's path to a path below the root.
+//! Converts a request's path to a path below the root.
 
-/// The path of a request, decoded and checked: it names something below the root, or nothing.
+/// The decoded and checked path of a request. It never leaves the root.
 ///
 /// Each segment is a plain name: not empty, not `.` or `..`, without a slash or NUL byte, and not hidden.
 #[derive(Debug, PartialEq, Eq)]
@@ -9,20 +9,20 @@ pub(crate) struct FilePath {
     directory: bool,
 }
 
-/// Why a request's path names no file.
+/// The reason that a request's path is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PathError {
-    /// Not an absolute path, a broken percent-encoding, or a NUL byte.
+    /// It is not an absolute path, or has a malformed percent-encoding or a NUL byte.
     Malformed,
-    /// No file is ever served under such a name.
+    /// No file with such a name is ever served.
     NoSuchName,
 }
 
 impl FilePath {
-    /// Reads the path component of a URI (RFC 3986, section 3.3), percent-encoded as it came.
+    /// Parses the percent-encoded path of a URI (RFC 3986, section 3.3).
     ///
-    /// Dot segments are not resolved but refused: clients resolve them before they ask (RFC 3986, section 5.2.4), so
-    /// one that arrives was put there by hand.
+    /// Refuses dot segments instead of resolving them: clients resolve them before the request (RFC 3986, section
+    /// 5.2.4), so one that arrives was written by hand.
     pub(crate) fn parse(path: &str) -> Result<Self, PathError> {
         let mut names: Vec<&str> = path.strip_prefix('/').ok_or(PathError::Malformed)?.split('/').collect();
         let directory = names.last() == Some(&"");
@@ -43,7 +43,7 @@ impl FilePath {
         self.directory
     }
 
-    /// The path to open, relative to the root; `index` is appended where a directory is asked for.
+    /// The path to open, relative to the root. Appends `index` if the path ends with a slash.
     pub(crate) fn relative(&self, index: &str) -> Vec<u8> {
         let mut relative = self.segments.join(&b'/');
         if self.directory {
@@ -57,8 +57,8 @@ impl FilePath {
 
     /// The same path with a slash at its end, as a `Location`.
     ///
-    /// It is encoded anew: it begins with a single slash and holds no backslash, so that no browser reads a host
-    /// name into it.
+    /// It is encoded again. It begins with a single slash and has no backslash, so that no browser reads a host name in
+    /// it.
     pub(crate) fn directory_location(&self) -> String {
         let mut location = String::from("/");
         for segment in &self.segments {
@@ -69,7 +69,7 @@ impl FilePath {
     }
 }
 
-/// Checks one decoded name. Dot-files are hidden but for `/.well-known` (RFC 8615).
+/// Checks one decoded name. Dot files are hidden, except for `/.well-known` (RFC 8615).
 fn check(name: &[u8], first: bool) -> Result<(), PathError> {
     if name.contains(&0) {
         return Err(PathError::Malformed);

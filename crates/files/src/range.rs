@@ -2,28 +2,28 @@
 
 use std::ops::Range;
 
-/// The most ranges a request may ask for; one with more gets the whole file.
+/// The most ranges of a request. A request with more gets the whole file.
 const RANGES_MAX: usize = 16;
 
-/// Ranges closer to each other than this are sent as one: a part's boundary and fields would be longer than the gap
-/// (RFC 9110, section 15.3.7.2).
+/// Ranges with a smaller gap than this are sent as one: a part's boundary and fields would be longer than the gap (RFC
+/// 9110, section 15.3.7.2).
 const GAP_MAX: u64 = 128;
 
-/// What a `Range` field selects of a file.
+/// The parts of a file that a `Range` field selects.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// All of it: the field is malformed, of an unknown unit or asks for too much, and thus ignored.
+    /// The whole file: the field is ignored, because it is malformed, has an unknown unit or has too many ranges.
     Whole,
-    /// Parts of it: at least one, none of them empty, no two of them overlapping.
+    /// At least one part. No part is empty, and no two overlap.
     Parts(Vec<Range<u64>>),
-    /// None of it: every range begins behind the end.
+    /// Every range begins after the end of the file.
     Unsatisfiable,
 }
 
-/// Reads the value of a `Range` field for a file of `length` bytes.
+/// Evaluates the value of a `Range` field for a file of `length` bytes.
 ///
-/// Ranges that overlap or nearly touch are merged, which also sorts them; other sets keep their order. What is sent
-/// is therefore never longer than the file, whatever is asked for (RFC 9110, section 17.15).
+/// Ranges that overlap or nearly touch are merged, which also sorts them. Other sets keep their order. So the response
+/// is never longer than the file plus boundaries, for any ranges (RFC 9110, section 17.15).
 pub(crate) fn select(value: &[u8], length: u64) -> Selection {
     let Some(specs) = parse(value) else {
         return Selection::Whole;
@@ -42,9 +42,9 @@ pub(crate) fn select(value: &[u8], length: u64) -> Selection {
     Selection::Parts(merge(parts))
 }
 
-/// One range as it was written. Numbers too large for 64 bits are behind the end of any file and saturate.
+/// One range of the field. Numbers of more than 64 bits saturate: they are after the end of any file.
 enum Spec {
-    /// `first-last` or `first-`; the last byte is part of the range.
+    /// `first-last` or `first-`. The last byte belongs to the range.
     FromTo(u64, u64),
     /// `-length`
     Last(u64),
@@ -53,7 +53,7 @@ enum Spec {
 enum Resolved {
     Part(Range<u64>),
     Nothing,
-    /// The last bytes of an empty file are satisfiable and cannot be written as a `Content-Range`.
+    /// The last bytes of an empty file are satisfiable, but have no `Content-Range`.
     EmptyFile,
 }
 
@@ -82,7 +82,7 @@ impl Spec {
     }
 }
 
-/// `bytes=` and a list of ranges, empty list elements ignored (RFC 9110, section 5.6.1.2).
+/// `bytes=` and a list of ranges. Empty list elements are ignored (RFC 9110, section 5.6.1.2).
 fn parse(value: &[u8]) -> Option<Vec<Spec>> {
     let (unit, list) = std::str::from_utf8(value).ok()?.split_once('=')?;
     if !unit.trim_ascii().eq_ignore_ascii_case("bytes") {

@@ -1,4 +1,4 @@
-//! Responses: the file, parts of it, or why not.
+//! Responses: a file, parts of a file, or a refusal.
 
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -17,7 +17,7 @@ use crate::body::{Body, FileBody, Segment};
 use crate::conditions::Validators;
 use crate::path::PathError;
 
-/// Why there is no file to send. The client is at fault unless it says otherwise.
+/// The reason that no file is sent. The client is at fault, unless stated otherwise.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("files are read by GET and HEAD")]
@@ -26,13 +26,13 @@ pub(crate) enum Refusal {
     Malformed,
     #[error("no such file")]
     NotFound,
-    /// The operator's: its permissions keep the file from us.
+    /// The operator is at fault: the file's permissions do not let the agent read it.
     #[error("the file may not be read")]
     Forbidden,
-    /// Ours: out of file descriptors or memory, or the path would not hold still.
+    /// The agent is at fault: it has no file descriptors or memory, or the path was renamed during each attempt.
     #[error("out of resources")]
     Busy(#[source] io::Error),
-    /// The file system's.
+    /// The file system is at fault.
     #[error("the file could not be opened")]
     Broken(#[source] io::Error),
 }
@@ -49,7 +49,7 @@ impl Refusal {
         }
     }
 
-    /// The status with the reason as its text.
+    /// The response with the status, and the reason as text.
     pub(crate) fn response(&self) -> Response<Body> {
         let mut response = Response::builder().status(self.status());
         if matches!(self, Self::Method) {
@@ -73,7 +73,7 @@ impl From<PathError> for Refusal {
 }
 
 impl From<io::Error> for Refusal {
-    /// A path that leads outside the root (`EXDEV`) does not exist, as far as a client can tell.
+    /// For clients, a path that leads outside the root (`EXDEV`) does not exist.
     fn from(error: io::Error) -> Self {
         match Errno::from_io_error(&error) {
             Some(Errno::NOENT | Errno::NOTDIR | Errno::XDEV | Errno::LOOP | Errno::NAMETOOLONG | Errno::NXIO) => {
@@ -86,7 +86,7 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// A file about to be sent, with what its fields are made of.
+/// An open file, and the data for the fields of its response.
 pub(crate) struct Content {
     pub(crate) file: File,
     /// In bytes.
@@ -103,7 +103,7 @@ impl Content {
         finish(response, FileBody::new(self.file, [Segment::File(0..self.length)], cut).boxed())
     }
 
-    /// 206: one part as it is, several as `multipart/byteranges` (RFC 9110, section 15.3.7).
+    /// 206: one part directly, several as `multipart/byteranges` (RFC 9110, section 15.3.7).
     pub(crate) fn parts(self, parts: &[Range<u64>], cut: Counter) -> Response<Body> {
         let response = self.start(StatusCode::PARTIAL_CONTENT);
         let (response, segments) = if let [part] = parts {
@@ -163,7 +163,7 @@ impl Content {
     }
 }
 
-/// 301 to `location`, which is a path, with the query of the request.
+/// 301 to the path `location`, with the query of the request.
 pub(crate) fn redirect(mut location: String, query: Option<&str>) -> Response<Body> {
     if let Some(query) = query {
         location.push('?');
@@ -173,7 +173,7 @@ pub(crate) fn redirect(mut location: String, query: Option<&str>) -> Response<Bo
     finish(response.header(LOCATION, location).header(CONTENT_LENGTH, 0), empty())
 }
 
-/// The answer to HEAD is that to GET without its body (RFC 9110, section 9.3.2).
+/// The answer to HEAD is the answer to GET without its body (RFC 9110, section 9.3.2).
 pub(crate) fn without_body(response: Response<Body>) -> Response<Body> {
     response.map(|_| empty())
 }
@@ -182,7 +182,7 @@ fn content_range(part: &Range<u64>, length: u64) -> String {
     format!("bytes {}-{}/{length}", part.start, part.end - 1)
 }
 
-/// A boundary that no part can have been written to contain: 128 bits from the standard library's random hash keys.
+/// A boundary that no part can be made to contain: 128 bits from the standard library's random hash keys.
 fn boundary() -> String {
     let draw = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", draw(), draw())
@@ -196,7 +196,7 @@ fn empty() -> Body {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Every field above is made of numbers, dates, constants and checked or encoded paths.
+/// The build cannot fail: all fields are numbers, dates, constants, and checked or encoded paths.
 fn finish(response: Builder, body: Body) -> Response<Body> {
     response.body(body).expect("the fields of our own responses are valid")
 }

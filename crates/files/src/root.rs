@@ -1,4 +1,4 @@
-//! Files below a directory, and nothing else.
+//! Opens files below a directory, and no others.
 
 use std::fs::File;
 use std::io;
@@ -10,26 +10,26 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-/// How often an open is tried again when a rename elsewhere kept the kernel from proving that the path stays below
-/// the root (`EAGAIN`, openat2(2)).
+/// The attempts to open a path while a concurrent rename keeps the kernel from proving that it stays below the root
+/// (`EAGAIN`, openat2(2)).
 const ATTEMPTS: u32 = 8;
 
-/// A directory that paths are opened below. The kernel checks every step of a path, symbolic links included: one
-/// that leads outside, or is absolute, is refused (`RESOLVE_BENEATH`, Linux 5.6).
+/// The root directory. The kernel checks every step of a path, including symbolic links. It refuses a path that leads
+/// outside or is absolute (`RESOLVE_BENEATH`, Linux 5.6).
 #[derive(Debug, Clone)]
 pub(crate) struct Root {
     directory: Arc<OwnedFd>,
 }
 
-/// What a path below the root led to.
+/// The file or directory at a path.
 pub(crate) enum Opened {
     File(OpenFile),
     Directory,
-    /// A socket, a pipe, a device.
+    /// A socket, a pipe or a device.
     Special,
 }
 
-/// A regular file and what was known of it when it was opened.
+/// A regular file, and its status when it was opened.
 pub(crate) struct OpenFile {
     pub(crate) file: File,
     /// In bytes.
@@ -38,7 +38,7 @@ pub(crate) struct OpenFile {
 }
 
 impl Root {
-    /// Opens the directory. Fails also where the kernel has no `openat2`.
+    /// Opens the directory. Also fails if the kernel has no `openat2`.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty())?;
@@ -46,13 +46,13 @@ impl Root {
         Ok(Self { directory: Arc::new(directory) })
     }
 
-    /// Opens `path`, which is relative to the root.
+    /// Opens `path`, relative to the root.
     ///
-    /// What the kernel finds in its cache is opened at once; only a path that needs the disk costs the way to
-    /// tokio's blocking pool and back.
+    /// A path in the kernel's cache is opened at once. Only a path that needs the disk is opened in tokio's blocking
+    /// pool.
     pub(crate) async fn open_below(&self, path: Vec<u8>) -> io::Result<Opened> {
         match self.open_resolving(&path, ResolveFlags::CACHED) {
-            // Not in the cache, or (before Linux 5.12) no such flag.
+            // Not in the cache. `INVAL`: Linux before 5.12 does not have the flag.
             Err(Errno::AGAIN | Errno::INVAL | Errno::INTR) => {}
             result => return Ok(result?),
         }
@@ -73,7 +73,7 @@ impl Root {
     }
 
     fn open_resolving(&self, path: &[u8], how: ResolveFlags) -> Result<Opened, Errno> {
-        // A pipe would block the open, a terminal become ours.
+        // Without these flags, a pipe would block the open, and a terminal would become the controlling terminal.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let how = how | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let file = rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), how)?;
@@ -90,7 +90,7 @@ impl Root {
     }
 }
 
-/// Times before 1970 count as 1970.
+/// A time before 1970 counts as 1970.
 fn modified(stat: &Stat) -> SystemTime {
     let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
     let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// A root with files of known content, beside a secret that no path may reach.
+    /// A root with files of known content, next to a secret that no path may reach.
     struct Tree {
         directory: tempfile::TempDir,
         root: Root,
@@ -134,7 +134,7 @@ mod tests {
         Tree { directory, root }
     }
 
-    /// Both ways of opening, which must agree.
+    /// Opens in both ways, and asserts that they agree.
     fn content(root: &Root, path: &str) -> io::Result<String> {
         let cached = root.open_resolving(path.as_bytes(), ResolveFlags::CACHED);
         let opened = root.open_waiting(path.as_bytes())?;

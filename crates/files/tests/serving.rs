@@ -1,4 +1,4 @@
-//! A directory as clients see it.
+//! A served directory, as clients see it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -31,7 +31,7 @@ impl Site {
         Self { directory, files, registry }
     }
 
-    /// A file that was written an hour ago.
+    /// Adds a file that was written one hour ago.
     fn with(self, path: &str, content: impl AsRef<[u8]>) -> Self {
         let path = self.directory.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -284,7 +284,7 @@ async fn requests_are_counted_by_status() {
     }
 }
 
-/// Asks over a connection of the given version.
+/// Requests `path` over a connection of `version`.
 async fn fetch(files: Arc<Files>, version: Version, path: &str) -> Result<Bytes, hyper::Error> {
     let (ours, theirs) = tokio::io::duplex(16 * 1024);
     let service = service_fn(move |request| {
@@ -320,7 +320,7 @@ async fn clients_of_both_versions_get_every_byte() {
 
 #[tokio::test]
 async fn clients_of_both_versions_can_tell_that_a_file_shrank() {
-    // Sparse, and longer than what buffers on the way can hold before the client reads.
+    // A sparse file, longer than all buffers between the file and the client.
     const LEN: u64 = 64 << 20;
     for version in [Version::HTTP_11, Version::HTTP_2] {
         let site = Site::new().with("sparse", "");

@@ -1,4 +1,4 @@
-//! Accepting connections.
+//! Accept loops.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,31 +11,31 @@ use tokio_util::sync::CancellationToken;
 
 use crate::tcp;
 
-/// How long accepting pauses when the process or the system has no file left.
+/// The pause of an accept loop after an error, such as a lack of file descriptors.
 const PAUSE_WITHOUT_FILES: Duration = Duration::from_millis(50);
 
-/// A task that accepts on a listener.
+/// An accept loop, which runs in a task.
 pub struct Acceptor {
     task: JoinHandle<()>,
-    /// The task's own: when that ends, nobody listens any more.
+    /// The task owns the listener: when the task ends, the listener is closed.
     listener: Weak<TcpListener>,
 }
 
 impl Acceptor {
-    /// Waits until the task has ended, and nobody listens there any more.
+    /// Waits until the task has ended and the listener is closed.
     pub async fn ended(self) {
-        // One that failed listens no more either.
+        // A task that panicked has closed its listener too.
         let _ = self.task.await;
     }
 
-    /// What it accepts from now on inherits this (see [`tcp::prepare_listener`]).
+    /// Sets the timeout of connections accepted from now on, which inherit it (see [`tcp::prepare_listener`]).
     pub fn set_user_timeout(&self, timeout: Duration) -> io::Result<()> {
         self.listener.upgrade().map_or(Ok(()), |listener| tcp::set_user_timeout(&*listener, Some(timeout)))
     }
 }
 
-/// Accepts on `listener` until `shutdown`, in a task of its own, and shows each connection to `admit`, which must not
-/// block. `what` names them in the log. Must be called in a tokio runtime.
+/// Accepts on `listener` in a new task until `shutdown`. Passes each connection to `admit`, which must not block.
+/// `what` describes the peers in the log. Requires a tokio runtime.
 pub fn accept_until(
     shutdown: &CancellationToken,
     listener: std::net::TcpListener,
@@ -59,7 +59,7 @@ async fn accept_each(listener: &TcpListener, what: &str, mut admit: impl FnMut(T
     loop {
         match listener.accept().await {
             Ok((stream, address)) => admit(stream, address),
-            // One that is gone again harms nobody else.
+            // This connection was reset before it was accepted. Others are not affected.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 tracing::warn!(%error, what, "cannot accept");

@@ -1,4 +1,4 @@
-//! What Watari asks of the operating system: TCP options, accepting, pipes to splice by.
+//! System calls of Watari: TCP options, accept loops, pipes for splice(2), return of memory.
 
 mod accept;
 mod memory;

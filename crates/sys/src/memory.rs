@@ -1,4 +1,4 @@
-//! Freed memory goes back to the system.
+//! Returns freed memory to the system.
 
 use std::cell::Cell;
 use std::io;
@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::sleep;
 
-/// How often a thread returns memory.
+/// The interval at which each thread returns memory.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 thread_local! {
@@ -16,10 +16,11 @@ thread_local! {
     static RETURNED_S: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Builds a runtime with all drivers whose threads return freed memory to the system, once in [`INTERVAL`] each.
+/// Builds a runtime with all drivers. Each of its threads returns freed memory to the system, once per [`INTERVAL`].
 ///
-/// A thread of mimalloc's looks for blocks that other threads have freed, and for pages whose return is due, only when it
-/// allocates. After a burst of connections a thread may not do that for long, and would keep what they took.
+/// mimalloc looks for blocks that other threads have freed, and for pages whose return is due, only when a thread
+/// allocates. After a burst of connections a thread may not allocate for a long time, and would keep the memory of the
+/// burst.
 pub fn build_runtime(mut builder: Builder) -> io::Result<Runtime> {
     let runtime = builder.on_thread_park(return_memory_if_due).enable_all().build()?;
     runtime.spawn(wake_threads());
@@ -38,7 +39,7 @@ async fn wake_threads() {
 }
 
 fn return_memory_if_due() {
-    // The coarse clock: a thread waits for events up to some 100,000 times a second.
+    // The coarse clock is cheaper: a thread waits for events up to some 100,000 times per second.
     let now_s = clock_gettime(ClockId::MonotonicCoarse).tv_sec;
     if RETURNED_S.replace(now_s) != now_s {
         collect();

@@ -1,4 +1,4 @@
-//! Bytes that go from one connection to another without coming to this process: splice(2), by way of a pipe.
+//! Moves bytes between two connections without copying them to this process: splice(2) with a pipe.
 
 use std::cell::RefCell;
 use std::io;
@@ -11,40 +11,40 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_siz
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// The most that a pipe holds, in bytes: what the buffers of one connection hold at most.
+/// The most bytes in a pipe: the most that the buffers of one connection hold.
 const HELD_MAX: usize = 256 * 1024;
 
-/// What a pipe is sized to. It has a slot for every 4 KiB of it, and a segment of the network, often of less, takes one: so
-/// there are more slots than [`HELD_MAX`] needs in full pages.
+/// The requested size of a pipe, in bytes. A pipe has one slot per 4 KiB of its size. Each network segment takes a
+/// slot, even if it is shorter. So the size gives more slots than [`HELD_MAX`] needs in full pages.
 const SIZE: usize = 512 * 1024;
 
-/// A smaller pipe, such as the system gives to a user who has many, is worth less than copying.
+/// The smallest useful size, in bytes. The system gives small pipes to users who have many, and copying is faster then.
 const SIZE_MIN: usize = 64 * 1024;
 
-/// Pipes that a thread has at the same time, unless [`Pipe::limit`] says less. Who does not get one copies.
+/// The most pipes of a thread, unless [`Pipe::limit`] sets fewer. Without a pipe, bytes are copied.
 const PIPES_MAX: usize = 256;
 
-/// Open files that a pipe is.
+/// File descriptors of a pipe.
 pub const FILES_PER_PIPE: usize = 2;
 
-/// Empty pipes that a thread keeps.
+/// The most empty pipes that a thread keeps.
 const KEPT_MAX: usize = 16;
 
-/// For how long a thread that got no pipe from the system asks for none.
+/// The pause after the system has refused a thread a pipe.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What [`Pipe::limit`] was told: as the files that it is about, it is the whole process's.
+/// The limit set by [`Pipe::limit`]. It is for the whole process, like the limit on open files.
 static USED_MAX: AtomicUsize = AtomicUsize::new(PIPES_MAX);
 
 thread_local! {
     static POOL: RefCell<Pool> = const { RefCell::new(Pool { kept: Vec::new(), used: 0, none_until: None }) };
 }
 
-/// Holds bytes on their way between two connections of this thread. An empty one goes back to the thread's pool when it is
-/// dropped; one that holds something is closed, and what it holds is gone.
+/// Holds bytes on their way between two connections of this thread. When it is dropped, an empty pipe returns to the
+/// thread's pool. Another one is closed, and its bytes are lost.
 #[derive(Debug)]
 pub struct Pipe {
-    /// `None` only while it is dropped.
+    /// `None` only during drop.
     ends: Option<Ends>,
     len: usize,
 }
@@ -62,29 +62,27 @@ struct Pool {
 }
 
 impl Pipe {
-    /// From now on each thread of this process has at most so many pipes, empty ones included; but never more than 256.
+    /// Sets the most pipes of each thread of this process, including empty ones: at most 256.
     pub fn limit(each_thread: usize) {
         USED_MAX.store(each_thread.min(PIPES_MAX), Ordering::Relaxed);
     }
 
-    /// An empty pipe, unless there is none to be had at the moment: the thread uses as many as it may, or the system gives
-    /// none.
+    /// Takes an empty pipe. `None`: the thread is at its limit, or the system refuses.
     pub fn take() -> Option<Self> {
         POOL.with_borrow_mut(Pool::take).map(|ends| Self { ends: Some(ends), len: 0 })
     }
 
-    /// How many bytes it holds.
+    /// The number of bytes in the pipe.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it holds nothing.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Takes what `from` has at once, as far as there is room; 0 is the end of the stream. Only for a pipe that is empty: one that is
-    /// full cannot be told from a connection that has nothing.
+    /// Reads what `from` has without blocking, up to the pipe's capacity. Returns 0 at the end of the stream. The pipe
+    /// must be empty: a full pipe cannot be distinguished from a connection without data.
     pub fn fill(&mut self, from: &TcpStream) -> io::Result<usize> {
         debug_assert!(self.is_empty());
         let read = from.try_io(Interest::READABLE, || move_bytes(from, &self.ends().into, HELD_MAX))?;
@@ -92,7 +90,7 @@ impl Pipe {
         Ok(read)
     }
 
-    /// Gives to `to` what it takes at once.
+    /// Writes what `to` takes without blocking.
     pub fn empty(&mut self, to: &TcpStream) -> io::Result<usize> {
         let written = to.try_io(Interest::WRITABLE, || move_bytes(&self.ends().out, to, self.len))?;
         self.len -= written;
@@ -111,7 +109,7 @@ fn move_bytes(from: impl AsFd, to: impl AsFd, len: usize) -> io::Result<usize> {
 impl Drop for Pipe {
     fn drop(&mut self) {
         let ends = self.ends.take().filter(|_| self.len == 0);
-        // A thread that ends has no pool any more.
+        // At the end of a thread its pool is already gone.
         let _ = POOL.try_with(|pool| pool.borrow_mut().give_back(ends));
     }
 }
@@ -144,7 +142,7 @@ impl Pool {
 impl Ends {
     fn open() -> io::Result<Self> {
         let (out, into) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // Refused to a user who has many pipes: what the system gives may still do.
+        // The system refuses this to users with many pipes. The default size may suffice.
         let _ = fcntl_setpipe_size(&into, SIZE);
         let size = fcntl_getpipe_size(&into)?;
         if size < SIZE_MIN {
@@ -218,7 +216,7 @@ mod tests {
         drop(pipes);
         assert_eq!(POOL.with_borrow(|pool| (pool.kept.len(), pool.used)), (KEPT_MAX, 0));
         assert!(Pipe::take().is_some());
-        // The other tests, which this limits too, need one.
+        // The limit applies to all tests of the process, and the others need a pipe.
         Pipe::limit(3);
         assert_eq!(take_all().len(), 3);
         Pipe::limit(usize::MAX);

@@ -1,4 +1,4 @@
-//! What the TCP connections of clients and legs are set to.
+//! TCP options for connections of clients and for legs.
 
 use std::io;
 use std::net::{Shutdown, TcpListener};
@@ -11,19 +11,20 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// What the kernel may buffer of one connection in one direction, in bytes. It bounds what a source may have to ship.
+/// The most bytes that the kernel buffers for one connection in each direction. It bounds what a source may have to
+/// ship.
 const BUFFER_LEN: usize = 256 * 1024;
 
-/// A peer that says nothing is asked after this long whether it is there, so often, and then given up: the idle timeout of whoever
-/// owns the connection may be far longer.
+/// Keepalive: a silent peer is probed after 1 minute, then every 15 s, and given up after 4 probes. The idle timeout of
+/// the connection's owner may be far longer.
 const KEEPALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_mins(1)).with_interval(Duration::from_secs(15)).with_retries(4);
 
-/// What the system can count in milliseconds.
+/// The system stores the timeout in milliseconds, as a signed 32-bit number.
 const USER_TIMEOUT_MAX: Duration = Duration::from_hours(24 * 24);
 
-/// Sets the options of a connection: no Nagle delay, keepalive, bounded buffers, and a congestion control that needs no pacing
-/// qdisc. Not for one that was accepted from a listener that is prepared: it has them.
+/// Sets the options of a connection: no Nagle delay, keepalive, bounded buffers, and a congestion control that needs no
+/// pacing qdisc. Connections accepted from a prepared listener already have these options.
 pub fn prepare(connection: &impl AsFd) -> io::Result<()> {
     let socket = SockRef::from(connection);
     socket.set_tcp_nodelay(true)?;
@@ -35,41 +36,41 @@ pub fn prepare(connection: &impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets once what every connection that `listener` accepts inherits, on Linux: the options of [`prepare`], and that closing is a
-/// reset (see [`reset_on_close`]).
+/// Sets the options that all connections accepted from `listener` inherit, on Linux: those of [`prepare`], and a reset
+/// on close (see [`reset_on_close`]).
 ///
-/// `user_timeout` is how long a peer may leave what it was sent without acknowledging it, or without making room for more. Without,
-/// the system takes a quarter of an hour to give up a peer that has vanished, but one that only stopped reading may do so for ever:
-/// so it is not for legs, which wait for a client at the other end.
+/// `user_timeout` limits the time in which a peer has to acknowledge sent data, or to open its receive window. Without
+/// it, the system gives up a peer that has vanished after a quarter of an hour, but a peer that only stopped reading
+/// never. So legs have none: they wait for a client at the other end.
 pub fn prepare_listener(listener: &TcpListener, user_timeout: Option<Duration>) -> io::Result<()> {
     prepare(listener)?;
     set_user_timeout(listener, user_timeout)?;
     SockRef::from(listener).set_linger(Some(Duration::ZERO))
 }
 
-/// Sets the `user_timeout` of [`prepare_listener`] alone.
+/// Sets only the `user_timeout` of [`prepare_listener`].
 pub fn set_user_timeout(listener: &impl AsFd, user_timeout: Option<Duration>) -> io::Result<()> {
     SockRef::from(listener).set_tcp_user_timeout(user_timeout.map(|timeout| timeout.min(USER_TIMEOUT_MAX)))
 }
 
-/// Makes closing a reset, also when it is the kernel that closes because this process died.
+/// Makes closing a reset, also if the kernel closes because this process died.
 ///
-/// A client's connection, and the leg of one that is served, are set to this from the start: whatever happens to the
-/// process, a stream that was cut never looks complete, and whoever reads it knows at once.
+/// Connections of clients, and legs of served connections, have this from the start: if the process dies, a cut stream
+/// never looks complete, and its reader notices at once.
 pub fn reset_on_close(stream: &TcpStream) {
-    // Fails only on a socket that is gone already; so do the following.
+    // Fails only on a socket that is already gone. The same is true for the functions below.
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
-/// Makes closing a FIN behind everything that was written, also when it is the kernel that closes.
+/// Makes closing a FIN after everything written, also if the kernel closes.
 pub fn fin_on_close(stream: &TcpStream) {
     let _ = SockRef::from(stream).set_linger(None);
 }
 
-/// Reads once what is there at once; 0 is the end of the stream.
+/// Reads once without blocking. Returns 0 at the end of the stream.
 ///
-/// Less than `buffer` has room for says that there is no more: the next attempt waits for news, and does not have to ask the
-/// system in vain.
+/// A read that does not fill `buffer` has taken everything. So the stream is marked as not readable, and the next
+/// attempt waits for an event instead of another system call.
 pub fn try_read(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     let mut read = 0;
     let outcome = stream.try_io(Interest::READABLE, || {
@@ -82,13 +83,13 @@ pub fn try_read(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Ends a stream that is complete: what was written arrives, and then a FIN.
+/// Ends a complete stream: all that was written arrives, then a FIN.
 pub fn finish(stream: &TcpStream) {
     fin_on_close(stream);
     shut_down(stream);
 }
 
-/// Sends a FIN behind what was written. Closing stays what it was set to.
+/// Sends a FIN after all that was written. Does not change how the stream closes.
 pub fn shut_down(stream: &TcpStream) {
     let _ = SockRef::from(stream).shutdown(Shutdown::Write);
 }

@@ -1,4 +1,4 @@
-//! Accepted connections whose peers have not identified themselves yet.
+//! Unidentified connections: accepted, but without a certificate or preface yet.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -10,37 +10,38 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 use watari_admission::{Newcomer, Unidentified as Waiting, UnidentifiedLimits};
 
-/// The connections to one port whose peers have not identified themselves yet: a bounded number, in which each newcomer gets
-/// a place, and others lose theirs. [`watari_admission::Unidentified`] decides which.
+/// The unidentified connections to one port, up to a limit. A new connection always gets a place. Another connection
+/// may lose its place for it: [`watari_admission::Unidentified`] decides which.
 pub struct Unidentified(Mutex<Waiting<oneshot::Sender<()>>>);
 
-/// The place of a connection, until this is dropped or its peer has identified itself.
+/// The place of a connection. Dropping it, or identifying the peer, frees the place.
 pub struct UnidentifiedPlace {
     all: Arc<Unidentified>,
     newcomer: Newcomer,
     address: IpAddr,
 }
 
-/// Ready when another connection needs the place: this one is to be closed. Pending for ever once the place is given up.
+/// Ready when another connection needs the place, and this one has to be closed. Pending forever once the place is
+/// freed.
 pub struct CrowdedOut(Option<oneshot::Receiver<()>>);
 
 impl Unidentified {
-    /// No connection waits.
     pub fn new(limits: UnidentifiedLimits) -> Arc<Self> {
         Arc::new(Self(Mutex::new(Waiting::new(limits))))
     }
 
-    /// Counts for connections that are accepted from now on.
+    /// Sets the limits for connections accepted from now on.
     pub fn set_limits(&self, limits: UnidentifiedLimits) {
         self.lock().set_limits(limits);
     }
 
-    /// A place for a connection from `address`. `is_member`: the address is a configured one, or a member's.
+    /// Takes a place for a connection from `address`. `is_member`: the address is a configured one, or that of a
+    /// member.
     pub fn enter(self: &Arc<Self>, address: IpAddr, is_member: bool) -> (UnidentifiedPlace, CrowdedOut) {
         let (crowd_out, crowded_out) = oneshot::channel();
         let (newcomer, other) = self.lock().enter(address, is_member, crowd_out, Instant::now());
         if let Some(other) = other {
-            // It may just have ended.
+            // The other connection may have ended in the meantime.
             let _ = other.send(());
         }
         (UnidentifiedPlace { all: self.clone(), newcomer, address }, CrowdedOut(Some(crowded_out)))
@@ -52,12 +53,12 @@ impl Unidentified {
 }
 
 impl UnidentifiedPlace {
-    /// Marks the connection: bytes were received that do not identify the peer yet.
+    /// Records that bytes were received that do not identify the peer yet.
     pub fn spoke(&self) {
         self.all.lock().spoke(&self.newcomer);
     }
 
-    /// The peer has identified itself: its address is known from now on, for an hour.
+    /// Records that the peer has identified itself. Its address counts as known for an hour.
     pub fn identified(self) {
         self.all.lock().identified(self.address, Instant::now());
     }
@@ -107,7 +108,7 @@ mod tests {
                 () = async {} => {}
             }
         }
-        // The address is known now: its connections are in the other pool.
+        // The address is known now, so its connections count under the other limit.
         let known: Vec<_> = (0..3).map(|_| all.enter(address, false)).collect();
         assert_eq!(all.lock().len(), 4);
         drop((known, places));
