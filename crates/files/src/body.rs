@@ -96,7 +96,7 @@ impl FileBody {
             buffer.truncate(len);
             return Poll::Ready(Some(whole_chunk(Ok(buffer))));
         }
-        // The data is not in the cache, or the file system cannot tell.
+        // The data is not in the cache, or the file system does not support the flag.
         let file = Arc::clone(&self.file);
         self.reading = Some(tokio::task::spawn_blocking(move || read_at(&file, buffer, range.start)));
         self.poll_chunk(cx)

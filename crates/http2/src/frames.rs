@@ -2,7 +2,7 @@
 
 /// RFC 9113, section 4.1.
 pub(crate) const HEADER_LEN: usize = 9;
-/// Stream identifier and error code of a GOAWAY.
+/// The stream identifier and error code of a GOAWAY, in bytes.
 const GOAWAY_LEN: usize = 8;
 /// RFC 9113, section 3.4.
 pub(crate) const PREFACE_LEN: u32 = 24;
@@ -23,30 +23,30 @@ pub(crate) const END_HEADERS: u8 = 4;
 /// Error code (RFC 9113, section 7).
 pub(crate) const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// The header of a frame, and for GOAWAY the stream that it names.
+/// The header of a frame. For GOAWAY also the stream in its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,
     pub(crate) flags: u8,
     pub(crate) stream: u32,
-    /// Length of the payload, in bytes.
+    /// The length of the payload, in bytes.
     pub(crate) len: u32,
-    /// The last stream that a GOAWAY admits; 0 for other frames.
+    /// The last stream that a GOAWAY admits. 0 for other frames.
     pub(crate) last_stream: u32,
 }
 
-/// Where one direction of a connection is between two frame headers.
+/// The parser state of one direction of a connection.
 #[derive(Debug)]
 pub(crate) struct Frames {
-    /// The beginning of the frame that is being read.
+    /// The bytes of the current frame's head that were read.
     head: [u8; HEADER_LEN + GOAWAY_LEN],
     head_len: usize,
-    /// Bytes of the payload, or of the preface, that are yet to come.
+    /// Bytes of the current payload, or of the preface, that are still to come.
     skip: u32,
 }
 
 impl Frames {
-    /// The direction from the client to the server, which begins with the preface.
+    /// The direction from client to server, which begins with the preface.
     pub(crate) fn behind_preface() -> Self {
         Self { skip: PREFACE_LEN, ..Self::new() }
     }
@@ -60,7 +60,8 @@ impl Frames {
         self.head_len == 0 && self.skip == 0
     }
 
-    /// Reads the next bytes. Each frame is reported once, when its header is complete; a GOAWAY when its stream is known, too.
+    /// Reads the next bytes. Reports each frame once, when its header is complete. Reports a GOAWAY when its stream is
+    /// complete too.
     pub(crate) fn read(&mut self, mut bytes: &[u8], mut report: impl FnMut(Frame)) {
         while !bytes.is_empty() {
             if self.skip > 0 {
@@ -90,7 +91,7 @@ impl Frames {
         }
     }
 
-    /// How many bytes at the beginning of the frame are read: its header, and the stream that a GOAWAY names.
+    /// The number of bytes to read of the current frame's head: its header, and for GOAWAY also the stream.
     fn wanted(&self) -> usize {
         if self.head_len < HEADER_LEN || self.head[3] != GOAWAY {
             return HEADER_LEN;
@@ -115,7 +116,7 @@ impl Frames {
     }
 }
 
-/// The header of a frame.
+/// Encodes the header of a frame.
 pub(crate) fn write_head(len: u32, kind: u8, flags: u8, stream: u32) -> [u8; HEADER_LEN] {
     let mut head = [0; HEADER_LEN];
     head[..3].copy_from_slice(&len.to_be_bytes()[1..]);
@@ -130,12 +131,12 @@ pub(crate) fn parse(head: &[u8; HEADER_LEN]) -> Frame {
     Frame { kind, flags, stream: stream_id(stream), len, last_stream: 0 }
 }
 
-/// Without the reserved bit.
+/// Clears the reserved bit.
 fn stream_id(bytes: [u8; 4]) -> u32 {
     u32::from_be_bytes(bytes) & !(1 << 31)
 }
 
-/// A GOAWAY frame (RFC 9113, section 6.8).
+/// Encodes a GOAWAY frame (RFC 9113, section 6.8).
 pub(crate) fn goaway(last_stream: u32, error: u32) -> [u8; HEADER_LEN + GOAWAY_LEN] {
     let mut frame = [0; HEADER_LEN + GOAWAY_LEN];
     frame[2] = GOAWAY_LEN as u8;
@@ -173,13 +174,13 @@ pub(crate) mod tests {
         ];
         assert_eq!(read(&mut frames, &bytes), expected);
         assert!(frames.is_between_frames());
-        // One that is too short names no stream.
+        // A GOAWAY that is too short has no stream.
         assert_eq!(read(&mut frames, &frame(GOAWAY, 0, 0, b"abc"))[0].last_stream, 0);
         assert!(frames.is_between_frames());
     }
 
     proptest! {
-        /// However the bytes are divided among reads, the same frames come of them.
+        /// The same frames are found for any division of the bytes into reads.
         #[test]
         fn frames_are_found_wherever_reads_end(
             kinds in prop::collection::vec((0_u8..12, any::<u8>(), 0_u32..1 << 31, 0_usize..40), 1..20),

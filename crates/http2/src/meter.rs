@@ -1,4 +1,4 @@
-//! How many frames a peer may send.
+//! Limits the frames that a peer may send.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::frames::{
 
 /// Counts the frames of a connection in both directions, in tokens.
 ///
-/// Frames that carry requests, responses or content cost nothing here, and pay for those that accompany them:
+/// Frames that carry requests, responses or content add tokens, which pay for the frames that accompany them:
 ///
 /// | frame | received | sent |
 /// | --- | --- | --- |
@@ -20,47 +20,50 @@ use crate::frames::{
 /// | any other, also of unknown types | - 1 | |
 /// | on a stream that our GOAWAY does not admit | - 10, - 1 for each 128 bytes | |
 ///
-/// Time adds 1,000 a second up to 10,000, where a connection begins; payments add up to 1,000,000. A peer without tokens floods.
+/// Time adds 1,000 tokens per second, up to 10,000. A connection begins with 10,000. Payments add up to 1,000,000. A
+/// peer without tokens floods the connection.
 ///
-/// A client that takes a download may so send a `WINDOW_UPDATE` for the stream and one for the connection behind each DATA frame, or for each 512
-/// bytes. Those of curl, nghttp2, Go, Java and browsers send one for some KiB at least, most when half of a window is used up. It may
-/// reset each stream whose response has begun, and 500 in a burst whose response has not.
+/// So a client of a download may send a `WINDOW_UPDATE` for the stream and one for the connection after each DATA
+/// frame, or for each 512 bytes. The clients of curl, nghttp2, Go and Java, and browsers, send one for several KiB at
+/// least; most send it when half of a window is used. A client may reset each stream whose response has begun, and in a
+/// burst 500 whose response has not.
 #[derive(Debug)]
 pub struct Meter {
     received: Frames,
     sent: Frames,
     tokens: i64,
     refilled: Instant,
-    /// Which streams are begun by the peer: odd ones by a client (RFC 9113, section 5.1.1).
+    /// Whether the peer is a client, which begins the streams with odd numbers (RFC 9113, section 5.1.1).
     peer_is_client: bool,
     /// The highest stream that the peer has begun.
     last_stream: u32,
-    /// The last stream that the latest of our GOAWAYs admits.
+    /// The last stream that the latest sent GOAWAY admits.
     admitted: u32,
 }
 
-/// Tokens at the beginning, and the most that time adds up to: a flood of cheap frames ends after about 130 kB.
+/// The tokens of a new connection, and the most that time adds up to. A flood of cheap frames ends after about 130 kB.
 const BURST_MAX: i64 = 10_000;
-/// Added by time, so that clients that are idle but for a few pings never run out.
+/// Tokens that time adds, so that an idle client with a few pings never runs out.
 const TOKENS_PER_S: i64 = 1_000;
-/// The most that can be saved up. More frames than these may be on their way behind a download of small DATA frames that a client takes at once.
+/// The most tokens. More frames than this may be in transit after a download of small DATA frames that a client reads
+/// at once.
 const EARNED_MAX: i64 = 1_000_000;
 
 /// RFC 9113, section 5.1.1.
 const STREAM_MAX: u32 = (1 << 31) - 1;
 
-/// A peer has sent more frames than the connection's requests and content account for.
+/// A peer has sent more frames than the connection's requests and content pay for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the peer floods the connection with frames that carry no content")]
 pub struct Flood;
 
 impl Meter {
-    /// The peer is a client, whose bytes begin with the connection preface.
+    /// A meter for a client, whose bytes begin with the connection preface.
     pub fn of_client(now: Instant) -> Self {
         Self::new(Frames::behind_preface(), Frames::new(), true, now)
     }
 
-    /// The peer is a server.
+    /// A meter for a server.
     pub fn of_server(now: Instant) -> Self {
         Self::new(Frames::new(), Frames::behind_preface(), false, now)
     }
@@ -70,7 +73,7 @@ impl Meter {
         Self { received, sent, tokens, refilled: now, peer_is_client, last_stream, admitted }
     }
 
-    /// Counts bytes that have come from the peer. `now` is asked for only when the tokens seem to be used up.
+    /// Counts bytes received from the peer. Calls `now` only when the tokens seem to be used up.
     ///
     /// # Errors
     /// [`Flood`] when the peer has no tokens left.
@@ -90,7 +93,7 @@ impl Meter {
         if self.tokens < 0 { Err(Flood) } else { Ok(()) }
     }
 
-    /// Counts bytes on their way to the peer.
+    /// Counts bytes sent to the peer.
     pub fn sent(&mut self, bytes: &[u8]) {
         let Self { sent, tokens, admitted, .. } = self;
         sent.read(bytes, |frame| {
@@ -114,10 +117,10 @@ impl Meter {
     }
 }
 
-/// After this time without frames, the tokens are at [`BURST_MAX`].
+/// The time without frames in which the tokens reach [`BURST_MAX`].
 const REFILL_TIME: Duration = Duration::from_secs((BURST_MAX / TOKENS_PER_S) as u64);
 
-/// The tokens that a received frame adds, or takes if negative.
+/// The tokens that a received frame adds. Negative: takes.
 fn price(frame: Frame, is_admitted: bool) -> i64 {
     let len = i64::from(frame.len);
     if !is_admitted {
@@ -128,7 +131,7 @@ fn price(frame: Frame, is_admitted: bool) -> i64 {
         DATA if len == 0 && frame.flags & END_STREAM == 0 => -1,
         DATA => len / 1024,
         RST_STREAM => -20,
-        // Their flag ACK has the same value as END_STREAM (RFC 9113, sections 6.5 and 6.7).
+        // Their ACK flag has the same value as END_STREAM (RFC 9113, sections 6.5 and 6.7).
         SETTINGS | PING if frame.flags & END_STREAM == 0 => -4,
         _ => -1,
     }
@@ -156,7 +159,7 @@ mod tests {
     const PRIORITY_UPDATE: u8 = 0x10;
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-    /// A meter, and its time.
+    /// A meter, and its clock.
     struct Scene {
         meter: Meter,
         now: Instant,
@@ -174,7 +177,7 @@ mod tests {
             self.meter.received(bytes, || self.now)
         }
 
-        /// How many of these the peer may send at once.
+        /// The number of these that the peer may send at once.
         fn count(&mut self, piece: &[u8]) -> usize {
             (0..3_000_000).position(|_| self.read(piece).is_err()).unwrap()
         }
@@ -213,7 +216,7 @@ mod tests {
         assert_eq!(scene.count(&update), 9_999);
     }
 
-    /// 1 GiB in DATA frames of 16 KiB, and in frames of 100 bytes: two updates behind each frame.
+    /// 1 GiB in DATA frames of 16 KiB, and 1,000,000 frames of 100 bytes: two updates after each frame.
     #[test]
     fn a_download_pays_for_the_updates_of_its_windows() {
         let updates = [frame(WINDOW_UPDATE, 0, 0, &[0, 0, 64, 0]), frame(WINDOW_UPDATE, 0, 1, &[0, 0, 64, 0])].concat();
@@ -223,7 +226,7 @@ mod tests {
                 scene.meter.sent(&data);
                 scene.read(&updates).unwrap();
             }
-            // Also where the client is far behind.
+            // Also if the client is far behind.
             (0..count.min(300_000)).for_each(|_| scene.meter.sent(&data));
             (0..count.min(300_000)).for_each(|_| scene.read(&updates).unwrap());
         }
@@ -237,7 +240,8 @@ mod tests {
         assert_eq!(scene.count(&update), EARNED_MAX as usize);
     }
 
-    /// Each request comes with a PRIORITY, a `WINDOW_UPDATE` and a `PRIORITY_UPDATE`, and each response is given up when it has begun.
+    /// Each request comes with a PRIORITY, a `WINDOW_UPDATE` and a `PRIORITY_UPDATE`. The client resets each response
+    /// when it has begun.
     #[test]
     fn streams_that_are_answered_may_be_reset() {
         let mut scene = Scene::set();
@@ -276,7 +280,7 @@ mod tests {
     fn content_behind_a_goaway_is_bounded() {
         let mut scene = Scene::set();
         let data = |stream| frame(DATA, 0, stream, &[0; 16 << 10]);
-        // The first GOAWAY of a drain admits all streams, the second those that have come.
+        // The first GOAWAY of a drain admits all streams. The second admits those that have begun.
         scene.meter.sent(&goaway(STREAM_MAX, 0));
         assert_eq!(scene.read(&data(5)), Ok(()));
         scene.meter.sent(&goaway(3, 0));
@@ -287,7 +291,7 @@ mod tests {
         assert_eq!(scene.count(&data(5)), usize::try_from(saved / 138).unwrap());
     }
 
-    /// The GOAWAY of a client is about streams of the server.
+    /// A client's GOAWAY is about streams of the server.
     #[test]
     fn responses_behind_a_goaway_are_admitted() {
         let mut meter = Meter::of_server(Instant::now());

@@ -1,4 +1,4 @@
-//! A byte stream under a meter.
+//! A byte stream with a meter.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,21 +12,21 @@ use tokio::time::Instant;
 use crate::trailers::Trailers;
 use crate::{Flood, Meter};
 
-/// A byte stream that carries HTTP/2. When the peer floods, it is sent a GOAWAY where there is room for one, and reading fails with
-/// [`Flood`].
+/// A byte stream that carries HTTP/2. If the peer floods it, it sends a GOAWAY, if it can be written at once, and
+/// reading fails with [`Flood`].
 #[derive(Debug)]
 pub struct Metered<IO> {
     io: IO,
-    /// Boxed: the stream is part of futures that are moved about.
+    /// Boxed, because the stream is part of futures that are moved.
     meter: Box<Meter>,
-    /// Where the peer is a client.
+    /// Set if the peer is a client.
     trailers: Option<Trailers>,
-    /// What was read and is passed on by the next reads.
+    /// Bytes that were read and that the next reads return.
     rest: Vec<u8>,
     verdict: Verdict,
 }
 
-/// Whether the peer of a [`Metered`] stream has flooded it, for the owner of a stream that a library has taken.
+/// Whether the peer of a [`Metered`] stream has flooded it. For an owner that has given the stream to a library.
 #[derive(Debug, Clone, Default)]
 pub struct Verdict(Arc<AtomicBool>);
 
@@ -38,12 +38,12 @@ impl Verdict {
 }
 
 impl<IO> Metered<IO> {
-    /// The peer is a client.
+    /// A stream whose peer is a client.
     pub fn of_client(io: IO) -> Self {
         Self::new(io, Meter::of_client(now()), Some(Trailers::new()))
     }
 
-    /// The peer is a server.
+    /// A stream whose peer is a server.
     pub fn of_server(io: IO) -> Self {
         Self::new(io, Meter::of_server(now()), None)
     }
@@ -52,7 +52,7 @@ impl<IO> Metered<IO> {
         Self { io, meter: Box::new(meter), trailers, rest: Vec::new(), verdict: Verdict::default() }
     }
 
-    /// A handle that shows whether the peer has flooded the stream, also after a library has taken the stream.
+    /// A handle that shows a flood also after a library has taken the stream.
     pub fn verdict(&self) -> Verdict {
         self.verdict.clone()
     }
@@ -64,7 +64,7 @@ fn now() -> std::time::Instant {
 }
 
 impl<IO> Metered<IO> {
-    /// Whether it passed anything on.
+    /// Returns whether any byte was passed on.
     fn pass_rest(&mut self, buf: &mut ReadBuf<'_>) -> bool {
         let len = self.rest.len().min(buf.remaining());
         buf.put_slice(&self.rest[..len]);
@@ -78,7 +78,7 @@ impl<IO: AsyncWrite + Unpin> Metered<IO> {
         if !self.verdict.0.swap(true, Ordering::AcqRel)
             && let Some(goaway) = self.meter.goaway()
         {
-            // If the peer does not read, the GOAWAY is dropped.
+            // If the peer does not read, the GOAWAY is lost.
             let _ = Pin::new(&mut self.io).poll_write(cx, &goaway);
         }
         io::Error::other(flood)
@@ -96,7 +96,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncRead for Metered<IO> {
             ready!(Pin::new(&mut this.io).poll_read(cx, buf))?;
             let read = &buf.filled()[before..];
             if let Err(flood) = this.meter.received(read, now) {
-                // A read that fails has read nothing.
+                // A failed read returns no bytes.
                 buf.set_filled(before);
                 return Poll::Ready(Err(this.end(cx, flood)));
             }
@@ -166,7 +166,7 @@ mod tests {
 
     const WINDOW_UPDATE: u8 = 8;
 
-    /// A stream whose peer, a server, floods it after a first frame of ours.
+    /// A stream whose peer, a server, floods it after `first` was sent.
     async fn flooded(first: &[u8]) -> Vec<u8> {
         let (ours, mut theirs) = duplex(1 << 20);
         let mut metered = Metered::of_server(ours);
@@ -196,7 +196,7 @@ mod tests {
     async fn bytes_go_through_as_they_are() {
         let (ours, mut theirs) = duplex(1 << 20);
         let mut metered = Metered::of_client(ours);
-        // The last ends within a header.
+        // The bytes end within a header.
         let frames = [&[b'P'; 24][..], &frame(DATA, 0, 1, &[7; 1000]), &[0; 5]].concat();
         theirs.write_all(&frames).await.unwrap();
         let mut read = vec![0; frames.len() - 5];

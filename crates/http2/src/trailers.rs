@@ -1,8 +1,9 @@
-//! Trailers that begin with pseudo-header fields become malformed for h2, too.
+//! Makes trailers that begin with pseudo-header fields malformed for h2.
 //!
-//! h2 drops pseudo-header fields in trailers, where they make a request malformed (RFC 9113, section 8.1), before a caller can see them. It refuses
-//! them behind a regular field (section 8.3). So trailers are passed to it with an empty `Max-Forwards` in front, which is no field of
-//! trailers (RFC 9110, section 6.5.1) and has to be removed there anyway:
+//! Pseudo-header fields in trailers make a request malformed (RFC 9113, section 8.1). h2 drops them before a caller can
+//! see them, but refuses them after a regular field (section 8.3). So trailers are passed to h2 with an empty
+//! `Max-Forwards` in front. This field is not allowed in trailers (RFC 9110, section 6.5.1), so it has to be removed
+//! from them anyway:
 //!
 //! ```text
 //!   received:  HEADERS {END_STREAM, END_HEADERS} block
@@ -15,27 +16,28 @@ use crate::frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, HEADER_LEN, HEADERS, PREFACE_LEN, RST_STREAM, parse, write_head,
 };
 
-/// `max-forwards:`, by its name's index 47 in the static table, not indexed (RFC 7541, section 6.2.2 and appendix A).
+/// `max-forwards:` by its index 47 in the static table, not indexed (RFC 7541, section 6.2.2 and appendix A).
 const FIELD: [u8; 3] = [0x0f, 47 - 15, 0];
 
-/// The block does not begin the payload.
+/// With these flags, the block is not at the start of the payload.
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 
-/// What a client sends, on its way to h2.
+/// The client's bytes, on their way to h2.
 #[derive(Debug)]
 pub(crate) struct Trailers {
-    /// Bytes of a payload, or of the preface, that are yet to come.
+    /// Bytes of the current payload, or of the preface, that are still to come.
     skip: usize,
-    /// The beginning of a frame's header whose rest has not come.
+    /// The start of an incomplete frame header.
     held: Vec<u8>,
     /// The highest stream that the client has begun.
     last_stream: u32,
-    /// Streams that the client has begun and not ended: a HEADERS frame on one of them has trailers, on others it is an error.
+    /// Streams that the client has begun and not ended. A HEADERS frame on one of them has trailers. On others it is an
+    /// error.
     open: VecDeque<u32>,
 }
 
-/// More streams than h2 accepts at the same time; those that it refuses are forgotten at last.
+/// More streams than h2 accepts at a time. h2's refused streams fill the list too, and the oldest entries are dropped.
 const OPEN_MAX: usize = 256;
 
 impl Trailers {
@@ -43,7 +45,8 @@ impl Trailers {
         Self { skip: PREFACE_LEN as usize, held: Vec::new(), last_stream: 0, open: VecDeque::new() }
     }
 
-    /// Takes the next bytes. `None`: they are to be passed on as they are, as nearly all are; else what is to be passed on instead.
+    /// Handles the next bytes. `None`: they are passed on unchanged, as nearly all are. `Some`: these are passed on
+    /// instead.
     pub(crate) fn pass(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         let mut is_plain = self.held.is_empty();
         let joined;
@@ -84,12 +87,12 @@ impl Trailers {
         Some(passed)
     }
 
-    /// What is left at the end of the stream.
+    /// The bytes that are left at the end of the stream.
     pub(crate) fn end(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
 
-    /// Reads the header that these bytes begin with.
+    /// Reads the frame header at the start of `bytes`.
     fn read_head(&mut self, bytes: &[u8]) -> Head {
         if bytes.is_empty() {
             return Head::None;
@@ -119,14 +122,14 @@ impl Trailers {
         Head::Other
     }
 
-    /// Whether the stream was open.
+    /// Removes the stream. Returns whether it was open.
     fn close(&mut self, stream: u32) -> bool {
         let place = self.open.iter().position(|open| *open == stream);
         place.and_then(|place| self.open.remove(place)).is_some()
     }
 }
 
-/// The beginning of a frame, as far as it was received.
+/// The start of a frame, as far as it was received.
 enum Head {
     /// No byte was received.
     None,
@@ -149,7 +152,7 @@ mod tests {
         [&[b'P'; PREFACE_LEN as usize][..], &pieces.concat()].concat()
     }
 
-    /// What is passed on of these bytes, where each read ends after the next of `cuts`.
+    /// The bytes passed on, if the reads end as `cuts` says.
     fn passed(bytes: &[u8], cuts: &[usize]) -> Vec<u8> {
         let (mut trailers, mut passed, mut rest) = (Trailers::new(), Vec::new(), bytes);
         for cut in cuts.iter().cycle() {
@@ -186,7 +189,7 @@ mod tests {
         }
     }
 
-    /// These are errors of other kinds, which h2 has to see as they are.
+    /// These are other errors, which h2 has to see unchanged.
     #[test]
     fn heads_on_streams_that_are_not_open_stay() {
         let pieces = [
@@ -222,7 +225,7 @@ mod tests {
         assert!(trailers.pass(&behind_preface(&pieces)).is_none());
         assert!(trailers.pass(&pieces[1][..500]).is_none());
         assert!(trailers.pass(&pieces[1][500..]).is_none());
-        // A header that comes in two pieces.
+        // A header that arrives in two reads.
         assert_eq!(trailers.pass(&pieces[1][..8]), Some(Vec::new()));
         assert_eq!(trailers.pass(&pieces[1][8..]), Some(pieces[1].clone()));
         assert!(trailers.pass(&pieces[1]).is_none());
@@ -231,7 +234,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are divided among reads, the same is passed on; without trailers, what came.
+        /// The same bytes are passed on for any division into reads. Without trailers, they are the bytes received.
         #[test]
         fn reads_may_end_anywhere(
             kinds in prop::collection::vec((0_u8..12, any::<u8>(), 0_u32..9, 0_usize..40), 1..20),
