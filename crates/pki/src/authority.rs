@@ -18,19 +18,20 @@ use crate::{PkiError, Subject, files};
 
 const DAY: Duration = Duration::from_hours(24);
 const CA_DAYS: u32 = 3650;
-/// Clocks of nodes may differ by this much.
+/// The allowed difference between the clocks of nodes.
 const SKEW: Duration = Duration::from_hours(1);
-/// The longest organization name (X.520, `ub-organization-name`), less what the common name adds.
+/// The longest cluster name, in bytes: the limit of a certificate's names (X.520) without the suffix of the common
+/// name.
 const CLUSTER_NAME_LEN_MAX: usize = 48;
 
-/// The certificate authority of one cluster, able to issue.
+/// The certificate authority of one cluster, with its key.
 pub struct Authority {
     dir: PathBuf,
     cluster: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// Where the files of a new node are.
+/// The paths of a new node's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issued {
     /// `NODE.pem`.
@@ -40,9 +41,10 @@ pub struct Issued {
 }
 
 impl Authority {
-    /// Makes an authority for the cluster of this name and writes it to `dir`, which is made where it does not exist.
+    /// Makes an authority for the cluster named `cluster`, and writes it to `dir`. Creates `dir` if it does not exist.
     ///
-    /// ECDSA on P-256, good for ten years; it can sign node certificates and no further authorities.
+    /// The key is ECDSA on P-256. The certificate is valid for ten years. It can sign node certificates, but no further
+    /// authorities.
     pub fn create(dir: &Path, cluster: &str) -> Result<Self, PkiError> {
         check_cluster_name(cluster)?;
         let mut params = params(&format!("{cluster} authority"), cluster, CA_DAYS);
@@ -55,7 +57,7 @@ impl Authority {
         Ok(Self { dir: dir.to_owned(), cluster: cluster.to_owned(), issuer: Issuer::new(params, key) })
     }
 
-    /// Reads the authority in `dir`, key included.
+    /// Reads the authority in `dir`, including its key.
     pub fn open(dir: &Path) -> Result<Self, PkiError> {
         let (certificate_path, key_path) = (files::ca_certificate(dir), files::ca_key(dir));
         let pem = files::read(&certificate_path)?;
@@ -75,8 +77,8 @@ impl Authority {
         Ok(Self { dir: dir.to_owned(), cluster: description.cluster, issuer })
     }
 
-    /// Makes a key and a certificate, good from now on for `days` days, that lets `node` play `roles`, and writes both
-    /// beside the authority's.
+    /// Makes a key and a certificate for `node` with `roles`, valid for `days` days from now. Writes both to the
+    /// directory of the authority.
     pub fn issue(&self, node: &NodeName, roles: &[Role], days: u32) -> Result<Issued, PkiError> {
         if roles.is_empty() {
             return Err(PkiError::Request("a node needs at least one role"));
@@ -97,7 +99,6 @@ impl Authority {
         Ok(issued)
     }
 
-    /// The cluster's name.
     pub fn cluster(&self) -> &str {
         &self.cluster
     }
@@ -183,7 +184,7 @@ mod tests {
         assert!(matches!(authority.issue(&node("a"), &[Role::Agent], 1), Err(PkiError::Exists(_))));
         assert!(matches!(authority.issue(&node("ca"), &[Role::Agent], 1), Err(PkiError::Exists(_))));
         assert_eq!(["ca.pem", "ca.key", "a.pem", "a.key"].map(read), before);
-        // Where only the key is left, it stays, and no certificate appears.
+        // If only the key is left, it stays, and no certificate is written.
         fs::remove_file(dir.path().join("a.pem")).unwrap();
         let again = authority.issue(&node("a"), &[Role::Agent], 1);
         assert!(matches!(again, Err(PkiError::Exists(path)) if path.ends_with("a.key")));

@@ -1,4 +1,4 @@
-//! What certificates say.
+//! Content of certificates.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,65 +15,57 @@ use x509_parser::time::ASN1Time;
 
 use crate::{PkiError, files};
 
-/// What stands before a role in a URI among the alternative names.
+/// The prefix of a role in a URI among the alternative names.
 pub(crate) const ROLE_PREFIX: &str = "urn:watari:role:";
 
-/// Why a certificate is not one of ours.
+/// The reason that a certificate is not one of the cluster's nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadCertificate {
-    /// It cannot be read as X.509.
+    /// It is not valid X.509.
     #[error("the certificate cannot be read")]
     Unreadable,
-    /// It is an authority's, which no node may show.
+    /// It is an authority's. A node must not present it.
     #[error("the certificate is an authority's, not a node's")]
     Authority,
-    /// It has no alternative names.
     #[error("the certificate has no alternative names")]
     NoNames,
-    /// It does not name exactly one node.
     #[error("the certificate does not name exactly one node")]
     NotOneNode,
-    /// An alternative name is neither a node's name nor a role.
     #[error("the certificate has an alternative name that is neither a node nor a role")]
     ForeignName,
-    /// It does not say which cluster it belongs to.
     #[error("the certificate names no cluster")]
     NoCluster,
 }
 
-/// Reads who a certificate (DER) belongs to, and what it may do.
+/// Reads the node name and the roles from a certificate (DER).
 ///
-/// The certificate must have been verified against the cluster's authority before. Roles that this build does not know are
-/// passed over: they allow nothing here.
+/// The caller has verified the certificate against the cluster's authority. Roles that this build does not have are
+/// ignored: they allow nothing here.
 pub fn peer_identity(der: &[u8]) -> Result<(NodeName, BTreeSet<Role>), BadCertificate> {
     Parsed::new(der)?.node()
 }
 
-/// One certificate, as `watari pki show` prints it.
+/// A certificate, as `watari pki show` prints it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
-    /// Whose it is.
     pub subject: Subject,
-    /// The cluster it belongs to.
+    /// The cluster's name.
     pub cluster: String,
     /// Its first second, as RFC 3339 (UTC).
     pub not_before: String,
     /// Its last second, as RFC 3339 (UTC).
     pub not_after: String,
-    /// SHA-256 of its DER, in hexadecimal.
+    /// SHA-256 of its DER form, in hexadecimal.
     pub fingerprint: String,
 }
 
-/// Whose a certificate is.
+/// The owner of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
-    /// The cluster's authority.
     Authority,
-    /// A node.
     Node {
-        /// Its name.
         name: NodeName,
-        /// What it may do.
+        /// The roles that this build has.
         roles: BTreeSet<Role>,
     },
 }
@@ -101,7 +93,7 @@ fn certificates_in(dir: &Path) -> Result<Vec<PathBuf>, PkiError> {
     Ok(paths)
 }
 
-/// A certificate that is at least X.509.
+/// A certificate that is valid X.509.
 pub(crate) struct Parsed<'a> {
     der: &'a [u8],
     x509: X509Certificate<'a>,
@@ -248,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_second_list_of_names_is_refused() {
-        // An empty GeneralNames under the same object identifier: which of the two counts would be anybody's guess.
+        // An empty GeneralNames under the same object identifier: it would be ambiguous which one counts.
         let twice = certificate(|params| {
             params.subject_alt_names = vec![dns("a"), uri("urn:watari:role:agent")];
             params.custom_extensions = vec![CustomExtension::from_oid_content(&[2, 5, 29, 17], vec![0x30, 0])];

@@ -1,4 +1,4 @@
-//! Reading and writing the files of the directory.
+//! Reads and writes the files of the directory.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use crate::PkiError;
 
-/// More than any certificate or key takes; a wrong path may lead to a large file.
+/// The largest file to read, in bytes. No certificate or key is larger, but a wrong path may lead to a large file.
 const FILE_LEN_MAX: u64 = 64 << 10;
 const CERTIFICATE_MODE: u32 = 0o644;
 const KEY_MODE: u32 = 0o600;
@@ -31,19 +31,19 @@ pub(crate) fn node_key(dir: &Path, node: &NodeName) -> PathBuf {
     dir.join(format!("{node}.key"))
 }
 
-/// Makes the directory, for its owner alone, where it does not exist.
+/// Creates the directory with mode 0700, if it does not exist.
 pub(crate) fn create_dir(dir: &Path) -> Result<(), PkiError> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(at(dir))
 }
 
-/// Writes both files, or neither, and only where neither exists.
+/// Writes both files, or neither. Fails if one exists.
 pub(crate) fn write_pair(certificate: (&Path, &str), key: (&Path, &str)) -> Result<(), PkiError> {
     if certificate.0.exists() {
         return Err(PkiError::Exists(certificate.0.to_owned()));
     }
     write_new(key.0, key.1, KEY_MODE)?;
     write_new(certificate.0, certificate.1, CERTIFICATE_MODE).inspect_err(|_| {
-        // A key without its certificate would stand in the way of the next attempt.
+        // A key without its certificate would make the next attempt fail.
         let _ = fs::remove_file(key.0);
     })
 }
@@ -64,14 +64,14 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, PkiError> {
     Ok(content)
 }
 
-/// Reads a file that must not be everybody's to read.
+/// Reads a key file. Fails if all users may read it.
 pub(crate) fn read_key(path: &Path) -> Result<Zeroizing<Vec<u8>>, PkiError> {
     let file = File::open(path).map_err(at(path))?;
     let mode = file.metadata().map_err(at(path))?.permissions().mode();
     if mode & 0o007 != 0 {
         return Err(PkiError::Exposed(path.to_owned()));
     }
-    // All the room it may need, so that it never moves and leaves a copy behind.
+    // Allocated once at full size: growing would leave copies of the key behind.
     let mut content = Zeroizing::new(Vec::with_capacity(FILE_LEN_MAX as usize + 1));
     read_limited(path, file, &mut content)?;
     Ok(content)
@@ -86,13 +86,13 @@ fn read_limited(path: &Path, file: File, content: &mut Vec<u8>) -> Result<(), Pk
     Ok(())
 }
 
-/// Names `path` in an error of the system.
+/// Adds `path` to a system error.
 pub(crate) fn at(path: &Path) -> impl FnOnce(std::io::Error) -> PkiError {
     let path = path.to_owned();
     move |cause| PkiError::File { path, cause }
 }
 
-/// Names `path` in what some library says of its content.
+/// Adds `path` to a library's error about the content.
 pub(crate) fn content<E: ToString>(path: &Path) -> impl FnOnce(E) -> PkiError {
     let path = path.to_owned();
     move |cause| PkiError::Content { path, cause: cause.to_string() }

@@ -1,4 +1,4 @@
-//! What a node shows its peers, and what it demands of them.
+//! The certificate that a node presents to peers, and the one that it requires of them.
 
 mod any_node;
 
@@ -19,7 +19,7 @@ use watari_wire::{NodeName, Role};
 
 use crate::{PkiError, files, peer_identity};
 
-/// A node's certificate and key, ready for use.
+/// A node's certificate and key.
 #[derive(Clone)]
 pub struct Identity {
     node: NodeName,
@@ -32,8 +32,8 @@ pub struct Identity {
 impl Identity {
     /// Reads the identity of `node` from `dir`: `ca.pem`, `NODE.pem`, `NODE.key`.
     ///
-    /// What its peers would refuse is refused here: a certificate of another authority, of another node, expired, or with
-    /// another key.
+    /// Fails if peers would refuse it: a certificate of another authority or of another node, an expired one, or one
+    /// with another key.
     pub fn load(dir: &Path, node: &NodeName) -> Result<Self, PkiError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let ca_path = files::ca_certificate(dir);
@@ -64,29 +64,28 @@ impl Identity {
         })
     }
 
-    /// Who this is.
     pub fn node(&self) -> &NodeName {
         &self.node
     }
 
-    /// What the certificate allows the node to do.
+    /// The roles that the certificate allows.
     pub fn roles(&self) -> &BTreeSet<Role> {
         &self.roles
     }
 
-    /// For dialing: TLS 1.3 only, shows the node's certificate, demands one of the cluster's authority for the name
-    /// that is dialed (a node's name is its server name).
+    /// For dialing a node. TLS 1.3 only. Presents the node's certificate, and requires a certificate of the cluster's
+    /// authority for the dialed name (a node's name is its server name).
     pub fn client_config(&self) -> &Arc<ClientConfig> {
         &self.client
     }
 
-    /// For dialing an address without knowing which node is there: as [`Identity::client_config`], but for whatever name. The
-    /// caller has to look at the certificate ([`peer_identity`]) before it believes the peer anything.
+    /// For dialing an address whose node is not known yet. Like [`Identity::client_config`], but for any name. The
+    /// caller has to check the certificate ([`peer_identity`]) before it trusts the peer.
     pub fn client_config_for_any(&self) -> &Arc<ClientConfig> {
         &self.any
     }
 
-    /// For accepting: TLS 1.3 only, shows the node's certificate, demands one of the cluster's authority.
+    /// For accepting. TLS 1.3 only. Presents the node's certificate, and requires one of the cluster's authority.
     pub fn server_config(&self) -> &Arc<ServerConfig> {
         &self.server
     }
@@ -102,7 +101,7 @@ fn root(path: &Path) -> Result<RootCertStore, PkiError> {
     Ok(roots)
 }
 
-/// Links are long-lived: resumption would save nothing, and would outlive the certificate it rests on.
+/// Without resumption: links are long-lived, and a session would outlive the certificate that it depends on.
 fn client_config(
     provider: &Arc<CryptoProvider>,
     roots: Arc<RootCertStore>,

@@ -1,16 +1,16 @@
 //! The cluster's certificate authority, node certificates and roles.
 //!
-//! A directory holds all of it, as PEM:
+//! A directory has all files, in PEM format:
 //!
-//! | file | what | who needs it |
+//! | file | content | needed by |
 //! | --- | --- | --- |
 //! | `ca.pem` | the authority's certificate | every node |
-//! | `ca.key` | its key, mode 0600 | whoever issues certificates; no running node |
-//! | `NODE.pem`, `NODE.key` | a node's certificate and key, mode 0600 | that node |
+//! | `ca.key` | its key, mode 0600 | the operator who issues certificates; no running node |
+//! | `NODE.pem`, `NODE.key` | a node's certificate and key (mode 0600) | that node |
 //!
-//! A node's certificate names it in a DNS entry of its alternative names, and each of its roles in a URI entry
-//! (`urn:watari:role:agent`). Nothing else is trusted: no other root, no certificate of another shape. Files are never
-//! overwritten.
+//! A node's certificate has the node's name in a DNS entry of its alternative names, and each of its roles in a URI
+//! entry (`urn:watari:role:agent`). Nothing else is trusted: no other root, and no certificate of another form. Files
+//! are never overwritten.
 
 mod authority;
 mod certificate;
@@ -34,12 +34,12 @@ fn hint(cause: &std::io::Error) -> &'static str {
     }
 }
 
-/// Where the certificates lie that a node uses: its cluster's authority, and its own.
+/// The paths of the certificates that a node uses: its cluster's authority, and its own.
 pub fn certificate_files(dir: &Path, node: &NodeName) -> [PathBuf; 2] {
     [files::ca_certificate(dir), files::node_certificate(dir, node)]
 }
 
-/// What went wrong, and with which file.
+/// An error, with the file that it is about.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
     /// A file exists that would have to be overwritten.
@@ -48,42 +48,37 @@ pub enum PkiError {
     /// A file cannot be read or written.
     #[error("{}: {cause}{}", path.display(), hint(cause))]
     File {
-        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         cause: std::io::Error,
     },
-    /// A key may be read by every user of the machine.
+    /// All users of the machine may read a key.
     #[error("{} can be read by everybody on this machine (chmod 600 it, or make a new one)", .0.display())]
     Exposed(PathBuf),
-    /// A file is no PEM of the right kind, or its content is of no use.
+    /// A file is no PEM of the right kind, or has invalid content.
     #[error("{}: {cause}", path.display())]
     Content {
-        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The parser's error.
         cause: String,
     },
-    /// A file holds a certificate that is not of the right shape.
+    /// A file has a certificate of the wrong form.
     #[error("{}: {cause}", path.display())]
     Certificate {
-        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The violated rule.
         cause: BadCertificate,
     },
-    /// A node's certificate names another node.
+    /// The certificate in a node's file names another node.
     #[error("{} is the certificate of {found}", path.display())]
     OtherNode {
-        /// The file.
         path: PathBuf,
-        /// Whose certificate it is.
+        /// The node in the certificate.
         found: watari_wire::NodeName,
     },
-    /// What is asked for cannot be put into a certificate.
+    /// The request cannot be put into a certificate.
     #[error("{0}")]
     Request(&'static str),
-    /// The certificate could not be made.
     #[error("cannot make a certificate: {0}")]
     Generate(#[from] rcgen::Error),
 }

@@ -1,4 +1,4 @@
-//! Dialing whichever node is at an address.
+//! Verifies the certificate of any node, for dialing an address.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use crate::peer_identity;
 
-/// Takes the certificate of any node that `roots` vouch for.
+/// Accepts the certificate of any node that `roots` has signed.
 pub(super) fn verifier(
     roots: Arc<RootCertStore>,
     provider: &Arc<CryptoProvider>,
@@ -19,7 +19,7 @@ pub(super) fn verifier(
     Ok(Arc::new(AnyNode(verifier)))
 }
 
-/// Checks a certificate for the name that it bears itself.
+/// Verifies a certificate against the name in it.
 #[derive(Debug)]
 struct AnyNode(Arc<WebPkiServerVerifier>);
 

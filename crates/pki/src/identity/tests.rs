@@ -27,7 +27,7 @@ fn identity(dir: &tempfile::TempDir, name: &str) -> Identity {
     Identity::load(dir.path(), &node(name)).unwrap()
 }
 
-/// Shakes hands in memory: what the client and the server make of each other.
+/// Does a handshake in memory. Returns the result of the client and of the server.
 fn shake(client: &Identity, server: &Identity, name: &str) -> (Result<(), Error>, Result<Vec<u8>, Error>) {
     shake_as(client.client_config(), server, name)
 }
@@ -71,7 +71,7 @@ fn another_authority_is_refused_at_both_ends() {
     let (ours, theirs) = (cluster(&["a", "b"]), cluster(&["a", "b"]));
     let (client, _) = shake(&identity(&ours, "a"), &identity(&theirs, "b"), "b");
     assert!(matches!(client, Err(Error::InvalidCertificate(_))), "{client:?}");
-    // A client that trusts the server, but holds a certificate of another authority.
+    // A client that trusts the server, but has a certificate of another authority.
     let mut stranger = identity(&ours, "a");
     let roots = Arc::new(root(&files::ca_certificate(theirs.path())).unwrap());
     let key = PrivateKeyDer::from_pem_file(ours.path().join("a.key")).unwrap();
