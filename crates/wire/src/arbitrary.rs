@@ -22,7 +22,7 @@ pub(crate) fn epoch() -> impl Strategy<Value = Epoch> {
     any::<u32>().prop_map(Epoch)
 }
 
-/// Both ends of one TCP connection: of one address family.
+/// Both addresses of a TCP connection, of the same family.
 pub(crate) fn addresses() -> impl Strategy<Value = (SocketAddr, SocketAddr)> {
     let port = any::<u16>;
     prop_oneof![
@@ -139,7 +139,7 @@ fn ticket_seed() -> impl Strategy<Value = TicketSeed> {
         .prop_map(|((id, made), state, keys)| TicketSeed { id, made, state, keys })
 }
 
-/// One fixed connection, for tests that change one thing about it.
+/// One fixed connection, for tests that change one field of it.
 pub(crate) fn sample_ship() -> Ship {
     Ship {
         connection: ConnectionId { boot: 1, number: 2 },

@@ -1,47 +1,46 @@
-//! How long the variable fields of messages may be.
+//! Limits on the lengths of variable message fields.
 //!
-//! The bounds hold at both ends: what is longer is neither sent nor accepted.
+//! Both ends apply the limits: a sender does not send longer fields, and a receiver does not accept them.
 
 use crate::{KeptSession, LegKey, Message, Rest, Ship, TicketSeed, TlsInfo};
 
-/// ALPN protocol names have one length byte (RFC 7301, section 3.1).
+/// Bytes of an ALPN protocol name, which has one length byte (RFC 7301, section 3.1).
 pub const ALPN_LEN_MAX: usize = 255;
-/// Host names (RFC 1035, section 2.3.4).
+/// Bytes of a host name (RFC 1035, section 2.3.4).
 pub const SERVER_NAME_LEN_MAX: usize = 255;
-/// A client certificate.
+/// Bytes of a client certificate.
 pub const CERTIFICATE_LEN_MAX: usize = 64 << 10;
-/// The exported state of a record layer, which takes about 200 bytes.
+/// Bytes of an exported state of the record layer. It takes about 200.
 pub const STATE_LEN_MAX: usize = 4 << 10;
-/// Longest plaintext that was opened and not taken, in bytes: what an HTTP parser and a record hold.
+/// Bytes of plaintext that were opened and not taken: the buffers of an HTTP parser and a record.
 pub const OPENED_LEN_MAX: usize = 128 << 10;
 /// Bytes of the client's stream that a source has read and not opened, in one message.
 pub const REST_LEN_MAX: usize = 1 << 20;
-/// Sealed bytes that a source has not handed to its kernel.
+/// Sealed bytes that a source has not written to its kernel.
 pub const TAIL_LEN_MAX: usize = 256 << 10;
-/// The key of a [`LegKey`], neither more nor less.
+/// The exact length of the key in a [`LegKey`], in bytes.
 pub const LEG_KEY_LEN: usize = 32;
 /// Seeds of ticket keys in one message.
 pub const TICKET_SEEDS_MAX: usize = 48;
-/// Keys of one seed, of as many epochs.
+/// Keys of one seed, for as many epochs.
 pub const TICKET_KEYS_MAX: usize = 32;
-/// A secret of ticket keys, neither more nor less.
+/// The exact length of a secret of ticket keys, in bytes.
 pub const TICKET_SECRET_LEN: usize = 32;
-/// Sessions, or keys of sessions, in one message.
+/// Sessions, or session keys, in one message.
 pub const SESSIONS_MAX: usize = 16;
-/// A session. One with a chain of client certificates takes some KiB.
+/// Bytes of a session. One with a chain of client certificates takes some KiB.
 pub const SESSION_LEN_MAX: usize = 16 << 10;
 
-/// A field is longer or shorter than it may be.
+/// A field is too long or too short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the field `{field}` has {len} bytes, where {min} to {max} are allowed")]
 pub struct BadLength {
-    /// The field.
     pub field: &'static str,
-    /// Its length in bytes.
+    /// The length of the field, in bytes.
     pub len: usize,
-    /// The shortest it may be.
+    /// The shortest allowed length, in bytes.
     pub min: usize,
-    /// The longest it may be.
+    /// The longest allowed length, in bytes.
     pub max: usize,
 }
 

@@ -1,12 +1,13 @@
-//! What a `ClientHello` shows to whoever takes no part in the handshake.
+//! Parses a `ClientHello` without taking part in the handshake.
 //!
-//! * [`look`]: which name a client asks for, from the first bytes it sends; for whoever relays TLS.
-//! * [`Offers`]: which sessions it offers to resume; for whoever has to fetch them before the handshake goes on.
-//! * [`Outline`]: what a server refuses by an alert of its own choice, before the TLS library chooses another.
+//! * [`look`]: the server name in the first bytes of a client, for a relay of TLS.
+//! * [`Offers`]: the sessions that the client offers to resume, for a server that has to fetch them first.
+//! * [`Outline`]: the properties for which a server refuses the client with an alert of its own choice, before the TLS
+//!   library chooses another.
 //!
-//! Only as much is understood as leads there: records (RFC 8446, section 5.1) that carry the pieces of a handshake message
-//! (section 4), a `ClientHello` (section 4.1.2) and some of its extensions. Bytes that are anything else show
-//! nothing; what is wrong with them is for the server to say.
+//! Only the necessary parts are parsed: records (RFC 8446, section 5.1) with the fragments of a handshake message
+//! (section 4), a `ClientHello` (section 4.1.2) and some of its extensions. Other bytes yield no result. The server has
+//! to refuse them.
 
 mod offers;
 mod outline;
@@ -14,31 +15,31 @@ mod outline;
 pub use offers::Offers;
 pub use outline::Outline;
 
-/// Content type of records.
+/// Record content type.
 const HANDSHAKE: u8 = 22;
-/// Type of handshake messages.
+/// Handshake message type.
 const CLIENT_HELLO: u8 = 1;
-/// Type of extensions.
+/// Extension type.
 const SERVER_NAME: u16 = 0;
-/// Type of names.
+/// Name type.
 const HOST_NAME: u8 = 0;
-/// The longest fragment a plaintext record may have.
+/// The longest fragment of a plaintext record, in bytes.
 const FRAGMENT_LEN_MAX: usize = 1 << 14;
-/// The longest host name (RFC 1035, section 2.3.4).
+/// The longest host name, in bytes (RFC 1035, section 2.3.4).
 const NAME_LEN_MAX: usize = 253;
 
-/// What the first bytes of a connection show.
+/// The result for the first bytes of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hello {
-    /// They may be a `ClientHello`, and it is not complete.
+    /// They may be a `ClientHello`, but it is not complete.
     Incomplete,
-    /// They are none, or one that asks for no name.
+    /// They are no `ClientHello`, or one without a server name.
     Nameless,
-    /// They are a `ClientHello` for this host, in lower case and without a dot at its end.
+    /// A `ClientHello` for this host, in lower case and without a trailing dot.
     For(String),
 }
 
-/// Looks at the first bytes of a client's stream. It may be asked again with more; who asks bounds how many.
+/// Parses the first bytes of a client's stream. The caller may repeat this with more bytes, up to a limit of its own.
 pub fn look(bytes: &[u8]) -> Hello {
     match message(bytes) {
         None => Hello::Nameless,
@@ -53,12 +54,12 @@ enum Message {
     Whole(Vec<u8>),
 }
 
-/// Joins the fragments that the first message stands in; `None` if it is no `ClientHello`.
+/// Joins the fragments of the first message. `None`: it is no `ClientHello`.
 fn message(bytes: &[u8]) -> Option<Message> {
     let mut records = Bytes(bytes);
     let mut message = Vec::new();
     while !records.0.is_empty() {
-        // What is there of a header is looked at already: what is no TLS is not waited for.
+        // An incomplete header is checked as well: bytes that are not TLS must not be waited for.
         match *records.0 {
             [HANDSHAKE] | [HANDSHAKE, 3, ..] => {}
             _ => return None,
@@ -100,7 +101,7 @@ fn server_name(hello: &[u8]) -> Option<String> {
     None
 }
 
-/// The body of a `ClientHello`, as far as it matters here.
+/// The relevant fields of a `ClientHello`.
 struct Body<'a> {
     version: u16,
     session_id: &'a [u8],
@@ -116,7 +117,7 @@ impl<'a> Body<'a> {
         let session_id = hello.vector_u8()?.0;
         let suites = hello.vector_u16()?.0;
         hello.vector_u8()?; // compression methods
-        // Clients of TLS 1.2 may leave the whole field out (RFC 5246, section 7.4.1.2).
+        // TLS 1.2 clients may omit the whole field (RFC 5246, section 7.4.1.2).
         let extensions = if hello.0.is_empty() { hello } else { hello.vector_u16()? };
         Some(Self { version, session_id, suites, extensions })
     }
@@ -138,7 +139,7 @@ fn host_name(mut names: Bytes<'_>) -> Option<String> {
     None
 }
 
-/// Bytes that are read from their front.
+/// Bytes that are read from the front.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -152,7 +153,7 @@ impl<'a> Bytes<'a> {
         self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    /// Type and content of an extension.
+    /// The type and content of an extension.
     fn extension(&mut self) -> Option<(u16, Self)> {
         Some((self.u16()?, self.vector_u16()?))
     }

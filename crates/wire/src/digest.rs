@@ -1,16 +1,16 @@
-//! What source and target show the dispatcher, so that it sees they mean the same state.
+//! The digest by which the dispatcher checks that source and target have the same state.
 
 use aws_lc_rs::digest::{Context, SHA256};
 
 use crate::Ship;
 
-/// Tells this use of SHA-256 from every other, and this layout from its successors.
+/// Separates this use of SHA-256 from every other, and this layout from later ones.
 const DOMAIN: &[u8] = b"watari ship digest v1\0";
 
 impl Ship {
-    /// SHA-256 over everything shipped, except `rx_offset` and `rest`, which a [`Rest`](crate::Rest) may extend.
+    /// SHA-256 of all that is shipped, except `rx_offset` and `rest`, which a [`Rest`](crate::Rest) may extend.
     pub fn digest(&self) -> [u8; 32] {
-        // The lengths of state, opened and tail stand in the head, so that no byte can pass from one field to the next.
+        // The head has the lengths of state, opened and tail, so that no byte can move from one field to the next.
         let head = (
             (self.connection, self.epoch, &self.dispatcher, &self.handshake_node, self.moves),
             (&self.tls, &self.client_certificate, self.client, self.server),

@@ -1,4 +1,4 @@
-//! How messages go on a link.
+//! Frames: the encoding of messages on a link.
 //!
 //! ```text
 //!  0       4         5      6
@@ -7,8 +7,8 @@
 //!  +-------+---------+------+--------------------------------+
 //!          |<----------------- len bytes ------------------->|
 //! ```
-//! `len` is big-endian and counts what follows it. Version 0 and kinds 0 to 15 belong to [`LinkMessage`]s, whose layout
-//! never changes; a [`Message`] carries the version its sender speaks. Frames stand back to back.
+//! `len` is big-endian and counts the bytes after it. Version 0 and the kinds 0 to 15 are those of [`LinkMessage`]s,
+//! whose layout never changes. A [`Message`] has its sender's version. Frames follow each other without gaps.
 
 use std::ops::RangeInclusive;
 
@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BadLength, Hello, LinkMessage, Members, Message, MessageKind};
 
-/// The oldest version of the messages this build speaks.
+/// The oldest message version that this build supports.
 pub const VERSION_MIN: u8 = 1;
-/// The newest version of the messages this build speaks.
+/// The newest message version that this build supports.
 pub const VERSION_MAX: u8 = 1;
-/// The longest frame, in bytes, its length field included. A [`Ship`](crate::Ship) with every field at its bound fits.
+/// The longest frame with its length field, in bytes. A [`Ship`](crate::Ship) with all fields at their limits fits.
 pub const FRAME_LEN_MAX: usize = 2 << 20;
 
 const VERSIONS: RangeInclusive<u8> = VERSION_MIN..=VERSION_MAX;
@@ -32,72 +32,69 @@ const PONG: u8 = 3;
 const UNSUPPORTED: u8 = 4;
 const MEMBERS: u8 = 5;
 
-/// Bytes of the length field.
+/// The length of the length field, in bytes.
 const LEN_LEN: usize = 4;
-/// Bytes before the body.
+/// The length of a frame before its body, in bytes.
 const HEAD_LEN: usize = LEN_LEN + 2;
 
-/// What one frame holds.
+/// The content of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
-    /// Something about the link.
+    /// A message about the link.
     Link(LinkMessage),
-    /// Something about connections.
+    /// A message about connections.
     Message(Message),
-    /// Something this build does not know; to be skipped, and answered with [`LinkMessage::Unsupported`].
+    /// A message that this build does not support. It is skipped, and answered with [`LinkMessage::Unsupported`].
     Unknown {
-        /// The version it carries.
+        /// The version in the frame.
         version: u8,
-        /// The kind it carries.
+        /// The kind in the frame.
         kind: u8,
     },
 }
 
-/// The peer sent what is no frame. Nothing behind it on the link can be read.
+/// The peer sent no valid frame. The rest of the link cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// The length field is beyond [`FRAME_LEN_MAX`].
+    /// The length field is larger than [`FRAME_LEN_MAX`] allows.
     #[error("a frame of {len} bytes is longer than {FRAME_LEN_MAX}")]
     TooLong {
-        /// The whole frame, in bytes.
+        /// The length of the whole frame, in bytes.
         len: usize,
     },
-    /// The length field leaves no room for version and kind.
+    /// The frame has no room for version and kind.
     #[error("a frame of {len} bytes has no room for a version and a kind")]
     TooShort {
-        /// The whole frame, in bytes.
+        /// The length of the whole frame, in bytes.
         len: usize,
     },
-    /// The body is not what its kind says.
+    /// The body is invalid for its kind.
     #[error("the body of a frame of kind {kind} cannot be read: {cause}")]
     Body {
-        /// The kind.
         kind: u8,
-        /// What the decoder met.
+        /// The decoder's error.
         cause: postcard::Error,
     },
-    /// The body goes on after the message.
+    /// Bytes follow the message in the body.
     #[error("a frame of kind {kind} has {extra} bytes too many")]
     TrailingBytes {
-        /// The kind.
         kind: u8,
-        /// The bytes left over.
+        /// The number of these bytes.
         extra: usize,
     },
-    /// A field is longer or shorter than it may be.
+    /// A field is too long or too short.
     #[error("a frame of kind {kind} is refused: {cause}")]
     BadLength {
-        /// The kind.
         kind: u8,
-        /// Which field, and how long.
+        /// The field and its length.
         cause: BadLength,
     },
 }
 
-/// Appends the frame of `message` to `out`, or leaves `out` as it is where a field is longer than the peer would accept.
+/// Appends the frame of `message` to `out`. On an error, `out` stays unchanged.
 ///
-/// Messages may hold secrets, and then `out` does: it is the caller's to reserve [`encoded_len`] before (a vector that
-/// grows leaves a copy behind) and to zeroize after use.
+/// Messages may contain secrets. So the caller reserves [`encoded_len`] bytes before (a vector that grows leaves a copy
+/// behind), and zeroizes `out` after use.
 pub fn encode(message: &Message, out: &mut Vec<u8>) -> Result<(), BadLength> {
     message.check_bounds()?;
     let kind = message.kind() as u8;
@@ -142,7 +139,7 @@ pub fn encode_link(message: &LinkMessage, out: &mut Vec<u8>) {
     }
 }
 
-/// The bytes that [`encode`] will append.
+/// The number of bytes that [`encode`] appends.
 pub fn encoded_len(message: &Message) -> usize {
     let body = match message {
         Message::LegKey(body) => body_len(body),
@@ -174,10 +171,9 @@ pub fn encoded_len(message: &Message) -> usize {
     HEAD_LEN + body
 }
 
-/// Reads the first frame of `bytes` and its length, or `None` where not all of it is there yet.
+/// Decodes the first frame of `bytes`. Returns it and its length. `None`: it is incomplete.
 ///
-/// A length beyond [`FRAME_LEN_MAX`] is refused as soon as it can be seen, so a caller that keeps that much never waits
-/// for more room.
+/// Refuses a length of more than [`FRAME_LEN_MAX`] at once. So a caller with a buffer of this size never needs more.
 pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, FrameError> {
     let Some((len_field, after)) = bytes.split_first_chunk::<LEN_LEN>() else {
         return Ok(None);
@@ -263,7 +259,7 @@ fn decode_message(kind: MessageKind, body: &[u8]) -> Result<Message, FrameError>
     Ok(message)
 }
 
-/// Reads a body that ends where its message ends. No field can be longer than the body, which the frame bounds.
+/// Decodes a body that ends with its message. No field can be longer than the body, whose length the frame bounds.
 fn exactly<'a, T: Deserialize<'a>>(kind: u8, body: &'a [u8]) -> Result<T, FrameError> {
     let (value, rest) = postcard::take_from_bytes(body).map_err(|cause| FrameError::Body { kind, cause })?;
     if rest.is_empty() { Ok(value) } else { Err(FrameError::TrailingBytes { kind, extra: rest.len() }) }
@@ -282,7 +278,7 @@ fn body_len<T: Serialize>(body: &T) -> usize {
     postcard::serialize_with_flavor(body, Size::default()).expect("plain data has a length")
 }
 
-/// Writes at the end of a vector that holds other frames already.
+/// Appends to a vector that already has other frames.
 struct Append<'a>(&'a mut Vec<u8>);
 
 impl Flavor for Append<'_> {

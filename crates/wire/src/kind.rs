@@ -1,9 +1,9 @@
-//! The kinds of messages, as numbered on the wire and named in metrics.
+//! Message kinds: their numbers in frames and their names in metrics.
 
 use crate::Message;
 
-/// Which [`Message`] a frame carries. Numbers are never used again for another meaning; 0 to 15 are the link's own
-/// (see [`LinkMessage`](crate::LinkMessage)).
+/// The kind of the [`Message`] in a frame. A number is never used again with another meaning. The numbers 0 to 15
+/// belong to [`LinkMessage`](crate::LinkMessage).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum MessageKind {
@@ -62,7 +62,7 @@ pub enum MessageKind {
 }
 
 impl MessageKind {
-    /// Every kind there is.
+    /// All kinds, by number.
     pub const ALL: [Self; 26] = [
         Self::LegKey,
         Self::Established,
@@ -92,7 +92,7 @@ impl MessageKind {
         Self::Tunnel,
     ];
 
-    /// The kind with this number.
+    /// The kind with this number. `None`: this build has none.
     pub fn from_u8(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
@@ -131,7 +131,7 @@ impl MessageKind {
 }
 
 impl Message {
-    /// Which message this is.
+    /// The kind of this message.
     pub fn kind(&self) -> MessageKind {
         match self {
             Self::LegKey(_) => MessageKind::LegKey,

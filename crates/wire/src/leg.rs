@@ -1,18 +1,19 @@
-//! The preface: the first bytes on each leg, by which an agent knows whose connection it carries.
+//! The preface: the first bytes on a leg, which identify the connection that the leg carries.
 //!
-//! A leg is the TCP connection from a dispatcher to an agent. It opens with a PROXY protocol v2 header, so that any
-//! tool that knows that protocol reads the client's and the server's address, with one type-length-value of our own:
+//! A leg is a TCP connection from a dispatcher to an agent. It begins with a PROXY protocol v2 header, so that any tool
+//! with support for the protocol can read the client's and the server's address. The header has one type-length-value
+//! of Watari:
 //!
 //! ```text
 //!  PROXY v2 head | addresses | type 0xE5, length | version | postcard of the claim | authenticator
 //!  |<------------------------ HMAC-SHA256 covers this -------------------------->|    32 bytes
 //! ```
 //!
-//! The key is the agent's, which hands it to one dispatcher over the mesh ([`LegKey`]), so an authenticator is good for
-//! one agent, one dispatcher and one key, and the nonce makes it good for one leg.
+//! The agent makes the key and sends it to one dispatcher over the mesh ([`LegKey`]). So an authenticator is valid for
+//! one agent, one dispatcher and one key. The nonce makes it valid for one leg.
 //!
-//! A leg may carry another connection when its connection has moved away or has ended. The agent writes [`LEG_FREE`],
-//! and the next bytes that the dispatcher writes are a preface again.
+//! A leg may carry another connection after its connection has moved away or ended. The agent writes [`LEG_FREE`], and
+//! the next bytes of the dispatcher are a preface again.
 
 mod sign;
 mod verify;
@@ -27,60 +28,58 @@ pub use verify::{Accepted, LegVerifier, Malformed, PrefaceError};
 
 use crate::{ConnectionId, Epoch, LegKey, NodeName};
 
-/// The longest preface, in bytes. An agent reads no further than this for one.
+/// The longest preface, in bytes. An agent reads no further for one.
 pub const PREFACE_LEN_MAX: usize = 512;
 
-/// The byte that an agent writes on a leg that was left behind by a move, or by a connection that has ended. The agent has
-/// then read all bytes of that connection, and reads a preface next. The byte belongs to no connection. After it, the
-/// dispatcher may write that preface.
+/// The byte that an agent writes on a leg after the leg's connection has moved away or ended. The agent has read all
+/// bytes of that connection, and reads a preface next. The byte belongs to no connection. After it, the dispatcher may
+/// write the preface.
 pub const LEG_FREE: u8 = 0xf7;
 
-/// Type of the value; of those for private use.
+/// The type of the value, from the range for private use.
 const TLV_KIND: u8 = 0xe5;
-/// Version of the value.
+/// The version of the value.
 const VERSION: u8 = 1;
 /// HMAC-SHA256.
 const AUTHENTICATOR_LEN: usize = 32;
-/// Tells this use of the key from any other.
+/// Separates this use of the key from any other.
 const DOMAIN: &[u8] = b"watari leg preface v1\0";
 
-/// What a dispatcher says of the connection that a leg carries.
+/// A dispatcher's description of the connection that a leg carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preface {
-    /// What the agent is to do.
+    /// The agent's task.
     pub kind: Kind,
-    /// The connection.
     pub connection: ConnectionId,
-    /// 0 for a new connection, else the attempt that is committed.
+    /// 0 for a new connection, otherwise the epoch of the committed attempt.
     pub epoch: Epoch,
-    /// The client's address.
     pub client: SocketAddr,
-    /// The address the client connected to. Of the client's address family; else one of the two arrives as an
+    /// The address that the client connected to. If the families of the two addresses differ, one of them arrives as an
     /// IPv4-mapped IPv6 address.
     pub server: SocketAddr,
 }
 
-/// What the agent is to do with the connection.
+/// The agent's task for the connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// A client just accepted: do its handshake.
+    /// A new client: do its handshake.
     New {
-        /// The agent its data shall go to after the handshake; `None`: it stays.
+        /// The agent that gets the connection after the handshake. `None`: it stays.
         bulk: Option<NodeName>,
     },
-    /// The dispatcher has decided: the connection that the agent holds is its own.
+    /// The dispatcher has committed: the agent now owns the connection that it holds.
     Commit {
-        /// The client's stream goes on from here.
+        /// The offset in the client's stream of the first byte on this leg.
         rx_offset: u64,
-        /// The client has been sent the stream up to here.
+        /// The offset up to which the client was sent the stream to it.
         tail_offset: u64,
     },
-    /// There is none: the dispatcher wants to know whether the agent takes legs, and has a place for another
-    /// connection. The agent ends the leg then, with nothing on it, and else resets it.
+    /// A health check without a connection: does the agent accept legs, and does it have a free slot? If so, the agent
+    /// closes the leg without a byte. Otherwise it resets the leg.
     Check,
 }
 
-/// What stands in the type-length-value.
+/// The value of the type-length-value.
 #[derive(Debug, Serialize, Deserialize)]
 struct Claim {
     dispatcher: NodeName,
@@ -91,18 +90,18 @@ struct Claim {
     kind: Kind,
 }
 
-/// One leg key with both names it is bound to.
+/// A leg key and the two names that it is bound to.
 struct BoundKey {
     id: u32,
     key: hmac::Key,
-    /// What the authenticator covers before the preface itself.
+    /// Bytes that the authenticator covers before the preface.
     prefix: Vec<u8>,
 }
 
 impl BoundKey {
     fn new(agent: &NodeName, dispatcher: &NodeName, key: &LegKey) -> Self {
         let mut prefix = DOMAIN.to_vec();
-        // Names hold no zero byte.
+        // Names have no zero byte, so it separates them.
         for name in [agent, dispatcher] {
             prefix.extend_from_slice(name.as_str().as_bytes());
             prefix.push(0);

@@ -1,13 +1,12 @@
-//! What nodes say to each other: versioned, length-bounded codecs; the PROXY protocol.
+//! The protocols between nodes: versioned codecs with bounded lengths, and the PROXY protocol.
 //!
-//! * [`Message`] is everything nodes say about connections, [`LinkMessage`] what they say about the link they share,
-//!   [`frame`] how both are put on it.
-//! * [`leg`] is the preface that opens each leg: a PROXY protocol v2 header that carries an authenticator.
-//! * [`proxy`] is the PROXY protocol itself.
-//! * [`client_hello`] reads the name a client asks for from its first bytes.
+//! * [`Message`] has the messages about connections, and [`LinkMessage`] those about a link. [`frame`] encodes both.
+//! * [`leg`] is the preface that begins each leg: a PROXY protocol v2 header with an authenticator.
+//! * [`proxy`] is the PROXY protocol.
+//! * [`client_hello`] reads the server name in a client's first bytes.
 //!
-//! Nothing here opens a socket, reads a clock or draws randomness. Everything is parsed as hostile input:
-//! lengths are checked before anything is allocated, and what is unknown is refused with its reason.
+//! This crate opens no socket, reads no clock and draws no randomness. It treats all input as hostile: it checks
+//! lengths before it allocates, and refuses unsupported input with the reason.
 
 mod bounds;
 pub mod client_hello;

@@ -1,6 +1,6 @@
-//! What two nodes say about the link they share.
+//! Messages between two nodes about their link.
 //!
-//! These messages keep their layout in every version, so that nodes of different versions can agree on one.
+//! They have the same layout in every version, so that nodes of different versions can agree on one.
 
 use std::collections::BTreeSet;
 
@@ -9,39 +9,38 @@ use serde::{Deserialize, Serialize};
 use crate::frame::{VERSION_MAX, VERSION_MIN};
 use crate::{BadLength, Members, NodeName, Role};
 
-/// A message about the link itself.
+/// A message about the link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkMessage {
-    /// The first message of either end.
+    /// The first message of each end.
     Hello(Hello),
-    /// Is anybody there?
+    /// A test of the link, to be answered with `Pong`.
     Ping,
-    /// Yes.
+    /// The answer to `Ping`.
     Pong,
-    /// A frame came that this end does not know, and was skipped.
+    /// The sender has skipped a frame that it does not support.
     Unsupported {
         /// The version of that frame.
         version: u8,
-        /// Its kind.
+        /// The kind of that frame.
         kind: u8,
     },
-    /// Who belongs to the cluster. A node of a build that does not know it skips it, and knows its own configuration
-    /// only.
+    /// Members of the cluster. A node whose build does not support this skips it, and uses only its own configuration.
     Members(Members),
 }
 
 /// See [`LinkMessage::Hello`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// The oldest version of the messages that the sender speaks.
+    /// The oldest message version that the sender supports.
     pub version_min: u8,
-    /// The newest version of the messages that the sender speaks.
+    /// The newest message version that the sender supports.
     pub version_max: u8,
-    /// The sender, as its certificate names it.
+    /// The sender's name, as in its certificate.
     pub node: NodeName,
-    /// What the sender does, by [`Role::as_str`]; its certificate must allow each. At most 16 names of 32 bytes.
+    /// The sender's roles, by [`Role::as_str`]. Its certificate has to allow each. At most 16 names of 32 bytes.
     pub roles: Vec<String>,
-    /// Drawn at random when the sender's process starts.
+    /// A random number, drawn when the sender's process starts.
     pub incarnation: u64,
 }
 
@@ -49,19 +48,19 @@ impl Hello {
     const ROLES_MAX: usize = 16;
     const ROLE_LEN_MAX: usize = 32;
 
-    /// What this build says of `node`.
+    /// The `Hello` of this build for `node`.
     pub fn new(node: NodeName, roles: &BTreeSet<Role>, incarnation: u64) -> Self {
         let roles = roles.iter().map(|role| role.as_str().to_owned()).collect();
         Self { version_min: VERSION_MIN, version_max: VERSION_MAX, node, roles, incarnation }
     }
 
-    /// The newest version that both the sender and this build speak.
+    /// The newest version that both the sender and this build support.
     pub fn agreed_version(&self) -> Option<u8> {
         let newest = self.version_max.min(VERSION_MAX);
         (newest >= self.version_min.max(VERSION_MIN)).then_some(newest)
     }
 
-    /// The roles this build knows; a newer sender may have others.
+    /// The roles that this build has. A newer sender may have others.
     pub fn known_roles(&self) -> BTreeSet<Role> {
         self.roles.iter().filter_map(|role| role.parse().ok()).collect()
     }

@@ -1,4 +1,4 @@
-//! What nodes tell each other about who belongs to the cluster.
+//! Messages about the members of the cluster.
 
 use std::net::SocketAddr;
 
@@ -6,51 +6,48 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BadLength, NodeName};
 
-/// What the sender knows of the members, or news of some. The receiver adds it to what it knows: in whichever order and
-/// however often such messages come, the same is known in the end.
+/// Statements and verdicts that the sender has, or news of them. The receiver merges them. The result does not depend
+/// on the order or the number of such messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Members {
-    /// Who is out, or in again; at most [`Members::MAX`].
+    /// Evictions and admissions, at most [`Members::MAX`].
     pub verdicts: Vec<Verdict>,
-    /// Who is there; at most [`Members::MAX`].
+    /// Statements of members, at most [`Members::MAX`].
     pub members: Vec<Member>,
 }
 
-/// What a node says of itself, and others pass on.
+/// A node's statement about itself, which other nodes pass on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// The node.
     pub name: NodeName,
-    /// Of two statements about a node, the one with the greater number counts. The node itself chooses it: seconds of
-    /// Unix time when it began.
+    /// The Unix time in seconds when the node started, chosen by the node. Of two statements about a node, the one with
+    /// the greater number counts.
     pub since: u64,
-    /// Where it listens for links.
+    /// The node's mesh listener.
     pub mesh: SocketAddr,
-    /// Where it takes legs, if it is an agent that dispatchers may find by this.
+    /// The node's leg listener, if it is an agent and dispatchers may find it by this statement.
     pub legs: Option<SocketAddr>,
-    /// How long nobody has had a link to it, in seconds, as far as the sender knows.
+    /// The time since the last link of any node to it, in seconds, by the sender's information.
     pub heard_s: u32,
 }
 
-/// An operator's order about a node, which no statement of the node itself overrides.
+/// An operator's order about a node. No statement of the node overrides it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// The node.
     pub name: NodeName,
-    /// When the order was given, in seconds of Unix time. Of two, the later counts.
+    /// The Unix time of the order, in seconds. Of two orders, the later counts.
     pub at: u64,
-    /// Whether the node is no member any more, whatever its certificate says; or is one again. Of two orders of the
-    /// same second, eviction counts.
+    /// `true`: the node is no member any more, even with a valid certificate. `false`: it is a member again. Of two
+    /// orders of the same second, eviction counts.
     pub evicted: bool,
-    /// The agent that makes new keys for tickets thereafter, which the node does not get.
+    /// The agent that makes new ticket keys after the eviction, which the node does not get.
     pub keys_by: Option<NodeName>,
 }
 
 impl Members {
-    /// As many members and as many verdicts are in one message.
+    /// The most members, and the most verdicts, in one message.
     pub const MAX: usize = 1024;
 
-    /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.verdicts.is_empty() && self.members.is_empty()
     }

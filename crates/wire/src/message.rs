@@ -1,7 +1,7 @@
 //! The messages of the mesh.
 //!
-//! Offsets are byte counts of the connection's two streams as the dispatcher relays them: *rx* flows from the client,
-//! *tx* to the client. See docs/internals/handoff.md for the move they belong to.
+//! Offsets are byte counts of the connection's two streams, as the dispatcher relays them: *rx* from the client, *tx*
+//! to the client. See docs/internals/handoff.md for moves.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,17 +11,15 @@ use zeroize::Zeroizing;
 
 use crate::{ConnectionId, Epoch, NodeName, SessionKey};
 
-/// Bytes that hold secrets: zeroized when dropped, never printed.
+/// Bytes that contain secrets. They are zeroized when dropped, and never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretBytes(Zeroizing<Vec<u8>>);
 
 impl SecretBytes {
-    /// Takes `bytes` over.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(Zeroizing::new(bytes))
     }
 
-    /// The bytes themselves.
     pub fn as_slice(&self) -> &[u8] {
         &self.0
     }
@@ -45,87 +43,86 @@ impl<'de> Deserialize<'de> for SecretBytes {
     }
 }
 
-/// Everything nodes say to each other about connections.
+/// All messages between nodes about connections.
 ///
 /// D is the dispatcher, A the source and B the target of a move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// D to the agent that owns a connection: it shall leave.
+    /// D to the owner: the connection is to leave.
     Leave(Leave),
-    /// The owner to D: why a connection that shall leave has not left yet.
+    /// The owner to D: the reason that a connection which was asked to leave stays for now.
     Stays(Stays),
-    /// The owner to D: the connection is a tunnel, and stays until that ends ([`StayReason::Tunnel`], in a message of its own:
-    /// builds that do not know it skip it).
+    /// The owner to D: the connection is a tunnel and stays until the tunnel ends ([`StayReason::Tunnel`]). It is a
+    /// separate message, because builds that do not support it skip it.
     Tunnel(ConnectionId),
-    /// Agent to D: the agent is about to end, and shall get rid of its connections.
+    /// An agent to D: the agent is about to end. D drains it.
     Draining,
-    /// Agent to D: the key that authenticates prefaces of legs from D to this agent.
+    /// An agent to D: the key that authenticates prefaces of legs from D to this agent.
     LegKey(LegKey),
     /// A to D: the TLS handshake is done.
     Established(Established),
-    /// A to D: A has fenced the connection and shipped it to B; may it change hands?
+    /// A to D: A has fenced the connection and shipped it to B. A asks D to decide.
     Propose(Propose),
-    /// D to A: the client is read up to `rx_offset` and no further; ship what lies between.
+    /// D to A: D has relayed the client's stream up to `rx_offset` and relays no more. A ships the missing bytes.
     Freeze(Freeze),
     /// A to B: the connection.
     Ship(Box<Ship>),
     /// A to B: more unopened bytes from the client, after a [`Freeze`].
     Rest(Rest),
-    /// B to D: B holds the connection, and may not seal yet.
+    /// B to D: B holds the connection, and does not seal yet.
     Held(Held),
     /// B to D: B does not hold the connection.
     Refused(Refused),
-    /// A to D: A cannot ship what D asked for.
+    /// A to D: A cannot ship the bytes that D requested.
     Cancel(Cancel),
-    /// D to A: the connection is B's; destroy the copy. (B learns it by the preface of its leg.)
+    /// D to A: B owns the connection. A destroys its copy. (B is notified by the preface of its leg.)
     Committed(Decided),
-    /// D to A: D keeps the leg for another connection. After a move: the connection is B's, destroy the copy. After the
-    /// end that A has announced by `Final`: D has read the whole stream.
+    /// D to A: D keeps the leg for another connection. After a move: B owns the connection, and A destroys its copy.
+    /// After the end that A has announced by `Final`: D has read the whole stream.
     LegKept(LegKept),
-    /// D to A and B: the attempt is off. A thaws, B drops what it holds.
+    /// D to A and B: the attempt is aborted. A thaws, and B drops the held connection.
     Aborted(Aborted),
-    /// D to A or B: D does not know this connection (any more); destroy what is held of it.
+    /// D to A or B: D has no such connection, or no longer. The receiver destroys its copy.
     Gone(ConnectionId),
-    /// The agent that owns the connection to D: the stream to the client ends, cleanly, at `tx_offset`.
+    /// The owner to D: the stream to the client ends cleanly at `tx_offset`.
     Final(Final),
-    /// Agent to agent: what the keys of tickets follow from.
+    /// Agent to agent: seeds, from which ticket keys are derived.
     TicketSeeds(Vec<TicketSeed>),
-    /// Agent to agent: a ticket names a seed that the sender does not know.
+    /// Agent to agent: the sender needs a seed that a ticket names.
     TicketSeedWanted(TicketSeedId),
-    /// Agent to agent: sessions to keep.
+    /// Agent to agent: sessions to store.
     SessionPut(SessionPut),
-    /// Agent to agent: the sessions of a [`SessionPut`] are kept.
+    /// Agent to agent: the sessions of a [`SessionPut`] are stored.
     SessionStored(SessionStored),
-    /// Agent to agent: sessions that are sought.
+    /// Agent to agent: a request for sessions.
     SessionGet(SessionGet),
     /// Agent to agent: the answer to a [`SessionGet`].
     SessionFound(SessionFound),
-    /// Agent to agent: may a session be used that is good for one use? The receiver established it.
+    /// Agent to agent: a request for the approval to use a session once. The receiver established the session.
     SessionSpend(SessionSpend),
     /// Agent to agent: the answer to a [`SessionSpend`].
     SessionSpent(SessionSpent),
 }
 
-/// Names a seed, from which keys of tickets follow.
+/// The id of a seed, from which ticket keys are derived.
 pub type TicketSeedId = [u8; 8];
 
-/// A seed of ticket keys, as nodes tell each other of it. See `watari_session::Ring`.
+/// A seed of ticket keys, as nodes exchange it. See `watari_session::Ring`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TicketSeed {
-    /// Its name.
     pub id: TicketSeedId,
-    /// When it was made, in seconds of Unix time, by its maker's clock: the newest is used.
+    /// The Unix time in seconds when it was made, by its maker's clock. The newest seed is used.
     pub made: u64,
-    /// The state from which the keys of an epoch and of all later ones follow. `None`: a newer seed has taken its place.
+    /// The state from which the keys of its epoch and of all later ones are derived. `None`: a newer seed has replaced
+    /// it.
     pub state: Option<EpochSecret>,
-    /// The keys of earlier epochs whose tickets are still good.
+    /// The keys of earlier epochs whose tickets are still valid.
     pub keys: Vec<EpochSecret>,
 }
 
 /// A secret of one epoch of ticket keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EpochSecret {
-    /// Which epoch.
     pub epoch: u32,
     /// 32 bytes.
     pub secret: SecretBytes,
@@ -134,7 +131,7 @@ pub struct EpochSecret {
 /// See [`Message::SessionPut`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionPut {
-    /// What the answer will name; the sender's own numbers.
+    /// A number of the sender, which the answer repeats.
     pub request: u64,
     /// At most [`SESSIONS_MAX`](crate::SESSIONS_MAX).
     pub sessions: Vec<KeptSession>,
@@ -143,14 +140,14 @@ pub struct SessionPut {
 /// See [`Message::SessionStored`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionStored {
-    /// That of the [`SessionPut`].
+    /// The number of the [`SessionPut`].
     pub request: u64,
 }
 
 /// See [`Message::SessionGet`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionGet {
-    /// What the answer will name; the sender's own numbers.
+    /// A number of the sender, which the answer repeats.
     pub request: u64,
     /// At most [`SESSIONS_MAX`](crate::SESSIONS_MAX).
     pub keys: Vec<SessionKey>,
@@ -159,173 +156,159 @@ pub struct SessionGet {
 /// See [`Message::SessionFound`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionFound {
-    /// That of the [`SessionGet`].
+    /// The number of the [`SessionGet`].
     pub request: u64,
-    /// Those that the sender keeps. It knows none of the other keys that were asked for.
+    /// The requested sessions that the sender has stored. It has none of the others.
     pub sessions: Vec<KeptSession>,
 }
 
-/// A TLS session, as nodes tell each other of it.
+/// A TLS session, as nodes exchange it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptSession {
-    /// By what it is found.
+    /// The key under which it is stored.
     pub key: SessionKey,
-    /// What it is: at most [`SESSION_LEN_MAX`](crate::SESSION_LEN_MAX) bytes.
+    /// The session: at most [`SESSION_LEN_MAX`](crate::SESSION_LEN_MAX) bytes.
     pub session: SecretBytes,
-    /// How long it can still be resumed, in seconds: clocks of nodes may differ.
+    /// The time in seconds for which it can still be resumed. It is relative, because clocks of nodes may differ.
     pub expires_in_s: u32,
-    /// Who established it.
+    /// The agent that established it.
     pub issuer: NodeName,
 }
 
 /// See [`Message::SessionSpend`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionSpend {
-    /// What the answer will name; the sender's own numbers.
+    /// A number of the sender, which the answer repeats.
     pub request: u64,
-    /// Which session.
+    /// The key of the session.
     pub key: SessionKey,
 }
 
 /// See [`Message::SessionSpent`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionSpent {
-    /// That of the [`SessionSpend`].
+    /// The number of the [`SessionSpend`].
     pub request: u64,
-    /// Whether it was approved, which is done once.
+    /// Whether the use was approved. Each session is approved once.
     pub granted: bool,
 }
 
-/// See [`Message::LegKey`]. Good for as long as the link and the agent say so.
+/// See [`Message::LegKey`]. It is valid until the agent replaces it or the link is lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LegKey {
-    /// Names the key in prefaces; counts up.
+    /// The number of the key in prefaces. It counts up.
     pub id: u32,
     /// 32 random bytes.
     pub key: SecretBytes,
-    /// Whether the agent does handshakes. One without certificates only takes connections over.
+    /// Whether the agent does handshakes. An agent without certificates only takes connections over.
     pub handshakes: bool,
 }
 
-/// What is known of a TLS connection once its handshake is done.
+/// The result of a TLS handshake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsInfo {
-    /// TLS version on the wire: 0x0303 or 0x0304.
+    /// The TLS version: 0x0303 or 0x0304.
     pub version: u16,
-    /// Cipher suite (IANA).
+    /// The cipher suite (IANA).
     pub suite: u16,
-    /// ALPN protocol (`h2`, `http/1.1`), empty where none was negotiated. At most 255 bytes.
+    /// The ALPN protocol (`h2`, `http/1.1`), at most 255 bytes. Empty: none was negotiated.
     #[serde(with = "serde_bytes")]
     pub alpn: Vec<u8>,
-    /// SNI host name, where the client sent one. At most 255 bytes.
+    /// The SNI host name, at most 255 bytes. `None`: the client sent none.
     pub server_name: Option<String>,
     /// Whether the handshake resumed a session.
     pub resumed: bool,
 }
 
-/// What a node knows of a connection, for people and instruments; it crosses no link.
+/// A node's status of a connection, for display and tools. It is never sent on a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionStatus {
-    /// The connection.
     pub id: ConnectionId,
-    /// The client's address.
     pub client: SocketAddr,
-    /// What the handshake agreed on, once it is done.
+    /// The result of the handshake. `None`: it is not done.
     pub tls: Option<TlsInfo>,
-    /// Where the handshake was done.
+    /// The agent that did the handshake.
     pub handshake_node: NodeName,
-    /// Where the connection is.
+    /// The agent that owns the connection.
     pub node: NodeName,
-    /// How many times it has changed hands.
+    /// The number of moves.
     pub moves: u32,
-    /// Why it is still where it is, though it shall leave.
+    /// The reason that it stays, although it was asked to leave.
     pub stays: Option<StayReason>,
 }
 
 /// See [`Message::Established`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Established {
-    /// The connection.
     pub connection: ConnectionId,
-    /// What its handshake agreed on.
     pub tls: TlsInfo,
 }
 
 /// See [`Message::Propose`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Propose {
-    /// The connection.
     pub connection: ConnectionId,
-    /// The attempt: one more than the last.
+    /// The epoch of the attempt: the last one plus one.
     pub epoch: Epoch,
     /// B.
     pub target: NodeName,
-    /// What A has read of the client's stream, and shipped unless opened.
+    /// The end of the client's stream that A has read. A has shipped the unopened part of it.
     pub rx_offset: u64,
-    /// What A has handed to its kernel of the stream to the client; A hands over no more.
+    /// The end of the stream to the client that A has written to its kernel. A writes no more.
     pub tail_offset: u64,
-    /// [`Ship::digest`] of what A shipped.
+    /// [`Ship::digest`] of the message that A shipped.
     pub digest: [u8; 32],
 }
 
 /// See [`Message::Freeze`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Freeze {
-    /// The connection.
     pub connection: ConnectionId,
-    /// The attempt.
     pub epoch: Epoch,
-    /// What D has relayed, and will have relayed, of the client's stream to A.
+    /// The end of the client's stream that D has relayed to A. D relays no more.
     pub rx_offset: u64,
 }
 
 /// See [`Message::Ship`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ship {
-    /// The connection.
     pub connection: ConnectionId,
-    /// The attempt.
     pub epoch: Epoch,
-    /// The dispatcher of the connection.
     pub dispatcher: NodeName,
     /// The exported state of the record layer (`watari_record::Fenced::state`).
     pub state: SecretBytes,
-    /// What the handshake agreed on.
     pub tls: TlsInfo,
-    /// The client certificate (DER), where the client presented one.
+    /// The client certificate (DER). `None`: the client presented none.
     #[serde(with = "serde_bytes")]
     pub client_certificate: Option<Vec<u8>>,
-    /// The client's address and the address it connected to.
     pub client: SocketAddr,
-    /// See `client`.
+    /// The address that the client connected to.
     pub server: SocketAddr,
-    /// Where the handshake was done.
+    /// The agent that did the handshake.
     pub handshake_node: NodeName,
-    /// How many times the connection has changed hands before this attempt.
+    /// The number of moves before this attempt.
     pub moves: u32,
     /// Plaintext that A has opened and its application has not taken.
     pub opened: SecretBytes,
-    /// Bytes of the client's stream A has read, `rest` included.
+    /// The end of the client's stream that A has read, including `rest`.
     pub rx_offset: u64,
-    /// The end of those bytes: what A has not opened.
+    /// The last bytes up to `rx_offset`, which A has not opened.
     pub rest: SecretBytes,
-    /// Sealed bytes A has not handed to its kernel.
+    /// Sealed bytes that A has not written to its kernel.
     #[serde(with = "serde_bytes")]
     pub tail: Vec<u8>,
-    /// Where `tail` begins in the stream to the client.
+    /// The offset of `tail` in the stream to the client.
     pub tail_offset: u64,
 }
 
 /// See [`Message::Rest`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rest {
-    /// The connection.
     pub connection: ConnectionId,
-    /// The attempt.
     pub epoch: Epoch,
-    /// Where `bytes` begin in the client's stream: the `rx_offset` of the [`Ship`].
+    /// The offset of `bytes` in the client's stream: the `rx_offset` of the [`Ship`].
     pub from_offset: u64,
-    /// What A read of the client's stream from there on.
+    /// The bytes of the client's stream that A has read from this offset on.
     #[serde(with = "serde_bytes")]
     pub bytes: Vec<u8>,
 }
@@ -333,78 +316,63 @@ pub struct Rest {
 /// See [`Message::Held`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// The connection.
     pub connection: ConnectionId,
-    /// The attempt.
     pub epoch: Epoch,
-    /// B holds the client's stream up to here.
+    /// The end of the client's stream that B holds.
     pub rx_offset: u64,
-    /// B's stream to the client begins here.
+    /// The offset at which B continues the stream to the client.
     pub tail_offset: u64,
-    /// [`Ship::digest`] of what B received.
+    /// [`Ship::digest`] of the message that B received.
     pub digest: [u8; 32],
 }
 
 /// See [`Message::Refused`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
-    /// The connection.
     pub connection: ConnectionId,
-    /// The attempt.
     pub epoch: Epoch,
-    /// Why.
     pub reason: AbortReason,
 }
 
 /// See [`Message::Cancel`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cancel {
-    /// The connection.
     pub connection: ConnectionId,
-    /// The attempt.
     pub epoch: Epoch,
-    /// Why.
     pub reason: AbortReason,
 }
 
 /// See [`Message::Committed`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decided {
-    /// The connection.
     pub connection: ConnectionId,
-    /// The attempt.
     pub epoch: Epoch,
 }
 
 /// See [`Message::LegKept`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LegKept {
-    /// The connection.
     pub connection: ConnectionId,
-    /// The epoch of the move; at the end of a connection, that of its owner.
+    /// The epoch of the move. At the end of a connection: the tenure of its owner.
     pub epoch: Epoch,
-    /// What D has written of the client's stream on the leg. After a move, A keeps the leg only if it has read exactly
-    /// as much. After an end, A reads and drops the rest up to this offset.
+    /// The end of the client's stream that D has written on the leg. After a move, A keeps the leg only if it has read
+    /// exactly up to here. After an end, A reads and drops the rest up to here.
     pub rx_offset: u64,
 }
 
 /// See [`Message::Aborted`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Aborted {
-    /// The connection.
     pub connection: ConnectionId,
-    /// The attempt.
     pub epoch: Epoch,
-    /// Why.
     pub reason: AbortReason,
 }
 
 /// See [`Message::Final`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Final {
-    /// The connection.
     pub connection: ConnectionId,
-    /// The epoch whose commit made the sender the owner (0: it did the handshake).
+    /// The tenure of the sender (0: it did the handshake).
     pub epoch: Epoch,
     /// The length of the stream to the client.
     pub tx_offset: u64,
@@ -413,35 +381,33 @@ pub struct Final {
 /// See [`Message::Leave`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leave {
-    /// The connection.
     pub connection: ConnectionId,
-    /// Where it shall go; `None`: there is nowhere.
+    /// The agent to move to. `None`: there is none.
     pub target: Option<NodeName>,
-    /// Whether it shall end, as soon as what is in progress is complete, where it cannot move.
+    /// Whether the connection is to end, once responses in progress are complete, if it cannot move.
     pub or_end: bool,
 }
 
 /// See [`Message::Stays`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stays {
-    /// The connection.
     pub connection: ConnectionId,
-    /// Why.
     pub reason: StayReason,
 }
 
-/// Why a connection that shall leave is still where it was.
+/// The reason that a connection which was asked to leave stays for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum StayReason {
-    /// A request is in progress; it moves when that is answered.
+    /// A request is in progress. The connection moves after the response.
     InRequest,
-    /// HTTP/2 cannot be moved: the streams' state is the library's own. It ends when its streams have, if that was asked.
+    /// HTTP/2 connections cannot move, because the HTTP library holds the state of the streams. The connection ends
+    /// after its streams, if that was requested.
     Http2,
     /// There is no link to the target.
     NoLink,
-    /// More was read ahead of the client's stream, or waits to be sent, than may be shipped.
+    /// More bytes were read ahead, or wait to be sent, than may be shipped.
     TooMuchInHand,
-    /// It is a tunnel to an origin, whose other end cannot be moved. On a link, [`Message::Tunnel`] says so.
+    /// It is a tunnel to an origin, and the origin's end cannot move. On a link, [`Message::Tunnel`] reports it.
     Tunnel,
 }
 
@@ -458,22 +424,22 @@ impl StayReason {
     }
 }
 
-/// Why an attempt came to nothing.
+/// The reason that an attempt was aborted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AbortReason {
-    /// No leg to the target could be had.
+    /// No leg to the target could be connected.
     NoLeg,
-    /// The target did not say in time that it holds the connection.
+    /// The target did not report in time that it holds the connection.
     Timeout,
-    /// The target is at its limit of connections or of held states.
+    /// The target is at its limit of connections or of held ones.
     Full,
-    /// The target could not read the state.
+    /// The target could not import the state.
     BadState,
     /// More unopened bytes than may be shipped.
     RestTooLong,
-    /// What the target holds is not what the source shipped.
+    /// The target holds other data than the source shipped.
     Mismatch,
-    /// The target waited longer for the decision than it waits.
+    /// The hold of the target expired before the decision.
     Expired,
     /// The source had no link to the target.
     NoLink,

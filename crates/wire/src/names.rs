@@ -1,4 +1,4 @@
-//! Names of nodes, connections and attempts.
+//! Names of nodes, connections, attempts and sessions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// A node's name, as in its certificate: 1 to 63 bytes of `[a-z0-9-]`, as a DNS label (RFC 1035, section 2.3.1), and
-/// not digits alone, which certificates take for an address.
+/// A node's name, as in its certificate: 1 to 63 bytes of `[a-z0-9-]`, as a DNS label (RFC 1035, section 2.3.1). Not
+/// only digits, because certificates would take it for an address.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NodeName(Arc<str>);
@@ -16,18 +16,17 @@ impl NodeName {
     /// The longest name, in bytes.
     pub const LEN_MAX: usize = 63;
 
-    /// Checks `name` and takes it over.
+    /// Checks and copies `name`.
     pub fn new(name: &str) -> Result<Self, InvalidNodeName> {
         let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         let hyphen_at_an_end = name.starts_with('-') || name.ends_with('-');
-        let only_digits = name.bytes().all(|b| b.is_ascii_digit()); // true of the empty name, too
+        let only_digits = name.bytes().all(|b| b.is_ascii_digit()); // also true for the empty name
         if only_digits || name.len() > Self::LEN_MAX || hyphen_at_an_end || !name.bytes().all(allowed) {
             return Err(InvalidNodeName);
         }
         Ok(Self(name.into()))
     }
 
-    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -65,32 +64,33 @@ impl From<NodeName> for String {
     }
 }
 
-/// A string is no [`NodeName`].
+/// A string is not a [`NodeName`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a node name is 1 to 63 characters of a-z, 0-9 and '-', with no '-' at an end and not only digits")]
 pub struct InvalidNodeName;
 
-/// What a node may do in the cluster; its certificate says so.
+/// The role of a node. Its certificate allows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Accepts clients, picks agents, decides moves. May hold no TLS secret.
+    /// Accepts clients, selects agents, decides moves. Has no TLS secrets.
     Dispatcher,
-    /// Terminates TLS; may hold the state of connections.
+    /// Terminates TLS. May have the state of connections.
     Agent,
-    /// Makes load, or has others make it (`watari bench`). Says nothing on the links between nodes.
+    /// Generates load, or controls processes that do (`watari bench`). Sends nothing on mesh links.
     Bench,
-    /// Listens beside servers, and tells a judge (`watari watch live --report-to`). Says nothing on the links between nodes.
+    /// Captures traffic at servers and reports to a judge (`watari watch live --report-to`). Sends nothing on mesh
+    /// links.
     Sensor,
-    /// Judges servers by what sensors tell (`watari watch judge`). Says nothing on the links between nodes.
+    /// Judges servers by the reports of sensors (`watari watch judge`). Sends nothing on mesh links.
     Judge,
 }
 
 impl Role {
-    /// Every role there is.
+    /// All roles.
     pub const ALL: [Self; 5] = [Self::Dispatcher, Self::Agent, Self::Bench, Self::Sensor, Self::Judge];
 
-    /// The role as certificates, configuration and links spell it.
+    /// The role as written in certificates, configuration and messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Dispatcher => "dispatcher",
@@ -116,17 +116,17 @@ impl FromStr for Role {
     }
 }
 
-/// A string names no [`Role`].
+/// A string is not a [`Role`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a role is `dispatcher`, `agent`, `bench`, `sensor` or `judge`")]
 pub struct UnknownRole;
 
-/// A client's TCP connection, named by the dispatcher that accepted it.
+/// The id of a client's TCP connection, given by the dispatcher that accepted it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ConnectionId {
-    /// Drawn at random when the dispatcher's process starts: ids of an earlier life never come back.
+    /// A random number, drawn when the dispatcher's process starts, so that ids never repeat.
     pub boot: u64,
-    /// Counts up from 1 in the life of that process.
+    /// Counts up from 1 in that process.
     pub number: u64,
 }
 
@@ -145,12 +145,12 @@ impl FromStr for ConnectionId {
             boot: u64::from_str_radix(boot, 16).map_err(|_| InvalidConnectionId)?,
             number: number.parse().map_err(|_| InvalidConnectionId)?,
         };
-        // One form each: no signs, no other number of digits.
+        // Each id has one form: no signs, and no other number of digits.
         if id.to_string() == text { Ok(id) } else { Err(InvalidConnectionId) }
     }
 }
 
-/// A string is no [`ConnectionId`].
+/// A string is not a [`ConnectionId`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a connection is named by 16 hexadecimal digits, '-', and its number")]
 pub struct InvalidConnectionId;
@@ -161,7 +161,7 @@ impl fmt::Debug for ConnectionId {
     }
 }
 
-/// By what a TLS session is found: a digest of its id and of the terms under which it was established. Who knows it knows neither.
+/// The key of a stored TLS session: a digest of its id and of its terms. Neither can be derived from the key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SessionKey(pub [u8; 32]);
 
@@ -171,13 +171,12 @@ impl fmt::Debug for SessionKey {
     }
 }
 
-/// Numbers the attempts to move one connection. The tenure of the agent that did the handshake is epoch 0; every
-/// attempt has the next number, and the dispatcher decides each exactly once.
+/// The number of an attempt to move a connection. The agent that did the handshake has tenure 0. Each attempt has the
+/// next number, and the dispatcher decides each exactly once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Epoch(pub u32);
 
 impl Epoch {
-    /// The epoch of the next attempt.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)

@@ -1,13 +1,13 @@
-//! The PROXY protocol, which tells a server whose connection a relay brings.
+//! The PROXY protocol, by which a relay reports the addresses of the connection that it relays.
 //!
-//! Version 1 and 2 are read, version 2 is written, as published by its authors
-//! (<https://www.haproxy.org/download/2.8/doc/proxy-protocol.txt>; sections below are its). TCP over IPv4 and IPv6 only.
+//! Reads versions 1 and 2, and writes version 2, for TCP over IPv4 and IPv6 only. Sections below are those of the
+//! specification (<https://www.haproxy.org/download/2.8/doc/proxy-protocol.txt>).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
-/// Signature, version and command, family and protocol, length.
+/// The length of signature, version and command, family and protocol, and length.
 const HEAD_LEN: usize = 16;
 const VERSION: u8 = 2;
 const LOCAL: u8 = 0;
@@ -17,57 +17,57 @@ const TCP4: u8 = 0x11;
 const TCP6: u8 = 0x21;
 
 const TEXT_SIGNATURE: [u8; 6] = *b"PROXY ";
-/// The longest line of version 1, its CRLF included (section 2.1).
+/// The longest version 1 line with its CRLF, in bytes (section 2.1).
 const TEXT_LEN_MAX: usize = 107;
 
-/// What a relay says of the connection it brings.
+/// A relay's description of the connection that it relays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Header {
-    /// The relay speaks for itself, for example to check health: the connection's own addresses hold.
+    /// The relay opened the connection for itself, for example for a health check. The connection's own addresses
+    /// apply.
     Local,
-    /// The relay does not know, or what it relays is no TCP connection: the connection's own addresses hold.
+    /// The relay does not have the addresses, or relays no TCP connection. The connection's own addresses apply.
     Unspecified,
-    /// A TCP connection.
     Tcp {
-        /// Where it comes from.
+        /// The source address.
         client: SocketAddr,
-        /// Where it was going.
+        /// The destination address.
         server: SocketAddr,
-        /// What else the relay says of it, in its order; empty in version 1.
+        /// Additional values of the relay, in order. Empty in version 1.
         tlvs: Vec<Tlv>,
     },
 }
 
-/// A type, a length and a value (section 2.2.1).
+/// A type-length-value (section 2.2.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tlv {
-    /// The type; 0xE0 to 0xEF are for private use.
+    /// The type. 0xE0 to 0xEF are for private use.
     pub kind: u8,
-    /// The value, at most 65,535 bytes less what else the header holds.
+    /// The value. All of the header after its first 16 bytes has at most 65,535 bytes.
     pub value: Vec<u8>,
 }
 
-/// Bytes are no acceptable PROXY protocol header.
+/// The bytes are no acceptable PROXY protocol header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
-    /// The first bytes are the signature of neither version.
+    /// The first bytes are not the signature of either version.
     #[error("no PROXY protocol header")]
     NotProxy,
-    /// The header is longer than the reader allows, or than the protocol does.
+    /// The header is longer than the caller or the protocol allows.
     #[error("a PROXY protocol header of {len} bytes or more, where {limit} are allowed")]
     TooLong {
-        /// Its length in bytes, as far as known.
+        /// The length in bytes, as far as the header shows it.
         len: usize,
-        /// The limit.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// A binary header of another version than 2.
+    /// A binary header of a version other than 2.
     #[error("a PROXY protocol header of the unknown version {0}")]
     Version(u8),
     /// A command other than LOCAL and PROXY.
     #[error("a PROXY protocol header with the unknown command {0}")]
     Command(u8),
-    /// An address family or transport that is neither unspecified nor TCP over IPv4 or IPv6.
+    /// An unsupported address family or transport. Supported are unspecified, and TCP over IPv4 and IPv6.
     #[error("a PROXY protocol header for family and transport {0:#04x}, which is not TCP")]
     Family(u8),
     /// The header ends within its addresses.
@@ -76,14 +76,14 @@ pub enum ProxyError {
     /// The header ends within a type-length-value.
     #[error("a PROXY protocol header that ends within a type-length-value")]
     Tlv,
-    /// A line of version 1 that does not follow its grammar.
+    /// A malformed version 1 line.
     #[error("a PROXY protocol line that is malformed")]
     Text,
 }
 
-/// Reads the header at the front of `bytes` and its length, or `None` where not all of it is there yet.
+/// Parses the header at the start of `bytes`. Returns it and its length. `None`: it is incomplete.
 ///
-/// A header longer than `limit` bytes is refused as soon as that can be seen, so the caller never holds more.
+/// Refuses a header of more than `limit` bytes as soon as possible, so that the caller never stores more.
 pub fn parse(bytes: &[u8], limit: usize) -> Result<Option<(Header, usize)>, ProxyError> {
     if begins_with(bytes, &SIGNATURE) {
         parse_binary(bytes, limit)
@@ -97,8 +97,8 @@ pub fn parse(bytes: &[u8], limit: usize) -> Result<Option<(Header, usize)>, Prox
 impl Header {
     /// Appends the header in version 2.
     ///
-    /// Where one address is IPv4 and the other IPv6, the former goes as an IPv4-mapped IPv6 address. Fails, and appends
-    /// nothing, where the TLVs do not fit.
+    /// If one address is IPv4 and the other IPv6, the former is written as an IPv4-mapped IPv6 address. If the TLVs do
+    /// not fit, fails and appends nothing.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), ProxyError> {
         match self {
             Self::Local => append(LOCAL, UNSPEC, &[], out),
@@ -145,7 +145,7 @@ fn to_ipv6(ip: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Whether `bytes`, as far as they go, agree with `signature`.
+/// Whether the shorter of `bytes` and `signature` is a prefix of the other.
 fn begins_with(bytes: &[u8], signature: &[u8]) -> bool {
     let len = bytes.len().min(signature.len());
     bytes[..len] == signature[..len]
@@ -169,7 +169,7 @@ fn parse_binary(bytes: &[u8], limit: usize) -> Result<Option<(Header, usize)>, P
         return Ok(None);
     };
     let header = match (version_and_command & 0x0f, family) {
-        // The family and whatever follows is to be ignored.
+        // The family and all that follows are ignored.
         (LOCAL, _) => Header::Local,
         (PROXY, UNSPEC) => Header::Unspecified,
         (PROXY, TCP4) => parse_body::<4>(body)?,
@@ -180,7 +180,7 @@ fn parse_binary(bytes: &[u8], limit: usize) -> Result<Option<(Header, usize)>, P
     Ok(Some((header, len)))
 }
 
-/// Two addresses of `N` bytes, two ports, type-length-values.
+/// Parses two addresses of `N` bytes, two ports, and type-length-values.
 fn parse_body<const N: usize>(body: &[u8]) -> Result<Header, ProxyError>
 where
     IpAddr: From<[u8; N]>,
@@ -216,7 +216,7 @@ fn parse_text(bytes: &[u8], limit: usize) -> Result<Option<(Header, usize)>, Pro
     };
     let line = str::from_utf8(&bytes[..line_len]).map_err(|_| ProxyError::Text)?;
     let header = match line.split(' ').collect::<Vec<_>>()[..] {
-        // What stands behind UNKNOWN is to be ignored.
+        // All that follows UNKNOWN is ignored.
         ["PROXY", "UNKNOWN", ..] => Header::Unspecified,
         ["PROXY", "TCP4", ref fields @ ..] => parse_fields::<Ipv4Addr>(fields)?,
         ["PROXY", "TCP6", ref fields @ ..] => parse_fields::<Ipv6Addr>(fields)?,
@@ -236,7 +236,7 @@ fn parse_fields<Ip: FromStr + Into<IpAddr>>(fields: &[&str]) -> Result<Header, P
     Ok(Header::Tcp { client: address(client, client_port)?, server: address(server, server_port)?, tlvs: Vec::new() })
 }
 
-/// Decimal, without sign or leading zeroes, which `u16::from_str` would let pass.
+/// Parses decimal digits. Unlike `u16::from_str`, refuses a sign and leading zeros.
 fn parse_port(text: &str) -> Result<u16, ProxyError> {
     let port: u16 = text.parse().map_err(|_| ProxyError::Text)?;
     if port.to_string() == text { Ok(port) } else { Err(ProxyError::Text) }

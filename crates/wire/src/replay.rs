@@ -1,25 +1,25 @@
-//! Which nonces of a key were used, in bounded memory.
+//! Records which nonces of a key were used, in bounded memory.
 
-/// Bits in a block.
+/// Bits of a block.
 const BLOCK_BITS: u64 = u64::BITS as u64;
-/// Blocks in the ring; the newest is only partly filled.
+/// Blocks in the ring. The newest is only partly filled.
 const BLOCKS: u64 = 1024;
-/// A nonce this far behind the highest one seen cannot be told from a used one any more.
+/// A nonce this far below the highest one cannot be distinguished from a used one.
 pub(crate) const WINDOW: u64 = (BLOCKS - 1) * BLOCK_BITS;
 
-/// A sliding window over nonces that count up from 1 (RFC 4303, section 3.4.3), kept as a ring of blocks so that it
+/// A sliding window over nonces that count up from 1 (RFC 4303, section 3.4.3). It is a ring of blocks, so that it
 /// slides without shifting (RFC 6479). 8 KiB.
 pub(crate) struct ReplayWindow {
     highest: u64,
     used: Box<[u64; BLOCKS as usize]>,
 }
 
-/// Why a nonce is not accepted.
+/// The reason that a nonce is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stale {
-    /// It was accepted before, or is 0, which nobody uses.
+    /// It was accepted before, or is 0, which no signer uses.
     Used,
-    /// It is below the window: whether it was accepted before is forgotten.
+    /// It is below the window, so it may have been accepted before.
     TooOld,
 }
 
@@ -30,7 +30,7 @@ impl ReplayWindow {
         Self { highest: 0, used }
     }
 
-    /// Accepts `nonce` once. Only for a nonce whose authenticator was verified: it moves the window.
+    /// Accepts `nonce` once, and moves the window. The caller has verified the nonce's authenticator.
     pub(crate) fn accept(&mut self, nonce: u64) -> Result<(), Stale> {
         if nonce > self.highest {
             self.slide_to(nonce);
@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// What the window has to do, with memory for everything.
+    /// The specification of the window, with unbounded memory.
     #[derive(Default)]
     struct Model {
         highest: u64,

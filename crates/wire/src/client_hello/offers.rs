@@ -1,17 +1,18 @@
-//! Which sessions a client offers to resume.
+//! The sessions that a client offers to resume.
 
 use super::{Body, Bytes, CLIENT_HELLO};
 
-/// What a `ClientHello` says of sessions.
+/// The fields of a `ClientHello` about sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offers<'a> {
     /// Whether the client offers TLS 1.3 (RFC 8446, section 4.2.1).
     pub tls13: bool,
-    /// A session of TLS 1.2 by its id (RFC 5246, section 7.4.1.2); empty: none. In TLS 1.3 it names nothing.
+    /// The id of an offered TLS 1.2 session (RFC 5246, section 7.4.1.2). Empty: none. In TLS 1.3 it has no meaning.
     pub session_id: &'a [u8],
-    /// A session of TLS 1.2 by a ticket (RFC 5077, section 3.2). Empty: none, but the client takes tickets; `None`: it does not.
+    /// The ticket of an offered TLS 1.2 session (RFC 5077, section 3.2). Empty: none, but the client supports tickets.
+    /// `None`: it does not.
     pub ticket: Option<&'a [u8]>,
-    /// Sessions of TLS 1.3 by tickets, the client's preference first (RFC 8446, section 4.2.11); no more than
+    /// The tickets of offered TLS 1.3 sessions, in the client's order of preference (RFC 8446, section 4.2.11). At most
     /// [`Offers::IDENTITIES_MAX`].
     pub identities: Vec<&'a [u8]>,
     /// Whether the client announces early data (RFC 8446, section 4.2.10).
@@ -19,10 +20,10 @@ pub struct Offers<'a> {
 }
 
 impl<'a> Offers<'a> {
-    /// Further identities are passed over: clients offer one, or two.
+    /// The most identities that are read. Clients offer one or two.
     pub const IDENTITIES_MAX: usize = 8;
 
-    /// Reads a whole handshake message: its type, its length and its body. `None` if that is no `ClientHello`.
+    /// Parses a complete handshake message: type, length and body. `None`: it is no `ClientHello`.
     pub fn of(message: &'a [u8]) -> Option<Self> {
         let [CLIENT_HELLO, a, b, c, rest @ ..] = message else { return None };
         let body = Body::read(rest.get(..u32::from_be_bytes([0, *a, *b, *c]) as usize)?)?;
@@ -42,7 +43,7 @@ impl<'a> Offers<'a> {
     }
 }
 
-/// Types of extensions.
+/// Extension types.
 const SESSION_TICKET: u16 = 35;
 const PRE_SHARED_KEY: u16 = 41;
 const EARLY_DATA: u16 = 42;

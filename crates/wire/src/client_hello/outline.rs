@@ -1,19 +1,19 @@
-//! What a `ClientHello` must have or must not have, as far as TLS libraries answer it with another alert than the RFCs name.
+//! Properties of a `ClientHello` for which the RFCs require other alerts than TLS libraries send.
 
 use super::{Body, Bytes, CLIENT_HELLO};
 
-/// The parts of a `ClientHello` that decide whether a server goes on with it.
+/// The parts of a `ClientHello` that decide whether a server continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outline {
     /// RFC 8446, section 4.1.2: 0x0303 for TLS 1.2 and TLS 1.3.
     pub legacy_version: u16,
-    /// The versions in `supported_versions` (RFC 8446, section 4.2.1), where there is that extension; no more than 127.
+    /// The versions in `supported_versions` (RFC 8446, section 4.2.1), at most 127. `None`: the extension is missing.
     pub supported_versions: Option<Vec<u16>>,
-    /// `TLS_FALLBACK_SCSV` is among the cipher suites (RFC 7507).
+    /// Whether the cipher suites include `TLS_FALLBACK_SCSV` (RFC 7507).
     pub is_fallback: bool,
-    /// There is a `renegotiation_info`, and its `renegotiated_connection` is not empty (RFC 5746, section 3.2).
+    /// Whether a `renegotiation_info` has a non-empty `renegotiated_connection` (RFC 5746, section 3.2).
     pub renegotiates: bool,
-    /// The types of its extensions, in their order.
+    /// The types of its extensions, in order.
     pub extensions: Vec<u16>,
 }
 
@@ -29,7 +29,7 @@ impl Outline {
     /// `key_share` (RFC 8446, section 4.2.8).
     pub const KEY_SHARE: u16 = 51;
 
-    /// Reads a handshake message: its type, its length and its body. `None` if it is not whole, no `ClientHello`, or malformed.
+    /// Parses a handshake message: type, length and body. `None`: it is incomplete, no `ClientHello`, or malformed.
     pub fn of(message: &[u8]) -> Option<Self> {
         let [CLIENT_HELLO, a, b, c, rest @ ..] = message else { return None };
         let body = Body::read(rest.get(..u32::from_be_bytes([0, *a, *b, *c]) as usize)?)?;
@@ -46,7 +46,7 @@ impl Outline {
             outline.extensions.push(kind);
             match kind {
                 SUPPORTED_VERSIONS => outline.supported_versions = Some(versions(extension)?),
-                // Its one field is empty in a first handshake: a length of 0.
+                // In a first handshake its only field is empty: one length byte of 0.
                 RENEGOTIATION_INFO => outline.renegotiates = extension.0.first()? != &0,
                 _ => {}
             }
@@ -54,7 +54,7 @@ impl Outline {
         Some(outline)
     }
 
-    /// Whether there is an extension of this type.
+    /// Whether the message has an extension of this type.
     pub fn has(&self, extension: u16) -> bool {
         self.extensions.contains(&extension)
     }
@@ -72,7 +72,7 @@ impl Outline {
 const FALLBACK_SCSV: [u8; 2] = [0x56, 0x00];
 const TLS12: u16 = 0x0303;
 
-/// Types of extensions.
+/// Extension types.
 const SUPPORTED_VERSIONS: u16 = 43;
 const RENEGOTIATION_INFO: u16 = 0xff01;
 

@@ -94,7 +94,7 @@ fn link_messages_come_back() {
     }
 }
 
-/// So many members, and as many verdicts.
+/// `count` members, and as many verdicts.
 fn members(count: usize) -> Members {
     let name = |number: usize| NodeName::new(&format!("n{number}")).unwrap();
     let member = |number| Member {
@@ -125,7 +125,7 @@ fn members_are_so_many() {
     }
 }
 
-/// The layout is a contract with other builds: whoever changes these bytes makes a new version.
+/// The layout is a contract with other builds: a change of these bytes needs a new version.
 #[test]
 fn the_layout_is_pinned() {
     let mut out = Vec::new();
@@ -276,7 +276,7 @@ fn sessions_are_so_many_and_so_long() {
 
 #[test]
 fn a_claimed_length_allocates_nothing() {
-    // A Rest whose byte string claims 2^35 bytes and brings none.
+    // A Rest whose byte string claims 2^35 bytes and has none.
     let body = [0, 0, 0, 0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01];
     let decoded = decode(&frame(VERSION_MAX, MessageKind::Rest as u8, &body));
     assert!(matches!(decoded, Err(FrameError::Body { .. })), "{decoded:?}");

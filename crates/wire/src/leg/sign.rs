@@ -1,4 +1,4 @@
-//! The dispatcher's end.
+//! The dispatcher's side.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use crate::{LegKey, NodeName};
 
 /// Signs prefaces with one key.
 ///
-/// A key has one signer in its life: another would use the same nonces again, and the agent would refuse its prefaces.
+/// A key must have only one signer: a second one would repeat nonces, and the agent would refuse its prefaces.
 pub struct LegSigner {
     dispatcher: NodeName,
     key: BoundKey,
@@ -16,13 +16,13 @@ pub struct LegSigner {
 }
 
 impl LegSigner {
-    /// A signer for legs from `dispatcher` to `agent`, with the key that agent handed out.
+    /// A signer for legs from `dispatcher` to `agent`, with the key that the agent sent.
     pub fn new(dispatcher: NodeName, agent: &NodeName, key: &LegKey) -> Self {
         let key = BoundKey::new(agent, &dispatcher, key);
         Self { dispatcher, key, nonces_used: AtomicU64::new(0) }
     }
 
-    /// The bytes to open a leg with; each call's are good for one leg.
+    /// Returns the bytes to open a leg with. Each result is valid for one leg.
     pub fn sign(&self, preface: &Preface) -> Vec<u8> {
         let claim = Claim {
             dispatcher: self.dispatcher.clone(),
@@ -45,7 +45,7 @@ impl LegSigner {
         bytes
     }
 
-    /// As if this many prefaces had been signed.
+    /// Skips this many nonces.
     #[cfg(test)]
     pub(super) fn nonces_used_for_test(&self, count: u64) {
         self.nonces_used.store(count, Ordering::Relaxed);

@@ -19,7 +19,7 @@ fn signer(key: &LegKey) -> LegSigner {
     LegSigner::new(name("d"), &name("a"), key)
 }
 
-/// Agent `a`, which has handed `keys` to dispatcher `d`, one after the other.
+/// The verifier of agent `a`, which has sent `keys` to dispatcher `d`, one after the other.
 fn verifier(keys: &[LegKey]) -> LegVerifier {
     let mut verifier = LegVerifier::new(name("a"));
     for key in keys {
@@ -70,7 +70,7 @@ proptest! {
         let mut bytes = signer(&key(1, 1)).sign(&preface);
         let at = at.index(bytes.len());
         bytes[at] ^= change;
-        // A length that now promises more is waited for in vain; all else is refused.
+        // A changed length may ask for more bytes. Everything else is refused.
         let outcome = verifier.verify(&bytes);
         let refused = matches!(outcome, Err(_) | Ok(None));
         prop_assert!(refused, "byte {}: {:?}", at, outcome);

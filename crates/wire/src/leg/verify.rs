@@ -1,4 +1,4 @@
-//! The agent's end.
+//! The agent's side.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,9 +10,9 @@ use crate::proxy::{self, Header, ProxyError};
 use crate::replay::{ReplayWindow, Stale};
 use crate::{LegKey, NodeName};
 
-/// Accepts each preface that a live key signed, once.
+/// Accepts each preface under a valid key once.
 ///
-/// Holds two keys for each dispatcher: the last one handed out and the one before it, under which legs may still be on
+/// Stores two keys for each dispatcher: the latest and the one before it, because prefaces under that may still be on
 /// their way.
 pub struct LegVerifier {
     agent: NodeName,
@@ -29,71 +29,67 @@ struct LiveKey {
     nonces: ReplayWindow,
 }
 
-/// A preface that was verified.
+/// A verified preface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
-    /// What it says.
     pub preface: Preface,
-    /// Who signed it.
+    /// The dispatcher that signed it.
     pub dispatcher: NodeName,
-    /// Its length in bytes: the connection's own begin there.
+    /// The length of the preface in bytes. The bytes after it belong to the connection.
     pub len: usize,
 }
 
-/// The leg is to be closed without an answer.
+/// The preface is invalid. The agent closes the leg without an answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PrefaceError {
-    /// What came is no preface.
+    /// The bytes are no preface.
     #[error("no preface: {0}")]
     Malformed(#[from] Malformed),
-    /// The key was never handed out, or has been replaced.
+    /// The key was never sent, or has been replaced.
     #[error("a preface in the name of {dispatcher} under key {key_id}, which is unknown or expired")]
     UnknownKey {
-        /// Who signed, as the preface claims.
+        /// The signer, as the preface claims.
         dispatcher: NodeName,
-        /// Under which key, as the preface claims.
+        /// The id of the key, as the preface claims.
         key_id: u32,
     },
-    /// The key did not make this authenticator for this agent.
+    /// The authenticator does not match the key and this agent.
     #[error("a preface in the name of {dispatcher} whose authenticator is wrong")]
     BadAuthenticator {
-        /// Who signed, as the preface claims.
+        /// The signer, as the preface claims.
         dispatcher: NodeName,
     },
     /// The preface was accepted before.
     #[error("a preface of {dispatcher} that was used before (nonce {nonce})")]
     Replayed {
-        /// Who signed.
         dispatcher: NodeName,
         /// The number of the preface under its key.
         nonce: u64,
     },
-    /// So many prefaces came since that this one may have been used.
+    /// So many later prefaces have arrived that this one may have been used.
     #[error("a preface of {dispatcher} that is too old to tell whether it was used before (nonce {nonce})")]
     TooOld {
-        /// Who signed.
         dispatcher: NodeName,
         /// The number of the preface under its key.
         nonce: u64,
     },
 }
 
-/// Why bytes are no preface.
+/// The reason that bytes are no preface.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// They are no PROXY protocol header, or one that is too long.
     #[error(transparent)]
     Proxy(#[from] ProxyError),
-    /// A PROXY protocol header that carries something else.
+    /// The PROXY protocol header has other content.
     #[error("a PROXY protocol header without exactly one preface in it")]
     NoPreface,
-    /// A preface of another version.
+    /// The preface has another version.
     #[error("a preface of the unknown version {0}")]
     Version(u8),
-    /// The claim cannot be read.
     #[error("its claim cannot be read: {0}")]
     Claim(postcard::Error),
-    /// The claim ends before its value does.
+    /// Bytes follow the claim in its value.
     #[error("its claim has trailing bytes")]
     TrailingBytes,
 }
@@ -112,14 +108,14 @@ impl PrefaceError {
 }
 
 impl LegVerifier {
-    /// A verifier for legs to `agent`, which accepts none yet.
+    /// A verifier for legs to `agent`. It has no keys yet.
     pub fn new(agent: NodeName) -> Self {
         Self { agent, keys: HashMap::new() }
     }
 
-    /// Accepts `key` from `dispatcher` from now on, and of its earlier keys only the last.
+    /// Accepts `key` from `dispatcher` from now on. Of its earlier keys, only the previous one stays valid.
     ///
-    /// Each key is handed out once: a dispatcher that gets the same one twice begins its nonces again.
+    /// Each key is sent once: a dispatcher that gets the same key twice would repeat its nonces.
     pub fn rotate(&mut self, dispatcher: &NodeName, key: &LegKey) {
         let current = LiveKey { bound: BoundKey::new(&self.agent, dispatcher, key), nonces: ReplayWindow::new() };
         let previous = self.keys.remove(dispatcher).map(|keys| keys.current);
@@ -131,8 +127,8 @@ impl LegVerifier {
         self.keys.remove(dispatcher);
     }
 
-    /// Verifies the preface at the front of `received`; `None` where not all of it is there yet, which is never the case
-    /// with [`PREFACE_LEN_MAX`] bytes.
+    /// Verifies the preface at the start of `received`. `None`: it is incomplete. With [`PREFACE_LEN_MAX`] bytes it
+    /// never is.
     pub fn verify(&mut self, received: &[u8]) -> Result<Option<Accepted>, PrefaceError> {
         let Some(parsed) = parse(received)? else {
             return Ok(None);
@@ -161,7 +157,7 @@ impl Keys {
     }
 }
 
-/// What the preface says, before anything of it is believed.
+/// The content of a preface before verification. It is not trusted.
 struct Parsed {
     claim: Claim,
     client: SocketAddr,
@@ -176,7 +172,7 @@ fn parse(received: &[u8]) -> Result<Option<Parsed>, Malformed> {
     let Header::Tcp { client, server, tlvs } = header else {
         return Err(Malformed::NoPreface);
     };
-    // The only value ends where the header ends: its authenticator covers all that stands before it.
+    // The header ends with its only value: the authenticator covers all bytes before it.
     let [tlv] = &tlvs[..] else {
         return Err(Malformed::NoPreface);
     };

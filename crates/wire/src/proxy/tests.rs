@@ -97,7 +97,7 @@ fn a_header_as_published() {
 fn relays_may_speak_for_themselves() {
     assert_eq!(parse(&encoded(&Header::Local), LIMIT), Ok(Some((Header::Local, 16))));
     assert_eq!(parse(&encoded(&Header::Unspecified), LIMIT), Ok(Some((Header::Unspecified, 16))));
-    // Of LOCAL, all that follows is to be ignored.
+    // After LOCAL, all bytes are ignored.
     assert_eq!(parse(&binary(0x20, 0x31, b"??"), LIMIT), Ok(Some((Header::Local, 18))));
     let line = b"PROXY UNKNOWN ffff::1 whatever\r\n";
     assert_eq!(parse(line, LIMIT), Ok(Some((Header::Unspecified, line.len()))));
