@@ -16,7 +16,7 @@ thread_local! {
     static RETURNED_S: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Builds a runtime with all drivers. Each of its threads returns freed memory to the system, once per [`INTERVAL`].
+/// Builds a runtime with all drivers. Each of its threads returns freed memory to the system, once per second.
 ///
 /// mimalloc looks for blocks that other threads have freed, and for pages whose return is due, only when a thread
 /// allocates. After a burst of connections a thread may not allocate for a long time, and would keep the memory of the
