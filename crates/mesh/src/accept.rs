@@ -1,7 +1,7 @@
 //! Accepts links from the peers that dial this node.
 //!
-//! Until a peer has said hello over TLS, its connection has one of a bounded number of places
-//! ([`watari_sys::Unidentified`]), and may have to make room for a newer one.
+//! Until a peer has completed TLS and sent its hello, its connection is unidentified. It has one of a limited number of
+//! places ([`watari_sys::Unidentified`]), and may be closed to make room for a newer one.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::hello::Established;
 use crate::peer::PeerEntry;
 use crate::{LinkError, Shared, hello, link};
 
-/// Where the system has no descriptor left, it has none a moment later either.
+/// The pause after a failed accept. If the process has no file descriptor left, an immediate retry fails too.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
 pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
@@ -32,7 +32,7 @@ pub(crate) async fn run(shared: Arc<Shared>, listener: TcpListener) {
             Ok((tcp, address)) => {
                 let place = unidentified.enter(address.ip(), shared.is_address_of_member(address.ip()));
                 shared.tasks.spawn(serve(Arc::clone(&shared), tcp, address, place));
-                // Lets the task see the first bytes of the peer before newer connections need its place.
+                // Lets the task read the peer's first bytes before newer connections need its place.
                 yield_now().await;
             }
             Err(error) => {
@@ -69,13 +69,14 @@ async fn serve(
     }
 }
 
-/// Identifies the peer. `None`: it is a node that has introduced itself and that this one dials.
+/// Identifies the peer. `None`: the peer has introduced itself, and this node dials it.
 async fn identify(
     shared: &Arc<Shared>,
     tcp: TcpStream,
     place: UnidentifiedPlace,
 ) -> Result<Option<(Arc<PeerEntry>, Established)>, LinkError> {
-    // Until its first byte, a connection takes no memory for TLS, and is closed first when a newer one needs its place.
+    // Until its first byte, a connection uses no memory for TLS, and is the first to be closed when a newer one needs a
+    // place.
     tcp.readable().await?;
     place.spoke();
     let accepted = hello::accept(shared, tcp).await?;

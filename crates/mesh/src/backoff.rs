@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Pauses that double from `min` to `max`, each shortened at random by up to half, so that nodes which lost the same peer
-/// do not come back to it all at once.
+/// Pauses that double from `min` to `max`. Each is shortened at random by up to half, so that nodes which lost the same
+/// peer do not all return to it at once.
 pub(crate) struct Backoff {
     min: Duration,
     max: Duration,
@@ -15,14 +15,14 @@ impl Backoff {
         Self { min, max, next: min }
     }
 
-    /// The next pause; `random` is any number.
+    /// The next pause. `random` is any number.
     pub(crate) fn pause(&mut self, random: u32) -> Duration {
         let full = self.next;
         self.next = full.saturating_mul(2).min(self.max);
         full.saturating_sub((full / 2).mul_f64(f64::from(random) / f64::from(u32::MAX)))
     }
 
-    /// Begins anew after an attempt whose link lasted for `lifetime`; one that ends at once is no success.
+    /// Starts again with the shortest pause if the last link lasted for `max` or longer. A shorter link is no success.
     pub(crate) fn after_link(&mut self, lifetime: Duration) {
         if lifetime >= self.max {
             self.next = self.min;
@@ -30,7 +30,7 @@ impl Backoff {
     }
 }
 
-/// Only spreads pauses: without randomness they are not spread.
+/// Returns 0 if the system provides no randomness. Then the pauses are not spread.
 pub(crate) fn random_u32() -> u32 {
     let mut bytes = [0; 4];
     let _ = aws_lc_rs::rand::fill(&mut bytes);

@@ -1,4 +1,4 @@
-//! What a mesh is started with.
+//! Configuration of a mesh.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -9,73 +9,71 @@ use watari_pki::Identity;
 use watari_wire::frame::FRAME_LEN_MAX;
 use watari_wire::{NodeName, Role};
 
-/// What a mesh is started with.
 pub struct Config {
-    /// Who this node is.
+    /// The node's name, certificate and key.
     pub identity: Identity,
-    /// What this process does; its certificate must allow each of them.
+    /// The roles of this process. The certificate has to allow each.
     pub roles: BTreeSet<Role>,
-    /// Where peers whose names sort before this node's connect to.
+    /// The listener for links from peers.
     pub listener: TcpListener,
-    /// The other nodes. This node itself may be among them and is passed over, so that all nodes can have one list.
+    /// The other nodes. If this node is among them, the entry is ignored, so that all nodes can have the same list.
     pub peers: Vec<Peer>,
-    /// Who else may be a member.
+    /// The nodes that can be members besides `peers`.
     pub join: Join,
-    /// How long and how much.
     pub limits: Limits,
 }
 
 /// Another node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Its name; its certificate has to say so.
+    /// The name in its certificate.
     pub name: NodeName,
-    /// Where it listens for links.
+    /// Its listener for links.
     pub address: SocketAddr,
 }
 
-/// Who may be a member besides the configured peers.
+/// The nodes that can be members besides the configured peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Join {
-    /// Nobody.
+    /// None.
     Configured,
-    /// Every dispatcher and agent with a certificate of the cluster's authority. Nodes tell each other whom they know.
+    /// Every dispatcher and agent with a certificate of the cluster's authority. Nodes report members to each other.
     Certified {
-        /// Where others connect to for links with this node.
+        /// The address that other nodes connect to for links with this node.
         mesh: SocketAddr,
-        /// Where dispatchers that look for agents find this one's legs.
+        /// The address of this agent's leg listener, for dispatchers that look for agents.
         legs: Option<SocketAddr>,
     },
 }
 
-/// How long a mesh waits, and how much it holds.
+/// Time limits and queue limits of a mesh.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// A link that is silent this long is pinged, each time anew.
+    /// The silence after which a link is pinged, repeatedly.
     pub ping_after: Duration,
-    /// A link that is silent, or takes nothing, for this long is given up.
+    /// The time without received bytes, or without progress in sending, after which a link is closed.
     pub dead_after: Duration,
-    /// From connecting or accepting to the end of the hellos.
+    /// The time from connect or accept to the end of the hellos.
     pub handshake_max: Duration,
-    /// The pause before the first attempt to connect again; it doubles with each.
+    /// The pause before the first attempt to connect again. It doubles with each attempt.
     pub backoff_min: Duration,
     /// The longest pause before an attempt.
     pub backoff_max: Duration,
     /// Messages that may wait in the queue to one peer.
     pub queue_messages_max: usize,
-    /// Bytes that may wait in the queue to one peer; at least one frame of the greatest length.
+    /// Bytes that may wait in the queue to one peer: at least the longest frame.
     pub queue_bytes_max: usize,
-    /// Events that may wait for whoever reads them, of all peers together.
+    /// Events of all peers that may wait for their reader.
     pub events_max: usize,
-    /// Accepted connections from unknown addresses whose peers have not identified themselves; as many more from addresses of
-    /// members, and from those that a peer has connected from lately. For a newer one, the oldest of the most crowded address is
-    /// closed.
+    /// Unidentified connections from unknown addresses. The same number is allowed from addresses of members, and from
+    /// those from which a peer has connected recently. For a newer connection, the oldest of the address with the most
+    /// is closed.
     pub unidentified_max: usize,
-    /// The same from one unknown address. For a newer one, the oldest is closed.
+    /// Unidentified connections from one unknown address. For a newer connection, the oldest is closed.
     pub unidentified_per_address_max: usize,
-    /// How often one of the peers, in turn, is told again who is a member.
+    /// The interval at which one of the peers, in turn, is sent all members.
     pub members_told_every: Duration,
-    /// A member that was learned of is forgotten when nobody has had a link to it for so long.
+    /// A learned member is removed after this time without a link from any node.
     pub members_forgotten_after: Duration,
 }
 
@@ -93,8 +91,7 @@ impl Default for Limits {
             unidentified_max: 256,
             unidentified_per_address_max: 64,
             members_told_every: Duration::from_mins(1),
-            // A machine may take that long to start anew, and who is dialed in vain for longer costs more than it is
-            // worth.
+            // A host may take this long to restart. To dial it in vain for longer costs more than it gains.
             members_forgotten_after: Duration::from_hours(1),
         }
     }
@@ -103,21 +100,20 @@ impl Default for Limits {
 /// A mesh cannot start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
-    /// The process is configured for what its certificate does not allow.
+    /// The process has a role that its certificate does not allow.
     #[error("the certificate of {node} does not allow the role {role}")]
     Role {
-        /// The node.
         node: NodeName,
-        /// The role.
+        /// The configured role.
         role: Role,
     },
-    /// Two peers have one name.
+    /// Two peers have the same name.
     #[error("the peer {0} is configured twice")]
     PeerTwice(NodeName),
-    /// A limit under which nothing works.
+    /// A limit is too small to work with.
     #[error("the limit {0} is too small")]
     Limit(&'static str),
-    /// The system gives no random bytes.
+    /// The system provides no random bytes.
     #[error("the system gives no random bytes")]
     NoRandomness,
 }

@@ -35,7 +35,7 @@ async fn attempt(shared: &Shared, peer: &PeerEntry) -> Result<Established, LinkE
     }
 }
 
-/// A peer that is down for long is not worth a warning every few seconds.
+/// Logs a failed attempt. Only a new error is a warning, because a peer may be down for long.
 fn failed(shared: &Shared, peer: &PeerEntry, error: &LinkError) {
     shared.metrics.attempt_failed(error);
     if peer.set_error(error) {

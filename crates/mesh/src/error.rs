@@ -1,4 +1,4 @@
-//! Why a link ended, or did not come to be.
+//! The reasons that links end or cannot be established.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use watari_pki::BadCertificate;
 use watari_wire::frame::FrameError;
 use watari_wire::{NodeName, Role};
 
-/// Why a link ended, or did not come to be.
+/// The reason that a link ended or could not be established.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The peer cannot be reached.
@@ -15,75 +15,76 @@ pub enum LinkError {
     /// The TCP connection failed.
     #[error("the connection failed: {0}")]
     Io(io::Error),
-    /// The peer's certificate is not of the cluster's authority, not valid now, or of another name than was dialed.
+    /// The peer's certificate is not signed by the cluster's authority, is not valid now, or has another name than was
+    /// dialed.
     #[error("the peer's certificate is refused: {0}")]
     Untrusted(rustls::Error),
-    /// TLS failed in another way; the peer may have refused this node's certificate.
+    /// TLS failed for another reason. The peer may have refused this node's certificate.
     #[error("TLS failed: {0}")]
     Tls(rustls::Error),
-    /// The peer's certificate is of the cluster's authority, but not a node's.
+    /// The peer's certificate is signed by the cluster's authority, but is not a node's.
     #[error("the peer cannot be told by its certificate: {0}")]
     Certificate(#[from] BadCertificate),
-    /// The certificate is of another node than was dialed.
+    /// The certificate is that of another node than was dialed.
     #[error("it was {0} that answered")]
     OtherNode(NodeName),
-    /// A node of the cluster, but none of the configured peers.
+    /// The peer is a node of the cluster, but not a configured peer.
     #[error("{0} is none of the configured peers")]
     UnknownPeer(NodeName),
-    /// A node of the cluster that an operator has evicted.
+    /// The peer is a node of the cluster that an operator has evicted.
     #[error("{0} is evicted from the cluster")]
     Evicted(NodeName),
-    /// A node that is not known, or is to be dialed, did not say where.
+    /// A peer without an entry, or one that this node dials, did not send its address.
     #[error("the node does not say where it listens (`join = \"certified\"`), or its clock is far ahead")]
     NoIntroduction,
-    /// A peer that this node dials, and that should not dial it.
+    /// The peer dialed, although this node dials it.
     #[error("{0} connected, although this node connects to it")]
     WrongDirection(NodeName),
-    /// TLS and hellos took too long.
+    /// TLS and hellos were not complete in time.
     #[error("the handshake took too long")]
     HandshakeTimeout,
-    /// Too many connections had not identified their peers yet, and this one made room for a newer one.
+    /// Too many connections were unidentified. This one was closed to make room for a newer one.
     #[error("too many connections have not identified their peers: this one makes room for a newer one")]
     CrowdedOut,
-    /// The peer began with something else than a hello.
+    /// The peer's first message was not a hello.
     #[error("the peer did not begin with a hello")]
     NoHello,
-    /// The peer said hello a second time.
+    /// The peer sent a second hello.
     #[error("the peer said hello twice")]
     SecondHello,
-    /// The peer's hello names another node than its certificate.
+    /// The peer's hello has another name than its certificate.
     #[error("the peer calls itself {0}, against its certificate")]
     FalseName(NodeName),
     /// The peer claims a role that its certificate does not allow.
     #[error("the peer claims the role {0}, which its certificate does not allow")]
     FalseRole(Role),
-    /// The peer speaks none of this build's versions.
+    /// The peer supports no message version of this build.
     #[error("the peer speaks versions {min} to {max}, this node none of them")]
     NoCommonVersion {
-        /// Its oldest.
+        /// The peer's oldest version.
         min: u8,
-        /// Its newest.
+        /// The peer's newest version.
         max: u8,
     },
-    /// The peer sent what is no frame.
+    /// The peer sent an invalid frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// The peer ended the link.
+    /// The peer closed the link.
     #[error("the peer closed the link")]
     Closed,
-    /// Nothing came for too long.
+    /// The peer sent nothing for `dead_after`.
     #[error("nothing came from the peer for too long")]
     Silent,
-    /// The peer took nothing for too long.
+    /// The peer took no bytes for `dead_after`.
     #[error("the peer took nothing for too long")]
     Stalled,
-    /// The peer has connected anew.
+    /// The peer has made a newer connection.
     #[error("the peer connected anew")]
     Replaced,
-    /// The peer is none of the configured peers any more.
+    /// The peer was removed from the configured peers.
     #[error("it is none of this node's peers any more")]
     Removed,
-    /// This node ends its links.
+    /// This node shuts down.
     #[error("this node is shutting down")]
     Shutdown,
 }
@@ -120,7 +121,7 @@ impl LinkError {
     }
 }
 
-/// tokio-rustls wraps what rustls says into an `io::Error`.
+/// tokio-rustls wraps errors of rustls in an `io::Error`.
 impl From<io::Error> for LinkError {
     fn from(error: io::Error) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {

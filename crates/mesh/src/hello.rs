@@ -1,4 +1,4 @@
-//! From a TCP connection to a link: TLS, who the peer is, and the hellos.
+//! Establishes a link over a TCP connection: TLS, identification of the peer, and the hellos.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::inbox::Inbox;
 use crate::peer::PeerEntry;
 use crate::{LinkError, Shared, introduce};
 
-/// A connection whose peer is known, and has said hello.
+/// A connection whose peer is identified and has sent its hello.
 pub(crate) struct Established {
     pub(crate) stream: TlsStream<TcpStream>,
-    /// What came behind the peer's hello.
+    /// Bytes received after the peer's hello.
     pub(crate) inbox: Inbox,
     pub(crate) roles: BTreeSet<Role>,
     pub(crate) incarnation: u64,
 }
 
-/// Connects to `peer`, which has to prove that it is.
+/// Connects to `peer`, and verifies that its certificate has this name.
 pub(crate) async fn dial(shared: &Shared, peer: &PeerEntry) -> Result<Established, LinkError> {
     let tcp = TcpStream::connect(peer.address()).await.map_err(LinkError::Connect)?;
     tcp.set_nodelay(true)?;
@@ -39,7 +39,7 @@ pub(crate) async fn dial(shared: &Shared, peer: &PeerEntry) -> Result<Establishe
     say_hello(shared, TlsStream::from(stream), &found, &allowed).await
 }
 
-/// Finds out who connected; `None`: a node that has introduced itself, and is dialed.
+/// Identifies the node that has connected. `None`: it has introduced itself, and this node dials it.
 pub(crate) async fn accept(
     shared: &Arc<Shared>,
     tcp: TcpStream,
@@ -56,13 +56,13 @@ pub(crate) async fn accept(
     }
 }
 
-/// Whether a node of this name that has connected may say more; the peer that it is, if it is known.
+/// Whether the node `name` may continue. Returns its entry, if it has one.
 fn may_come(shared: &Shared, name: &NodeName, allowed: &BTreeSet<Role>) -> Result<Option<Arc<PeerEntry>>, LinkError> {
     if shared.members().is_evicted(name) {
         return Err(LinkError::Evicted(name.clone()));
     }
     let known = shared.peer(name);
-    // Certificates for making load, and for the state monitor, are no nodes'.
+    // Certificates with only the roles of load generators or of the state monitor are not those of members.
     let is_node = allowed.contains(&Role::Agent) || allowed.contains(&Role::Dispatcher);
     match known {
         None if !shared.is_open || !is_node || *name == shared.hello.node => Err(LinkError::UnknownPeer(name.clone())),
@@ -71,7 +71,7 @@ fn may_come(shared: &Shared, name: &NodeName, allowed: &BTreeSet<Role>) -> Resul
     }
 }
 
-/// Who the peer is and what it may do, by the certificate that TLS has verified.
+/// The name and the roles in the certificate that TLS has verified.
 fn certified(tls: &CommonState) -> Result<(NodeName, BTreeSet<Role>), LinkError> {
     let certificate = tls.peer_certificates().and_then(<[_]>::first);
     let certificate = certificate.ok_or(LinkError::Untrusted(rustls::Error::NoCertificatesPresented))?;
@@ -102,7 +102,7 @@ async fn say_hello(
     }
 }
 
-/// Says something before there is a link.
+/// Sends a message before the link is established.
 pub(crate) async fn say(stream: &mut (impl AsyncWrite + Unpin), message: &LinkMessage) -> Result<(), LinkError> {
     let mut bytes = Vec::new();
     frame::encode_link(message, &mut bytes);
@@ -110,7 +110,7 @@ pub(crate) async fn say(stream: &mut (impl AsyncWrite + Unpin), message: &LinkMe
     Ok(stream.flush().await?)
 }
 
-/// What the peer says next.
+/// Receives the peer's next message.
 pub(crate) async fn next_frame(stream: &mut (impl AsyncRead + Unpin), inbox: &mut Inbox) -> Result<Frame, LinkError> {
     loop {
         if let Some(frame) = inbox.next_frame()? {

@@ -1,14 +1,14 @@
-//! What has been read from a link and not been decoded yet.
+//! Bytes of a link that were read and not decoded yet.
 
 use watari_wire::frame::{self, Frame, FrameError};
 use zeroize::{Zeroize, Zeroizing};
 
-/// A buffer as long as one TLS record takes.
+/// The usual length of the buffer: that of a TLS record.
 const LEN_USUAL: usize = 16 << 10;
 
-/// Cuts what comes into frames. Frames may hold secrets, so what was decoded or moved is wiped at once.
+/// Splits received bytes into frames. Frames may contain secrets, so decoded or moved bytes are wiped at once.
 ///
-/// Grows up to the longest frame, and shrinks again when it is empty.
+/// The buffer grows up to the longest frame, and shrinks again when it is empty.
 pub(crate) struct Inbox {
     buffer: Zeroizing<Vec<u8>>,
     start: usize,
@@ -20,7 +20,7 @@ impl Inbox {
         Self { buffer: Zeroizing::new(vec![0; LEN_USUAL]), start: 0, end: 0 }
     }
 
-    /// The next frame, or `None` where more has to be read for it.
+    /// Returns the next frame. `None`: it is incomplete.
     pub(crate) fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let Some((frame, len)) = frame::decode(&self.buffer[self.start..self.end])? else { return Ok(None) };
         self.buffer[self.start..self.start + len].zeroize();
@@ -28,7 +28,7 @@ impl Inbox {
         Ok(Some(frame))
     }
 
-    /// Room for at least one byte, to be filled by reading; ask for it only where there is no next frame.
+    /// Room for at least one byte, to read into. The caller has taken all frames.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         let held = self.end - self.start;
         if held == 0 && self.buffer.len() > LEN_USUAL {
@@ -46,7 +46,7 @@ impl Inbox {
         &mut self.buffer[self.end..]
     }
 
-    /// The first `len` bytes of the room have been filled.
+    /// Records that the first `len` bytes of the room were filled.
     pub(crate) fn filled(&mut self, len: usize) {
         self.end += len;
         assert!(self.end <= self.buffer.len(), "a reader cannot fill more than the room it was given");
@@ -68,7 +68,7 @@ mod tests {
         Message::Rest(Rest { connection, epoch: Epoch(1), from_offset: 0, bytes: vec![0xaa; len] })
     }
 
-    /// Reads `stream` in pieces of these lengths, over and over.
+    /// Reads `stream` in pieces of these lengths, in turn.
     fn read(inbox: &mut Inbox, mut stream: &[u8], pieces: &[usize]) -> Vec<Frame> {
         let mut frames = Vec::new();
         let mut pieces = pieces.iter().cycle();

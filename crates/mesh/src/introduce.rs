@@ -1,17 +1,17 @@
-//! Nodes that do not know each other yet.
+//! Introductions of nodes that do not have each other's address.
 //!
-//! The node whose name sorts first dials, and cannot where it does not know the other. So who waits for a peer in vain
-//! connects to it and says where it listens; it is told who else there is, and that connection ends. Then it is dialed
-//! as by any other peer.
+//! The node whose name sorts first dials. It cannot if it does not have the other's address. So a node that waits for a
+//! peer connects to it and sends its own address. The peer answers with all members, and this connection ends. Then the
+//! peer dials the node like any other.
 //!
 //! ```text
 //!   newcomer z                        seed a
 //!      | hello, members {z} ------------>|  z is a peer from now on
 //!      |<------------------- hello ------|
 //!      |<------ members {a, b, z} -------|  end
-//!      |<================================|  a dials z, and so does b, which a tells
+//!      |<================================|  a dials z, and so does b, to which a passes the news on
 //! ```
-//! So there is one way only in which links come to be, and however often who introduces itself, no link is disturbed.
+//! So there is only one way in which links are established. Repeated introductions do not disturb a link.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,10 +27,10 @@ use crate::hello::{self, Established};
 use crate::peer::PeerEntry;
 use crate::{LinkError, Shared};
 
-/// Who knows this node has mostly dialed it by then.
+/// The time after which a peer that has this node's address has usually dialed it.
 const AFTER: Duration = Duration::from_secs(1);
 
-/// Introduces this node to a peer that should dial it, whenever that has not for a while.
+/// Introduces this node to a peer that should dial it, each time there is no link for a while.
 pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<PeerEntry>) {
     let after = AFTER.min(shared.limits.backoff_max);
     let mut backoff = Backoff::new(after, shared.limits.backoff_max);
@@ -61,7 +61,7 @@ async fn introduce(shared: &Arc<Shared>, peer: &PeerEntry) -> Result<(), LinkErr
     hear(shared, &peer.name, &mut connection).await
 }
 
-/// Makes a node a peer that has a certificate and says where it listens; `None`: it is the one to be dialed.
+/// Adds a certified node as a peer, after it has sent its address. `None`: this node dials it.
 pub(crate) async fn welcome(
     shared: &Arc<Shared>,
     name: NodeName,
@@ -79,7 +79,7 @@ pub(crate) async fn welcome(
     Ok(None)
 }
 
-/// The first that is said behind a hello is who is a member.
+/// Receives the members. They are the first message after the hello of an introduction.
 async fn hear(shared: &Arc<Shared>, from: &NodeName, connection: &mut Established) -> Result<(), LinkError> {
     match hello::next_frame(&mut connection.stream, &mut connection.inbox).await? {
         Frame::Link(LinkMessage::Members(told)) => {

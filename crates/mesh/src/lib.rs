@@ -1,22 +1,22 @@
 //! Mutual-TLS links between the nodes of a cluster.
 //!
-//! Between every two nodes that know of each other there is one link: a TLS 1.3 connection on which both show
-//! certificates of the cluster's authority. The node whose name sorts first dials, again and again with growing pauses
-//! (`dial`); the other accepts (`accept`). Both say hello, and then [messages](watari_wire::Message) go both ways in
-//! frames, as many at once as have gathered (`link`, `outbox`). A link on which nothing comes for a while is given up, and
-//! one on which its dialer comes anew is replaced.
+//! Between every two members there is one link: a TLS 1.3 connection on which both present certificates of the
+//! cluster's authority. The node whose name sorts first dials, repeatedly and with growing pauses (`dial`). The other
+//! accepts (`accept`). Both send a hello. Then [messages](watari_wire::Message) go both ways in frames, and all that
+//! wait are written at once (`link`, `outbox`). A link without received bytes for a while is closed. If its dialer
+//! connects again, the new link replaces it.
 //!
-//! Who the others are says the configuration; or whoever has a certificate is a member, and nodes tell each other whom
-//! they know (`members`, `membership`, `introduce`). Either way an operator may evict one, whatever its certificate
-//! says.
+//! The configuration lists the members, or every node with a certificate is one, and nodes report members to each other
+//! (`members`, `membership`, `introduce`). In both cases an operator can evict a node, even if its certificate is
+//! valid.
 //!
-//! What a node may say to another follows from the roles of both (`rules`), which their certificates bound. What is not
-//! allowed is neither sent nor delivered.
+//! The roles of both nodes, which their certificates limit, decide which messages one may send to the other (`rules`).
+//! Other messages are neither sent nor delivered.
 //!
-//! A node that plays several roles talks to itself in the same way, without a link.
+//! A node with several roles sends messages to itself in the same way, without a link.
 //!
-//! Delivery is at most once, in order within one link, and not retried: after [`Event::Down`] nobody knows how much of
-//! what was sent arrived. Nothing here decides anything about connections.
+//! Delivery is at most once and in order within one link. There are no retries: after [`Event::Down`] it is unknown how
+//! many of the sent messages arrived. This crate decides nothing about connections.
 
 mod accept;
 mod backoff;
@@ -58,45 +58,41 @@ use metrics::{DropReason, Metrics};
 use outbox::Outbox;
 use peer::PeerEntry;
 
-/// This node's end of all its links. Clones are handles to the same.
+/// This node's end of all its links. Clones share it.
 #[derive(Clone)]
 pub struct Mesh {
     shared: Arc<Shared>,
 }
 
-/// What happens on the links, in the order in which it happened on each.
+/// Events of the links, in the order in which they happened on each.
 #[derive(Debug)]
 pub enum Event {
-    /// There is a link.
+    /// A link is up.
     Up {
-        /// To whom.
         peer: NodeName,
-        /// What that node does.
+        /// The roles of the peer's process.
         roles: BTreeSet<Role>,
-        /// Drawn at random when its process started.
+        /// A random number, drawn when the peer's process started.
         incarnation: u64,
     },
-    /// The link is gone. What was sent on it may or may not have arrived.
+    /// A link is down. The messages sent on it may or may not have arrived.
     Down {
-        /// To whom it was.
         peer: NodeName,
-        /// Why it ended.
+        /// An order of this node (shutdown, removal, eviction) takes precedence over the error that it caused.
         reason: LinkError,
     },
-    /// A node is evicted, and its link has ended: it gets nothing any more.
+    /// A node was evicted, and its link has ended. No message goes to it any more.
     Evicted {
-        /// Who.
         peer: NodeName,
-        /// When that was ordered, in seconds of Unix time, by the clock of the node that was given the order.
+        /// The Unix time of the order in seconds, by the clock of the node that received it.
         at: u64,
-        /// The agent that is to make new keys for tickets, which that node does not know.
+        /// The agent that has to make new ticket keys, which the evicted node does not get.
         keys_by: Option<NodeName>,
     },
-    /// The peer says something that its role allows.
+    /// A peer has sent a message that its role allows.
     Message {
-        /// Who.
+        /// The authenticated sender.
         peer: NodeName,
-        /// What.
         message: Message,
     },
 }
@@ -104,25 +100,25 @@ pub enum Event {
 /// A message was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// There is no link to that node, or it is none of the peers.
+    /// There is no link to the node, or it is no peer.
     #[error("there is no link to the peer")]
     NoLink,
-    /// More waits to be sent than may; the peer or the network is too slow.
+    /// Too many messages wait. The peer or the network is too slow.
     #[error("the queue to the peer is full")]
     QueueFull,
-    /// The roles of the two nodes do not allow it. A fault of the caller.
+    /// The roles of the two nodes do not allow the message. The caller is at fault.
     #[error("a message of kind `{0}` may not go from this node to the peer")]
     NotAllowed(&'static str),
-    /// A field of the message is longer than allowed. A fault of the caller.
+    /// A field of the message is too long. The caller is at fault.
     #[error(transparent)]
     BadLength(#[from] BadLength),
 }
 
 impl Mesh {
-    /// Starts dialing and accepting, until `shutdown` is cancelled. Must be called in a tokio runtime.
+    /// Starts dialing and accepting, until `shutdown` is cancelled. Requires a tokio runtime.
     ///
-    /// The receiver bounds what has come and was not looked at; where it is full, links are not read. Metrics are registered
-    /// as `watari_mesh_*`.
+    /// The receiver has a limited capacity. While it is full, links are not read. Metrics are registered as
+    /// `watari_mesh_*`.
     pub fn start(
         config: Config,
         registry: &mut Registry,
@@ -168,8 +164,8 @@ impl Mesh {
         self.send_by(peer, message, Outbox::push)
     }
 
-    /// The same for a message that nobody waits for: it may be sent a few milliseconds later, in one packet with others.
-    /// It keeps its place among them.
+    /// Sends a message that no peer waits for. It may be sent a few milliseconds later, in one packet with others. The
+    /// order of messages stays.
     pub fn send_soon(&self, peer: &NodeName, message: &Message) -> Result<(), SendError> {
         self.send_by(peer, message, Outbox::push_soon)
     }
@@ -185,7 +181,7 @@ impl Mesh {
         })
     }
 
-    /// Whether there is a link to `peer`, or it is this node itself in another role.
+    /// Whether a link to `peer` is up, or `peer` is this node with several roles.
     pub fn is_up(&self, peer: &NodeName) -> bool {
         self.shared.is_own(peer) || self.shared.peer(peer).is_some_and(|peer| peer.link().is_some())
     }
@@ -197,42 +193,41 @@ impl Mesh {
         peers.iter().map(|peer| peer.status(members.source(&peer.name).unwrap_or(Source::Learned))).collect()
     }
 
-    /// Whether nodes may come that this one has not heard of ([`Join::Certified`]).
+    /// Whether nodes that this node has not heard of may become members ([`Join::Certified`]).
     pub fn is_open(&self) -> bool {
         self.shared.is_open
     }
 
-    /// Whether a peer listens at this address, or has its link from there. Connections from such addresses have a pool
-    /// of their own.
+    /// Whether a peer listens at this address, or its link comes from there. Unidentified connections from such
+    /// addresses have a limit of their own.
     pub fn is_address_of_member(&self, address: IpAddr) -> bool {
         self.shared.is_address_of_member(address)
     }
 
-    /// Who is evicted, as far as this node has heard, by name.
+    /// The evicted nodes, as far as this node has received the verdicts, by name.
     pub fn evicted(&self) -> Vec<NodeName> {
         self.shared.members().evicted().cloned().collect()
     }
 
-    /// Where agents that are members say that they take legs, this node included ([`Join::Certified`]).
+    /// The leg listeners of agents that are members, including this node ([`Join::Certified`]).
     pub fn legs(&self) -> watch::Receiver<BTreeMap<NodeName, SocketAddr>> {
         self.shared.legs.subscribe()
     }
 
-    /// Makes these the configured peers: links to others end, unless these are members by themselves, and new ones are
-    /// dialed or accepted. Returns when what had to end has, so that a peer that comes back later begins anew. A link
-    /// that is up stays, though its peer's address be another.
+    /// Replaces the configured peers. Links to nodes that are no members any more end, and new links are dialed or
+    /// accepted. Returns when these links have ended, so that a peer that is added again later starts with a new link.
+    /// A link that is up stays, even if its peer's address changes.
     ///
-    /// Dropping the future ends links all the same.
+    /// Links also end if the future is dropped.
     pub async fn set_peers(&self, peers: Vec<Peer>) {
         let ending = self.shared.configure(peers);
         until_ended(ending).await;
     }
 
-    /// Refuses `node` from now on, and has all other nodes do so, by way of those that there are links to: its link
-    /// ends, and nothing that is said later gets to it. Returns when its link here has ended. [`Event::Evicted`]
-    /// follows at each node.
+    /// Evicts `node`: this node and, through its links, all other nodes refuse it from now on. Its link ends, and no
+    /// later message gets to it. Returns when its link here has ended. [`Event::Evicted`] follows at each node.
     ///
-    /// It is out as long as any node remembers.
+    /// The eviction lasts as long as any node stores it.
     pub async fn evict(&self, node: &NodeName) -> Result<(), OrderError> {
         let ending = self.shared.evict(node)?;
         until_ended(ending).await;
@@ -244,13 +239,13 @@ impl Mesh {
         self.shared.admit(node)
     }
 
-    /// Waits until everything has ended after shutdown; what was queued before it has then been sent, or could not be.
+    /// Waits until all tasks have ended after shutdown. Messages queued before it were then sent, or could not be.
     pub async fn stopped(&self) {
         self.shared.tasks.wait().await;
     }
 }
 
-/// How a message gets into the queue of a link.
+/// How a message enters the queue of a link.
 type Push = fn(&Outbox, &Message) -> Result<(), SendError>;
 
 async fn until_ended(ending: Ending) {
@@ -259,25 +254,25 @@ async fn until_ended(ending: Ending) {
             peer.ended().await;
         }
     };
-    // The peers have to take the last bytes, and may not.
+    // The peers have to take the last bytes, and may fail to.
     let _ = timeout(REMOVAL_MAX, ended).await;
 }
 
-/// Longer than a link takes to end that ends in good order.
+/// The most time that a link takes to end in good order.
 const REMOVAL_MAX: Duration = Duration::from_secs(3);
 
-/// What all tasks of a mesh share.
+/// The state that all tasks of a mesh share.
 struct Shared {
     identity: Identity,
     roles: BTreeSet<Role>,
     hello: Hello,
-    /// Decides who the peers are. Where both are locked, this is first.
+    /// Determines the peers. A task that locks both locks this first.
     members: Mutex<Members>,
     legs: watch::Sender<BTreeMap<NodeName, SocketAddr>>,
-    /// Whether nodes may come that are not known.
+    /// Whether unknown nodes may become members.
     is_open: bool,
     peers: RwLock<BTreeMap<NodeName, Arc<PeerEntry>>>,
-    /// Of all peers: where they listen, and where their links come from.
+    /// The addresses on which peers listen, and those from which their links come.
     addresses: RwLock<HashSet<IpAddr>>,
     limits: Limits,
     metrics: Metrics,
@@ -287,7 +282,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Whether this node dials `peer`, rather than the other way round.
+    /// Whether this node dials `peer`. Otherwise `peer` dials this node.
     fn dials(&self, peer: &NodeName) -> bool {
         self.hello.node < *peer
     }
@@ -305,7 +300,7 @@ impl Shared {
         self.addresses.read().unwrap_or_else(PoisonError::into_inner).contains(&address.to_canonical())
     }
 
-    /// Keeps the addresses of all peers, after one of them or its link has changed.
+    /// Updates the addresses of all peers, after a change of a peer or its link.
     fn note_addresses(&self) {
         let peers = self.all_peers();
         let all = peers.iter().flat_map(|peer| {
@@ -349,7 +344,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether `peer` is this node, and it has somebody to talk to here.
+    /// Whether `peer` is this node, and it has several roles.
     fn is_own(&self, peer: &NodeName) -> bool {
         *peer == self.hello.node && self.roles.len() > 1
     }
@@ -367,7 +362,7 @@ impl Shared {
         })
     }
 
-    /// Reports what happened on a link. In a shutdown nobody may be listening any more.
+    /// Reports an event. During a shutdown the receiver may be gone.
     async fn report(&self, event: Event) {
         tokio::select! {
             _ = self.events.send(event) => {}

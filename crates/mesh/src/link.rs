@@ -1,4 +1,4 @@
-//! A link, from its first message to its last.
+//! Runs a link, from its first message to its last.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,12 +16,12 @@ use crate::outbox::{Batch, Outbox};
 use crate::peer::{Link, PeerEntry};
 use crate::{Event, LinkError, Shared, rules};
 
-/// How long this node waits in a shutdown until the peer has closed its end, too.
+/// How long this node waits at the end until the peer has closed its end.
 const LINGER_MAX: Duration = Duration::from_secs(1);
 
-/// Carries messages until the link ends, and says how long that was.
+/// Carries messages until the link ends. Returns how long it was up.
 ///
-/// An earlier link to the same peer ends first, so that its [`Event::Down`] comes before this one's [`Event::Up`].
+/// An earlier link to the same peer ends first, so that its [`Event::Down`] precedes the [`Event::Up`] of this one.
 pub(crate) async fn run(shared: &Arc<Shared>, peer: &PeerEntry, established: Established) -> Duration {
     let Established { stream, inbox, roles, incarnation } = established;
     let mut claim = peer.claim().await;
@@ -42,7 +42,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, peer: &PeerEntry, established: Est
     since.elapsed()
 }
 
-/// What this node wanted explains what was seen on the link.
+/// Prefers an order of this node over the error on the link as the reason.
 fn why_ended(shared: &Shared, peer: &PeerEntry, seen: LinkError) -> LinkError {
     if shared.shutdown.is_cancelled() {
         LinkError::Shutdown
@@ -75,7 +75,8 @@ async fn down(shared: &Shared, peer: &PeerEntry, reason: LinkError) {
     shared.report(Event::Down { peer: peer.name.clone(), reason }).await;
 }
 
-/// Sends what gathers in the outbox, as one write each time; at the end of the peer, what has gathered until then.
+/// Writes the messages in the outbox, all in one write each time. At the end of the peer, writes those queued until
+/// then.
 async fn write(shared: &Shared, peer: &PeerEntry, outbox: &Outbox, mut stream: impl AsyncWrite + Unpin) -> LinkError {
     let mut batch = Batch::default();
     loop {
@@ -90,8 +91,8 @@ async fn write(shared: &Shared, peer: &PeerEntry, outbox: &Outbox, mut stream: i
             return error;
         }
         if last {
-            // A socket that is closed with unread input resets the connection, and the peer loses what it has not read
-            // yet: so the reader goes on until the peer has closed its end.
+            // A socket that is closed with unread input resets the connection, and the peer loses bytes that it has not
+            // read. So the reader continues until the peer has closed its end.
             let _ = timeout(LINGER_MAX, stream.shutdown()).await;
             sleep(LINGER_MAX).await;
             return LinkError::Shutdown;
@@ -140,8 +141,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads what comes next; asks for a sign of life where nothing does. The time in which this node did not read,
-    /// because its own queue of events was full, is not the peer's silence.
+    /// Reads the next bytes. Pings a silent peer. The time in which this node did not read, because its event queue was
+    /// full, does not count as silence.
     async fn read(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> Result<usize, LinkError> {
         let limits = &self.shared.limits;
         let mut silence = Duration::ZERO;

@@ -1,16 +1,15 @@
-//! Who belongs to the cluster, as far as this node has heard. No sockets and no clocks: time is an argument.
+//! The members of the cluster, as far as this node has heard. No sockets and no clocks: time is an argument.
 //!
-//! What is known is a set of statements, and whatever comes in is added to it ([`Members::merge`]):
+//! The state is a set of statements and verdicts, and each input is merged into it ([`Members::merge`]):
 //!
-//! * what each node says of itself, of which the one with the greater `since` counts. Others only pass it on;
-//! * an operator's verdicts, of which the later counts, and eviction where two are of the same second. They are about
-//!   names, and hide what is said of a node without deleting it.
+//! * Each node's statement about itself. The one with the greater `since` counts. Other nodes only pass it on.
+//! * An operator's verdicts. The later one counts, and of the same second an eviction. A verdict is about a name. It
+//!   hides the statement of that node without deleting it.
 //!
-//! So it does not matter in which order, how often and by way of whom something is heard: all nodes end up with the
-//! same. A node that hears something false of itself says the truth anew, with a greater `since`.
+//! So the result does not depend on the order, the number or the path of the inputs: all nodes end up with the same. A
+//! node that receives a wrong statement about itself sends a new one with a greater `since`.
 //!
-//! Each call returns an [`Outcome`]: who is a peer now and who is none any more, and the news, which are for all
-//! others.
+//! Each call returns an [`Outcome`]: the peers that were added or removed, and the news to send to all others.
 
 mod known;
 #[cfg(test)]
@@ -30,57 +29,57 @@ use crate::Peer;
 use known::{Known, Said};
 use verdicts::Verdicts;
 
-/// What one node knows of all.
+/// One node's state of all members.
 pub(crate) struct Members {
     own: NodeName,
     said: Said,
-    /// Whether others than the configured peers may be members.
+    /// Whether nodes other than the configured peers can be members.
     learns: bool,
     forget_after: Duration,
     known: BTreeMap<NodeName, Known>,
     verdicts: Verdicts,
-    /// Who was told last in turn.
+    /// The peer to which all members were last sent in turn.
     turn: Option<NodeName>,
 }
 
-/// This moment.
+/// The current time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
     pub(crate) instant: Instant,
-    /// In seconds.
+    /// Unix time in seconds.
     pub(crate) unix_s: u64,
 }
 
-/// What follows from a call.
+/// The result of a call.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) changes: Vec<Change>,
-    /// For everybody but whom it came from, ahead of all that is said later.
+    /// News for all peers except the sender, to be sent before all later messages.
     pub(crate) news: Told,
 }
 
-/// Something about a peer is not as it was.
+/// A change of a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It is a peer, and listens there.
+    /// The node is a peer, with this address.
     Peer(Peer),
-    /// It is none any more.
+    /// The node is no peer any more.
     Gone(NodeName),
-    /// It may not be one any more. It need not have been one, and may be this node itself.
+    /// The node was evicted. It may not have been a peer before, and may be this node itself.
     Evicted(Verdict),
 }
 
-/// Why a node is a member.
+/// The reason that a node is a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// It is one of the configured peers.
+    /// It is a configured peer.
     Configured,
-    /// It has come by itself, or others know it.
+    /// It has introduced itself, or other nodes have reported it.
     Learned,
 }
 
 impl Source {
-    /// The source as a metric label, and as an administrator sees it.
+    /// The source as a metric label and in status output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Configured => "configured",
@@ -89,10 +88,10 @@ impl Source {
     }
 }
 
-/// An operator's order about a member is not followed.
+/// An operator's order about a member was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
-    /// The node would have to end its own links.
+    /// The node cannot end its own links.
     #[error("a node cannot evict itself: give the order to another")]
     Own,
     /// There is no room for another verdict.
@@ -101,8 +100,8 @@ pub enum OrderError {
 }
 
 impl Members {
-    /// `advertised` is where this node listens for links, and takes legs, for others to know; `None`: its configured
-    /// peers are all its members. Who was learned is forgotten when nobody has had a link to it for `forget_after`.
+    /// `advertised` is the listener of this node for links, and for legs, to be sent to others. `None`: only the
+    /// configured peers are members. A learned node is removed after `forget_after` without a link from any node.
     pub(crate) fn new(
         own: NodeName,
         advertised: Option<(SocketAddr, Option<SocketAddr>)>,
@@ -121,7 +120,7 @@ impl Members {
         }
     }
 
-    /// These are the configured peers from now on. This node itself may be among them and is passed over.
+    /// Replaces the configured peers. Ignores an entry for this node.
     pub(crate) fn configure(&mut self, peers: Vec<Peer>, now: Now) -> Outcome {
         let mut configured: BTreeMap<_, _> = peers.into_iter().map(|peer| (peer.name, peer.address)).collect();
         configured.remove(&self.own);
@@ -139,11 +138,11 @@ impl Members {
         outcome
     }
 
-    /// Adds what another node tells. What cannot be, or finds no room, is passed over.
+    /// Merges another node's message. Ignores entries that are impossible or find no room.
     pub(crate) fn merge(&mut self, told: Told, now: Now) -> Outcome {
         let mut outcome = Outcome::default();
         for verdict in told.verdicts {
-            // Where there is no room, the node may come until an operator hears of it.
+            // If there is no room, this node accepts the evicted one until an operator evicts it here.
             let _ = self.rule(verdict, now, &mut outcome);
         }
         if self.learns {
@@ -154,7 +153,7 @@ impl Members {
         outcome
     }
 
-    /// The node is no member any more, whatever its certificate says; `keys_by` is to make new keys for tickets then.
+    /// Evicts a node, even if its certificate is valid. `keys_by` then makes new ticket keys.
     pub(crate) fn evict(
         &mut self,
         name: &NodeName,
@@ -169,7 +168,7 @@ impl Members {
         Ok(outcome)
     }
 
-    /// The node may be a member again.
+    /// Lets a node be a member again.
     pub(crate) fn admit(&mut self, name: &NodeName, now: Now) -> Result<Outcome, OrderError> {
         let mut outcome = Outcome::default();
         if let Some(verdict) = self.verdicts.admission(name, now.unix_s) {
@@ -178,14 +177,14 @@ impl Members {
         Ok(outcome)
     }
 
-    /// A link is up, or not any more.
+    /// Records that the link to a peer is up or down.
     pub(crate) fn linked(&mut self, name: &NodeName, is_up: bool, now: Now) {
         if let Some(known) = self.known.get_mut(name) {
             (known.linked, known.heard) = (is_up, now.instant);
         }
     }
 
-    /// Forgets who was learned, and has not been heard of for long.
+    /// Removes learned nodes without a link from any node for `forget_after`.
     pub(crate) fn forget(&mut self, now: Now) -> Outcome {
         let is_old = |known: &Known| known.may_go() && known.unheard_for(now) >= self.forget_after;
         let old: Vec<_> = self.known.iter().filter(|(_, known)| is_old(known)).map(|(name, _)| name.clone()).collect();
@@ -196,7 +195,7 @@ impl Members {
         outcome
     }
 
-    /// All that is known, for a node that there is a link to.
+    /// All statements and verdicts, for a peer with a link.
     pub(crate) fn all(&self, now: Now) -> Told {
         let verdicts = self.verdicts.all();
         if !self.learns {
@@ -211,7 +210,7 @@ impl Members {
         Told { verdicts, members: [own].into_iter().chain(others).take(Told::MAX).collect() }
     }
 
-    /// Who is to be told all that is known, this time: those with links, in turn.
+    /// The next peer to send all members to: those with links, in turn.
     pub(crate) fn next_in_turn(&mut self) -> Option<NodeName> {
         let linked = |(name, known): (&NodeName, &Known)| known.linked.then(|| name.clone());
         let after = self.turn.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
@@ -228,17 +227,17 @@ impl Members {
         self.verdicts.evicted()
     }
 
-    /// Why `name` is known, if it is.
+    /// The reason that `name` is known. `None`: it is not.
     pub(crate) fn source(&self, name: &NodeName) -> Option<Source> {
         self.known.get(name).map(Known::source)
     }
 
-    /// How many peers are known for this reason.
+    /// The number of peers that are members for this reason.
     pub(crate) fn count(&self, source: Source) -> usize {
         self.peers().filter(|(_, known)| known.source() == source).count()
     }
 
-    /// Where agents say that they take legs, this node included.
+    /// The leg listeners of agents, including this node.
     pub(crate) fn legs(&self) -> BTreeMap<NodeName, SocketAddr> {
         let others = self.peers().filter_map(|(name, known)| Some((name, known.said?)));
         let all = others.chain([(&self.own, self.said)]);
@@ -249,7 +248,7 @@ impl Members {
         self.known.iter().filter(|(name, _)| !self.is_evicted(name))
     }
 
-    /// Adds a verdict, if it is later than what is known.
+    /// Adds a verdict, if it is later than the stored one.
     fn rule(&mut self, verdict: Verdict, now: Now, outcome: &mut Outcome) -> Result<(), OrderError> {
         if !self.verdicts.is_news(&verdict, now.unix_s) {
             return Ok(());
@@ -265,7 +264,7 @@ impl Members {
         Ok(())
     }
 
-    /// Adds what a node says of itself, by whichever way it has come.
+    /// Adds a node's statement about itself, received directly or from another node.
     fn hear(&mut self, member: &Member, now: Now, outcome: &mut Outcome) {
         let said = Said::of(member);
         if !said.is_possible(now) {
@@ -290,7 +289,7 @@ impl Members {
         });
     }
 
-    /// Somebody has heard of this node what it does not say, or not any more.
+    /// Handles a statement about this node that differs from its own: replaces it with a newer one.
     fn refute(&mut self, said: Said, outcome: &mut Outcome) {
         if said > self.said {
             let is_true = (said.mesh, said.legs) == (self.said.mesh, self.said.legs);
@@ -299,7 +298,8 @@ impl Members {
         }
     }
 
-    /// Room for one who was heard of then: another who may go, and was heard of earlier, goes.
+    /// Makes room for a node that was last linked at `heard`: removes one with an earlier time that may go. Returns
+    /// `false` if there is none.
     fn make_room(&mut self, heard: Instant, outcome: &mut Outcome) -> bool {
         if self.known.len() < OTHERS_MAX {
             return true;
@@ -317,14 +317,14 @@ impl Members {
         });
     }
 
-    /// Has something about `name` change.
+    /// Calls `change`, and records its effect on `name` as a peer.
     fn change(&mut self, name: &NodeName, outcome: &mut Outcome, change: impl FnOnce(&mut Self, &mut Told)) {
         let before = self.peer(name);
         change(self, &mut outcome.news);
         self.changed(name, before, outcome);
     }
 
-    /// Says what a change means for who is a peer.
+    /// Records the change of a peer from `before` to now.
     fn changed(&self, name: &NodeName, before: Option<Peer>, outcome: &mut Outcome) {
         match (before, self.peer(name)) {
             (before, Some(peer)) if before.as_ref() != Some(&peer) => outcome.changes.push(Change::Peer(peer)),
@@ -333,16 +333,16 @@ impl Members {
         }
     }
 
-    /// The node as a peer, if it is one.
+    /// The node as a peer. `None`: it is none.
     fn peer(&self, name: &NodeName) -> Option<Peer> {
         let known = self.known.get(name).filter(|_| !self.is_evicted(name))?;
         Some(Peer { name: name.clone(), address: known.address()? })
     }
 }
 
-/// With this node itself, as many as one message holds. Configured peers are not bounded by it.
+/// The most other nodes: with this node, as many as one message holds. Configured peers are not limited by it.
 const OTHERS_MAX: usize = Told::MAX - 1;
 
-/// The clock of whoever says something may be so far ahead of ours, in seconds. Without a bound, a single false
-/// statement could not be overridden any more.
+/// How far the clock of a statement's or order's author may be ahead of ours, in seconds. Without a limit, a single
+/// wrong statement could never be overridden.
 const AHEAD_MAX_S: u64 = 3600;

@@ -1,7 +1,7 @@
-//! Has the peers follow who is a member, and others know.
+//! Adds and removes peers as the members change, and passes the changes on.
 //!
-//! Everything here happens under the lock of [`Members`], links' coming up included: so whoever has a link has been
-//! told what was known when it came up, and then all news, each ahead of whatever is said to it later.
+//! All of this happens under the lock of [`Members`], including a link's coming up. So a peer with a link first gets
+//! all members, and then all news. Each precedes the messages that are sent later.
 
 use std::ptr;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::members::{Change, Members, Now, OrderError, Outcome, Source};
 use crate::peer::{Link, PeerEntry};
 use crate::{Event, Peer, REMOVAL_MAX, Shared};
 
-/// Peers that are none any more, and whose links are about to end.
+/// Peers that were removed, and whose links are about to end.
 pub(crate) type Ending = Vec<Arc<PeerEntry>>;
 
 impl Shared {
@@ -23,14 +23,14 @@ impl Shared {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes these the configured peers.
+    /// Replaces the configured peers.
     pub(crate) fn configure(self: &Arc<Self>, peers: Vec<Peer>) -> Ending {
         let mut members = self.members();
         let outcome = members.configure(peers, Now::read());
         self.follow(&members, outcome, None)
     }
 
-    /// Takes what `from` tells about members.
+    /// Merges the members that `from` has sent.
     pub(crate) fn learn(self: &Arc<Self>, from: &NodeName, told: Told) {
         let mut members = self.members();
         let outcome = members.merge(told, Now::read());
@@ -51,12 +51,12 @@ impl Shared {
         Ok(())
     }
 
-    /// All that is known, for a node that is no peer yet.
+    /// All members, as a message for a node without a link.
     pub(crate) fn told(&self) -> LinkMessage {
         LinkMessage::Members(self.members().all(Now::read()))
     }
 
-    /// Has messages go to `peer` by `link`, ahead of all what is known of members; `false`: it is no peer any more.
+    /// Makes `link` the link to `peer`, and sends all members first. Returns `false` if it is no peer any more.
     pub(crate) fn open(&self, peer: &PeerEntry, link: &Arc<Link>) -> bool {
         let mut members = self.members();
         if peer.end.is_cancelled() {
@@ -69,18 +69,19 @@ impl Shared {
         true
     }
 
-    /// No message goes to `peer` any more.
+    /// Records that the link to `peer` is down. No message goes to it any more.
     pub(crate) fn close(&self, peer: &PeerEntry) {
         let mut members = self.members();
         peer.set_down();
         self.note_addresses();
-        // It may have been evicted and admitted while its link ended, and be another entry now, with a link of its own.
+        // While its link ended, the peer may have been evicted and admitted again. Then it has a new entry with its own
+        // link.
         if self.peer(&peer.name).is_none_or(|current| ptr::eq(&raw const *current, peer)) {
             members.linked(&peer.name, false, Now::read());
         }
     }
 
-    /// Tells the news to all who have a link but `from`, and then has the peers follow.
+    /// Sends the news to all peers with a link except `from`, then adds and removes peers.
     fn follow(self: &Arc<Self>, members: &Members, outcome: Outcome, from: Option<&NodeName>) -> Ending {
         if !outcome.news.is_empty() {
             for peer in self.all_peers().iter().filter(|peer| Some(&peer.name) != from) {
@@ -119,7 +120,7 @@ impl Shared {
         }
     }
 
-    /// Ends the link to a node that is evicted, and reports when it has ended.
+    /// Ends the link to an evicted node, and reports [`Event::Evicted`] when it has ended.
     fn expel(self: &Arc<Self>, Verdict { name, at, keys_by, .. }: Verdict) -> Option<Arc<PeerEntry>> {
         warn!(node = %name, "evicted from the cluster");
         let peer = self.remove(&name).inspect(|peer| peer.expel());
@@ -133,8 +134,8 @@ impl Shared {
         peer
     }
 
-    /// Who makes new keys for tickets when `evicted` is out: this node, if it is an agent, or else the first by name
-    /// that it has a link to.
+    /// The node that makes new ticket keys after the eviction of `evicted`: this node if it is an agent, otherwise the
+    /// first linked agent by name.
     fn maker_of_keys(&self, evicted: &NodeName) -> Option<NodeName> {
         if self.roles.contains(&Role::Agent) {
             return Some(self.hello.node.clone());
@@ -146,8 +147,8 @@ impl Shared {
     }
 }
 
-/// Forgets who has not been heard of for long. One peer after the other is told all that is known, so that what was
-/// lost on the way is made good, and all know who is still heard of.
+/// Removes members without a link from any node for long. Sends all members to one peer after the other, so that lost
+/// messages are made up for, and all nodes have the time of each member's last link.
 pub(crate) async fn keep(shared: Arc<Shared>) {
     let mut tick = interval(shared.limits.members_told_every);
     loop {
@@ -168,7 +169,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
     }
 }
 
-/// Nodes that know nothing but their configurations have nothing to say.
+/// A node without verdicts and statements sends nothing.
 fn tell(link: &Link, told: Told) {
     if !told.is_empty() {
         link.outbox.push_link(&LinkMessage::Members(told));

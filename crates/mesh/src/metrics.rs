@@ -1,4 +1,4 @@
-//! Counters, registered as `watari_mesh_*`.
+//! Metrics of the mesh, with the prefix `watari_mesh_`.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -25,10 +25,10 @@ pub(crate) struct Metrics {
     connections_refused: ByLabel,
 }
 
-/// Why a message was not sent or not delivered.
+/// The reason that a message was not sent or not delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DropReason {
-    /// Not sent: there is no link.
+    /// Not sent: the link is down.
     NoLink,
     /// Not sent: the queue is full.
     QueueFull,
@@ -36,11 +36,11 @@ pub(crate) enum DropReason {
     BadLength,
     /// Not sent: the roles do not allow it.
     NotAllowed,
-    /// Received, although the roles do not allow it.
+    /// Received, but the roles do not allow it.
     Forbidden,
-    /// Received, of an unknown version or kind.
+    /// Received, with an unsupported version or kind.
     Unknown,
-    /// Sent, and the peer does not know the version or kind.
+    /// Sent, but the peer does not support the version or kind.
     Unsupported,
 }
 

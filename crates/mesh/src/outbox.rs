@@ -1,4 +1,4 @@
-//! What waits to be sent on a link.
+//! The queue of messages to send on a link.
 
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,16 +11,16 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::{Limits, SendError};
 
-/// The longest that a message waits that need not go at once.
+/// The longest wait of a message that is sent with [`Outbox::push_soon`].
 const SOON: Duration = Duration::from_millis(4);
 
-/// Room kept for the next batch.
+/// The usual capacity of a batch, in bytes.
 const LEN_USUAL: usize = 64 << 10;
 
-/// A bounded queue of frames, which are encoded where they are sent from and written as one batch.
+/// A bounded queue of frames. The sending task encodes them, and all are written as one batch.
 pub(crate) struct Outbox {
     queue: Mutex<Queue>,
-    /// The queue is due, or due earlier than it was.
+    /// Notified when the queue becomes due, or due earlier.
     due_changed: Notify,
     messages_max: usize,
     bytes_max: usize,
@@ -33,18 +33,18 @@ struct Queue {
     due: Due,
 }
 
-/// When what waits is to be written.
+/// The time at which the queue has to be written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Due {
-    /// Nothing waits.
+    /// The queue is empty.
     #[default]
     Never,
-    /// All that waits can wait until then.
+    /// All messages in the queue can wait until then.
     At(Instant),
     Now,
 }
 
-/// Frames back to back. They may hold secrets.
+/// Frames without gaps between them. They may contain secrets.
 #[derive(Default)]
 pub(crate) struct Batch(Zeroizing<Vec<u8>>);
 
@@ -58,14 +58,14 @@ impl Outbox {
         }
     }
 
-    /// Appends a message, unless the queue is full, and has all that waits written.
+    /// Appends a message, unless the queue is full. The queue is written at once.
     pub(crate) fn push(&self, message: &Message) -> Result<(), SendError> {
         self.append(message)?;
         self.due(Due::Now);
         Ok(())
     }
 
-    /// Appends a message, unless the queue is full. It goes with the next that is pushed, or after a few milliseconds.
+    /// Appends a message, unless the queue is full. It is written with the next one that is pushed, or after [`SOON`].
     pub(crate) fn push_soon(&self, message: &Message) -> Result<(), SendError> {
         self.append(message)?;
         self.due(Due::At(Instant::now() + SOON));
@@ -85,8 +85,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// Appends a message about the link, also where the queue is full: there are few of them, who is evicted has to be
-    /// known before anything else is, and a peer that takes nothing is given up in seconds.
+    /// Appends a message about the link, even if the queue is full. Such messages are rare. Evictions have to precede
+    /// all else. A peer that takes nothing is given up within seconds.
     pub(crate) fn push_link(&self, message: &LinkMessage) {
         let mut bytes = Vec::new();
         frame::encode_link(message, &mut bytes);
@@ -97,7 +97,7 @@ impl Outbox {
         self.due(Due::Now);
     }
 
-    /// Swaps everything that waits for `batch`, which has been written; false where nothing waits.
+    /// Swaps the queue for `batch`, which was written. Returns `false` if the queue was empty.
     pub(crate) fn take(&self, batch: &mut Batch) -> bool {
         batch.clear();
         let mut queue = self.queue();
@@ -107,7 +107,7 @@ impl Outbox {
         !batch.0.is_empty()
     }
 
-    /// Waits until what waits is to be written.
+    /// Waits until the queue has to be written.
     pub(crate) async fn wait_until_due(&self) {
         loop {
             let due = self.queue().due;
@@ -122,7 +122,7 @@ impl Outbox {
         }
     }
 
-    /// What has just been appended is due then; what was due before stays so.
+    /// Makes the queue due at `then`, unless it is due earlier.
     fn due(&self, then: Due) {
         let mut queue = self.queue();
         let is_earlier = match (queue.due, then) {
@@ -156,7 +156,7 @@ impl Batch {
         }
     }
 
-    /// Wipes the content, and gives memory back where it was unusually long.
+    /// Wipes the content. Frees the memory if it was unusually long.
     fn clear(&mut self) {
         if self.0.capacity() > FRAME_LEN_MAX / 8 {
             *self = Self::default();

@@ -1,4 +1,4 @@
-//! What is known of one peer.
+//! Peers and their links.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -14,41 +14,40 @@ use crate::members::Source;
 use crate::outbox::Outbox;
 use crate::{LinkError, Peer};
 
-/// A peer as an operator sees it.
+/// The status of a peer.
 #[derive(Debug, Clone)]
 pub struct PeerStatus {
-    /// Its name.
     pub name: NodeName,
-    /// Where it listens for links: as it says itself, or as configured.
+    /// Its mesh listener, by its own statement or by the configuration.
     pub address: SocketAddr,
-    /// Why it is known.
+    /// The reason that it is a member.
     pub source: Source,
-    /// For how long the link has been up; `None`: it is down.
+    /// How long the link has been up. `None`: it is down.
     pub up_for: Option<Duration>,
-    /// What the peer does, as far as its link is up.
+    /// The roles of the peer's process. Empty while the link is down.
     pub roles: BTreeSet<Role>,
-    /// Which life of the peer's process the link leads to, while it is up.
+    /// The random number of the peer's process. `None`: the link is down.
     pub incarnation: Option<u64>,
     /// Messages queued for it so far.
     pub messages_sent: u64,
     /// Messages delivered from it so far.
     pub messages_received: u64,
-    /// Why the last link ended, or the last attempt failed.
+    /// The reason that the last link ended or the last attempt failed.
     pub last_error: Option<String>,
 }
 
-/// One peer and its link, if any.
+/// A peer and its link, if any.
 pub(crate) struct PeerEntry {
     pub(crate) name: NodeName,
     pub(crate) counters: Counters,
-    /// Cancelled when it is a peer no longer, or this node shuts down.
+    /// Cancelled when the peer is removed, or this node shuts down.
     pub(crate) end: CancellationToken,
-    /// It is there: whoever waits before dialing it again need not wait any longer.
+    /// Notified when the peer has introduced itself, so that the pause before the next dial can end.
     pub(crate) dial: Notify,
-    /// It is evicted: whatever it says still counts for nothing.
+    /// Set when the peer is evicted. Its messages are ignored from then on.
     expelled: AtomicBool,
     state: Mutex<State>,
-    /// The number of the newest connection that has shown to be this peer.
+    /// The number of the newest connection that was identified as this peer.
     newest: watch::Sender<u64>,
     /// Held by the connection that is the link.
     turn: AsyncMutex<()>,
@@ -62,7 +61,7 @@ struct State {
 
 /// A link that is up.
 pub(crate) struct Link {
-    /// Where the peer connected from, or was connected to.
+    /// The peer's address on this connection.
     pub(crate) remote: Option<IpAddr>,
     pub(crate) roles: BTreeSet<Role>,
     pub(crate) incarnation: u64,
@@ -76,7 +75,7 @@ pub(crate) struct Counters {
     received: AtomicU64,
 }
 
-/// A connection's claim to be the link of its peer: good until a newer connection makes one.
+/// A connection's claim to be the link of its peer. It lasts until a newer connection makes one.
 pub(crate) struct Claim<'a> {
     number: u64,
     newest: watch::Receiver<u64>,
@@ -97,7 +96,7 @@ impl PeerEntry {
         }
     }
 
-    /// Makes the calling connection the newest, and waits until the one before it has ended.
+    /// Makes the calling connection the newest, and waits until the previous one has ended.
     pub(crate) async fn claim(&self) -> Claim<'_> {
         let mut number = 0;
         self.newest.send_modify(|newest| {
@@ -108,7 +107,7 @@ impl PeerEntry {
         Claim { number, newest, _turn: self.turn.lock().await }
     }
 
-    /// Ends it, and believes nothing that it says still.
+    /// Ends the peer's link. Its messages are ignored from now on.
     pub(crate) fn expel(&self) {
         self.expelled.store(true, Ordering::Release);
         self.end.cancel();
@@ -123,12 +122,12 @@ impl PeerEntry {
         drop(self.turn.lock().await);
     }
 
-    /// Where it listens for links.
+    /// The address of its mesh listener.
     pub(crate) fn address(&self) -> SocketAddr {
         self.state().address
     }
 
-    /// Counts from the next attempt to connect.
+    /// Takes effect at the next attempt to connect.
     pub(crate) fn set_address(&self, address: SocketAddr) {
         self.state().address = address;
     }
@@ -145,7 +144,7 @@ impl PeerEntry {
         self.state().link = None;
     }
 
-    /// Keeps the error for the operator; true where it is not the same as last time, and so worth a louder log line.
+    /// Stores the error for the status. Returns `true` if it differs from the last one, and deserves a warning.
     pub(crate) fn set_error(&self, error: &LinkError) -> bool {
         let error = Some(error.to_string());
         let mut state = self.state();

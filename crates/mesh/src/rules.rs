@@ -1,19 +1,18 @@
-//! Who may say what to whom.
+//! Which message kinds a role may send to another.
 
 use std::collections::BTreeSet;
 
 use watari_wire::{MessageKind, Role};
 
-/// Whether a node that plays the roles `from` may send a message of this kind to one that plays the roles `to`.
+/// Whether a node with the roles `from` may send a message of this kind to a node with the roles `to`.
 ///
-/// Both ends ask: the sender before it sends, the receiver before it believes.
+/// Both ends check: the sender before it sends, the receiver before it acts.
 pub(crate) fn allowed(kind: MessageKind, from: &BTreeSet<Role>, to: &BTreeSet<Role>) -> bool {
     let (sender, receiver) = route(kind);
     from.contains(&sender) && to.contains(&receiver)
 }
 
-/// The state of a connection, sessions, and what opens tickets, go from agent to agent only: a dispatcher holds no
-/// secret of a client.
+/// Connection states, sessions and ticket seeds go only from agent to agent: a dispatcher has no secret of a client.
 fn route(kind: MessageKind) -> (Role, Role) {
     use MessageKind as Kind;
     match kind {
@@ -47,7 +46,7 @@ fn route(kind: MessageKind) -> (Role, Role) {
 mod tests {
     use super::*;
 
-    /// The table of every kind: what each pair of pure roles may say.
+    /// The route of every kind, checked for each pair of single roles.
     #[test]
     fn each_kind_has_one_route() {
         let pairs: Vec<(Role, Role)> = Role::ALL.into_iter().flat_map(|from| Role::ALL.map(|to| (from, to))).collect();

@@ -1,4 +1,4 @@
-//! What is known of another node.
+//! The state of another node, and its statement.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -7,16 +7,17 @@ use watari_wire::{Member, NodeName};
 
 use super::{AHEAD_MAX_S, Now, Source};
 
-/// What is known of another node.
+/// The state of another node.
 pub(super) struct Known {
     pub(super) configured: Option<SocketAddr>,
     pub(super) said: Option<Said>,
     pub(super) linked: bool,
-    /// When somebody last had a link to it.
+    /// When any node last had a link to it.
     pub(super) heard: Instant,
 }
 
-/// What a node says of itself. The greater counts; what is behind `since` only has all nodes prefer the same one.
+/// A node's statement about itself. The greater one counts. The fields after `since` only break ties, in the same way
+/// at all nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Said {
     pub(super) since: u64,
@@ -37,24 +38,24 @@ impl Known {
         if self.configured.is_some() { Source::Configured } else { Source::Learned }
     }
 
-    /// Where it listens. What it says itself counts more than the configuration, which may be older.
+    /// Its mesh listener. Its own statement takes precedence over the configuration, which may be older.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         self.said.map(|said| said.mesh).or(self.configured)
     }
 
-    /// Whether it may be forgotten.
+    /// Whether it may be removed.
     pub(super) fn may_go(&self) -> bool {
         self.source() == Source::Learned && !self.linked
     }
 
-    /// How long nobody has had a link to it.
+    /// The time without a link from any node.
     pub(super) fn unheard_for(&self, now: Now) -> Duration {
         if self.linked { Duration::ZERO } else { now.instant.saturating_duration_since(self.heard) }
     }
 }
 
 impl Said {
-    /// What a node says that only knows its configured peers: nothing, and nobody is told.
+    /// The statement of a node with only configured peers. It is empty, and is never sent.
     pub(super) const NOTHING: Self =
         Self { since: 0, mesh: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0), legs: None };
 
@@ -62,13 +63,13 @@ impl Said {
         Self { since: member.since, mesh: member.mesh, legs: member.legs }
     }
 
-    /// The time is rounded up, so that nobody gets younger by being told of.
+    /// The time is rounded up, so that it never shrinks when the statement is passed on.
     pub(super) fn told(&self, name: &NodeName, unheard: Duration) -> Member {
         let heard_s = u32::try_from(unheard.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
         Member { name: name.clone(), since: self.since, mesh: self.mesh, legs: self.legs, heard_s }
     }
 
-    /// Whether somebody could be there, and can have said so by now.
+    /// Whether the addresses can be dialed, and the time is not too far in the future.
     pub(super) fn is_possible(&self, now: Now) -> bool {
         let mut addresses = [self.mesh].into_iter().chain(self.legs);
         self.since <= now.unix_s.saturating_add(AHEAD_MAX_S) && addresses.all(can_be_dialed)

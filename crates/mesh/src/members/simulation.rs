@@ -1,5 +1,5 @@
-//! Many nodes that each know one other, links that come and go, and messages that are lost with them; each run can be
-//! repeated by its seed.
+//! Simulates many nodes. Each is configured with one other node. Links come up and break, and messages are lost with
+//! them. A seed repeats a run.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,19 +8,19 @@ use std::collections::VecDeque;
 use super::tests::{address, name};
 use super::*;
 
-/// A cluster. Between two nodes that know of each other, or of which one has introduced itself, there may be a link.
+/// A cluster. A link is possible between two nodes if they have each other's address, or if one introduces itself.
 struct World {
     random: u64,
     now: Now,
     nodes: Vec<Members>,
     links: BTreeSet<(usize, usize)>,
-    /// From whom, to whom, what: in order on each link.
+    /// Sender, receiver and message. Each link keeps the order.
     network: VecDeque<(usize, usize, Told)>,
     messages: usize,
 }
 
 impl World {
-    /// Node N is configured with one of those before it, drawn by lot.
+    /// Node N is configured with one of the nodes before it, drawn at random.
     fn new(seed: u64, count: usize) -> Self {
         let now = Now { instant: Instant::now(), unix_s: 1_700_000_000 };
         let mut world = Self {
@@ -51,7 +51,7 @@ impl World {
         usize::try_from((z ^ (z >> 31)) % bound as u64).unwrap()
     }
 
-    /// One of the two can connect, and neither refuses the other.
+    /// Whether one of the two can connect, and neither refuses the other.
     fn may_link(&self, a: usize, b: usize) -> bool {
         let (name_a, name_b) = (node_name(a), node_name(b));
         let is_known = self.nodes[a].peer(&name_b).is_some() || self.nodes[b].peer(&name_a).is_some();
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// What is under way on the link is lost.
+    /// Breaks a link. The messages in transit on it are lost.
     fn cut(&mut self, a: usize, b: usize) {
         if self.links.remove(&(a, b)) {
             self.network.retain(|(from, to, _)| (*from.min(to), *from.max(to)) != (a, b));
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// Delivers one message, of any link.
+    /// Delivers one message of any link.
     fn deliver(&mut self) {
         let Some(link) = (!self.network.is_empty()).then(|| self.draw(self.network.len())) else { return };
         let (from, to) = (self.network[link].0, self.network[link].1);
@@ -131,7 +131,7 @@ impl World {
         (a.min(b), a.max(b))
     }
 
-    /// All who may have links get them, until nothing is under way.
+    /// Establishes all possible links, and delivers until no message is in transit.
     fn calm(&mut self) {
         loop {
             let links = self.links.len();
@@ -167,7 +167,7 @@ fn port(node: usize) -> u16 {
 const FORGET_AFTER: Duration = Duration::from_hours(1);
 const SEEDS: u64 = 20;
 
-/// Who orders an eviction is one of those that have not been evicted.
+/// An eviction is ordered at a node that has not been evicted.
 #[test]
 fn all_know_all_in_the_end_and_all_know_who_is_evicted() {
     for (seed, count) in (0..SEEDS).flat_map(|seed| [2, 3, 7, 20].map(|count| (seed, count))) {
@@ -192,7 +192,7 @@ fn all_know_all_in_the_end_and_all_know_who_is_evicted() {
     }
 }
 
-/// A node that comes costs each of the others a message to all; each link costs two.
+/// A new node costs each of the others one message to all. Each link costs two messages.
 #[test]
 fn messages_are_bounded() {
     for count in [5, 20, 60] {

@@ -17,7 +17,7 @@ pub(super) fn address(port: u16) -> SocketAddr {
     ([192, 0, 2, 1], port).into()
 }
 
-/// Node `own`, which lets others in, and the moment at which it begins.
+/// Node `own`, open to others, and the time at which it starts.
 fn begin(own: &str) -> (Members, Now) {
     let now = Now { instant: Instant::now() + 2 * FORGET_AFTER, unix_s: UNIX_S };
     (Members::new(name(own), Some((address(1), None)), FORGET_AFTER, now), now)
@@ -47,7 +47,7 @@ fn names(members: &Members, now: Now) -> Vec<String> {
     members.all(now).members.iter().map(|member| member.name.to_string()).collect()
 }
 
-/// Of a few nodes, so that messages are about the same ones.
+/// A statement about one of a few nodes, so that several are about the same node.
 fn any_member() -> impl Strategy<Value = Member> {
     ("[a-e]", 0..4u64, 1..4u16, option::of(1..3u16)).prop_map(|(node, since, port, legs)| Member {
         since,
@@ -73,7 +73,7 @@ proptest! {
     ) {
         let (mut at_once, now) = begin("z");
         at_once.merge(told(verdicts.clone(), members.clone()), now);
-        // Some are repeated, in any order, and all are there at least once.
+        // Some messages are repeated, the order is arbitrary, and all occur at least once.
         let single: Vec<Told> = members.into_iter().map(|member| told(vec![], vec![member]))
             .chain(verdicts.into_iter().map(|verdict| told(vec![verdict], vec![]))).collect();
         let mut queue: Vec<Told> = order.iter().filter(|_| !single.is_empty())
@@ -87,7 +87,7 @@ proptest! {
         }
         prop_assert_eq!(piecemeal.all(now), at_once.all(now));
         prop_assert_eq!(piecemeal.evicted().collect::<Vec<_>>(), at_once.evicted().collect::<Vec<_>>());
-        // And so does who hears it from one that knows all.
+        // A node that gets everything from another node ends up with the same.
         let mut second = begin("y").0;
         second.merge(at_once.all(now), now);
         let known = |members: &Members| members.peers().filter(|(name, _)| name.as_str() < "f")
@@ -133,14 +133,14 @@ fn eviction_hides_a_node_until_it_is_admitted() {
     let expected = Verdict { keys_by: Some(name("a")), ..verdict("b", UNIX_S, true) };
     assert_eq!(eviction.changes, [Change::Evicted(expected.clone())]);
     assert_eq!(eviction.news.verdicts, [expected]);
-    // It says that it is there, and has an admission of the same second.
+    // A new statement, and an admission of the same second, do not override the eviction.
     let told = told(vec![verdict("b", UNIX_S, false)], vec![member("b", 3)]);
     assert!(members.merge(told, now).changes.is_empty());
     assert_eq!((names(&members, now), members.is_evicted(&name("b"))), (vec!["a".to_owned()], true));
     let admission = members.admit(&name("b"), now).unwrap();
     assert_eq!(admission.changes, [Change::Peer(peer("b", 3))]);
     assert_eq!(admission.news.verdicts, [verdict("b", UNIX_S + 1, false)]);
-    // Of a clock that is behind, an order counts all the same.
+    // An order by a clock that is behind still counts.
     let early = Now { unix_s: UNIX_S - 100, ..now };
     assert_eq!(
         members.evict(&name("b"), None, early).unwrap().changes,
@@ -150,7 +150,7 @@ fn eviction_hides_a_node_until_it_is_admitted() {
     assert!(members.admit(&name("x"), now).unwrap().news.is_empty());
 }
 
-/// Nodes that only know their configurations obey verdicts, and say nothing of themselves.
+/// Nodes with only configured peers obey verdicts, and send no statements about themselves.
 #[test]
 fn a_node_that_does_not_learn_knows_its_configured_peers() {
     let now = begin("a").1;
@@ -174,14 +174,14 @@ fn who_was_learned_is_forgotten_when_nobody_has_heard_of_it() {
     assert_eq!(members.forget(at).changes, [Change::Gone(name("d"))]);
     let heard = members.all(at).members.iter().map(|member| member.heard_s).collect::<Vec<_>>();
     assert_eq!(heard, [0, 3000, 0], "of a, c and e");
-    // Somebody has heard of it in the meantime.
+    // Another node has had a link to it in the meantime.
     members.merge(told(vec![], vec![Member { heard_s: 5, ..member("c", 3) }]), at);
     assert!(members.forget(later(now, FORGET_AFTER)).changes.is_empty());
     members.linked(&name("e"), false, at);
     let changes = members.forget(later(at, FORGET_AFTER)).changes;
     assert_eq!(changes, [Change::Gone(name("c")), Change::Gone(name("e"))]);
     assert_eq!(members.source(&name("b")), Some(Source::Configured));
-    // Nobody brings back by hearsay what is forgotten everywhere.
+    // A report does not bring back a node that was removed everywhere.
     let old = Member { heard_s: 3600, ..member("c", 3) };
     assert!(members.merge(told(vec![], vec![old]), at).changes.is_empty());
 }
@@ -190,7 +190,7 @@ fn who_was_learned_is_forgotten_when_nobody_has_heard_of_it() {
 fn a_reload_keeps_who_has_spoken() {
     let (mut members, now) = begin("a");
     members.configure(vec![peer("b", 2), peer("c", 3)], now);
-    // What a node says itself counts more than what was configured.
+    // A node's own statement takes precedence over the configuration.
     assert_eq!(members.merge(told(vec![], vec![member("b", 8)]), now).changes, [Change::Peer(peer("b", 8))]);
     assert_eq!(
         members.configure(vec![peer("d", 4)], now).changes,
@@ -201,7 +201,7 @@ fn a_reload_keeps_who_has_spoken() {
     assert_eq!((members.count(Source::Learned), members.count(Source::Configured)), (1, 1));
 }
 
-/// Somebody has heard of an address that it had before, or never had.
+/// A node receives a statement with an address that it had before, or never had.
 #[test]
 fn a_node_corrects_what_is_said_of_it() {
     let (mut members, now) = begin("a");
@@ -209,7 +209,7 @@ fn a_node_corrects_what_is_said_of_it() {
     assert!(members.merge(told(vec![], vec![own(UNIX_S - 1, 9)]), now).news.is_empty());
     let news = members.merge(told(vec![], vec![own(UNIX_S + 7, 9)]), now).news;
     assert_eq!(news.members, [own(UNIX_S + 8, 1)]);
-    // What is true need not be said again by a greater number.
+    // A correct statement does not need a new one with a greater `since`.
     assert_eq!(members.merge(told(vec![], vec![own(UNIX_S + 9, 1)]), now).news.members, [own(UNIX_S + 9, 1)]);
 }
 
@@ -240,7 +240,7 @@ fn there_is_room_for_so_many() {
     members.merge(told(vec![], many("x", 1)), now);
     members.linked(&name("x0"), true, now);
     assert_eq!((members.all(now).members.len(), members.known.len()), (Told::MAX, OTHERS_MAX));
-    // Who was heard of later takes the place of who was heard of earlier, but not of one with a link.
+    // A node with a later link replaces one with an earlier link, but not one with a link now.
     let outcome = members.merge(told(vec![], many("y", 0)), now);
     assert!(outcome.changes.iter().filter(|change| matches!(change, Change::Gone(_))).count() == OTHERS_MAX - 1);
     assert_eq!((members.known.len(), members.source(&name("x0"))), (OTHERS_MAX, Some(Source::Learned)));

@@ -1,4 +1,4 @@
-//! What operators have ordered about members.
+//! Operators' orders about members.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use watari_wire::{Members as Told, NodeName, Verdict};
 
 use super::{AHEAD_MAX_S, OrderError};
 
-/// The latest verdict about each node. They stay as long as this node runs: to be evicted for good, a node has to lose
-/// its certificate.
+/// The latest verdict about each node. Verdicts stay as long as this node runs. To be evicted for good, a node has to
+/// lose its certificate.
 #[derive(Default)]
 pub(super) struct Verdicts(BTreeMap<NodeName, Verdict>);
 
@@ -24,14 +24,14 @@ impl Verdicts {
         self.0.values().cloned().collect()
     }
 
-    /// Whether it says anything new, of which there may be so much more.
+    /// Whether the verdict ranks above the stored one, and its time is not too far in the future.
     pub(super) fn is_news(&self, verdict: &Verdict, now_unix_s: u64) -> bool {
         let is_later = self.0.get(&verdict.name).is_none_or(|known| rank(known) < rank(verdict));
         is_later && verdict.at <= now_unix_s.saturating_add(AHEAD_MAX_S)
     }
 
-    /// Adds a verdict that is news. What lets nodes in again makes room: whoever has not heard of that has mostly not
-    /// heard of their eviction either.
+    /// Adds a verdict that is news. If the table is full, the oldest admission makes room: a node that has not received
+    /// it has usually not received the eviction before it either.
     pub(super) fn add(&mut self, verdict: Verdict) -> Result<(), OrderError> {
         if self.0.len() >= Told::MAX && !self.0.contains_key(&verdict.name) {
             let admitted = self.0.values().filter(|known| !known.evicted);
@@ -42,13 +42,13 @@ impl Verdicts {
         Ok(())
     }
 
-    /// An eviction that counts more than whatever has been ordered before.
+    /// An eviction that overrides all previous orders.
     pub(super) fn eviction(&self, name: &NodeName, keys_by: Option<NodeName>, now_unix_s: u64) -> Verdict {
         let at = self.0.get(name).map_or(now_unix_s, |known| known.at.max(now_unix_s));
         Verdict { name: name.clone(), at, evicted: true, keys_by }
     }
 
-    /// What ends an eviction; `None`: there is none.
+    /// The order that ends an eviction. `None`: the node is not evicted.
     pub(super) fn admission(&self, name: &NodeName, now_unix_s: u64) -> Option<Verdict> {
         let eviction = self.0.get(name).filter(|known| known.evicted)?;
         let at = now_unix_s.max(eviction.at.saturating_add(1));
@@ -56,7 +56,7 @@ impl Verdicts {
     }
 }
 
-/// Of two verdicts about a node, the one that ranks higher counts.
+/// Of two verdicts about a node, the one with the higher rank counts.
 fn rank(verdict: &Verdict) -> (u64, bool, Option<&NodeName>) {
     (verdict.at, verdict.evicted, verdict.keys_by.as_ref())
 }

@@ -1,4 +1,4 @@
-//! Who gets a link, and who does not.
+//! Nodes that get a link, and nodes that are refused.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -38,7 +38,7 @@ async fn a_server_of_another_authority_is_refused() {
     assert_eq!((a.metric("links_up"), b.metric("links_up")), (0, 0));
 }
 
-/// Trusts `theirs`, shows a certificate of `ours`, or none.
+/// A connector that trusts `theirs`, and presents a certificate of `ours`, or none.
 fn stranger(ours: Option<&Cluster>, theirs: &Cluster) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(theirs.dir().join("ca.pem")).unwrap()).unwrap();
@@ -61,7 +61,8 @@ async fn a_client_of_another_authority_or_of_none_is_refused() {
     let b = theirs.node("b", &[("a", nowhere())]).await;
     for (count, ours) in [(1, Some(&ours)), (2, None)] {
         let tcp = TcpStream::connect(b.address).await.unwrap();
-        // In TLS 1.3 the client has finished before the server has seen its certificate: it learns it by reading.
+        // In TLS 1.3 the client finishes before the server has verified its certificate. It notices a refusal when it
+        // reads.
         let name = ServerName::try_from("b").unwrap();
         let mut tls = soon(stranger(ours, &theirs).connect(name, tcp)).await.unwrap();
         assert!(soon(tls.read_u8()).await.is_err());
@@ -137,7 +138,7 @@ async fn connections_that_do_not_identify_themselves_are_few_and_have_to_hurry()
     assert_eq!(soon(first.read(&mut [0])).await.unwrap(), 0);
     b.counts(&refused("crowded_out"), 1).await;
     b.counts(&refused("handshake_timeout"), 1).await;
-    // A peer that has identified itself makes room for the next.
+    // A peer that has identified itself frees its place for the next.
     let _a = RawPeer::link(&cluster.identity("a"), "b", b.address, 1).await;
     b.up("a").await;
     let _again = RawPeer::link(&cluster.identity("a"), "b", b.address, 2).await;
@@ -166,7 +167,7 @@ async fn a_peer_that_comes_anew_replaces_its_link() {
 #[tokio::test]
 async fn a_peer_that_is_not_there_yet_is_dialed_until_it_is() {
     let cluster = Cluster::new(&["a", "b"]);
-    // A socket that is bound and does not listen: its port is taken, and who connects is refused.
+    // A socket that is bound and does not listen: its port is taken, and connections are refused.
     let reserved = TcpSocket::new_v4().unwrap();
     reserved.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let address = reserved.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! Peers that have a link and say what they should not.
+//! Peers with a link that send messages they must not send.
 
 use watari_mesh::LinkError;
 use watari_wire::frame::{FRAME_LEN_MAX, Frame, FrameError, VERSION_MAX};
@@ -6,7 +6,7 @@ use watari_wire::{Hello, LinkMessage};
 
 use crate::support::*;
 
-/// Agent `e`, and a dispatcher `d`, played by hand, that has a link to it.
+/// Agent `e`, and a raw dispatcher `d` with a link to it.
 async fn agent_and_raw_dispatcher() -> (Node, RawPeer) {
     let cluster = Cluster::new(&["d", "e"]);
     let mut agent = cluster.node("e", &[("d", nowhere())]).await;
@@ -36,7 +36,7 @@ async fn what_is_unknown_is_answered_and_the_link_goes_on() {
     }
     assert_eq!(agent.message("d").await, freeze(1));
     assert_eq!(agent.metric("messages_dropped_total{reason=\"unknown\"}"), 2);
-    // The other way round, it is counted and nothing else.
+    // A received `Unsupported` is counted, and has no other effect.
     raw.say(&LinkMessage::Unsupported { version: 1, kind: 16 }).await;
     raw.send(&freeze(2)).await;
     assert_eq!(agent.message("d").await, freeze(2));
@@ -55,7 +55,7 @@ async fn what_is_no_frame_ends_the_link() {
     ];
     for (bytes, expected) in cases {
         let (mut agent, mut raw) = agent_and_raw_dispatcher().await;
-        // What stands before it is still delivered.
+        // Messages before it are still delivered.
         raw.send(&freeze(1)).await;
         raw.write(bytes).await;
         assert_eq!(agent.message("d").await, freeze(1));

@@ -1,4 +1,4 @@
-//! Peers that keep to the rules.
+//! Peers that follow the rules.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ async fn three_nodes_have_three_links() {
     let cluster = Cluster::new(&["a", "b", "x"]);
     let mut x = cluster.node("x", &[("a", nowhere()), ("b", nowhere())]).await;
     x.up("x").await;
-    // A node may be on its own list.
+    // A node may be in its own list.
     let mut b = cluster.node("b", &[("a", nowhere()), ("b", nowhere()), ("x", x.address)]).await;
     x.up("b").await;
     b.up("x").await;
@@ -62,7 +62,7 @@ async fn three_nodes_have_three_links() {
     }
     a.mesh.send(&name("b"), &ship()).unwrap();
     assert_eq!(b.message("a").await, ship());
-    // A dispatcher that is an agent as well may have it, too.
+    // A dispatcher that is also an agent may receive it.
     a.mesh.send(&name("x"), &ship()).unwrap();
     assert_eq!(x.message("a").await, ship());
     x.mesh.send(&name("a"), &freeze(1)).unwrap();
@@ -104,7 +104,7 @@ async fn a_peer_that_restarts_comes_back_as_another_incarnation() {
     let mut a = cluster.node("a", &[("b", b.address)]).await;
     let (b_first, a_first) = (a.up("b").await, b.up("a").await);
 
-    // The one that is dialed.
+    // The node that is dialed restarts.
     let address = b.stop().await;
     assert!(matches!(a.down("b").await, LinkError::Closed));
     assert!(!a.mesh.is_up(&name("b")));
@@ -113,7 +113,7 @@ async fn a_peer_that_restarts_comes_back_as_another_incarnation() {
     assert_ne!(a.up("b").await, b_first);
     b.up("a").await;
 
-    // The one that dials.
+    // The node that dials restarts.
     a.stop().await;
     assert!(matches!(b.down("a").await, LinkError::Closed));
     a = cluster.node("a", &[("b", b.address)]).await;
@@ -160,7 +160,7 @@ async fn an_answered_ping_keeps_the_link() {
     let mut b = Node::start(cluster.identity("b"), listener().await, &[("a", nowhere())], limits);
     let mut a = RawPeer::link(&cluster.identity("a"), "b", b.address, 1).await;
     b.up("a").await;
-    // Longer than it lives in silence.
+    // Longer than a silent link lives.
     for _ in 0..25 {
         assert_eq!(a.hear().await, Some(Frame::Link(LinkMessage::Ping)));
         a.say(&LinkMessage::Pong).await;
@@ -184,7 +184,7 @@ async fn a_peer_that_takes_nothing_fills_its_queue() {
     b.up("a").await;
     let (connection, epoch) = (connection(), Epoch(1));
     let rest = Message::Rest(Rest { connection, epoch, from_offset: 0, bytes: vec![0; 1 << 20] });
-    // What the kernels buffer is bounded, too.
+    // The kernels' buffers are bounded too.
     let mut outcome = Ok(());
     for _ in 0..1000 {
         outcome = b.mesh.send(&name("a"), &rest);

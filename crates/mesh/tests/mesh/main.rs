@@ -1,4 +1,4 @@
-//! Meshes on loopback, and peers that do not keep to the rules.
+//! Meshes on loopback, and peers that violate the rules.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Nodes that nobody is configured with, and nodes that are evicted.
+//! Nodes that are in no configuration, and nodes that are evicted.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ fn refused(reason: &str) -> String {
     format!("connections_refused_total{{reason=\"{reason}\"}}")
 }
 
-/// The peers that the node has links to.
+/// The peers to which the node has links.
 fn linked(node: &Node) -> BTreeSet<String> {
     let peers = node.mesh.peers();
     peers.iter().filter(|peer| peer.up_for.is_some()).map(|peer| peer.name.to_string()).collect()
@@ -29,7 +29,7 @@ fn source(node: &Node, peer: &str) -> Option<Source> {
     node.mesh.peers().into_iter().find(|status| status.name == name(peer)).map(|status| status.source)
 }
 
-/// The seed has to dial whoever sorts behind it, and knows nobody.
+/// The seed has to dial the nodes that sort behind it, and is configured with none.
 #[tokio::test]
 async fn nodes_that_know_one_seed_find_all_others() {
     let names = ["a", "b", "c", "d", "e"];
@@ -52,7 +52,7 @@ async fn nodes_that_know_one_seed_find_all_others() {
     }
 }
 
-/// It comes back where it was not, and says so.
+/// The node returns at another address, and sends a new statement.
 #[tokio::test]
 async fn a_member_may_come_back_at_another_address() {
     let cluster = Cluster::new(&["a", "b", "z"]);
@@ -91,7 +91,7 @@ async fn who_was_learned_and_is_gone_is_forgotten_and_who_is_configured_is_not()
     assert_eq!(source(&b, "a"), Some(Source::Configured));
 }
 
-/// Configured peers are taken out of the file, and are members still.
+/// Members that were removed from the configured peers are still members.
 #[tokio::test]
 async fn a_reload_keeps_who_is_a_member_by_itself() {
     let cluster = Cluster::new(&["a", "b"]);
@@ -103,7 +103,7 @@ async fn a_reload_keeps_who_is_a_member_by_itself() {
     assert_eq!((source(&b, "a"), linked(&b).len()), (Some(Source::Learned), 1));
 }
 
-/// At the node that is given the order and at all others, whatever they are configured with.
+/// At the node that receives the order and at all others, with any configuration.
 #[tokio::test]
 async fn who_is_evicted_is_refused_everywhere_until_it_is_admitted() {
     let cluster = Cluster::new(&["a", "b", "c", "d"]);
@@ -120,7 +120,7 @@ async fn who_is_evicted_is_refused_everywhere_until_it_is_admitted() {
     }
     soon(d.mesh.evict(&name("a"))).await.unwrap();
     assert_eq!(d.mesh.send(&name("a"), &freeze(1)), Err(SendError::NoLink));
-    // The dispatcher has it from the first agent by name that is left that new keys are made.
+    // The order names the first remaining agent by name as the one that makes new keys, because a dispatcher gave it.
     for node in [&mut b, &mut c, &mut d] {
         assert!(matches!(node.down("a").await, LinkError::Evicted(_)));
         match node.event().await {
@@ -143,7 +143,7 @@ async fn who_is_evicted_is_refused_everywhere_until_it_is_admitted() {
     assert_eq!(b.mesh.evict(&name("b")).await, Err(OrderError::Own));
 }
 
-/// A node that was away hears of it from whoever it meets first, before anything else is said.
+/// A node that was away gets the verdict from the first node that it links to, before all other messages.
 #[tokio::test]
 async fn who_was_away_is_told_ahead_of_all_else() {
     let cluster = Cluster::new(&["a", "b"]);
@@ -154,7 +154,7 @@ async fn who_was_away_is_told_ahead_of_all_else() {
         Some(Frame::Link(LinkMessage::Members(told))) => assert_eq!(told.verdicts[0].name, name("c")),
         other => panic!("{other:?}"),
     }
-    // What an evicted node says while its link ends counts for nothing.
+    // The messages of an evicted node are ignored while its link ends.
     let evicted = name("a");
     let order = b.mesh.evict(&evicted);
     let admits = async {
@@ -169,7 +169,7 @@ async fn who_was_away_is_told_ahead_of_all_else() {
     assert_eq!(b.mesh.evicted(), [evicted, name("c")]);
 }
 
-/// What is said after an order gets to nobody who has not heard of it, and to the evicted node not at all.
+/// A message that is sent after an order never precedes it at a node, and never reaches the evicted node.
 #[tokio::test]
 async fn an_eviction_goes_ahead_of_whatever_is_said_later() {
     let cluster = Cluster::new(&["a", "b", "c"]);
@@ -201,7 +201,7 @@ fn member(node: &str, mesh: SocketAddr) -> Member {
     Member { name: name(node), since: 1, mesh, legs: None, heard_s: 0 }
 }
 
-/// A node with a certificate that says anything about members.
+/// A certified node that sends arbitrary lists of members.
 #[tokio::test]
 async fn hostile_lists_do_no_harm() {
     let cluster = Cluster::new(&["a", "b", "c", "z"]);
@@ -228,7 +228,7 @@ async fn hostile_lists_do_no_harm() {
     b.counts("links_ended_total{reason=\"bad_frame\"}", 1).await;
     assert!(b.mesh.peers().len() == 2);
 
-    // Who is to be dialed has to say where, and who has no role that a node has is none.
+    // A node that has to be dialed has to send its address. A node without the role of a member is refused.
     let mut silent = RawPeer::link(&cluster.identity("z"), "b", b.address, 1).await;
     silent.say(&LinkMessage::Ping).await;
     while silent.hear().await.is_some() {}

@@ -1,4 +1,4 @@
-//! Peers that come and go while nodes run.
+//! Peers that are added and removed while nodes run.
 
 use watari_mesh::{LinkError, Peer, SendError};
 
@@ -16,7 +16,7 @@ async fn a_peer_that_is_added_is_linked_and_one_that_is_removed_is_not() {
     dispatcher.up("b").await;
     let mut a = cluster.node("a", &[]).await;
     for _ in 0..3 {
-        // The node itself may be on its list.
+        // The node itself may be in its list.
         soon(a.mesh.set_peers(vec![peer("d", dispatcher.address), peer("a", nowhere())])).await;
         a.up("d").await;
         dispatcher.up("a").await;
@@ -32,7 +32,7 @@ async fn a_peer_that_is_added_is_linked_and_one_that_is_removed_is_not() {
     assert_eq!(b.metric("links_up"), 1);
 }
 
-/// The side that accepts refuses a peer that it does not have any more.
+/// The accepting side refuses a peer that was removed.
 #[tokio::test]
 async fn a_peer_that_is_removed_is_not_let_in_again() {
     let cluster = Cluster::new(&["a", "d"]);

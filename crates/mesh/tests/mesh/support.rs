@@ -1,4 +1,4 @@
-//! Clusters, nodes, and raw peers that say whatever a test wants.
+//! Clusters, nodes, and raw peers that send any message.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -24,7 +24,7 @@ use watari_wire::{
     ConnectionId, Epoch, Freeze, Hello, LinkMessage, Message, NodeName, Role, SecretBytes, Ship, TlsInfo,
 };
 
-/// Long enough for the slowest machine; no test waits so long unless it fails.
+/// Long enough for the slowest machine. Only a failing test waits this long.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(crate) fn name(name: &str) -> NodeName {
@@ -35,7 +35,7 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     timeout(DEADLINE, future).await.expect("nothing happened in time")
 }
 
-/// Waits until `condition` holds.
+/// Waits until `condition` is true.
 pub(crate) async fn until(mut condition: impl FnMut() -> bool) {
     let mut tick = interval(Duration::from_millis(2));
     soon(async {
@@ -46,11 +46,12 @@ pub(crate) async fn until(mut condition: impl FnMut() -> bool) {
     .await;
 }
 
-/// An authority and what it has issued.
+/// A directory with an authority and the certificates that it has issued.
 pub(crate) struct Cluster(TempDir);
 
 impl Cluster {
-    /// With nodes of these names: those that begin with `d` are dispatchers, those with `x` both, all else agents.
+    /// Nodes with these names. Names that begin with `d` are dispatchers, those with `x` have both roles, and all
+    /// others are agents.
     pub(crate) fn new(names: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let authority = Authority::create(dir.path(), "test").unwrap();
@@ -69,12 +70,12 @@ impl Cluster {
         Identity::load(self.dir(), &name(node)).unwrap()
     }
 
-    /// A node that knows these peers.
+    /// A node with these configured peers.
     pub(crate) async fn node(&self, node: &str, peers: &[(&str, SocketAddr)]) -> Node {
         Node::start(self.identity(node), listener().await, peers, limits())
     }
 
-    /// A node that begins with these peers, and lets in whoever has a certificate.
+    /// A node with these configured peers, and open to every certified node.
     pub(crate) async fn open_node(&self, node: &str, peers: &[(&str, SocketAddr)], limits: Limits) -> Node {
         let listener = listener().await;
         let join = Join::Certified { mesh: listener.local_addr().unwrap(), legs: None };
@@ -140,7 +141,7 @@ impl Node {
         soon(self.events.recv()).await.expect("the mesh has ended")
     }
 
-    /// The next event has to be this peer's coming up: its incarnation.
+    /// Asserts that the next event is that this peer's link is up. Returns its incarnation.
     pub(crate) async fn up(&mut self, expected: &str) -> u64 {
         match self.event().await {
             Event::Up { peer, roles: found, incarnation } => {
@@ -152,7 +153,7 @@ impl Node {
         }
     }
 
-    /// The next event has to be this peer's going down: the reason.
+    /// Asserts that the next event is that this peer's link is down. Returns the reason.
     pub(crate) async fn down(&mut self, expected: &str) -> LinkError {
         match self.event().await {
             Event::Down { peer, reason } if peer.as_str() == expected => reason,
@@ -160,7 +161,7 @@ impl Node {
         }
     }
 
-    /// The next event has to be a message of this peer.
+    /// Asserts that the next event is a message of this peer.
     pub(crate) async fn message(&mut self, expected: &str) -> Message {
         match self.event().await {
             Event::Message { peer, message } if peer.as_str() == expected => message,
@@ -168,7 +169,7 @@ impl Node {
         }
     }
 
-    /// The value of a metric, without `watari_mesh_`; 0 where there is none yet.
+    /// The value of a metric, without `watari_mesh_`. 0 if there is none yet.
     pub(crate) fn metric(&self, metric: &str) -> u64 {
         let mut text = String::new();
         encode(&mut text, &self.registry).unwrap();
@@ -181,7 +182,7 @@ impl Node {
         until(|| self.metric(metric) == value).await;
     }
 
-    /// Ends the node as a process that is stopped in good order ends.
+    /// Shuts the node down in good order.
     pub(crate) async fn stop(self) -> TcpListenerAddress {
         self.shutdown.cancel();
         soon(self.mesh.stopped()).await;
@@ -189,7 +190,7 @@ impl Node {
     }
 }
 
-/// Where a node listened that has ended.
+/// The listener address of a node that has ended.
 pub(crate) struct TcpListenerAddress(SocketAddr);
 
 impl TcpListenerAddress {
@@ -198,14 +199,14 @@ impl TcpListenerAddress {
     }
 }
 
-/// A peer with a certificate, made by hand.
+/// A peer with a certificate, whose messages the test builds.
 pub(crate) struct RawPeer {
     stream: TlsStream<TcpStream>,
     received: Vec<u8>,
 }
 
 impl RawPeer {
-    /// TLS, and nothing more.
+    /// Connects with TLS, and sends nothing.
     pub(crate) async fn connect(identity: &Identity, to: &str, address: SocketAddr) -> Self {
         let tcp = soon(TcpStream::connect(address)).await.unwrap();
         let connector = TlsConnector::from(identity.client_config().clone());
@@ -213,7 +214,7 @@ impl RawPeer {
         Self { stream: soon(connector.connect(to, tcp)).await.unwrap(), received: Vec::new() }
     }
 
-    /// TLS and both hellos.
+    /// Connects with TLS, and exchanges hellos.
     pub(crate) async fn link(identity: &Identity, to: &str, address: SocketAddr, incarnation: u64) -> Self {
         let mut peer = Self::connect(identity, to, address).await;
         let hello = Hello::new(identity.node().clone(), identity.roles(), incarnation);
@@ -239,7 +240,7 @@ impl RawPeer {
         self.write(&bytes).await;
     }
 
-    /// The next frame, or `None` at the end of the link.
+    /// The next frame. `None`: the link has ended.
     pub(crate) async fn hear(&mut self) -> Option<Frame> {
         loop {
             if let Some((frame, len)) = frame::decode(&self.received).unwrap() {
