@@ -276,7 +276,7 @@ impl Agents {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether `agent` can take connections now. `None`: the configuration does not list it.
+    /// Whether `agent` can take connections now. `None`: it is neither configured nor being drained after its removal.
     pub(crate) fn availability(&self, agent: &NodeName) -> Option<bool> {
         self.settings().agent(agent).map(Agent::is_available)
     }
