@@ -1,4 +1,4 @@
-//! What is understood of the data of a connection.
+//! The application protocol of a connection's data.
 
 use watari_packets::{Segment, Timestamp};
 
@@ -7,36 +7,35 @@ use crate::http::{Dialogue, Http, Pending, begins_request};
 use crate::tls::{ALERT, APPLICATION_DATA, HANDSHAKE, Handshake, Tls, TlsVersion, begins_record, is_small};
 use crate::turn::State;
 
-/// What the data are. The first of the client show it.
+/// The protocol of the data. The client's first data decide it.
 #[derive(Debug, Default)]
 pub(crate) enum App {
-    /// None were seen.
+    /// No data were seen.
     #[default]
     Unknown,
-    /// Nothing that is understood: whose turn it is says all.
+    /// An unknown protocol: only the direction of data separates requests and answers.
     Opaque,
-    /// A handshake of TLS is in progress.
+    /// A TLS handshake is in progress.
     Shaking(Box<Handshake>),
-    /// What follows it.
+    /// TLS after the handshake.
     Sealed(Box<Tls>),
     Http(Box<Dialogue>),
-    /// What follows an upgrade or `CONNECT`: octets of both sides, and no requests.
+    /// Data of both sides after an upgrade or `CONNECT`, without requests.
     Tunnel,
 }
 
-/// What a connection speaks, as far as it is understood.
+/// The protocol of a connection, as far as it is recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
     /// Clear HTTP/1.
     Http,
-    /// TLS.
     Tls,
     /// Neither, or not seen.
     Unknown,
 }
 
 impl Protocol {
-    /// As logs have it, if it is known.
+    /// The name in logs and JSON, if the protocol is known.
     pub const fn as_str(self) -> Option<&'static str> {
         match self {
             Self::Http => Some("http"),
@@ -46,26 +45,26 @@ impl Protocol {
     }
 }
 
-/// Where data stand.
+/// Sequence numbers of a segment's data and of the streams.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     /// The first octet of this segment's data.
     pub(crate) from: u32,
-    /// Where the client's octets begin, and where the server's next stand.
+    /// The first octet of the client's stream, and the next one of the server's.
     pub(crate) client_start: u32,
     pub(crate) server_next: u32,
 }
 
-/// What data of the server are.
+/// The server's data of one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) is_answer: bool,
-    /// Where it ends, if that is seen.
+    /// Sequence number behind the answer, if the end was seen.
     pub(crate) end: Option<u32>,
 }
 
 impl App {
-    /// Data of the client; whether they ask for something.
+    /// Takes data of the client. Returns whether they belong to a request.
     pub(crate) fn see_client(&mut self, place: Place, segment: &Segment<'_>, turn: State) -> bool {
         if matches!(self, Self::Unknown) {
             *self = Self::recognize(place, segment);
@@ -83,7 +82,7 @@ impl App {
         }
     }
 
-    /// Data of the server.
+    /// Takes data of the server.
     pub(crate) fn see_server(&mut self, from: u32, heard: u32, segment: &Segment<'_>) -> Answer {
         if matches!(self, Self::Unknown) && segment.data.starts_with(b"HTTP/1.") {
             *self = Self::Http(Box::new(Dialogue::new(heard, from)));
@@ -104,7 +103,7 @@ impl App {
         }
     }
 
-    /// The request behind the one that has just got its answer, if that was sent already.
+    /// The request that the client sent behind the one just answered, if any.
     pub(crate) fn next_request(&mut self) -> Option<Pending> {
         match self {
             Self::Http(dialogue) if dialogue.is_tunnel => {
@@ -116,16 +115,16 @@ impl App {
         }
     }
 
-    /// How many requests wait for the one before them.
+    /// Pipelined requests behind the current one.
     pub(crate) fn pending(&self) -> u32 {
         match self {
-            // Behind an upgrade they are none.
+            // After an upgrade there are no requests.
             Self::Http(dialogue) if !dialogue.is_tunnel => dialogue.pending(),
             _ => 0,
         }
     }
 
-    /// The client has all of the server's up to this. Where the answer ends, if only that shows it.
+    /// The client has acknowledged the server's data up to here. Returns the end of the answer if only this shows it.
     pub(crate) fn acknowledge(&mut self, upto: u32) -> Option<u32> {
         match self {
             Self::Http(dialogue) => dialogue.acknowledge(upto),
@@ -133,7 +132,7 @@ impl App {
         }
     }
 
-    /// Whether there are no requests any more.
+    /// Whether the connection carries no more requests.
     pub(crate) const fn is_tunnel(&self) -> bool {
         matches!(self, Self::Tunnel)
     }
@@ -146,12 +145,12 @@ impl App {
         }
     }
 
-    /// Whether a handshake of TLS is in progress.
+    /// Whether a TLS handshake is in progress.
     pub(crate) const fn is_shaking(&self) -> bool {
         matches!(self, Self::Shaking(_))
     }
 
-    /// Whether an answer in this state is known to lack something.
+    /// Whether an answer in this state is known to be incomplete.
     pub(crate) fn lacks(&self, turn: State) -> bool {
         match self {
             Self::Http(dialogue) => turn == State::Answering && dialogue.lacks(),
@@ -175,7 +174,7 @@ impl App {
         }
     }
 
-    /// Of the exchange in progress, or the one that was just completed.
+    /// The exchange in progress, or the one that was just completed.
     pub(crate) fn exchange(&self) -> Option<Http> {
         match self {
             Self::Http(dialogue) => Some(dialogue.exchange()),
@@ -183,7 +182,7 @@ impl App {
         }
     }
 
-    /// Who says such a thing, if that is clear.
+    /// The side that sends such data, if they show it.
     pub(crate) fn speaker(data: &[u8]) -> Option<Side> {
         match data {
             [HANDSHAKE, 3, _, _, _, CLIENT_HELLO, ..] => Some(Side::Client),
@@ -200,16 +199,16 @@ impl App {
         }
         if begins_record(data) {
             return match data[0] {
-                // It was in progress already.
+                // The session was in progress already.
                 APPLICATION_DATA => Self::Sealed(Box::default()),
                 _ => Self::Shaking(Box::new(Handshake::new(place.from, place.server_next, segment.time))),
             };
         }
-        // What comes first may yet come.
+        // The first octets of the stream may be captured later.
         if place.from == place.client_start && !data.is_empty() { Self::Opaque } else { Self::Unknown }
     }
 
-    /// A handshake that is over needs no more than what was seen of it.
+    /// When the handshake is over, keeps only its result.
     fn settle(&mut self, is_over: bool) {
         if is_over && let Self::Shaking(handshake) = std::mem::take(self) {
             *self = Self::Sealed(Box::new(handshake.into_tls()));
@@ -217,7 +216,7 @@ impl App {
     }
 }
 
-/// Whether encrypted data of the client may be a request: a record that is no alert and not too small for one.
+/// Whether encrypted data of the client may be a request: a record that is not an alert and not too small for one.
 fn asks(tls: &Tls, segment: &Segment<'_>) -> bool {
     let mut data = segment.data;
     let mut left = segment.len as usize;
@@ -236,7 +235,7 @@ fn asks(tls: &Tls, segment: &Segment<'_>) -> bool {
     false
 }
 
-/// Whether encrypted data of the server are an alert and nothing else, such as that which says that it closes, too.
+/// Whether encrypted data of the server are a single alert, such as `close_notify`.
 fn is_alert(tls: &Tls, segment: &Segment<'_>) -> bool {
     let data = segment.data;
     if !begins_record(data) {
@@ -248,14 +247,14 @@ fn is_alert(tls: &Tls, segment: &Segment<'_>) -> bool {
     is_all && (data[0] == ALERT || data[0] == APPLICATION_DATA && is_like_one)
 }
 
-/// Types of messages (RFC 8446, section 4).
+/// Handshake message types (RFC 8446, section 4).
 const CLIENT_HELLO: u8 = 1;
 const SERVER_HELLO: u8 = 2;
 
-/// Of a record of TLS 1.3 that holds an alert: its two octets, its type, and a tag (RFC 8446, section 5.2).
+/// Length of a TLS 1.3 record with an alert: two octets, its type, and a tag (RFC 8446, section 5.2).
 const ALERT_1_3_LEN: u16 = 2 + 1 + 16;
 
-/// When a request was made, for those that are told of later.
+/// When the client sent a pipelined request, for a later report.
 impl Pending {
     pub(crate) const fn asked(&self) -> (u32, Timestamp) {
         (self.from, self.at)

@@ -12,22 +12,23 @@ use crate::sequence::{is_before, is_upto};
 use crate::settings::Settings;
 use crate::turn::State;
 
-/// What made it be reported, if neither side closed it.
+/// Why a connection is reported that neither side closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// It had been silent, or others needed its place; or the next connection took its ends.
+    /// It was silent, its slot was needed, or another connection began between the same ends.
     Silent,
-    /// Its request was too long ago.
+    /// Its request timed out.
     Timeout,
-    /// Nothing more is seen.
+    /// The input ended.
     Cut,
 }
 
-/// How long after a packet a copy of it may come: less than any system waits before it sends a SYN again.
+/// How long after a packet a duplicate from the capture may follow. Every system waits longer before it sends a SYN
+/// again.
 const COPY_MAX: Duration = Duration::from_millis(100);
 
 impl Flow {
-    /// What is to be said of it, at `now`.
+    /// The report of the connection at `now`.
     pub(crate) fn conclude(&self, left: Left, now: Timestamp, settings: &Settings) -> Connection {
         let (client, server) = (self.half(Side::Client), self.half(Side::Server));
         let closed_by = self.closed_by();
@@ -84,20 +85,20 @@ impl Flow {
         let (client, server) = (self.half(Side::Client), self.half(Side::Server));
         let is_first = client.syns < 2 || self.last.since(self.started) < COPY_MAX;
         match by {
-            // Nobody's SYN.
+            // There was no SYN of the client.
             _ if client.syns == 0 => Ending::Backscatter,
             Some(Side::Client) => Ending::CReset,
             Some(Side::Server) if server.syns == 0 => Ending::Refused,
             Some(Side::Server) => Ending::SReset,
             None if server.packets > 0 => Ending::Open,
-            // A second SYN is sent because the first got no answer; unless it is a copy of it.
+            // A client sends a second SYN because the first got no answer, except if it is a duplicate of the capture.
             None if left == Left::Cut && is_first && now.since(self.started) < settings.knock_patience => Ending::Open,
             None => Ending::NoAnswer,
         }
     }
 
-    /// Who closed first. Who has the other's FIN closed after it; where neither has, the one that was captured first
-    /// did, and the server if that is the same.
+    /// The side that closed first. A side that had the other's FIN closed after it. If neither had, the close that was
+    /// captured first is the first; at equal times, it is the server's.
     fn closed_by(&self) -> Option<Side> {
         match (self.close_of(Side::Client), self.close_of(Side::Server)) {
             (None, None) => None,
@@ -112,7 +113,7 @@ impl Flow {
         }
     }
 
-    /// When its last packet came, or the one by which both sides had closed.
+    /// Time of the last packet, or of the close of the second side.
     fn last_productive(&self) -> Timestamp {
         let closed_at = |side| {
             let half = self.half(side);
@@ -125,14 +126,14 @@ impl Flow {
         self.half(side).close()
     }
 
-    /// Whether a close was sent with the FIN of `of` at hand.
+    /// Whether the side that sent `close` had the FIN of `of`.
     fn knew_fin(&self, close: Close, of: Side) -> bool {
         let fin = self.half(of).fin;
         fin.zip(close.acknowledgment).is_some_and(|(fin, known)| is_before(fin.sequence, known))
     }
 
-    /// Whether the close of `side` acknowledges one number more than there were data: a FIN that was not captured. Of a side that
-    /// was not captured at all it is one more than was acknowledged before.
+    /// Whether the close of `side` acknowledges one number more than there were data: a FIN that was not captured. If
+    /// nothing of the peer was captured, the number is compared with the previous acknowledgment.
     fn answers_unseen_fin(&self, side: Side) -> bool {
         let (half, peer) = (self.half(side), self.half(side.peer()));
         let known = self.close_of(side).and_then(|close| close.acknowledgment);
@@ -147,7 +148,7 @@ impl Flow {
         if turn.requests == 0 {
             return Phase::BeforeRequest;
         }
-        // An unseen FIN has no time of its own; the answer to it is near enough.
+        // A FIN that was not captured has no time. The close that answers it is close enough.
         let close = self.close_of(by).or(self.close_of(by.peer()));
         let Some(close) = close else { return Phase::InAnswer };
         let after = if close.at.since(turn.last_at) < settings.idle_after { Phase::AfterAnswer } else { Phase::Idle };
@@ -159,20 +160,20 @@ impl Flow {
         }
     }
 
-    /// What the client had of the answer when it closed.
+    /// The phase when the client closed, by the part of the answer that it had.
     fn phase_of_client(&self, knew: Option<u32>, after: Phase) -> Phase {
         let turn = &self.turn;
         if turn.state == State::Asked || knew.is_some_and(|knew| is_upto(knew, turn.answer)) {
             return Phase::BeforeAnswer;
         }
         let has_all = knew.is_none_or(|knew| is_upto(turn.end, knew));
-        // Nothing more could come, or the server had not said that it is all.
+        // With a closed window nothing more could come, and the server had not shown the end of the answer.
         let is_shut = turn.state == State::Answering && self.is_shut;
         let is_cut = is_shut || self.app.lacks(turn.state) || self.app.ends_with_stream(turn.state);
         if has_all && !is_cut { after } else { Phase::InAnswer }
     }
 
-    /// What the server had of the request, and had sent, when it closed.
+    /// The phase when the server closed, by the part of the request that it had and the answer that it had sent.
     fn phase_of_server(&self, knew: Option<u32>, is_reset: bool, after: Phase) -> Phase {
         let turn = &self.turn;
         if turn.state == State::Asked {
@@ -190,7 +191,7 @@ impl Flow {
         if is_cut { Phase::InAnswer } else { after }
     }
 
-    /// The phase it is in, not closed.
+    /// The phase of a connection that neither side closed.
     fn phase_at(&self, now: Timestamp, settings: &Settings) -> Phase {
         let turn = &self.turn;
         let is_quiet = settings.idle_after <= now.since(turn.last_at);
@@ -210,12 +211,13 @@ impl Flow {
         if matches!(turn.state, State::Quiet | State::Asked) || self.app.lacks(turn.state) {
             return false;
         }
-        // A client that was never seen cannot be asked.
+        // A client that was not captured shows no acknowledgments.
         let knew = client.reset.and_then(|reset| reset.acknowledgment);
         let has_it =
             client.packets == 0 || client.has_acked(turn.end) || knew.is_some_and(|knew| is_upto(turn.end, knew));
-        // Who leaves with a closed window, or by a RST when nothing has come for long, may do so because of what is missing. A server that
-        // resets what is idle has no patience any more; one that resets at once has broken off.
+        // A client that leaves with its window closed, or by a RST after a pause, may do so because the answer is
+        // incomplete. A server that resets an idle connection closes it after its idle timeout. A server that resets at
+        // once breaks off the answer.
         let is_shut = closed_by == Some(Side::Client) && self.is_shut;
         let is_reset =
             client.is_cut_off() && phase == Phase::Idle || server.is_cut_off() && phase == Phase::AfterAnswer;

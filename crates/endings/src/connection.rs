@@ -1,4 +1,4 @@
-//! What is said of a connection.
+//! Events of connections.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use crate::tls::Tls;
 use crate::turn::Exchange;
 use crate::zeek::{ConnState, History};
 
-/// What [`crate::Connections`] has to say.
+/// An event of [`crate::Connections`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A connection began.
     Opened(Opened),
-    /// A request was answered, or never will be.
+    /// A request was answered, or can no longer be answered.
     Request(Request),
-    /// One that has got no answer yet waits for long. It may still get one.
+    /// A SYN or request without an answer is overdue. It may still get one.
     Overdue(Overdue),
     /// A connection ended.
     Closed(Box<Connection>),
-    /// A connection was given up to hold others.
+    /// A connection was evicted to make room for others.
     Evicted(Evicted),
 }
 
 impl Event {
-    /// The client, if it says who that is, and the server.
+    /// The client, if the event has it, and the server.
     pub const fn ends_mut(&mut self) -> (Option<&mut SocketAddr>, &mut SocketAddr) {
         match self {
             Self::Opened(opened) => (Some(&mut opened.client), &mut opened.server),
@@ -39,7 +39,7 @@ impl Event {
         }
     }
 
-    /// Whose connection it is about.
+    /// The server of the connection.
     pub fn server(&self) -> SocketAddr {
         match self {
             Self::Opened(opened) => opened.server,
@@ -54,105 +54,95 @@ impl Event {
 /// A connection began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opened {
-    /// Who opened it.
     pub client: SocketAddr,
-    /// Who was asked.
     pub server: SocketAddr,
-    /// When its first packet came.
+    /// The time of its first packet.
     pub at: Timestamp,
 }
 
-/// What became of a request.
+/// A request with its answer, if it got one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Who asked.
     pub client: SocketAddr,
-    /// Who was asked.
     pub server: SocketAddr,
-    /// Its times.
+    /// Times of the request and its answer.
     pub exchange: Exchange,
-    /// What clear HTTP/1 shows.
+    /// Method, status and more, in clear HTTP/1.
     pub http: Option<Http>,
 }
 
-/// Something waits for an answer.
+/// A SYN or request has waited too long for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Overdue {
-    /// Who waits.
     pub client: SocketAddr,
-    /// For whom.
     pub server: SocketAddr,
-    /// Since when.
+    /// The time of the SYN or request.
     pub since: Timestamp,
-    /// When that was too long.
+    /// When it became overdue.
     pub at: Timestamp,
     /// Whether it is the SYN that has no answer.
     pub is_knock: bool,
 }
 
-/// A connection was given up before its handshake was complete, or before anything of one of its sides was seen.
+/// A connection was evicted before its handshake was complete, or before anything of one of its sides was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Evicted {
-    /// Who was asked.
     pub server: SocketAddr,
-    /// When it was given up.
+    /// The time of the eviction.
     pub at: Timestamp,
-    /// Whether the server had answered its SYN, as the answer shows or what followed it.
+    /// Whether the server had answered the SYN. An answer that was not captured shows in the segments that follow it.
     pub is_answered: bool,
-    /// Whether it was said to be overdue.
+    /// Whether an [`Event::Overdue`] was reported.
     pub was_overdue: bool,
 }
 
 /// A connection that ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
-    /// Who opened it.
     pub client: SocketAddr,
-    /// Who was asked.
     pub server: SocketAddr,
-    /// When its SYN came, or else its first packet.
+    /// Time of its SYN, or else of its first packet.
     pub start: Timestamp,
-    /// When it ended: the first FIN or RST; else when its last packet came, or time ran out. It is counted in this second.
+    /// When it ended: time of the first FIN or RST, else of its last packet or of the timeout. It counts in this
+    /// second.
     pub end: Timestamp,
-    /// When its last packet came, or the one by which both sides had closed; see [`Connection::duration`].
+    /// Time of its last packet, or of the one by which both sides had closed; see [`Connection::duration`].
     pub last: Timestamp,
-    /// How it ended.
     pub ending: Ending,
-    /// How far it had come.
+    /// How far the connection was when it ended.
     pub phase: Phase,
-    /// Who ended it.
+    /// The side that closed first; `None` if neither did.
     pub closed_by: Option<Side>,
-    /// Whether the client has got a whole answer to its last request, as far as can be told.
+    /// Whether the client got a whole answer to its last request, as far as the capture shows.
     pub is_delivered: bool,
-    /// Whether [`Event::Overdue`] was said of what it waits for still.
+    /// Whether [`Event::Overdue`] was reported for the request that is pending at the end.
     pub was_overdue: bool,
-    /// From the first SYN to the end of the handshake, if both were seen.
+    /// From the first SYN to the end of the TCP handshake, if both were seen.
     pub handshake: Option<Duration>,
-    /// Requests: exactly with clear HTTP/1, else as often as the client spoke after the server.
+    /// Number of requests: exact in clear HTTP/1, else how often the client sent after the server.
     pub requests: u32,
     /// Octets of data, each counted once.
     pub bytes_to_client: u64,
     /// Octets of data, each counted once.
     pub bytes_to_server: u64,
-    /// Of the octets of both directions, how many were acknowledged and never seen, as Zeek's `missed_bytes`.
+    /// Octets of both directions that were acknowledged and never seen, as Zeek's `missed_bytes`.
     pub missed_bytes: u64,
-    /// Packets that were seen.
+    /// Captured packets.
     pub packets_to_client: u32,
-    /// Packets that were seen.
+    /// Captured packets.
     pub packets_to_server: u32,
-    /// What it speaks.
     pub protocol: Protocol,
-    /// What was seen of a handshake of TLS.
+    /// The visible part of a TLS handshake.
     pub tls: Option<Tls>,
-    /// What Zeek says of it.
+    /// Zeek's `conn_state`.
     pub conn_state: ConnState,
-    /// What Zeek says of it.
+    /// Zeek's `history`.
     pub history: History,
 }
 
 impl Connection {
-    /// From its first packet to its last one, as Zeek's `duration`: packets behind the FIN or RST of the second side to close do
-    /// not count. So an answer that follows a half-close counts, and the last ACK does not.
+    /// From its first packet to its last one, as Zeek's `duration`. Packets behind the FIN or RST of the side that
+    /// closed second do not count. So an answer that follows a half-close counts, and the last ACK does not.
     pub fn duration(&self) -> Duration {
         self.last.since(self.start)
     }

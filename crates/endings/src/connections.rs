@@ -1,4 +1,4 @@
-//! All connections that are in progress.
+//! All connections in progress.
 
 use std::collections::VecDeque;
 use std::ops::AddAssign;
@@ -17,8 +17,8 @@ use crate::lists::Lists;
 use crate::settings::Settings;
 use crate::wheel::Wheel;
 
-/// Follows connections. Give it each segment with [`Connections::observe`], or the time alone with
-/// [`Connections::advance`], and then take what there is from [`Connections::poll_event`] until it says nothing.
+/// Follows connections. Pass each segment to [`Connections::observe`], or only the time to [`Connections::advance`].
+/// Then call [`Connections::poll_event`] until it returns `None`.
 #[derive(Debug)]
 pub struct Connections {
     settings: Settings,
@@ -33,13 +33,13 @@ pub struct Connections {
     counts: Counts,
 }
 
-/// What was not followed, or was given up.
+/// Connections and segments that were not followed, or no longer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Connections given up with their handshake incomplete, or with one side only seen.
+    /// Connections evicted with an incomplete handshake, or with only one side seen.
     pub evicted: u64,
-    /// Segments that would have begun a connection, which was not followed, because all that are held are established, and both of
-    /// their sides were seen.
+    /// Segments that would have begun a connection while all held connections were established and seen from both
+    /// sides.
     pub untracked: u64,
     /// Segments that belong to no connection and begin none.
     pub stray: u64,
@@ -53,15 +53,14 @@ impl AddAssign for Counts {
     }
 }
 
-// Lists of connections, by what may be given up first. One of which one side only was seen may be nobody's: anyone can send
-// a SYN and an ACK behind it from addresses of others.
+// Lists of connections, by the order of eviction. If only one side was seen, the connection may be forged: any host can
+// send a SYN and an ACK behind it from spoofed addresses.
 const OVER: u32 = 0;
 const ONE_SIDED: u32 = 1;
 const HALF_OPEN: u32 = 2;
 const ESTABLISHED: u32 = 3;
 
 impl Connections {
-    /// None yet.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -77,7 +76,7 @@ impl Connections {
         }
     }
 
-    /// Takes a segment. It may have been captured out of order; time is that of the latest.
+    /// Takes a segment, which may have been captured out of order. Time is that of the latest segment.
     pub fn observe(&mut self, segment: &Segment<'_>) {
         self.advance(segment.time);
         let (key, source_is_first) = Key::new(segment.source, segment.destination);
@@ -89,7 +88,7 @@ impl Connections {
         }
     }
 
-    /// Time has come to `now`, as far as packets show.
+    /// Advances packet time to `now`.
     pub fn advance(&mut self, now: Timestamp) {
         if now <= self.now {
             return;
@@ -104,12 +103,12 @@ impl Connections {
         }
     }
 
-    /// The next of what there is to say.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Nothing more is seen: all connections are reported as they are.
+    /// Ends the input: all connections are reported as they are.
     pub fn finish(&mut self) {
         while let Some(id) = self.early.first() {
             self.release(id, true);
@@ -121,17 +120,16 @@ impl Connections {
         }
     }
 
-    /// What was not followed.
     pub const fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// How many connections have not ended.
+    /// Connections that have not ended.
     pub fn open(&self) -> u32 {
         self.classes.len(ONE_SIDED) + self.classes.len(HALF_OPEN) + self.classes.len(ESTABLISHED)
     }
 
-    /// Takes a segment between the ends of a connection that is held. False if it is none of it.
+    /// Takes a segment between the ends of a held connection. False if the segment does not belong to it.
     fn go_on(&mut self, id: u32, source_is_first: bool, segment: &Segment<'_>) -> bool {
         let Some(flow) = flow(&self.flows, id) else { return false };
         if self.settings.timeout < segment.time.since(flow.started) {
@@ -149,7 +147,7 @@ impl Connections {
                 self.release(id, false);
                 return true;
             }
-            // Another connection's.
+            // The segment belongs to another connection.
             self.release(id, true);
             return self.go_on(id, source_is_first, segment);
         }
@@ -181,7 +179,7 @@ impl Connections {
             return;
         }
         let (at, _) = flow.due(&self.settings);
-        // Nothing else makes it one of another list.
+        // Only these two can change the list that it belongs to.
         let is_first = flow.half(side).packets == 1;
         if (is_first || stage != flow.stage) && self.classes.list(id) != Some(class(flow)) {
             self.classes.push(class(flow), id);
@@ -189,7 +187,7 @@ impl Connections {
         self.wheel.set_soon(id, at);
     }
 
-    /// What a segment follows is still to come.
+    /// Keeps a segment until the one that it follows arrives.
     fn hold(&mut self, id: u32, source_is_first: bool, segment: &Segment<'_>) {
         let Some(flow) = flow_mut(&mut self.flows, id) else { return };
         flow.early += 1;
@@ -197,7 +195,7 @@ impl Connections {
         self.release_due();
     }
 
-    /// Goes on with connections of which segments have waited for long enough, or too many.
+    /// Releases the segments of connections that have waited long enough, or that are too many.
     fn release_due(&mut self) {
         while let Some(id) = self.early.due(self.now) {
             self.release(id, true);
@@ -208,7 +206,7 @@ impl Connections {
         flow(&self.flows, id).is_some_and(|flow| flow.early > 0)
     }
 
-    /// Goes on with segments of a connection that were ahead: with those that are no more, or with all.
+    /// Processes held segments of a connection: those that are no longer ahead, or all.
     fn release(&mut self, id: u32, all: bool) {
         if flow(&self.flows, id).is_some_and(|flow| flow.stage == Stage::Ahead) {
             if !all {
@@ -232,7 +230,7 @@ impl Connections {
         }
     }
 
-    /// Another connection, of which this is the first that was captured. Its SYN may be still to come.
+    /// Begins a connection with its first captured segment. Its SYN may still come.
     fn begin(&mut self, key: Key, hash: u64, source_is_first: bool, segment: &Segment<'_>) {
         let Some(sender) = self.sender(segment) else {
             self.counts.stray += 1;
@@ -250,7 +248,7 @@ impl Connections {
         }
     }
 
-    /// One that was ahead begins with this segment, if there is room.
+    /// Begins a connection whose segments were held, with this segment, if there is room.
     fn start(&mut self, id: u32, source_is_first: bool, segment: &Segment<'_>) {
         let sender = self.sender(segment).filter(|_| self.make_room());
         let (Some(sender), Some(ahead)) = (sender, flow_mut(&mut self.flows, id)) else {
@@ -275,7 +273,7 @@ impl Connections {
         id
     }
 
-    /// It has begun, with this segment.
+    /// Reports the begin of a connection and takes its first segment.
     fn opened(&mut self, id: u32, sender: Side, segment: &Segment<'_>) {
         let Some(flow) = flow_mut(&mut self.flows, id) else { return };
         if sender == Side::Server {
@@ -290,21 +288,22 @@ impl Connections {
         }
     }
 
-    /// Who sends a segment of no known connection; `None` if it begins none.
+    /// The side that sends a segment of no known connection; `None` if the segment begins none.
     fn sender(&self, segment: &Segment<'_>) -> Option<Side> {
         let has = |flag| segment.flags.contains(flag);
         match (has(Flags::SYN), has(Flags::RST)) {
             (true, false) if has(Flags::ACK) => Some(Side::Server),
             (true, false) => Some(Side::Client),
             (true, true) => None,
-            // Acknowledgments alone are the rest of something.
+            // An acknowledgment without data belongs to an earlier connection.
             (false, false) if segment.len == 0 && !has(Flags::FIN) => None,
             _ => Some(self.settings.servers.sender(segment.source, segment.destination, App::speaker(segment.data))),
         }
     }
 
-    /// Gives up what may be given up for another connection: what is over, then the oldest of which one side only was seen,
-    /// then the oldest half open one, of which there are not too many whatever else there is.
+    /// Makes room for another connection. It drops the first of these that exists: one that is over, the oldest of
+    /// which only one side was seen, the oldest half-open one. It also keeps the number of half-open ones below its own
+    /// limit.
     fn make_room(&mut self) -> bool {
         if self.classes.len(HALF_OPEN) >= self.settings.half_open_max
             && let Some(id) = self.classes.first(HALF_OPEN)
@@ -328,7 +327,7 @@ impl Connections {
         if let Some(flow) = flow(&self.flows, id) {
             self.counts.evicted += 1;
             let server = flow.end(Side::Server);
-            // Who acknowledges has got an answer, seen or not.
+            // A client that acknowledges has got an answer, seen or not.
             let is_answered = flow.is_established || !flow.is_knocking();
             let was_overdue = flow.is_knock_overdue;
             self.events.push_back(Event::Evicted(Evicted { server, at: self.now, is_answered, was_overdue }));
@@ -336,7 +335,7 @@ impl Connections {
         self.forget(id);
     }
 
-    /// Times that are over count, though the wheel is not that exact.
+    /// Processes timeouts that have passed; the timing wheel is less exact.
     fn catch_up(&mut self, id: u32) {
         let is_due = |flow: &Flow| flow.stage != Stage::Over && flow.due(&self.settings).0 < self.now;
         if flow(&self.flows, id).is_some_and(is_due) {
@@ -345,7 +344,7 @@ impl Connections {
         }
     }
 
-    /// It has come up.
+    /// Processes a connection that the timing wheel returned.
     fn look_at(&mut self, id: u32) {
         let Some(flow) = flow_mut(&mut self.flows, id) else { return };
         let (at, cause) = flow.due(&self.settings);
@@ -374,7 +373,7 @@ impl Connections {
         self.report_at(id, left, self.now);
     }
 
-    /// Says how a connection ended, and keeps it for what may still come.
+    /// Reports how a connection ended, and keeps its entry for late segments.
     fn report_at(&mut self, id: u32, left: Left, at: Timestamp) {
         let Some(flow) = flow_mut(&mut self.flows, id).filter(|flow| flow.stage != Stage::Over) else { return };
         let connection = flow.conclude(left, at, &self.settings);
@@ -398,7 +397,7 @@ impl Connections {
     fn forget(&mut self, id: u32) {
         let Some(flow) = flow(&self.flows, id) else { return };
         let (hash, has_early) = (flow.key.hash(self.settings.seed), flow.early > 0);
-        // In place: it is not small.
+        // Writes in place, because a `Flow` is large.
         self.flows[id as usize] = None;
         if has_early {
             while self.early.take(id, |_| true).is_some() {}
@@ -412,7 +411,7 @@ impl Connections {
     }
 }
 
-/// The list that one belongs to that is not over.
+/// The list of a connection that is not over.
 const fn class(flow: &Flow) -> u32 {
     match (flow.is_established, flow.is_one_sided()) {
         (false, _) => HALF_OPEN,

@@ -1,18 +1,17 @@
-//! The words: who, how, in which phase.
+//! Sides, endings and phases of connections.
 
 use std::fmt;
 
-/// One of the two ends of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
-    /// Who opened it.
+    /// The side that opened the connection.
     Client,
-    /// Who was asked.
+    /// The side that accepted it.
     Server,
 }
 
 impl Side {
-    /// The one at the other end.
+    /// The other side.
     #[must_use]
     pub const fn peer(self) -> Self {
         match self {
@@ -21,7 +20,7 @@ impl Side {
         }
     }
 
-    /// As logs have it.
+    /// The name in logs and JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Client => "client",
@@ -30,31 +29,31 @@ impl Side {
     }
 }
 
-/// How a connection ended: the five of the ENMA monitor (ANMA paper, chapter 2), and four for what they leave out.
+/// How a connection ended: the five endings of the ENMA monitor (ANMA paper, chapter 2), and four that it does not
+/// have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ending {
     /// The server's FIN closed it first.
     SNormal,
     /// The client's FIN closed it first.
     CNormal,
-    /// The client's RST.
+    /// The client's RST cut it off.
     CReset,
-    /// The server's RST.
+    /// The server's RST cut it off.
     SReset,
-    /// It lasted too long after its last request.
+    /// No complete answer within [`crate::Settings::timeout`] after its last request.
     Timeout,
-    /// A RST was the answer to the client's SYN.
+    /// A RST answered the client's SYN.
     Refused,
-    /// Nothing was the answer to the client's SYNs.
+    /// Nothing answered the client's SYNs.
     NoAnswer,
-    /// Nobody has ended it as far as was seen; or it was half open only.
+    /// Neither side closed it as far as the capture shows, or it stayed half open.
     Open,
-    /// Answers of a server to nobody: SYN-ACK or RST without a SYN, as spoofed sources draw them.
+    /// A SYN-ACK or RST of a server without a SYN in the capture: answers to spoofed addresses.
     Backscatter,
 }
 
 impl Ending {
-    /// All of them.
     pub const ALL: [Self; 9] = [
         Self::SNormal,
         Self::CNormal,
@@ -67,7 +66,7 @@ impl Ending {
         Self::Backscatter,
     ];
 
-    /// As logs have it.
+    /// The name in logs and JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::SNormal => "S_NORMAL",
@@ -83,29 +82,29 @@ impl Ending {
     }
 }
 
-/// How far a connection had come when it ended.
+/// How far a connection was when it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// The handshake of TCP was not complete.
+    /// The TCP handshake was not complete.
     BeforeHandshake,
-    /// Nothing had been asked. A handshake of TLS is no request.
+    /// The client had sent no request. A TLS handshake is not a request.
     BeforeRequest,
-    /// A request had been sent, and nothing of the answer had come.
+    /// A request had been sent, and no octet of the answer had come.
     BeforeAnswer,
     /// A part of the answer had come.
     InAnswer,
     /// The answer had come.
     AfterAnswer,
-    /// The answer had come, and nothing had followed it for a while.
+    /// The answer had come, and nothing had followed it for [`crate::Settings::idle_after`].
     Idle,
 }
 
 impl Phase {
-    /// All of them, in their order.
+    /// All phases, in order.
     pub const ALL: [Self; 6] =
         [Self::BeforeHandshake, Self::BeforeRequest, Self::BeforeAnswer, Self::InAnswer, Self::AfterAnswer, Self::Idle];
 
-    /// As logs have it.
+    /// The name in logs and JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::BeforeHandshake => "before_handshake",

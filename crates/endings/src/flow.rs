@@ -1,4 +1,4 @@
-//! One connection, as far as it was seen.
+//! The state of one connection.
 
 mod data;
 mod due;
@@ -19,25 +19,25 @@ use crate::turn::{State, Turn};
 use crate::zeek::{Ends, History};
 pub(crate) use due::Cause;
 
-/// How long a SYN may be captured behind what followed it.
+/// How long after later segments a SYN may be captured, in nanoseconds.
 const REORDER_NS: u64 = 1_000_000_000;
-/// How far into its octets a connection may then be.
+/// How many octets the connection may have carried by then.
 const REORDER_OCTETS: u32 = 1 << 16;
 
-/// See the crate's picture of it.
+/// A connection; see the diagram in the crate's documentation.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own; the state is `stage`")]
 pub(crate) struct Flow {
     pub(crate) key: Key,
     pub(crate) stage: Stage,
     client_is_first: bool,
-    /// The reset that ended it may not have been accepted.
+    /// The RST that ended it may not have been accepted.
     is_doubtful: bool,
     pub(crate) is_knock_overdue: bool,
-    /// Whether the client's window was closed when it was seen last, or sent its FIN.
+    /// Whether the client's window was 0 in its last segment before or with its FIN.
     pub(crate) is_shut: bool,
     life: u8,
-    /// How many of its segments wait for what they follow.
+    /// Number of its segments in [`crate::early`].
     pub(crate) early: u16,
     client: Half,
     server: Half,
@@ -50,34 +50,34 @@ pub(crate) struct Flow {
     /// Whether its handshake was complete, seen or not.
     pub(crate) is_established: bool,
     pub(crate) established: Option<Timestamp>,
-    /// When the stage began, if it is [`Stage::Closing`] or [`Stage::Over`].
+    /// When the stage began; for [`Stage::Closing`] and [`Stage::Over`].
     staged: Timestamp,
 }
 
-/// How far it is.
+/// The stage of a connection; see the diagram in the crate's documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Its SYN may have been captured behind what is seen of it, all of which waits.
+    /// Its SYN may be captured later. All its segments wait for that.
     Ahead,
     /// The handshake is not complete.
     Opening,
     /// Data may flow.
     Open,
-    /// Both have closed, or one has reset it.
+    /// Both sides have closed, or one has reset it.
     Closing,
     /// It is reported.
     Over,
 }
 
 impl Flow {
-    /// Is there, and has not begun.
+    /// A connection whose segments wait for the SYN.
     pub(crate) fn ahead(key: Key, at: Timestamp) -> Self {
         Self::at(Stage::Ahead, key, true, at)
     }
 
-    /// Begins with this segment.
+    /// A connection that begins with this segment.
     pub(crate) fn new(key: Key, client_is_first: bool, segment: &Segment<'_>) -> Self {
-        // Without a SYN of either, it was open before it was seen.
+        // Without a SYN or RST, it was open before its first captured segment.
         let stage = if segment.flags.contains(Flags::SYN) || segment.flags.contains(Flags::RST) {
             Stage::Opening
         } else {
@@ -110,7 +110,7 @@ impl Flow {
         }
     }
 
-    /// The first packet came from the side that is taken for the server: Zeek marks such a direction as flipped.
+    /// The first packet came from the side that is taken for the server. Zeek marks such a direction as flipped.
     pub(crate) fn flip(&mut self) {
         self.history.flip();
     }
@@ -137,7 +137,7 @@ impl Flow {
         }
     }
 
-    /// Whether the segment is none of this connection's, but begins the next one between the same ends.
+    /// Whether the segment begins the next connection between the same ends.
     pub(crate) fn is_left_behind(&self, side: Side, segment: &Segment<'_>) -> bool {
         let half = self.half(side);
         let is_over = matches!(self.stage, Stage::Closing | Stage::Over);
@@ -145,7 +145,7 @@ impl Flow {
             return false;
         }
         if segment.flags.contains(Flags::ACK) {
-            // Another connection's, whose SYN was not seen; or nobody's.
+            // It belongs to another connection whose SYN was not seen, or there was no SYN at all.
             let peer = self.half(side.peer());
             return is_over && peer.is_placed && !peer.may_be_synchronized(segment.acknowledgment);
         }
@@ -161,15 +161,15 @@ impl Flow {
         }
     }
 
-    /// Whether a SYN was refused by what was captured ahead of it.
+    /// Whether a RST that was captured ahead of this SYN refused it.
     fn is_refused(&self, side: Side, syn: &Segment<'_>) -> bool {
         let reset = self.half(side.peer()).reset;
         let is_late = syn.time.since(self.started).as_nanos() < u128::from(REORDER_NS);
         is_late && reset.is_some_and(|reset| reset.acknowledgment == Some(syn.sequence.wrapping_add(1)))
     }
 
-    /// Whether a segment follows what was not seen yet: of its own side, or of the other one. Of a side that is not seen at all
-    /// only a SYN or the answer to it is to come.
+    /// Whether a segment follows one that was not seen yet, of its own side or of the other. A side of which nothing
+    /// was seen can only send a SYN, or the answer to one.
     pub(crate) fn is_early(&self, side: Side, segment: &Segment<'_>) -> bool {
         if self.stage == Stage::Ahead {
             let has = |flag| segment.flags.contains(flag);
@@ -184,8 +184,7 @@ impl Flow {
             || segment.flags.contains(Flags::ACK) && peer.is_behind(segment.acknowledgment, half)
     }
 
-    /// Takes a segment of `side` that is this connection's. True if it is to be looked at sooner, or counts
-    /// as something else now.
+    /// Takes a segment of `side` that belongs to this connection. True if its timeout or its list may have changed.
     pub(crate) fn see(&mut self, side: Side, segment: &Segment<'_>, out: &mut VecDeque<Event>) -> bool {
         let before = self.urgency();
         self.last = self.last.max(segment.time);
@@ -201,12 +200,12 @@ impl Flow {
         is_first || before != self.urgency()
     }
 
-    /// Whether nothing of one of its sides was seen.
+    /// Whether nothing of one side was seen.
     pub(crate) const fn is_one_sided(&self) -> bool {
         self.client.packets == 0 || self.server.packets == 0
     }
 
-    /// What decides when it is looked at, but for times that only move on.
+    /// The inputs of [`Flow::due`], except times that only grow.
     fn urgency(&self) -> (Stage, State, Option<Timestamp>, [bool; 3]) {
         let is_half_closed = self.client.fin.is_some() || self.server.fin.is_some();
         (
@@ -266,7 +265,7 @@ impl Flow {
         if let Some(data) = half.see_data(sequence, segment.len, segment.time) {
             self.see_data(side, sequence, data, segment, out);
         }
-        // Nobody takes a FIN together with a SYN.
+        // Receivers ignore a FIN in a SYN segment.
         if segment.flags.contains(Flags::FIN) && !is_syn {
             let acknowledgment = segment.flags.contains(Flags::ACK).then_some(segment.acknowledgment);
             let (half, _) = self.halves(side);
@@ -286,7 +285,7 @@ impl Flow {
                 half.acked = Some(upto);
             }
         }
-        // Who has reset or was reset says nothing more, so what is captured so soon was on its way already.
+        // After a RST a side sends nothing more. A segment captured this soon was on its way already.
         let is_new = |reset: &&mut Close| at.since(reset.at) < early::WINDOW;
         if let Some(reset) = half.reset.as_mut().filter(is_new) {
             reset.acknowledgment = Some(reset.acknowledgment.map_or(upto, |known| later(known, upto)));
@@ -303,7 +302,7 @@ impl Flow {
         }
     }
 
-    /// The client has more of the server than was seen, and it is no FIN.
+    /// Accounts for data of the server that the client acknowledges and the capture lacks, if they are more than a FIN.
     fn see_unseen_answer(&mut self, upto: u32, at: Timestamp) {
         let fin = u32::from(self.server.packets > 0);
         if !is_before(self.server.next.wrapping_add(fin), upto) {
@@ -311,7 +310,7 @@ impl Flow {
         }
         let (asked, answer) = (self.client.next, self.server.next);
         if self.turn.requests == 0 && matches!(self.app, App::Unknown) {
-            // Nor was it seen what the client asked for.
+            // The request was not captured either.
             self.turn.imply_ask(asked.wrapping_sub(1), answer);
         }
         if self.turn.state == State::Asked {
@@ -321,7 +320,7 @@ impl Flow {
 
     fn step(&mut self, side: Side, segment: &Segment<'_>) {
         if !self.is_established && !segment.flags.contains(Flags::SYN) {
-            // Only who has got a SYN-ACK acknowledges it, and only to who has is data sent.
+            // Only a client that got the SYN-ACK acknowledges it, and data are sent only to a side that is established.
             let has_ack = side == Side::Client && segment.flags.contains(Flags::ACK);
             if has_ack || segment.len > 0 || self.half(side).fin.is_some() {
                 self.is_established = true;
@@ -341,24 +340,24 @@ impl Flow {
         self.stage = Stage::Closing;
     }
 
-    /// It is reported; what still comes is heard no more.
+    /// Marks it as reported. Later segments are ignored.
     pub(crate) fn bury(&mut self, now: Timestamp) {
         self.stage = Stage::Over;
         self.staged = now;
         self.app = App::default();
     }
 
-    /// Whether it may go on, though it is reported: neither was it reset, nor did both sides close it.
+    /// Whether it may continue although it is reported: it was not reset, and at most one side closed it.
     pub(crate) fn may_go_on(&self) -> bool {
         self.is_established && !self.is_reset() && (self.client.fin.is_none() || self.server.fin.is_none())
     }
 
-    /// Whether a RST of either side stands.
+    /// Whether a valid RST of either side was seen.
     pub(crate) const fn is_reset(&self) -> bool {
         self.client.reset.is_some() || self.server.reset.is_some()
     }
 
-    /// A segment of it came, though it is over, and reported. Whether it went on until then.
+    /// Takes a segment after the report. Returns whether the connection could continue until then.
     pub(crate) fn see_rest(&mut self, side: Side, segment: &Segment<'_>) -> bool {
         if !self.may_go_on() {
             return false;

@@ -1,80 +1,81 @@
-//! One direction of a connection: what one side was seen to send.
+//! One direction of a connection: the data and closes of one side.
 
 use watari_packets::{Flags, Segment, Timestamp};
 
 use crate::sequence::{FAR, is_before, is_upto, later};
 
-/// How far ahead of what was seen a segment may be and be believed at once: what a capture may have lost in a row.
+/// How far ahead of the seen data a segment may be to be accepted at once, in octets: what a capture may have lost in a
+/// row.
 const JUMP_MAX: u32 = 1 << 24;
-/// How many in a row that are further away are believed.
+/// After this many segments in a row that are further away, the half continues from there.
 const ODD_MAX: u8 = 3;
-/// How far ahead of what was seen a reset may be: the data before it may be lost to the capture.
+/// How far ahead of the seen data a RST may be, in octets: a capture may have lost the data before it.
 const UNSEEN_MAX: u32 = 1 << 16;
 
-/// What one side sent, in sequence numbers of its own.
+/// The data that one side sent, in its own sequence numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Half {
-    /// Of the first octet of data. Means something once [`Half::is_placed`].
+    /// Sequence number of the first octet of data. Valid if [`Half::is_placed`].
     pub(crate) start: u32,
-    /// Behind the last octet that was seen.
+    /// Sequence number behind the last octet that was seen.
     pub(crate) next: u32,
-    /// The highest acknowledgment that this side sent: how much of its peer's it has.
+    /// The highest acknowledgment that this side sent for its peer's data.
     pub(crate) acked: Option<u32>,
-    /// Whether that was one more than the one before, as where a FIN is acknowledged.
+    /// Whether the last acknowledgment was one more than the previous, as for a FIN.
     pub(crate) has_stepped: bool,
     pub(crate) fin: Option<Close>,
     pub(crate) reset: Option<Close>,
-    /// Octets of data that it sent, each counted once.
+    /// Octets of data that this side sent, each counted once.
     pub(crate) octets: u64,
     pub(crate) packets: u32,
-    /// Segments with data, none of them new or all of them late.
+    /// Segments with data of which none are new.
     pub(crate) retransmits: u32,
     pub(crate) gaps: u32,
-    /// Octets of data that were acknowledged and never seen, in gaps that others followed.
+    /// Octets of data that were acknowledged and never seen, in gaps that later data followed.
     pub(crate) missed: u32,
     pub(crate) zero_windows: u32,
-    /// When new data came last.
+    /// Time of the last new data.
     pub(crate) data_at: Timestamp,
-    /// What was passed over last, until it comes.
+    /// The latest gap in the seen data, until it is filled: its begin and its end.
     hole: Option<(u32, u32)>,
     pub(crate) syn: Option<u32>,
     pub(crate) syns: u8,
     pub(crate) is_placed: bool,
-    /// Segments in a row that fit nowhere.
+    /// Segments in a row that do not fit the expected numbers.
     odd: u8,
 }
 
-/// How a side closed.
+/// A FIN or RST of a side.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Close {
-    /// The sequence number of its FIN or RST.
+    /// The sequence number of the FIN or RST.
     pub(crate) sequence: u32,
-    /// What it said to have of its peer's.
+    /// Its acknowledgment number.
     pub(crate) acknowledgment: Option<u32>,
-    /// What its peer had said to have, as far as was captured by then.
+    /// The peer's acknowledgment number, as captured by then.
     pub(crate) heard: Option<u32>,
     pub(crate) at: Timestamp,
 }
 
-/// What data are to what was seen before.
+/// How a segment's data relate to the data seen before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Data {
-    /// They follow.
+    /// They continue the stream.
     New,
-    /// They were seen, in whole.
+    /// All of them were seen before.
     Seen,
-    /// They were passed over before.
+    /// They fill a gap.
     Late,
 }
 
-/// What a RST is worth.
+/// Whether a RST is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reset {
-    /// It stands where its receiver expects it, or within what is on its way to it.
+    /// Its number is the one that its receiver expects, or within the data on their way to it.
     Sure,
-    /// It stands behind what was seen, and its receiver may have seen more.
+    /// Its number is behind the seen data, and its receiver may have got more than that.
     Doubtful,
-    /// Its receiver takes no notice.
+    /// Its receiver ignores it.
     Forged,
 }
 
@@ -102,7 +103,7 @@ impl Half {
         }
     }
 
-    /// The first of its closes. Who has reset sends no FIN any more, so a FIN came first.
+    /// The first close of this side. A side sends no FIN after its RST, so the FIN came first.
     pub(crate) fn close(&self) -> Option<Close> {
         self.fin.or(self.reset)
     }
@@ -117,7 +118,7 @@ impl Half {
         self.acked.is_some_and(|acked| is_upto(upto, acked))
     }
 
-    /// Whether more is to come from it, up to this number, than was seen or acknowledged.
+    /// Whether the data up to this number were neither seen nor acknowledged, so a capture may still have them.
     pub(crate) fn is_behind(&self, upto: u32, peer: &Self) -> bool {
         let fin = u32::from(self.fin.is_some());
         self.packets > 0
@@ -126,17 +127,17 @@ impl Half {
             && peer.acked.is_none_or(|acked| is_before(acked, upto))
     }
 
-    /// Whether this acknowledges its SYN, and of the data that came with it (RFC 7413) any.
+    /// Whether this number acknowledges its SYN, with any part of the data that came with it (RFC 7413).
     pub(crate) fn may_be_synchronized(&self, upto: u32) -> bool {
         is_upto(self.start, upto) && is_upto(upto, self.next)
     }
 
-    /// Data begin here.
+    /// Sets the sequence number of the first octet of data.
     fn place(&mut self, start: u32) {
         (self.start, self.next, self.is_placed) = (start, start, true);
     }
 
-    /// Its SYN. Data that came before it stay where they are.
+    /// Takes its SYN. Earlier data keep their position.
     pub(crate) fn see_syn(&mut self, segment: &Segment<'_>) {
         let start = segment.sequence.wrapping_add(1);
         self.syn = Some(segment.sequence);
@@ -149,18 +150,18 @@ impl Half {
         }
     }
 
-    /// Whether a server that is not known to have taken the client's SYN acknowledges something before it: an earlier connection
-    /// between the same ends, which it remembers (RFC 9293, section 3.10.7.4: it answers a SYN with what it expects in that).
+    /// Whether a server acknowledges a number before the client's SYN: it remembers an earlier connection between the
+    /// same ends, and answers a SYN with the number that it expects in that one (RFC 9293, section 3.10.7.4).
     pub(crate) fn knows_other(&self, segment: &Segment<'_>, client: &Self) -> bool {
         let is_before_syn = |syn| !is_before(syn, segment.acknowledgment);
         !self.is_placed && segment.flags.contains(Flags::ACK) && client.syn.is_some_and(is_before_syn)
     }
 
-    /// Whether a segment is of this connection at all, by its place.
+    /// Whether a segment belongs to this connection, by its numbers.
     pub(crate) fn fits(&mut self, segment: &Segment<'_>, peer: &Self) -> bool {
         let near =
             |number: u32, known: u32| number.wrapping_sub(known) < JUMP_MAX || known.wrapping_sub(number) < 1 << 30;
-        // Of an earlier connection between the same ends.
+        // It belongs to an earlier connection between the same ends.
         let is_old = self.octets < 1 << 30 && self.syn.is_some_and(|syn| is_before(segment.sequence, syn));
         let fits = !is_old
             && (!self.is_placed || near(segment.sequence, self.next))
@@ -171,14 +172,14 @@ impl Half {
         if self.odd < ODD_MAX {
             return fits;
         }
-        // Long unseen: it goes on from here.
+        // The capture lost a lot: the stream continues here.
         self.odd = 0;
         self.next = segment.sequence;
         self.hole = None;
         true
     }
 
-    /// Its data, if there are any, which fit.
+    /// Takes the data of a segment that fits. `None` if it has no data.
     pub(crate) fn see_data(&mut self, sequence: u32, len: u32, at: Timestamp) -> Option<Data> {
         if !self.is_placed {
             self.place(sequence);
@@ -216,7 +217,7 @@ impl Half {
         };
     }
 
-    /// An acknowledgment by its peer. True if it covers what was never seen.
+    /// Takes an acknowledgment by its peer. True if it covers a gap, which then counts as missed.
     pub(crate) fn see_acked(&mut self, upto: u32) -> bool {
         if !self.is_placed {
             self.place(upto);
@@ -228,12 +229,12 @@ impl Half {
         true
     }
 
-    /// Its FIN, behind its data. Of copies, the one that knew least of the peer was sent first.
+    /// Takes its FIN, which is behind its data. Of duplicates, the one with the lowest acknowledgment was sent first.
     pub(crate) fn see_fin(&mut self, sequence: u32, acknowledgment: Option<u32>, at: Timestamp) {
         if self.fin.is_none() && is_before(self.next, sequence) {
             let unseen = self.next;
             self.see_data(unseen, sequence.wrapping_sub(unseen), self.data_at);
-            // They may be captured yet.
+            // The data before the FIN may be captured later.
             self.hole.get_or_insert((unseen, sequence)).1 = sequence;
         }
         match &mut self.fin {
@@ -248,8 +249,8 @@ impl Half {
         }
     }
 
-    /// What a RST of its is worth (RFC 9293, section 3.5.3; RFC 5961, section 3.2), as far as can be told without the
-    /// peer's window.
+    /// Whether a RST of this side is valid (RFC 9293, section 3.5.3; RFC 5961, section 3.2), as far as that can be
+    /// decided without the peer's window.
     pub(crate) fn judge_reset(&self, sequence: u32, peer: &Self) -> Reset {
         if !self.is_placed {
             return Reset::Sure;
@@ -266,23 +267,23 @@ impl Half {
         }
     }
 
-    /// How many octets it sent: as many as were seen, or acknowledged without being seen.
+    /// Octets of data that it sent: seen, or acknowledged without being seen.
     pub(crate) fn sent(&self, peer: &Self) -> u64 {
         self.octets + u64::from(self.unseen(peer))
     }
 
-    /// How many of them were acknowledged and never seen.
+    /// Octets of data that were acknowledged and never seen.
     pub(crate) fn missed(&self, peer: &Self) -> u64 {
         u64::from(self.missed) + u64::from(self.unseen(peer))
     }
 
-    /// Octets behind the last that was seen which its peer has acknowledged.
+    /// Octets that its peer has acknowledged behind the last one that was seen.
     fn unseen(&self, peer: &Self) -> u32 {
         let unseen = match peer.acked {
             Some(acked) if self.is_placed && is_before(self.next, acked) => acked.wrapping_sub(self.next),
             _ => 0,
         };
-        // A FIN has a number, too.
+        // A FIN has a sequence number, too.
         let fin = u32::from(self.fin.is_some() || unseen == 1 || self.packets == 0 && peer.has_stepped);
         unseen.saturating_sub(fin)
     }

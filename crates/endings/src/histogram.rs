@@ -1,11 +1,12 @@
-//! How many times were how long: enough for quantiles, and small enough for each second of each server.
+//! A histogram of times: exact enough for quantiles, and small enough for each second of each server.
 //!
-//! Its buckets are always the same few, so that it is copied, sent and taken off a sum like any count; the load generator, which has one
+//! Its few buckets are fixed, so it is copied, sent and subtracted like any count. The load generator has one histogram
+//! for a whole run, and uses `hdrhistogram` for exact times.
 //! for all of a run, has `hdrhistogram` for exact times.
 
 use std::time::Duration;
 
-/// Counts of times, by bucket. A time that is a bound is of the bucket that ends there, as in Prometheus.
+/// Counts of times, by bucket. A time equal to a bound counts in the bucket that ends there, as in Prometheus.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Histogram(pub [u32; Self::BUCKETS]);
 
@@ -15,28 +16,26 @@ impl Histogram {
         100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000,
         5_000_000, 10_000_000, 20_000_000, 50_000_000,
     ];
-    /// The number of buckets.
     pub const BUCKETS: usize = Self::BOUNDS_US.len() + 1;
 
-    /// Of one time.
+    /// The histogram of one time.
     pub fn of(time: Duration) -> Self {
         let mut all = Self::default();
         all.count(time);
         all
     }
 
-    /// Counts a duration.
     pub(crate) fn count(&mut self, time: Duration) {
         let time_us = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
         let bucket = &mut self.0[Self::BOUNDS_US.partition_point(|bound| *bound < time_us)];
         *bucket = bucket.wrapping_add(1);
     }
 
-    /// Estimates the time that the share `quantile` (0 to 1) of all times did not exceed; `None` without any. `max`: the longest
-    /// time, rounded up to a microsecond.
+    /// Estimates the time that the share `quantile` (0 to 1) of all times did not exceed; `None` if there are none.
+    /// `max` is the longest time, rounded up to a microsecond.
     ///
-    /// Times are taken as evenly spread within their bucket. The last bucket in use ends at `max`; a single time in it is `max`. From 100
-    /// µs to 50 s, an estimate is 0.4 to 2.5 times the true time, and never above `max`.
+    /// It assumes that times are spread evenly within their bucket. The last bucket in use ends at `max`; a single time
+    /// in it is `max`. From 100 µs to 50 s, an estimate is 0.4 to 2.5 times the true time, and never above `max`.
     pub fn quantile(&self, quantile: f64, max: Duration) -> Option<Duration> {
         let all: f64 = self.0.iter().map(|count| f64::from(*count)).sum();
         let rank = all * quantile;
@@ -49,7 +48,7 @@ impl Histogram {
                 if is_last && count <= 1.0 {
                     return Some(max);
                 }
-                // A sum of counts may have wrapped around: then there is no such order.
+                // A sum of counts may have wrapped around. Then the bounds may be out of order.
                 let to_s = if is_last { bound_s.min(max_s).max(from_s) } else { bound_s };
                 let time_s = from_s + (to_s - from_s) * ((rank - below) / count).max(0.0);
                 return Some(Duration::from_secs_f64(time_s.min(max_s)));
@@ -100,7 +99,7 @@ mod tests {
         assert_eq!(quantile(&[[1_500; 10], [2_500; 10]].concat(), 0.5), Some(Duration::from_millis(2)));
     }
 
-    /// The bound of a bucket may be above all measured times; an estimate may not.
+    /// The bound of a bucket may be above all measured times. An estimate must not be.
     #[test]
     fn nothing_takes_longer_than_the_longest() {
         const LONG_US: u32 = 15_001_000;
@@ -118,7 +117,7 @@ mod tests {
     }
 
     proptest! {
-        /// Of shares that a double has exactly.
+        /// Shares that an `f64` represents exactly.
         #[test]
         fn quantiles_are_near_what_they_say_they_are(
             mut times_us in proptest::collection::vec(101..50_000_000_u32, 1..200),

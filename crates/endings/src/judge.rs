@@ -1,30 +1,31 @@
-//! Whether a server is normal, saturated or stopped (ANMA paper, chapter 2).
+//! Decides whether a server is idle, normal, saturated or stopped (ANMA paper, chapter 2).
 //!
-//! Each state may follow each other. The first line that is true says which:
+//! Each state may follow each other state. The first line that is true decides:
 //!
 //! ```text
-//!  of the last stopped_span, most got nothing ─────────────────────────────────────────────▶ Stopped
+//!  of the last stopped_span, most got no answer ───────────────────────────────────────────▶ Stopped
 //!    │ no
 //!    ▼
 //!  nothing happened in span; if it is idle or stopped, in stopped_span ────────────────────▶ Idle
 //!    │ no
 //!    ▼
 //!  less than ended_min ended ───── it is idle or stopped, and answers more than it cuts off ▶ Normal
-//!    │ no                                                                         └── else ─▶ as it is
+//!    │ no                                                                  └── else ─▶ unchanged
 //!    ▼
 //!  the shares of span are over a limit; if it is idle or stopped, those of stopped_span ───▶ Saturated
 //!    │ no
 //!    └─────────────────────────────────────────────────────────────────────────────────────▶ Normal
 //! ```
 //!
-//! 1. A change is reported when its condition has lasted for [`Profile::hold`]; it is dated to when that began. Stopped, if nothing was
-//!    answered since, is dated to the first request without an answer.
-//! 2. Stopped: of the knocks and requests of the last [`Profile::stopped_span`] more than [`Profile::unanswered`] got
-//!    nothing. The paper drew no point then; so what got nothing is counted by itself. Who leaves before it has waited for long is
-//!    no evidence: where nobody waits, a server that answers nothing is saturated.
+//! 1. A change is reported when its condition has lasted for [`Profile::hold`]. It is dated to the begin of the
+//!    condition. *Stopped* is dated to the first request without an answer, if the server has answered nothing since.
+//! 2. Stopped: of the SYNs and requests of the last [`Profile::stopped_span`], more than the share
+//!    [`Profile::unanswered`] got no answer. The paper has no data point for a server that answers nothing, so
+//!    unanswered ones are counted separately. A client that leaves early is no evidence: if all clients leave early, a
+//!    server that answers nothing is saturated.
 //! 3. Saturated: the shares of the last [`Profile::span`] are over a limit.
-//! 4. A limit that was passed is passed back only [`Profile::margin`] below it.
-//! 5. Without evidence nothing changes; without clients a server is idle, and not stopped.
+//! 4. After a share exceeded a limit, it has to fall [`Profile::margin`] below it.
+//! 5. Without evidence nothing changes. Without clients a server is idle, not stopped.
 
 mod profile;
 
@@ -37,24 +38,23 @@ use crate::window::{Shares, Tally, Window};
 
 pub use profile::{Learner, Profile};
 
-/// What a server is in.
+/// The state of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ServerState {
-    /// Nobody asks it for anything.
+    /// No client sends a request.
     Idle,
-    /// It delivers what it is asked for.
+    /// The shares are within their limits.
     Normal,
-    /// Requests outrun it.
+    /// Aborts, timeouts or failures are over a limit.
     Saturated,
-    /// Most requests get nothing.
+    /// Most SYNs and requests get no answer.
     Stopped,
 }
 
 impl ServerState {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Idle, Self::Normal, Self::Saturated, Self::Stopped];
 
-    /// As logs have it.
+    /// The name in logs and JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -65,27 +65,26 @@ impl ServerState {
     }
 }
 
-/// Which limit decided.
+/// The limit that decided a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// Nothing was asked.
+    /// No client sent a request.
     NoClients,
-    /// All shares are within their limits.
     WithinLimits,
-    /// Clients cut off too much.
+    /// Clients cut off too many answers.
     Aborts,
-    /// Too much is out of time.
+    /// Too many requests timed out.
     Timeouts,
-    /// Both together are too much.
+    /// Aborts and timeouts together are over their limit.
     AbortsAndTimeouts,
-    /// The server cuts off too much.
+    /// The server cut off too many connections.
     Failures,
-    /// Too many get nothing.
+    /// Too many SYNs and requests got no answer.
     Unanswered,
 }
 
 impl Reason {
-    /// As logs have it.
+    /// The name in logs and JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NoClients => "no_clients",
@@ -99,69 +98,65 @@ impl Reason {
     }
 }
 
-/// A state, and what it is concluded from.
+/// A state of a server with its evidence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Verdict {
-    /// What the server is in.
     pub state: ServerState,
-    /// Since when.
+    /// The begin of the state.
     pub since: Timestamp,
-    /// When that was known.
+    /// When the state was decided: at least [`Profile::hold`] after `since`.
     pub at: Timestamp,
-    /// Why.
     pub evidence: Evidence,
 }
 
-/// What a state is concluded from.
+/// The measurement that decided a state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Evidence {
-    /// Which limit decided.
     pub reason: Reason,
-    /// What was measured against it, and the limit; shares, 0 to 1.
+    /// The measured share, 0 to 1.
     pub value: f64,
-    /// See `value`.
+    /// The limit of `value`, 0 to 1.
     pub limit: f64,
-    /// How much time it covers.
+    /// The time that `value` covers.
     pub span: Duration,
     /// X, Y and Z in that time; of a stopped server, since it stopped.
     pub shares: Option<Shares>,
-    /// All that happened in it.
+    /// All counts of that time.
     pub tally: Tally,
 }
 
-/// Judges one server. Ask it once a second.
+/// Judges one server. Call [`ServerJudge::look`] once a second.
 #[derive(Debug, Default)]
 pub(crate) struct ServerJudge {
     verdict: Option<Verdict>,
     /// The evidence of the current state.
     evidence: Option<Evidence>,
-    /// What it seems to be in instead, and since when.
+    /// The state that the latest measurements show instead, and since when.
     candidate: Option<(ServerState, Timestamp)>,
 }
 
 impl ServerJudge {
-    /// The last verdict, if there was one.
     pub(crate) const fn verdict(&self) -> Option<&Verdict> {
         self.verdict.as_ref()
     }
 
-    /// The evidence of the current state: the latest measurement that still supports it.
+    /// The latest measurement that supports the current state.
     pub(crate) const fn evidence(&self) -> Option<&Evidence> {
         self.evidence.as_ref()
     }
 
-    /// What the server is in.
+    /// The current state; idle before the first verdict.
     pub(crate) fn state(&self) -> ServerState {
         self.verdict.map_or(ServerState::Idle, |verdict| verdict.state)
     }
 
-    /// What it seems to be in instead has not lasted for any time.
+    /// Restarts the hold time of a pending change.
     pub(crate) const fn set_back(&mut self) {
         self.candidate = None;
     }
 
-    /// Looks at what happened in the last [`Profile::span`] and in the last [`Profile::stopped_span`]. Says so if the state
-    /// is another.
+    /// Judges the last [`Profile::span`] and the last [`Profile::stopped_span`]. Returns a verdict if the state
+    /// changes.
     pub(crate) fn look(&mut self, now: Timestamp, window: &Window, profile: &Profile) -> Option<Verdict> {
         let (long, short) = (window.total(Lately::Span as usize), window.total(Lately::StoppedSpan as usize));
         let Some((state, mut evidence)) = profile.judge(self.state(), &long, &short) else {
@@ -203,8 +198,8 @@ impl ServerJudge {
     }
 }
 
-/// X, Y and Z: `all` of what ended lately; if the server is stopped, only what ended since then. An earlier delivery does not count for
-/// a stopped server, even if its connection ended later.
+/// X, Y and Z: `all` of what ended lately. If the server is stopped, only what ended since then. An earlier delivery
+/// does not count for a stopped server, even if its connection ended later.
 pub(crate) fn shares(verdict: &Verdict, window: &Window, lately: Lately, all: Option<Shares>) -> Option<Shares> {
     if verdict.state != ServerState::Stopped {
         return all;

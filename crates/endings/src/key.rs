@@ -1,9 +1,9 @@
-//! What tells connections apart.
+//! The key of a connection.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// The two ends of a connection in one order, whichever way a segment goes. An IPv4 address and the same one mapped
-/// into IPv6 are one.
+/// The two ends of a connection, in the same order for both directions. An IPv4 address and its IPv4-mapped IPv6
+/// address are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
     addresses: [[u64; 2]; 2],
@@ -22,7 +22,6 @@ impl Key {
         }
     }
 
-    /// The first end, or the second.
     pub(crate) fn end(&self, is_first: bool) -> SocketAddr {
         let end = usize::from(!is_first);
         let [high, low] = self.addresses[end];
@@ -30,10 +29,10 @@ impl Key {
         SocketAddr::new(IpAddr::V6(address).to_canonical(), self.ports[end])
     }
 
-    /// Cannot be steered by who does not know `seed`.
+    /// A hash that a peer cannot predict without `seed`.
     pub(crate) fn hash(&self, seed: u64) -> u64 {
         let [[a, b], [c, d]] = self.addresses;
-        // Addresses of IPv4 begin with zeros: a seed of 0 must not make a factor of 0 of them.
+        // IPv4 addresses begin with zeros. With a seed of 0 their factor must not be 0.
         let seed = seed ^ ODD[3];
         let ports = u64::from(self.ports[0]) << 16 | u64::from(self.ports[1]);
         let first = fold(a ^ seed, b ^ ODD[0]);
@@ -42,7 +41,7 @@ impl Key {
     }
 }
 
-/// Digits of pi, behind the point.
+/// Digits of pi after the point.
 const ODD: [u64; 4] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 0xa409_3822_299f_31d0, 0x082e_fa98_ec4e_6c89];
 
 fn fold(a: u64, b: u64) -> u64 {

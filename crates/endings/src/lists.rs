@@ -1,8 +1,8 @@
-//! Queues of connections that hold no memory of their own: each connection stands in one list at most.
+//! Queues of connections without allocations of their own: each connection is in one list at most.
 
 const NONE: u32 = u32::MAX;
 
-/// Doubly linked lists over the same small numbers.
+/// Doubly linked lists over the same small ids.
 #[derive(Debug)]
 pub(crate) struct Lists {
     ends: Vec<Ends>,
@@ -28,7 +28,7 @@ impl Lists {
         Self { ends: vec![Ends { first: NONE, last: NONE, len: 0 }; lists], nodes: Vec::new() }
     }
 
-    /// Puts it at the end of a list, out of the one that it stood in.
+    /// Moves `id` to the end of a list, from the one that it was in.
     pub(crate) fn push(&mut self, list: u32, id: u32) {
         self.remove(id);
         if self.nodes.len() <= id as usize {
@@ -45,7 +45,7 @@ impl Lists {
         ends.len += 1;
     }
 
-    /// Takes it out of its list; says which.
+    /// Removes `id` from its list, and returns the list.
     pub(crate) fn remove(&mut self, id: u32) -> Option<u32> {
         let node = *self.nodes.get(id as usize)?;
         let ends = self.ends.get_mut(node.list as usize)?;
@@ -62,12 +62,12 @@ impl Lists {
         Some(node.list)
     }
 
-    /// The list that it stands in.
+    /// The list that `id` is in.
     pub(crate) fn list(&self, id: u32) -> Option<u32> {
         self.nodes.get(id as usize).map(|node| node.list).filter(|list| *list != NONE)
     }
 
-    /// The one that has stood in a list for longest.
+    /// The id that has been in a list for the longest time.
     pub(crate) fn first(&self, list: u32) -> Option<u32> {
         let first = self.ends[list as usize].first;
         (first != NONE).then_some(first)

@@ -1,28 +1,27 @@
-//! Sequence numbers (RFC 9293, section 3.4), which are compared around their wrap.
+//! Sequence numbers (RFC 9293, section 3.4), compared modulo 2^32.
 
-/// Whether `a` comes before `b`. Numbers half of the space apart have no order; then it is not.
+/// Whether `a` is before `b`. False for numbers that are half of the space apart, because they have no order.
 pub(crate) const fn is_before(a: u32, b: u32) -> bool {
     a != b && b.wrapping_sub(a) < 1 << 31
 }
 
-/// Whether `a` comes before `b`, or is the same.
+/// Whether `a` is before `b`, or equal.
 pub(crate) const fn is_upto(a: u32, b: u32) -> bool {
     a == b || is_before(a, b)
 }
 
-/// The later of two.
 pub(crate) const fn later(a: u32, b: u32) -> u32 {
     if is_before(a, b) { b } else { a }
 }
 
-/// Where something begins that has come up to `end`, as far as it can be said: numbers have an order within half of their space,
-/// and a transfer may be longer than that.
+/// Keeps `begin` within [`FAR`] of `end`: numbers have an order only within half of their space, and a transfer may be
+/// longer than that.
 pub(crate) const fn follow(begin: u32, end: u32) -> u32 {
     let farthest = end.wrapping_sub(FAR);
     if is_before(begin, farthest) && is_before(begin, end) { farthest } else { begin }
 }
 
-/// What is further apart is not compared.
+/// The largest distance of numbers that are compared.
 pub(crate) const FAR: u32 = 1 << 30;
 
 #[cfg(test)]

@@ -1,42 +1,42 @@
-//! What is settable.
+//! Settings of the monitor.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::ending::Side;
 
-/// What connections are held to. All times are times of packets.
+/// Timeouts and limits of [`crate::Connections`]. All times are packet times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// How long after its last request a connection ends as `TIMEOUT`. (The paper: 10 minutes.)
+    /// A connection ends as `TIMEOUT` this long after its last request. (The paper: 10 minutes.)
     pub timeout: Duration,
-    /// How long after the last SYN a connection that is not established is given up.
+    /// A connection that is not established is given up this long after the last SYN.
     pub handshake_timeout: Duration,
-    /// How long a connection may be silent with one side closed.
+    /// The longest silence of a connection that one side has closed.
     pub half_closed_timeout: Duration,
-    /// How long it may be silent with nothing pending; then it counts as open, and is forgotten.
+    /// The longest silence with no request pending. Then the connection counts as `OPEN`, and is forgotten.
     pub silence_max: Duration,
-    /// How long after its end a connection is reported: what comes out of order meanwhile is still heard.
+    /// A connection is reported this long after its end, so that segments out of order still count.
     pub settle: Duration,
-    /// The same for a reset that its receiver may not have accepted.
+    /// The same as `settle`, after a RST that its receiver may not have accepted.
     pub settle_doubtful: Duration,
-    /// How long what still comes for a reported connection begins no new one.
+    /// How long late segments of a reported connection begin no new one.
     pub linger: Duration,
-    /// How long after an answer a connection is idle.
+    /// A connection is idle this long after an answer.
     pub idle_after: Duration,
-    /// How long a SYN may be without an answer before that is said.
+    /// A SYN is reported overdue after this time without an answer.
     pub knock_patience: Duration,
-    /// How long a request may be without the first octet of an answer before that is said.
+    /// A request is reported overdue after this time without the first octet of an answer.
     pub request_patience: Duration,
-    /// The most connections that are held. Established ones of which both sides were seen are never given up for others.
+    /// The most connections held. Established ones of which both sides were seen are never evicted.
     pub connections_max: u32,
-    /// The most of them whose handshake is not complete; beyond, the oldest of those are given up.
+    /// The most connections with an incomplete handshake. Beyond that, the oldest of them are evicted.
     pub half_open_max: u32,
-    /// The most of them that are over already.
+    /// The most entries of connections that are over.
     pub over_max: u32,
-    /// Which ends are servers, where no SYN shows it.
+    /// The known servers, for connections without a SYN.
     pub servers: Servers,
-    /// Makes it unforeseeable where connections stand in the table; drawn by the caller.
+    /// A random number from the caller. It makes positions in the hash table unpredictable.
     pub seed: u64,
 }
 
@@ -67,18 +67,18 @@ impl Default for Settings {
 pub struct Servers {
     /// Ports that servers listen on, at any address.
     pub ports: Vec<u16>,
-    /// Servers.
+    /// Addresses of servers.
     pub addresses: Vec<SocketAddr>,
 }
 
 impl Servers {
-    /// Whether this is one of them, or none is known.
+    /// Whether this is a known server, or no server is configured.
     pub fn is_told(&self, server: SocketAddr) -> bool {
         self.ports.is_empty() && self.addresses.is_empty() || self.knows(server)
     }
 
-    /// Which side sent a segment that shows it by no SYN: the only known server of the two; else what its data show; else the
-    /// lower port is the server's; else who was sent to.
+    /// The side that sent a segment without a SYN. The first of these that applies decides: only one of the two is a
+    /// known server; the data show it; the lower port is the server's; the receiver is the server.
     pub(crate) fn sender(&self, source: SocketAddr, destination: SocketAddr, speaker: Option<Side>) -> Side {
         let by_port = if source.port() < destination.port() { Side::Server } else { Side::Client };
         match (self.knows(source), self.knows(destination)) {

@@ -1,4 +1,4 @@
-//! All servers that are watched, and what they are in.
+//! The states of all watched servers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -10,32 +10,31 @@ use crate::connection::Event;
 use crate::judge::{self, Evidence, Profile, ServerJudge, ServerState, Verdict};
 use crate::window::{Shares, Tally, Window};
 
-/// Follows the states of servers. Give it what happened and the time, and take [`States::poll`] until it says nothing.
+/// Follows the states of servers. Pass it events and the time, then call [`States::poll`] until it returns `None`.
 #[derive(Debug)]
 pub struct States {
     profile: Profile,
     servers_max: usize,
     servers: BTreeMap<SocketAddr, Server>,
-    /// Those that never answered anything, and never were anything but idle. They give way to others.
+    /// Servers that never answered anything and were never anything but idle. New servers replace them.
     silent: BTreeSet<SocketAddr>,
     changes: VecDeque<Change>,
-    /// The second that time is in.
+    /// The current second, since the Unix epoch.
     now_s: u64,
     unwatched: u64,
 }
 
-/// A server is in another state.
+/// A server changed its state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Change {
-    /// Which.
     pub server: SocketAddr,
-    /// What it was in, until [`Verdict::since`].
+    /// The state until [`Verdict::since`].
     pub before: ServerState,
-    /// What it is in.
+    /// The new state.
     pub verdict: Verdict,
 }
 
-/// What is known of a server.
+/// A watched server.
 #[derive(Debug)]
 pub struct Server {
     window: Window,
@@ -43,10 +42,10 @@ pub struct Server {
     open: u32,
 }
 
-/// What time up to now the numbers of a server are about.
+/// A time up to now over which a server's counts are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lately {
-    /// [`Profile::span`], of which the shares are judged.
+    /// [`Profile::span`]: the time over which shares are judged.
     Span,
     /// [`Profile::stopped_span`].
     StoppedSpan,
@@ -55,43 +54,40 @@ pub enum Lately {
 }
 
 impl Server {
-    /// The short span. It decides no state: rates are shown over its complete seconds.
+    /// The short span. It decides no state: displays show rates over its complete seconds.
     pub const SHORT_SPAN: Duration = Duration::from_secs(10);
-    /// How much is held at least: also the latest seconds, which are not complete.
+    /// The least time that is held. It includes the latest seconds, which are not complete.
     const HELD_MIN: Duration = Duration::from_secs(12);
 
-    /// What happened at it lately.
     pub fn total(&self, lately: Lately) -> Tally {
         self.window.total(lately as usize)
     }
 
-    /// Its seconds.
     pub const fn window(&self) -> &Window {
         &self.window
     }
 
-    /// What it is in.
     pub fn state(&self) -> ServerState {
         self.judge.state()
     }
 
-    /// The last verdict, if there was one.
     pub const fn verdict(&self) -> Option<&Verdict> {
         self.judge.verdict()
     }
 
-    /// What its state is concluded from: at first that of the verdict, then what was measured last.
+    /// The evidence of its state: first that of the verdict, then the latest measurement.
     pub const fn evidence(&self) -> Option<&Evidence> {
         self.judge.evidence()
     }
 
-    /// X, Y and Z of what ended lately; while it is stopped, of what ended since it is.
+    /// X, Y and Z of what ended lately; while it is stopped, of what ended since then.
     pub fn shares(&self, lately: Lately) -> Option<Shares> {
         let all = self.total(lately).shares();
         self.verdict().map_or(all, |verdict| judge::shares(verdict, &self.window, lately, all))
     }
 
-    /// What it would be in if nothing more happened, whether that has lasted or not. `None`: too little happened to say.
+    /// The state that the latest measurements show, whether it has lasted for [`Profile::hold`] or not. `None` if too
+    /// little happened.
     pub fn seems(&self, profile: &Profile) -> Option<(ServerState, Evidence)> {
         profile.judge(self.state(), &self.total(Lately::Span), &self.total(Lately::StoppedSpan))
     }
@@ -103,8 +99,8 @@ impl Server {
 }
 
 impl States {
-    /// Of `servers_max` servers at most. Those that never answered anything, such as closed ports, give way to others; what
-    /// further ones do is not followed.
+    /// Watches up to `servers_max` servers. Servers that never answered anything, such as closed ports, give way to
+    /// others. Events of further servers are only counted.
     pub const fn new(profile: Profile, servers_max: usize) -> Self {
         Self {
             profile,
@@ -117,14 +113,14 @@ impl States {
         }
     }
 
-    /// Something happened at a server.
+    /// Takes an event.
     pub fn handle(&mut self, event: &Event) {
         if let Some((at, tally)) = Tally::of(event) {
             self.add(event.server(), at, &tally);
         }
     }
 
-    /// So much happened at a server in the second that `at` is in, as [`Tally::of`] counts it.
+    /// Adds the counts of a server for the second of `at`, as [`Tally::of`] counts them.
     pub fn add(&mut self, server: SocketAddr, at: Timestamp, tally: &Tally) {
         if *tally == Tally::default() {
             return;
@@ -145,12 +141,12 @@ impl States {
         server.window.add(at, tally);
     }
 
-    /// What they are judged by.
     pub const fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// Time has come to `now`. Servers are judged once a second, in a silence until all of them are idle.
+    /// Advances time to `now`. Servers are judged once a second. After a silence, it judges the seconds until all
+    /// servers are idle, and the latest ones.
     pub fn advance(&mut self, now: Timestamp) {
         let now_s = now.0 / 1_000_000_000;
         if now_s <= self.now_s {
@@ -166,8 +162,8 @@ impl States {
         }
     }
 
-    /// The clock was set back to `now`. Seconds that were are of no time any more; servers are what they were until they are
-    /// judged by what happens from now on.
+    /// The clock was set back to `now`. The held seconds are dropped. Servers keep their state until later events
+    /// decide another.
     pub fn set_back(&mut self, now: Timestamp) {
         self.now_s = now.0 / 1_000_000_000;
         for server in self.servers.values_mut() {
@@ -176,29 +172,28 @@ impl States {
         }
     }
 
-    /// Nobody will say how those connections end that are open.
+    /// Sets the open connections of all servers to 0: their ends will not be reported.
     pub fn forget_open(&mut self) {
         for server in self.servers.values_mut() {
             server.open = 0;
         }
     }
 
-    /// The next server that is in another state.
+    /// The next change of a server's state.
     pub fn poll(&mut self) -> Option<Change> {
         self.changes.pop_front()
     }
 
-    /// One of those that are watched.
     pub fn server(&self, address: &SocketAddr) -> Option<&Server> {
         self.servers.get(address)
     }
 
-    /// All servers that are watched.
+    /// All watched servers.
     pub fn servers(&self) -> impl Iterator<Item = (&SocketAddr, &Server)> {
         self.servers.iter()
     }
 
-    /// How many times something happened at servers that are not watched, or others gave way.
+    /// How often an event was at a server that is not watched, or a server gave way to another.
     pub const fn unwatched(&self) -> u64 {
         self.unwatched
     }
@@ -207,7 +202,7 @@ impl States {
         let (profile, changes, silent) = (&self.profile, &mut self.changes, &mut self.silent);
         self.servers.retain(|address, server| {
             if server.window.is_ahead_of(now) {
-                // After a silence: what ended it says nothing of the seconds before.
+                // After a silence: the event that ended it does not belong to the seconds before.
                 return true;
             }
             server.window.advance(now);

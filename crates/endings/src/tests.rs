@@ -1,4 +1,4 @@
-//! What is expected of whole connections.
+//! Tests of whole connections.
 
 mod captures;
 mod endings;

@@ -1,8 +1,8 @@
-//! TLS as it is seen from outside (RFC 8446, RFC 5246): which version, for which name, whether a session was resumed,
-//! how long the handshake took.
+//! TLS as seen from outside (RFC 8446, RFC 5246): the version, the server name, whether a session was resumed, and how
+//! long the handshake took.
 //!
-//! Nothing is decrypted, and nothing kept but what a message in progress needs: hellos are read as they come, and all of
-//! it is dropped when the handshake is over. What a capture has cut off is `None`.
+//! Nothing is decrypted. The parser reads hellos as they arrive, keeps only the message in progress, and drops that
+//! when the handshake is over. Values that a capture has cut off are `None`.
 
 mod messages;
 mod records;
@@ -23,10 +23,10 @@ pub(crate) const ALERT: u8 = 21;
 pub(crate) const HANDSHAKE: u8 = 22;
 pub(crate) const APPLICATION_DATA: u8 = 23;
 
-/// A message without content, a type and a tag.
+/// Record length of `EndOfEarlyData`: a message without content, a type and a tag.
 const END_OF_EARLY_LEN: u16 = 4 + 1 + 16;
 
-/// A version of TLS, by its number on the wire.
+/// A TLS version, by its number on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TlsVersion(pub u16);
 
@@ -36,7 +36,7 @@ impl TlsVersion {
     /// RFC 8446.
     pub const TLS_1_3: Self = Self(0x0304);
 
-    /// As people call it.
+    /// The usual name, such as `TLS 1.3`.
     pub const fn as_str(self) -> &'static str {
         match self.0 {
             0x0300 => "SSL 3.0",
@@ -49,15 +49,16 @@ impl TlsVersion {
     }
 }
 
-/// What was seen of a handshake.
+/// The visible part of a handshake.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// The one that the server chose.
+    /// The version that the server selected.
     pub version: Option<TlsVersion>,
-    /// The name that the client asked for (RFC 6066, section 3).
+    /// The server name that the client sent (RFC 6066, section 3).
     pub sni: Option<Box<str>>,
-    /// Whether a session was resumed. TLS 1.3: the server took a pre-shared key, which in practice is a session's. Before:
-    /// it took the client's session id, and went on without a certificate and before the client did.
+    /// Whether a session was resumed. TLS 1.3: the server accepted a pre-shared key, which in practice belongs to a
+    /// session. Before: the server echoed the client's session id, sent no certificate, and sent its ChangeCipherSpec
+    /// before the client's.
     pub is_resumed: Option<bool>,
     /// From the client's first hello to the last message of the handshake.
     pub handshake: Option<Duration>,
@@ -70,28 +71,27 @@ pub struct Tls {
 /// An alert (RFC 8446, section 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alert {
-    /// Who sent it.
     pub by: Side,
-    /// What it says: 40 is `handshake_failure`, ..
+    /// The alert description: 40 is `handshake_failure`.
     pub description: u8,
 }
 
 /// A handshake in progress.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "what was seen, each for itself")]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(crate) struct Handshake {
     client: Stream,
     server: Stream,
     tls: Tls,
     started: Timestamp,
-    /// The client's session id, as far as it offered one.
+    /// The client's hello, with the session id that it offered.
     offered: Hello,
-    /// Where the server's octets begin.
+    /// Sequence number at which the server's stream begins.
     server_start: u32,
     has_certificate: bool,
     client_changed: bool,
     server_changed: bool,
-    /// It goes as in TLS 1.3, be the server's hello seen or not.
+    /// The records look like TLS 1.3. This decides if the server's hello was not seen.
     seems_1_3: bool,
     is_over: bool,
 }
@@ -102,18 +102,18 @@ struct Stream {
     messages: Messages,
 }
 
-/// What records of one segment amount to.
+/// The records of one segment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// Data of an application that may be a request.
+    /// Application data that may be a request.
     pub(crate) asks: bool,
-    /// Data of an application that may be an answer.
+    /// Application data that may be an answer.
     pub(crate) answers: bool,
     pub(crate) is_over: bool,
 }
 
 impl Handshake {
-    /// The client's stream begins at `client`.
+    /// `client` and `server`: sequence numbers at which the two streams begin.
     pub(crate) fn new(client: u32, server: u32, at: Timestamp) -> Self {
         let stream = |start| Stream { records: Records::new(start), messages: Messages::new() };
         Self {
@@ -131,7 +131,7 @@ impl Handshake {
         }
     }
 
-    /// Data of one side.
+    /// Takes data of one side.
     pub(crate) fn see(&mut self, side: Side, from: u32, segment: &Segment<'_>) -> Seen {
         let mut seen = Seen::default();
         let mut position = from;
@@ -149,7 +149,6 @@ impl Handshake {
         seen
     }
 
-    /// All that was seen.
     pub(crate) fn into_tls(self) -> Tls {
         self.tls
     }
@@ -165,27 +164,27 @@ impl Handshake {
         }
     }
 
-    /// The header of a record.
+    /// Takes the header of a record.
     fn see_record(&mut self, side: Side, kind: u8, len: u16, segment: &Segment<'_>, seen: &mut Seen) {
         let at = segment.time;
         if kind == HANDSHAKE && self.has_changed(side) {
-            // Finished: what TLS 1.3 would not show.
+            // This is Finished, which TLS 1.3 would encrypt as application data.
             self.seems_1_3 = false;
         }
         match (kind, side) {
             (CHANGE_CIPHER_SPEC, _) => self.see_change(side, at),
-            // Nothing of the server's had come.
+            // The client sent it before anything of the server's arrived.
             (APPLICATION_DATA, Side::Client) if segment.acknowledgment == self.server_start => {
                 self.tls.has_early_data = true;
                 seen.asks = true;
             }
-            // `EndOfEarlyData` (RFC 8446, section 4.5) stands before that end.
+            // `EndOfEarlyData` (RFC 8446, section 4.5) comes before the end of the handshake.
             (APPLICATION_DATA, Side::Client) if self.tls.has_early_data && !self.is_over && len == END_OF_EARLY_LEN => {
             }
-            // The client's first encrypted record is the end of the handshake in TLS 1.3; what follows it are data.
+            // In TLS 1.3, the client's first encrypted record ends the handshake. Data follow.
             (APPLICATION_DATA, Side::Client) if self.is_1_3() && !self.is_over => self.end(at),
             (APPLICATION_DATA, Side::Client) => seen.asks |= !is_small(len, self.tls.version),
-            // In TLS 1.3 that may be the rest of the handshake.
+            // In TLS 1.3 this may be the rest of the handshake.
             (APPLICATION_DATA, Side::Server) => seen.answers |= !self.is_1_3() || self.tls.has_early_data,
             _ => {}
         }
@@ -198,7 +197,7 @@ impl Handshake {
                     self.tls.alert.get_or_insert(Alert { by: side, description });
                 }
             }
-            // Encrypted from then on; what TLS 1.3 encrypts is no handshake to see.
+            // These are encrypted. TLS 1.3 encrypts its handshake in application data records.
             HANDSHAKE if self.has_changed(side) && !self.is_1_3() => {}
             HANDSHAKE => {
                 let mut rest = bytes;
@@ -232,7 +231,7 @@ impl Handshake {
         }
     }
 
-    /// A side encrypts from now on. TLS 1.3 has these messages for show only.
+    /// A side sends ChangeCipherSpec. In TLS 1.3 it has no meaning (RFC 8446, appendix D.4).
     fn see_change(&mut self, side: Side, at: Timestamp) {
         let is_first = !self.client_changed && !self.server_changed;
         match side {
@@ -243,7 +242,7 @@ impl Handshake {
         if self.is_1_3() || self.tls.version.is_none() {
             return;
         }
-        // The server goes first where it resumes a session (RFC 5246, section 7.3), without a certificate.
+        // On a resumption, the server sends it first (RFC 5246, section 7.3), without a certificate before.
         if is_first && !self.has_certificate {
             self.tls.is_resumed = Some(side == Side::Server);
         }

@@ -1,4 +1,4 @@
-//! Whose turn it is: requests and answers by the direction of data alone, which works for TLS and for cut packets, too.
+//! Separates requests and answers by the direction of data alone. This works for TLS and for truncated packets, too.
 
 use std::time::Duration;
 
@@ -13,29 +13,29 @@ use crate::sequence::{follow, is_upto, later};
 ///   Quiet ───────▶ Asked ─────────────▶ Answering ───────────▶ Answered
 ///                    ▲ │ ask: the same     │  │ answer            │
 ///                    │ └─ request goes on, │  └─ goes on          │
-///                    │    answer: the rest │                      │
-///                    │    of the one before│                      │
+///                    │    answer: rest of  │                      │
+///                    │    the previous one │                      │
 ///                    └─────────────────────┴──────────────────────┘ ask: the next request
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Turn {
     pub(crate) state: State,
-    /// Whether this request has been said to wait for long.
+    /// Whether this request was reported overdue.
     pub(crate) is_overdue: bool,
-    /// Requests that were begun.
+    /// Requests that have begun.
     pub(crate) requests: u32,
-    /// Where the request begins in the client's octets.
+    /// Sequence number at which the request begins in the client's stream.
     pub(crate) asked: u32,
-    /// Where the answer begins in the server's, and where it ends, as far as it has come.
+    /// Sequence numbers at which the answer begins in the server's stream, and behind its last octet so far.
     pub(crate) answer: u32,
     pub(crate) end: u32,
-    /// Whether there was an answer, to this request or another. (An option of `heard` would take 8 octets of each connection.)
+    /// Whether there was an answer to any request. (An `Option` of `heard` would take 8 octets for each connection.)
     has_answer: bool,
-    /// How much of the client's the server had when its last answer began, if there was one.
+    /// The client's data that the server had acknowledged when its last answer began, if there was one.
     heard: u32,
     /// When the last octets of the request were sent.
     pub(crate) asked_at: Option<Timestamp>,
-    /// When the first octets of the answer were sent, and the last: of the last answer, if there was one.
+    /// When the first octets of the last answer were sent, and the last ones, if there was an answer.
     pub(crate) first_at: Timestamp,
     pub(crate) last_at: Timestamp,
 }
@@ -49,17 +49,17 @@ pub(crate) enum State {
     Answered,
 }
 
-/// One request and what became of it.
+/// The times of a request and its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exchange {
     /// When the last octets of the request were sent; `None` if they were not seen.
     pub asked_at: Option<Timestamp>,
-    /// When the first octets of the answer were; `None` if there was no answer.
+    /// When the first octets of the answer were sent; `None` if there was no answer.
     pub first_at: Option<Timestamp>,
-    /// When the last were.
+    /// When the last octets of the answer were sent.
     pub last_at: Option<Timestamp>,
-    /// Whether the answer is known to be complete. Only clear HTTP/1 shows it, or the server's FIN where that is its end
-    /// (RFC 9112, section 6.3); elsewhere it counts as complete when the client asks again.
+    /// Whether the answer is known to be complete. Only clear HTTP/1 shows it, or the server's FIN if that ends the
+    /// answer (RFC 9112, section 6.3). Otherwise an answer counts as complete when the client sends the next request.
     pub is_complete: bool,
 }
 
@@ -92,15 +92,15 @@ impl Turn {
         }
     }
 
-    /// Octets of the client's that ask for something. `answer`: where the server's next octets stand. Says which
-    /// exchange is over thereby.
+    /// Takes octets of a request. `answer`: the next sequence number of the server. Returns the exchange that this
+    /// ends.
     pub(crate) fn ask(&mut self, from: u32, upto: u32, at: Timestamp, answer: u32) -> Option<Exchange> {
         match self.state {
             State::Asked => {
                 (self.asked, self.asked_at) = (follow(self.asked, upto), Some(at));
                 None
             }
-            // Captured behind its own answer.
+            // The request was captured behind its own answer.
             State::Answering | State::Answered if is_upto(upto, self.heard) => {
                 self.asked_at.get_or_insert(at);
                 None
@@ -109,14 +109,14 @@ impl Turn {
         }
     }
 
-    /// The next request begins, and with it the last answer is complete.
+    /// Begins the next request. The last answer is complete.
     fn ask_next(&mut self, from: u32, at: Option<Timestamp>, answer: u32) -> Option<Exchange> {
         let over = (self.state == State::Answering).then(|| self.exchange(true)).flatten();
         self.begin(from, at, answer);
         over
     }
 
-    /// A request begins, which may have been sent before the last answer was complete.
+    /// Begins a request, which may have been sent before the last answer was complete.
     pub(crate) fn begin(&mut self, from: u32, at: Option<Timestamp>, answer: u32) {
         self.state = State::Asked;
         self.is_overdue = false;
@@ -124,20 +124,20 @@ impl Turn {
         (self.asked, self.answer, self.asked_at) = (from, answer, at);
     }
 
-    /// A request that was not seen, but was heard by the server.
+    /// Begins a request that was not captured, but that the server acknowledged.
     pub(crate) fn imply_ask(&mut self, from: u32, answer: u32) -> Option<Exchange> {
         self.ask_next(from, None, answer)
     }
 
-    /// How much of the client's the server had when its last answer began.
+    /// The client's data that the server had acknowledged when its last answer began.
     pub(crate) fn heard(&self) -> Option<u32> {
         self.has_answer.then_some(self.heard)
     }
 
-    /// Octets of the server's up to `end`, behind which it has heard so much of the client.
+    /// Takes octets of the server up to `end`. It had acknowledged the client's data up to `heard`.
     pub(crate) fn answer(&mut self, heard: u32, end: u32, at: Timestamp) {
         match self.state {
-            // It was sent before the request came, so it is the rest of the answer before.
+            // The server sent it before the request arrived, so it is the rest of the previous answer.
             State::Asked if is_upto(heard, self.asked) => self.pass(end),
             State::Asked => {
                 self.state = State::Answering;
@@ -152,28 +152,28 @@ impl Turn {
         }
     }
 
-    /// The answer has come that far, though not all of it was seen.
+    /// The answer has come up to `end`, although not all of it was seen.
     pub(crate) fn reach(&mut self, end: u32, at: Timestamp) {
         if self.state == State::Answering {
             (self.last_at, self.end) = (self.last_at.max(at), later(self.end, end));
         }
     }
 
-    /// Octets of the server's up to `end` that are no answer to the request.
+    /// Takes octets of the server up to `end` that do not answer the request.
     pub(crate) fn pass(&mut self, end: u32) {
         if self.state == State::Asked {
             self.answer = later(self.answer, end);
         }
     }
 
-    /// Octets that belong to no request, when the client has this much of the server's.
+    /// Takes octets that belong to no request. `acked`: what the client has acknowledged.
     pub(crate) fn pass_through(&mut self, acked: Option<u32>, at: Timestamp) {
         self.last_at = self.last_at.max(at);
         self.end = acked.map_or(self.end, |acked| later(self.end, acked));
         self.answer = follow(self.answer, self.end);
     }
 
-    /// The answer ends before the octet at `end`.
+    /// Ends the answer before the octet at `end`.
     pub(crate) fn complete(&mut self, end: u32) -> Option<Exchange> {
         if self.state != State::Answering {
             return None;
@@ -201,7 +201,7 @@ impl Turn {
 mod tests {
     use super::*;
 
-    /// A capture whose clock begins at 0 may have its first answer then.
+    /// A capture whose clock begins at 0 may have its first answer at 0.
     #[test]
     fn zero_is_a_time() {
         let mut turn = Turn::new();

@@ -1,4 +1,4 @@
-//! When connections are looked at again: a timing wheel over packet time.
+//! Timeouts of connections: a timing wheel over packet time.
 
 use watari_packets::Timestamp;
 
@@ -6,17 +6,18 @@ use crate::lists::Lists;
 
 /// A tick is 2^27 ns, about 134 ms.
 const TICK_BITS: u32 = 27;
-/// One turn is about 18 minutes. What is due later is looked at once a turn.
+/// One turn is about 18 minutes. A later timeout comes up once a turn.
 const SLOTS: u32 = 1 << 13;
 const WORDS: usize = SLOTS as usize / 64;
 
-/// Holds for each connection when to look at it. It may be early, never more than two ticks late.
+/// One timeout for each connection. It may come up early, and at most two ticks late.
 #[derive(Debug)]
 pub(crate) struct Wheel {
     /// All ticks up to this one are over.
     tick: u64,
     slots: Lists,
-    /// A bit per slot: whether it may hold anything. A jump in time costs what it finds, not what it skips.
+    /// A bit per slot: whether it may hold a timeout. So a jump in time costs as much as the timeouts that it finds,
+    /// independent of its length.
     marks: [u64; WORDS],
     is_started: bool,
 }
@@ -31,7 +32,7 @@ impl Wheel {
         now.0 >> TICK_BITS > self.tick
     }
 
-    /// Shall come up when `at` is over.
+    /// Sets the timeout of `id` to `at`.
     pub(crate) fn set(&mut self, id: u32, at: Timestamp) {
         self.is_started = true;
         let slot = slot_of(self.tick_of(at));
@@ -39,7 +40,7 @@ impl Wheel {
         self.slots.push(slot, id);
     }
 
-    /// Shall come up when `at` is over, or before: it stays where it is if that is soon enough.
+    /// Sets the timeout of `id` to `at`, unless an earlier one is set.
     pub(crate) fn set_soon(&mut self, id: u32, at: Timestamp) {
         let ahead = |slot: u32| (slot + SLOTS - slot_of(self.tick)) % SLOTS;
         let wanted = ahead(slot_of(self.tick_of(at)));
@@ -52,7 +53,7 @@ impl Wheel {
         self.slots.remove(id);
     }
 
-    /// The next one that comes up until `now`, taken out. At `None`, time has come to `now`.
+    /// Removes and returns the next timeout up to `now`. `None` if there are no more; then the wheel is at `now`.
     pub(crate) fn due(&mut self, now: Timestamp) -> Option<u32> {
         let end = now.0 >> TICK_BITS;
         if !self.is_started {
@@ -61,7 +62,7 @@ impl Wheel {
         }
         while let Some(tick) = self.marked().filter(|tick| *tick <= end) {
             let slot = slot_of(tick);
-            // What is set meanwhile comes behind this tick.
+            // Timeouts set meanwhile come up behind this tick.
             self.tick = tick - 1;
             if let Some(id) = self.slots.first(slot) {
                 self.slots.remove(id);
@@ -73,13 +74,13 @@ impl Wheel {
         None
     }
 
-    /// When it comes up, not more than a turn ahead.
+    /// The tick of a timeout, at most one turn ahead.
     fn tick_of(&self, at: Timestamp) -> u64 {
         let tick = (at.0 >> TICK_BITS).saturating_add(1);
         tick.clamp(self.tick + 1, self.tick + u64::from(SLOTS) - 1)
     }
 
-    /// The first tick behind this one whose slot has a mark.
+    /// The first tick behind the current one whose slot has a mark.
     fn marked(&self) -> Option<u64> {
         let first = slot_of(self.tick + 1) as usize;
         let head = self.marks[first / 64] & (u64::MAX << (first % 64));

@@ -1,4 +1,4 @@
-//! What ended per second, and over the last while.
+//! Counts of events per second, and their sums over the last spans.
 
 use std::collections::VecDeque;
 use std::ops::{AddAssign, SubAssign};
@@ -10,50 +10,52 @@ use crate::connection::{Connection, Event, Request};
 use crate::ending::{Ending, Phase, Side};
 use crate::histogram::Histogram;
 
-/// What happened in a while.
+/// Counts and histograms of a second or a span.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Connections that began.
     pub opened: u32,
     /// Connections that ended, in the order of [`Ending::ALL`].
     pub endings: [u32; Ending::ALL.len()],
-    /// Connections that were given up to hold others.
+    /// Connections that were evicted to make room for others.
     pub evicted: u32,
-    /// X: delivered, whoever closed then. (The paper: `S_NORMAL`. It knew servers that close behind each answer; what they keep
-    /// open clients close, RFC 9112, section 9.3.)
+    /// X: delivered, whichever side closed then. (In the paper: `S_NORMAL`. Its servers closed behind each answer.
+    /// Connections that servers keep open are closed by clients, RFC 9112, section 9.3.)
     pub s_normal: u32,
     /// Y: cut off by the client, `C_NORMAL` or `C_RESET`.
     pub client_abort: u32,
-    /// Z: out of time.
+    /// Z: timed out.
     pub timeout: u32,
-    /// Cut off or turned away by the server: `S_NORMAL` or `S_RESET` before the answer was whole, or as soon as it was opened; a
-    /// handshake of TLS that it ended by an alert.
+    /// Cut off or refused by the server: `S_NORMAL` or `S_RESET` before the answer was complete, or right after the
+    /// accept; or a TLS handshake that the server ended with an alert.
     pub failed: u32,
     /// Requests that got a first octet of an answer.
     pub answered: u32,
-    /// Knocks and requests that got none, or wait for it for too long.
+    /// SYNs and requests that got no answer, or that are overdue.
     pub unanswered: u32,
-    /// How long the one of them waited that waited longest, in seconds, rounded down. Of a difference it may be that of what was taken off.
+    /// The longest wait of the unanswered ones, in seconds, rounded down. After a subtraction it may be a wait of the
+    /// subtracted tally.
     pub unanswered_wait_s: u32,
-    /// Times from requests to the first octet of their answers, as far as they are known, and their sum.
+    /// Histogram of the known times from requests to the first octet of their answers.
     pub responses: Histogram,
-    /// See `responses`.
+    /// Sum of the times in `responses`, in microseconds.
     pub response_us: u64,
-    /// The longest of them, rounded up. Of a difference it may be that of what was taken off.
+    /// Maximum of the times in `responses`, in microseconds, rounded up. After a subtraction it may be a time of the
+    /// subtracted tally.
     pub response_max_us: u32,
-    /// Connections that ended with a session of TLS: one that was made in full, and one that was resumed.
+    /// Connections that ended with a TLS session from a full handshake.
     pub tls_full: u32,
-    /// See `tls_full`.
+    /// Connections that ended with a resumed TLS session.
     pub tls_resumed: u32,
-    /// Handshakes of TLS whose time is known, and the sum of their times.
+    /// TLS handshakes whose duration is known.
     pub tls_handshakes: u32,
-    /// See `tls_handshakes`.
+    /// Sum of the durations of `tls_handshakes`, in microseconds.
     pub tls_handshake_us: u64,
     /// Octets of data to clients, of connections that ended.
     pub bytes_to_client: u64,
 }
 
-/// Of X + Y + Z, which are all of it; 0 to 1.
+/// Shares of X + Y + Z, each 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Shares {
     /// X.
@@ -65,7 +67,7 @@ pub struct Shares {
 }
 
 impl Tally {
-    /// What an event adds, and when it happened. `None`: nothing.
+    /// The counts of an event and its time. `None` if it is not counted.
     pub fn of(event: &Event) -> Option<(Timestamp, Self)> {
         let at = Self::at(event)?;
         let mut tally = Self::default();
@@ -73,7 +75,7 @@ impl Tally {
         Some((at, tally))
     }
 
-    /// When an event happened. `None`: it is not counted.
+    /// The time of an event. `None` if it is not counted.
     pub fn at(event: &Event) -> Option<Timestamp> {
         match event {
             Event::Opened(opened) => Some(opened.at),
@@ -84,7 +86,8 @@ impl Tally {
         }
     }
 
-    /// Adds an event for which [`Tally::at`] has a time: in place, as there may be one for each packet.
+    /// Adds an event for which [`Tally::at`] has a time. It adds in place, because there may be an event for each
+    /// packet.
     pub fn count(&mut self, event: &Event) {
         let none = Self::default();
         match event {
@@ -99,7 +102,7 @@ impl Tally {
         }
     }
 
-    /// X, Y and Z as shares; `None` without any.
+    /// X, Y and Z as shares; `None` if all are 0.
     pub fn shares(&self) -> Option<Shares> {
         let all = self.ended();
         let share = |count: u32| f64::from(count) / f64::from(all);
@@ -115,17 +118,17 @@ impl Tally {
         self.s_normal.saturating_add(self.client_abort).saturating_add(self.timeout)
     }
 
-    /// Connections that are over.
+    /// Connections that are over, with evicted ones.
     pub fn closed(&self) -> u32 {
         self.endings.iter().fold(self.evicted, |all, count| all.saturating_add(*count))
     }
 
-    /// How many ended so.
+    /// Connections that ended with this ending.
     pub const fn ending(&self, ending: Ending) -> u32 {
         self.endings[ending as usize]
     }
 
-    /// Of knocks and requests, the share that got nothing; `None` without any.
+    /// The share of SYNs and requests that got no answer, 0 to 1; `None` if there were none.
     pub fn unanswered_share(&self) -> Option<f64> {
         let all = f64::from(self.answered) + f64::from(self.unanswered);
         (all > 0.0).then(|| f64::from(self.unanswered) / all)
@@ -137,7 +140,7 @@ impl Tally {
         self.responses.quantile(quantile, Duration::from_micros(self.response_max_us.into()))
     }
 
-    /// Whether the server answered anything.
+    /// Whether the server answered anything, or cut anything off.
     pub const fn is_alive(&self) -> bool {
         self.answered > 0 || self.ended() > 0 || self.failed > 0
     }
@@ -159,7 +162,7 @@ impl Tally {
     }
 
     fn of_connection(connection: &Connection) -> Self {
-        // Without its handshake it asked for nothing but that.
+        // Before the end of its handshake, a connection waits for that alone.
         let has_shaken = connection.phase != Phase::BeforeHandshake;
         let waited = if has_shaken { Duration::ZERO } else { connection.end.since(connection.start) };
         let mut tally = Self {
@@ -173,7 +176,7 @@ impl Tally {
             Ending::Timeout => tally.timeout = 1,
             _ if is_delivered(connection) => tally.s_normal = 1,
             _ if is_turned_away(connection) => tally.failed = 1,
-            // Who asked for nothing missed nothing.
+            // A client without a request missed no answer.
             _ if !has_asked(connection) => {}
             Ending::SNormal | Ending::SReset => tally.failed = 1,
             Ending::CNormal | Ending::CReset => tally.client_abort = 1,
@@ -194,19 +197,19 @@ impl Tally {
     }
 }
 
-/// Whether the client has got what it asked for; a request that crossed the server's FIN is asked again elsewhere.
+/// Whether the client got what it requested. A client sends a request that crossed the server's FIN again, on another
+/// connection.
 fn is_delivered(connection: &Connection) -> bool {
     let is_after = matches!(connection.phase, Phase::AfterAnswer | Phase::Idle);
     connection.is_delivered || connection.ending == Ending::SNormal && is_after
 }
 
-/// Whether the client wanted something of the server, if only a session of TLS.
+/// Whether the client sent a request or began a TLS handshake.
 fn has_asked(connection: &Connection) -> bool {
     connection.requests > 0 || is_shaking(connection)
 }
 
-/// Whether a handshake of TLS did not come to its end, and not because the client did not like it, or who it spoke to speaks
-/// no TLS.
+/// Whether a TLS handshake did not complete. Excluded: the client ended it with an alert, or the server speaks no TLS.
 fn is_shaking(connection: &Connection) -> bool {
     let Some(tls) = connection.tls.as_ref().filter(|tls| connection.requests == 0 && tls.handshake.is_none()) else {
         return false;
@@ -217,9 +220,10 @@ fn is_shaking(connection: &Connection) -> bool {
     }
 }
 
-/// Whether the server closed what it had just accepted, before anybody said anything, or refused a session by an alert.
+/// Whether the server closed a connection right after the accept, before either side sent data, or refused the TLS
+/// session with an alert.
 fn is_turned_away(connection: &Connection) -> bool {
-    // Where its beginning was not seen, nor was what was said before.
+    // If the beginning was not seen, earlier data may be missing from the capture.
     let is_new = connection.handshake.is_some() && connection.end.since(connection.start) < ACCEPTED_MAX;
     let is_silent = connection.bytes_to_server == 0 && connection.bytes_to_client == 0;
     let alert = connection.tls.as_ref().and_then(|tls| tls.alert);
@@ -227,10 +231,10 @@ fn is_turned_away(connection: &Connection) -> bool {
         || is_shaking(connection) && alert.is_some_and(|alert| alert.by == Side::Server)
 }
 
-/// A server that closes later than that was patient with a client that said nothing.
+/// A server that closes later than this after the start had an idle timeout: the client sent nothing.
 const ACCEPTED_MAX: Duration = Duration::from_secs(1);
 
-/// Whether who asked got nothing, and that was not said before. A client that leaves soon is no evidence.
+/// Whether a SYN or request got no answer and was not reported overdue. A client that leaves early is no evidence.
 fn is_unanswered(connection: &Connection) -> bool {
     if connection.was_overdue {
         return false;
@@ -245,13 +249,13 @@ fn is_unanswered(connection: &Connection) -> bool {
     }
 }
 
-/// Seconds, as many as the longest of some spans holds; what they hold together is kept, too.
+/// The seconds of the longest of several spans, and the sums over each span.
 ///
-/// A second in which nothing happened takes no memory.
+/// A second without events takes no memory.
 #[derive(Debug)]
 pub struct Window {
     seconds: VecDeque<Second>,
-    /// Seconds that were dropped at the front.
+    /// Number of seconds that were dropped at the front.
     dropped: u64,
     spans: Vec<Span>,
     now_s: u64,
@@ -267,18 +271,18 @@ struct Second {
 struct Span {
     len_s: u64,
     total: Tally,
-    /// Its first second, counted from the first that ever was.
+    /// Index of the first second of the span, counted from the first second ever held.
     first: u64,
 }
 
 impl Window {
-    /// Of the last spans of these lengths, in whole seconds.
+    /// `spans`: lengths of the spans, rounded down to whole seconds, at least 1 s.
     pub fn new(spans: &[Duration]) -> Self {
         let span = |len: &Duration| Span { len_s: len.as_secs().max(1), total: Tally::default(), first: 0 };
         Self { seconds: VecDeque::new(), dropped: 0, spans: spans.iter().map(span).collect(), now_s: 0 }
     }
 
-    /// Adds what happened in a second, which may be one before the latest.
+    /// Adds counts to a second, which may be before the latest one.
     pub fn add(&mut self, at: Timestamp, tally: &Tally) {
         let at_s = at.0 / 1_000_000_000;
         let index = self.seconds.partition_point(|second| second.at_s < at_s);
@@ -301,7 +305,7 @@ impl Window {
         }
     }
 
-    /// Time has come to `now`: the second that it is in is the last.
+    /// Sets the time to `now`: its second is the last one of each span.
     pub fn advance(&mut self, now: Timestamp) {
         self.now_s = self.now_s.max(now.0 / 1_000_000_000);
         for span in &mut self.spans {
@@ -323,18 +327,19 @@ impl Window {
         }
     }
 
-    /// What happened in the span of this index.
+    /// The sum over the span of this index.
     pub fn total(&self, span: usize) -> Tally {
         self.spans.get(span).map(|span| span.total).unwrap_or_default()
     }
 
-    /// Each second that is held, since the epoch, and what happened in it.
+    /// Each held second, in seconds since the Unix epoch, with its counts.
     pub fn seconds(&self) -> impl DoubleEndedIterator<Item = (u64, &Tally)> {
         self.seconds.iter().map(|second| (second.at_s, &second.tally))
     }
 
-    /// When the server stopped answering, in seconds since the epoch: the time of the first request without an answer that came after the
-    /// last answer. `None`: it has answered in `second_s` or later, or has answered every request.
+    /// When the server stopped answering, in seconds since the Unix epoch: the time of the first request without an
+    /// answer after the last answer. `None` if the server has answered in `second_s` or later, or has answered every
+    /// request.
     pub fn unanswered_since(&self, second_s: u64) -> Option<u64> {
         let answered_s = self.seconds.iter().rev().find(|second| second.tally.answered > 0).map(|second| second.at_s);
         if answered_s.is_some_and(|answered_s| answered_s >= second_s) {
@@ -348,7 +353,7 @@ impl Window {
         Some(asked_s.max(answered_s.unwrap_or_default()))
     }
 
-    /// Counts after a second, in the span of this index.
+    /// The sum over the seconds after `second_s` in the span of this index.
     pub fn since(&self, span: usize, second_s: u64) -> Tally {
         let first = self.spans.get(span).map_or(0, |span| (span.first - self.dropped) as usize);
         let mut total = Tally::default();
@@ -358,12 +363,11 @@ impl Window {
         total
     }
 
-    /// Whether something is held that happened after the second that `now` is in.
+    /// Whether the window holds a second after that of `now`.
     pub fn is_ahead_of(&self, now: Timestamp) -> bool {
         self.seconds.back().is_some_and(|second| second.at_s > now.0 / 1_000_000_000)
     }
 
-    /// Whether nothing is held.
     pub fn is_empty(&self) -> bool {
         self.seconds.is_empty()
     }

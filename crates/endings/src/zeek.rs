@@ -1,7 +1,7 @@
-//! The same connection in Zeek's words: `conn_state` and `history`, as its documentation of `conn.log` has them.
+//! The connection as Zeek describes it: `conn_state` and `history`, as in the documentation of its `conn.log`.
 //!
-//! They say what was on the wire, not who closed first; so they stand beside an [`crate::Ending`] and neither is
-//! made from the other. Invalid resets are in the history; they change no state.
+//! They describe the segments, not which side closed first. So they stand beside an [`crate::Ending`], and neither is
+//! derived from the other. Invalid RSTs are in the history; they change no state.
 
 use std::fmt;
 
@@ -36,12 +36,12 @@ pub enum ConnState {
     SH,
     /// A SYN-ACK, then a FIN of the server; no SYN was seen.
     SHR,
-    /// Anything else: its beginning was not seen.
+    /// Anything else: the beginning was not seen.
     OTH,
 }
 
 impl ConnState {
-    /// As `conn.log` has it.
+    /// The name in `conn.log`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::S0 => "S0",
@@ -67,7 +67,7 @@ impl fmt::Display for ConnState {
     }
 }
 
-/// What Zeek holds of each end.
+/// Zeek's state of each end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum End {
     #[default]
@@ -87,7 +87,7 @@ impl End {
         matches!(self, Self::Reset | Self::ClosedReset)
     }
 
-    /// The kind that `conn_state` distinguishes.
+    /// The state as `conn_state` distinguishes it.
     const fn plain(self) -> Self {
         match self {
             Self::ClosedReset => Self::Reset,
@@ -104,7 +104,7 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// A segment that fits, by its flags.
+    /// Takes the flags of a valid segment.
     pub(crate) fn see(&mut self, side: Side, segment: &Segment<'_>) {
         let flags = segment.flags;
         let (end, peer) = match side {
@@ -130,13 +130,13 @@ impl Ends {
                 }
                 Side::Client if flags.contains(Flags::ACK) && *peer == End::Established => End::Established,
                 _ if *end == End::SynSent => End::SynSent,
-                // Some acknowledge a SYN before they answer it.
+                // Some servers acknowledge a SYN before they answer it.
                 Side::Server if segment.len == 0 && *peer == End::SynSent => End::Inactive,
                 _ => End::Partial,
             };
         }
         if flags.contains(Flags::FIN) && !end.is_reset() {
-            // A FIN and then a RST is a regular end where the peer ends by a FIN.
+            // A FIN and then a RST is a regular end if the peer ends by a FIN.
             if *end != End::Closed && *peer == End::ClosedReset {
                 *peer = End::Closed;
             }
@@ -144,7 +144,7 @@ impl Ends {
         }
     }
 
-    /// A FIN or RST was not its own.
+    /// A FIN or RST of this side was forged.
     pub(crate) fn revive(&mut self, side: Side) {
         let end = match side {
             Side::Client => &mut self.client,
@@ -155,7 +155,7 @@ impl Ends {
         }
     }
 
-    /// `octets`: of data, of both.
+    /// `octets`: data of both sides.
     pub(crate) fn conn_state(self, octets: u64, history: &History) -> ConnState {
         let is_inactive = |end| matches!(end, End::Inactive | End::Partial);
         match (self.client.plain(), self.server.plain()) {
@@ -178,23 +178,21 @@ impl Ends {
     }
 }
 
-/// Zeek's `history`: a letter for what was seen of each kind, upper case where the client sent it, in order. What
-/// exceeds 22 letters is left out.
+/// Zeek's `history`: a letter for each kind of event in order, in upper case for the client. It has at most 22 letters.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct History {
     letters: [u8; 22],
     len: u8,
-    /// Which letters that stand once stand there: a d i q of each side.
+    /// A bit for each letter that is written once: a d i q of each side.
     once: u8,
 }
 
 impl History {
-    /// The letters.
     pub fn as_str(&self) -> &str {
         str::from_utf8(&self.letters[..usize::from(self.len)]).unwrap_or_default()
     }
 
-    /// Whether the client sent a SYN first, then nothing but retransmissions of it and data, and a RST.
+    /// Whether the client sent a SYN first, then only retransmissions of it and data, and a RST.
     fn is_syn_and_reset(&self) -> bool {
         let letters = &self.letters[..usize::from(self.len)];
         let Some((b'S', rest)) = letters.split_first() else { return false };
@@ -202,7 +200,7 @@ impl History {
         first == Some(&b'R')
     }
 
-    /// What the flags and length of a segment add. `is_repeated`: the same SYN, FIN or RST was seen before.
+    /// Adds the letters of a segment. `is_repeated`: the same SYN, FIN or RST was seen before.
     pub(crate) fn see(&mut self, side: Side, segment: &Segment<'_>, is_repeated: bool) {
         let has = |flag| segment.flags.contains(flag);
         match (has(Flags::SYN), has(Flags::FIN), has(Flags::RST)) {
@@ -219,7 +217,7 @@ impl History {
         }
     }
 
-    /// The `count`th of what is written at the 1st, the 10th, the 100th time ..
+    /// Adds `letter` for its 1st, 10th, 100th .. occurrence.
     pub(crate) fn count(&mut self, side: Side, letter: u8, count: u32) {
         if count.checked_ilog10().is_some_and(|log| count == 10_u32.pow(log)) {
             self.add(side, letter);

@@ -1,4 +1,4 @@
-//! What data are to the requests that a connection carries.
+//! How data relate to the requests of a connection.
 
 use std::collections::VecDeque;
 
@@ -52,7 +52,7 @@ impl Flow {
 
     fn see_answer(&mut self, from: u32, segment: &Segment<'_>, out: &mut VecDeque<Event>) {
         let heard = if segment.flags.contains(Flags::ACK) { segment.acknowledgment } else { self.client.next };
-        // What the server has heard of the client was not seen; and it was more than a FIN.
+        // The server acknowledges client data that were not captured, and they are more than a FIN.
         let known = self.turn.heard().map_or(self.client.next, |heard| later(self.client.next, heard));
         if self.client.is_placed && self.turn.state != State::Asked && is_before(known.wrapping_add(1), heard) {
             let over = self.turn.imply_ask(known, from);
@@ -60,7 +60,7 @@ impl Flow {
         }
         let is_begin_seen = self.client.syns > 0 || self.server.syns > 0;
         if !is_begin_seen && self.turn.requests == 0 && matches!(self.app, App::Unknown) {
-            // A server says nothing that it was not asked for.
+            // A server sends only answers.
             let over = self.turn.imply_ask(heard.wrapping_sub(1), from);
             self.tell(over, out);
         }
@@ -81,7 +81,7 @@ impl Flow {
         }
     }
 
-    /// The client has all of an answer that says how long it is, though not all of it was seen.
+    /// The client has acknowledged all of an answer with a known length, although not all of it was captured.
     pub(super) fn see_unseen_end(&mut self, upto: u32, at: Timestamp, out: &mut VecDeque<Event>) {
         if let Some(end) = self.app.acknowledge(upto) {
             self.turn.reach(end, at);
@@ -89,10 +89,10 @@ impl Flow {
         }
     }
 
-    /// The answer ends there, and the next request is the one to be answered.
+    /// Ends the answer there. The next request becomes the one to be answered.
     fn complete(&mut self, end: u32, out: &mut VecDeque<Event>) {
         if self.turn.state == State::Asked {
-            // It was none to this request: the server had nothing of it.
+            // It was not the answer to this request: the server had none of it.
             return;
         }
         let over = self.turn.complete(end);
@@ -103,7 +103,7 @@ impl Flow {
         }
     }
 
-    /// What became of the last request, and of those that were sent behind it.
+    /// Reports the last request, and those pipelined behind it.
     pub(crate) fn tell_last(&mut self, out: &mut VecDeque<Event>) {
         let has_ended = self.server.fin.is_some() && self.server.reset.is_none();
         let is_complete = has_ended && self.app.ends_with_stream(self.turn.state);

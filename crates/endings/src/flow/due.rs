@@ -1,4 +1,4 @@
-//! When a connection is looked at without a segment.
+//! Timeouts of a connection.
 
 use watari_packets::Timestamp;
 
@@ -6,26 +6,26 @@ use crate::flow::{Flow, Stage};
 use crate::settings::Settings;
 use crate::turn::State;
 
-/// Why a connection comes up.
+/// The reason of a timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// Nobody has answered its SYN for long.
+    /// Its SYN has no answer for [`Settings::knock_patience`].
     KnockOverdue,
-    /// Nobody has answered its request for long.
+    /// Its request has no answer for [`Settings::request_patience`].
     RequestOverdue,
-    /// It is over, however.
+    /// It has ended.
     End,
-    /// It lasts too long after its request.
+    /// Its request timed out.
     Timeout,
-    /// It can be forgotten.
+    /// Its entry can be dropped.
     Forget,
 }
 
 impl Flow {
-    /// When and why to look at it, if nothing comes until then.
+    /// The next timeout and its reason, if no segment arrives until then.
     pub(crate) fn due(&self, settings: &Settings) -> (Timestamp, Cause) {
         match self.stage {
-            // When what waits does no longer.
+            // [`crate::early`] decides when it continues.
             Stage::Ahead => (Timestamp(u64::MAX), Cause::Forget),
             Stage::Opening if self.is_knocking() && !self.is_knock_overdue => {
                 (self.started + settings.knock_patience, Cause::KnockOverdue)
@@ -34,7 +34,7 @@ impl Flow {
             Stage::Open => self.due_open(settings),
             Stage::Closing if self.is_doubtful => (self.staged + settings.settle_doubtful, Cause::End),
             Stage::Closing => (self.staged + settings.settle, Cause::End),
-            // As one that is not reported.
+            // The silence limit of a connection that is not reported.
             Stage::Over if self.may_go_on() => (self.last + settings.silence_max, Cause::Forget),
             Stage::Over => (self.staged + settings.linger, Cause::Forget),
         }
@@ -45,7 +45,7 @@ impl Flow {
             return (self.last + settings.half_closed_timeout, Cause::End);
         }
         if let Some(asked_at) = self.waits_since() {
-            // What is out of time before that is not told of twice.
+            // A request that times out earlier is not reported overdue as well.
             if !self.turn.is_overdue && settings.request_patience < settings.timeout {
                 return (asked_at + settings.request_patience, Cause::RequestOverdue);
             }
@@ -58,7 +58,7 @@ impl Flow {
         (self.last + settings.silence_max, Cause::End)
     }
 
-    /// Since when the client has waited for the first octet of an answer, be it of a handshake.
+    /// Since when the client has waited for the first octet of an answer, or for the server's part of a handshake.
     pub(crate) fn waits_since(&self) -> Option<Timestamp> {
         match self.turn.state {
             State::Asked => Some(self.turn.asked_at.unwrap_or(self.last)),
@@ -69,7 +69,7 @@ impl Flow {
         }
     }
 
-    /// Whether there is a SYN, and no answer to it.
+    /// Whether a SYN is without an answer.
     pub(crate) fn is_knocking(&self) -> bool {
         self.client.syns > 0 && self.server.packets == 0
     }

@@ -1,4 +1,4 @@
-//! Resets, and what shows that they were another's.
+//! Resets, and the signs that another host forged them.
 
 use watari_packets::{Flags, Segment};
 
@@ -8,7 +8,7 @@ use crate::flow::{Flow, Stage};
 use crate::half::{Close, Reset};
 use crate::sequence::{is_before, is_upto};
 
-/// Signs that who seems to have reset a connection lives on.
+/// How many signs show that a side did not send the RST that seems to be its own.
 const LIFE_MIN: u8 = 2;
 
 impl Flow {
@@ -44,7 +44,7 @@ impl Flow {
         half.judge_reset(segment.sequence, peer)
     }
 
-    /// What comes behind its own FIN or RST, or knows more than its RST, shows that those were another's.
+    /// Data behind a side's own FIN or RST, or an acknowledgment beyond its RST's, show that the FIN or RST was forged.
     pub(super) fn revive(&mut self, side: Side, segment: &Segment<'_>, sequence: u32) {
         let end = sequence.wrapping_add(segment.len);
         let (half, _) = self.halves(side);
@@ -55,7 +55,7 @@ impl Flow {
         let (half, _) = self.halves(side);
         let Some(reset) = half.reset else { return };
         let says_more = is_before(reset.sequence, end);
-        // Of what is captured so soon behind it nobody knows which was first.
+        // The order of segments captured within this window is unknown.
         let knows_more = early::WINDOW <= segment.time.since(reset.at)
             && reset.acknowledgment.is_some_and(|known| is_before(known, segment.acknowledgment));
         self.life += if says_more { LIFE_MIN } else { u8::from(knows_more) };

@@ -1,21 +1,21 @@
-//! The messages of one direction.
+//! Parses the messages of one direction.
 
 use watari_packets::Segment;
 
 use crate::http::{Method, begins_request};
 use crate::sequence::{FAR, is_before, is_upto};
 
-/// As much of a line is kept: more than the fields that matter need.
+/// The octets of a line that are kept: more than the relevant fields need.
 const LINE_LEN_MAX: usize = 64;
 
-/// What lines begin with that [`Parser::take_line`] has to see among fields: an empty one, `Content-Length` or `Transfer-Encoding`. Blanks
-/// in front of them are not allowed, and were passed over.
+/// First octets of the lines that [`Parser::take_line`] has to see among fields: an empty line, `Content-Length` or
+/// `Transfer-Encoding`. A field must not begin with whitespace, but lines that do are parsed too, without it.
 const FIELD_INITIALS: &[u8] = b"\r \t\x0cCcTt";
 
-/// Reads one direction.
+/// The parser of one direction.
 #[derive(Debug)]
 pub(crate) struct Parser {
-    /// Where the next octet of interest stands.
+    /// Sequence number of the next octet to parse.
     at: u32,
     state: State,
     is_client: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Parser {
     line_len: u16,
     content_length: Option<u64>,
     is_chunked: bool,
-    /// The answer to this has no content whatever its head says.
+    /// The answer has no content, regardless of its head.
     is_bodiless: bool,
     content: u64,
 }
@@ -33,7 +33,7 @@ enum State {
     /// Between messages, or in the first line of one.
     Start,
     Fields,
-    /// So many octets are left of the content.
+    /// Octets left of the content.
     Content(u64),
     ChunkSize,
     Chunk(u64),
@@ -43,7 +43,7 @@ enum State {
     Blind,
 }
 
-/// What was found.
+/// A parsed part of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Piece {
     Request(Method),
@@ -52,7 +52,7 @@ pub(crate) enum Piece {
     End,
 }
 
-/// What is left of a segment.
+/// The unparsed part of a segment.
 pub(crate) struct Rest<'a> {
     data: &'a [u8],
     len: u32,
@@ -73,7 +73,7 @@ impl Parser {
         }
     }
 
-    /// Skips what was seen before; what was passed over within content needs not be seen.
+    /// Skips octets that were seen before. Within content, gaps are allowed.
     pub(crate) fn enter<'a>(&mut self, from: u32, segment: &'a Segment<'_>) -> Rest<'a> {
         let mut rest =
             Rest { data: segment.data.get(..segment.len as usize).unwrap_or(segment.data), len: segment.len };
@@ -96,7 +96,7 @@ impl Parser {
         rest
     }
 
-    /// The next of what a segment holds, and the position behind it.
+    /// The next part in a segment, and the position behind it.
     pub(crate) fn next(&mut self, rest: &mut Rest<'_>) -> Option<(Piece, u32)> {
         while rest.len > 0 {
             let piece = match self.state {
@@ -120,7 +120,7 @@ impl Parser {
         None
     }
 
-    /// Octets up to this one were not seen, and never will be. Whether there are any.
+    /// The octets up to this one are lost. Returns whether any were missing.
     pub(crate) fn give_up(&mut self, upto: u32) -> bool {
         let is_lost = is_before(self.at, upto);
         if is_lost {
@@ -130,7 +130,8 @@ impl Parser {
         is_lost
     }
 
-    /// Who reads it has all up to this one. Where the message ends, if it ends before that, in content that was not seen.
+    /// The receiver has acknowledged the octets up to this one. Returns the end of the message if it is before that, in
+    /// content that was not seen.
     pub(crate) fn acknowledge(&mut self, upto: u32) -> Option<u32> {
         let State::Content(left) = self.state else { return None };
         let end = self.at.wrapping_add(u32::try_from(left).ok().filter(|left| *left < FAR)?);
@@ -142,12 +143,12 @@ impl Parser {
         Some(end)
     }
 
-    /// What the status of an answer says of its content (RFC 9112, section 6.3).
+    /// Whether an answer with this status has content (RFC 9112, section 6.3).
     pub(crate) fn expect(&mut self, status: u16, is_head: bool) {
         self.is_bodiless = is_head || status < 200 || status == 204 || status == 304;
     }
 
-    /// Octets of content that came, of the last message.
+    /// Octets of content of the last message.
     pub(crate) const fn content(&self) -> u64 {
         self.content
     }
@@ -212,13 +213,14 @@ impl Parser {
         (Piece::End, self.at)
     }
 
-    /// Reads to the end of a line, or of what is there.
+    /// Reads to the end of a line, or of the data.
     fn read_line(&mut self, rest: &mut Rest<'_>) -> Option<(Piece, u32)> {
         let end = memchr::memchr(b'\n', rest.data);
         let data = rest.data;
         let part = &data[..end.unwrap_or(data.len())];
         if self.line_len == 0 && end.is_some() {
-            // A complete line is not copied. It is not parsed either, if it is a field that has no part in the framing of the message.
+            // A complete line is not copied. A field that has no part in the framing of the message is not parsed
+            // either.
             self.skip(part.len() as u32 + 1, rest);
             let line = &part[..part.len().min(LINE_LEN_MAX)];
             let is_idle =
@@ -240,7 +242,7 @@ impl Parser {
 
     fn take_line(&mut self, line: &[u8]) -> Option<(Piece, u32)> {
         match self.state {
-            // Empty lines in front of a message are nothing (RFC 9112, section 2.2).
+            // A parser ignores empty lines in front of a message (RFC 9112, section 2.2).
             State::Start if line.is_empty() => None,
             State::Start => self.take_start(line),
             State::Fields if line.is_empty() => self.take_head(),
@@ -295,7 +297,7 @@ impl Parser {
         }
     }
 
-    /// The head is complete: where the message ends (RFC 9112, section 6.3).
+    /// The head is complete: determines where the message ends (RFC 9112, section 6.3).
     fn take_head(&mut self) -> Option<(Piece, u32)> {
         self.state = match self.content_length {
             _ if self.is_bodiless => return Some(self.end()),

@@ -1,34 +1,34 @@
-//! Where the boundaries are: they belong to the site.
+//! Limits between the states of servers. They depend on the site.
 
 use std::time::Duration;
 
 use crate::judge::{Evidence, Reason, ServerState};
 use crate::window::Tally;
 
-/// Where the boundaries of states are. Shares are 0 to 1.
+/// Limits between the states of servers. Shares are 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Profile {
-    /// How much time the shares cover. (The paper: 20 minutes.)
+    /// The time that the shares cover. (The paper: 20 minutes.)
     pub span: Duration,
-    /// Saturated beyond: client aborts.
+    /// Saturated above this share of client aborts.
     pub aborts: Option<f64>,
-    /// Saturated beyond: timeouts.
+    /// Saturated above this share of timeouts.
     pub timeouts: Option<f64>,
-    /// Saturated beyond: both together.
+    /// Saturated above this share of both together.
     pub aborts_and_timeouts: Option<f64>,
-    /// Saturated beyond: what the server cut off, of what ended. (The paper's real site was under 0.001.)
+    /// Saturated above this share of failures in all that ended. (The paper's site was below 0.001.)
     pub failures: Option<f64>,
-    /// Stopped beyond: knocks and requests that got nothing.
+    /// Stopped above this share of SYNs and requests without an answer.
     pub unanswered: f64,
-    /// How much time that covers.
+    /// The time that `unanswered` covers.
     pub stopped_span: Duration,
-    /// How far below a limit it counts as passed back.
+    /// How far below an exceeded limit a share has to fall.
     pub margin: f64,
-    /// How long a change must last.
+    /// How long a change has to last.
     pub hold: Duration,
-    /// How many connections must have ended for their shares to mean anything.
+    /// The least number of connections that have to end before their shares count.
     pub ended_min: u32,
-    /// How many must have got nothing for that to mean anything.
+    /// The least number of unanswered SYNs and requests that count.
     pub unanswered_min: u32,
 }
 
@@ -50,7 +50,7 @@ impl Profile {
         }
     }
 
-    /// The paper's real site: normal up to 40 % of aborts and 10 % of timeouts, over 20 minutes.
+    /// The paper's site: normal up to 40 % of aborts and 10 % of timeouts, over 20 minutes.
     pub const fn site() -> Self {
         Self {
             span: Duration::from_mins(20),
@@ -63,7 +63,7 @@ impl Profile {
         }
     }
 
-    /// What a server is in that was in `state`. `None`: too little happened to say.
+    /// The state that follows `state` by these counts. `None` if too little happened.
     pub(crate) fn judge(&self, state: ServerState, long: &Tally, short: &Tally) -> Option<(ServerState, Evidence)> {
         if let Some(evidence) = self.finds_stopped(state, short) {
             return Some((ServerState::Stopped, evidence));
@@ -73,7 +73,7 @@ impl Profile {
                 .iter()
                 .all(|count| *count == 0)
         };
-        // What ended before it was stopped or idle says nothing of what it is in now.
+        // Connections that ended before the server was stopped or idle are no evidence of its state now.
         let is_new = matches!(state, ServerState::Idle | ServerState::Stopped);
         let (tally, span) = if is_new { (short, self.stopped_span) } else { (long, self.span) };
         if is_quiet(tally) {
@@ -120,11 +120,11 @@ fn evidence(reason: Reason, value: f64, limit: f64, span: Duration, tally: &Tall
     Evidence { reason, value, limit, span, shares: tally.shares(), tally: *tally }
 }
 
-/// Learns the boundaries from a time in which a server was normal, block by block.
+/// Learns limits from a time in which a server was normal, block by block.
 ///
-/// Of each share, the limit is the mean of the blocks plus three times their standard deviation, and at least 5 points
-/// above the mean: a server that never varies is not saturated by one abort. Blocks of less than
-/// [`Profile::ended_min`] connections are left out; three are needed.
+/// The limit of a share is the mean of the blocks plus three standard deviations, and at least 5 points above the mean:
+/// one abort does not saturate a server whose shares never vary. Blocks with fewer than [`Profile::ended_min`]
+/// connections are left out. Three blocks are needed.
 #[derive(Debug, Default)]
 pub struct Learner {
     aborts: Moments,
@@ -136,15 +136,14 @@ pub struct Learner {
 #[derive(Debug, Default)]
 struct Moments(f64, f64, f64);
 
-/// Blocks that are needed.
 const BLOCKS_MIN: f64 = 3.0;
-/// The least that a limit is above the mean.
+/// The least distance of a limit from the mean.
 const ABOVE_MIN: f64 = 0.05;
-/// A limit at which nothing would ever be saturated is none.
+/// The highest limit that is set. Above it no server would ever be saturated.
 const LIMIT_MAX: f64 = 0.95;
 
 impl Learner {
-    /// What happened in a block of time; a minute is a good length.
+    /// Adds the counts of a block of time. A block of a minute works well.
     pub fn add(&mut self, block: &Tally, ended_min: u32) {
         if block.ended().saturating_add(block.failed) < ended_min.max(1) {
             return;
@@ -155,7 +154,7 @@ impl Learner {
         self.failures.add(f64::from(block.failed) / f64::from(block.ended().saturating_add(block.failed)));
     }
 
-    /// `base` with limits for this server. `None`: too little was seen.
+    /// `base` with the learned limits. `None` if there were too few blocks.
     pub fn profile(&self, base: Profile) -> Option<Profile> {
         Some(Profile {
             aborts: Some(self.aborts.limit()?),

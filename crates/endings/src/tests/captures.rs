@@ -1,9 +1,9 @@
-//! What a capture, a network or a stranger does to connections.
+//! Faults of captures and networks, and forged segments.
 
 use super::script::{closed, events, script, told};
 
 const CASES: &[(&str, &str, &[&str])] = &[
-    // Who closed first.
+    // Which side closed first.
     (
         "both closed at once: the first captured",
         "Cs Ssa Ca C+100 S+1000 Ca Sf Cf^1001 Ca Sa",
@@ -80,7 +80,7 @@ const CASES: &[(&str, &str, &[&str])] = &[
         &["C_NORMAL before_answer SF ShADFadf 2000/100"],
     ),
     ("a server that never closes", "Cs Ssa Ca C+100 Cf Sa ~200 C+0", &["C_NORMAL before_answer S2 ShADFa 0/100"]),
-    // Numbers that are wrong.
+    // Wrong sequence numbers.
     (
         "a forged RST far away ends nothing",
         "Cs Ssa Ca C+100 SR@900000 S+1000 Ca Cf Sf Ca",
@@ -132,12 +132,12 @@ const CASES: &[(&str, &str, &[&str])] = &[
         &["C_NORMAL after_answer SF ShADdFf 9/9"],
     ),
     ("alone it begins nothing either", "Ca@10^10 Sa@10^10", &[]),
-    // Half of it.
+    // Incomplete captures.
     ("from the middle", "C@50+100^900 S@900+1000^150 Ca Sf Cf Sa", &["S_NORMAL after_answer SF DdAfFa 1000/100"]),
     ("the end alone", "Sf@500^90 Cf@90^501 Sa", &["S_NORMAL before_request SF ^fFa 0/0"]),
     ("the client alone", "Cs -Ssa Ca C+100 -S+1000 Ca -S+1000 Ca Cf", &["C_NORMAL after_answer SH SADF 2000/100"]),
     ("the server alone", "-Cs Ssa -Ca -C+100 S+1000 -Ca S+1000 -Ca Sf", &["S_NORMAL after_answer SHR ^hdf 2000/100"]),
-    // Lost, late, twice.
+    // Lost, late and duplicate segments.
     (
         "a hole in the answer that is filled",
         "Cs Ssa Ca C+100 S@1+1000 S@2001+1000 Ca^1001 S@1001+1000 Ca^3001 Cf Sf Ca",

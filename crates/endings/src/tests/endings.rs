@@ -23,7 +23,7 @@ const CASES: &[(&str, &[&str])] = &[
     ("Cs Ssa Ca C+100 S+1000 Sr", &["S_RESET in_answer RSTR ShADdr 1000/100"]),
     ("Cs Ssa Ca C+100 S+1000 Ca Sr", &["S_RESET after_answer RSTR ShADdr 1000/100"]),
     ("Cs Ssa Ca C+100 S+1000 Ca ~5 Sr", &["S_RESET idle RSTR ShADdr 1000/100"]),
-    // FIN in the other phases.
+    // A FIN in the other phases.
     ("Cs Ssa Ca Cf Sf Ca", &["C_NORMAL before_request SF ShAFf 0/0"]),
     ("Cs Ssa Ca Sf Cf Sa", &["S_NORMAL before_request SF ShAfFa 0/0"]),
     ("Cs Ssa Ca C+100 Cf Sf Ca", &["C_NORMAL before_answer SF ShADFf 0/100"]),
@@ -33,7 +33,7 @@ const CASES: &[(&str, &[&str])] = &[
     // The handshake.
     ("Cs Sr^1", &["REFUSED before_handshake REJ Sr 0/0"]),
     ("Cs ~1 Cs@0 ~2 Cs@0", &["NO_ANSWER before_handshake S0 S 0/0"]),
-    // The server remembers the connection before this one, of which the client knows nothing; then nobody listens.
+    // The server remembers the previous connection, and the client does not; then the port is closed.
     ("Cs Sa@900000^4000000000 CR@4000000000 ~1 Cs@0 Sr@0^1", &["REFUSED before_handshake REJ SaRr 0/0"]),
     ("Cs", &["OPEN before_handshake S0 S 0/0"]),
     ("Cs Ssa", &["OPEN before_handshake S1 Sh 0/0"]),
@@ -42,7 +42,7 @@ const CASES: &[(&str, &[&str])] = &[
     ("Ssa^1", &["BACKSCATTER before_handshake OTH ^h 0/0"]),
     ("Ssa^1 CR@1", &["BACKSCATTER before_handshake RSTO ^hR 0/0"]),
     ("Sr", &["BACKSCATTER before_handshake RSTRH ^r 0/0"]),
-    // What lasts.
+    // Timeouts and open connections.
     ("Cs Ssa Ca C+100 ~700 Ca", &["TIMEOUT before_answer S1 ShAD 0/100"]),
     ("Cs Ssa Ca C+100 S+1000 ~700 Ca", &["TIMEOUT in_answer S1 ShADd 1000/100"]),
     ("Cs Ssa Ca", &["OPEN before_request S1 ShA 0/0"]),
@@ -67,17 +67,17 @@ fn a_timeout_may_be_shorter_than_patience() {
     assert!(!events.iter().any(|event| matches!(event, Event::Overdue(_))));
 }
 
-/// What was acknowledged and not captured, and is among the octets of a direction.
+/// Octets that were acknowledged and not captured count in the octets of their direction.
 #[test]
 fn gaps_are_counted() {
     const CASES: &[(&str, u64, u64)] = &[
         ("Cs Ssa Ca C+100 S+500 S+500 Ca Cf Sf Ca", 0, 1_000),
         ("Cs Ssa Ca C+100 S+500 -S+1000 S+500 Ca Cf Sf Ca", 1_000, 2_000),
         ("Cs Ssa Ca -C+100 S+500 -S+1000 S+500 Ca -S+300 Ca Sf Cf Sa", 1_400, 2_300),
-        // The end, of which the FIN is captured, or nothing.
+        // The end of the data is missing, and the FIN is captured, or nothing.
         ("Cs Ssa Ca C+100 S+500 -S+700 Sf Ca Cf Sa", 700, 1_200),
         ("Cs Ssa Ca C+100 S+500 -S+700 Ca Cr", 700, 1_200),
-        // It is sent again, or was not acknowledged.
+        // The data are sent again, or were not acknowledged.
         ("Cs Ssa Ca C+100 S+500 -S+700 S+500 S@501+700 Ca Cf Sf Ca", 0, 1_700),
         ("Cs Ssa Ca C+100 S+500 Ca -S+700 S+500 Sr", 0, 1_700),
     ];
@@ -88,7 +88,7 @@ fn gaps_are_counted() {
     }
 }
 
-/// What Zeek calls `duration`: until both sides have closed.
+/// Zeek's `duration`: until both sides have closed.
 #[test]
 fn a_connection_lasts_until_both_sides_have_closed() {
     const CASES: &[(&str, u64)] = &[
@@ -99,7 +99,7 @@ fn a_connection_lasts_until_both_sides_have_closed() {
         // No side closes, or one does.
         ("Cs Ssa Ca C+100 S+1000 ~3 Ca", 3_005),
         ("Cs Ssa Ca C+100 Sf ~3 Ca", 3_005),
-        // A side that has closed resets what still comes.
+        // A side that has closed resets what arrives later.
         ("Cs Ssa Ca C+100 Cf ~2 S+1000 CR@102", 2_006),
         ("Cs Ssa Ca C+100 Sf Cf ~0.1 S@2+0 ~0.1 Sf@1", 5),
     ];
@@ -110,25 +110,26 @@ fn a_connection_lasts_until_both_sides_have_closed() {
     }
 }
 
-/// As several queues of a network card, or two cards, bring them.
+/// Reordering as by several queues of a network card, or by two cards.
 #[test]
 fn what_was_captured_ahead_of_what_it_follows_changes_nothing() {
     const CASES: &[(&str, &str)] = &[
         // A FIN ahead of the request that it follows, and of an answer.
         ("Cs Ssa Ca Cf@101 C@1+100 Sa^102 Sf", "C_NORMAL before_answer SF ShADFaf 0/100"),
         ("Cs Ssa Ca C+100 Sf@1001 S@1+1000 Ca^1002 Cf", "S_NORMAL after_answer SF ShADdfF 1000/100"),
-        // So far ahead that they do not wait for it.
+        // So far ahead that the monitor does not wait.
         ("Cs Ssa Ca Cf@101 ~0.01 C@1+100 Sa^102 Sf", "C_NORMAL before_answer SF ShAFDTaf 0/100"),
         ("Cs Ssa Ca C+100 Sf@1001 ~0.01 S@1+1000 Ca^1002 Cf", "S_NORMAL after_answer SF ShADfdtF 1000/100"),
-        // The next request ahead of the answer that it follows; the request ahead of which its answer is.
+        // The next request ahead of the answer that it follows; an answer ahead of its request.
         ("Cs Ssa Ca C+100 C@101+50^901 S@1+900^101 Ca^901 Cf Sf", "C_NORMAL before_answer SF ShADdFf 900/150"),
         ("Cs Ssa Ca C+100 C@101+50^901 ~0.01 S@1+900^101 Ca^901 Cf Sf", "C_NORMAL before_answer SF ShADdFf 900/150"),
         ("Cs Ssa Ca C+100 S+9 S@10+9^151 C@101+50^10 Ca^19 Sr", "S_RESET after_answer RSTR ShADdr 18/150"),
-        // What the server still sent of the last answer while the next request was on its way is no answer to that.
+        // Data of the last answer that the server sent while the next request was on its way do not answer that
+        // request.
         ("Cs Ssa Ca C+100 S+900 Ca C+50 S+900^101 S+900^101 Ca Cf Sf", "C_NORMAL before_answer SF ShADdFf 2700/150"),
-        // A refusal ahead of what it refuses.
+        // A RST ahead of the SYN that it refuses.
         ("Sr^1 Cs@0", "REFUSED before_handshake REJ Sr 0/0"),
-        // A copy of a SYN is no second one.
+        // A duplicate of a SYN is not a second SYN.
         ("Cs Cs@0", "OPEN before_handshake S0 S 0/0"),
         ("Cs ~1 Cs@0", "NO_ANSWER before_handshake S0 S 0/0"),
     ];

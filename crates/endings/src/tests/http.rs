@@ -1,4 +1,4 @@
-//! What clear HTTP/1 shows.
+//! Clear HTTP/1.
 
 use proptest::prelude::*;
 
@@ -57,20 +57,20 @@ fn requests_and_answers() {
             "ASK S{HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n5\\r\\nhello\\r\\n} Ca",
             &["GET 200 5 1/1 cut"],
         ),
-        // Bodies that are none.
+        // Messages without a body.
         (
             "C{HEAD / HTTP/1.1\\r\\n\\r\\n} S{HTTP/1.1 200 OK\\r\\nContent-Length: 99\\r\\n\\r\\n} Ca",
             &["HEAD 200 0 1/1"],
         ),
         ("ASK S{HTTP/1.1 304 Same\\r\\nContent-Length: 99\\r\\n\\r\\n} Ca", &["GET 304 0 1/1"]),
-        // A request with content, and an answer before the answer.
+        // A request with content, and an interim response.
         (
             "C{POST / HTTP/1.1\\r\\nContent-Length: 2000\\r\\nExpect: 100-continue\\r\\n\\r\\n} S{HTTP/1.1 100 Go\\r\\n\\r\\n} C+1000 \
              C+1000 OK_5 Ca",
             &["POST 200 5 1/1"],
         ),
         ("C{POST / HTTP/1.1\\r\\nContent-Length: 2000\\r\\n\\r\\n} C+1000 C+1000 OK_5 Ca", &["POST 200 5 1/1"]),
-        // Requests that do not wait.
+        // Pipelined requests.
         (
             "C{GET /1 HTTP/1.1\\r\\n\\r\\nGET /2 HTTP/1.1\\r\\n\\r\\nHEAD /3 HTTP/1.1\\r\\n\\r\\n} S{HTTP/1.1 200 OK\\r\\nContent-Length: 1\\r\\n\\r\\n1HTTP/1.1 \
              404 No\\r\\nContent-Length: 1\\r\\n\\r\\n2} S{HTTP/1.1 200 OK\\r\\nContent-Length: 9\\r\\n\\r\\n} Ca",
@@ -96,8 +96,8 @@ fn requests_and_answers() {
 
 #[test]
 fn what_was_not_captured_makes_it_blind_for_a_while() {
-    // Heads that are cut, as by a short snap length: who asks what is still there, and turns tell the rest.
-    // The same where requests are short enough to be whole.
+    // Heads cut by a short snap length: the requests show the client, and the direction of data separates answers. The
+    // result is the same if requests are short enough to be whole.
     for snap_len in [22, 30] {
         let mut sent = script(&format!("Cs Ssa Ca {GET} {OK_5} Ca {GET} {OK_5} Ca Cf Sf Ca"));
         for it in &mut sent {
@@ -105,7 +105,7 @@ fn what_was_not_captured_makes_it_blind_for_a_while() {
         }
         assert_eq!(facts(&sent), ["GET 200 - 1/1", "GET 200 - 1/1 cut"], "{snap_len}");
     }
-    // A head that is lost; the next is found again.
+    // A head is lost; the parser resumes at the next one.
     let lost = format!("Cs Ssa Ca {GET} -{OK_5} Ca {GET} {OK_5} Ca Cf Sf Ca");
     assert_eq!(facts(&script(&lost)), ["GET - - 2/2", "GET 200 5 1/1"]);
 }
@@ -114,14 +114,14 @@ fn what_was_not_captured_makes_it_blind_for_a_while() {
 fn an_answer_that_is_known_to_be_whole_or_not_tells_the_phase() {
     let ending = |text: &str| told(&text.replace("ASK", GET).replace("OK_5", OK_5)).remove(0);
     let cases = [
-        // All that came is acknowledged, and it is not all.
+        // All captured data are acknowledged, and the answer is incomplete.
         ("S{HTTP/1.1 200 OK\\r\\nContent-Length: 90\\r\\n\\r\\nhello} Ca ~3 Cf Sf Ca", "C_NORMAL in_answer"),
         ("S{HTTP/1.1 200 OK\\r\\nContent-Length: 90\\r\\n\\r\\nhello} Ca Sf Cf Sa", "S_NORMAL in_answer"),
         ("OK_5 Ca ~3 Cf Sf Ca", "C_NORMAL idle"),
-        // It lasts until the server closes.
+        // The answer lasts until the server closes.
         ("S{HTTP/1.1 200 OK\\r\\n\\r\\nhello} Ca ~3 Cf S+90 CR", "C_NORMAL in_answer"),
         ("S{HTTP/1.1 200 OK\\r\\n\\r\\nhello} Ca Sf Cf Sa", "S_NORMAL after_answer"),
-        // What only says that the request may go on is no answer, nor is a hint.
+        // Interim responses are not answers.
         ("S{HTTP/1.1 100 Continue\\r\\n\\r\\n} Ca Cf Sf Ca", "C_NORMAL before_answer"),
         ("S{HTTP/1.1 103 Early Hints\\r\\nLink: x\\r\\n\\r\\n} Ca Sr", "S_RESET before_answer"),
         ("S{HTTP/1.1 100 Continue\\r\\n\\r\\n} Ca OK_5 Cf^26 CR", "C_NORMAL before_answer"),
@@ -132,7 +132,7 @@ fn an_answer_that_is_known_to_be_whole_or_not_tells_the_phase() {
             "S{HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n5;x=y\\r\\nhello\\r\\n0\\r\\nA: 1\\r\\n} Ca Sf Cf Sa",
             "S_NORMAL in_answer",
         ),
-        // Silence behind a whole answer is nobody's fault.
+        // After a complete answer, neither side is to blame for silence.
         ("OK_5 Ca ~900 Ca", "OPEN idle"),
         ("S{HTTP/1.1 200 OK\\r\\nContent-Length: 90\\r\\n\\r\\nhello} Ca ~900 Ca", "TIMEOUT in_answer"),
         ("~900 Ca", "TIMEOUT before_answer"),
@@ -143,7 +143,7 @@ fn an_answer_that_is_known_to_be_whole_or_not_tells_the_phase() {
     }
 }
 
-/// What lasts until the server closes is complete when it has (RFC 9112, section 6.3).
+/// An answer that lasts until the server closes is complete then (RFC 9112, section 6.3).
 #[test]
 fn an_answer_may_end_with_the_connection() {
     let facts = |end: &str| facts(&script(&format!("Cs Ssa Ca {GET} S{{HTTP/1.1 200 OK\\r\\n\\r\\nhello}} Ca {end}")));
@@ -154,7 +154,7 @@ fn an_answer_may_end_with_the_connection() {
     assert_eq!(facts("~900 Ca"), ["GET 200 5 1/1 cut"]);
 }
 
-/// Fragments of IP, and what a capture lost: what the client has came.
+/// Data that the client acknowledges have arrived, even if they were IP fragments or lost by the capture.
 #[test]
 fn what_was_acknowledged_came() {
     let head = "S{HTTP/1.1 200 OK\\r\\nContent-Length: 3000\\r\\n\\r\\n}";
@@ -176,7 +176,7 @@ fn what_was_acknowledged_came() {
     assert!(!closed(&events(&less))[0].is_delivered);
 }
 
-/// A capture that begins in the middle: what is seen of the answer says how far it had come, and who is who.
+/// The capture begins in the middle of a connection: the rest of the answer shows the phase and the sides.
 #[test]
 fn the_middle_of_an_exchange() {
     let cases = [
@@ -190,7 +190,7 @@ fn the_middle_of_an_exchange() {
     ];
     for (text, phase, is_delivered) in cases {
         let text = text.replace("{OK}", OK_5).replace("{GET}", GET);
-        // The client's port is the lower one; but octets alone do not show who is who.
+        // The client's port is the lower one, and plain octets do not show the sides.
         for port in [40_000, 300] {
             let mut sent = script(&format!("-Cs -Ssa -Ca -C+90 {text}"));
             for it in &mut sent {
@@ -203,7 +203,7 @@ fn the_middle_of_an_exchange() {
     }
 }
 
-/// Data of either side keep it open, and none of them is out of time.
+/// Data of either side keep it open, and it has no requests that could time out.
 #[test]
 fn what_was_upgraded_has_no_requests() {
     let get = GET.replace("Host: a", "Upgrade: websocket");
@@ -222,7 +222,7 @@ fn what_was_upgraded_has_no_requests() {
     }
 }
 
-/// A server that has said no while the request goes on.
+/// The server has refused while the client still sends the request.
 #[test]
 fn the_rest_of_a_request_that_is_answered_asks_for_nothing() {
     let post = "C{POST / HTTP/1.1\\r\\nContent-Length: 2000\\r\\n\\r\\n}";
@@ -247,7 +247,7 @@ fn a_truncated_answer_is_not_delivered() {
 }
 
 proptest! {
-    /// Requests and answers that are captured in another order, and some twice, are the same.
+    /// Reordered and duplicate segments give the same result.
     #[test]
     fn orders_change_nothing(
         delays in proptest::collection::vec(0..500_u64, 40),
@@ -271,7 +271,7 @@ proptest! {
     }
 
 
-    /// However the octets are cut, the same is read.
+    /// Any segmentation gives the same result.
     #[test]
     fn cuts_change_nothing(cuts in proptest::collection::vec(5..60_usize, 0..12)) {
         let whole = script(&format!(

@@ -1,18 +1,18 @@
-//! That each connection which opened has an end of its own.
+//! Checks that each opened connection ends once.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use crate::Event;
 
-/// Takes events in their order; panics at what does not fit.
+/// Takes events in order, and panics at one that does not fit.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// By client and server, how many have opened and not closed.
+    /// Open connections by client and server.
     open: BTreeMap<(SocketAddr, SocketAddr), u32>,
-    /// The same, by server alone.
+    /// Open connections by server.
     open_at: BTreeMap<SocketAddr, u32>,
-    /// By server: who is given up has no name.
+    /// Evictions by server: [`Event::Evicted`] has no client.
     evicted: BTreeMap<SocketAddr, u32>,
     pub(crate) opened: u32,
 }
@@ -45,12 +45,12 @@ impl Ledger {
         }
     }
 
-    /// How many have not ended.
+    /// Connections that have not ended.
     pub(crate) fn open(&self) -> u32 {
         self.open_at.values().sum::<u32>() - self.evicted.values().sum::<u32>()
     }
 
-    /// All have ended: what has not closed was given up.
+    /// Checks that all have ended: each one that did not close was evicted.
     pub(crate) fn assert_balanced(&self) {
         for (client, server) in self.open.keys() {
             let evicted = self.evicted.get(server).copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Memory, and who is given up for it.
+//! Memory limits and evictions.
 
 use std::net::SocketAddr;
 
@@ -48,7 +48,7 @@ fn a_flood_takes_its_part_and_no_more() {
     for client in 0..480 {
         establish(&mut connections, 1, client);
     }
-    // Most are over, and still in the table: a flood takes their places, but no more than are half open ones'.
+    // Most are over, and still in the table: a flood takes their slots, but at most `half_open_max` of them.
     for client in 50..480 {
         observe(&mut connections, 2, client, true, Flags::RST.with(Flags::ACK), 0);
     }
@@ -63,7 +63,7 @@ fn a_flood_takes_its_part_and_no_more() {
         evicted.extend(drain(&mut connections).into_iter().filter(given_up));
     }
     assert_eq!((connections.counts().evicted, evicted.len()), (19_900, 19_900));
-    // Whoever was there is there still.
+    // All earlier connections are still in the table.
     connections.finish();
     let open =
         |event: &Event| matches!(event, Event::Closed(it) if it.ending == Ending::Open && it.handshake.is_some());
@@ -78,7 +78,7 @@ fn established_connections_are_never_given_up() {
         establish(&mut connections, u64::from(client), client);
     }
     assert_eq!((connections.open(), connections.counts().untracked > 0), (60, true));
-    // One that is over makes room.
+    // A connection that is over makes room.
     observe(&mut connections, 200, 7, true, Flags::RST.with(Flags::ACK), 0);
     connections.advance(Timestamp(2_000_000_000));
     assert_eq!(connections.open(), 59);
@@ -101,11 +101,11 @@ fn who_was_never_answered_makes_room() {
     }
     for client in 1_000..1_500 {
         pretend(&mut connections, u64::from(client) * 4_000_000, client);
-        // Nor is one that begins with data: nobody has asked for an answer yet.
+        // The same for a connection that begins with data: the server has not answered it.
         observe(&mut connections, u64::from(client) * 4_000_000 + 1, client + 1_000, true, Flags::ACK, 5);
     }
     assert_eq!((connections.open(), connections.counts().untracked), (100, 0));
-    // Knocks that may be answered yet are not given up for those who pretend, either.
+    // SYNs that a server may still answer are not evicted for forged connections either.
     for client in 30..60 {
         observe(&mut connections, 6_900_000_000, client, true, Flags::SYN, 0);
     }
@@ -134,7 +134,7 @@ fn one_direction_is_followed_while_there_is_room() {
         }
         connections.advance(Timestamp(900_000_000));
         assert_eq!((connections.open(), connections.counts().evicted), (100, 0));
-        // What is heard of the other side counts, whenever that is.
+        // Segments of the other side count, whenever they come.
         for client in 0..20 {
             observe(&mut connections, 900_000_000, client, !is_client, Flags::ACK, 0);
         }
@@ -158,7 +158,7 @@ fn what_opened_ends() {
     let mut connections = Connections::new(settings);
     let mut ledger = Ledger::default();
     for step in 0..40_000_u32 {
-        // Any order of anything.
+        // Arbitrary segments in an arbitrary order.
         let random = step.wrapping_mul(2_654_435_761) >> 8;
         let flags = [Flags::SYN, Flags::ACK, Flags::FIN.with(Flags::ACK), Flags::RST, Flags::SYN.with(Flags::ACK)];
         let flags = flags[random as usize % flags.len()];
@@ -173,7 +173,7 @@ fn what_opened_ends() {
 }
 
 proptest! {
-    /// Any segments of few connections, which wait for each other, and are given up meanwhile.
+    /// Arbitrary segments of few connections, which wait for each other, and are evicted meanwhile.
     #[test]
     fn what_waits_is_forgotten_with_its_connection(
         sent in vec((0..700_000_u64, 0..6_u32, any::<bool>(), 0..32_u8, 0..300_u32, 0..300_u32, 0..90_u32), 0..200),
@@ -198,8 +198,8 @@ proptest! {
     }
 }
 
-/// With its places in the table, in two lists and the wheel: 520 bytes at most, of the 1,000 it may take; a handshake of TLS
-/// or a dialogue of HTTP/1 has the rest.
+/// With its entries in the table, in two lists and the wheel: at most 520 bytes, of the budget of 1,000. A TLS
+/// handshake or an HTTP/1 parser has the rest.
 #[test]
 fn a_connection_is_small() {
     assert!(size_of::<Option<Flow>>() <= 480, "{}", size_of::<Option<Flow>>());

@@ -1,4 +1,4 @@
-//! Conversations whose end is known, and the same as captures distort them.
+//! Connections with a known end, and the distortions of a capture.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -8,13 +8,13 @@ use super::ledger::Ledger;
 use super::script::{START, Sent, closed, events, hurried, mixed, script, stamped};
 use crate::{Connection, Ending, Event, Phase, Side};
 
-/// How a conversation ends.
+/// How a connection ends.
 #[derive(Debug, Clone, Copy)]
 struct End {
     by: Side,
     is_reset: bool,
     phase: Phase,
-    /// What comes behind the first close, of those that fit it.
+    /// Index of the segments that follow the first close, among those that fit it.
     tail: usize,
 }
 
@@ -30,13 +30,13 @@ fn end() -> impl Strategy<Value = End> {
     ]);
     let sides = prop::sample::select(&[Side::Client, Side::Server]);
     (sides, any::<bool>(), phases, 0..TAILS).prop_map(|(by, is_reset, phase, tail)| {
-        // A server that closes in its answer without resetting has ended the answer, as far as is to be seen.
+        // A server that closes within its answer without a RST seems to have completed the answer.
         let is_reset = is_reset || by == Side::Server && phase == Phase::InAnswer;
         End { by, is_reset, phase, tail }
     })
 }
 
-/// The conversation as a script: whole exchanges, then the last.
+/// The connection as a script: whole exchanges, then the last one.
 fn conversation(exchanges: &[(u32, u32)], end: End) -> String {
     let mut text = String::from("Cs Ssa Ca ");
     let exchanges = if end.phase == Phase::BeforeRequest { &[] } else { exchanges };
@@ -63,7 +63,7 @@ fn conversation(exchanges: &[(u32, u32)], end: End) -> String {
 
 fn close(end: End) -> &'static str {
     match (end.by, end.is_reset, end.phase) {
-        // What it has is less than what is on its way.
+        // The client's FIN acknowledges less than the server has sent.
         (Side::Client, false, Phase::InAnswer) => {
             ["-Ca Cf^1 SR^1", "Cf^1 S+700 CR", "Cf^1 S+700 Sf CR CR", "Cf^1 CR"][end.tail]
         }
@@ -75,7 +75,7 @@ fn close(end: End) -> &'static str {
     }
 }
 
-/// Acknowledgments of a client that leaves in the answer are lower than all it was sent: one whole exchange short.
+/// Lowers the acknowledgments of a client that leaves within the answer, by one whole exchange.
 fn lower(mut sent: Vec<Sent>, end: End) -> Vec<Sent> {
     if (end.by, end.phase) == (Side::Client, Phase::InAnswer) {
         let has = sent.iter().rfind(|it| it.is_client && it.len == 0 && it.flags.0 == 0x10);
@@ -108,7 +108,7 @@ fn retime(sent: Vec<&Sent>, times: &[u64]) -> Vec<Sent> {
     sent.into_iter().zip(times).map(|(it, time)| Sent { time: *time, ..it.clone() }).collect()
 }
 
-/// All that is told, but for when: requests with how long they took.
+/// An event without its times, except how long requests took.
 fn untimed(event: &Event) -> String {
     match event {
         Event::Request(it) => {
@@ -147,8 +147,8 @@ proptest! {
         prop_assert_eq!((one.ending, one.closed_by, one.bytes_to_client, one.bytes_to_server), (other.ending, other.closed_by, other.bytes_to_client, other.bytes_to_server));
     }
 
-    /// What a capture of several queues does: packets change places with those of the next half millisecond, and some are there
-    /// twice.
+    /// Distorts like a capture with several queues: packets are reordered within half a millisecond, and some are
+    /// duplicated.
     #[test]
     fn orders_change_nothing(
         exchanges in vec((40..600_u32, 1..6_u32), 1..4),
@@ -157,7 +157,7 @@ proptest! {
         copies in vec(any::<bool>(), 80),
     ) {
         let text = conversation(&exchanges, end);
-        // Nothing tells what a RST without an acknowledgment answers.
+        // A RST without an acknowledgment does not show which segment it answers.
         prop_assume!(!text.ends_with("Cf^1 SR^1"));
         let sent = hurried(lower(script(&text), end));
         let (one, other) = (only(&sent), only(&mixed(&sent, &delays, &copies)));
@@ -179,7 +179,7 @@ proptest! {
         prop_assert_eq!(told(running(0)), told(running(START)));
     }
 
-    /// Who is the client is seen by a SYN or the answer to it, whatever else is lost; here ports tell the contrary.
+    /// A SYN or SYN-ACK shows the client, even if the rest is lost. Here the ports suggest the opposite.
     #[test]
     fn losses_break_nothing(exchanges in vec((40..600_u32, 1..6_u32), 1..4), end in end(), lost: u64) {
         let sent = lower(script(&conversation(&exchanges, end)), end);
@@ -195,7 +195,7 @@ proptest! {
         let is_syn = |it: &Sent| it.flags.contains(Flags::SYN);
         let client = if kept.iter().any(is_syn) { 400 } else { 443 };
         prop_assert!(closed.iter().all(|it| it.client.port() == client), "{:?}", closed);
-        // Data, a FIN or a RST of nobody's SYN begin one, too.
+        // Data, a FIN or a RST without a SYN begin a connection, too.
         let begins = |it: &Sent| it.len > 0 || it.flags.0 & 7 != 0;
         prop_assert_eq!(closed.len(), usize::from(kept.iter().any(begins)));
     }

@@ -1,4 +1,4 @@
-//! What few do, and no monitor may stumble over.
+//! Rare but valid behavior.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const CASES: &[(&str, &str, &[&str])] = &[
     ),
     ("data with the SYN-ACK", "Cs Ssa+5^1 Ca C+100 S+9 Ca Cf Sf Ca", &["C_NORMAL after_answer SF ShADdFf 14/100"]),
     ("a FIN with the SYN is none", "CsF ~1 CsF@0", &["NO_ANSWER before_handshake SH Q 0/0"]),
-    // Ends that were used before.
+    // Ends that an earlier connection used.
     (
         "a server that waits answers a SYN with what it expects",
         "Cs Ssa Ca C+9 S+9 Ca Sf Ca Cf Sa ~5 Cs@5000 Sa@11^11 CR@11 ~1 Cs@5000 Ssa@90000 Ca C+7 S+8 Ca Cf Sf Ca",
@@ -90,7 +90,7 @@ const CASES: &[(&str, &str, &[&str])] = &[
         "Cs -Ssa Ca C+100 -S+1000 Ca Cf -Sa -Sf Ca",
         &["C_NORMAL after_answer SH SADF 1000/100"],
     ),
-    // What a capture does not have.
+    // Gaps of a capture.
     (
         "it begins in an answer",
         "S@900+1000^600 Ca@600^1900 S@1900+1000^600 Cr@600^1900",
@@ -128,7 +128,7 @@ fn they_end_as_they_did() {
 const GET: &str = "C{GET / HTTP/1.1\\r\\n\\r\\n}";
 const OK: &str = "S{HTTP/1.1 200 OK\\r\\nContent-Length: 5\\r\\n\\r\\nhello}";
 
-/// What was reported because time was over is not reported again as long as it goes on.
+/// A connection that was reported as timed out is not reported again while it continues.
 #[test]
 fn a_timeout_is_one_connection() {
     // A packet in 100 s for 20 minutes.
@@ -136,15 +136,15 @@ fn a_timeout_is_one_connection() {
     let download = format!("Cs Ssa Ca {GET} {head} {} Sf Cf Sa", "~100 S+100 Ca ".repeat(12));
     assert_eq!(told(&download), ["TIMEOUT in_answer S1 ShADd 541/18"]);
     assert_eq!(told(&format!("{download} ~40 S@1300+9")), ["TIMEOUT in_answer S1 ShADd 541/18"]);
-    // Its ends may be used again all the same.
+    // Another connection may use the same ends meanwhile.
     let again = told(&format!("{download} Cs@5000 Ssa@9000 Ca Cf Sf Ca"));
     assert_eq!(again[1..], ["C_NORMAL before_request SF ShAFf 0/0"]);
-    // One side closed, and the other goes on for long behind that.
+    // One side closed, and the other sends for a long time after that.
     let half = "Cs Ssa Ca C+100 Cf Sa ~200 S+900 ~100 S+900 ~100 Sf";
     assert_eq!(told(half), ["C_NORMAL before_answer S2 ShADFa 0/100"]);
 }
 
-/// What was silent for [`Settings::silence_max`] is another connection when it goes on, as far as is seen.
+/// A connection that was silent for [`Settings::silence_max`] and then continues is reported as another one.
 #[test]
 fn what_goes_on_after_a_long_silence_begins_anew() {
     let exchange = format!("{GET} {OK} Ca");
@@ -153,7 +153,7 @@ fn what_goes_on_after_a_long_silence_begins_anew() {
     assert_eq!(said, [(Ending::Open, 1), (Ending::SNormal, 1)]);
 }
 
-/// Numbers go round more than once.
+/// Sequence numbers wrap around more than once.
 #[test]
 fn transfers_of_many_gibibytes() {
     const GIB: u64 = 1 << 30;
@@ -168,16 +168,16 @@ fn transfers_of_many_gibibytes() {
         let said = (upload.ending.as_str(), upload.phase.as_str(), upload.requests, upload.bytes_to_server);
         assert_eq!(said, ("C_NORMAL", "after_answer", 1, gibibytes * GIB + 100));
     }
-    // Of which nobody has seen the acknowledgments.
+    // The client's acknowledgments were not captured.
     let alone = transfer("-Cs Ssa -Ca -C+100 S+9", Side::Server, 3 * GIB, "SR");
     assert_eq!((alone.ending.as_str(), alone.bytes_to_client), ("S_RESET", 3 * GIB + 9));
 }
 
-/// A conversation, so many octets of one side, and how it ends.
+/// A connection with `octets` of one side between its begin and its end.
 fn transfer(begin: &str, side: Side, octets: u64, end: &str) -> Connection {
     const LEN: u32 = 1 << 26;
     let is_client = side == Side::Client;
-    // Both ends without what is between them, and that put in between.
+    // Builds the begin and the end, and inserts the data between them.
     let whole = script(&format!("{begin} {}+0 {end}", if is_client { "C" } else { "S" }));
     let at = script(begin).len();
     let step = u64::from(LEN);
@@ -205,7 +205,7 @@ fn transfer(begin: &str, side: Side, octets: u64, end: &str) -> Connection {
     closed.remove(0)
 }
 
-/// Whatever the clock of a capture does, each connection is said once, as it ended.
+/// Each connection is reported once, with its ending, even if the clock of the capture goes back.
 #[test]
 fn clocks_go_back() {
     let mut sent = script("Cs Ssa Ca C+100 S+1000 Ca Sf Cf Sa");
@@ -219,7 +219,7 @@ fn clocks_go_back() {
     assert_eq!(closed(&events_with(settings, &sent))[0].ending.as_str(), "S_NORMAL");
 }
 
-/// Whoever is first, and however far it was captured ahead of its SYN within a millisecond: nothing of it is another.
+/// Any segment may be captured first, up to a millisecond ahead of the SYN. It belongs to the same connection.
 #[test]
 fn what_was_captured_ahead_of_its_syn_is_of_its_connection() {
     for end in ["Sf Ca Cf Sa", "Cf Sf Ca", "Cr", "Sr"] {
@@ -234,14 +234,14 @@ fn what_was_captured_ahead_of_its_syn_is_of_its_connection() {
             orders.extend([first, last]);
         }
         for mut order in orders {
-            // Acknowledgments alone begin nothing.
+            // Acknowledgments alone begin no connection.
             if order[0].flags == Flags::ACK && order[0].len == 0 {
                 continue;
             }
             let flags: Vec<_> = order.iter().map(|it| (it.is_client, it.flags.0, it.len)).collect();
             for (it, time) in order.iter_mut().zip(START..) {
                 it.time = START + (time - START) * 50_000;
-                // The lower port shows no server.
+                // The lower port is not the server's.
                 it.port = 300;
             }
             assert_eq!(facts(&order), expected, "{end}: {flags:?}");
@@ -249,7 +249,7 @@ fn what_was_captured_ahead_of_its_syn_is_of_its_connection() {
     }
 }
 
-/// What is said of connections: all of it has the same ends.
+/// Facts of the connections, which all have the same ends.
 fn facts(sent: &[Sent]) -> Vec<(Ending, Phase, bool, u32, ConnState)> {
     let events = events(sent);
     let (client, server) = (sent[0].segment(), sent[0].is_client);
@@ -265,7 +265,7 @@ fn facts(sent: &[Sent]) -> Vec<(Ending, Phase, bool, u32, ConnState)> {
     closed(&events).iter().map(fact).collect()
 }
 
-/// A SYN that comes later than that turns nothing round that was said.
+/// A later SYN does not change the reported client.
 #[test]
 fn who_opened_ended() {
     for wait in ["", "~0.0005", "~0.01", "~0.5", "~3"] {

@@ -1,9 +1,13 @@
 //! Connections as lines of text.
 //!
-//! A line holds segments, each a millisecond behind the one before: `C` or `S` for who sends it, then `s` SYN, `sa` SYN-ACK,
-//! `a` ACK, `f` FIN-ACK, `r` RST-ACK, `R` RST alone, `F` FIN alone, `sF` SYN-FIN; `w` behind that: its window is closed; `+n` for n octets of data, or the data themselves in
-//! `{}`. Numbers follow from what was sent before; `@n` and `^n` are other sequence and acknowledgment numbers,
-//! relative to the first. `~n` waits for n seconds. `-` before a segment: it is sent, and not captured.
+//! A line holds segments, each one millisecond after the previous: `C` or `S` for the sender, then
+//!
+//! * `s` SYN, `sa` SYN-ACK, `a` ACK, `f` FIN-ACK, `r` RST-ACK, `R` RST alone, `F` FIN alone, `sF` SYN-FIN;
+//! * `w` behind that: its window is closed;
+//! * `+n` for n octets of data, or the data themselves in `{}`.
+//!
+//! Sequence and acknowledgment numbers follow from the earlier segments. `@n` and `^n` set other ones, relative to the
+//! first. `~n` waits for n seconds. `-` before a segment: it is sent, and not captured.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -28,7 +32,7 @@ pub(crate) struct Sent {
     pub(crate) len: u32,
     pub(crate) data: Vec<u8>,
     pub(crate) port: u16,
-    /// How much later it was captured.
+    /// How much later it was captured, in microseconds.
     pub(crate) delay_us: u64,
 }
 
@@ -142,7 +146,7 @@ fn unescape(text: &str) -> Vec<u8> {
     text.replace("\\r", "\r").replace("\\n", "\n").into_bytes()
 }
 
-/// The same within few milliseconds, but for where it is idle.
+/// The same connection within a few milliseconds, except where it is idle.
 pub(crate) fn hurried(mut sent: Vec<Sent>) -> Vec<Sent> {
     let (mut now, mut before) = (START, START);
     for it in &mut sent {
@@ -153,14 +157,14 @@ pub(crate) fn hurried(mut sent: Vec<Sent>) -> Vec<Sent> {
     sent
 }
 
-/// The same, each captured so many microseconds later, and of some a copy soon after. What is captured before its SYN would be from
-/// the middle of something, so the first one is not late.
+/// The segments with each capture delayed by some microseconds, and duplicates of some. A connection whose first
+/// segment is late would begin in the middle, so the first one is not delayed.
 pub(crate) fn mixed(sent: &[Sent], delays_us: &[u64], copies: &[bool]) -> Vec<Sent> {
     let mixed = stamped(sent, delays_us, copies).into_iter();
     mixed.map(|it| Sent { time: it.time + it.delay_us * 1_000, ..it }).collect()
 }
 
-/// The same in that order, with the times at which it was sent: they go back and forth.
+/// The same in that order, with the times of sending, which go back and forth.
 pub(crate) fn stamped(sent: &[Sent], delays_us: &[u64], copies: &[bool]) -> Vec<Sent> {
     let late = |it: &Sent, delay_us: u64| Sent { delay_us: it.delay_us + delay_us, ..it.clone() };
     let delays = std::iter::once(&0).chain(delays_us.iter().cycle());
@@ -172,7 +176,7 @@ pub(crate) fn stamped(sent: &[Sent], delays_us: &[u64], copies: &[bool]) -> Vec<
     mixed
 }
 
-/// All that is said of these segments, the end of the capture included.
+/// All events of these segments and of the end of the capture.
 pub(crate) fn events(segments: &[Sent]) -> Vec<Event> {
     events_with(Settings::default(), segments)
 }

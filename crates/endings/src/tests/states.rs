@@ -1,4 +1,4 @@
-//! What servers are in, minute by minute.
+//! States of servers, minute by minute.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::{
     Change, Connections, Lately, Learner, Profile, Reason, Server, ServerState, Settings, States, Tally, Window,
 };
 
-/// What clients meet for a while: of ten connections each second, how many end how.
+/// A mix of connections for some seconds: of ten each second, how many end in which way.
 #[derive(Debug, Clone, Copy, Default)]
 struct Mix {
     seconds: u64,
@@ -53,7 +53,7 @@ impl Play {
         }
     }
 
-    /// Steps of a connection; those of the server are `sa`, `+n` and what begins with `!`.
+    /// Steps of a connection. Steps of the server are `sa`, `+n` and those that begin with `!`.
     fn connect(&mut self, script: &str) {
         self.port = self.port.wrapping_add(1);
         let client = SocketAddr::from(([10, 1, 0, 1], self.port));
@@ -116,12 +116,12 @@ fn a_day_in_the_lab() {
     assert_eq!(play.states(), [(ServerState::Normal, Reason::WithinLimits)], "20 % are normal");
     play.run(Mix { aborted: 4, delivered: 6, ..GOOD });
     assert_eq!(play.states()[1..], [(ServerState::Saturated, Reason::AbortsAndTimeouts)]);
-    // Between the limit and the margin below it, it stays.
+    // Between the limit and the margin below it, the state stays.
     play.run(Mix { aborted: 9, delivered: 31, ..GOOD });
     assert_eq!(play.states().len(), 2, "{:?}", play.changes.last());
     play.run(GOOD);
     assert_eq!(play.states()[2..], [(ServerState::Normal, Reason::WithinLimits)]);
-    // Nobody comes.
+    // No client connects.
     play.run(Mix { seconds: 100, ..Mix::default() });
     assert_eq!(play.states()[3..], [(ServerState::Idle, Reason::NoClients)]);
 }
@@ -150,7 +150,7 @@ fn what_answers_nobody_is_stopped() {
         assert_eq!(play.states()[1..], [(ServerState::Stopped, Reason::Unanswered)], "{mix:?}");
         let noticed_after = play.changes[1].verdict.at.0 / 1_000_000_000 - from;
         assert!(noticed_after <= 25, "{mix:?}: {noticed_after} s");
-        // Up again; and without clients it is idle.
+        // The server runs again; and without clients it is idle.
         play.run(GOOD);
         assert_eq!(
             play.states().last(),
@@ -198,7 +198,7 @@ fn what_hangs_is_stopped_since_the_first_request_without_an_answer() {
     assert!(entries.iter().any(|value| *value < 0.9), "{entries:?}");
 }
 
-/// As long as some are answered, it is stopped since most are not.
+/// While some requests are answered, the stop is dated to when most got no answer.
 #[test]
 fn what_answers_few_is_stopped_since_most_get_nothing() {
     let mut play = Play::new(Profile::lab());
@@ -232,7 +232,7 @@ fn what_hangs_after_a_silence_is_stopped_since_then() {
     assert!(since_s.abs_diff(first) <= 1, "{since_s} of {first}");
 }
 
-/// Nobody knocks any more at what was stopped: what was delivered before is no sign of life.
+/// A stopped server without clients: earlier deliveries are no evidence that it works.
 #[test]
 fn what_was_stopped_is_not_normal_until_it_delivers() {
     for profile in [Profile::lab(), Profile::site()] {
@@ -264,7 +264,7 @@ fn what_ends_a_silence_was_not_there_in_it() {
         let at = Timestamp(second * 1_000_000_000);
         states.add(server, at, &Tally { opened: 9, unanswered: 9, ..Tally::default() });
         states.advance(at);
-        // What it takes has to last for two seconds.
+        // The condition has to last for two seconds.
         assert_eq!(states.poll().is_some(), second == 1_002, "{second}");
     }
 }
@@ -279,7 +279,7 @@ fn limits_are_learned_from_a_normal_time() {
     learner.add(&block(34), 10);
     learner.add(&Tally { client_abort: 3, ..Tally::default() }, 10);
     let Some(profile) = learner.profile(Profile::lab()) else { panic!("three blocks are enough") };
-    // 0.32 + 3 x 0.0163, which is less than 5 points; of timeouts there were none.
+    // 0.32 + 3 × 0.0163 is less than 5 points above the mean; there were no timeouts.
     assert!(profile.aborts.is_some_and(|limit| (limit - 0.37).abs() < 1e-9), "{profile:?}");
     assert!(profile.timeouts.is_some_and(|limit| (limit - 0.05).abs() < 1e-9), "{profile:?}");
     learner.add(&block(62), 10);
@@ -288,8 +288,8 @@ fn limits_are_learned_from_a_normal_time() {
     assert!(aborts.is_some_and(|limit| (limit - 0.787).abs() < 1e-3), "{aborts:?}");
 }
 
-/// X is what was delivered, whoever closed then; Y what a client cut off; Z is out of time; F what the server cut off. What asked
-/// for nothing is none of it.
+/// X is delivered, whichever side closed then. Y is cut off by a client, Z is timed out, F is cut off by the server. A
+/// connection without a request counts as none of them.
 #[test]
 fn what_counts_as_what() {
     const GET: &str = "C{GET / HTTP/1.1\\r\\n\\r\\n}";
@@ -318,23 +318,23 @@ fn what_counts_as_what() {
         ("GET OK Ca ~900 GET ~900 Ca", "Z"),
         // The second request crossed the server's FIN: clients send it again.
         ("GET OK Ca ~3 Sf GET Sr", "X"),
-        // Nothing was asked.
+        // No request was sent.
         ("Cf Sf Ca", "-"),
         ("Cr", "-"),
         ("~9 Sf Cf Sa", "-"),
         ("~9 Sr", "-"),
-        // The server turns away whom it has accepted, or breaks off the handshake.
+        // The server closes right after the accept, or breaks off the handshake.
         ("Sf Cf Sa", "F"),
         ("Sr", "F"),
         ("HELLO Sa ALERT Ca Cf Sf Ca", "F"),
         ("HELLO Sa ALERT Sf Ca Cf Sa", "F"),
         ("HELLO Sa Sf Ca Cf Sa", "F"),
         ("HELLO Sa ~3 Cf Sf Ca", "Y"),
-        // The client does not like the server, or speaks TLS to one that does not.
+        // The client rejects the server, or speaks TLS to a server without TLS.
         ("HELLO Sa C{\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{30}} Sf Ca Cf Sa", "-"),
         ("HELLO Sa C{\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{30}} Cr", "-"),
         ("HELLO S{HTTP/1.1 400 Bad Request\\r\\n\\r\\n} Sf Ca Cf Sa", "-"),
-        // Nobody sees the end of an answer.
+        // The end of the answer is not visible.
         ("C+90 S+900 Ca Sf Cf Sa", "X"),
         ("C+90 S+900 Ca Cf Sf Ca", "X"),
         ("C+90 S+900 Ca ~3 Cf Sf Ca", "X"),
@@ -371,7 +371,7 @@ fn what_counts_as_what() {
     }
 }
 
-/// A server that closes what was idle before anybody watched has turned nobody away.
+/// A server that closes a connection that was idle before the capture has refused no client.
 #[test]
 fn what_was_not_seen_is_no_failure() {
     for text in ["Sf Ca Cf Sa", "Sf Ca", "Sr", "Ca Sf Ca Cf Sa"] {
@@ -380,7 +380,7 @@ fn what_was_not_seen_is_no_failure() {
     }
 }
 
-/// Who got nothing; but not who did not wait for it.
+/// Unanswered SYNs and requests, except of clients that left early.
 #[test]
 fn who_got_nothing() {
     let cases = [
@@ -405,7 +405,7 @@ fn who_got_nothing() {
     }
 }
 
-/// Each way from one state to another, as the picture above [`crate::judge`] has it.
+/// Each transition between states, as in the diagram of [`crate::judge`].
 #[test]
 fn what_leads_to_what() {
     use ServerState::{Idle, Normal, Saturated, Stopped};
@@ -420,7 +420,8 @@ fn what_leads_to_what() {
     let left = Tally { opened: 20, client_abort: 20, ..tally };
     let cut = Tally { opened: 2, answered: 2, failed: 2, ..tally };
     let few = Tally { opened: 2, answered: 1, unanswered: 2, s_normal: 1, ..tally };
-    // What happened in the span, and in the last seconds; what each state becomes, in their order. `None`: it stays.
+    // The counts of the span and of the last seconds, and the next state for each state in their order. `None`:
+    // unchanged.
     let cases: [(Tally, Tally, [Option<ServerState>; 4]); 10] = [
         (tally, tally, [Some(Idle); 4]),
         (good, good, [Some(Normal); 4]),
@@ -430,9 +431,9 @@ fn what_leads_to_what() {
         (left, left, [Some(Saturated); 4]),
         // Within the margin.
         (some, some, [Some(Normal), Some(Normal), Some(Saturated), Some(Normal)]),
-        // Nobody asks any more.
+        // No client sends requests any more.
         (good, tally, [Some(Idle), Some(Normal), Some(Normal), Some(Idle)]),
-        // Too little to say; but it answers.
+        // Too little for a decision, but the server answers.
         (few, few, [Some(Normal), None, None, Some(Stopped)]),
         (cut, cut, [None; 4]),
     ];
@@ -444,7 +445,7 @@ fn what_leads_to_what() {
     }
 }
 
-/// Numbers of a sensor may be any.
+/// Counts from a sensor may have any value.
 #[test]
 fn numbers_may_be_any() {
     let profile = Profile::lab();
@@ -466,7 +467,7 @@ fn numbers_may_be_any() {
     }
 }
 
-/// A scan of ports leaves room for servers.
+/// A port scan leaves room for servers.
 #[test]
 fn what_never_answered_gives_way() {
     let address = |host: u32| SocketAddr::from((host.to_be_bytes(), 443));
@@ -477,7 +478,7 @@ fn what_never_answered_gives_way() {
         for server in 1..4 {
             states.add(address(server), at(second), &good);
         }
-        // One is there that answers nobody.
+        // One server exists that answers nothing.
         states.add(address(4), at(second), &Tally { opened: 9, unanswered: 9, ..Tally::default() });
         states.advance(at(second));
     }
@@ -492,7 +493,7 @@ fn what_never_answered_gives_way() {
     assert_eq!(watched(&states, 4), Some(ServerState::Stopped));
     assert_eq!(watched(&states, 5), Some(ServerState::Idle));
     assert_eq!((states.servers().count(), states.unwatched()), (8, 900 - 4 + 1));
-    // No room is made for those by what is alive.
+    // Live servers are not removed to make room.
     for server in 6..12 {
         states.add(address(server), at(1_010), &good);
     }

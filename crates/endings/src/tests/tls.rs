@@ -1,4 +1,4 @@
-//! What is seen of TLS, message by message (RFC 8446, appendix A; RFC 5246, section 7.3).
+//! The visible part of TLS, message by message (RFC 8446, appendix A; RFC 5246, section 7.3).
 
 use proptest::prelude::*;
 
@@ -62,7 +62,7 @@ fn retry() -> Vec<u8> {
     server_hello(&random, &[8; 32], &extension(43, &[3, 4]))
 }
 
-/// Who says what, in records; each in segments of 1,000 octets.
+/// The flights of both sides in records, each in segments of 1,000 octets.
 fn said(flights: &[(char, Vec<Vec<u8>>)], end: &str) -> Vec<Sent> {
     let mut text = String::from("Cs Ssa Ca ");
     let mut contents = Vec::new();
@@ -139,7 +139,7 @@ fn versions_names_and_resumptions() {
         (retried, one_three, false),
         (full_1_2(), one_two, false),
         (short_1_2(&[8; 32], &[8; 32]), one_two, true),
-        // By a ticket, without an id.
+        // By a ticket, without a session id.
         (short_1_2(&[], &[]), one_two, true),
     ];
     for (index, (flights, version, is_resumed)) in cases.into_iter().enumerate() {
@@ -182,7 +182,7 @@ fn a_handshake_is_no_request_and_what_follows_is() {
     assert_eq!(phases(hello, alert, "Sf Cf"), (Ending::SNormal, Phase::BeforeRequest, 0));
 }
 
-/// As `close_notify`, by which a server answers that of a client that has closed already (RFC 8446, section 6.1).
+/// As `close_notify`, with which a server answers that of a client that has closed already (RFC 8446, section 6.1).
 #[test]
 fn an_alert_is_no_part_of_an_answer() {
     for (mut flights, alert) in [(full_1_3(), sealed(19)), (full_1_2(), record(21, &[9; 26]))] {
@@ -232,7 +232,7 @@ fn what_is_cut_off_is_not_guessed() {
             assert_eq!((tls.version, tls.is_resumed, tls.sni), (None, None, None), "{kept}");
         }
     }
-    // Of a cut handshake its course is seen still.
+    // The course of a truncated handshake is still visible.
     let mut flights = full_1_3();
     flights.extend([('C', vec![sealed(120)]), ('S', vec![sealed(900)])]);
     let mut sent = said(&flights, "Cf Sf Ca");
@@ -244,7 +244,7 @@ fn what_is_cut_off_is_not_guessed() {
 }
 
 proptest! {
-    /// However the octets are cut into segments, the same is read.
+    /// Any segmentation gives the same result.
     #[test]
     fn cuts_change_nothing(cuts in proptest::collection::vec(6..700_usize, 0..20), choice in 0..3_usize) {
         let flights = [full_1_3(), full_1_2(), short_1_2(&[8; 32], &[8; 32])][choice].clone();
@@ -263,7 +263,7 @@ proptest! {
         prop_assert_eq!(only(&cut).tls, only(&whole).tls);
     }
 
-    /// In whatever order a capture has them, and some twice.
+    /// Any order of the capture gives the same result, also with duplicates.
     #[test]
     fn orders_change_nothing(
         delays in proptest::collection::vec(0..500_u64, 40),
@@ -282,7 +282,7 @@ proptest! {
         prop_assert_eq!((one.requests, one.phase), (2, Phase::AfterAnswer));
     }
 
-    /// Copies and any octets.
+    /// Duplicates and arbitrary octets.
     #[test]
     fn nothing_panics(octets in proptest::collection::vec(any::<(bool, Vec<u8>)>(), 0..20), first in 0..3_usize) {
         let hello = [client_hello(&[], true), hello_1_3(true), b"GET / HTTP/1.1\r\n".to_vec()][first].clone();

@@ -1,20 +1,20 @@
-//! Handshake messages, read as they come: of hellos a few fields, of others their type.
+//! Parses handshake messages as they arrive: some fields of hellos, only the type of others.
 
-/// Types of messages (RFC 8446, section 4).
+/// Handshake message types (RFC 8446, section 4).
 const CLIENT_HELLO: u8 = 1;
 const SERVER_HELLO: u8 = 2;
 const CERTIFICATE: u8 = 11;
-/// Types of extensions (RFC 8446, section 4.2).
+/// Extension types (RFC 8446, section 4.2).
 const SERVER_NAME: u16 = 0;
 const PRE_SHARED_KEY: u16 = 41;
 const SUPPORTED_VERSIONS: u16 = 43;
-/// The `random` of a `HelloRetryRequest` (RFC 8446, section 4.1.3) begins so.
+/// The first octets of the `random` of a `HelloRetryRequest` (RFC 8446, section 4.1.3).
 const RETRY: [u8; 8] = [0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11];
 const SESSION_LEN_MAX: usize = 32;
 const NAME_LEN_MAX: usize = 253;
 const FIELD_LEN_MAX: usize = 34;
 
-/// What a message says.
+/// A parsed message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Message {
     ClientHello(Hello, Option<Box<str>>),
@@ -23,7 +23,7 @@ pub(crate) enum Message {
     Other,
 }
 
-/// What a hello says.
+/// The relevant fields of a hello.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) version: u16,
@@ -32,51 +32,50 @@ pub(crate) struct Hello {
     pub(crate) is_retry: bool,
 }
 
-/// A session id.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Session {
     id: [u8; SESSION_LEN_MAX],
     pub(crate) len: u8,
 }
 
-/// Reads one direction's messages.
+/// The parser of one direction's messages.
 #[derive(Debug)]
 pub(crate) struct Messages {
     step: Step,
     field: [u8; FIELD_LEN_MAX],
     have: u8,
     kind: u8,
-    /// Of the message, and to be passed over before the next field.
+    /// Octets left of the message, and octets to skip before the next field.
     left: u32,
     skip: u32,
     hello: Hello,
     name: Vec<u8>,
 }
 
-/// The field that is read next.
+/// The field to read next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Type and length.
+    /// Message type and length.
     Head,
     /// Version and random.
     Front,
     SessionLen,
     Session(u8),
-    /// The client's: lengths of lists.
+    /// The client's hello: lengths of its lists.
     SuitesLen,
     CompressionsLen,
-    /// The server's choice of both.
+    /// The server's hello: the selected cipher suite and compression.
     Choice,
     ExtensionsLen,
     Extension,
-    /// The version that the server chose.
+    /// The version that the server selected.
     Version,
-    /// Lengths and type in front of a name.
+    /// Lengths and type in front of a server name.
     NameHead,
     Name(u8),
-    /// To the end of the message.
+    /// The rest of the message, which is skipped.
     Rest,
-    /// A part is missing.
+    /// Octets are missing.
     Lost,
 }
 
@@ -99,13 +98,13 @@ impl Messages {
         }
     }
 
-    /// Octets are missing; what follows cannot be told apart.
+    /// Octets are missing, so the bounds of later messages are unknown.
     pub(crate) fn lose(&mut self) {
         self.step = Step::Lost;
         self.name = Vec::new();
     }
 
-    /// The next message that is complete with these octets, which are consumed. `None`: all are.
+    /// The next complete message. Consumes its octets; `None` if it has consumed all.
     pub(crate) fn next(&mut self, bytes: &mut &[u8]) -> Option<Message> {
         loop {
             if self.step == Step::Lost {
@@ -129,7 +128,7 @@ impl Messages {
         }
     }
 
-    /// Reads on in the field of this step, and takes the step when it is whole.
+    /// Reads on in the current field, and goes to the next one when it is complete.
     fn read(&mut self, bytes: &mut &[u8]) {
         if let Step::Name(len) = self.step {
             let taken = (usize::from(len) - self.name.len()).min(bytes.len());
@@ -154,14 +153,14 @@ impl Messages {
         if usize::from(self.have) == want {
             self.have = 0;
             self.step = self.take();
-            // A field that its message has no room for is no field.
+            // A field does not exist if the message is too short for it.
             if self.left < self.skip || self.step.least() > self.left - self.skip {
                 (self.step, self.skip) = (Step::Rest, self.left);
             }
         }
     }
 
-    /// A field is whole; the next one.
+    /// Takes a complete field, and returns the next one.
     fn take(&mut self) -> Step {
         let u16_at = |at: usize| u16::from_be_bytes([self.field[at], self.field[at + 1]]);
         match self.step {
@@ -251,7 +250,7 @@ impl Messages {
 }
 
 impl Step {
-    /// How many octets its field has.
+    /// Length of the field in octets.
     const fn len(self) -> usize {
         match self {
             Self::Head | Self::Extension => 4,
@@ -265,13 +264,13 @@ impl Step {
         }
     }
 
-    /// How many octets its message must have left.
+    /// How many octets the message has to have left for this field.
     const fn least(self) -> u32 {
         self.len() as u32
     }
 }
 
-/// A name that can be one, in lower case.
+/// A valid host name, in lower case.
 fn host_name(name: &[u8]) -> Option<Box<str>> {
     let name = str::from_utf8(name).ok()?;
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());

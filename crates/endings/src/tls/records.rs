@@ -1,32 +1,32 @@
-//! The records of one direction, as far as their headers were captured.
+//! Parses the records of one direction, as far as their headers were captured.
 
 use crate::sequence::{is_before, is_upto};
 use crate::tls::{APPLICATION_DATA, CHANGE_CIPHER_SPEC, TlsVersion};
 
-/// The longest record (RFC 5246, section 6.2.3), without its header.
+/// The longest record without its header, in octets (RFC 5246, section 6.2.3).
 const RECORD_LEN_MAX: u16 = (1 << 14) + 2048;
 const HEADER_LEN: usize = 5;
 
-/// Where the next octet of interest stands, and in what.
+/// The state of the parser.
 #[derive(Debug)]
 pub(crate) struct Records {
     at: u32,
     header: [u8; HEADER_LEN],
-    /// Of the header.
+    /// Octets of the header that were read.
     have: u8,
     kind: u8,
-    /// Of the record.
+    /// Octets left of the record.
     left: u16,
 }
 
-/// What comes next in a stream.
+/// The next part of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
-    /// A record begins; of so many octets behind its header.
+    /// A record begins, with `len` octets behind its header.
     Record { kind: u8, len: u16 },
-    /// Some of its octets.
+    /// Octets of a record.
     Fragment { kind: u8, bytes: &'a [u8] },
-    /// Some that were not captured.
+    /// Octets that were not captured.
     Hidden,
 }
 
@@ -41,8 +41,9 @@ pub(crate) fn begins_record(data: &[u8]) -> bool {
     }
 }
 
-/// Whether a record of this length is as long as one that asks for nothing: an alert, or a frame that manages a connection of
-/// HTTP/2. A request may be shorter than some of those, where its fields are known from the one before (RFC 7541).
+/// Whether a record of this length is as short as one that is not a request: an alert, or a frame that manages an
+/// HTTP/2 connection. A request may be shorter than some of those if its fields repeat the previous request's (RFC
+/// 7541).
 pub(crate) fn is_small(len: u16, version: Option<TlsVersion>) -> bool {
     let added: &[u16] = match version {
         Some(TlsVersion::TLS_1_3) => &ADDED[..1],
@@ -52,11 +53,12 @@ pub(crate) fn is_small(len: u16, version: Option<TlsVersion>) -> bool {
     added.iter().any(|added| len <= ALERT_LEN + added || MANAGING_LENS.iter().any(|managing| len == managing + added))
 }
 
-/// What encryption adds: a type and a tag in TLS 1.3 (RFC 8446, section 5.2); before, a tag (RFC 7905), and with GCM a half of
-/// the nonce (RFC 5288).
+/// The octets that encryption adds: a type and a tag in TLS 1.3 (RFC 8446, section 5.2); before that a tag (RFC 7905),
+/// and with GCM half of the nonce too (RFC 5288).
 const ADDED: [u16; 3] = [17, 16, 24];
 const ALERT_LEN: u16 = 2;
-/// `SETTINGS` that acknowledge; `WINDOW_UPDATE` and `RST_STREAM`; `PING` and `GOAWAY` (RFC 9113, section 6).
+/// Frame lengths of `SETTINGS` acknowledgments; of `WINDOW_UPDATE` and `RST_STREAM`; of `PING` and `GOAWAY` (RFC 9113,
+/// section 6).
 const MANAGING_LENS: [u16; 3] = [9, 13, 17];
 
 impl Records {
@@ -64,7 +66,7 @@ impl Records {
         Self { at, header: [0; HEADER_LEN], have: 0, kind: 0, left: 0 }
     }
 
-    /// Skips what was seen before. Behind a gap the stream is found again where a segment begins with a record.
+    /// Skips octets that were seen before. After a gap, parsing resumes at a segment that begins with a record.
     pub(crate) fn locate(&mut self, position: &mut u32, data: &mut &[u8], len: &mut u32) {
         if is_before(self.at, *position) && begins_record(data) {
             self.at = *position;
@@ -78,7 +80,7 @@ impl Records {
         *len = len.saturating_sub(seen);
     }
 
-    /// The next piece of a segment that has `len` octets left, of which `data` were captured.
+    /// The next part of a segment that has `len` octets left, of which `data` were captured.
     pub(crate) fn next<'a>(&mut self, data: &mut &'a [u8], len: &mut u32) -> Option<Piece<'a>> {
         if *len == 0 {
             return None;
@@ -104,7 +106,7 @@ impl Records {
         }
         self.have = 0;
         if !begins_record(&self.header) {
-            // No record, or the stream was lost: found again at a segment.
+            // Not a record, or the stream was lost. Parsing resumes at a later segment.
             self.pass(*len, len);
             return Some(Piece::Hidden);
         }
@@ -113,7 +115,7 @@ impl Records {
         Some(Piece::Record { kind: self.kind, len: self.left })
     }
 
-    /// The rest of a segment was not captured: it may end within the record, or not.
+    /// The rest of a segment was not captured. It may end within the record or behind it.
     fn pass_hidden(&mut self, len: &mut u32) {
         let is_within = *len <= u32::from(self.left);
         self.left = if is_within { self.left - *len as u16 } else { 0 };
