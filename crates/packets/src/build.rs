@@ -1,14 +1,14 @@
-//! Frames around segments, for synthetic captures and for tests.
+//! Builds frames around segments, for synthetic captures and for tests.
 //!
-//! A [`Builder`] puts one header after the other around a segment, the innermost first. Its frames are good: lengths and
-//! checksums are right.
+//! A [`Builder`] puts one header after the other around a segment, the innermost first. Its lengths and checksums are
+//! correct.
 
 use std::net::IpAddr;
 
 use crate::Segment;
 use crate::checksum::{self, sum};
 
-/// Octets that begin with a header, around which another one may be put.
+/// Octets that begin with a header, to which another one can be prepended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub struct Builder {
@@ -16,37 +16,34 @@ pub struct Builder {
     begins: Begins,
 }
 
-/// What a header around the octets says of them.
+/// The type of the first header, as the next header states it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Begins {
-    /// A transport header or what may stand in its place, by its protocol number.
+    /// A transport header or a replacement for it, by its protocol number.
     Protocol(u8),
     /// An IP header, or a VLAN tag, by its `EtherType`.
     EtherType(u16),
     /// An Ethernet header.
     Ethernet,
-    /// Another header of a link layer.
+    /// Another link-layer header.
     Link,
 }
 
-/// What a GRE header has besides the protocol (RFC 2784, RFC 2890).
+/// The optional fields of a GRE header (RFC 2784, RFC 2890).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Gre {
-    /// Whether there is a checksum.
     pub checksum: bool,
-    /// The key.
     pub key: Option<u32>,
-    /// The sequence number.
     pub sequence: Option<u32>,
 }
 
-/// An Ethernet frame with `segment`, whose data beyond what is captured is zero.
+/// An Ethernet frame with `segment`. Data that were not captured are zeros.
 pub fn ethernet(segment: &Segment<'_>) -> Vec<u8> {
     Builder::tcp(segment, &[]).ip(segment.source.ip(), segment.destination.ip()).ethernet().finish()
 }
 
 impl Builder {
-    /// A TCP header with `options` (a multiple of 4 octets, at most 40), and the segment's data with zeros up to its
+    /// A TCP header with `options` (a multiple of 4 octets, at most 40), and the segment's data, with zeros up to its
     /// length. (RFC 9293, section 3.1.)
     pub fn tcp(segment: &Segment<'_>, options: &[u8]) -> Self {
         assert!(options.len().is_multiple_of(4) && options.len() <= 40, "the length counts words");
@@ -71,8 +68,8 @@ impl Builder {
         Self { octets, begins: Begins::Protocol(6) }
     }
 
-    /// An IP header, of version 4 where both addresses are. A packet that is too long for the length field has zero
-    /// there, as those have that a network card is to segment.
+    /// An IP header, of version 4 if both addresses are. A packet that is too long for the length field has zero there,
+    /// like packets that a network card segments.
     pub fn ip(self, source: IpAddr, destination: IpAddr) -> Self {
         match (source, destination) {
             (IpAddr::V4(_), IpAddr::V4(_)) => self.ipv4(source, destination, &[]),
@@ -80,8 +77,8 @@ impl Builder {
         }
     }
 
-    /// IP headers around fragments, which begin at these octets of what is there: multiples of 8, in ascending order, of which 0 is
-    /// not given. (RFC 791, section 3.2; RFC 8200, section 4.5.)
+    /// IP headers around fragments that begin at `offsets` in the octets: multiples of 8, in ascending order, without
+    /// 0. (RFC 791, section 3.2; RFC 8200, section 4.5.)
     pub fn fragments(&self, source: IpAddr, destination: IpAddr, identification: u16, offsets: &[usize]) -> Vec<Self> {
         assert!(offsets.iter().all(|offset| offset.is_multiple_of(8)), "offsets count units of 8 octets");
         let ends = offsets.iter().copied().chain([self.octets.len()]);
@@ -95,7 +92,7 @@ impl Builder {
         self.ipv4(source, destination, options)
     }
 
-    /// An extension header of IPv6 of `units` times 8 octets, at least one; all but its length is zero. (RFC 8200,
+    /// An IPv6 extension header of `units` times 8 octets, at least one. All octets but its length are zero. (RFC 8200,
     /// section 4.)
     pub fn extension(self, protocol: u8, units: u8) -> Self {
         let mut header = vec![0; usize::from(units.max(1)) * 8];
@@ -103,13 +100,13 @@ impl Builder {
         self.behind(&header, Begins::Protocol(protocol))
     }
 
-    /// A VLAN tag: 0x8100 for one, 0x88a8 for that of a service provider around it. (IEEE 802.1Q, clause 9.)
+    /// A VLAN tag: 0x8100 for a single one, 0x88a8 for a service provider's around it. (IEEE 802.1Q, clause 9.)
     pub fn vlan(self, tag_protocol: u16) -> Self {
         let inner = self.ether_type().to_be_bytes();
         self.behind(&[[0, 1], inner].concat(), Begins::EtherType(tag_protocol))
     }
 
-    /// Labels of MPLS around IP, the outermost first. (RFC 3032, section 2.1.)
+    /// MPLS labels around IP, the outermost first. (RFC 3032, section 2.1.)
     pub fn mpls(self, labels: &[u32]) -> Self {
         let entries =
             labels.iter().enumerate().map(|(at, label)| label << 12 | u32::from(at + 1 == labels.len()) << 8 | 64);
@@ -125,14 +122,15 @@ impl Builder {
         self.behind(&header, Begins::EtherType(0x8864))
     }
 
-    /// The same with a protocol field of one octet. (RFC 1661, section 6.5.)
+    /// The same as [`Builder::pppoe`] with a protocol field of one octet. (RFC 1661, section 6.5.)
     pub fn pppoe_compressed(self) -> Self {
         let protocol = self.ppp_protocol();
         let len = u16::try_from(1 + self.octets.len()).unwrap_or(0).to_be_bytes();
         self.behind(&[0x11, 0, 0, 7, len[0], len[1], protocol], Begins::EtherType(0x8864))
     }
 
-    /// PPP around IP, with the address and control fields of HDLC or without. (RFC 1661, section 2; RFC 1662, section 3.1.)
+    /// PPP around IP, with or without the address and control fields of HDLC. (RFC 1661, section 2; RFC 1662, section
+    /// 3.1.)
     pub fn ppp(self, is_framed: bool) -> Self {
         let protocol = self.ppp_protocol();
         let header = [0xff, 0x03, 0, protocol];
@@ -151,7 +149,7 @@ impl Builder {
         self.behind(&[&[0x50][..], &[2; 6], &[4; 6], &snap].concat(), Begins::Link)
     }
 
-    /// A data frame of IEEE 802.11 with LLC and SNAP, from a station, or between access points with quality of service.
+    /// An IEEE 802.11 data frame with LLC and SNAP: from a station, or between access points with quality of service.
     pub fn wireless(self, between_access_points: bool) -> Self {
         let snap = self.snap();
         let addresses = [[2; 6], [4; 6], [6; 6]].concat();
@@ -163,28 +161,28 @@ impl Builder {
         self.behind(&[&header[..], &snap].concat(), Begins::Link)
     }
 
-    /// A radiotap header with a timestamp and flags around a frame of IEEE 802.11.
+    /// A radiotap header with a timestamp and flags around an IEEE 802.11 frame.
     pub fn radiotap(self) -> Self {
         assert_eq!(self.begins, Begins::Link, "radiotap carries a frame");
         let header = [0, 0, 25, 0, 3, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         self.behind(&header, Begins::Link)
     }
 
-    /// A Prism header around a frame of IEEE 802.11, of a little-endian machine, without values.
+    /// A Prism header of a little-endian host around an IEEE 802.11 frame, without values.
     pub fn prism(self) -> Self {
         assert_eq!(self.begins, Begins::Link, "Prism carries a frame");
         let header = [&[0x44, 0, 0, 0, 144, 0, 0, 0][..], b"wlan0", &[0; 131]].concat();
         self.behind(&header, Begins::Link)
     }
 
-    /// An AVS header around a frame of IEEE 802.11, of version 1.
+    /// An AVS header, version 1, around an IEEE 802.11 frame.
     pub fn avs(self) -> Self {
         assert_eq!(self.begins, Begins::Link, "AVS carries a frame");
         let header = [&[0x80, 0x21, 0x10, 0x01, 0, 0, 0, 64][..], &[0; 56]].concat();
         self.behind(&header, Begins::Link)
     }
 
-    /// What netfilter logs on a little-endian machine: a prefix, and the packet.
+    /// A netfilter log of a little-endian host: a prefix, and the packet.
     pub fn nflog(self) -> Self {
         let family = if self.begins == Begins::EtherType(0x0800) { 2 } else { 10 };
         let payload_len = u16::try_from(4 + self.octets.len()).unwrap_or(0).to_le_bytes();
@@ -224,7 +222,7 @@ impl Builder {
         built
     }
 
-    /// A header of ERSPAN around Ethernet and of GRE, with a number, around that: of type II, or III with a subheader.
+    /// An ERSPAN header around Ethernet, in GRE with a sequence number: type II, or type III with a subheader.
     /// (draft-foschiano-erspan-03, sections 4.2 and 4.3.)
     pub fn erspan(self, is_iii: bool) -> Self {
         assert_eq!(self.begins, Begins::Ethernet, "it carries Ethernet");
@@ -237,8 +235,8 @@ impl Builder {
         self.behind(&header, Begins::Protocol(47))
     }
 
-    /// A Geneve header with so many octets of options, a multiple of 4 up to 252, around IP or Ethernet, and the UDP header around
-    /// that. (RFC 8926, section 3.4.)
+    /// A Geneve header around IP or Ethernet, in UDP. `options_len`: octets of options, a multiple of 4 up to 252. (RFC
+    /// 8926, section 3.4.)
     pub fn geneve(self, options_len: u8) -> Self {
         assert!(options_len.is_multiple_of(4) && options_len <= 252, "the length counts words");
         let inner = if self.begins == Begins::Ethernet { 0x6558 } else { self.ether_type() }.to_be_bytes();
@@ -250,7 +248,7 @@ impl Builder {
         self.udp(6081, &header)
     }
 
-    /// A VXLAN header around Ethernet, and the UDP header to this port around that. (RFC 7348, section 5.)
+    /// A VXLAN header around Ethernet, in UDP to `port`. (RFC 7348, section 5.)
     pub fn vxlan(self, port: u16) -> Self {
         assert_eq!(self.begins, Begins::Ethernet, "VXLAN carries Ethernet");
         self.udp(port, &[0x08, 0, 0, 0, 0, 0, 7, 0])
@@ -262,26 +260,25 @@ impl Builder {
         self.behind(&[&[0, 0, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0], &inner[..]].concat(), Begins::Link)
     }
 
-    /// The same, version 2: `LINKTYPE_LINUX_SLL2`.
+    /// The header of a Linux "cooked" capture, version 2: `LINKTYPE_LINUX_SLL2`.
     pub fn cooked_2(self) -> Self {
         let inner = self.ether_type().to_be_bytes();
         let rest = [0, 0, 0, 0, 0, 3, 0, 1, 0, 6, 2, 2, 2, 2, 2, 2, 0, 0];
         self.behind(&[&inner[..], &rest].concat(), Begins::Link)
     }
 
-    /// The header of a loopback interface, in network byte order: `LINKTYPE_LOOP`, or `LINKTYPE_NULL` of a machine with
+    /// The header of a loopback interface, in network byte order: `LINKTYPE_LOOP`, or `LINKTYPE_NULL` of a host with
     /// that order.
     pub fn loopback(self) -> Self {
         let family: u32 = if self.begins == Begins::EtherType(0x0800) { 2 } else { 24 };
         self.behind(&family.to_be_bytes(), Begins::Link)
     }
 
-    /// The octets.
     pub fn finish(self) -> Vec<u8> {
         self.octets
     }
 
-    /// What is sent by UDP to this port, with `header` in front. (RFC 768.)
+    /// A UDP header to `port`, followed by `header`. (RFC 768.)
     fn udp(self, port: u16, header: &[u8]) -> Self {
         let len = u16::try_from(8 + header.len() + self.octets.len()).unwrap_or(0);
         let udp = [49_152, port, len, 0].map(u16::to_be_bytes).concat();
@@ -336,7 +333,7 @@ impl Builder {
         [&[0xaa, 0xaa, 0x03, 0, 0, 0], &self.ether_type().to_be_bytes()[..]].concat()
     }
 
-    /// Its number in an IP header, where an IP header may be a payload, too.
+    /// The protocol number of the first header, which may be an IP header.
     fn protocol(&self) -> u8 {
         match self.begins {
             Begins::Protocol(protocol) => protocol,

@@ -1,25 +1,25 @@
-//! Files of captured frames: pcap and pcapng, packed by gzip or not.
+//! Files of captured frames: pcap and pcapng, with or without gzip.
 //!
-//! * [`Reader`] reads one, from anything that can be read: a file, standard input, a socket. What can be read at once is
-//!   returned at once, so a capture that is still being written is followed as fast as it comes.
-//! * [`Merged`] reads several as if they were one.
+//! * [`Reader`] reads one file from any `Read`: a file, standard input, a socket. It returns a frame as soon as all of
+//!   it has arrived, so it follows a capture that is still being written.
+//! * [`Merged`] reads several files as one.
 //! * [`Writer`] writes pcap, with nanoseconds.
 //!
 //! ```text
-//!   Read -> source: unpacked, if it is packed -> input: a buffer that grows up to one frame
-//!                                                 |
-//!                           pcap, pcapng: where the next frame is, of when, of what kind
-//!                                                 |
-//!                                               Frame, borrowed from the buffer
+//!   Read -> source: unpacks gzip -> input: a buffer that grows up to one frame
+//!                                     |
+//!                   pcap, pcapng: position, time and link type of the next frame
+//!                                     |
+//!                                   Frame, borrowed from the buffer
 //! ```
 //!
-//! Sources: the drafts of the IETF's opsawg, `draft-ietf-opsawg-pcap` and `draft-ietf-opsawg-pcapng`, whose sections
-//! are named beside the code. Written by hand, although two crates read these formats. `pcap-parser` collects the
-//! options of each packet in a vector, needs each block as a whole in its buffer, however long blocks are that nobody
-//! wants, and its errors do not say where. `pcap-file` needs whole blocks, too, in 8 MB for each file, and its released
-//! version is from 2022. Of both formats only the headers of frames are of interest here: fixed, small and few.
+//! Sources: the drafts of the IETF's opsawg, `draft-ietf-opsawg-pcap` and `draft-ietf-opsawg-pcapng`. The code cites
+//! their sections. The parsers are our own, although two crates read these formats. `pcap-parser` collects the options
+//! of each packet in a vector, needs each block as a whole in its buffer, also a long one that is skipped, and its
+//! errors have no offsets. `pcap-file` needs whole blocks, too, in 8 MB for each file, and its released version is from
+//! 2022. This crate needs only the headers of frames: fixed, small and few.
 //!
-//! Memory is bounded by [`FRAME_LEN_MAX`], and by the interfaces of a section, whatever a file says.
+//! [`FRAME_LEN_MAX`] and the interfaces of a section bound memory for any file.
 
 mod error;
 mod input;
@@ -41,7 +41,7 @@ use crate::{Frame, LinkType, Timestamp};
 use input::Input;
 use source::Source;
 
-/// How many octets of a frame a capture may have: as many as libpcap and Wireshark allow.
+/// The most captured octets of a frame: as many as libpcap and Wireshark allow.
 pub const FRAME_LEN_MAX: usize = 262_144;
 
 /// Reads the frames of a capture file.
@@ -69,7 +69,7 @@ struct Held {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads what stands before the first frame.
+    /// Reads the file header.
     pub fn new(file: R) -> Result<Self, ReadError> {
         let mut input = Input::new(Source::new(file)?);
         let magic = input.peek(Part::Magic)?;
@@ -81,13 +81,13 @@ impl<R: Read> Reader<R> {
         Ok(Self { input, format, held: None, has_ended: false })
     }
 
-    /// The next frame, or `None` at the end of the file. Nothing comes after an error, either.
+    /// The next frame, or `None` at the end of the file and after an error.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, ReadError> {
         self.advance()?;
         Ok(self.frame())
     }
 
-    /// Goes to the next frame; returns its time, unless there is none.
+    /// Goes to the next frame, and returns its time; `None` if there is none.
     fn advance(&mut self) -> Result<Option<Timestamp>, ReadError> {
         let last = self.held.take();
         if self.has_ended {
@@ -103,7 +103,7 @@ impl<R: Read> Reader<R> {
         Ok(self.held.map(|held| held.time))
     }
 
-    /// The frame to which the reader has come.
+    /// The current frame.
     fn frame(&self) -> Option<Frame<'_>> {
         let Held { time, link, len, captured } = self.held?;
         Some(Frame { time, link, len, data: self.input.buffered(captured) })

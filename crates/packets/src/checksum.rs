@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 
-/// Whether what these parts have for a checksum is right: all together sum up to ones. Each but the last has an even
-/// number of octets.
+/// Whether the checksum in these parts is valid: their sum is all ones. Each part except the last has an even number of
+/// octets.
 pub(crate) fn is_good(parts: &[&[u8]]) -> bool {
     sum(parts) == 0xffff
 }
 
-/// The pseudo-header of TCP: RFC 9293, section 3.1, and RFC 8200, section 8.1. What of it is zero counts for nothing.
+/// The pseudo-header of TCP: RFC 9293, section 3.1, and RFC 8200, section 8.1. Fields that are zero do not change the
+/// sum.
 pub(crate) fn pseudo_header(source: IpAddr, destination: IpAddr, len: usize) -> ([u8; 38], usize) {
     let mut header = [0; 38];
     let mut end = 0;
@@ -27,7 +28,7 @@ pub(crate) fn pseudo_header(source: IpAddr, destination: IpAddr, len: usize) -> 
     (header, end)
 }
 
-/// The sum in ones' complement.
+/// The one's complement sum.
 pub(crate) fn sum(parts: &[&[u8]]) -> u16 {
     let of_pairs = |pairs: &[u8]| -> u64 {
         let (pairs, odd) = pairs.as_chunks();

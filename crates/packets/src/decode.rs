@@ -1,8 +1,8 @@
-//! A captured frame becomes a TCP segment.
+//! Converts a captured frame into a TCP segment.
 //!
 //! ```text
 //!   Frame -> link: Ethernet, VLAN tags, MPLS, PPP, PPPoE, HDLC, FDDI, 802.11, NFLOG, cooked, loopback, none
-//!              |  what an IP header should begin
+//!              |  an IP packet
 //!            ip: version 4 or 6, options, extension headers, fragments   <-+
 //!              |  protocol and payload                                     |
 //!              +--> tcp: the segment                                       |
@@ -12,11 +12,11 @@
 //!              +--> Other: the reason why there is no segment
 //! ```
 //!
-//! Written by hand, although `etherparse` is well kept: it knows no tunnels, and takes lengths from the frame where these
-//! headers say them of the wire. The headers are few, small and fixed.
+//! The parsers are our own, although `etherparse` is well maintained: it has no tunnels, and takes lengths from the
+//! frame instead of the headers' lengths on the wire. The headers are few, small and fixed.
 //!
-//! Lengths are those on the wire, wherever the capture ends. What it ends before is unknown, not wrong: with each prefix
-//! of a frame comes either [`Other::Truncated`] or what comes of the whole frame, with less data.
+//! Lengths are those on the wire, even if the capture ends earlier. Missing octets are unknown, not wrong: a prefix of
+//! a frame yields either [`Other::Truncated`] or the result of the whole frame, with less data.
 
 mod ip;
 mod link;
@@ -31,59 +31,57 @@ use octets::Octets;
 pub use reassembly::Reassembly;
 pub use tunnel::GENEVE_PORT;
 
-/// How many tunnels a segment may be in, one in the other.
+/// The most tunnels around a segment, one in the other.
 pub const TUNNELS_MAX: usize = 4;
 
-/// Reads frames.
+/// Parses frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decoder {
-    /// The UDP ports to which VXLAN is sent: 4789 (RFC 7348, section 8.1) if nothing else is said, 8472 where it is the
-    /// Linux kernel's own choice.
+    /// The UDP ports of VXLAN. Default: 4789 (RFC 7348, section 8.1). The Linux kernel's own default is 8472.
     pub vxlan_ports: Vec<u16>,
-    /// Whether the checksums of IPv4 and TCP have to be right. Captures of a machine's own packets have them wrong, for
-    /// its network card computes them behind the capture.
+    /// Whether the checksums of IPv4 and TCP have to be valid. Captures of a host's own packets have wrong ones if its
+    /// network card computes them after the capture.
     pub verify_checksums: bool,
 }
 
-/// What is in a frame.
+/// The result for a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decoded<'a> {
-    /// A segment.
     Segment(Segment<'a>),
-    /// The beginning of a segment, in the first fragment of its IP packet: `len` is what this fragment has of it. How
-    /// much follows in other fragments is not known, and those are not read. From a [`Reassembly`] `len` is what the
-    /// fragments up to this one have.
+    /// The beginning of a segment, in the first fragment of its IP packet. `len` counts this fragment only. The length
+    /// of the other fragments is unknown, and those are not read. From a [`Reassembly`], `len` counts the fragments up
+    /// to this one.
     FirstFragment(Segment<'a>),
-    /// No segment, or none that can be read.
+    /// No segment, or none that can be parsed.
     Other(Other),
 }
 
-/// Why a frame is no segment.
+/// Why a frame has no segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Other {
     /// The frame's link type is not one of [`LinkType::ALL`](crate::LinkType::ALL).
     #[error("a link type that is not read")]
     LinkType,
-    /// Neither IPv4 nor IPv6, as ARP.
+    /// Neither IPv4 nor IPv6, such as ARP.
     #[error("not IP")]
     NotIp,
-    /// IP, but neither TCP nor a tunnel that is read.
+    /// IP, but neither TCP nor a supported tunnel.
     #[error("not TCP")]
     NotTcp,
-    /// A fragment behind the first one, which has no header; or a first one that does not have the whole header of
-    /// TCP. A [`Reassembly`] may have the segment.
+    /// A fragment behind the first one, which has no header, or a first one without the whole TCP header. A
+    /// [`Reassembly`] may have the segment.
     #[error("a fragment without the whole header")]
     Fragment,
-    /// The capture ends before the header does.
+    /// The capture ends within a header.
     #[error("a header that the capture does not have all of")]
     Truncated,
-    /// A header contradicts itself or the length of what it is in.
+    /// A header contradicts itself or the length of the packet around it.
     #[error("a malformed header")]
     Malformed,
-    /// More tunnels, VLAN tags, labels or extension headers, one in the other, than anybody uses.
+    /// More nested tunnels, VLAN tags, labels or extension headers than networks use.
     #[error("too many headers, one in the other")]
     TooDeep,
-    /// A checksum is wrong, and the decoder was told to mind.
+    /// A checksum is wrong, and [`Decoder::verify_checksums`] is set.
     #[error("a wrong checksum")]
     Checksum,
 }
@@ -95,7 +93,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// What is in `frame`. Neither fails nor allocates.
+    /// Parses `frame`. It does not allocate.
     pub fn decode<'a>(&self, frame: &Frame<'a>) -> Decoded<'a> {
         self.read(frame).unwrap_or_else(Decoded::Other)
     }
@@ -104,8 +102,8 @@ impl Decoder {
         self.read_datagram(frame, |datagram| tcp::read(frame.time, datagram, self.verify_checksums))
     }
 
-    /// What `read` makes of the innermost packet, which carries TCP, or of a fragment of it. A closure, because returning a
-    /// packet would copy it for each frame.
+    /// Calls `read` with the innermost packet, which carries TCP, or with a fragment of it. It takes a closure, because
+    /// returning a packet would copy it for each frame.
     #[inline]
     fn read_datagram<'a, T, R>(&self, frame: &Frame<'a>, read: R) -> Result<T, Other>
     where
@@ -127,7 +125,7 @@ impl Decoder {
 }
 
 impl Other {
-    /// All reasons, in the order in which they are declared.
+    /// All reasons, in the order of their declaration.
     pub const ALL: [Self; 8] = [
         Self::LinkType,
         Self::NotIp,

@@ -1,25 +1,25 @@
-//! What a capture keeps of a frame.
+//! Captured frames.
 
 use crate::Timestamp;
 
-/// A captured frame: what went over an interface, or the beginning of it.
+/// A captured frame, or the beginning of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// When it was captured.
+    /// Time of the capture.
     pub time: Timestamp,
-    /// What its first header is.
+    /// The type of its first header.
     pub link: LinkType,
-    /// How many octets it had on the wire.
+    /// Octets on the wire.
     pub len: u32,
-    /// The first of them: as many as the capture kept.
+    /// The captured octets, from the first one.
     pub data: &'a [u8],
 }
 
-/// How the frames of an interface begin: a number of the registry at <https://www.tcpdump.org/linktypes.html>.
+/// The link type of an interface: a number of the registry at <https://www.tcpdump.org/linktypes.html>.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LinkType(pub u16);
 
-/// Frames of this kind are not read.
+/// An unsupported link type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "frames of link type {0} (https://www.tcpdump.org/linktypes.html); read are Ethernet (1), raw IP (12, 14, 101, 228, \
@@ -29,17 +29,16 @@ pub struct LinkType(pub u16);
 pub struct UnknownLinkType(pub u16);
 
 impl LinkType {
-    /// BSD loopback: the address family, in the byte order of the machine that captured.
+    /// BSD loopback: the address family, in the byte order of the capturing host.
     pub const NULL: Self = Self(0);
     /// Ethernet, without preamble and frame check sequence.
     pub const ETHERNET: Self = Self(1);
     /// PPP, with or without the address and control fields of HDLC.
     pub const PPP: Self = Self(9);
-    /// FDDI.
     pub const FDDI: Self = Self(10);
     /// IP of either version, as some systems number it in their files.
     pub const RAW_BSD: Self = Self(12);
-    /// The same, as OpenBSD does.
+    /// IP of either version, as OpenBSD numbers it.
     pub const RAW_OPENBSD: Self = Self(14);
     /// PPP in HDLC-like framing, or Cisco HDLC.
     pub const PPP_HDLC: Self = Self(50);
@@ -51,26 +50,24 @@ impl LinkType {
     pub const C_HDLC: Self = Self(104);
     /// IEEE 802.11.
     pub const IEEE802_11: Self = Self(105);
-    /// IEEE 802.11 behind a Prism header, or one of AVS.
+    /// IEEE 802.11 behind a Prism header, or an AVS header.
     pub const IEEE802_11_PRISM: Self = Self(119);
     /// IEEE 802.11 behind an AVS header.
     pub const IEEE802_11_AVS: Self = Self(163);
     /// IEEE 802.11 behind a radiotap header.
     pub const IEEE802_11_RADIOTAP: Self = Self(127);
-    /// A packet that netfilter of Linux has logged.
+    /// A packet logged by Linux netfilter.
     pub const NFLOG: Self = Self(239);
     /// OpenBSD loopback: the address family, in network byte order.
     pub const LOOP: Self = Self(108);
     /// Linux "cooked" capture, as of the interface `any`.
     pub const LINUX_SLL: Self = Self(113);
-    /// IPv4.
     pub const IPV4: Self = Self(228);
-    /// IPv6.
     pub const IPV6: Self = Self(229);
     /// Linux "cooked" capture, version 2.
     pub const LINUX_SLL2: Self = Self(276);
 
-    /// Those that are read.
+    /// All supported link types.
     pub const ALL: [Self; 20] = [
         Self::NULL,
         Self::ETHERNET,
@@ -94,7 +91,7 @@ impl LinkType {
         Self::NFLOG,
     ];
 
-    /// Refused where a decoder would read no frame of this kind.
+    /// Fails if the decoder supports no frame of this type.
     pub fn known(self) -> Result<Self, UnknownLinkType> {
         if Self::ALL.contains(&self) { Ok(self) } else { Err(UnknownLinkType(self.0)) }
     }

@@ -1,12 +1,11 @@
-//! Captured frames become TCP segments.
+//! Converts captured frames into TCP segments.
 //!
-//! * [`Decoder`] reads a [`Frame`] of any of the usual link layers and tunnels: it has a [`Segment`], or there is a
-//!   reason why not.
+//! * [`Decoder`] parses a [`Frame`] of any of the usual link layers and tunnels. It returns a [`Segment`] or a reason.
 //! * [`Reassembly`] puts together the headers of segments that are split over IP fragments.
 //! * [`capture_file`] reads frames from files, and writes them.
-//! * [`build`] makes frames of segments, for tests and synthetic captures.
+//! * [`build`] makes frames from segments, for tests and synthetic captures.
 //!
-//! Nothing here opens a file or a socket. Everything is parsed as hostile input.
+//! Nothing here opens a file or a socket. All input is parsed as hostile.
 
 pub mod build;
 pub mod capture_file;

@@ -1,42 +1,42 @@
-//! What a captured packet says of a TCP connection.
+//! TCP segments.
 
 use std::net::SocketAddr;
 use std::ops::Add;
 use std::time::Duration;
 
-/// When a packet was captured, in nanoseconds since the Unix epoch.
+/// The time of a packet's capture, in nanoseconds since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub u64);
 
-/// The flags of a TCP header (RFC 9293, section 3.1), as its 13th octet has them.
+/// The flags of a TCP header (RFC 9293, section 3.1): its 14th octet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Flags(pub u8);
 
-/// One TCP segment (RFC 9293), as it was seen on its way.
+/// One TCP segment (RFC 9293), as captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment<'a> {
-    /// When it was captured.
+    /// Time of the capture.
     pub time: Timestamp,
-    /// Who sent it.
+    /// The sender.
     pub source: SocketAddr,
-    /// To whom.
+    /// The receiver.
     pub destination: SocketAddr,
-    /// Its sequence number: of its first octet, or of its SYN.
+    /// The sequence number of its first octet, or of its SYN.
     pub sequence: u32,
-    /// Its acknowledgment number; means something with [`Flags::ACK`] only.
+    /// Valid only with [`Flags::ACK`].
     pub acknowledgment: u32,
-    /// SYN, FIN, RST, ACK, ..
+    /// SYN, FIN, RST, ACK and others.
     pub flags: Flags,
-    /// Its window field, not scaled.
+    /// The window field, not scaled.
     pub window: u16,
-    /// How many octets of data it carried on the wire.
+    /// Octets of data on the wire.
     pub len: u32,
-    /// The first of them: as many as the capture kept, which may be none.
+    /// The captured data, from the first octet; may be empty.
     pub data: &'a [u8],
 }
 
 impl Timestamp {
-    /// How long after `earlier` it is; zero if it is not.
+    /// The time since `earlier`; zero if that is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -45,7 +45,7 @@ impl Timestamp {
 impl Add<Duration> for Timestamp {
     type Output = Self;
 
-    /// The latest time there is, if that would be later.
+    /// Saturates at the largest value.
     fn add(self, later: Duration) -> Self {
         Self(u64::try_from(later.as_nanos()).map_or(u64::MAX, |later| self.0.saturating_add(later)))
     }
@@ -54,13 +54,13 @@ impl Add<Duration> for Timestamp {
 impl Flags {
     /// The sender has no more data.
     pub const FIN: Self = Self(0x01);
-    /// Sequence numbers are synchronized.
+    /// Synchronizes sequence numbers.
     pub const SYN: Self = Self(0x02);
-    /// The connection is reset.
+    /// Resets the connection.
     pub const RST: Self = Self(0x04);
-    /// Data shall be given to the application at once.
+    /// The receiver should pass the data to the application at once.
     pub const PSH: Self = Self(0x08);
-    /// The acknowledgment number is significant.
+    /// The acknowledgment number is valid.
     pub const ACK: Self = Self(0x10);
 
     /// Whether all of `flags` are set.
@@ -68,7 +68,7 @@ impl Flags {
         self.0 & flags.0 == flags.0
     }
 
-    /// Those of both.
+    /// The union of both.
     #[must_use]
     pub const fn with(self, flags: Self) -> Self {
         Self(self.0 | flags.0)

@@ -1,6 +1,7 @@
-//! Wireshark's programs read what we write as we do, and write what we read.
+//! Wireshark's programs and this crate read each other's files, and read the same in them.
 //!
-//! On a machine without them (Debian's `tshark`, which `scripts/deps test` installs) the tests say that they are skipped.
+//! On a machine without them (Debian's `tshark`, which `scripts/deps test` installs) the tests print that they are
+//! skipped.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{self, File};
@@ -14,10 +15,10 @@ use watari_packets::build::{Builder, Gre};
 use watari_packets::capture_file::{FRAME_LEN_MAX, Merged, Reader, Writer};
 use watari_packets::{Decoded, Decoder, Flags, Frame, LinkType, Other, Reassembly, Segment, Timestamp};
 
-/// What both say of a packet, in the same words: time, addresses, numbers, flags, window, length.
+/// A packet in the same format for both: time, addresses, numbers, flags, window, length.
 type Line = String;
 
-/// All link types, and in them all that may stand around a segment.
+/// All link types, and all headers around a segment.
 #[test]
 fn tshark_reads_the_same_segments() {
     let Some(tools) = Tools::find("tshark_reads_the_same_segments") else { return };
@@ -68,7 +69,7 @@ fn tshark_puts_the_same_headers_together() {
     assert_eq!(theirs.into_iter().map(|fields| line_of_fields(fields)).collect::<Vec<_>>(), ours);
 }
 
-/// Checksums are good to tshark, and bad to both once a bit is wrong.
+/// Checksums are valid for tshark, and invalid for both once a bit is wrong.
 #[test]
 fn tshark_finds_the_same_checksums_wrong() {
     let Some(tools) = Tools::find("tshark_finds_the_same_checksums_wrong") else { return };
@@ -101,7 +102,7 @@ fn capinfos_counts_the_same_frames() {
     assert!(said.contains(&format!("Data size:           {octets} bytes")), "{said}");
 }
 
-/// Other formats with the same frames in them, and cut shorter.
+/// The same frames in other formats, and truncated.
 #[test]
 fn what_editcap_writes_is_read() {
     let Some(tools) = Tools::find("what_editcap_writes_is_read") else { return };
@@ -141,7 +142,7 @@ fn mergecap_merges_as_we_do() {
     assert_eq!(ours, theirs);
 }
 
-/// Frames of each link type, around segments of which no two are the same.
+/// Frames of each link type, around segments that are all different.
 fn recipes() -> Vec<(LinkType, Vec<Vec<u8>>)> {
     let data: Vec<u8> = (0..=255).collect();
     let mut number = 0;
@@ -257,7 +258,7 @@ fn is_flags(field: &str) -> bool {
     field.starts_with("0x")
 }
 
-/// What [`line`] says, of the fields of tshark.
+/// The line of a packet from tshark's fields.
 fn line_of_fields(fields: &str) -> Line {
     let fields: Vec<_> = fields.split('\t').collect();
     let [
@@ -274,7 +275,7 @@ fn line_of_fields(fields: &str) -> Line {
     else {
         panic!("tshark says {fields:?}");
     };
-    // A tunnel has addresses, too, and perhaps of the other version.
+    // A tunnel has addresses, too, perhaps of the other version.
     let before_tcp = protocols.split(':').take_while(|protocol| *protocol != "tcp");
     let ends = match before_tcp.filter(|protocol| protocol.starts_with("ip")).last() {
         Some("ip") => format!("{source_v4}:{source_port} {destination_v4}:{destination_port}"),
@@ -299,7 +300,7 @@ const FIELDS: [&str; 13] = [
     "tcp.len",
 ];
 
-/// What of a frame does not depend on its file.
+/// The part of a frame that does not depend on its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Content {
     link: LinkType,
@@ -309,7 +310,7 @@ struct Content {
 
 impl Content {
     fn of(frame: &Frame<'_>) -> Self {
-        // Wireshark writes both by the number of the first.
+        // Wireshark writes both with the number of the first.
         let link = if frame.link == LinkType::PPP_HDLC { LinkType::PPP } else { frame.link };
         Self { link, len: frame.len, data: frame.data.to_vec() }
     }
@@ -335,7 +336,7 @@ impl Tools {
         match ["tshark", "capinfos", "editcap", "mergecap"].into_iter().find(|tool| !runs(tool)) {
             None => Some(Self { dir: tempfile::tempdir().unwrap() }),
             Some(missing) => {
-                // Not by `eprintln!`: what that prints is kept from the eye where a test passes.
+                // The test harness captures the output of `eprintln!` in tests that pass.
                 let mut terminal = io::stderr();
                 writeln!(terminal, "SKIPPED: {test}: there is no {missing} (Debian's package tshark)").unwrap();
                 None
@@ -343,7 +344,7 @@ impl Tools {
         }
     }
 
-    /// A capture of these frames: each a second and some later than the last one, and no two captures at once.
+    /// A capture of these frames, each more than a second after the last one. No two captures overlap in time.
     fn write(&self, link: LinkType, frames: &[Vec<u8>], snap_len: usize) -> PathBuf {
         let path = self.dir.path().join(format!("{}-{snap_len}.pcap", link.0));
         let mut writer = Writer::new(Vec::new(), link, snap_len).unwrap();

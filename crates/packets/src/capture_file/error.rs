@@ -1,4 +1,4 @@
-//! What can be wrong with a capture file.
+//! Errors of capture files.
 
 use std::fmt;
 use std::io;
@@ -6,150 +6,141 @@ use std::io;
 use super::FRAME_LEN_MAX;
 use crate::UnknownLinkType;
 
-/// A capture file cannot be read, or not further. Offsets are in bytes of the file, once it is unpacked.
+/// A capture file cannot be read, or not further. Offsets are in bytes of the unpacked file.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The file ends too early. All frames before are whole; whoever wrote it was interrupted, or is not done.
+    /// The file ends too early. All frames before are whole. Its writer was interrupted, or still runs.
     #[error("the file ends at byte {offset}, {missing} bytes before the end of {within}")]
     CutOff {
-        /// How long the file is.
+        /// The length of the file.
         offset: u64,
-        /// What is not whole.
+        /// The incomplete part.
         within: Part,
-        /// How much of it is missing, at least.
+        /// The least number of missing bytes.
         missing: u64,
     },
-    /// The file is of another kind.
+    /// The file has another format.
     #[error("the file begins with {magic:02x?}, which is neither pcap nor pcapng, nor gzip of one of them")]
     Magic {
-        /// Its first bytes.
+        /// The first bytes of the file.
         magic: [u8; 4],
     },
-    /// A version of the format that nobody writes any more, or yet.
+    /// An unsupported version of the format.
     #[error("version {major}.{minor} at byte {offset}, where {expected} was expected")]
     Version {
-        /// Where it says so.
+        /// Offset of the version.
         offset: u64,
-        /// The version.
         major: u16,
-        /// And what follows its point.
         minor: u16,
-        /// What is read.
+        /// The supported versions.
         expected: &'static str,
     },
-    /// All frames of the file are of a kind that is not read.
+    /// All frames of the file have an unsupported link type.
     #[error("at byte {offset}: {source}")]
     LinkType {
-        /// Where it says so.
+        /// Offset of the link type.
         offset: u64,
-        /// Which kind.
         source: UnknownLinkType,
     },
-    /// A frame is longer than any capture has them: what precedes it is damaged.
+    /// A frame is longer than any capture allows, so the data before it are damaged.
     #[error("a frame of {len} captured bytes at byte {offset}, where {FRAME_LEN_MAX} at most were expected")]
     FrameTooLong {
-        /// Where its header begins.
+        /// Offset of its header.
         offset: u64,
-        /// What the header says.
+        /// The length in the header, in bytes.
         len: u32,
     },
-    /// The section does not say in which byte order it is.
+    /// The section has no valid byte-order magic.
     #[error("{magic:02x?} at byte {offset}, where the byte-order magic 1a2b3c4d was expected")]
     ByteOrder {
-        /// Where it should.
+        /// Offset of the byte-order magic.
         offset: u64,
-        /// What is there.
+        /// The bytes in its place.
         magic: [u8; 4],
     },
-    /// A block cannot be of this length: not a multiple of 4, or too short for its kind.
+    /// A block has an invalid length: not a multiple of 4, or too short for its type.
     #[error("a block of {len} bytes at byte {offset}, where {expected} were expected")]
     BlockLen {
-        /// Where it begins.
+        /// Offset of the block.
         offset: u64,
-        /// What it says.
+        /// The length in the block, in bytes.
         len: u32,
-        /// What it should.
         expected: BlockLen,
     },
-    /// A block's end says another length than its beginning.
+    /// The two lengths of a block differ.
     #[error("a block ends with the length {trailing} at byte {offset}, where {len} was expected, as at its beginning")]
     TrailingLen {
-        /// Where it ends.
+        /// Offset of its end.
         offset: u64,
         /// The length at its end.
         trailing: u32,
         /// The length at its beginning.
         len: u32,
     },
-    /// A frame of an interface that has not been described.
+    /// A frame of an interface without a description.
     #[error("a frame of interface {interface} at byte {offset}, where one of {count} was expected")]
     Interface {
-        /// Where its block begins.
+        /// Offset of its block.
         offset: u64,
         /// The interface's number, from 0.
         interface: u32,
-        /// How many the section has so far.
+        /// The number of interfaces described so far in the section.
         count: usize,
     },
-    /// A section describes more interfaces than any machine has.
+    /// A section describes more interfaces than any host has.
     #[error("more than {limit} interfaces at byte {offset}")]
     Interfaces {
-        /// Where the block begins that is one too many.
+        /// Offset of the first block beyond the limit.
         offset: u64,
-        /// How many are allowed.
         limit: usize,
     },
-    /// An interface counts time in units that are too small for any clock.
+    /// An interface counts time in units that are too small for 64 bits.
     #[error("a time resolution of {resolution:#04x} at byte {offset}, where 10^-19 or 2^-63 at least was expected")]
     Resolution {
-        /// Where it says so.
+        /// Offset of the resolution.
         offset: u64,
-        /// What it says: a negative power of 10, or of 2 if its highest bit is set.
+        /// The value: a negative power of 10, or of 2 if its highest bit is set.
         resolution: u8,
     },
-    /// What is packed cannot be unpacked.
+    /// The gzip data are invalid.
     #[error("behind byte {offset} of what is unpacked: {source}, where gzip was expected")]
     Gzip {
-        /// How much could be unpacked.
+        /// How many bytes were unpacked.
         offset: u64,
-        /// What is wrong.
         source: io::Error,
     },
     /// Reading fails.
     #[error("cannot be read behind byte {offset}: {source}")]
     Io {
-        /// How much could be read.
+        /// How many bytes were read.
         offset: u64,
-        /// Why.
         source: io::Error,
     },
 }
 
-/// What a file is made of.
+/// A part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// The first four bytes of a file.
     Magic,
     /// The header of a pcap file.
     FileHeader,
-    /// What stands before each frame in a pcap file.
+    /// The header of a frame in a pcap file.
     RecordHeader,
-    /// A frame.
     Frame,
     /// Type and length of a pcapng block.
     BlockHeader,
-    /// A pcapng block.
     Block,
-    /// What gzip packs, which may be several files in one.
+    /// A gzip file, which may have several members.
     Gzip,
 }
 
-/// How long a block should be.
+/// A valid length of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockLen {
     /// A multiple of 4 bytes, and as long as its own head and end.
     Block,
-    /// So many bytes or more, for what it says it has.
+    /// At least this many bytes, for its contents.
     AtLeast(u64),
 }
 

@@ -1,19 +1,19 @@
-//! A buffer in front of what is read.
+//! A buffer between a reader and the parsers.
 
 use std::io::{self, ErrorKind, Read};
 
 use super::error::{Part, ReadError};
 
-/// What is read, as far as it is needed.
+/// Buffered input that reads only as much as is needed.
 #[derive(Debug)]
 pub(super) struct Input<R> {
     source: R,
     buffer: Vec<u8>,
-    /// Where in the buffer those octets begin that have been read and not consumed,
+    /// Index in the buffer of the first octet that is not consumed.
     start: usize,
-    /// and where they end.
+    /// Index in the buffer behind the last octet that was read.
     end: usize,
-    /// How many have been consumed.
+    /// Octets consumed since the begin of the file.
     offset: u64,
 }
 
@@ -22,24 +22,23 @@ impl<R: Read> Input<R> {
         Self { source, buffer: vec![0; BUFFER_LEN], start: 0, end: 0, offset: 0 }
     }
 
-    /// How far the file has been consumed.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Whether nothing follows. Waits until something does, or the end.
+    /// Whether the file has ended. Blocks until the next octet or the end.
     pub(super) fn is_at_end(&mut self) -> Result<bool, ReadError> {
         if self.start < self.end {
             return Ok(false);
         }
         match self.fill(1, Part::Frame) {
-            // Not so what is packed: that says itself where it ends.
+            // A gzip file that is cut off is an error: gzip marks its own end.
             Err(ReadError::CutOff { within: Part::Frame, .. }) => Ok(true),
             filled => filled.map(|()| false),
         }
     }
 
-    /// The next octets, which are part of `within`.
+    /// The next `N` octets, which are part of `within`.
     pub(super) fn take<const N: usize>(&mut self, within: Part) -> Result<[u8; N], ReadError> {
         let octets = self.peek(within)?;
         self.consume(N);
@@ -51,12 +50,12 @@ impl<R: Read> Input<R> {
         Ok(*self.buffer[self.start..].first_chunk().expect("the buffer has as many as it was filled with"))
     }
 
-    /// Has the next `len` octets in the buffer, which grows to that.
+    /// Reads until the buffer has the next `len` octets. The buffer grows to that.
     pub(super) fn fill(&mut self, len: usize, within: Part) -> Result<(), ReadError> {
         if self.end - self.start < len { self.read_up_to(len, within) } else { Ok(()) }
     }
 
-    /// The next octets, once they are in the buffer.
+    /// The next `len` octets, which must be in the buffer.
     pub(super) fn buffered(&self, len: usize) -> &[u8] {
         &self.buffer[self.start..self.start + len]
     }
@@ -67,7 +66,7 @@ impl<R: Read> Input<R> {
         self.offset += len as u64;
     }
 
-    /// Reads past `len` octets, however many.
+    /// Skips `len` octets, without growing the buffer.
     pub(super) fn skip(&mut self, mut len: u64, within: Part) -> Result<(), ReadError> {
         while len > 0 {
             let step = len.min(BUFFER_LEN as u64);
@@ -104,7 +103,7 @@ impl<R: Read> Input<R> {
     }
 }
 
-/// The end of a file is no error but for what unpacks it, and only that says that what it was given is invalid.
+/// Only the gzip decoder returns `UnexpectedEof`, and an error that marks its input as invalid.
 fn read_error(offset: u64, missing: u64, source: io::Error) -> ReadError {
     match source.kind() {
         ErrorKind::UnexpectedEof => ReadError::CutOff { offset, within: Part::Gzip, missing },
@@ -120,5 +119,5 @@ fn missing_more(error: ReadError, more: u64) -> ReadError {
     }
 }
 
-/// As much as a pipe has at once.
+/// The capacity of a pipe.
 const BUFFER_LEN: usize = 65_536;

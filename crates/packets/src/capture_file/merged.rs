@@ -1,4 +1,4 @@
-//! Several files as one.
+//! Reads several files as one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,19 +8,19 @@ use super::strays::Steady;
 use super::{ReadError, Reader};
 use crate::{Frame, Timestamp};
 
-/// Reads several files as if they were one, in the order of time; of frames of one time, those of earlier files first.
+/// Reads several files as one, in order of time. Frames of equal time come in the order of their files.
 ///
-/// Frames of one file stay in its order, also where it is not that of time. The next frame is known once each file has
-/// one or has ended: where files are still being written, the slowest says how fast it goes.
+/// Frames of one file keep its order, even if their times do not. The next frame is known once each file has one or has
+/// ended. Among files that are still being written, the slowest one sets the pace.
 ///
-/// A frame that is dated hours ahead of the one before it in its file, and of the one behind it, is a stray: it is taken for as late
-/// as the one before it, and counted. One behind a pause of hours is known to be none when the next one has come.
+/// A frame dated hours ahead of both its neighbors in its file is a stray: it gets the time of the frame before it, and
+/// is counted. After a pause of hours, the reader needs the next frame to see that this one is not a stray.
 #[derive(Debug)]
 pub struct Merged<R> {
     files: Vec<Steady<R>>,
-    /// Files that have come to a frame, by its time.
+    /// The current frames' times, and their files.
     ready: BinaryHeap<Reverse<(Timestamp, usize)>>,
-    /// Files that have to go on before anything can be said: at first all, then the one whose frame was next.
+    /// Files that have to be advanced first: initially all, then the one whose frame was returned.
     due: Vec<usize>,
 }
 
@@ -28,25 +28,24 @@ pub struct Merged<R> {
 #[derive(Debug, thiserror::Error)]
 #[error("file {file} (counted from 0): {source}")]
 pub struct FileError {
-    /// Which, in the order in which they were given.
+    /// Index of the file, in the order in which they were given.
     pub file: usize,
-    /// What is wrong.
     pub source: ReadError,
 }
 
 impl<R: Read> Merged<R> {
-    /// Reads these files, in whatever order they are.
+    /// Reads these files, in any order.
     pub fn new(files: Vec<Reader<R>>) -> Self {
         let files: Vec<_> = files.into_iter().map(Steady::new).collect();
         Self { due: (0..files.len()).rev().collect(), ready: BinaryHeap::with_capacity(files.len()), files }
     }
 
-    /// How many frames were strays.
+    /// Number of stray frames.
     pub fn strays(&self) -> u64 {
         self.files.iter().map(Steady::strays).sum()
     }
 
-    /// The next frame, or `None` at the end of all files. After an error it goes on with the other files.
+    /// The next frame, or `None` at the end of all files. After an error it continues with the other files.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, FileError> {
         while let Some(file) = self.due.pop() {
             let advanced = self.files[file].advance().map_err(|source| FileError { file, source })?;

@@ -1,6 +1,6 @@
 //! The byte order of a file.
 
-/// Big endian or little endian, as the machine was that wrote the file.
+/// The byte order of the host that wrote the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     Big,
@@ -29,7 +29,7 @@ impl Order {
         }
     }
 
-    /// The words of `octets`.
+    /// Splits `octets` into words.
     pub(super) fn words<const N: usize, const WORDS: usize>(self, octets: [u8; N]) -> [u32; WORDS] {
         const { assert!(N == WORDS * 4, "a word has 4 octets") };
         let (words, _) = octets.as_chunks();

@@ -8,13 +8,13 @@ use super::order::Order;
 use super::{FRAME_LEN_MAX, Held};
 use crate::{LinkType, Timestamp};
 
-/// What the magic number says (section 4).
+/// The format by its magic number (section 4).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Variant {
     order: Order,
     /// Units of the fraction of a second, in nanoseconds.
     unit_ns: u32,
-    /// How much stands behind the usual header of a frame.
+    /// Octets behind the usual header of a frame.
     more_header_len: u64,
 }
 
@@ -28,13 +28,13 @@ pub(super) struct File {
 
 pub(super) const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
-/// Alexey Kuznetzov's, which Linux distributions of about 2000 had: interface, protocol and packet type follow in each
+/// Alexey Kuznetzov's variant, in Linux distributions of about 2000: interface, protocol and packet type follow in each
 /// header.
 const MAGIC_MODIFIED: u32 = 0xa1b2_cd34;
 
 pub(super) const VERSION_MAJOR: u16 = 2;
 pub(super) const VERSION_MINOR: u16 = 4;
-/// Before this version the lengths of a frame stood the other way round, and in this one either way.
+/// Before this version the two lengths of a frame were in reverse order, and in this one in either order.
 const VERSION_MINOR_MIXED: u16 = 3;
 
 impl Variant {

@@ -18,21 +18,21 @@ use clock::Clock;
 pub(super) struct File {
     order: Order,
     interfaces: Vec<Interface>,
-    /// Of the last frame; there are those that have none.
+    /// Time of the last frame, for frames without one.
     time: Timestamp,
-    /// The block of the last frame, of which the rest is still to be read past.
+    /// The block of the last frame, whose rest is to be skipped.
     last: Option<Block>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Interface {
     link: LinkType,
-    /// 0 for none.
+    /// 0 if unlimited.
     snap_len: u32,
     clock: Clock,
 }
 
-/// Whether a file that begins so is a pcapng file.
+/// Whether these are the first octets of a pcapng file.
 pub(super) fn is_section_header(magic: [u8; 4]) -> bool {
     u32::from_be_bytes(magic) == SECTION_HEADER
 }
@@ -44,7 +44,7 @@ impl Default for File {
 }
 
 impl File {
-    /// Reads blocks up to the next one with a frame (section 3.1). Those of unknown types are read past.
+    /// Reads blocks up to the next one with a frame (section 3.1), and skips those of unknown types.
     pub(super) fn next<R: Read>(&mut self, input: &mut Input<R>) -> Result<Option<Held>, ReadError> {
         loop {
             if let Some(block) = self.last.take() {
@@ -70,7 +70,7 @@ impl File {
         }
     }
 
-    /// Type and length. Those of a section header come in the byte order that its magic number says (section 4.1).
+    /// Type and length. A section header has the byte order of its own magic number (section 4.1).
     fn open_block<R: Read>(&mut self, input: &mut Input<R>) -> Result<(u32, Block), ReadError> {
         let offset = input.offset();
         let [k1, k2, k3, k4, len @ ..] = input.take::<8>(Part::BlockHeader)?;
@@ -89,12 +89,12 @@ impl File {
         Ok((kind, block))
     }
 
-    /// Section 4.1: magic, version, length of the section, which is not needed.
+    /// Section 4.1: magic, version, and length of the section, which is not needed.
     fn begin_section<R: Read>(&mut self, block: &mut Block, input: &mut Input<R>) -> Result<(), ReadError> {
         let offset = input.offset() + 4;
         let [_, _, _, _, a1, a2, i1, i2, ..] = block.take::<16, _>(input)?;
         let (major, minor) = (self.order.u16([a1, a2]), self.order.u16([i1, i2]));
-        // Files that say 1.2 are the same as 1.0.
+        // Version 1.2 is the same as 1.0.
         if major != 1 || !matches!(minor, 0 | 2) {
             return Err(ReadError::Version { offset, major, minor, expected: "1.0" });
         }
@@ -115,7 +115,7 @@ impl File {
         Ok(())
     }
 
-    /// Those options of an interface that say how it counts time (section 4.2): `if_tsresol`, `if_tsoffset`.
+    /// The options of an interface that define its clock (section 4.2): `if_tsresol`, `if_tsoffset`.
     fn clock<R: Read>(&self, block: &mut Block, input: &mut Input<R>) -> Result<Clock, ReadError> {
         let mut clock = Clock::default();
         while block.left() >= 4 {
@@ -141,7 +141,7 @@ impl File {
         self.timed_frame(block, input, interface, [high, low], captured, len)
     }
 
-    /// Section 4.3's predecessor (appendix A): its interface is shorter, and followed by a count of drops.
+    /// The obsolete packet block (appendix A): its interface is shorter, and a count of drops follows.
     fn packet<R: Read>(&mut self, mut block: Block, input: &mut Input<R>) -> Result<Held, ReadError> {
         let octets = block.take::<20, _>(input)?;
         let interface = self.order.u16([octets[0], octets[1]]);
@@ -149,7 +149,7 @@ impl File {
         self.timed_frame(block, input, interface.into(), [high, low], captured, len)
     }
 
-    /// Section 4.4: of the first interface, as much as its snap length keeps, and of no time.
+    /// Section 4.4: a packet of the first interface, cut to its snap length, without a time.
     fn simple_packet<R: Read>(&mut self, mut block: Block, input: &mut Input<R>) -> Result<Held, ReadError> {
         let [len] = self.order.words(block.take::<4, _>(input)?);
         let Interface { link, snap_len, .. } = self.interface(0, &block)?;
@@ -188,7 +188,7 @@ impl File {
     }
 }
 
-/// To the next multiple of 4 (section 3.5).
+/// The next multiple of 4 (section 3.5).
 fn padded(len: u64) -> u64 {
     len.next_multiple_of(4)
 }
@@ -206,5 +206,5 @@ const END_OF_OPTIONS: u16 = 0;
 const RESOLUTION: u16 = 9;
 const OFFSET: u16 = 14;
 
-/// As many as 16 bits can number, as they did in the first version of the format.
+/// As many as 16 bits can number, as in the first version of the format.
 const INTERFACES_MAX: usize = 65_536;

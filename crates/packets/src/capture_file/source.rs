@@ -6,14 +6,14 @@ use flate2::read::MultiGzDecoder;
 
 use super::error::ReadError;
 
-/// A file that is unpacked on the way if it begins as gzip does (RFC 1952, section 2.3.1).
+/// A file that is unpacked if it begins with the magic of gzip (RFC 1952, section 2.3.1).
 #[derive(Debug)]
 pub(super) enum Source<R> {
     Plain(Begun<R>),
     Packed(Box<MultiGzDecoder<Begun<R>>>),
 }
 
-/// What has been read of it already, and the rest.
+/// The octets that were read already, and the rest.
 type Begun<R> = Chain<Cursor<Vec<u8>>, R>;
 
 impl<R: Read> Source<R> {

@@ -1,5 +1,5 @@
-//! Frames that are dated far ahead of those around them: a clock or a driver was wrong for one frame, or a file is damaged. Time
-//! does not go back for whoever follows it, so one such frame would hide all that comes behind it.
+//! Stray frames, dated far ahead of their neighbors: a clock or a driver was wrong for one frame, or a file is damaged.
+//! Packet time does not go back, so one such frame would hide all later ones.
 
 use std::io::Read;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use std::time::Duration;
 use super::{ReadError, Reader};
 use crate::{Frame, LinkType, Timestamp};
 
-/// A frame that is dated so far ahead of the one before it, and of the one behind it, is a stray. Frames of several queues or
-/// interfaces are apart by seconds at most; and behind a pause, all are later than what was before it.
+/// A frame dated this far ahead of both its neighbors is a stray. Frames of several queues or interfaces are seconds
+/// apart at most. After a pause, all frames are later than those before it.
 const AHEAD_MIN: Duration = Duration::from_hours(1);
 
-/// Reads a file, and takes strays for as late as the frame before them.
+/// Reads a file, and gives strays the time of the frame before them.
 #[derive(Debug)]
 pub(super) struct Steady<R> {
     reader: Reader<R>,
-    /// What the last frame was taken for.
+    /// The time given to the last frame.
     time: Option<Timestamp>,
-    /// The last frame, and what was read behind it, where that had to be known.
+    /// The last frame and the result of the read behind it, if the reader had to look ahead.
     held: Option<Held>,
     next: Option<Result<Option<Timestamp>, ReadError>>,
     strays: u64,
@@ -36,7 +36,7 @@ impl<R: Read> Steady<R> {
         Self { reader, time: None, held: None, next: None, strays: 0 }
     }
 
-    /// Goes to the next frame; returns its time, unless there is none.
+    /// Goes to the next frame, and returns its time; `None` if there is none.
     pub(super) fn advance(&mut self) -> Result<Option<Timestamp>, ReadError> {
         self.held = None;
         let read = self.next.take().unwrap_or_else(|| self.reader.advance())?;
@@ -48,7 +48,7 @@ impl<R: Read> Steady<R> {
         Ok(time)
     }
 
-    /// The frame to which the reader has come.
+    /// The current frame.
     pub(super) fn frame(&self) -> Option<Frame<'_>> {
         let Some(Held { link, len, data }) = &self.held else { return self.reader.frame() };
         Some(Frame { time: self.time?, link: *link, len: *len, data })
@@ -58,7 +58,7 @@ impl<R: Read> Steady<R> {
         self.strays
     }
 
-    /// What a frame is to be taken for that is dated `time`, far behind the one before it: what comes next tells.
+    /// The time for a frame dated `time`, far after the one before it. Reads the next frame to decide.
     fn look_ahead(&mut self, before: Timestamp, time: Timestamp) -> Timestamp {
         let held = |Frame { link, len, data, .. }| Held { link, len, data: data.to_vec() };
         self.held = self.reader.frame().map(held);

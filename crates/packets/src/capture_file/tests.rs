@@ -39,7 +39,7 @@ fn owned(time: u64, len: u32, data: &[u8]) -> Owned {
     Owned { time, link: LinkType::ETHERNET, len, data: data.to_vec() }
 }
 
-/// All frames up to the end, or to an error.
+/// All frames up to the end, or up to an error.
 fn read<R: Read>(file: R) -> (Vec<Owned>, Option<ReadError>) {
     let mut frames = Vec::new();
     let mut reader = match Reader::new(file) {
@@ -88,7 +88,7 @@ fn file_header(order: Order, magic: u32, link: u32) -> Vec<u8> {
     [&word(order, magic)[..], &version, &all_words(order, &[0, 0, 96, link])].concat()
 }
 
-/// With two frames: one of 3 octets, one of 1500, of which 5 were kept.
+/// Two frames: one of 3 octets, and one of 1500, of which 5 were captured.
 fn pcap(order: Order, magic: u32) -> Vec<u8> {
     let more: &[u8] = if magic == 0xa1b2_cd34 { &[0, 0, 0, 2, 8, 0, 0, 0] } else { &[] };
     [
@@ -109,7 +109,7 @@ fn packed(octets: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Gives so many octets at a time, as a pipe may.
+/// Returns at most this many octets at a time, as a pipe may.
 struct Pieces<'a>(&'a [u8], usize);
 
 impl Read for Pieces<'_> {
@@ -119,7 +119,7 @@ impl Read for Pieces<'_> {
     }
 }
 
-/// Before version 2.3 the length on the wire stood first; in 2.3 the greater one is it.
+/// Before version 2.3 the length on the wire came first. In 2.3 the greater one is the length on the wire.
 #[test]
 fn lengths_of_old_pcap_stand_the_other_way_round() {
     let frames = [owned(1_800_000_000_999_999_000, 3, b"one"), owned(1_800_000_001_000_007_000, 1500, b"begin")];
@@ -149,7 +149,7 @@ fn pcap_in_either_order_and_of_each_kind() {
     }
 }
 
-/// Section 4: the upper half of the field says whether there is a frame check sequence, and how long it is.
+/// Section 4: the upper half of the field has the presence and the length of a frame check sequence.
 #[test]
 fn only_half_of_the_link_type_is_the_link_type() {
     let file = file_header(Order::Little, 0xa1b2_c3d4, 0x2400_0071);
@@ -180,7 +180,7 @@ fn pieces_of_any_length_are_the_same_file() {
     }
 }
 
-/// A frame of a capture in progress is there as soon as it has been written.
+/// A reader returns a frame of a capture in progress as soon as it was written.
 #[test]
 fn nothing_is_read_behind_a_frame_before_it_is_wanted() {
     struct Live<'a>(&'a [u8]);

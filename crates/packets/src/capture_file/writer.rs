@@ -17,29 +17,23 @@ pub struct Writer<W> {
 /// A frame cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// All frames of a file are of one kind.
+    /// All frames of a file must have the same link type.
     #[error("a frame of link type {} in a file of link type {}", .frame.0, .file.0)]
-    LinkType {
-        /// That of the frame.
-        frame: LinkType,
-        /// That of the file.
-        file: LinkType,
-    },
-    /// The format counts seconds in 32 bits.
+    LinkType { frame: LinkType, file: LinkType },
+    /// The format has 32 bits for seconds.
     #[error("a frame was captured {seconds} s after 1970, which is more than pcap can say")]
     Time {
-        /// When it was captured, in seconds since the Unix epoch.
+        /// The time of capture, in seconds since the Unix epoch.
         seconds: u64,
     },
-    /// Writing fails.
     #[error("cannot be written: {0}")]
     Io(#[from] io::Error),
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a file of frames of this kind, of which it keeps so many octets each, [`FRAME_LEN_MAX`] at most.
+    /// Begins a file of frames of this link type. It keeps `snap_len` octets of each, at most [`FRAME_LEN_MAX`].
     ///
-    /// Writes little at a time, so `output` should have a buffer.
+    /// Its writes are small, so `output` should have a buffer.
     pub fn new(mut output: W, link: LinkType, snap_len: usize) -> Result<Self, WriteError> {
         let snap_len = snap_len.clamp(1, FRAME_LEN_MAX);
         output.write_all(&MAGIC_NANOSECONDS.to_le_bytes())?;
@@ -62,7 +56,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Gives back what it has written to; what is in its buffer is not flushed.
+    /// Returns the output, without flushing it.
     pub fn into_inner(self) -> W {
         self.output
     }

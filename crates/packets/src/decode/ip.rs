@@ -14,7 +14,6 @@ pub(super) const UDP: u8 = 17;
 pub(super) const IPV6: u8 = 41;
 pub(super) const GRE: u8 = 47;
 
-/// The version of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     V4,
@@ -26,14 +25,13 @@ pub(super) enum Version {
 pub(super) struct Datagram<'a> {
     pub(super) source: IpAddr,
     pub(super) destination: IpAddr,
-    /// What the payload is.
+    /// The protocol number of the payload.
     pub(super) protocol: u8,
-    /// As long as the header says, so without the padding of a short Ethernet frame.
+    /// The payload with the length in the header, so without the padding of a short Ethernet frame.
     pub(super) payload: Octets<'a>,
-    /// Where the payload stands in that of a larger packet, if it is a fragment.
+    /// The position of the payload in that of the whole packet, if this is a fragment.
     pub(super) fragment: Option<Fragment>,
-    /// Whether `destination` is only the next stop of the packet, so that its last one is what checksums cover (RFC
-    /// 8200, section 8.1).
+    /// Whether `destination` is only the next hop of the packet. Checksums cover its last one (RFC 8200, section 8.1).
     pub(super) is_routed: bool,
 }
 
@@ -44,12 +42,12 @@ impl Datagram<'_> {
     }
 }
 
-/// What a header says of a fragment (RFC 791, section 3.1; RFC 8200, section 4.5).
+/// The position of a fragment (RFC 791, section 3.1; RFC 8200, section 4.5).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fragment {
-    /// The same in all fragments of a packet. IPv4 has 16 bits of it.
+    /// The same in all fragments of a packet. In IPv4 it has 16 bits.
     pub(super) identification: u32,
-    /// How many octets of the packet's payload precede this fragment; a multiple of 8.
+    /// Octets of the packet's payload before this fragment; a multiple of 8.
     pub(super) offset: u16,
     pub(super) is_last: bool,
 }
@@ -68,7 +66,7 @@ fn read_v4(packet: Octets<'_>, verify_checksum: bool) -> Result<Datagram<'_>, Ot
     let header = packet.first::<20>()?;
     let header_len = usize::from(header[0] & 0x0f) * 4;
     let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    // A machine that leaves the segmentation to its network card has packets longer than the field can say.
+    // If a host leaves segmentation to its network card, its captured packets are too long for the field.
     let total_len = if total_len == 0 { packet.len() } else { total_len };
     if header[0] >> 4 != 4 || header_len < header.len() || total_len < header_len {
         return Err(Other::Malformed);
@@ -85,7 +83,7 @@ fn read_v4(packet: Octets<'_>, verify_checksum: bool) -> Result<Datagram<'_>, Ot
         fragment: fragment_v4(header),
         is_routed: false,
     };
-    // Most packets: neither that one extension header nor a fragment of one.
+    // Most packets have neither this extension header nor a fragment of one.
     if datagram.protocol != AUTHENTICATION || datagram.is_later_fragment() {
         return Ok(datagram);
     }
@@ -100,7 +98,7 @@ fn read_v6(packet: Octets<'_>) -> Result<Datagram<'_>, Other> {
     if fixed[0] >> 4 != 6 {
         return Err(Other::Malformed);
     }
-    // A jumbogram (RFC 2675, section 3), or longer than the field can say as above. Without payload there is no TCP.
+    // A jumbogram (RFC 2675, section 3), or too long for the field as above. A packet without payload has no TCP.
     let payload_len = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
     let datagram = Datagram {
         source: Ipv6Addr::from(*source).into(),
@@ -122,7 +120,7 @@ fn fragment_v4(header: &[u8; 20]) -> Option<Fragment> {
     })
 }
 
-/// Goes past extension headers (RFC 8200, section 4), of which version 4 has only one. A fragment behind the first one has none.
+/// Skips extension headers (RFC 8200, section 4). IPv4 has only one. A fragment behind the first one has none.
 fn extensions(version: Version, mut datagram: Datagram<'_>) -> Result<Datagram<'_>, Other> {
     for _ in 0..=EXTENSIONS_MAX {
         let payload = datagram.payload;
@@ -159,7 +157,8 @@ fn units_of_8(len: u8) -> usize {
     (usize::from(len) + 1) * 8
 }
 
-/// RFC 8200, section 4.5. A header may also say that there is only one fragment (RFC 6946): that is a whole packet.
+/// RFC 8200, section 4.5. A header without an offset and without further fragments belongs to a whole packet (RFC
+/// 6946).
 fn fragment_v6(header: Octets<'_>) -> Result<Option<Fragment>, Other> {
     let [_, _, high, low, identification @ ..] = header.first::<8>()?;
     let field = u16::from_be_bytes([*high, *low]);
@@ -175,10 +174,10 @@ const FRAGMENT_OFFSET: u16 = 0x1fff;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
-/// RFC 4302, section 2.2: its length is counted otherwise, in units of 4 octets without the first 8.
+/// RFC 4302, section 2.2: its length counts units of 4 octets, without the first 8 octets.
 const AUTHENTICATION: u8 = 51;
 const DESTINATION: u8 = 60;
 /// RFC 6275, section 6.1.1.
 const MOBILITY: u8 = 135;
-/// Each occurs once, but for the destination options (RFC 8200, section 4.1).
+/// Each occurs once, except the destination options (RFC 8200, section 4.1).
 const EXTENSIONS_MAX: usize = 8;

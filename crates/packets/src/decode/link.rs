@@ -1,17 +1,17 @@
-//! Link layers: what stands before the IP header.
+//! Link layers: the headers before the IP header.
 
 use super::octets::Octets;
 use super::{Other, ip, wireless};
 use crate::LinkType;
 
-/// Which version of IP should be there; the header itself has the last word.
+/// The expected IP version and the packet. The IP header decides the version.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Packet<'a> {
     pub(super) version: ip::Version,
     pub(super) octets: Octets<'a>,
 }
 
-/// What a frame of this kind carries.
+/// Parses the headers of a link type.
 pub(super) fn packet(link: LinkType, frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     match link {
         LinkType::ETHERNET => ethernet(frame),
@@ -32,14 +32,13 @@ pub(super) fn packet(link: LinkType, frame: Octets<'_>) -> Result<Packet<'_>, Ot
     }
 }
 
-/// Destination, source, type (RFC 894). A length in its place (IEEE 802.3) is no type of IP.
+/// Destination, source, type (RFC 894). A length in place of the type (IEEE 802.3) is not an IP type.
 pub(super) fn ethernet(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     let ([.., high, low], rest) = frame.split::<14>()?;
     ether_type(u16::from_be_bytes([*high, *low]), rest)
 }
 
-/// What an `EtherType` says of the octets behind it, which may be VLAN tags (IEEE 802.1Q, clause 9), labels of MPLS or a header of
-/// `PPPoE`.
+/// Parses the octets behind an `EtherType`: IP, VLAN tags (IEEE 802.1Q, clause 9), MPLS labels or a `PPPoE` header.
 pub(super) fn ether_type(mut ether_type: u16, mut rest: Octets<'_>) -> Result<Packet<'_>, Other> {
     for _ in 0..=TAGS_MAX {
         match ether_type {
@@ -57,7 +56,7 @@ pub(super) fn ether_type(mut ether_type: u16, mut rest: Octets<'_>) -> Result<Pa
     Err(Other::TooDeep)
 }
 
-/// RFC 3032, section 2.1. Labels do not say what they stand before; what carries neither version of IP, as a pseudowire does, is not
+/// RFC 3032, section 2.1. Labels have no type of their payload. A payload other than IP, such as a pseudowire, is not
 /// read.
 fn mpls(mut stack: Octets<'_>) -> Result<Packet<'_>, Other> {
     for _ in 0..LABELS_MAX {
@@ -70,7 +69,7 @@ fn mpls(mut stack: Octets<'_>) -> Result<Packet<'_>, Other> {
     Err(Other::TooDeep)
 }
 
-/// RFC 2516, sections 4 and 6: a session's data, with the protocol of PPP (RFC 1661, section 2).
+/// RFC 2516, sections 4 and 6: data of a session, with a PPP protocol field (RFC 1661, section 2).
 fn pppoe(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     match frame.split::<6>()? {
         ([0x11, 0, ..], octets) => ppp(octets),
@@ -78,7 +77,7 @@ fn pppoe(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     }
 }
 
-/// RFC 1661, section 2, with a protocol field of two octets, or of one where that is odd (section 6.5).
+/// RFC 1661, section 2, with a protocol field of two octets, or of one if that is odd (section 6.5).
 fn ppp(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     let [first] = frame.first()?;
     let (protocol, octets) = if first & 1 == 0 {
@@ -95,8 +94,8 @@ fn ppp(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     }
 }
 
-/// What follows on a serial line shows in the first octet: the address and control fields of PPP (RFC 1662, section 3.1), those of Cisco's
-/// framing with an `EtherType` (RFC 1547, section 4.3.1), or PPP without either (RFC 1661, section 6.6).
+/// The first octet on a serial line shows the header: the address and control fields of PPP (RFC 1662, section 3.1),
+/// Cisco's framing with an `EtherType` (RFC 1547, section 4.3.1), or PPP without either (RFC 1661, section 6.6).
 fn hdlc(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     match frame.first()? {
         [HDLC_ALL_STATIONS] => ppp(frame.skip(2)?),
@@ -108,13 +107,13 @@ fn hdlc(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     }
 }
 
-/// Frame control, destination, source; data frames have a header of LLC behind them.
+/// Frame control, destination, source. In data frames an LLC header follows.
 fn fddi(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     let ([control, ..], rest) = frame.split::<13>()?;
     if control & FDDI_FORMAT == FDDI_LLC { snap(rest) } else { Err(Other::NotIp) }
 }
 
-/// Headers of LLC and SNAP with an `EtherType` (RFC 1042).
+/// LLC and SNAP headers with an `EtherType` (RFC 1042).
 pub(super) fn snap(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     match frame.split()? {
         ([0xaa, 0xaa, 0x03, 0, 0, 0, high, low], rest) => ether_type(u16::from_be_bytes([*high, *low]), rest),
@@ -122,8 +121,8 @@ pub(super) fn snap(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     }
 }
 
-/// `LINKTYPE_NFLOG`: address family, version, resource, and then attributes with their length and type, in the byte order of the
-/// machine that captured. One is the packet.
+/// `LINKTYPE_NFLOG`: address family, version, resource, and attributes with length and type, in the byte order of the
+/// capturing host. One attribute is the packet.
 fn nflog(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     let ([_, version, _, _], mut rest) = frame.split()?;
     if *version != 0 {
@@ -131,7 +130,7 @@ fn nflog(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     }
     for _ in 0..ATTRIBUTES_MAX {
         let ([l0, l1, k0, k1], value) = rest.split()?;
-        // Types are small numbers, so the order in which the value is smaller is the right one.
+        // Types are small numbers, so the byte order with the smaller value is right.
         let is_little = u16::from_le_bytes([*k0, *k1]) < u16::from_be_bytes([*k0, *k1]);
         let of = |octets: [u8; 2]| if is_little { u16::from_le_bytes(octets) } else { u16::from_be_bytes(octets) };
         if of([*k0, *k1]) == NFULA_PAYLOAD {
@@ -156,9 +155,8 @@ fn raw(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     }
 }
 
-/// An address family in the byte order of the machine that captured (`LINKTYPE_NULL`) or the network's
-/// (`LINKTYPE_LOOP`). They are small numbers, so that either order can be told from the other; and IPv6 has a different
-/// one on each BSD.
+/// An address family in the byte order of the capturing host (`LINKTYPE_NULL`) or of the network (`LINKTYPE_LOOP`).
+/// Families are small numbers, so the order with the smaller value is right. The number of IPv6 differs between BSDs.
 fn loopback(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     let (family, octets) = frame.split()?;
     let family = u32::from_be_bytes(*family).min(u32::from_le_bytes(*family));
@@ -189,18 +187,18 @@ const PPP_MPLS_UPSTREAM: u16 = 0x0283;
 const HDLC_ALL_STATIONS: u8 = 0xff;
 const CISCO_UNICAST: u8 = 0x0f;
 const CISCO_BROADCAST: u8 = 0x8f;
-/// Frame control of FDDI: the bits of the format, and what they are for LLC.
+/// Frame control of FDDI: the mask of the format, and its value for LLC.
 const FDDI_FORMAT: u8 = 0x30;
 const FDDI_LLC: u8 = 0x10;
 const NFULA_PAYLOAD: u16 = 9;
-/// More than there are kinds of.
+/// More than the number of attribute types.
 const ATTRIBUTES_MAX: usize = 64;
 
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const VLAN: u16 = 0x8100;
 const SERVICE_VLAN: u16 = 0x88a8;
-/// What switches used before IEEE 802.1ad.
+/// Used by switches before IEEE 802.1ad.
 const OLD_SERVICE_VLAN: u16 = 0x9100;
 const MPLS: u16 = 0x8847;
 /// RFC 5332, section 4.
@@ -208,5 +206,5 @@ const MPLS_UPSTREAM: u16 = 0x8848;
 /// More than providers stack.
 const LABELS_MAX: usize = 16;
 const PPPOE_SESSION: u16 = 0x8864;
-/// IEEE 802.1ad has two; some nest once more.
+/// IEEE 802.1ad has two. Some networks nest once more.
 const TAGS_MAX: usize = 8;

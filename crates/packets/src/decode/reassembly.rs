@@ -1,4 +1,4 @@
-//! Headers of TCP that are split over IP fragments (RFC 791, section 3.2; RFC 8200, section 4.5).
+//! Puts together TCP headers that are split over IP fragments (RFC 791, section 3.2; RFC 8200, section 4.5).
 //!
 //! ```text
 //!   first fragment with the whole header  -> Decoder alone: FirstFragment; later ones are Other::Fragment
@@ -8,18 +8,18 @@
 //!
 //! Only the header is put together, not the data:
 //!
-//! * A fragment that begins at or behind [`OCTETS_MAX`] is not kept; the last one gives the length if others of its packet
-//!   are there.
-//! * Fragments with extension headers behind the fragment header are not read: RFC 7112, section 5, requires the whole header
-//!   chain in the first fragment.
+//! * A fragment that begins at or behind [`OCTETS_MAX`] is not stored. The last one gives the length, if others of its
+//!   packet are stored.
+//! * Fragments with extension headers behind the fragment header are not read: RFC 7112, section 5, requires the whole
+//!   header chain in the first fragment.
 //! * Fragments of a tunnel's outer packet are not put together.
 //!
-//! **Overlaps.** In IPv4 the octets that came first count. In IPv6 the packet is discarded, with the fragments of it that
-//! follow (RFC 5722, section 4), except that an exact duplicate is ignored (RFC 8200, section 4.5). Overlaps behind
-//! [`OCTETS_MAX`] are not found.
+//! **Overlaps.** In IPv4 the octets that came first count. In IPv6 the packet is discarded, with its later fragments
+//! (RFC 5722, section 4), except that an exact duplicate is ignored (RFC 8200, section 4.5). Overlaps behind
+//! [`OCTETS_MAX`] are not detected.
 //!
-//! **Limits.** [`PACKETS_MAX`] packets are kept at once, of which a new one replaces the oldest; each for [`KEPT_MAX`] of
-//! packet time. Memory is allocated with the first fragments, at most 70 kB.
+//! **Limits.** It stores [`PACKETS_MAX`] packets, each for [`KEPT_MAX`] of packet time. A new one replaces the oldest.
+//! The first fragments allocate memory, at most 70 kB.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -32,17 +32,17 @@ use crate::{Frame, Segment, Timestamp};
 /// The fragments of packets whose TCP header is not yet complete.
 #[derive(Debug, Clone, Default)]
 pub struct Reassembly {
-    /// A ring: `None` where the packet's header is complete.
+    /// A ring: `None` if the packet's header is complete.
     keys: Vec<Option<Key>>,
-    /// To each of `keys` what is there of the packet.
+    /// The stored part of the packet of each of `keys`.
     partials: Vec<Partial>,
-    /// The place of the oldest, once the ring is full.
+    /// Index of the oldest, once the ring is full.
     oldest: usize,
-    /// The packet whose header was completed last, from which the segment borrows.
+    /// The packet whose header was completed last. The returned segment borrows from it.
     complete: Partial,
 }
 
-/// What fragments of the same packet have in common. IPv6 leaves the protocol out; here it is always TCP.
+/// The common fields of a packet's fragments. IPv6 does not compare the protocol, which is always TCP here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Key {
     source: IpAddr,
@@ -53,28 +53,28 @@ struct Key {
 /// The beginning of a packet's payload.
 #[derive(Debug, Clone)]
 struct Partial {
-    /// When its first fragment to arrive was captured.
+    /// Capture time of the first fragment that arrived.
     time: Timestamp,
     octets: [u8; OCTETS_MAX],
-    /// The units of 8 octets that fragments have covered, and those of them that are in `octets`: one bit for each.
+    /// The units of 8 octets that fragments have covered, and those of them in `octets`: one bit for each.
     covered: u16,
     kept: u16,
-    /// The length of the fragment that begins with a unit; 0: none does.
+    /// The length of the fragment that begins with a unit; 0 if none does.
     lens: [u16; UNITS],
-    /// The furthest end of a fragment.
+    /// The largest end of a fragment.
     end: usize,
     /// The length of the payload: the end of the last fragment.
     total: Option<usize>,
     is_routed: bool,
-    /// Fragments of IPv6 overlapped.
+    /// IPv6 fragments overlapped.
     is_discarded: bool,
 }
 
 impl Reassembly {
-    /// What is in `frame`, of which [`Decoder::decode`] says [`Other::Fragment`], and in the fragments before it: a segment
-    /// once its header is complete, with the time of this frame, otherwise [`Other::Fragment`]. If the last fragment is
-    /// still to come it is [`Decoded::FirstFragment`]. Its data end where a fragment is missing, and at the latest at 128
-    /// octets with the header.
+    /// Takes a `frame` for which [`Decoder::decode`] returned [`Other::Fragment`]. It returns the segment once its
+    /// header is complete, with the time of this frame, else [`Other::Fragment`]. If the last fragment is missing, it
+    /// is [`Decoded::FirstFragment`]. Its data end at a missing fragment, and with the header at 128 octets at the
+    /// latest.
     pub fn complete(&mut self, decoder: &Decoder, frame: &Frame<'_>) -> Decoded<'_> {
         let added = decoder.read_datagram(frame, |datagram| match datagram.fragment {
             Some(fragment) if usize::from(fragment.offset) < OCTETS_MAX || fragment.is_last => {
@@ -85,7 +85,7 @@ impl Reassembly {
         added.unwrap_or_else(Decoded::Other)
     }
 
-    /// How many places for packets there are.
+    /// Number of slots in the ring.
     #[cfg(test)]
     pub(super) fn kept(&self) -> usize {
         self.partials.len()
@@ -99,7 +99,7 @@ impl Reassembly {
         verify_checksum: bool,
     ) -> Result<Decoded<'_>, Other> {
         let end = usize::from(fragment.offset) + datagram.payload.len();
-        // Such a fragment is not part of any packet (RFC 8200, section 4.5).
+        // Such a fragment belongs to no packet (RFC 8200, section 4.5).
         if datagram.payload.len() == 0 || end > PAYLOAD_MAX || !(fragment.is_last || end.is_multiple_of(8)) {
             return Err(Other::Malformed);
         }
@@ -122,7 +122,7 @@ impl Reassembly {
         }
     }
 
-    /// Where the packet of this fragment is kept, or shall be.
+    /// The slot of this fragment's packet, which may be new.
     fn place(&mut self, key: Key, fragment: Fragment, time: Timestamp) -> Option<usize> {
         let known = self.keys.iter().position(|kept| *kept == Some(key));
         if let Some(at) = known.filter(|at| time.since(self.partials[*at].time) <= KEPT_MAX) {
@@ -179,13 +179,13 @@ impl Partial {
         }
     }
 
-    /// The octets that are there without a gap.
+    /// The stored octets up to the first gap.
     fn beginning(&self) -> &[u8] {
         let kept = self.kept.trailing_ones() as usize * 8;
         &self.octets[..kept.min(self.total.unwrap_or(PAYLOAD_MAX))]
     }
 
-    /// Whether fragments are missing of the first `len` octets. Those that only the capture lacks do not count.
+    /// Whether fragments of the first `len` octets are missing. Octets that only the capture lacks do not count.
     fn lacks(&self, len: usize) -> bool {
         let covered = self.covered.trailing_ones() as usize * 8;
         covered < len && self.total.is_none_or(|total| covered < total)
@@ -208,7 +208,7 @@ impl Default for Partial {
     }
 }
 
-/// The beginning of a packet between its ends.
+/// The beginning of a packet, with its addresses.
 struct Begun<'a> {
     partial: &'a Partial,
     source: IpAddr,
@@ -243,18 +243,18 @@ impl<'a> Begun<'a> {
     }
 }
 
-/// One bit for each unit of 8 octets in these, as far as they are kept.
+/// One bit for each stored unit of 8 octets in this range.
 fn units(from: usize, to: usize) -> u16 {
     (from / 8..to.div_ceil(8).min(UNITS)).fold(0, |units, unit| units | 1 << unit)
 }
 
-/// How many octets of a packet's payload are kept: the longest header of TCP has 60.
+/// Stored octets of a packet's payload. The longest TCP header has 60.
 const OCTETS_MAX: usize = 128;
 const UNITS: usize = OCTETS_MAX / 8;
-/// How many packets are kept.
+/// Stored packets.
 const PACKETS_MAX: usize = 256;
-/// For how long, of the 60 s that RFC 8200, section 4.5, allows: hosts with Linux wait 30 s for IPv4, in which
-/// identifications of 16 bits come again soon.
+/// How long a packet is stored. RFC 8200, section 4.5, allows 60 s. Linux waits 30 s in IPv4, where the 16-bit
+/// identification repeats soon.
 const KEPT_MAX: Duration = Duration::from_secs(30);
-/// How long a packet's payload may be.
+/// The largest payload of a packet.
 const PAYLOAD_MAX: usize = 65_535;

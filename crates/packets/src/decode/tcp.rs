@@ -7,8 +7,7 @@ use super::{Decoded, Other};
 use crate::checksum;
 use crate::{Flags, Segment, Timestamp};
 
-/// Its options may be cut off: the segment is known without them. A fragment that does not have the whole header is
-/// [`Other::Fragment`].
+/// Parses a segment. Truncated options do not matter. A fragment without the whole header is [`Other::Fragment`].
 pub(super) fn read<'a>(time: Timestamp, datagram: &Datagram<'a>, verify_checksum: bool) -> Result<Decoded<'a>, Other> {
     let payload = datagram.payload;
     if datagram.is_later_fragment() {
@@ -44,7 +43,7 @@ fn too_short(datagram: &Datagram<'_>, other: Other) -> Other {
     if other == Other::Malformed && datagram.fragment.is_some() { Other::Fragment } else { other }
 }
 
-/// Also where it cannot be told: the capture does not have all octets, or not the address that counts.
+/// Whether the checksum is valid, or cannot be verified: the capture lacks octets, or the address that it covers.
 fn is_good(datagram: &Datagram<'_>) -> bool {
     let Some(octets) = datagram.payload.whole() else { return true };
     if datagram.fragment.is_some() || datagram.is_routed {

@@ -69,7 +69,7 @@ fn patched(octets: &[u8], at: usize, others: &[u8]) -> Vec<u8> {
     patched
 }
 
-/// A good segment of version 4 to put headers around.
+/// A valid IPv4 segment to put headers around.
 fn builder() -> Builder {
     let segment = segment(4);
     Builder::tcp(&segment, &[]).ip(segment.source.ip(), segment.destination.ip())
@@ -79,7 +79,8 @@ fn outer() -> (std::net::IpAddr, std::net::IpAddr) {
     ("203.0.113.1".parse().unwrap(), "203.0.113.2".parse().unwrap())
 }
 
-/// <https://www.tcpdump.org/linktypes.html>; for VLAN tags IEEE 802.1Q, clause 9; MPLS: RFC 3032, section 2.1; `PPPoE`: RFC 2516, section 4.
+/// <https://www.tcpdump.org/linktypes.html>; VLAN tags: IEEE 802.1Q, clause 9; MPLS: RFC 3032, section 2.1; `PPPoE`:
+/// RFC 2516, section 4.
 #[test]
 fn link_layers() {
     let cooked = [0, 4, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0];
@@ -252,7 +253,7 @@ fn what_is_no_segment_has_a_reason() {
     assert_eq!(Other::ALL.map(|other| other as usize), [0, 1, 2, 3, 4, 5, 6, 7]);
 }
 
-/// Snapped at each length: the addresses need what comes before the TCP options.
+/// Truncated at each length: the addresses need the octets before the TCP options.
 #[test]
 fn what_the_capture_cut_off_is_unknown() {
     let segment = segment(4);
@@ -270,7 +271,7 @@ fn what_the_capture_cut_off_is_unknown() {
     }
 }
 
-/// A header that ends with the frame is cut off like any other.
+/// A header that ends with the frame may be truncated like any other.
 #[test]
 fn what_ends_with_a_header_may_be_cut_off_too() {
     let without_data = patched(&PACKET_V4[..40], 2, &[0, 40]);
@@ -289,7 +290,7 @@ fn padding_is_no_data() {
     assert_eq!(decode(LinkType::ETHERNET, &padded), Decoded::Segment(expected));
 }
 
-/// The capture of a machine that leaves segmentation to its network card; for IPv6 also RFC 2675, section 3.
+/// The capture of a host that leaves segmentation to its network card; for IPv6 also RFC 2675, section 3.
 #[test]
 fn packets_longer_than_their_length_field_are_as_long_as_the_frame() {
     for (packet, length_at, version) in [(&PACKET_V4[..], 2, 4), (&PACKET_V6, 4, 6)] {
@@ -300,7 +301,7 @@ fn packets_longer_than_their_length_field_are_as_long_as_the_frame() {
     }
 }
 
-/// Some tools write how much they kept as the length on the wire, too.
+/// Some tools write the captured length as the length on the wire, too.
 #[test]
 fn the_packet_knows_better_than_the_frame_how_long_it_was() {
     let packet = patched(&PACKET_V4, 2, &[0x05, 0xdc]);
@@ -353,8 +354,9 @@ fn ipv4_options_are_gone_past() {
     assert_eq!(verify(&octets), Decoded::Segment(segment));
 }
 
-/// Octet by octet, around the packet of version 4. IP in IP: RFC 2003; RFC 4213, section 3. GRE: RFC 2784, RFC 2890;
-/// around Ethernet RFC 1701. VXLAN: RFC 7348, section 5. Geneve: RFC 8926, section 3.4. ERSPAN: draft-foschiano-erspan-03, section 4.
+/// Octet by octet, around the IPv4 packet. IP in IP: RFC 2003; RFC 4213, section 3. GRE: RFC 2784, RFC 2890; around
+/// Ethernet RFC 1701. VXLAN: RFC 7348, section 5. Geneve: RFC 8926, section 3.4. ERSPAN: draft-foschiano-erspan-03,
+/// section 4.
 #[test]
 fn tunnels() {
     let ethernet = [&ETHERNET[..], &[0x08, 0x00], &PACKET_V4].concat();
@@ -448,7 +450,7 @@ fn tunnels_nest_four_deep() {
     assert_eq!(decode(LinkType::RAW, &nested(TUNNELS_MAX + 1)), Decoded::Other(Other::TooDeep));
 }
 
-/// A fragment of what carries a segment has the beginning of the segment, whose own header knows its length.
+/// A fragment of the outer packet has the beginning of the segment. The inner header has the whole length.
 #[test]
 fn first_fragments_of_tunnels_have_less_data() {
     let (from, to) = outer();
@@ -486,7 +488,7 @@ fn checksums_that_cannot_be_computed_are_let_pass() {
     let first = patched(&patched(&first, 10, &checksum.to_be_bytes()), 36, &[0, 0]);
     assert_eq!(verify(&first), Decoded::FirstFragment(segment(4)));
 
-    // A routing header (RFC 8200, section 4.4) with a stop to go.
+    // A routing header (RFC 8200, section 4.4) with one hop left.
     let segment = segment(6);
     let (source, destination): (SocketAddr, SocketAddr) = (segment.source, "[2001:db8::99]:443".parse().unwrap());
     let on_its_way = Segment { destination, ..segment };

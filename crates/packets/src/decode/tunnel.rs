@@ -5,7 +5,7 @@ use super::ip::{self, Datagram, Version};
 use super::link::{self, Packet};
 use super::octets::Octets;
 
-/// The packet that `datagram` carries. The beginning of one is in the first fragment of what carries it, too.
+/// The packet that `datagram` carries. A first fragment has the beginning of it, too.
 pub(super) fn packet<'a>(datagram: &Datagram<'a>, vxlan_ports: &[u16]) -> Result<Packet<'a>, Other> {
     let payload = datagram.payload;
     match datagram.protocol {
@@ -19,8 +19,8 @@ pub(super) fn packet<'a>(datagram: &Datagram<'a>, vxlan_ports: &[u16]) -> Result
     }
 }
 
-/// RFC 2784, section 2, with key and sequence number (RFC 2890, section 2). Routing (RFC 1701) and other versions, as
-/// that of PPTP, are not read.
+/// RFC 2784, section 2, with key and sequence number (RFC 2890, section 2). Routing (RFC 1701) and other versions, such
+/// as that of PPTP, are not read.
 fn gre(payload: Octets<'_>) -> Result<Packet<'_>, Other> {
     let ([flags, version, high, low], rest) = payload.split()?;
     if flags & GRE_ROUTING != 0 || version & GRE_VERSION != 0 {
@@ -30,19 +30,19 @@ fn gre(payload: Octets<'_>) -> Result<Packet<'_>, Other> {
     let optional = flags & (GRE_CHECKSUM | GRE_KEY | GRE_SEQUENCE);
     let rest = rest.skip(optional.count_ones() as usize * 4)?;
     match u16::from_be_bytes([*high, *low]) {
-        // Type I has no header of its own, and GRE no number.
+        // Type I has no header of its own, and its GRE no sequence number.
         ERSPAN_II => link::ethernet(rest.skip(if is_numbered { 8 } else { 0 })?),
         ERSPAN_III => erspan_iii(rest),
         ether_type => carried(ether_type, rest),
     }
 }
 
-/// What a tunnel carries that says so by an `EtherType`.
+/// The payload of a tunnel that has an `EtherType`.
 fn carried(ether_type: u16, rest: Octets<'_>) -> Result<Packet<'_>, Other> {
     if ether_type == TRANSPARENT_ETHERNET { link::ethernet(rest) } else { link::ether_type(ether_type, rest) }
 }
 
-/// draft-foschiano-erspan-03, section 4.3: what a switch mirrors to another place. Frames of other kinds than Ethernet are not read.
+/// draft-foschiano-erspan-03, section 4.3: frames that a switch mirrors to a remote port. Only Ethernet is read.
 fn erspan_iii(payload: Octets<'_>) -> Result<Packet<'_>, Other> {
     let ([.., kind, flags], rest) = payload.split::<12>()?;
     if kind & ERSPAN_FRAME_TYPE != 0 {
@@ -51,7 +51,7 @@ fn erspan_iii(payload: Octets<'_>) -> Result<Packet<'_>, Other> {
     link::ethernet(rest.skip(if flags & ERSPAN_SUBHEADER == 0 { 0 } else { 8 })?)
 }
 
-/// By the port that it is sent to. The length in the UDP header says nothing that the frame within does not say better.
+/// The destination port selects the tunnel. The UDP length is not needed: the inner packet has its own.
 fn over_udp<'a>(payload: Octets<'a>, vxlan_ports: &[u16]) -> Result<Packet<'a>, Other> {
     let ([_, _, high, low, ..], rest) = payload.split::<8>()?;
     match u16::from_be_bytes([*high, *low]) {
@@ -82,7 +82,7 @@ const GRE_ROUTING: u8 = 0x40;
 const GRE_KEY: u8 = 0x20;
 const GRE_SEQUENCE: u8 = 0x10;
 const GRE_VERSION: u8 = 0x07;
-/// What RFC 1701 calls it: an Ethernet frame, without frame check sequence.
+/// An Ethernet frame without frame check sequence, called so by RFC 1701.
 const TRANSPARENT_ETHERNET: u16 = 0x6558;
 /// Types II and I.
 const ERSPAN_II: u16 = 0x88be;
@@ -91,12 +91,12 @@ const ERSPAN_III: u16 = 0x22eb;
 const ERSPAN_FRAME_TYPE: u8 = 0x7c;
 /// The flag O: a subheader follows.
 const ERSPAN_SUBHEADER: u8 = 0x01;
-/// The UDP port to which Geneve is sent (RFC 8926, section 3.3).
+/// The UDP port of Geneve (RFC 8926, section 3.3).
 pub const GENEVE_PORT: u16 = 6081;
 const GENEVE_VERSION: u8 = 0xc0;
 /// In units of 4 octets.
 const GENEVE_OPTIONS: u8 = 0x3f;
-/// The flag O: the packet is for the tunnel's end itself.
+/// The flag O: the packet is for the tunnel endpoint itself.
 const GENEVE_CONTROL: u8 = 0x80;
-/// The flag I: there is a network identifier, as there always is.
+/// The flag I: the network identifier is valid, which VXLAN requires.
 const VXLAN_IDENTIFIED: u8 = 0x08;

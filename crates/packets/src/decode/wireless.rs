@@ -1,11 +1,11 @@
-//! Frames of IEEE 802.11: those with data that are not encrypted.
+//! IEEE 802.11: data frames that are not encrypted.
 
 use super::Other;
 use super::link::{self, Packet};
 use super::octets::Octets;
 
-/// A header of AVS with its cookie, or of Prism with a message code; then its length. AVS has network byte order, Prism that of the
-/// machine that captured: its length is a small number, so that either order can be told from the other.
+/// An AVS header with its cookie, or a Prism header with a message code; then its length. AVS has network byte order,
+/// Prism that of the capturing host. The length is a small number, so the order with the smaller value is right.
 pub(super) fn prism(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     let [c0, c1, c2, _, len @ ..] = frame.first::<8>()?;
     let is_avs = [*c0, *c1, *c2 & 0xf0] == AVS_COOKIE;
@@ -14,8 +14,8 @@ pub(super) fn prism(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     if len < 8 { Err(Other::Malformed) } else { self::frame(frame.skip(len as usize)?, false) }
 }
 
-/// A radiotap header (<https://www.radiotap.org/>), which says how long it is. Of its fields one counts: whether there is padding
-/// between header and data.
+/// A radiotap header (<https://www.radiotap.org/>) with its length. Only one field is needed: whether there is padding
+/// between the 802.11 header and the data.
 pub(super) fn radiotap(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     let [version, _, l0, l1, present @ ..] = frame.first::<8>()?;
     let len = usize::from(u16::from_le_bytes([*l0, *l1]));
@@ -27,7 +27,7 @@ pub(super) fn radiotap(frame: Octets<'_>) -> Result<Packet<'_>, Other> {
     self::frame(frame.skip(len)?, is_padded)
 }
 
-/// The field `Flags`. Before it only a timestamp may stand: 8 octets, at a multiple of 8, behind all presence words.
+/// The field `Flags`. Only a timestamp may precede it: 8 octets, at a multiple of 8, behind all presence words.
 fn flags(frame: Octets<'_>, first: u32) -> Result<u8, Other> {
     let (mut at, mut present) = (8, first);
     while present & HAS_MORE != 0 {
@@ -44,8 +44,8 @@ fn flags(frame: Octets<'_>, first: u32) -> Result<u8, Other> {
     Ok(*flags)
 }
 
-/// IEEE 802.11, clause 9.2 and 9.3.2: frame control, duration, three or four addresses, sequence control, and what quality of service adds.
-/// Several packets in one (A-MSDU) are not read.
+/// IEEE 802.11, clause 9.2 and 9.3.2: frame control, duration, three or four addresses, sequence control, and quality
+/// of service. Several packets in one frame (A-MSDU) are not read.
 pub(super) fn frame(frame: Octets<'_>, is_padded: bool) -> Result<Packet<'_>, Other> {
     let [kind, flags] = frame.first()?;
     let is_data = kind & (VERSION | TYPE) == TYPE_DATA && kind & SUBTYPE_NULL == 0;
@@ -85,7 +85,7 @@ const TYPE_DATA: u8 = 0x08;
 /// The frame has no data.
 const SUBTYPE_NULL: u8 = 0x40;
 const SUBTYPE_QOS: u8 = 0x80;
-/// From one access point to another: there is a fourth address.
+/// From one access point to another: the frame has a fourth address.
 const BOTH_DS: u8 = 0x03;
 const PROTECTED: u8 = 0x40;
 const ORDER: u8 = 0x80;

@@ -9,10 +9,10 @@ use crate::capture_file::order::Order;
 /// A block, behind its type and first length.
 #[derive(Debug)]
 pub(super) struct Block {
-    /// Where it begins.
+    /// Offset in the file.
     offset: u64,
     len: u32,
-    /// How much of its body has not been read.
+    /// Octets of the body that have not been read.
     left: u32,
 }
 
@@ -42,7 +42,7 @@ impl Block {
         input.skip(len, Part::Block)
     }
 
-    /// Leaves the next `len` octets to whoever reads them from the input.
+    /// Leaves the next `len` octets in the input, for the caller to read.
     pub(super) fn leave(&mut self, len: usize) -> Result<(), ReadError> {
         let left = u32::try_from(len).ok().and_then(|len| self.left.checked_sub(len));
         let needed = u64::from(self.len - self.left) + len as u64;
@@ -51,7 +51,7 @@ impl Block {
         Ok(())
     }
 
-    /// Reads past what is left of it, and its second length.
+    /// Skips the rest of the block, and its second length.
     pub(super) fn close<R: Read>(self, order: Order, input: &mut Input<R>) -> Result<(), ReadError> {
         input.skip(self.left.into(), Part::Block)?;
         let offset = input.offset();
@@ -60,5 +60,5 @@ impl Block {
     }
 }
 
-/// A type and two lengths.
+/// Length of a type and two lengths.
 const AROUND_BODY: u32 = 12;

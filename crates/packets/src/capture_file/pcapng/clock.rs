@@ -1,8 +1,8 @@
-//! How an interface counts time (`draft-ietf-opsawg-pcapng`, section 4.2).
+//! The clock of an interface (`draft-ietf-opsawg-pcapng`, section 4.2).
 
 use crate::Timestamp;
 
-/// Units since the Unix epoch, and seconds to add.
+/// A count of units since the Unix epoch, and seconds to add.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     unit: Unit,
@@ -11,11 +11,11 @@ pub(super) struct Clock {
 
 #[derive(Debug, Clone, Copy)]
 enum Unit {
-    /// So many nanoseconds.
+    /// Nanoseconds in a unit.
     Longer(u64),
-    /// So many in a nanosecond.
+    /// Units in a nanosecond.
     Shorter(u64),
-    /// 2 to the power of this in a second.
+    /// A second has 2 to the power of this units.
     Binary(u8),
 }
 
@@ -26,7 +26,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Takes the value of `if_tsresol`, unless units are too small for 64 bits.
+    /// Takes the value of `if_tsresol`. `None` if its units are too small for 64 bits.
     pub(super) fn resolve(&mut self, resolution: u8) -> Option<()> {
         self.unit = match resolution {
             0..=9 => Unit::Longer(10u64.pow(9 - u32::from(resolution))),
@@ -37,7 +37,7 @@ impl Clock {
         Some(())
     }
 
-    /// Times before 1970 become its beginning, and those behind 2554 the end.
+    /// Clamps times to the range from 1970 to 2554.
     pub(super) fn time(&self, units: u64) -> Timestamp {
         let nanoseconds = match self.unit {
             Unit::Longer(nanoseconds) => units.saturating_mul(nanoseconds),

@@ -1,8 +1,8 @@
-//! Files that end too early: those of a capture that was killed, or that is still running.
+//! Files that end too early, from a capture that was killed, or that still runs.
 
 use super::*;
 
-/// At each length all whole frames come; then either the file ends where something does, or the error says where it ends.
+/// At each length, all whole frames are returned. Then the file ends, or the error has the offset of its end.
 fn check(file: &[u8], ends: &[usize]) {
     let frames = read_all(file);
     for len in 0..file.len() {
@@ -37,7 +37,7 @@ fn pcapng_at_each_length() {
     check(&file, &ends);
 }
 
-/// The frame is whole before its block is.
+/// The frame is complete before its block is.
 #[test]
 fn a_frame_is_read_before_what_follows_it() {
     let little = Order::Little;
@@ -61,7 +61,7 @@ fn gzip_has_an_end_of_its_own() {
     assert_eq!(read, frames, "all but the checksum is there");
 }
 
-/// Of a block that is read past in steps, too.
+/// Also in a block that is skipped in steps.
 #[test]
 fn all_that_is_missing_of_a_long_block_is_counted() {
     let little = Order::Little;

@@ -1,4 +1,4 @@
-//! What is refused, and what is said of it.
+//! Invalid files and their errors.
 
 use super::pcapng::{block, enhanced, interface, option, section, simple};
 use super::*;
@@ -80,7 +80,7 @@ fn each_fault_has_its_error() {
             in_section(&[&ethernet, &patched(one, 20, &[0xff; 4])]),
             "a frame of 4294967295 captured bytes at byte 48, where 262144 at most were expected",
         ),
-        // Interfaces are those of their section.
+        // Interfaces belong to their section.
         (
             [in_section(&[&ethernet]), in_section(&[&simple(LITTLE, 1, b"!")])].concat(),
             "a frame of interface 0 at byte 76, where one of 0 was expected",

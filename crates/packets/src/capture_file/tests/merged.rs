@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A file of frames of these times, each with its number in the file.
+/// A file of frames at these times, each with its number in the file as data.
 fn file(link: LinkType, times: &[u64]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), link, 96).unwrap();
     for (number, time) in times.iter().enumerate() {
@@ -39,7 +39,7 @@ fn frames_come_by_time_and_then_by_file() {
     assert_eq!(drain(&mut merged(&[])), []);
 }
 
-/// A file that is cut off says so at its end; the others are read on.
+/// A truncated file returns its error at its end; the others are read on.
 #[test]
 fn an_error_ends_one_file_only() {
     let mut files = [file(LinkType::RAW, &[1, 4]), file(LinkType::IPV4, &[2, 3]), file(LinkType::IPV6, &[5])];
@@ -55,7 +55,7 @@ fn an_error_ends_one_file_only() {
 const HOUR: u64 = 3_600_000_000_000;
 const YEAR: u64 = 365 * 24 * HOUR;
 
-/// All times and numbers, and how many were strays.
+/// All times and numbers, and the number of strays.
 fn steadied(files: &[&[u64]]) -> (Vec<(u64, u8)>, u64) {
     let files: Vec<_> = files.iter().map(|times| file(LinkType::RAW, times)).collect();
     let mut merged = merged(&files);
@@ -70,12 +70,12 @@ fn steadied(files: &[&[u64]]) -> (Vec<(u64, u8)>, u64) {
 #[test]
 fn a_stray_is_as_late_as_the_frame_before_it() {
     assert_eq!(steadied(&[&[1, 2 + YEAR, 3]]), (vec![(1, 0), (1, 1), (3, 2)], 1));
-    // As far as that takes, and no further.
+    // Only as far as needed.
     assert_eq!(steadied(&[&[1, 3 + HOUR, 3]]).1, 1);
     assert_eq!(steadied(&[&[1, 2 + HOUR, 3]]).1, 0);
-    // One after the other, at different times.
+    // Two strays in a row, with different times.
     assert_eq!(steadied(&[&[1, YEAR, 2 * HOUR, 3]]), (vec![(1, 0), (1, 1), (1, 2), (3, 3)], 2));
-    // It holds no other file up.
+    // It delays no other file.
     let (frames, strays) = steadied(&[&[10, YEAR, 30], &[15, 25, 35]]);
     assert_eq!((frames, strays), (vec![(10, 0), (10, 1), (15, 0), (25, 1), (30, 2), (35, 2)], 1));
 }
@@ -87,7 +87,7 @@ fn pauses_stay_as_they_are() {
         &[1, 2 + YEAR],
         &[1, 2 + YEAR, 1 + YEAR],
         &[1, HOUR + 1, 2 * HOUR + 1, 3 * HOUR + 1],
-        // Nothing is before the first one; nor does a time that goes back say which is wrong.
+        // The first frame has none before it; and if time goes back, the wrong frame is unknown.
         &[YEAR, 1, 2],
         &[YEAR, YEAR + 1, 1, 2],
     ] {
@@ -99,7 +99,7 @@ fn pauses_stay_as_they_are() {
     assert_eq!((frames, strays), (vec![(1, 0), (2, 0), (YEAR, 1), (YEAR + 1, 1), (YEAR + 2, 2)], 0));
 }
 
-/// What was read behind a frame is said when its turn has come.
+/// The reader returns an error of its look-ahead in its turn.
 #[test]
 fn a_frame_behind_a_pause_comes_before_the_error_behind_it() {
     let mut files = [file(LinkType::RAW, &[1, YEAR, YEAR + 1])];

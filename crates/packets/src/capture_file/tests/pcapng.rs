@@ -38,7 +38,7 @@ fn with_padding(data: &[u8]) -> Vec<u8> {
     padded_data
 }
 
-/// The first in big endian, with two interfaces; the second in little endian, with one. All kinds of blocks.
+/// The first section in big endian, with two interfaces; the second in little endian, with one. All types of blocks.
 pub(super) fn two_sections() -> Vec<u8> {
     let (big, little) = (Order::Big, Order::Little);
     let nanoseconds = [option(big, 2, b"eth0"), option(big, 9, &[9]), option(big, 0, &[])].concat();
@@ -47,7 +47,7 @@ pub(super) fn two_sections() -> Vec<u8> {
         section(big),
         interface(big, 1, 0, &[]),
         interface(big, 113, 96, &nanoseconds),
-        // Name resolution, and something unknown.
+        // Name resolution, and an unknown block.
         block(big, 4, &[0; 8]),
         enhanced(big, 1, 1_800_000_000_123_456_789, 100, b"cooked", &option(big, 1, b"a comment")),
         block(big, 0x8000_0001, &[1; 40]),
@@ -80,7 +80,7 @@ fn blocks_of_two_sections() {
     assert_eq!(read_all(&packed(&two_sections())[..]), frames);
 }
 
-/// Whoever decodes them counts those of unknown interfaces.
+/// The caller counts frames of unknown link types.
 #[test]
 fn frames_of_unknown_link_types_come_too() {
     let little = Order::Little;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What comes of each packet; `None`: it is a fragment, and the header is not complete.
+/// The result for each packet; `None`: it is a fragment, and the header is not complete.
 fn reassemble(reassembly: &mut Reassembly, decoder: &Decoder, packet: &[u8], time: Timestamp) -> Option<Outcome> {
     let frame = Frame { time, ..frame(LinkType::RAW, packet) };
     let content = match decoder.decode(&frame) {
@@ -22,7 +22,7 @@ fn reassemble(reassembly: &mut Reassembly, decoder: &Decoder, packet: &[u8], tim
     }
 }
 
-/// A segment and its own data.
+/// A segment with its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Outcome {
     segment: Segment<'static>,
@@ -68,7 +68,7 @@ fn a_header_in_two_fragments_is_read_wherever_it_is_split() {
             if at < 40 {
                 assert_eq!(outcomes, [None, Some(expected.clone())], "{context}");
             } else {
-                // The decoder itself has the header.
+                // The decoder alone has the header.
                 assert_eq!(outcomes.iter().flatten().count(), 1, "{context}");
             }
         }
@@ -76,7 +76,7 @@ fn a_header_in_two_fragments_is_read_wherever_it_is_split() {
 }
 
 proptest! {
-    /// Split anywhere, in any order, some twice.
+    /// Split anywhere, in any order, with duplicates.
     #[test]
     fn any_fragments_give_the_same_segment(
         version in prop::sample::select(vec![4u8, 6]),
@@ -108,7 +108,7 @@ proptest! {
         prop_assert_eq!(is_whole, segment.len == expected.segment.len);
     }
 
-    /// Any headers of fragments around any octets.
+    /// Arbitrary fragment headers around arbitrary octets.
     #[test]
     fn hostile_fragments_never_panic(
         packets in vec((any::<bool>(), 0..4u8, 0..20u16, any::<bool>(), vec(any::<u8>(), 0..40), 0..3u64), 0..60),
@@ -124,7 +124,7 @@ proptest! {
     }
 }
 
-/// A fragment of TCP from the usual addresses.
+/// A TCP fragment from the addresses of the other tests.
 fn crafted(version: u8, identification: u16, offset: u16, more: bool, payload: &[u8]) -> Vec<u8> {
     let [i0, i1] = identification.to_be_bytes();
     if version == 4 {
@@ -167,7 +167,7 @@ fn fragments_are_kept_for_30_s() {
         assert_eq!(next(0, 0), None);
         assert_eq!(next(1, seconds).is_some(), is_read);
         if !is_read {
-            // The fragments that came later make a packet of their own.
+            // The later fragments make a packet of their own.
             let segment = Segment { time: TIME + Duration::from_secs(61), ..expected.segment };
             assert_eq!(next(0, 61), Some(Outcome { segment, ..expected.clone() }));
         }
@@ -189,7 +189,7 @@ fn a_new_packet_replaces_the_oldest_of_256() {
     assert_eq!(reassembly.kept(), 256, "places are used again");
 }
 
-/// Neither the whole header nor another packet's length comes of what is not the beginning.
+/// Fragments behind the beginning yield neither a header nor another packet's length.
 #[test]
 fn fragments_far_behind_the_header_take_no_place() {
     let mut reassembly = Reassembly::default();
@@ -225,7 +225,7 @@ fn the_last_fragment_gives_the_length() {
 fn overlaps() {
     for version in [4, 6] {
         let (expected, fragments) = split(version, 0, 7, &[8, 16]);
-        // The same place as the second and a part of the third, with other octets.
+        // It covers the second fragment and a part of the third, with other octets.
         let other = crafted(version, 7, 8, true, &[0xee; 16]);
         let mut reassembly = Reassembly::default();
         let mut next = |packet: &[u8]| reassemble(&mut reassembly, &Decoder::default(), packet, TIME);
@@ -233,14 +233,14 @@ fn overlaps() {
         if version == 6 {
             assert_eq!([next(&other), next(&fragments[2]), next(&fragments[0])], [None, None, None]);
         } else {
-            // Nor does the octet count that would make the header longer, 0xee.
+            // Nor does the octet 0xee count, which would make the header longer.
             assert_eq!(next(&crafted(4, 7, 0, true, &[0xee; 16])), None);
             assert_eq!(next(&fragments[2]), Some(expected));
         }
     }
 }
 
-/// RFC 8200, section 4.5: a length that is no multiple of 8, or an end beyond 65,535 octets.
+/// RFC 8200, section 4.5: a length that is not a multiple of 8, or an end beyond 65,535 octets.
 #[test]
 fn fragments_that_no_host_accepts_are_malformed() {
     for version in [4, 6] {
@@ -259,7 +259,7 @@ fn fragments_that_no_host_accepts_are_malformed() {
     assert_eq!(decoded, Decoded::Other(Other::Malformed), "a packet of 16 octets");
 }
 
-/// The header's checksum covers all octets: it is verified if they are there.
+/// The header's checksum covers all octets. It is verified if all are stored.
 #[test]
 fn checksums_of_split_segments_are_verified() {
     let (_, fragments) = split(6, 8, 7, &[8]);

@@ -1,4 +1,4 @@
-//! Whatever stands around a segment, it comes back; and of a part of a frame never anything else.
+//! A segment comes back from any headers around it. A part of a frame never yields a different segment.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -185,7 +185,7 @@ proptest! {
         }
     }
 
-    /// Of any octets, and with any length that the frame may have had.
+    /// A part of arbitrary octets, with any frame length.
     #[test]
     fn a_part_of_a_frame_is_unknown_or_the_same(
         parts in parts(), tunnels in tunnels(), link in link(),
