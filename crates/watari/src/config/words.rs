@@ -65,6 +65,11 @@ pub(super) fn value(message: &str, known: &[String]) -> String {
             None => format!("\"{word}\" is not possible here: {}", there_are(known)),
         };
     }
+    // toml passes a date to a table as a field.
+    if message.starts_with("unknown field `$__") {
+        let keys = quoted(message).split_off(1);
+        return format!("a date is written here, where a table with the keys {} is needed", list(&keys));
+    }
     let Some((found, expected)) = parts(message) else { return one_line(message) };
     if found.contains("$__") || expected.contains("$__") || message.contains("$__") {
         return format!("a date is written here, where {} is needed", wanted(expected, known));
@@ -208,6 +213,10 @@ mod tests {
                 "a whole number from 1 to 4294967295 is needed here, not 0",
             ),
             ("invalid type: map, expected a sequence", "a list in brackets is needed here, not a table"),
+            (
+                "unknown field `$__toml_private_datetime`, expected `ipv4` or `ipv6`",
+                "a date is written here, where a table with the keys ipv4 and ipv6 is needed",
+            ),
             ("\"5\" is no length of time", "\"5\" is no length of time"),
         ];
         for (message, expected) in cases {
