@@ -57,7 +57,7 @@ pub struct Tls {
     /// The server name that the client sent (RFC 6066, section 3).
     pub sni: Option<Box<str>>,
     /// Whether a session was resumed. TLS 1.3: the server accepted a pre-shared key, which in practice belongs to a
-    /// session. Before: the server echoed the client's session id, sent no certificate, and sent its ChangeCipherSpec
+    /// session. Before: the server echoed the client's session id, sent no certificate, and sent its `ChangeCipherSpec`
     /// before the client's.
     pub is_resumed: Option<bool>,
     /// From the client's first hello to the last message of the handshake.
@@ -231,7 +231,7 @@ impl Handshake {
         }
     }
 
-    /// A side sends ChangeCipherSpec. In TLS 1.3 it has no meaning (RFC 8446, appendix D.4).
+    /// A side sends `ChangeCipherSpec`. In TLS 1.3 it has no meaning (RFC 8446, appendix D.4).
     fn see_change(&mut self, side: Side, at: Timestamp) {
         let is_first = !self.client_changed && !self.server_changed;
         match side {
