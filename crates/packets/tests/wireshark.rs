@@ -344,7 +344,7 @@ impl Tools {
         }
     }
 
-    /// A capture of these frames, each more than a second after the last one. No two captures overlap in time.
+    /// A capture of these frames, each more than a second after the last one. Times differ between captures.
     fn write(&self, link: LinkType, frames: &[Vec<u8>], snap_len: usize) -> PathBuf {
         let path = self.dir.path().join(format!("{}-{snap_len}.pcap", link.0));
         let mut writer = Writer::new(Vec::new(), link, snap_len).unwrap();
