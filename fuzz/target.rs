@@ -1,4 +1,4 @@
-//! The program of every target: its own name selects the target.
+//! The program of every target. Its own name selects the target.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,13 +1,13 @@
-//! Builds the page with npm and esbuild, where its sources have changed.
+//! Builds the page with npm and esbuild if its sources have changed.
 //!
-//! npm works on a copy: the source tree is not written to.
+//! npm works on a copy, so nothing is written to the source tree.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::{env, fs, io};
 
-/// What the page is made of, in `page/`; its tests are not.
+/// The sources of the page in `page/`, without its tests.
 const SOURCES: [&str; 6] = ["package.json", "package-lock.json", ".npmrc", "tsconfig.json", "build.mjs", "src"];
 
 fn main() -> ExitCode {
@@ -58,7 +58,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What the page depends on, if it is not there yet as the lock file has it.
+/// Installs the dependencies of the page, unless those of the lock file are installed.
 fn install(page: &Path) -> Result<(), String> {
     let lock = fs::read(page.join("package-lock.json")).map_err(|error| error.to_string())?;
     let installed = page.join("node_modules/.installed");
@@ -87,7 +87,7 @@ fn run(page: &Path, program: &str, arguments: &[&str]) -> Result<(), String> {
     ))
 }
 
-/// The list of files, as Rust has it. Each line of `list`: path, type, tag, whether it is immutable, file.
+/// The list of files as Rust code. Each line of `list`: path, type, tag, whether it is immutable, file.
 fn table(list: &str, dist: &Path) -> String {
     let mut table = String::from("const ASSETS: &[Asset] = &[\n");
     for line in list.lines() {

@@ -24,12 +24,12 @@ pub struct Pattern {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPattern {
     /// It contains no slash, and so no path.
-    #[error("a pattern is HOST/PATH or /PATH: there is no slash in it")]
+    #[error("no slash: a pattern is HOST/PATH or /PATH")]
     NoPath,
     #[error("a pattern has at most {} bytes", Pattern::LEN_MAX)]
     TooLong,
     /// It contains `?` or `#`. It would match no request, because paths are compared without their query.
-    #[error("a pattern has no '?' or '#': queries do not count")]
+    #[error("'?' and '#' are not allowed: a pattern does not cover queries")]
     Query,
 }
 

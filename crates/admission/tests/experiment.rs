@@ -5,7 +5,11 @@
 //! finishes 12.8 requests per second in all, the rate that follows from the figures measured in the paper. The work of
 //! a request is random.
 #![allow(clippy::unwrap_used)]
-#![allow(clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "they are thousands, and not negative")]
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "the values are some thousands, and not negative"
+)]
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -49,7 +49,7 @@ impl Arrivals {
         let mut held = self.held();
         let known = held.arrivals.get(&id).is_some_and(|arrival| arrival.target.epoch() >= epoch);
         if known || shared.live.knows(id, epoch) {
-            tracing::debug!(connection = %id, %epoch, "shipped before");
+            tracing::debug!(connection = %id, %epoch, "message ignored: the connection was shipped before");
             return;
         }
         let len = ship.opened.as_slice().len() + ship.rest.as_slice().len() + ship.tail.len();
@@ -118,7 +118,7 @@ impl Arrivals {
         let expired = |arrival: &Arrival| arrival.expires <= now;
         let ids: Vec<_> = held.arrivals.iter().filter(|(_, arrival)| expired(arrival)).map(|(id, _)| *id).collect();
         for id in ids {
-            tracing::info!(connection = %id, "held without a decision for too long");
+            tracing::info!(connection = %id, "hold ended: the dispatcher did not decide in time");
             held.handle(shared, id, &TargetEvent::Expired);
         }
     }
@@ -140,12 +140,12 @@ impl Arrivals {
         let arrival = fits.then(|| held.remove(id)).flatten();
         shared.metrics.set_held(held.arrivals.len());
         let Some(arrival) = arrival else {
-            tracing::warn!(connection = %id, ?committed, "committed, but not held here");
+            tracing::warn!(connection = %id, ?committed, "leg refused: the move is committed, but this agent does not hold the connection");
             shared.metrics.count_leg_refused("not_held");
             tcp::reset_on_close(&leg);
             return None;
         };
-        tracing::debug!(connection = %id, from = %arrival.about.handshake_node, "moved here");
+        tracing::debug!(connection = %id, from = %arrival.about.handshake_node, "connection moved to this agent");
         shared.metrics.moved_in.inc();
         Some(arrival.into_live(leg, surplus))
     }
@@ -274,7 +274,7 @@ impl Arrival {
 enum BadShip {
     #[error(transparent)]
     Import(#[from] ImportError),
-    #[error("it is a client's, or ships more bytes than the stream has")]
+    #[error("the state is that of a client, or has more bytes than the stream")]
     Impossible,
 }
 

@@ -92,7 +92,7 @@ impl Departures {
 pub(crate) async fn depart(shared: &Arc<Shared>, mut live: Box<Live>, target: NodeName) -> Outcome {
     let possible = shared.mesh.is_up(&target) && shared.mesh.is_up(&live.about.dispatcher);
     if !possible {
-        tracing::info!(connection = %live.about.id, %target, "not moved: no link");
+        tracing::info!(connection = %live.about.id, %target, "connection not moved: no link to the target or the dispatcher");
         shared.metrics.count_not_moved(AbortReason::NoLink);
         stays(shared, &live.about, StayReason::NoLink);
         return Outcome::Stays(live);
@@ -265,7 +265,7 @@ impl<'a> Departure<'a> {
     }
 
     fn thaw(self, reason: AbortReason) -> Outcome {
-        tracing::info!(connection = %self.about.id, reason = reason.as_str(), "not moved");
+        tracing::info!(connection = %self.about.id, reason = reason.as_str(), "connection not moved");
         self.shared.metrics.count_not_moved(reason);
         tcp::reset_on_close(&self.leg);
         let parts = Parts {
@@ -288,7 +288,7 @@ impl<'a> Departure<'a> {
             let is_free = self.leg_kept == Some(self.rx_offset());
             return Outcome::Left(is_free.then_some(self.leg));
         }
-        tracing::info!(connection = %self.about.id, "lost while it was being given away");
+        tracing::info!(connection = %self.about.id, "connection lost in a handoff");
         self.shared.metrics.lost.inc();
         tcp::reset_on_close(&self.leg);
         Outcome::Left(None)

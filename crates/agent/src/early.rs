@@ -137,7 +137,7 @@ impl Opening {
             (State::Shaking(shaking), Some(failure)) => {
                 Err(Box::new(Unfinished { failure, pipe: shaking.into_pipe() }))
             }
-            _ => unreachable!("a stream that was taken from here is given back otherwise"),
+            _ => unreachable!("a stream that was taken from here returns in another way"),
         }
     }
 

@@ -40,7 +40,7 @@ pub(crate) async fn shake_hands(
 ) -> Option<Shaken> {
     let settings = shared.settings.get();
     let Some(tls) = &settings.tls else {
-        tracing::warn!(connection = %preface.connection, "a handshake was asked of an agent without certificates");
+        tracing::warn!(connection = %preface.connection, "handshake refused: this agent has no certificates");
         shared.metrics.count_handshake_failed("no_certificates");
         tcp::reset_on_close(&leg);
         return None;

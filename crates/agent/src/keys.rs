@@ -59,7 +59,7 @@ impl LegKeys {
     fn hand_out(&self, shared: &Shared, dispatcher: &NodeName) {
         let mut key = vec![0; KEY_LEN];
         if aws_lc_rs::rand::fill(&mut key).is_err() {
-            tracing::error!("no randomness for a leg key");
+            tracing::error!("cannot make a leg key: the system gives no random bytes");
             return;
         }
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);

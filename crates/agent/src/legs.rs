@@ -168,13 +168,13 @@ struct Opened {
 enum Refusal {
     #[error(transparent)]
     Preface(#[from] PrefaceError),
-    #[error("there is no place for another connection")]
+    #[error("connections_max is reached")]
     Full,
     #[error("the leg ended before its preface was complete")]
     Ended,
-    #[error("the preface took too long")]
+    #[error("the preface was not complete in time")]
     Slow,
-    #[error("too many legs wait for their preface: this one makes room for a newer one")]
+    #[error("too many legs without a preface: the agent closed this one to accept a newer one")]
     CrowdedOut,
     #[error("the leg failed: {0}")]
     Io(#[from] io::Error),

@@ -91,7 +91,7 @@ impl Metrics {
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         let registry = registry.sub_registry_with_prefix("watari_agent");
-        registry.register("handshakes", "Handshakes done", metrics.handshakes.clone());
+        registry.register("handshakes", "Handshakes completed", metrics.handshakes.clone());
         registry.register("handshakes_failed", "Handshakes that failed, by cause", metrics.handshakes_failed.clone());
         let resumed = metrics.sessions_resumed.clone();
         registry.register("sessions_resumed", "Sessions resumed, by where they were established", resumed);
@@ -102,11 +102,7 @@ impl Metrics {
             missed,
         );
         let early_data = metrics.early_data.clone();
-        registry.register(
-            "early_data",
-            "Handshakes whose client announced early data, by what became of it",
-            early_data,
-        );
+        registry.register("early_data", "Handshakes whose client announced early data, by outcome", early_data);
         let learned = metrics.ticket_seeds_learned.clone();
         registry.register("ticket_seeds_learned", "Seeds of ticket keys learned from other agents", learned);
         registry.register("legs_refused", "Legs that were refused, by cause", metrics.legs_refused.clone());
@@ -120,20 +116,32 @@ impl Metrics {
             floods,
         );
         let stalled = metrics.transfers_stalled.clone();
-        registry.register("transfers_stalled", "Bodies that clients did not take or send in time", stalled);
+        registry.register("transfers_stalled", "Bodies that clients did not read or send in time", stalled);
         registry.register("tunnels", "Tunnels to origins open at the moment", metrics.tunnels.clone());
-        registry.register("moved_out", "Connections given to other agents", metrics.moved_out.clone());
-        registry.register("moved_in", "Connections taken over from other agents", metrics.moved_in.clone());
-        registry.register("lost_in_moves", "Connections lost while being given away", metrics.lost.clone());
-        registry.register("not_moved", "Attempts to give a connection away that failed", metrics.not_moved.clone());
-        registry.register("holds_refused", "Connections not taken over, by cause", metrics.refused.clone());
+        registry.register("moved_out", "Connections moved to other agents", metrics.moved_out.clone());
+        registry.register("moved_in", "Connections moved here from other agents", metrics.moved_in.clone());
+        registry.register("lost_in_moves", "Connections lost in handoffs", metrics.lost.clone());
+        registry.register("not_moved", "Handoffs to other agents that failed, by cause", metrics.not_moved.clone());
+        registry.register(
+            "holds_refused",
+            "Connections that this agent refused to hold, by cause",
+            metrics.refused.clone(),
+        );
         registry.register("held", "Connections held for a decision at the moment", metrics.held.clone());
-        registry.register("fenced", "Connections offered to other agents at the moment", metrics.fenced.clone());
-        registry.register("legs_idle", "Legs kept for other connections at the moment", metrics.legs_idle.clone());
-        registry.register("records_refused", "Records that clients may not send", metrics.records_refused.clone());
-        registry.register("bytes_received", "TLS bytes of clients, while served here", metrics.bytes_received.clone());
-        registry.register("bytes_sent", "TLS bytes to clients, while served here", metrics.bytes_sent.clone());
-        registry.register("connections_ended", "How served connections ended", metrics.ends.clone());
+        registry.register("fenced", "Connections fenced at the moment", metrics.fenced.clone());
+        registry.register("legs_idle", "Idle legs at the moment", metrics.legs_idle.clone());
+        registry.register(
+            "records_refused",
+            "Records of clients that this agent refused, by cause",
+            metrics.records_refused.clone(),
+        );
+        registry.register(
+            "bytes_received",
+            "TLS bytes received from clients by this agent",
+            metrics.bytes_received.clone(),
+        );
+        registry.register("bytes_sent", "TLS bytes sent to clients by this agent", metrics.bytes_sent.clone());
+        registry.register("connections_ended", "Connections that ended, by cause", metrics.ends.clone());
         metrics
     }
 

@@ -86,7 +86,7 @@ fn too_many_requests() -> Response<Body> {
 
 /// The client never gets this, because the connection ends. The service has to return a response.
 fn too_early() -> Response<Body> {
-    refusal(StatusCode::TOO_EARLY, "The handshake came to nothing.\n")
+    refusal(StatusCode::TOO_EARLY, "The TLS handshake failed.\n")
 }
 
 /// A response with a short text.

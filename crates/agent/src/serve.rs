@@ -62,7 +62,7 @@ pub(crate) async fn serve(
             tracing::info!(connection = %about.id, client = %about.client, cause = %error, "request refused");
         }
         if let Some(stalled) = result.as_ref().err().and_then(|error| error.downcast_ref::<Stalled>()) {
-            tracing::info!(connection = %about.id, client = %about.client, cause = %stalled, "client given up");
+            tracing::info!(connection = %about.id, client = %about.client, cause = %stalled, "connection closed: the client stalls");
         }
         if let Some(flood) = result.as_ref().err().and_then(|error| error.downcast_ref::<Flood>()) {
             tracing::info!(connection = %about.id, client = %about.client, cause = %flood, "connection ended");
@@ -146,7 +146,7 @@ async fn end(
             Conclusion::Cut => AlertDescription::INTERNAL_ERROR,
         };
         if let Err(error) = parts.connection.seal_alert(alert, &mut parts.unsent) {
-            tracing::debug!(connection = %about.id, %error, "no closing alert");
+            tracing::debug!(connection = %about.id, %error, "cannot seal the closing alert");
         }
     }
     let Parts { mut io, unsent, sent, received, .. } = parts;

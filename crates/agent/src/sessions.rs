@@ -155,10 +155,10 @@ pub enum RotationError {
     #[error(transparent)]
     TooOften(#[from] TooManySeeds),
     /// The system provides no randomness.
-    #[error("there is no randomness to be had")]
+    #[error("the system gives no random bytes")]
     NoRandomness,
     /// The mode needs no ticket keys.
-    #[error("there are no keys of tickets in mode `{0}`: a ticket is but the name of a session that agents keep")]
+    #[error("mode `{0}` has no ticket keys: a ticket only names a session that agents store")]
     NoKeys(&'static str),
 }
 
@@ -442,7 +442,7 @@ impl Sessions {
         let seeds = self.tickets.share();
         let written = spawn_blocking(move || file.write(seeds)).await.map_err(io::Error::other);
         if let Err(error) = written.flatten() {
-            tracing::warn!(%error, "ticket keys are not written to their file");
+            tracing::warn!(%error, "cannot write the ticket keys to keys_file");
         }
     }
 
@@ -460,7 +460,7 @@ impl Sessions {
     /// Makes new keys. Logs a failure.
     fn begin(&self, shared: &Shared) {
         if let Err(error) = self.rotate(shared) {
-            tracing::warn!(%error, "ticket keys are not rotated");
+            tracing::warn!(%error, "cannot rotate the ticket keys");
         }
     }
 

@@ -52,7 +52,7 @@ impl Site {
         match self {
             Self::Files(files) => match without_content(request).await {
                 Ok(request) => files.respond(request).await,
-                Err(_) => refusal(StatusCode::BAD_REQUEST, "The request was cut short.\n"),
+                Err(_) => refusal(StatusCode::BAD_REQUEST, "The request is incomplete.\n"),
             },
             Self::Proxy(proxy) => proxy.respond(request, client).await,
         }

@@ -53,7 +53,7 @@ struct Transfer {
 
 /// The client takes nothing of a response, or sends nothing of a request.
 #[derive(Debug, thiserror::Error)]
-#[error("the client took nothing of a response, or sent nothing of a request, for too long")]
+#[error("the client read nothing of a response, or sent nothing of a request, in time")]
 pub(crate) struct Stalled;
 
 impl Transfers {

@@ -41,34 +41,34 @@ use crate::requests::refusal;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Irregular {
     /// RFC 9112, section 3.2.
-    #[error("A request names one host.")]
+    #[error("The request must name exactly one host.")]
     Host,
     /// RFC 9110, section 9.3.6 and 9.3.8; RFC 9113, section 11.6.
     #[error("This method is not implemented.")]
     Method,
     /// RFC 9113, section 8.3.1.
-    #[error("A target has the scheme https.")]
+    #[error("The scheme of the target must be https.")]
     Scheme,
     /// RFC 9110, section 7.4.
-    #[error("This connection is not for targets with the scheme http.")]
+    #[error("This connection does not serve targets with the scheme http.")]
     Misdirected,
     /// RFC 9110, section 8.6.
-    #[error("A Content-Length is a number.")]
+    #[error("The Content-Length must be a number.")]
     Length,
     /// RFC 9112, section 3.2.
-    #[error("This target is none for this method.")]
+    #[error("The target is not valid for this method.")]
     Target,
     /// RFC 9112, section 6.1.
-    #[error("Content is coded as chunked once.")]
+    #[error("The transfer coding chunked must be applied only once.")]
     Chunked,
     /// RFC 9112, section 6.1.
-    #[error("Content is coded as chunked, and in no other way.")]
+    #[error("The only supported transfer coding is chunked.")]
     Coding,
     /// RFC 6585, section 5.
-    #[error("A request has fewer fields, and shorter ones.")]
+    #[error("The request has too many header fields, or too long ones.")]
     Fields,
     /// RFC 9110, section 15.5.15.
-    #[error("A target is shorter.")]
+    #[error("The target is too long.")]
     TargetLen,
 }
 

@@ -2,35 +2,36 @@
 //!
 //! ```text
 //! 192.0.2.7 - - [22/Nov/2026:14:05:59 +0900] "GET /index.html HTTP/1.1" 200 4096 "-" "curl/8.5"
-//! client        time                          request                   status bytes  (not looked at)
+//! client        time                          request                   status bytes  (ignored)
 //! ```
 //!
-//! Whoever wrote to the server wrote part of its log, so a line is bounded, and a bad one is counted and passed over.
+//! Clients of the server control parts of its log. So the length of a line is bounded, and a bad line is counted and
+//! skipped.
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
 
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time, UtcOffset};
 
-/// One request that a server has answered.
+/// One logged request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLine<'a> {
-    /// The client's address; its name where the server looks names up.
+    /// The client's address, or its name if the server resolves names.
     pub client: &'a str,
-    /// When the request was logged, in the server's own zone. A leap second counts as the one before it.
+    /// When the server logged the request, in the server's own time zone. A leap second counts as the second before it.
     pub time: OffsetDateTime,
-    /// The first line of the request, escapes and all; `-` or worse where what came was no HTTP.
+    /// The request line, with the log's escapes. It may be `-` or arbitrary text if the client did not send HTTP.
     pub request: &'a str,
-    /// The response's status; 0 if there was none.
+    /// The response's status; 0 if the server sent none.
     pub status: u16,
-    /// Bytes that were sent: of the body, as both servers count by default.
+    /// Bytes of the body that were sent, as both servers count by default.
     pub bytes: u64,
 }
 
 impl<'a> LogLine<'a> {
-    /// Reads a line, whose end has been cut off.
+    /// Parses a line without its line end.
     pub fn parse(line: &'a str) -> Result<Self, LineError> {
-        // The user's name, between client and time, may hold anything but this.
+        // The user's name, between client and time, may contain any bytes but this separator.
         let (who, rest) = line.split_once(" [").ok_or(LineError::NoTime)?;
         let (time, rest) = rest.split_once("] \"").ok_or(LineError::NoRequest)?;
         let (request, rest) = rest.split_at(end_of_quoted(rest).ok_or(LineError::NoRequest)?);
@@ -41,7 +42,7 @@ impl<'a> LogLine<'a> {
         Ok(Self { client, time: log_time(time).ok_or(LineError::BadTime)?, request, status, bytes })
     }
 
-    /// The method and the target of the request, if it was one.
+    /// The method and the target; `None` if the client did not send an HTTP request line.
     pub fn method_and_target(&self) -> Option<(&'a str, &'a str)> {
         let mut parts = self.request.split(' ');
         let (method, target) = (parts.next()?, parts.next()?);
@@ -51,9 +52,10 @@ impl<'a> LogLine<'a> {
     }
 }
 
-/// Reads a whole log and gives `each` its lines. Lines that are none of a log, or that `each` refuses, are counted.
+/// Reads a whole log and passes each line to `each`. Lines that do not parse, or that `each` refuses, are counted as
+/// bad.
 ///
-/// `name` is what the log is called where lines are complained of. Bytes that are not UTF-8 are replaced.
+/// `name` names the log in [`BadLine`]. Bytes that are not UTF-8 are replaced.
 pub fn read_log(
     name: &str,
     mut source: impl BufRead,
@@ -68,14 +70,14 @@ pub fn read_log(
     Ok(count)
 }
 
-/// How many lines were read, and what was wrong with the bad ones.
+/// The result of reading logs: counts of lines, and the first errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogCount {
-    /// Lines that were taken.
+    /// Lines that parsed and that the reader accepted.
     pub good: u64,
-    /// Lines that were not.
+    /// All other lines.
     pub bad: u64,
-    /// The first of the bad ones.
+    /// The first bad lines, at most 3.
     pub first_bad: Vec<BadLine>,
 }
 
@@ -93,14 +95,13 @@ impl LogCount {
     }
 }
 
-/// A bad line, and where it stands.
+/// A bad line with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine {
-    /// What the log is called.
+    /// The log's name, as given to [`read_log`].
     pub name: String,
-    /// From 1.
+    /// Line number, from 1.
     pub line: u64,
-    /// What is wrong with it.
     pub error: LineError,
 }
 
@@ -110,49 +111,50 @@ impl fmt::Display for BadLine {
     }
 }
 
-/// What is wrong with a line, which whoever wrote the log is to blame for.
+/// Why a line is bad. The log is at fault, not the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// Nothing stands before the first space.
+    /// No text before the first space.
     #[error("no client at the beginning")]
     NoClient,
     /// No field in brackets.
     #[error("no time in brackets, so this is neither the common nor the combined format")]
     NoTime,
-    /// No field in quotation marks behind the time.
-    #[error("no request in quotation marks behind the time")]
+    /// No field in quotation marks after the time.
+    #[error("no request in quotation marks after the time")]
     NoRequest,
-    /// Not like `22/Nov/2026:14:05:59 +0900`, or no such day.
+    /// Not of the form `22/Nov/2026:14:05:59 +0900`, or not a valid date or time.
     #[error("the time is not like 22/Nov/2026:14:05:59 +0900")]
     BadTime,
-    /// Not three digits.
-    #[error("no status of three digits behind the request")]
+    /// Not three digits, nor `-`.
+    #[error("no status of three digits after the request")]
     Status,
     /// Neither a number nor `-`.
-    #[error("no number of bytes behind the status")]
+    #[error("no number of bytes after the status")]
     Bytes,
     /// Over [`LINE_BYTES_MAX`].
     #[error("longer than {LINE_BYTES_MAX} bytes")]
     TooLong,
-    /// For a reader who needs an address: the server looked names up.
-    #[error("the client is no IP address")]
+    /// The reader needs an address, but the server logged a name.
+    #[error("the client is not an IP address")]
     NotAnAddress,
-    /// For a reader who needs to know what was asked for.
-    #[error("the request is no HTTP")]
+    /// The reader needs the method and target, but the client did not send HTTP.
+    #[error("the request is not HTTP")]
     NotHttp,
-    /// For a reader who keeps figures of each day.
-    #[error("the log is about more days than can be kept")]
+    /// The reader keeps figures for each day, and has reached its limit of days.
+    #[error("the log covers too many days")]
     TooManyDays,
 }
 
-/// The longest line that is read: both servers take request lines and fields of 8 KiB by default, and write a byte that
-/// they escape as four.
+/// The longest line that is read. Both servers accept request lines and fields of 8 KiB by default, and write an
+/// escaped byte as four bytes.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// How many bad lines are kept, to be shown.
+/// How many bad lines are kept for the report.
 const BAD_SHOWN: usize = 3;
 
-/// The next line without its end, in `buffer`; `None` at the end of the log. What is too long is passed over.
+/// Reads the next line into `buffer`, without its line end; `None` at the end of the log. Skips lines that are too
+/// long.
 fn next_line<'a>(
     source: &mut impl BufRead,
     buffer: &'a mut Vec<u8>,
@@ -171,7 +173,7 @@ fn next_line<'a>(
     Ok(Some(Ok(buffer)))
 }
 
-/// Where the quotation mark stands that no backslash takes the meaning from.
+/// The position of the first quotation mark without a backslash before it.
 fn end_of_quoted(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.bytes().position(|byte| {
@@ -229,7 +231,7 @@ fn log_offset(text: &str) -> Option<UtcOffset> {
     }
 }
 
-/// A number of digits alone: Rust's own parser would take a sign.
+/// Digits only: Rust's parser would accept a sign.
 fn digits<T: std::str::FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
@@ -309,7 +311,7 @@ mod tests {
     fn times_count_from_1970_in_any_zone() {
         assert_eq!(time_of("01/Jan/1970:00:00:00 +0000"), Some(0));
         assert_eq!(time_of("01/Jan/1970:00:00:00 -0330"), Some(12_600));
-        // A leap day, and the second before and the second of a leap second.
+        // A leap day, the second before a leap second, and the leap second.
         assert_eq!(time_of("29/Feb/2024:00:00:00 +0000"), Some(1_709_164_800));
         assert_eq!(time_of("31/Dec/2016:23:59:59 +0000"), Some(1_483_228_799));
         assert_eq!(time_of("31/Dec/2016:23:59:60 +0000"), Some(1_483_228_799));
@@ -345,7 +347,7 @@ mod tests {
         let expected = [
             format!("a.log:2: {no_time}"),
             "a.log:3: longer than 65536 bytes".into(),
-            "a.log:4: the request is no HTTP".into(),
+            "a.log:4: the request is not HTTP".into(),
         ];
         assert_eq!(shown, expected);
     }

@@ -1,6 +1,6 @@
-//! Axes of charts: from figures to round numbers and to places.
+//! Axes of charts: they map figures to round tick marks and to positions.
 
-/// From 0 to a round number, by steps of 1, 2 or 5 times a power of ten.
+/// A linear axis from 0 to a round number. Its steps are 1, 2 or 5 times a power of ten.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Linear {
     step: f64,
@@ -8,7 +8,7 @@ pub(crate) struct Linear {
 }
 
 impl Linear {
-    /// `highest` is over 0.
+    /// An axis that ends at the first tick that is not below `highest`. `highest` is over 0.
     pub(crate) fn up_to(highest: f64) -> Self {
         let rough = highest / 5.0;
         let power = 10_f64.powf(rough.log10().floor());
@@ -17,7 +17,7 @@ impl Linear {
         Self { step, end: (highest / step).ceil() * step }
     }
 
-    /// The same steps, but it ends where it is said to.
+    /// An axis with the steps of [`Linear::up_to`] that ends exactly at `end`.
     pub(crate) fn exactly_to(end: f64) -> Self {
         Self { end, ..Self::up_to(end) }
     }
@@ -26,13 +26,13 @@ impl Linear {
         (0..=TICKS_MAX).map(move |tick| f64::from(tick) * self.step).take_while(move |tick| *tick <= self.end * 1.001)
     }
 
-    /// From 0, at the beginning, to 1, at the end.
+    /// The position of `value`: from 0 at the beginning to 1 at the end. Values outside are clamped.
     pub(crate) fn share(self, value: f64) -> f64 {
         (value / self.end).clamp(0.0, 1.0)
     }
 }
 
-/// From a power of ten to another.
+/// A logarithmic axis from one power of ten to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Decades {
     pub(crate) from: i32,
@@ -40,7 +40,7 @@ pub(crate) struct Decades {
 }
 
 impl Decades {
-    /// Wide enough for all `values` that are over 0.
+    /// The smallest axis that contains all `values` over 0.
     pub(crate) fn around(values: impl Iterator<Item = f64>) -> Self {
         let range = values.filter(|value| *value > 0.0).map(f64::log10);
         let (from, to) =
@@ -56,13 +56,13 @@ impl Decades {
         (self.from..=self.to).map(|power| 10_f64.powi(power))
     }
 
-    /// From 0, at the beginning, to 1, at the end.
+    /// The position of `value`: from 0 at the beginning to 1 at the end. Values outside are clamped.
     pub(crate) fn share(self, value: f64) -> f64 {
         ((value.log10() - f64::from(self.from)) / f64::from(self.to - self.from)).clamp(0.0, 1.0)
     }
 }
 
-/// Near the end of floating-point numbers.
+/// Close to the largest exponent of an `f64`.
 const POWER_MAX: i32 = 307;
 const TICKS_MAX: u32 = 10;
 

@@ -1,4 +1,4 @@
-//! How much a server can take: the highest level of load at which it still meets conditions.
+//! The capacity of a server: the highest level of load at which it still meets conditions.
 //!
 //! ```text
 //!   search --Probe--> idle? a load, held, warmed up, measured --Summary--> judge --Point--> curve --> chart, svg, page
@@ -6,8 +6,8 @@
 //!     +-------------------------------- Outcome -----------------------------+
 //! ```
 //!
-//! A level is a rate (requests a second, open loop) or a number of connections (closed loop); nothing here needs to know which,
-//! but for what it is called.
+//! A level is a rate (requests a second, open loop) or a number of connections (closed loop). This module uses the unit
+//! only in names.
 
 pub mod chart;
 pub mod curve;

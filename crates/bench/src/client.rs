@@ -1,4 +1,4 @@
-//! A client: its TLS sessions, and the connection it has.
+//! A client: its TLS sessions, and its connection.
 
 use std::iter;
 use std::net::IpAddr;
@@ -12,8 +12,8 @@ use crate::request::Request;
 use crate::run::Run;
 use crate::{http1, http2};
 
-/// Sends requests one after the other, over one connection as long as that lasts and fits; every request and every connection
-/// leaves its sample with the run.
+/// Sends requests one after the other. It reuses its connection while that is open and leads to the request's site. It
+/// records a sample of every request and every connection in the run.
 #[derive(Debug)]
 pub(crate) struct Client {
     run: Arc<Run>,
@@ -27,14 +27,14 @@ enum Sender {
 }
 
 impl Drop for Client {
-    /// Its connection ends with it, also where a run is broken off.
+    /// Closes the connection, also when a run is cut off.
     fn drop(&mut self) {
         self.close();
     }
 }
 
 impl Client {
-    /// A client without connection or sessions.
+    /// A client without a connection or sessions.
     pub(crate) fn new(run: &Arc<Run>) -> Self {
         let sender = match run.plan.protocol {
             Protocol::Http1 { .. } => Sender::Http1(http1::Sender::new(run)),
@@ -43,7 +43,8 @@ impl Client {
         Self { run: Arc::clone(run), sender }
     }
 
-    /// As many clients as one connection serves at once: those of HTTP/2 share it, and their sessions. Users of flows share nothing.
+    /// As many clients as one connection serves at once. Clients of HTTP/2 share a connection and its TLS sessions.
+    /// Users of flows share nothing.
     pub(crate) fn of_one_connection(run: &Arc<Run>) -> impl Iterator<Item = Self> + use<> {
         let first = Self::new(run);
         let others = match (&first.sender, &run.plan.work) {
@@ -55,18 +56,20 @@ impl Client {
         iter::once(first).chain(others.map(move |other| Self { run: Arc::clone(&run), sender: Sender::Http2(other) }))
     }
 
-    /// Sends a request that was due at `due`, from `source` if that matters, and reads the response.
+    /// Sends a request that was due at `due`, and reads the response. `source` is the local address, if the caller
+    /// requires one.
     pub(crate) async fn send(&mut self, request: &Request, source: Option<IpAddr>, due: Duration) {
         self.exchange(Exchange::new(&[request], source, due)).await;
     }
 
-    /// Sends requests to one site, from `source` if that matters, without waiting for responses between them (HTTP/1.1), and reads
-    /// the responses. There are no more of them than there is [room](Self::room) for.
+    /// Sends requests to one site without waiting for responses between them (HTTP/1.1 pipelining), then reads the
+    /// responses. `source` is the local address, if the caller requires one. The batch is not longer than
+    /// [`Client::room`].
     pub(crate) async fn send_pipelined(&mut self, batch: &[&Request], source: Option<IpAddr>, due: Duration) {
         self.exchange(Exchange::new(batch, source, due)).await;
     }
 
-    /// How many requests its connection carries yet, or the one that would take its place.
+    /// How many more requests the connection can carry, or a new connection if it has to be replaced.
     pub(crate) fn room(&self) -> usize {
         match &self.sender {
             Sender::Http1(sender) => sender.room(self.run.plan.protocol),
@@ -74,12 +77,13 @@ impl Client {
         }
     }
 
-    /// Sends a request, and has its response looked at, header fields and body; says how it ended.
+    /// Sends a request, and passes the header fields and body of the response to `inspection`. Returns how the request
+    /// ended.
     pub(crate) async fn ask(&mut self, request: &Request, due: Duration, inspection: Inspection<'_>) -> Ending {
         self.exchange(Exchange::new(&[request], None, due).inspected(inspection)).await
     }
 
-    /// Closes the connection, if there is one that nobody shares.
+    /// Closes the connection, unless other clients share it.
     pub(crate) fn close(&mut self) {
         match &mut self.sender {
             Sender::Http1(sender) => sender.close(&self.run),
@@ -87,7 +91,8 @@ impl Client {
         }
     }
 
-    /// Sends what the exchange has, and what the server has certainly done nothing with again. Says how the last request ended.
+    /// Sends the requests of the exchange. Sends a request again only if the server has certainly not processed it, or
+    /// if it is idempotent. Returns how the last request ended.
     async fn exchange(&mut self, mut exchange: Exchange<'_>) -> Ending {
         let mut repeated = false;
         let begun = self.run.now();
@@ -114,5 +119,5 @@ impl Client {
     }
 }
 
-/// The server took no part in it for as long as it may take to answer.
+/// No connection accepted the request within the response timeout.
 const NEVER_TAKEN: Ending = Ending { kind: EndingKind::Timeout, phase: Phase::Request, side: Side::Server };

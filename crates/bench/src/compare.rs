@@ -1,15 +1,16 @@
 //! `watari bench compare`: which differences between two sides are real.
 //!
-//! A side is one run or several. A figure of a side is the median of its runs. How far the difference between two sides can be trusted
-//! comes from the bootstrap (Efron): the measurement is repeated many times from what was measured, and the middle of the differences
-//! that come out, up to the confidence asked for, is the interval.
+//! A side is one run or several. A figure of a side is the median of its runs. The bootstrap (Efron) gives the
+//! confidence interval of a difference: it draws many repetitions of the measurement from the measured values, and
+//! takes the middle of the resulting differences, up to the requested confidence.
 //!
-//! * With [`RUNS_MIN`] runs or more on both sides, whole runs are drawn: what differs from run to run is in the interval.
-//! * With fewer, runs are drawn, and of each run blocks of successive seconds, since neighbours resemble each other. What differs from
-//!   one run to the next is then known badly or not at all, which the comparison says.
+//! * With [`RUNS_MIN`] runs or more on both sides, it draws whole runs. The interval then includes the variation
+//!   between runs.
+//! * With fewer, it draws runs, and from each run blocks of successive seconds, because neighbouring seconds resemble
+//!   each other. The variation between runs is then badly known or unknown, and the comparison notes that.
 //!
-//! The confidence holds for all figures together (Bonferroni): otherwise one in twenty figures would differ by chance. A difference is
-//! real if its interval excludes 0, and it is as large as anybody cares for.
+//! The confidence holds for all figures together (Bonferroni). Otherwise one in twenty figures would differ by chance.
+//! A difference is real if its interval excludes 0 and it is at least [`Options::min_effect`].
 
 #![expect(
     clippy::cast_precision_loss,
@@ -31,16 +32,16 @@ use bootstrap::{Side, median};
 use course::Course;
 use figures::{FIGURES, Figure, Wanted};
 
-/// How to compare.
+/// Parameters of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// How likely it should be that all intervals hold, from 0 to 1.
+    /// The probability that all intervals hold, from 0 to 1.
     pub confidence: f64,
-    /// Differences smaller than this are not called real: a part of side A's figure.
+    /// Smaller differences are not real, as a share of side A's figure.
     pub min_effect: f64,
-    /// How often the measurement is repeated.
+    /// Number of bootstrap repetitions.
     pub replicates: u32,
-    /// Of the random draws.
+    /// The seed of the random draws.
     pub seed: u64,
 }
 
@@ -51,14 +52,13 @@ impl Default for Options {
     }
 }
 
-/// What came of it.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// How many runs side A has.
+    /// Number of runs of side A.
     pub runs_a: usize,
-    /// How many runs side B has.
+    /// Number of runs of side B.
     pub runs_b: usize,
-    /// What was drawn.
     pub drawn: Drawn,
     /// As in [`Options`].
     pub confidence: f64,
@@ -68,13 +68,12 @@ pub struct Comparison {
     pub replicates: u32,
     /// As in [`Options`].
     pub seed: u64,
-    /// The figures.
     pub figures: Vec<Compared>,
-    /// What to bear in mind.
+    /// Warnings about the data, as sentences.
     pub notes: Vec<String>,
 }
 
-/// What the bootstrap drew.
+/// The units that the bootstrap drew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Drawn {
@@ -95,23 +94,23 @@ pub struct Compared {
     pub b: f64,
     /// `b - a`.
     pub difference: f64,
-    /// Where the difference lies; `None`: too little was measured to say.
+    /// The confidence interval of the difference; `None` if there are too few measurements.
     pub interval: Option<Interval>,
-    /// What this means.
     pub verdict: Verdict,
 }
 
-/// What a difference means.
+/// The meaning of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// B is really better.
+    /// B is better, and the difference is real.
     Better,
-    /// B is really worse.
+    /// B is worse, and the difference is real.
     Worse,
-    /// No real difference was found. That is not to say that there is none: the interval says how large it could be.
+    /// The difference is not real. This does not prove that the sides are equal: the interval shows how large the
+    /// difference may be.
     None,
-    /// Too little was measured to say.
+    /// Too few measurements.
     Unknown,
 }
 
@@ -143,10 +142,10 @@ pub fn compare(a: &[Summary], b: &[Summary], options: &Options) -> Result<Compar
 /// Two sides cannot be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
-    /// A side is empty.
+    /// A side has no runs.
     #[error("a side without a run cannot be compared")]
     NoRun,
-    /// A summary's series was written by something else, or damaged.
+    /// The series of a summary does not decode: another program wrote it, or the file is damaged.
     #[error("run {run} of side {side}, interval {interval} of its series: {error}")]
     Histogram {
         /// `A` or `B`.
@@ -155,7 +154,7 @@ pub enum CompareError {
         run: usize,
         /// Counted from 1.
         interval: usize,
-        /// What is wrong.
+        /// Why the histogram does not decode.
         error: DecodeError,
     },
 }
@@ -205,11 +204,11 @@ fn notes(a: &[Summary], b: &[Summary], drawn: Drawn, sides: &(Side, Side)) -> Ve
     let mut notes = Vec::new();
     if drawn == Drawn::Seconds {
         notes.push(format!(
-            "with fewer than {RUNS_MIN} runs on each side, what differs from run to run is hardly known: repeat both, by turns"
+            "with fewer than {RUNS_MIN} runs on each side, the variation between runs is hardly known: repeat both, alternately"
         ));
         if sides.0.is_too_short() || sides.1.is_too_short() {
             notes.push(format!(
-                "a run with fewer than {} whole intervals is too short for anything to be said",
+                "a run with fewer than {} complete intervals is too short for a conclusion",
                 course::INTERVALS_MIN
             ));
         }
@@ -222,8 +221,9 @@ fn notes(a: &[Summary], b: &[Summary], drawn: Drawn, sides: &(Side, Side)) -> Ve
     notes
 }
 
-/// From so many runs on, whole runs are drawn. With five, 3 of 100 comparisons of the same thing find a difference, where runs as a whole
-/// are up to 5 % faster or slower; with four it would be 7 to 9, more than the confidence of 95 % allows.
+/// From this number of runs on each side, the bootstrap draws whole runs. With five runs, 3 of 100 comparisons of a
+/// server with itself find a difference, if the speed of whole runs varies by up to 5 %. With four runs it would be 7
+/// to 9, more than the confidence of 95 % allows.
 pub const RUNS_MIN: usize = 5;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A connection is opened: TCP from an address, then TLS.
+//! Opens connections: TCP from a local address, then TLS.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -21,7 +21,6 @@ use crate::stream::Stream;
 use crate::tls::{self, TlsClient};
 use crate::watchdog::Watchdog;
 
-/// A connection that is open.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) stream: Stream,
@@ -29,7 +28,7 @@ pub(crate) struct Opened {
     pub(crate) route: Route,
 }
 
-/// Where a connection leads, and from where.
+/// The site of a connection and its local address.
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
     pub(crate) site: Arc<Site>,
@@ -37,13 +36,14 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Whether this is the way to `site`, and from `source` if that matters.
+    /// Whether the connection leads to `site`, and comes from `source` if the caller requires one.
     pub(crate) fn fits(&self, site: &Arc<Site>, source: Option<IpAddr>) -> bool {
         Arc::ptr_eq(&self.site, site) && (source.is_none() || source == self.source)
     }
 }
 
-/// Opens a connection for `request`, from `source` if that matters. One that cannot be opened leaves its sample with the run.
+/// Opens a connection for `request`, from `source` if the caller requires one. On failure, it records the connection's
+/// sample in the run.
 pub(crate) async fn open(
     run: &Run,
     tls: &TlsClient,
@@ -66,7 +66,7 @@ pub(crate) async fn open(
     }
 }
 
-/// A sample of a connection that is about to be opened.
+/// The sample of a connection that is about to be opened.
 fn begin(run: &Run, class: usize, remote: SocketAddr) -> ConnectionSample {
     let now = run.now();
     ConnectionSample {
@@ -89,7 +89,7 @@ fn begin(run: &Run, class: usize, remote: SocketAddr) -> ConnectionSample {
     }
 }
 
-/// What it meets on the way stands in `sample`, also when it fails.
+/// Fills in `sample` as it proceeds, also on failure.
 async fn attempt(
     run: &Run,
     tls: &TlsClient,
@@ -101,7 +101,7 @@ async fn attempt(
     let connected = connect(sample.remote, source, !is_one_segment(run, request)).await;
     let tcp = connected.map_err(|error| connect_failed(run, &error))?;
     sample.connected = Some(run.now());
-    // Asked only for whom it is shown to: short connections are made of system calls.
+    // Only if a log shows it: system calls dominate the cost of short connections.
     sample.local = if run.is_logged() { tcp.local_addr().ok() } else { None };
     if !site.tls {
         return Ok(Stream::Plain(tcp));
@@ -116,21 +116,19 @@ async fn attempt(
     sample.tls = Some(seen);
     if matches!(run.plan.protocol, plan::Protocol::Http2 { .. }) && agreed.alpn_protocol() != Some(b"h2") {
         let agreed = agreed.alpn_protocol().map_or("nothing".into(), String::from_utf8_lossy);
-        run.shared
-            .causes
-            .add(format!("{NOT_BY_ALPN}: it agreed to {agreed}; leave out --http2 to measure HTTP/1.1"), 1);
+        run.shared.causes.add(format!("{NOT_BY_ALPN}: it selected {agreed}; leave out --http2 to measure HTTP/1.1"), 1);
         return Err(NO_HTTP2);
     }
     Ok(Stream::Tls(Box::new(stream)))
 }
 
-/// Whether all that is ever sent goes into one segment: then there is nothing that Nagle's algorithm could hold back.
+/// Whether the connection carries one request that fits one segment. Then Nagle's algorithm has nothing to delay.
 fn is_one_segment(run: &Run, request: &Request) -> bool {
     let is_alone = matches!(run.plan.protocol, plan::Protocol::Http1 { requests_per_connection: Some(1), .. });
     is_alone && !request.site.tls && request.last.len() <= SEGMENT_BYTES_MIN
 }
 
-/// What every host takes in one segment (RFC 9293, section 3.7.1).
+/// The segment size that every host accepts, in bytes (RFC 9293, section 3.7.1).
 const SEGMENT_BYTES_MIN: usize = 536;
 
 async fn connect(remote: SocketAddr, source: Option<IpAddr>, no_delay: bool) -> io::Result<TcpStream> {
@@ -139,7 +137,8 @@ async fn connect(remote: SocketAddr, source: Option<IpAddr>, no_delay: bool) -> 
         socket.set_tcp_nodelay(true)?;
     }
     if let Some(source) = source {
-        // The port is chosen when the connection is made: then it need only differ from those of connections to the same server.
+        // The kernel selects the port at connect. Then the port need only be unique among connections to the same
+        // server.
         setsockopt(&socket, IpBindAddressNoPort, &true)?;
         socket.bind(&SocketAddr::new(source, 0).into())?;
     }
@@ -148,7 +147,7 @@ async fn connect(remote: SocketAddr, source: Option<IpAddr>, no_delay: bool) -> 
         _ => {}
     }
     let stream = TcpStream::from_std(socket.into())?;
-    // Why it failed is only asked where it did: short connections are made of system calls.
+    // Reads the error only after a failure: system calls dominate the cost of short connections.
     if stream.ready(Interest::WRITABLE).await?.is_write_closed()
         && let Some(error) = stream.take_error()?
     {
@@ -157,13 +156,13 @@ async fn connect(remote: SocketAddr, source: Option<IpAddr>, no_delay: bool) -> 
     Ok(stream)
 }
 
-/// It took too long.
+/// The ending of a connection that exceeded the connect timeout.
 fn overdue(sample: &ConnectionSample) -> Ending {
     let phase = if sample.connected.is_some() { Phase::Handshake } else { Phase::Connect };
     Ending::new(EndingKind::Timeout, phase, Side::Server)
 }
 
-/// What kept TCP from being connected.
+/// The ending of a connection whose TCP connect failed.
 fn connect_failed(run: &Run, error: &io::Error) -> Ending {
     use io::ErrorKind as Kind;
     run.shared.causes.add(format!("connect: {error}"), 1);
@@ -174,9 +173,9 @@ fn connect_failed(run: &Run, error: &io::Error) -> Ending {
         | Kind::HostUnreachable
         | Kind::NetworkUnreachable
         | Kind::NetworkDown => Ending::new(EndingKind::Refused, Phase::Connect, Side::Server),
-        // The system's own patience is over.
+        // The kernel's own timeout.
         Kind::TimedOut => Ending::new(EndingKind::Timeout, Phase::Connect, Side::Server),
-        // No file, no port, no such address, not allowed.
+        // No file descriptor, no port, no such address, or no permission.
         _ => Ending::new(EndingKind::Local, Phase::Connect, Side::Client),
     }
 }
@@ -191,7 +190,7 @@ fn handshake_failed(run: &Run, error: &io::Error) -> Ending {
     Ending::new(EndingKind::Handshake, Phase::Handshake, side)
 }
 
-/// The host has no address of the family of the source that the request is to come from.
+/// The host has no address of the same family as the source address.
 fn no_such_family(run: &Run, source: Option<IpAddr>) -> Ending {
     let source = source.map_or_else(|| "any source".to_owned(), |address| address.to_string());
     run.shared.causes.add(format!("connect: the server has no address of the family of {source}"), 1);
@@ -199,7 +198,7 @@ fn no_such_family(run: &Run, source: Option<IpAddr>) -> Ending {
 }
 
 /// RFC 7301, section 3.2.
-const NOT_BY_ALPN: &str = "TLS handshake: the server does not agree by ALPN to the protocol that is offered";
+const NOT_BY_ALPN: &str = "TLS handshake: the server does not select the offered protocol by ALPN";
 
-/// Server and client agreed on TLS, and not on HTTP/2 over it (RFC 9113, section 3.2).
+/// TLS is established, but without HTTP/2 (RFC 9113, section 3.2).
 const NO_HTTP2: Ending = Ending { kind: EndingKind::Handshake, phase: Phase::Handshake, side: Side::Server };

@@ -1,7 +1,8 @@
 //! `--csv`: a line for each connection.
 //!
-//! Lines are written by a thread of their own, while the run goes on. What waits for it is bounded; when the disk does not keep up,
-//! the threads of the load wait: no line is lost, no memory fills, and in an open loop the delay shows as schedule error.
+//! A separate thread writes the lines while the run goes on. Its queue is bounded. If the disk does not keep up, the
+//! threads of the load wait: no line is lost, memory stays bounded, and in an open loop the delay shows as schedule
+//! error.
 
 use std::io::Write;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -14,10 +15,10 @@ use serde::Serialize;
 use crate::ConnectionLog;
 use crate::sample::{ConnectionSample, Family, HandshakeKind};
 
-/// A file that gets a line for each connection. All threads of a load share it.
+/// A CSV file with a line for each connection. All threads of a load share it.
 #[derive(Debug)]
 pub struct ConnectionCsv {
-    /// `None` once finished.
+    /// `None` after [`ConnectionCsv::finish`].
     open: Mutex<Option<Open>>,
 }
 
@@ -29,14 +30,15 @@ struct Open {
 }
 
 impl ConnectionCsv {
-    /// Begins to write to `out`. `classes` are the names that [`ConnectionSample::class`] is an index into.
+    /// Starts the thread that writes to `out`. `classes` are the names that [`ConnectionSample::class`] is an index
+    /// into.
     pub fn new(out: impl Write + Send + 'static, classes: Arc<[String]>) -> Self {
         let (batches, received) = sync_channel(BATCHES_MAX);
         let writer = thread::spawn(move || write(csv::Writer::from_writer(out), &classes, &received));
         Self { open: Mutex::new(Some(Open { batch: Vec::new(), batches, writer })) }
     }
 
-    /// Waits until all is written, and says how many lines that was. To be called once.
+    /// Waits until all lines are written, and returns their number. Call it once.
     pub fn finish(&self) -> Result<u64, CsvError> {
         let Some(mut open) = self.lock().take() else { return Ok(0) };
         open.send();
@@ -50,7 +52,7 @@ impl ConnectionCsv {
 }
 
 impl ConnectionLog for ConnectionCsv {
-    /// Adds a line; waits where the disk does not keep up. Once finished, nothing is added any more.
+    /// Adds a line. Blocks while the disk does not keep up. Does nothing after [`ConnectionCsv::finish`].
     fn ended(&self, sample: &ConnectionSample) {
         if let Some(open) = &mut *self.lock() {
             open.batch.push(sample.clone());
@@ -63,7 +65,7 @@ impl ConnectionLog for ConnectionCsv {
 
 impl Open {
     fn send(&mut self) {
-        // Nobody takes it once writing has failed; `finish` says why.
+        // This fails after a write error, which `finish` returns.
         let _ = self.batches.send(std::mem::take(&mut self.batch));
     }
 }
@@ -85,7 +87,7 @@ fn write(mut out: csv::Writer<impl Write>, classes: &[String], batches: &Receive
     Ok(rows)
 }
 
-/// A line. Times are seconds since the start of the run; empty: it did not come so far.
+/// A line. Times are seconds since the start of the run. A field is empty if the connection did not get that far.
 #[derive(Serialize)]
 struct Row<'a> {
     class: &'a str,
@@ -162,7 +164,7 @@ fn handshake(kind: HandshakeKind) -> &'static str {
     }
 }
 
-/// Every nanosecond, which a floating-point number would not keep.
+/// With all nanoseconds, which a floating-point number would lose.
 fn seconds(time: Duration) -> String {
     format!("{}.{:09}", time.as_secs(), time.subsec_nanos())
 }

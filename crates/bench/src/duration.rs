@@ -1,24 +1,23 @@
-//! Lengths of time as people write them.
+//! Durations as text in configuration and arguments.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 
-/// A length of time as text: a number, with a fraction if need be, and its unit: `250us`, `500ms`, `1.5s`, `5m`, `2h`.
+/// A duration written as a number, possibly with a fraction, and a unit: `250us`, `500ms`, `1.5s`, `5m`, `2h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Span(Duration);
 
 impl Span {
-    /// The length.
     pub fn get(self) -> Duration {
         self.0
     }
 }
 
-/// The text is no length of time.
+/// The text is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is no length of time up to 1000h, such as 500ms, 1.5s, 5m or 2h")]
+#[error("\"{0}\" is not a duration up to 1000h, such as 500ms, 1.5s, 5m or 2h")]
 pub struct NoSpan(String);
 
 impl std::str::FromStr for Span {
@@ -41,7 +40,7 @@ impl TryFrom<String> for Span {
     }
 }
 
-/// Only digits and a point may make up the number: what else `f64` reads (`inf`, `1e9`, `-0`) nobody means.
+/// Accepts only digits and a point. `f64` would also parse `inf`, `1e9` and `-0`, which are errors here.
 fn seconds(text: &str) -> Option<f64> {
     let length = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
     let (number, unit) = text.split_at(length);
@@ -50,9 +49,9 @@ fn seconds(text: &str) -> Option<f64> {
 }
 
 const UNITS_S: [(&str, f64); 5] = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-/// 1000 hours: far beyond any run, and far from where sums of times overflow.
+/// 1,000 hours: longer than any run, and far from where sums of times overflow.
 const SECONDS_MAX: f64 = 3_600_000.0;
-/// How much of a wrong text is repeated, in characters.
+/// How much of a wrong text the error quotes, in characters.
 const SHOWN_MAX: usize = 40;
 
 #[cfg(test)]

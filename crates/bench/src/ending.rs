@@ -1,37 +1,35 @@
-//! How a request, or a connection, ended.
+//! How a request or a connection ended.
 
 use std::fmt;
 
-/// What happened, how far things had come, and who brought it about.
+/// An ending: what happened, in which phase, and which side caused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ending {
-    /// What happened.
     pub kind: EndingKind,
-    /// How far things had come.
+    /// The phase that was reached.
     pub phase: Phase,
-    /// Who brought it about.
+    /// The side that caused the ending.
     pub side: Side,
 }
 
 impl Ending {
-    /// Puts the three together.
     pub fn new(kind: EndingKind, phase: Phase, side: Side) -> Self {
         Self { kind, phase, side }
     }
 
-    /// As it is sent: the places of the three among all of their kind.
+    /// The wire form: the indices of the three in their `ALL`.
     pub(crate) fn to_raw(self) -> (u8, u8, u8) {
         (self.kind as u8, self.phase as u8, self.side as u8)
     }
 
-    /// `None`: there is none of these.
+    /// `None` if an index is out of range.
     pub(crate) fn from_raw((kind, phase, side): (u8, u8, u8)) -> Option<Self> {
         let kind = *EndingKind::ALL.get(usize::from(kind))?;
         let phase = *Phase::ALL.get(usize::from(phase))?;
         Some(Self { kind, phase, side: *Side::ALL.get(usize::from(side))? })
     }
 
-    /// Whether everything was as it should be.
+    /// Whether the request or connection succeeded.
     pub fn is_normal(self) -> bool {
         self.kind == EndingKind::Normal
     }
@@ -46,26 +44,27 @@ impl fmt::Display for Ending {
 /// What happened. The first three are those of the paper (anma-enma, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EndingKind {
-    /// A whole response came, and was what was expected; a connection: closed without anything amiss.
+    /// A request: the response is complete and as expected. A connection: closed without an error.
     Normal,
-    /// Cut by the server: by a reset, or by an end in the middle of a response.
+    /// The server cut it: by a reset, or by an end in the middle of a response.
     Reset,
-    /// Not done in time.
+    /// A timeout expired.
     Timeout,
-    /// The server, or the network, did not take the connection.
+    /// The server or the network refused the connection.
     Refused,
     /// The TLS handshake failed.
     Handshake,
-    /// What came is no HTTP, or breaks its rules; or no TLS, after the handshake.
+    /// The response is not HTTP, or violates its rules; or, after the handshake, the bytes are not TLS.
     Protocol,
-    /// A whole response, but of another status or with another body than expected.
+    /// The response is complete, but its status or body is not the expected one.
     Mismatch,
-    /// This machine could not: no file, port or address left, or an answer that a flow needs had not what it needs.
+    /// A failure of this machine or of the flow: no file descriptor, port or address is left, or a response lacks a
+    /// value that the flow needs.
     Local,
 }
 
 impl EndingKind {
-    /// Every kind, in the order in which they are shown.
+    /// All kinds, in the order in which reports show them.
     pub const ALL: [Self; 8] = [
         Self::Normal,
         Self::Reset,
@@ -77,7 +76,7 @@ impl EndingKind {
         Self::Local,
     ];
 
-    /// As in reports and conditions: `NORMAL`, `RESET`, ...
+    /// Its name in reports and conditions: `NORMAL`, `RESET`, ...
     pub fn name(self) -> &'static str {
         match self {
             Self::Normal => "NORMAL",
@@ -92,28 +91,28 @@ impl EndingKind {
     }
 }
 
-/// How far things had come.
+/// The phase that a connection or request had reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
     /// TCP was not connected yet.
     Connect,
     /// TLS was not established yet.
     Handshake,
-    /// The request was being written.
+    /// The client was writing the request.
     Request,
-    /// The request was written, and no byte of the response had come.
+    /// The client had written the request, and no byte of the response had arrived.
     Wait,
-    /// Some of the response had come.
+    /// Some bytes of the response had arrived.
     Response,
-    /// The response was complete, the connection not yet closed.
+    /// The response was complete, but the connection was not closed yet.
     Close,
 }
 
 impl Phase {
-    /// Every phase, in order.
+    /// All phases, in order.
     pub const ALL: [Self; 6] = [Self::Connect, Self::Handshake, Self::Request, Self::Wait, Self::Response, Self::Close];
 
-    /// As in reports: `connect`, `handshake`, ...
+    /// Its name in reports: `connect`, `handshake`, ...
     pub fn name(self) -> &'static str {
         match self {
             Self::Connect => "connect",
@@ -126,20 +125,19 @@ impl Phase {
     }
 }
 
-/// Who brought an end about.
+/// The side that caused an ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Side {
-    /// This program: it closed, or gave up.
+    /// This program: it closed the connection, or a timeout of its own expired.
     Client,
-    /// The server, or the network on its behalf.
+    /// The server, or the network on its side.
     Server,
 }
 
 impl Side {
-    /// Both.
     pub const ALL: [Self; 2] = [Self::Client, Self::Server];
 
-    /// As in reports: `client`, `server`.
+    /// Its name in reports: `client`, `server`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Client => "client",

@@ -1,4 +1,4 @@
-//! Quoting in messages what somebody wrote.
+//! Excerpts of untrusted or long texts for messages.
 
 /// The beginning of `text`, short enough for a message.
 pub(crate) fn excerpt(text: &str) -> String {

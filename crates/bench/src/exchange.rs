@@ -1,4 +1,4 @@
-//! Requests on their way over one connection, and the samples that they leave.
+//! Requests in progress over one connection, and their samples.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use crate::request::{Expected, Request};
 use crate::run::Run;
 use crate::sample::{ConnectionSample, Family, HandshakeKind, RequestSample};
 
-/// Requests on their way, and how far they have come. Whichever protocol carries them, their samples are made here.
+/// A batch of requests in progress. It makes their samples for every protocol.
 pub(crate) struct Exchange<'a> {
     pub(crate) batch: &'a [&'a Request],
     pub(crate) source: Option<IpAddr>,
-    /// How many of the batch were answered.
+    /// Number of requests of the batch with a response.
     pub(crate) answered: usize,
-    /// When the requests were written out.
+    /// When the client had written the requests.
     pub(crate) written: Option<Duration>,
-    /// Who looks at the response, if anybody does.
+    /// Examines the response, if the caller needs that.
     inspection: Option<Inspection<'a>>,
     due: Duration,
     started: Duration,
@@ -25,14 +25,14 @@ pub(crate) struct Exchange<'a> {
     handshake: Option<HandshakeKind>,
 }
 
-/// Looks at a response that came whole, and says how its request ended.
+/// Examines a complete response, and decides how its request ended.
 pub(crate) struct Inspection<'a> {
-    /// How much of the body is kept for it.
+    /// How many bytes of the body are kept for the inspection.
     pub(crate) body_bytes_max: usize,
     pub(crate) judge: Box<dyn FnMut(&Response) -> Ending + Send + Sync + 'a>,
 }
 
-/// A response that came whole.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -42,7 +42,7 @@ pub(crate) struct Response {
     pub(crate) keep: Keep,
 }
 
-/// A response that did not.
+/// An incomplete response.
 #[derive(Debug)]
 pub(crate) struct Broken {
     pub(crate) ending: Ending,
@@ -51,21 +51,22 @@ pub(crate) struct Broken {
     pub(crate) first_byte: Option<Duration>,
 }
 
-/// Requests that were not all answered.
+/// The exchange failed before all requests had a response.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) broken: Broken,
     pub(crate) retry: Retry,
 }
 
-/// Whether requests that were not answered may be sent again.
+/// Whether requests without a response may be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retry {
-    /// The server may have done something with them.
+    /// The server may have processed them.
     No,
-    /// It has not, or to do them twice does no harm.
+    /// Once: the server has not processed them, or they are idempotent.
     Once,
-    /// It has not, and said that this connection takes no more: over others, until one takes them.
+    /// The server has not processed them, and accepts no more requests on this connection. They are sent over other
+    /// connections until one accepts them.
     Elsewhere,
 }
 
@@ -76,34 +77,34 @@ impl<'a> Exchange<'a> {
         Self { batch, source, answered: 0, written: None, inspection, due, started, family, handshake: None }
     }
 
-    /// The same, with somebody who looks at the response.
+    /// Sets the inspection of the response.
     pub(crate) fn inspected(self, inspection: Inspection<'a>) -> Self {
         Self { inspection: Some(inspection), ..self }
     }
 
-    /// Its first step begins, perhaps once more.
+    /// Starts an attempt, the first or a repeated one.
     pub(crate) fn start(&mut self, now: Duration) {
         self.started = now;
         self.written = None;
     }
 
-    /// It goes over this connection.
+    /// Takes address family and handshake kind from the connection that carries the requests.
     pub(crate) fn goes_over(&mut self, connection: &ConnectionSample) {
         self.family = connection.family;
         self.handshake = connection.tls.as_ref().map(|tls| tls.kind);
     }
 
-    /// The request whose response is the next.
+    /// The request of the next response.
     pub(crate) fn next(&self) -> &'a Request {
         self.batch[self.answered]
     }
 
-    /// The requests that were not answered.
+    /// The requests without a response.
     pub(crate) fn rest(&self) -> &'a [&'a Request] {
         &self.batch[self.answered..]
     }
 
-    /// Whether every request was answered.
+    /// Whether every request has a response.
     pub(crate) fn is_answered(&self) -> bool {
         self.rest().is_empty()
     }
@@ -115,7 +116,7 @@ impl<'a> Exchange<'a> {
         if self.next().expected.sha256.is_some() { keep.and_digest() } else { keep }
     }
 
-    /// The next response came whole; says how its request ended.
+    /// Enters the next complete response, and returns how its request ended.
     pub(crate) fn answer(&mut self, run: &Run, response: &Response) -> Ending {
         let request = self.next();
         self.answered += 1;
@@ -135,7 +136,7 @@ impl<'a> Exchange<'a> {
         ending
     }
 
-    /// Says of all requests that were not answered that they failed; what came of a response belongs to the first of them.
+    /// Records all requests without a response as failed. A partial response belongs to the first of them.
     pub(crate) fn fail(&self, run: &Run, broken: &Broken) -> Ending {
         let ended = run.now();
         for (index, request) in self.rest().iter().enumerate() {
@@ -150,7 +151,7 @@ impl<'a> Exchange<'a> {
         broken.ending
     }
 
-    /// Of a request without response.
+    /// The sample of a request without a response.
     fn sample(&self, request: &Request, ended: Duration, ending: Ending) -> RequestSample {
         RequestSample {
             class: request.class,
@@ -170,20 +171,20 @@ impl<'a> Exchange<'a> {
 }
 
 impl Broken {
-    /// Nothing of the response came.
+    /// A failure before the first byte of the response.
     pub(crate) fn before_response(ending: Ending) -> Self {
         Self { ending, status: None, body_bytes: 0, first_byte: None }
     }
 }
 
 impl Failed {
-    /// Nothing was sent, nor will be.
+    /// A failure before the request is sent. It is not repeated.
     pub(crate) fn before_request(ending: Ending) -> Self {
         Self { broken: Broken::before_response(ending), retry: Retry::No }
     }
 }
 
-/// Whether the response is what was expected.
+/// Checks the response against the expectation.
 fn judge(expected: Expected, response: &Response) -> Ending {
     let status = expected.status.is_none_or(|status| status == response.status);
     let kind = if status && expected.sha256.is_none_or(|sha256| response.keep.sha256() == Some(sha256)) {

@@ -5,9 +5,10 @@
 //!   by_family.ipv6.endings.NORMAL=2000    by_class.login.tr.p90<5ms    status.5xx=0    tls.resumed>0
 //! ```
 //!
-//! A figure is the path of a number in the JSON of a [`Summary`]. `_ms` may be left out, `p99` and its like alone are those of
-//! `latency_ms`, and `status.5xx` is the sum of all such statuses. A figure that was not measured (the latency of no request, the
-//! share of nothing) meets no condition: a server that answers nothing must not pass for a fast one.
+//! A figure is the path of a number in the JSON of a [`Summary`]. The suffix `_ms` is optional. A bare `p99` or other
+//! percentile is that of `latency_ms`. `status.5xx` is the sum of all such statuses. A figure without a measurement
+//! (the latency of no request, the share of nothing) meets no condition. Otherwise a server that answers nothing would
+//! pass as a fast one.
 
 mod figure;
 
@@ -29,20 +30,19 @@ pub struct Condition {
     limit: f64,
 }
 
-/// What came of a condition.
+/// The result of a condition.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// The condition, as it was given.
+    /// The condition's text, as the caller gave it.
     pub condition: String,
-    /// What was measured, in the unit that the JSON has it in; `None`: nothing was.
+    /// The measured value, in the unit of the JSON; `None` if there is no measurement.
     pub measured: Option<f64>,
-    /// Whether the condition is met.
     pub met: bool,
     #[serde(skip)]
     unit: Unit,
 }
 
-/// Holds a run against conditions, each in turn.
+/// Checks a run against conditions, in order.
 pub fn check(conditions: &[Condition], summary: &Summary) -> Vec<Outcome> {
     let figures = serde_json::to_value(summary).expect("a summary has no keys but strings");
     conditions.iter().map(|condition| condition.check(&figures)).collect()
@@ -88,7 +88,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// A condition cannot be understood.
+/// A condition does not parse.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("condition {condition:?}: {reason}")]
 pub struct ExpectError {
@@ -96,20 +96,20 @@ pub struct ExpectError {
     reason: Reason,
 }
 
-/// Why a condition cannot be understood.
+/// Why a condition does not parse.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Reason {
     #[error("no comparison; expected FIGURE, one of < <= = != >= >, and a value, as in p99<50ms")]
     Comparison,
     #[error(
-        "{0:?} is no figure; figures are the numbers of --json, such as p99, latency.max, endings.RESET, failures, requests_per_s"
+        "{0:?} is not a figure; figures are the numbers of --json, such as p99, latency.max, endings.RESET, failures, requests_per_s"
     )]
     Figure(String),
-    #[error("{0:?} is no time, such as 50ms, 0.1s or 800us")]
+    #[error("{0:?} is not a time such as 50ms, 0.1s or 800us")]
     Time(String),
-    #[error("{0:?} is no share, such as 0.1% or 0.001")]
+    #[error("{0:?} is not a share such as 0.1% or 0.001")]
     Share(String),
-    #[error("{0:?} is no number of 0 or more")]
+    #[error("{0:?} is not a number of 0 or more")]
     Number(String),
 }
 
@@ -124,12 +124,12 @@ enum Comparison {
 }
 
 impl Comparison {
-    /// Takes a comparison off the front.
+    /// Splits a comparison sign off the front.
     fn read(text: &str) -> Option<(Self, &str)> {
         SIGNS.iter().find_map(|(sign, comparison)| Some((*comparison, text.strip_prefix(sign)?)))
     }
 
-    #[expect(clippy::float_cmp, reason = "counts are exact, and who asks for a time to be equal gets that")]
+    #[expect(clippy::float_cmp, reason = "counts are exact, and a condition may require that a time is equal")]
     fn holds(self, measured: f64, limit: f64) -> bool {
         match self {
             Self::Less => measured < limit,
@@ -142,7 +142,7 @@ impl Comparison {
     }
 }
 
-/// Longer ones first.
+/// Longer signs come first.
 const SIGNS: [(&str, Comparison); 7] = [
     ("<=", Comparison::AtMost),
     (">=", Comparison::AtLeast),
@@ -217,16 +217,16 @@ mod tests {
         let cases = [
             ("p99", "condition \"p99\": no comparison; expected FIGURE, one of"),
             ("p99!50ms", "condition \"p99!50ms\": no comparison"),
-            ("p98<50ms", "condition \"p98<50ms\": \"p98\" is no figure; figures are"),
-            ("latency<50ms", "condition \"latency<50ms\": \"latency\" is no figure"),
-            ("series.points=1", "condition \"series.points=1\": \"series.points\" is no figure"),
-            ("status.6xx=1", "condition \"status.6xx=1\": \"status.6xx\" is no figure"),
-            ("by_class.page=1", "condition \"by_class.page=1\": \"by_class.page\" is no figure"),
-            ("<1", "condition \"<1\": \"\" is no figure"),
-            ("p99<50", "condition \"p99<50\": \"50\" is no time, such as 50ms, 0.1s or 800us"),
-            ("p99<-1ms", "condition \"p99<-1ms\": \"-1ms\" is no time"),
-            ("failures<nan", "condition \"failures<nan\": \"nan\" is no share"),
-            ("requests>5ms", "condition \"requests>5ms\": \"5ms\" is no number"),
+            ("p98<50ms", "condition \"p98<50ms\": \"p98\" is not a figure; figures are"),
+            ("latency<50ms", "condition \"latency<50ms\": \"latency\" is not a figure"),
+            ("series.points=1", "condition \"series.points=1\": \"series.points\" is not a figure"),
+            ("status.6xx=1", "condition \"status.6xx=1\": \"status.6xx\" is not a figure"),
+            ("by_class.page=1", "condition \"by_class.page=1\": \"by_class.page\" is not a figure"),
+            ("<1", "condition \"<1\": \"\" is not a figure"),
+            ("p99<50", "condition \"p99<50\": \"50\" is not a time such as 50ms, 0.1s or 800us"),
+            ("p99<-1ms", "condition \"p99<-1ms\": \"-1ms\" is not a time"),
+            ("failures<nan", "condition \"failures<nan\": \"nan\" is not a share"),
+            ("requests>5ms", "condition \"requests>5ms\": \"5ms\" is not a number"),
         ];
         for (text, expected) in cases {
             let error = text.parse::<Condition>().unwrap_err().to_string();

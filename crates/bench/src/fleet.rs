@@ -1,4 +1,5 @@
-//! Where a load is made: by threads of this process, by several processes of this machine, or by workers on other machines.
+//! Where a load is generated: by threads of this process, by several processes of this machine, or by workers on other
+//! machines.
 
 mod attend;
 mod away;
@@ -18,30 +19,30 @@ use crate::run::ConnectionLog;
 use crate::tally::Tally;
 use away::Away;
 
-/// Who makes a load.
+/// Where a load is generated.
 #[derive(Clone)]
 pub enum Fleet {
-    /// Threads of this process.
+    /// By threads of this process.
     Here,
-    /// So many processes of this machine, with the plan's threads each.
+    /// By `count` processes of this machine, each with the plan's number of threads.
     Processes {
-        /// The program; it is `watari`, and becomes a worker by its arguments.
+        /// The `watari` executable. Its arguments make it a worker.
         program: PathBuf,
-        /// How many.
+        /// Number of processes.
         count: usize,
     },
-    /// Workers that listen, with the plan's threads each.
+    /// By workers that listen, each with the plan's number of threads.
     Workers {
-        /// Where they do: `host:port`.
+        /// Their addresses: `host:port`.
         addresses: Vec<String>,
-        /// Who this process is to them.
+        /// The certificate and key with which this process connects to them.
         identity: Box<Identity>,
-        /// How much later than the one before each of them begins.
+        /// How much later each worker begins than the one before it.
         stagger: Duration,
     },
 }
 
-/// A run that has begun, wherever it is made.
+/// A run in progress, here or elsewhere.
 #[derive(Debug)]
 pub struct Running(Made);
 
@@ -51,53 +52,52 @@ enum Made {
     Away(Away),
 }
 
-/// A run that is over.
+/// A finished run.
 #[derive(Debug)]
 pub struct Finished {
-    /// What came of it.
+    /// The results.
     pub load: load::Finished,
-    /// Who made it, if others did.
+    /// The workers, if the load was not generated in this process.
     pub workers: Vec<Worked>,
 }
 
-/// What ended between two instants.
+/// The requests and connections that ended between two instants.
 #[derive(Debug)]
 pub struct Taken {
-    /// What became of it.
     pub tally: Tally,
     /// The later instant, counted from the start.
     pub at: Duration,
 }
 
-/// One of those who make a load is lost, or done before the others: whatever they count is not the whole load any more.
+/// A worker was lost, or finished before the others. From then on the counts do not cover the whole load.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{who} was lost: {why}")]
 pub struct LostError {
     /// Its name, and its address if it has one.
     pub who: String,
-    /// Why, in a sentence.
+    /// The cause, as a sentence.
     pub why: String,
 }
 
-/// What one of several processes did.
+/// The part of one worker in a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Worked {
     /// Its name, and its address if it has one.
     pub name: String,
-    /// How many of its requests ended.
+    /// Number of its requests that ended.
     pub requests: u64,
-    /// How long after the first it was to begin.
+    /// How long after the first worker it was to begin.
     pub after: Duration,
-    /// By how much earlier or later it may have begun: half of what a message takes there and back.
+    /// The largest error of its start time, in either direction: half of the round-trip time.
     pub start_error: Duration,
-    /// Why it was lost before its end, if it was. What it did after it had last told is not known, and not counted.
+    /// The cause, if it was lost before its end. Requests that ended after its last report are not counted.
     pub lost: Option<String>,
 }
 
-/// A run cannot begin.
+/// The run cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Not here.
+    /// This process cannot generate the load.
     #[error(transparent)]
     Here(#[from] load::StartError),
     /// A worker cannot do its part.
@@ -105,35 +105,36 @@ pub enum StartError {
     Worker {
         /// Its name or address.
         who: String,
-        /// What is in the way, in a sentence.
+        /// The cause, as a sentence.
         why: String,
     },
-    /// There is less to share out than there are to share it.
+    /// There are fewer connections than workers.
     #[error("{connections} connections cannot be shared out among {workers} workers or processes")]
     TooFew {
         /// Connections of the plan.
         connections: usize,
-        /// Among whom.
+        /// Number of workers or processes.
         workers: usize,
     },
-    /// Somebody would not begin before the end.
+    /// The last worker would begin after the end of the run.
     #[error("the last of {workers} workers would begin {} s after the first, when the run is over", .after.as_secs_f64())]
     TooLate {
-        /// How many there are.
+        /// Number of workers.
         workers: usize,
-        /// When the last would begin.
+        /// When the last worker would begin, counted from the first.
         after: Duration,
     },
-    /// There are too many workers.
-    #[error("a load is not shared out among so many")]
+    /// There are more workers than [`Portion`](crate::portion::Portion) permits.
+    #[error("there are too many workers or processes")]
     TooMany,
-    /// Users come as their own rule says.
-    #[error("users cannot be staggered: their own rule says when they begin")]
+    /// The plan has users, and their own settings decide when they begin.
+    #[error("users cannot be staggered: their settings decide when they begin")]
     StaggeredUsers,
 }
 
 impl Fleet {
-    /// Begins; returns when everybody has, or will at the agreed instant. Every connection's sample goes to `log`, too, if there is one.
+    /// Starts the run. Returns when all workers have begun, or will begin at the agreed instant. `log` gets the sample
+    /// of every connection.
     pub fn start(&self, plan: Plan, log: Option<Arc<dyn ConnectionLog>>) -> Result<Running, StartError> {
         let workers = match self {
             Self::Here => return Ok(Running(Made::Here(Load::start(plan, log)?))),
@@ -176,7 +177,7 @@ impl Running {
         }
     }
 
-    /// What has become of what has ended so far; of others: when they last told, about a second ago.
+    /// The results so far. The results of workers are those of their last reports, which are about a second old.
     pub fn tally(&self) -> Tally {
         match &self.0 {
             Made::Here(load) => load.tally(),
@@ -184,7 +185,7 @@ impl Running {
         }
     }
 
-    /// Brings `progress` up to date, without disturbing the load.
+    /// Updates `progress` without disturbing the load.
     pub fn follow(&self, progress: &mut Progress) {
         match &self.0 {
             Made::Here(load) => load.follow(progress),
@@ -192,7 +193,7 @@ impl Running {
         }
     }
 
-    /// What has ended since the start, or since this was last asked; counting begins anew. Waits for the answers of others.
+    /// The results since the start or since the last call. Resets the counts. Waits for the answers of workers.
     pub fn take(&mut self) -> Result<Taken, LostError> {
         match &mut self.0 {
             Made::Here(load) => Ok(Taken { at: load.elapsed(), tally: load.take() }),
@@ -200,7 +201,7 @@ impl Running {
         }
     }
 
-    /// Whether nothing is in progress any more.
+    /// Whether all requests have ended.
     pub fn is_finished(&self) -> bool {
         match &self.0 {
             Made::Here(load) => load.is_finished(),
@@ -208,7 +209,7 @@ impl Running {
         }
     }
 
-    /// Drops what is in progress.
+    /// Cuts off all requests in progress.
     pub fn cut(&self) {
         match &self.0 {
             Made::Here(load) => load.cut(),

@@ -1,9 +1,9 @@
-//! Interactive flows: requests that depend on the answers before them (the open point of anma-enma, section 5).
+//! Interactive flows: requests that depend on earlier responses (the open point of anma-enma, section 5).
 //!
 //! ```toml
 //! cookies = true                       # kept by each user; the default
 //!
-//! [values]                             # values from the start on; ${user}, the number of the run, is one of itself
+//! [values]                             # initial values; ${user}, the number of the run, is built in
 //! language = "en"
 //!
 //! [[step]]
@@ -26,22 +26,27 @@
 //! uri = "${place}"
 //! ```
 //!
-//! * `method`: `GET`, or `POST` where there is a body. `headers`: fields of the request.
-//! * `body` is text with places for values, `body_file` a file that is sent as it is, relative to the flow's file.
-//! * `expect`: a status, or a list of them; without it every status below 400 is right. Redirects are not followed: a step may
-//!   take `location` and the next ask for it, as above.
-//! * `take.NAME`: a value that later steps use as `${NAME}`: from a `header` or `cookie` of the answer, by a `regex` (its first group) or
-//!   by a `json` pointer (RFC 6901) from the first MiB of its body.
-//! * `think`: the time before the step, counted from the end of the answer before it: fixed, `uniform` between two, from a list in
-//!   exactly equal `shares` of the users, or `exponential` with a mean.
-//! * `repeat`: how often the step is done, thinking before each time. `probability`: that it is done at all.
+//! * `method`: `GET`, or `POST` if there is a body. `headers`: fields of the request.
+//! * `body` is text with placeholders for values. `body_file` is a file that is sent as it is. Its path is relative to
+//!   the flow's file.
+//! * `expect`: a status, or a list of them. By default every status below 400 is right. Redirects are not followed: a
+//!   step may take `location` and the next step request it, as above.
+//! * `take.NAME`: a value that later steps use as `${NAME}`. Its source is a `header` or `cookie` of the response, or
+//!   the first MiB of its body, by a `regex` (its first group) or a `json` pointer (RFC 6901).
+//! * `think`: the time before the step, counted from the end of the response before it. It is fixed, `uniform` between
+//!   two times, from a list in exactly equal `shares` of the users, or `exponential` with a mean.
+//! * `repeat`: how often the step is done, with a think time before each. `probability`: the probability that the step
+//!   is done at all.
 //!
-//! Places: `${name}` as it is, `${name|url}` percent-encoded, `${name|json}` for the inside of a JSON string, `$${` for itself. Names are
-//! looked up when the file is read. Values come from a server that may be hostile: one that does not fit into a URI or a field, or that
-//! leads to another site, ends the run of the flow ([`EndingKind::Local`](crate::ending::EndingKind::Local)), as does a value that is
-//! not in the answer.
+//! Placeholders: `${name}` as it is, `${name|url}` percent-encoded, `${name|json}` for the inside of a JSON string,
+//! `$${` for a literal `${`. Names are resolved when the file is read. Values come from a server that may be hostile.
+//! The run of a flow ends with [`EndingKind::Local`](crate::ending::EndingKind::Local) in three cases:
 //!
-//! [`Flow`] is the file, [`Walk`] one user on the way through it.
+//! * a value does not fit into a URI or a field;
+//! * a value leads to another site;
+//! * a value is missing in the response.
+//!
+//! [`Flow`] is the file, [`Walk`] one user's run of it.
 
 mod check;
 mod cookies;
@@ -74,20 +79,20 @@ pub use self::template::TemplateError;
 pub use self::walk::{Failed, Outgoing, Turn, Unfit, Walk};
 pub(crate) use self::wire::{BadFlow, WireFlow};
 
-/// How much of a body is looked at for values, in bytes.
+/// How much of a body is searched for values, in bytes.
 pub const BODY_LOOKED_AT: usize = 1 << 20;
 
-/// What users of a site do, one step after the other.
+/// The steps that users of a site perform, in order.
 #[derive(Debug)]
 pub struct Flow {
-    /// The file it was written in, and what stands there.
+    /// The flow's file and its text.
     file: PathBuf,
     text: String,
-    /// What URIs are relative to; no user leaves its site.
+    /// The base of relative URIs. Users do not leave its site.
     base: Url,
     /// Whether each user keeps cookies.
     cookies: bool,
-    /// The values at the start, by their places; those yet to be taken are empty.
+    /// The initial values, by index. Values that steps take later are empty.
     values: Vec<String>,
     steps: Vec<Step>,
 }
@@ -99,7 +104,7 @@ struct Step {
     uri: Template,
     headers: Vec<(HeaderName, Template)>,
     body: Body,
-    /// Empty: every status below 400.
+    /// Accepted statuses. Empty: every status below 400.
     expect: Vec<u16>,
     takes: Vec<Take>,
     think: Option<Think>,
@@ -107,11 +112,11 @@ struct Step {
     probability: f64,
 }
 
-/// A value out of the answer.
+/// A value to take from the response.
 #[derive(Debug)]
 struct Take {
     name: String,
-    /// Where the value goes.
+    /// The index of the value.
     place: usize,
     source: Source,
 }
@@ -125,14 +130,14 @@ enum Body {
 
 #[derive(Clone, Debug)]
 struct BodyFile {
-    /// As the flow names it.
+    /// The path as the flow names it.
     path: PathBuf,
     content: Bytes,
 }
 
 impl Flow {
-    /// Reads `file`, and the files with bodies that it names. URIs in it are relative to `base`; `seed` decides who gets which of the times
-    /// that are shared out.
+    /// Reads `file`, and the body files that it names. URIs in it are relative to `base`. `seed` assigns the `shares`
+    /// of think times to users.
     pub fn read(file: &Path, base: &Url, seed: u64) -> Result<Self, FlowError> {
         let unreadable = |cause| FlowError::Unreadable { file: file.to_owned(), cause };
         let length = fs::metadata(file).map_err(unreadable)?.len();
@@ -142,7 +147,7 @@ impl Flow {
         Self::parse(file, &fs::read_to_string(file).map_err(unreadable)?, base, seed)
     }
 
-    /// Checks `text` as if `file` held it.
+    /// Checks `text` as if `file` contained it.
     pub fn parse(file: &Path, text: &str, base: &Url, seed: u64) -> Result<Self, FlowError> {
         Self::check(&Check { file, text, base, seed, bodies: &|path| check::read_body(file, path) })
     }
@@ -153,17 +158,16 @@ impl Flow {
         checked.and_then(|raw| check.flow(raw)).map_err(|(line, problem)| FlowError::Wrong { file, line, problem })
     }
 
-    /// The names of the steps, in order: the classes of URIs that requests are counted in.
+    /// The names of the steps, in order. Requests are counted by them, as classes of URIs.
     pub fn names(&self) -> Arc<[String]> {
         self.steps.iter().map(|step| step.name.clone()).collect()
     }
 
-    /// The name of a step.
     pub fn name(&self, step: usize) -> &str {
         &self.steps[step].name
     }
 
-    /// How much of the body of the step's answers is looked at, in bytes.
+    /// How much of the bodies of the step's responses is searched for values, in bytes.
     pub fn body_looked_at(&self, step: usize) -> usize {
         if self.steps[step].takes.iter().any(|take| take.source.is_in_body()) { BODY_LOOKED_AT } else { 0 }
     }
@@ -175,7 +179,7 @@ impl Step {
     }
 }
 
-/// What people write by hand is far shorter.
+/// Far longer than flows that are written by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 #[cfg(test)]

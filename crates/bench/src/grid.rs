@@ -1,14 +1,15 @@
-//! Cells in aligned columns, for people.
+//! Tables with aligned columns for the terminal.
 
 use std::fmt;
 
-/// A table. Control characters of its cells, which could command a terminal, are replaced: some cells are what a server said.
+/// A table. It replaces control characters in cells, because some cells contain text of a server, and control
+/// characters could command the terminal.
 pub(crate) struct Grid {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
 }
 
-/// How a column is headed and set.
+/// A column's heading and alignment.
 pub(crate) enum Column {
     /// For words.
     Left(&'static str),
@@ -22,7 +23,7 @@ impl Grid {
         Self { columns, rows: vec![heads] }
     }
 
-    /// Adds a row; it has a cell for each column, or fewer.
+    /// Adds a row with one cell for each column, or fewer.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().map(|cell| shown(&cell)).collect());
     }
@@ -54,7 +55,7 @@ impl Column {
     }
 }
 
-/// A text without control characters.
+/// The text without control characters.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

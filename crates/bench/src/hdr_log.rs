@@ -1,8 +1,9 @@
-//! `--hdr`: the times of a run as a log of histograms that the tools of `HdrHistogram` read (`HistogramLogProcessor`,
-//! `HistogramLogAnalyzer`, and the like).
+//! `--hdr`: the times of a run as a log of histograms for the tools of `HdrHistogram` (`HistogramLogProcessor`,
+//! `HistogramLogAnalyzer` and others).
 //!
-//! Lines without a tag are the latency of each interval, to two significant digits; lines with a tag (`latency`, `tr`, `tc`, ..) are
-//! those of the whole run, to three. Values are in nanoseconds, the column `Interval_Max` is in milliseconds.
+//! Lines without a tag are the latency of each interval, to two significant digits. Lines with a tag (`latency`, `tr`,
+//! `tc`, ..) are those of the whole run, to three. Values are in nanoseconds. The column `Interval_Max` is in
+//! milliseconds.
 
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! Histograms as text, in the field's own format: base64 of the "V2 deflate" encoding of `HdrHistogram`, which its tools read.
+//! Histograms as text in the format of the `HdrHistogram` tools: base64 of the "V2 deflate" encoding.
 
 use std::io::Read;
 
@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 pub struct Encoded(String);
 
 impl Encoded {
-    /// Writes a histogram as text.
+    /// Encodes a histogram.
     pub fn of<T: Counter>(histogram: &Histogram<T>) -> Self {
         Self(BASE64_STANDARD.encode(to_bytes(histogram)))
     }
 
-    /// Reads the histogram. What it says of its own size is not believed: it may have at most three significant digits, and needs no
-    /// more memory than one of those does.
+    /// Decodes the histogram. It does not trust the size in the header: the histogram may have at most three
+    /// significant digits, and needs no more memory than one of this program.
     pub fn decode<T: Counter>(&self) -> Result<Histogram<T>, DecodeError> {
         if self.0.len() > TEXT_BYTES_MAX {
             return Err(DecodeError::TooLarge);
@@ -30,21 +30,21 @@ impl Encoded {
     }
 }
 
-/// Takes a text from elsewhere; whether it is a histogram, [`Encoded::decode`] says.
+/// Accepts any text. [`Encoded::decode`] checks it.
 impl From<String> for Encoded {
     fn from(text: String) -> Self {
         Self(text)
     }
 }
 
-/// The bytes behind the text.
+/// The encoding before base64.
 pub(crate) fn to_bytes<T: Counter>(histogram: &Histogram<T>) -> Vec<u8> {
     let mut bytes = Vec::new();
     V2DeflateSerializer::new().serialize(histogram, &mut bytes).expect("writing into memory does not fail");
     bytes
 }
 
-/// Reads such bytes; as wary as [`Encoded::decode`].
+/// Decodes such bytes, with the checks of [`Encoded::decode`].
 pub(crate) fn from_bytes<T: Counter>(bytes: &[u8]) -> Result<Histogram<T>, DecodeError> {
     let plain = inflate(bytes)?;
     check_header(&plain)?;
@@ -53,24 +53,24 @@ pub(crate) fn from_bytes<T: Counter>(bytes: &[u8]) -> Result<Histogram<T>, Decod
     Ok(histogram)
 }
 
-/// A text is no histogram that this program could have written.
+/// The text is not a histogram that this program could have written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// It is not base64.
+    /// Not base64.
     #[error("a histogram is not base64")]
     Base64,
-    /// It is not deflated.
+    /// Not in the "V2 deflate" format.
     #[error("a histogram is not in the format \"V2 deflate\" of HdrHistogram")]
     Deflate,
-    /// What was deflated is no histogram.
+    /// The inflated data is not a histogram.
     #[error("a histogram is damaged")]
     Histogram,
-    /// It is larger than any that this program writes.
+    /// Larger than any histogram that this program writes.
     #[error("a histogram is too large, or has more than three significant digits")]
     TooLarge,
 }
 
-/// Takes off the outer header (cookie, length) and the compression.
+/// Removes the outer header (cookie, length) and the compression.
 fn inflate(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let (header, deflated) = bytes.split_first_chunk::<8>().ok_or(DecodeError::Deflate)?;
     if header[..4] != COOKIE_V2_DEFLATE {
@@ -82,7 +82,8 @@ fn inflate(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     if plain.len() as u64 > PLAIN_BYTES_MAX { Err(DecodeError::TooLarge) } else { Ok(plain) }
 }
 
-/// The library allocates what the header asks for: the length of the counts, and an array that grows with the digits.
+/// Checks the sizes first, because the library allocates what the header asks for: the length of the counts, and an
+/// array that grows with the digits.
 fn check_header(plain: &[u8]) -> Result<(), DecodeError> {
     let field = |at: usize| Some(u32::from_be_bytes(*plain.get(at..)?.first_chunk()?));
     let (counts_bytes, digits) = field(4).zip(field(12)).ok_or(DecodeError::Histogram)?;
@@ -94,7 +95,7 @@ fn check_header(plain: &[u8]) -> Result<(), DecodeError> {
 
 const COOKIE_V2_DEFLATE: [u8; 4] = 0x1c84_9314_u32.to_be_bytes();
 const DIGITS_MAX: u32 = 3;
-/// Three digits of all that fits 64 bits are 55,296 counts of at most 9 bytes.
+/// Three digits over the range of 64 bits are 55,296 counts of at most 9 bytes.
 const PLAIN_BYTES_MAX: u64 = 512 * 1024;
 const TEXT_BYTES_MAX: usize = 1024 * 1024;
 

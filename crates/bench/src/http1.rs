@@ -1,4 +1,4 @@
-//! HTTP/1.1 (RFC 9112) from the client's side: reading responses, which is pure, and connections that carry them.
+//! HTTP/1.1 (RFC 9112) on the client's side: a pure reader of responses, and connections that use it.
 
 mod chunked;
 mod connection;

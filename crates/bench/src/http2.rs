@@ -4,21 +4,26 @@
 //!   Sender, Sender, ..      one for each stream of a connection that may be in use at once
 //!        |                      takes the connection, sends its request on a stream of its own, reads the response
 //!        v
-//!   Shared                  the connection of the moment; opened by whoever comes first, replaced when it ends
+//!   Shared                  the current connection; the first sender opens it, and it is replaced when it ends
 //!        |
 //!        v
 //!   Connection <- drive()   h2, driven by a task of its own
 //!        |
 //!        v
-//!   Wire -> Ledger          the bytes that pass; what their frames say about streams, and when
+//!   Wire -> Ledger          the bytes on the socket; their frames show the state and times of streams
 //! ```
 //!
-//! A connection is replaced when it ends, when it has carried as many requests as it is to, when a request goes elsewhere or comes
-//! from another address, and when a request timed out during which nothing at all came over it. Requests on the old one go on; it is
-//! closed behind the last.
+//! Senders replace a connection in these cases:
 //!
-//! What the server has certainly not processed (RFC 9113, section 8.7: `REFUSED_STREAM`, and streams above the last one that GOAWAY
-//! names) is sent once more. A connection that is lost is something else: every request on it counts as RESET.
+//! * it ends;
+//! * it has carried the configured number of requests;
+//! * the next request goes to another site or comes from another address;
+//! * a request timed out, and no byte arrived over the connection since it began.
+//!
+//! Requests on the old connection continue. It is closed after the last of them.
+//!
+//! A request that the server has certainly not processed is sent once more (RFC 9113, section 8.7: `REFUSED_STREAM`,
+//! and streams above the last one that GOAWAY names). If a connection is lost, every request on it counts as RESET.
 
 mod connection;
 mod fault;

@@ -1,10 +1,11 @@
 //! `watari bench`: the load generator.
 //!
-//! It carries ANMA (Nakayama 2003, chapters 3 and 4) into the present: every connection is timed at the same points (`connect`, the
-//! request's `write`, `close`), every request ends in one way that has a name, and IPv4, IPv6, plain and TLS are counted apart.
+//! It is a modern ANMA (Nakayama 2003, chapters 3 and 4). Every connection is timed at the same points (`connect`, the
+//! request's `write`, `close`). Every request has one ending with a name. IPv4, IPv6, plain and TLS are counted
+//! separately.
 //!
 //! ```text
-//!   list, sources, schedule        what is asked, from where, when
+//!   list, sources, schedule        which request, from which address, when
 //!            |
 //!            v
 //!   load: one runtime a thread, slots or arrivals on it

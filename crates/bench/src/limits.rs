@@ -1,4 +1,4 @@
-//! What this process and this machine allow, and whether it is enough for a load.
+//! The limits of this process and machine, and whether they suffice for a load.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,17 +7,16 @@ use std::net::{IpAddr, SocketAddr};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What is allowed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Files that a process may have open; `None`: any number.
+    /// Open files that a process may have; `None`: no limit.
     pub files: Option<u64>,
-    /// Ports that the system chooses from for connections that begin here. Each address has so many.
+    /// Local ports that the kernel may select for outgoing connections. Each address has this number.
     pub ports: u64,
 }
 
 impl Limits {
-    /// What is allowed to this process, after its limit on open files is raised as far as it goes.
+    /// The limits of this process. Raises its limit of open files to the maximum first.
     pub fn of_this_process() -> Result<Self, LimitsError> {
         let [range, reserved] = [PORT_RANGE, RESERVED_PORTS].map(|path| {
             let failed = |error| LimitsError { path, error };
@@ -27,7 +26,7 @@ impl Limits {
         Ok(Self { files: raise_files(), ports: ports(&range?, &reserved?).ok_or(invalid)? })
     }
 
-    /// Whether they are enough for a load; says what is not, and what to do.
+    /// Checks whether the limits suffice for a load. An error says which does not, and what to do.
     pub fn check(&self, load: &Load<'_>) -> Result<(), Shortage> {
         self.check_files(load)?;
         self.check_ports(load)
@@ -49,8 +48,8 @@ impl Limits {
         }
     }
 
-    /// A port is used again for another destination, by sockets that are bound to an address before they connect, too
-    /// (`IP_BIND_ADDRESS_NO_PORT`).
+    /// The kernel uses a port again for another destination, also for sockets that are bound to an address before they
+    /// connect (`IP_BIND_ADDRESS_NO_PORT`).
     fn check_ports(&self, load: &Load<'_>) -> Result<(), Shortage> {
         let all: u128 = load.ways.values().map(|weight| u128::from(*weight)).sum();
         let most = load.ways.values().copied().max().unwrap_or(0);
@@ -64,38 +63,35 @@ impl Limits {
     }
 }
 
-/// A load, as far as limits matter.
+/// The parts of a load that limits apply to.
 #[derive(Clone, Copy, Debug)]
 pub struct Load<'a> {
     /// Connections in progress at the same time, in all processes of this machine.
     pub connections: u64,
-    /// How many processes share them.
+    /// Number of processes that share the connections.
     pub processes: u64,
-    /// The ways that they go, each by its share of them.
+    /// The address pairs of the connections, each with its share.
     pub ways: &'a HashMap<Way, u64>,
 }
 
-/// From where to where a connection goes.
+/// The address pair of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Way {
-    /// The address that it is bound to; `None`: the system chooses one.
+    /// The address that it is bound to; `None`: the kernel selects one.
     pub source: Option<IpAddr>,
     /// The server.
     pub destination: SocketAddr,
 }
 
-/// What a load needs and there is not.
+/// A resource that the load needs more of than there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Shortage {
-    /// Of a family that the server has no address of.
+    /// The server has no address of the same family as a source address.
     #[error(
-        "{address} cannot reach the server, which has no address of its family: take it from --source, or name another server"
+        "{address} cannot reach the server, which has no address of its family: remove it from --source, or use another server"
     )]
-    NoDestination {
-        /// The source address.
-        address: IpAddr,
-    },
-    /// Files.
+    NoDestination { address: IpAddr },
+    /// Too few open files.
     #[error(
         "{connections} connections in one process need {needed} open files, and {allowed} are allowed: \
         raise the limit (ulimit -n), or share the load among processes (--processes {processes})"
@@ -105,18 +101,18 @@ pub enum Shortage {
         connections: u64,
         /// Files that it needs.
         needed: u64,
-        /// Files that it may have.
+        /// Files that it may have open.
         allowed: u64,
-        /// How many processes would be enough.
+        /// Number of processes that would suffice.
         processes: u64,
     },
-    /// So few files that no number of processes helps.
+    /// So few open files that no number of processes suffices.
     #[error("{allowed} open files are allowed, too few for any load: raise the limit (ulimit -n)")]
     HardlyAnyFiles {
-        /// Files that a process may have.
+        /// Files that a process may have open.
         allowed: u64,
     },
-    /// Ports between two addresses.
+    /// Too few ports between two addresses.
     #[error(
         "{connections} connections need {needed} ports between one address here and one of the server, and there are \
         {ports} (net.ipv4.ip_local_port_range): let them come from {enough} addresses (--source), or widen the range"
@@ -124,16 +120,16 @@ pub enum Shortage {
     Ports {
         /// Connections in all.
         connections: u64,
-        /// Ports needed of the busiest pair of addresses.
+        /// Ports that the busiest address pair needs.
         needed: u64,
-        /// Ports that there are.
+        /// Ports that an address has.
         ports: u64,
-        /// How many source addresses would be enough.
+        /// Number of source addresses that would suffice.
         enough: u64,
     },
 }
 
-/// The system does not say what it allows.
+/// The kernel's settings cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {path}: {error}")]
 pub struct LimitsError {
@@ -149,7 +145,7 @@ fn raise_files() -> Option<u64> {
     }
 }
 
-/// How many ports there are: a range, `32768 60999`, without those that are reserved, `8080,9148-9200`.
+/// The number of ports: `range`, such as `32768 60999`, without `reserved`, such as `8080,9148-9200`.
 fn ports(range: &str, reserved: &str) -> Option<u64> {
     let (first, last) = range.trim().split_once(char::is_whitespace)?;
     let (first, last): (u16, u16) = (first.parse().ok()?, last.trim().parse().ok()?);
@@ -164,7 +160,7 @@ fn span(text: &str) -> Option<(u16, u16)> {
     Some((first.parse().ok()?, last.parse().ok()?))
 }
 
-/// For what is no connection: the runtimes, output, bodies.
+/// Files besides connections: runtimes, output, bodies.
 const FILES_RESERVE: u64 = 128;
 const PORT_RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 const RESERVED_PORTS: &str = "/proc/sys/net/ipv4/ip_local_reserved_ports";
@@ -222,7 +218,7 @@ mod tests {
             "60000 connections need 30000 ports between one address here and one of the server, and there are 28232 \
              (net.ipv4.ip_local_port_range): let them come from 3 addresses (--source), or widen the range"
         );
-        // Another destination helps, and so does a source, as far as connections go that way.
+        // Another destination helps, and so does another source, each for its share of connections.
         let four = [way(Some(1), "127.0.0.1:81"), way(Some(2), "127.0.0.1:81")].map(|way| (way, 1));
         assert_eq!(check(60_000, 4, &[two, four].concat()), Ok(()));
         let uneven = [(two[0].0, 2), (two[1].0, 1)];

@@ -1,4 +1,4 @@
-//! The access list: what is asked for, from where, and what is to come of it.
+//! The access list: the requests, their source addresses, and the expected responses.
 
 mod class;
 mod fields;
@@ -20,10 +20,10 @@ pub use line::{Ask, Line, LineError};
 use crate::round::{Round, RoundError};
 use class::Classes;
 
-/// Requests, in the order of a list, each as often as its weight says.
+/// Requests in the order of a list, each as often as its weight says.
 ///
-/// The list is read into memory before a run. A line is the paper's three columns (anma-enma, section 3), and as many options as one
-/// likes; see [`Line`] for how it is written:
+/// The list is read into memory before a run. A line has the paper's three columns (anma-enma, section 3), and any
+/// number of options. [`Line`] describes the format:
 ///
 /// ```text
 /// # source       URI           TLS
@@ -32,7 +32,7 @@ use class::Classes;
 /// -              /large.bin    1    weight=3 class=large
 /// ```
 ///
-/// Lines that ask for the same share one [`Request`], so that millions of lines cost 32 bytes each.
+/// Lines with the same request share one [`Request`], so that millions of lines cost 32 bytes each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccessList {
     entries: Vec<Entry>,
@@ -43,30 +43,29 @@ pub struct AccessList {
 /// A line of the list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The address of this machine to ask from; any, where the line has `-`.
+    /// The local address of the connection; `None`: any (`-` in the line).
     pub source: Option<IpAddr>,
-    /// What to ask for.
     pub request: Arc<Request>,
 }
 
-/// A request, and what is expected of its response.
+/// A request with the expectations of its response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// `http://` or `https://` and all, or a path, which belongs to the URL of the command.
+    /// Either absolute, with `http://` or `https://`, or a path relative to the URL of the command.
     pub uri: Uri,
-    /// Whether to ask over TLS. Where the URI has a scheme, it says the same.
+    /// Whether to use TLS. Agrees with the scheme of an absolute URI.
     pub tls: bool,
-    /// `GET`, unless the line says otherwise.
+    /// `GET`, unless the line contains another.
     pub method: Method,
-    /// Header fields, in the line's order. None of them frames the message or governs the connection.
+    /// Header fields, in the line's order. None of them frames the message or controls the connection.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// The content to send; empty: none.
+    /// The request's body. May be empty.
     pub body: Bytes,
-    /// The status that the response has to have, if it matters.
+    /// The required status of the response; `None`: any.
     pub status: Option<StatusCode>,
-    /// The SHA-256 that the response's content has to have, if it matters.
+    /// The required SHA-256 of the response's body; `None`: any.
     pub sha256: Option<[u8; 32]>,
-    /// What it is counted among: an index into [`AccessList::classes`].
+    /// The class that counts the request: an index into [`AccessList::classes`].
     pub class: usize,
 }
 
@@ -81,8 +80,8 @@ impl AccessList {
         Self::parse(&name, text, |body| read_file(&directory.join(body), BODY_BYTES_MAX).map(Bytes::from))
     }
 
-    /// Reads a list from its `text`; `name` is what it is called in errors. `body` gets the content of the file that a line names,
-    /// and is asked once for each.
+    /// Parses a list. `name` names it in errors. `body` returns the content of a file that a line names, and is called
+    /// once for each file.
     pub fn parse(name: &str, text: &str, body: impl FnMut(&str) -> io::Result<Bytes>) -> Result<Self, ListError> {
         let mut builder = Builder::new(body);
         for (at, line) in text.lines().enumerate() {
@@ -95,24 +94,25 @@ impl AccessList {
         })
     }
 
-    /// A list of one request, from any source. Its class is named by its URI.
+    /// A list of one request, from any source address. Its class is named after its URI.
     pub fn of_one(request: Request) -> Self {
         let classes = vec![class::name_of(&request.uri)];
         let entries = vec![Entry { source: None, request: Arc::new(Request { class: 0, ..request }) }];
         Self { entries, classes, round: Round::of_one() }
     }
 
-    /// The entry of turn `turn`, counted from 0, round and round.
+    /// The entry of turn `turn`, from 0. After the last entry, the first follows.
     pub fn nth(&self, turn: u64) -> &Entry {
         &self.entries[self.round.nth(turn)]
     }
 
-    /// After how many turns each entry has had as many as its weight says (or weights with the common divisor taken out).
+    /// The number of turns after which each entry has had as many as its weight, divided by the common divisor of all
+    /// weights.
     pub fn turns(&self) -> u64 {
         self.round.turns()
     }
 
-    /// In which order the entries come.
+    /// The order of the entries.
     pub fn round(&self) -> &Round {
         &self.round
     }
@@ -128,18 +128,18 @@ impl AccessList {
     }
 }
 
-/// A list of which some lines are read.
+/// A list while its lines are parsed.
 struct Builder<'a, F> {
-    /// Gets the content of a file.
+    /// Returns the content of a file.
     body: F,
     bodies: HashMap<String, Bytes>,
     bodies_bytes: usize,
-    /// What was asked for, by the text that says so: a text that comes again is not read again.
+    /// Indices of requests by the text of their lines, so that a repeated text is parsed once.
     known: HashMap<&'a str, usize>,
     requests: Vec<Request>,
     weights_of_requests: Vec<u32>,
     classes: Classes,
-    /// Source, and index of the request.
+    /// Source address, and index of the request.
     lines: Vec<(Option<IpAddr>, u32)>,
 }
 
@@ -208,53 +208,38 @@ impl<'a, F: FnMut(&str) -> io::Result<Bytes>> Builder<'a, F> {
     }
 }
 
-/// Why a list cannot be used.
+/// A list cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
-    /// The system cannot read it, or it is too large.
+    /// The file cannot be read, or is too large.
     #[error("cannot read {file}: {error}")]
-    Read {
-        /// The list.
-        file: String,
-        /// What the system says.
-        error: io::Error,
-    },
-    /// A line is wrong.
+    Read { file: String, error: io::Error },
+    /// A line is invalid.
     #[error("{file}:{line}: {error}")]
     Line {
-        /// The list.
+        /// The list's name.
         file: String,
-        /// Number of the line, from 1.
+        /// Line number, from 1.
         line: u64,
-        /// What is wrong.
         error: LineError,
     },
-    /// The body that a line names cannot be read.
+    /// The body file that a line names cannot be read.
     #[error("{file}:{line}: cannot read the body {body}: {error}")]
     Body {
-        /// The list.
+        /// The list's name.
         file: String,
-        /// Number of the line, from 1.
+        /// Line number, from 1.
         line: u64,
-        /// The body's file, as the line has it.
+        /// The body file, as written in the line.
         body: String,
-        /// What the system says.
         error: io::Error,
     },
     /// All lines are empty or comments.
-    #[error("{file} asks for nothing")]
-    Empty {
-        /// The list.
-        file: String,
-    },
+    #[error("{file} contains no requests")]
+    Empty { file: String },
     /// The weights are too large.
     #[error("{file}: {error}")]
-    Weights {
-        /// The list.
-        file: String,
-        /// What is wrong.
-        error: RoundError,
-    },
+    Weights { file: String, error: RoundError },
 }
 
 impl ListError {
@@ -272,7 +257,7 @@ impl ListError {
     }
 }
 
-/// What is wrong with a line, before it is said which.
+/// A problem of a line, without the line's number.
 enum Fault {
     Line(LineError),
     Body { body: String, error: io::Error },
@@ -284,7 +269,7 @@ impl From<LineError> for Fault {
     }
 }
 
-/// A whole file, unless it is larger than `bytes_max`.
+/// Reads a whole file. Fails if it is larger than `bytes_max`.
 fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
@@ -294,7 +279,7 @@ fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Some 30 million lines of the paper's form.
+/// In bytes: about 30 million lines of the paper's form.
 const LIST_BYTES_MAX: u64 = 1 << 30;
 const BODY_BYTES_MAX: u64 = 64 << 20;
 const BODIES_BYTES_MAX: usize = 1 << 30;

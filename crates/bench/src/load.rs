@@ -1,4 +1,4 @@
-//! Runs a plan: threads, each with a runtime of its own, and on them clients that send requests one after the other.
+//! Runs a plan: threads, each with its own runtime, and on them clients that send requests one after the other.
 
 mod arrivals;
 mod flows;
@@ -29,17 +29,17 @@ use crate::tally::{Series, Tally};
 use crate::tls::{self, Tls, TlsError};
 use crate::users::{self, Users};
 
-/// A run that has begun.
+/// A run in progress.
 #[derive(Debug)]
 pub struct Load {
     shared: Arc<Shared>,
-    /// A thread is taken when it is waited for; it says when it was done.
+    /// The threads. A handle is taken when the thread is joined, and returns the time at which the thread finished.
     threads: Vec<(Arc<Run>, Option<JoinHandle<Duration>>)>,
-    /// Requests whose end was taken out of the tallies.
+    /// Number of requests that [`Load::take`] removed from the tallies.
     taken: u64,
 }
 
-/// A part of a run that can begin.
+/// A part of a run that is ready to begin.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     plan: Plan,
@@ -48,7 +48,7 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Begins. `start` is the zero of all times; the first request begins `after` that.
+    /// Starts the threads. `start` is the zero of all times. The first request begins `after` that.
     pub(crate) fn start(
         self,
         start: Instant,
@@ -69,38 +69,38 @@ impl Prepared {
     }
 }
 
-/// A run that is over.
+/// A finished run.
 #[derive(Debug)]
 pub struct Finished {
-    /// What became of everything.
+    /// The results.
     pub tally: Tally,
-    /// How long it took.
+    /// The duration of the run.
     pub elapsed: Duration,
-    /// Why things failed, in sentences, and how often.
+    /// Causes of failures, as sentences, with the number of occurrences.
     pub causes: BTreeMap<String, u64>,
 }
 
-/// A run cannot begin.
+/// The run cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Nobody could follow the plan.
+    /// The plan contradicts itself.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// TLS is not what it should be.
+    /// The TLS options are invalid.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The system gives no thread.
+    /// The kernel refuses a thread.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }
 
 impl Load {
-    /// Begins. Every connection's sample goes to `log`, too, if there is one.
+    /// Starts the run. `log` gets the sample of every connection.
     pub fn start(plan: Plan, log: Option<Arc<dyn ConnectionLog>>) -> Result<Self, StartError> {
         Self::prepare(plan, Portion::WHOLE)?.start(Instant::now(), Duration::ZERO, log)
     }
 
-    /// Makes a part of a run ready to begin.
+    /// Prepares a part of a run.
     pub(crate) fn prepare(plan: Plan, portion: Portion) -> Result<Prepared, StartError> {
         plan.check()?;
         let tls = Tls::prepare(&plan.tls, plan.protocol.alpn())?;
@@ -115,7 +115,7 @@ impl Load {
         self.shared.now()
     }
 
-    /// What has become of what has ended so far.
+    /// The results so far.
     pub fn tally(&self) -> Tally {
         let (first, rest) = self.threads.split_first().expect("there is always a thread");
         let mut tally = first.0.tally().clone();
@@ -125,7 +125,7 @@ impl Load {
         tally
     }
 
-    /// Brings `progress` up to date. Costs each thread about as much as a few requests, however long the run is.
+    /// Updates `progress`. It costs each thread about as much as a few requests, regardless of the length of the run.
     pub fn follow(&self, progress: &mut Progress) {
         let (elapsed, counts) = (self.elapsed(), Some(self.shared.counts()));
         progress.update(Look { elapsed, counts, behind: Duration::ZERO }, |from| {
@@ -137,7 +137,7 @@ impl Load {
         });
     }
 
-    /// What has become of what has ended since the start, or since this was last asked; counting begins anew.
+    /// The results since the start or since the last call. Resets the counts.
     pub fn take(&mut self) -> Tally {
         let (first, rest) = self.threads.split_first().expect("there is always a thread");
         let mut tally = first.0.take_tally();
@@ -148,12 +148,12 @@ impl Load {
         tally
     }
 
-    /// Whether nothing is in progress any more.
+    /// Whether all requests have ended.
     pub fn is_finished(&self) -> bool {
         self.threads.iter().all(|(_, thread)| thread.as_ref().is_none_or(JoinHandle::is_finished))
     }
 
-    /// Drops what is in progress.
+    /// Cuts off all requests in progress.
     pub fn cut(&self) {
         self.shared.cut.cancel();
     }
@@ -162,7 +162,7 @@ impl Load {
     pub fn finish(mut self) -> Finished {
         let mut elapsed = Duration::ZERO;
         for (_, thread) in &mut self.threads {
-            // A panic was reported by the thread itself; what it had in progress counts as unfinished.
+            // The thread has reported its own panic. Its requests in progress count as unfinished.
             let ended = thread.take().map(JoinHandle::join).and_then(Result::ok);
             elapsed = elapsed.max(ended.unwrap_or_else(|| self.shared.now()));
         }
@@ -174,23 +174,23 @@ impl Load {
 }
 
 impl Drop for Load {
-    /// Nobody could ask what becomes of what is in progress.
+    /// After this, no caller can read the results, so the run is cut off.
     fn drop(&mut self) {
         self.cut();
     }
 }
 
-/// No more threads than there are connections.
+/// Number of threads: not more than connections.
 fn threads(plan: &Plan) -> usize {
     plan.threads.clamp(1, plan.connections().max(1))
 }
 
-/// The share of a thread.
+/// The share of thread `index` of `of`.
 fn share(all: usize, index: usize, of: usize) -> usize {
     all / of + usize::from(index < all % of)
 }
 
-/// What one thread does, until the time that is returned.
+/// The body of a load thread. Returns the time at which it finished.
 fn drive(run: &Arc<Run>, index: usize, after: Duration) -> Duration {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime needs a few files");
     let of = threads(&run.plan);
@@ -201,7 +201,8 @@ fn drive(run: &Arc<Run>, index: usize, after: Duration) -> Duration {
                 Pace::Closed { connections } => closed(run, share(*connections, index, of)).await,
                 Pace::Open { schedule, connections_max } => {
                     let times = schedule.share(index as u64, of as u64).times().skip_while(|due| *due < after);
-                    // Who waited for a number to be refused, would wait until it is due.
+                    // Limits the schedule itself. Otherwise the thread would wait for the due time of a request only to
+                    // find that the plan's number of requests is used up.
                     let count = run.plan.stop.requests.map_or(usize::MAX, |all| share(all as usize, index, of));
                     open(run, times.take(count), share(*connections_max, index, of)).await;
                 }
@@ -221,13 +222,14 @@ fn drive(run: &Arc<Run>, index: usize, after: Duration) -> Duration {
     run.now()
 }
 
-/// The users of one thread, of those that are this process's part of the run.
+/// The users of one thread, among those of this process's part of the run.
 fn users(run: &Run, settings: users::Settings, index: u64, of: u64) -> Users {
     let (process, processes) = run.shared.portion.get();
     Users::share(settings, process + processes * index, processes * of)
 }
 
-/// Waits until it is time to begin. The runtime's timers count milliseconds: a run that begins at once does not wait for one.
+/// Waits for the start time. The runtime's timers have a resolution of a millisecond, so a run that begins at once does
+/// not use them.
 async fn begin(run: &Run, after: Duration) {
     let begin = run.shared.instant(after);
     if begin > tokio::time::Instant::now() {
@@ -235,7 +237,7 @@ async fn begin(run: &Run, after: Duration) {
     }
 }
 
-/// A closed loop: each slot sends its next request when the one before has ended.
+/// A closed loop: each slot sends its next request when the previous one has ended.
 async fn closed(run: &Arc<Run>, connections: usize) {
     let mut slots = JoinSet::new();
     for mut client in clients(run, connections) {
@@ -245,13 +247,13 @@ async fn closed(run: &Arc<Run>, connections: usize) {
     while slots.join_next().await.is_some() {}
 }
 
-/// As many clients as so many connections serve, made when they are asked for.
+/// As many clients as `connections` connections serve. Made on demand.
 fn clients(run: &Arc<Run>, connections: usize) -> impl Iterator<Item = Client> + use<> {
     let run = Arc::clone(run);
     (0..connections).flat_map(move |_| Client::of_one_connection(&run))
 }
 
-/// Does what is next; false when there is nothing any more.
+/// Performs the next task; false when the run is over.
 async fn do_next(run: &Arc<Run>, client: &mut Client) -> bool {
     let now = run.now();
     let Some(number) = run.shared.tickets.take(now) else { return false };
@@ -259,7 +261,7 @@ async fn do_next(run: &Arc<Run>, client: &mut Client) -> bool {
         (Work::Requests(requests), Protocol::Http1 { pipeline: pipeline @ 2.., .. }) => {
             let more = iter::from_fn(|| run.shared.tickets.take(now)).take(pipeline.min(client.room()) - 1);
             let batch: Vec<_> = iter::once(number).chain(more).map(|number| requests.nth(number)).collect();
-            // Only what goes the same way goes over one connection.
+            // Only requests with the same site and source address share a connection.
             for batch in batch.chunk_by(|(a, from_a), (b, from_b)| Arc::ptr_eq(&a.site, &b.site) && from_a == from_b) {
                 let (requests, source): (Vec<_>, _) = (batch.iter().map(|(request, _)| *request).collect(), batch[0].1);
                 client.send_pipelined(&requests, source, run.now()).await;
@@ -270,7 +272,7 @@ async fn do_next(run: &Arc<Run>, client: &mut Client) -> bool {
     true
 }
 
-/// Does once what is to be done; a flow as a user whom the server does not know.
+/// Performs one task. Each flow gets a new client, so that the server sees a new user.
 async fn perform_anew(run: &Arc<Run>, client: &mut Client, number: u64, due: Duration) {
     if let Work::Flow { .. } = run.plan.work {
         *client = Client::new(run);
@@ -278,7 +280,7 @@ async fn perform_anew(run: &Arc<Run>, client: &mut Client, number: u64, due: Dur
     perform(run, client, number, due).await;
 }
 
-/// Does once what is to be done.
+/// Performs one task: a request or a flow.
 async fn perform(run: &Run, client: &mut Client, number: u64, due: Duration) {
     match &run.plan.work {
         Work::Requests(requests) => {
@@ -292,7 +294,7 @@ async fn perform(run: &Run, client: &mut Client, number: u64, due: Duration) {
     }
 }
 
-/// An open loop: requests are due when they are due; clients that are free take them, and there are more as they are needed.
+/// An open loop: requests are due by a schedule. Idle clients take them, and new clients are made on demand.
 async fn open(run: &Arc<Run>, schedule: impl Iterator<Item = Duration>, connections_max: usize) {
     let arrivals = Arc::new(Arrivals::default());
     let mut slots = JoinSet::new();
@@ -301,7 +303,7 @@ async fn open(run: &Arc<Run>, schedule: impl Iterator<Item = Duration>, connecti
     let end = run.plan.stop.after.unwrap_or(Duration::MAX);
     for due in schedule {
         pacer.wait(due.min(end)).await;
-        // Where the schedule is behind, nothing above ever waits.
+        // If the schedule is behind, nothing above ever yields.
         consume_budget().await;
         let Some(number) = run.shared.tickets.take(due) else { break };
         let now = run.now();
@@ -316,7 +318,7 @@ async fn open(run: &Arc<Run>, schedule: impl Iterator<Item = Duration>, connecti
         }
     }
     arrivals.close();
-    // A connection lasts as long as somebody may come to share it.
+    // A shared connection closes only after its last client is dropped.
     drop(clients);
     while slots.join_next().await.is_some() {}
 }
@@ -331,8 +333,8 @@ async fn take_arrivals(mut client: Client, run: Arc<Run>, arrivals: Arc<Arrivals
     }
 }
 
-/// Counts what found no connection free for as long as one may take to be established: its user has gone. Without this, what
-/// waits for a server that cannot keep up would fill the memory, and the run would not end.
+/// Counts a request that found no free connection within the connect timeout as given up by its user. Otherwise, with a
+/// server that cannot keep up, the waiting requests would fill the memory, and the run would not end.
 fn give_up(run: &Run, number: u64, due: Duration) {
     match &run.plan.work {
         Work::Requests(requests) => {

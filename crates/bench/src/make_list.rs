@@ -1,4 +1,4 @@
-//! Making access lists: of networks and URIs in stated proportions, or of what a server has logged (the paper's open point,
+//! Makes access lists: from networks and URIs in given proportions, or from a server's log (the paper's open point,
 //! anma-enma, section 5).
 
 mod from_log;
@@ -20,27 +20,27 @@ use crate::round::RoundError;
 use crate::source::{AddressRange, SourceError};
 use proportions::{apportion, deal};
 
-/// What a list is to be made of.
+/// The parameters of a list.
 ///
-/// The numbers of lines are exact: networks, URIs and TLS each have their share of the lines to the nearest whole (largest
-/// remainder). They are independent of each other: of the lines of one network, each URI and TLS have the same shares again, to
-/// within a line or two. Lines are interleaved, so that any part of the list is in proportion as well.
+/// The numbers of lines are exact: networks, URIs and TLS each have their share of the lines to the nearest whole
+/// (largest remainder). They are independent of each other: among the lines of one network, each URI and TLS have the
+/// same shares again, to within a line or two. Lines are interleaved, so that any part of the list is in proportion as
+/// well.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
-    /// Where connections come from; of each, addresses are drawn at random. Empty: from anywhere (`-`).
+    /// Source networks. Addresses are drawn at random from each. Empty: any source (`-`).
     pub from: Vec<WeightedRange>,
-    /// What is asked for, each as often as its weight says. Their `tls` does not matter.
+    /// The requests, each with its weight. Their `tls` is ignored.
     pub asks: Vec<Ask>,
-    /// How much of it over TLS.
+    /// The share of lines with TLS.
     pub tls: TlsShare,
-    /// How many lines.
+    /// Number of lines.
     pub lines: u32,
-    /// The same seed has the same addresses drawn.
+    /// Determines the drawn addresses.
     pub seed: u64,
 }
 
 impl Recipe {
-    /// Makes the lines.
     pub fn lines(&self) -> Result<impl Iterator<Item = Line>, MakeError> {
         let cells = self.from.len().max(1).saturating_mul(self.asks.len());
         if self.lines > LINES_MAX || cells > CELLS_MAX {
@@ -65,18 +65,17 @@ impl Recipe {
     }
 }
 
-/// Writes a list, which reads back as the same lines.
+/// Writes a list that reads back as the same lines.
 pub fn write(lines: impl Iterator<Item = Line>, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{HEADING}")?;
     lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 
-/// Addresses, and their share: `10.0.0.0/24=8`. Without `=`, the weight is 1.
+/// A network and its weight: `10.0.0.0/24=8`. Without `=`, the weight is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeightedRange {
-    /// The addresses.
     pub range: AddressRange,
-    /// Their share, compared with others.
+    /// Its share, relative to the other weights.
     pub weight: u32,
 }
 
@@ -90,7 +89,7 @@ impl FromStr for WeightedRange {
     }
 }
 
-/// Which part of the requests goes over TLS: `0.3` or `30%`, to a millionth.
+/// The share of requests over TLS: `0.3` or `30%`, to a millionth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsShare {
     millionths: u32,
@@ -114,65 +113,48 @@ impl FromStr for TlsShare {
     }
 }
 
-/// Reads what is asked for of a recipe: `URI [key=value ...]`, as in a list, where the URI is a path and `weight=` its share.
+/// Parses a request of a list to make: `URI [key=value ...]`, as in a list. The URI is a path, and `weight=` its share.
 pub fn parse_ask(text: &str) -> Result<Ask, MakeError> {
     let ask = Ask::parse_without_tls(text, false)?;
     if ask.uri.scheme().is_some() { Err(MakeError::Absolute { uri: ask.uri }) } else { Ok(ask) }
 }
 
-/// Why no list can be made.
+/// A list cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum MakeError {
-    /// Addresses that are none.
+    /// Not a range of addresses.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The share of addresses is no number.
-    #[error("{text:?} has no weight like 10.0.0.0/24=8, a number from 1")]
-    Weight {
-        /// What was written.
-        text: String,
-    },
-    /// A share that is none.
-    #[error("{text:?} is no share like 0.3 or 30%")]
-    Share {
-        /// What was written.
-        text: String,
-    },
-    /// A URI or its options.
+    /// The weight of a network is not a number from 1.
+    #[error("{text:?} has no weight: write a number from 1, as in 10.0.0.0/24=8")]
+    Weight { text: String },
+    /// Not a share.
+    #[error("{text:?} is not a share such as 0.3 or 30%")]
+    Share { text: String },
+    /// A URI or its options are invalid.
     #[error(transparent)]
     Ask(#[from] LineError),
-    /// A URI that leaves TLS no choice.
-    #[error("{uri} is no path: whether TLS is used is said by its share")]
-    Absolute {
-        /// The URI.
-        uri: Uri,
-    },
-    /// More than a list may have.
+    /// An absolute URI, whose scheme leaves no choice about TLS.
+    #[error("{uri} is not a path: the TLS share decides whether TLS is used")]
+    Absolute { uri: Uri },
+    /// More lines or cells than a list may have.
     #[error("a list has at most {LINES_MAX} lines, of at most {CELLS_MAX} pairs of a network and a URI")]
     TooMuch,
-    /// Nothing to make it of.
+    /// The weights permit no order.
     #[error("cannot make the list: {0}")]
     Round(#[from] RoundError),
     /// The log cannot be read.
     #[error("cannot read {file}: {error}")]
-    Log {
-        /// The log.
-        file: String,
-        /// What the system says.
-        error: io::Error,
-    },
-    /// No line of the log can be used.
-    #[error("{first}; no other line is of use either")]
+    Log { file: String, error: io::Error },
+    /// No line of the log is usable.
+    #[error("{first}; no other line is usable either")]
     NothingOfUse {
-        /// The first line, and why.
+        /// The first line, and why it is bad.
         first: BadLine,
     },
     /// The log has no lines.
     #[error("{file} has no lines")]
-    Empty {
-        /// The log.
-        file: String,
-    },
+    Empty { file: String },
     /// The list cannot be written.
     #[error("cannot write the list: {0}")]
     Write(io::Error),
@@ -184,10 +166,10 @@ fn millionths(share: f64) -> u32 {
 }
 
 const MILLION: u32 = 1_000_000;
-/// As many turns as a round has.
+/// The maximum number of turns in a [`Round`].
 const LINES_MAX: u32 = 1 << 24;
 const CELLS_MAX: usize = 1 << 20;
-/// The first line of a list that is made.
+/// The first line of the list.
 const HEADING: &str = "# source URI TLS";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a plan needs of the machine that follows it.
+//! The resources of this machine that a plan needs.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,12 +8,12 @@ use crate::plan::{Plan, Work};
 use crate::site::Site;
 use crate::source::Sources;
 
-/// Whether `limits` are enough for `connections` of a plan that so many processes of this machine share.
+/// Checks whether `limits` suffice for `connections` of a plan that `processes` processes of this machine share.
 pub fn check(limits: &Limits, plan: &Plan, connections: u64, processes: u64) -> Result<(), Shortage> {
     limits.check(&Load { connections, processes, ways: &ways(plan)? })
 }
 
-/// The ways that connections go, each by its share.
+/// The address pairs of the connections, each with its share.
 fn ways(plan: &Plan) -> Result<HashMap<Way, u64>, Shortage> {
     let mut ways = HashMap::new();
     for ((site, source), count) in servers(&plan.work) {
@@ -21,7 +21,7 @@ fn ways(plan: &Plan) -> Result<HashMap<Way, u64>, Shortage> {
             match (site.address_for(source), source) {
                 (Some(destination), _) => *ways.entry(Way { source, destination }).or_default() += count * share,
                 (None, Some(address)) => return Err(Shortage::NoDestination { address }),
-                // A host without any address was refused when its name was resolved.
+                // The resolver has rejected hosts without addresses.
                 (None, None) => {}
             }
         }
@@ -29,7 +29,7 @@ fn ways(plan: &Plan) -> Result<HashMap<Way, u64>, Shortage> {
     Ok(ways)
 }
 
-/// How often each server is asked from each source, as far as lines name one.
+/// The number of requests to each server from each source address, as far as lines contain one.
 fn servers(work: &Work) -> HashMap<(&Site, Option<IpAddr>), u64> {
     match work {
         Work::Requests(requests) => {
@@ -43,7 +43,7 @@ fn servers(work: &Work) -> HashMap<(&Site, Option<IpAddr>), u64> {
     }
 }
 
-/// Where the connections of lines come from: from what the lines say, or from each address of all in turn.
+/// The source addresses of lines: the line's own, or each address of the plan in turn.
 fn sources(of_lines: Option<IpAddr>, of_all: Option<&Sources>) -> Vec<(Option<IpAddr>, u64)> {
     let of_all = of_all.map_or(&[][..], Sources::addresses);
     if of_lines.is_some() || of_all.is_empty() {
@@ -105,7 +105,7 @@ mod tests {
         let list = "127.0.0.1 /a 0\n::1 http://[::1]:81/ 0\n";
         let [v4, v6] = [("127.0.0.1 127.0.0.1:80", 1), ("::1 [::1]:81", 1)];
         assert_eq!(ways_of(list, None).unwrap(), expected(&[v4, v6]));
-        let none = "::1 cannot reach the server, which has no address of its family: take it from --source, or name another server";
+        let none = "::1 cannot reach the server, which has no address of its family: remove it from --source, or use another server";
         assert_eq!(ways_of("- /a 0\n", Some("127.0.0.1,::1")).unwrap_err(), none);
     }
 }

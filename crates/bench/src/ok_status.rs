@@ -1,4 +1,4 @@
-//! Which statuses are success.
+//! The statuses that count as success.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -6,15 +6,15 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Statuses whose responses count as success; a whole response of another one ends NORMAL, and its request counts as failed. By
-/// default 200 to 399: 4xx and 5xx are failures (RFC 9110, section 15).
+/// Statuses that count as success. A complete response with another status ends NORMAL, and its request counts as
+/// failed. By default 200 to 399: 4xx and 5xx are failures (RFC 9110, section 15).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(u16, u16)>", into = "Vec<(u16, u16)>")]
 pub struct OkStatus(Vec<RangeInclusive<u16>>);
 
 /// The text is not a list of statuses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no list of statuses from 200 to 599, such as 200-399,404")]
+#[error("{0:?} is not a list of statuses from 200 to 599, such as 200-399,404")]
 pub struct BadOkStatus(String);
 
 impl OkStatus {
@@ -73,7 +73,7 @@ impl fmt::Display for OkStatus {
     }
 }
 
-/// The number of statuses: disjoint ranges cannot be more.
+/// The number of statuses, which limits the number of disjoint ranges.
 const RANGES_MAX: usize = 400;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! A report of a run as one page of HTML that needs nothing else: no network, no script.
+//! A report of a run as one self-contained page of HTML: no network, no script.
 //!
-//! Everything that a page shows is in the [`Summary`], so that it can be made of a saved one, too.
+//! All data of a page come from the [`Summary`], so that a page can be made from a saved one.
 //!
-//! What comes from outside (the command line, names of classes, what a server said) gets into a page through templates that escape
-//! it, and without control characters; the page also forbids scripts to itself. The markup is XML at the same time.
+//! External text (the command line, names of classes, text from a server) passes through templates that escape it and
+//! remove control characters. The page also forbids scripts. The markup is also valid XML.
 
 mod course;
 mod latency;
@@ -33,7 +33,7 @@ struct Page {
     course: Option<Table>,
 }
 
-/// What stands above every page.
+/// The head of every page.
 pub(crate) struct Head {
     pub(crate) title: String,
     pub(crate) command: String,
@@ -50,7 +50,7 @@ impl Head {
     }
 }
 
-/// A figure that one looks for first.
+/// A key figure at the top of the page.
 struct Key {
     name: &'static str,
     value: String,
@@ -71,7 +71,7 @@ impl Page {
     }
 }
 
-/// The target, if the command line has one that looks so.
+/// The title: the target, if the command line contains one.
 fn title(command: &[String]) -> String {
     let target = command.iter().find(|word| word.starts_with("http://") || word.starts_with("https://"));
     target.map_or_else(|| "A load of HTTP requests".to_owned(), |url| format!("A load on {url}"))

@@ -1,4 +1,4 @@
-//! What a run is to do, checked and ready.
+//! The plan of a run, validated and complete.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,29 +14,26 @@ use crate::source::Sources;
 use crate::tls::TlsOptions;
 use crate::users;
 
-/// A run.
+/// A plan.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What is done.
+    /// The requests or flows.
     pub work: Work,
-    /// From which addresses connections are made where the list does not say, round and round; none: what the system chooses.
+    /// The local addresses of connections, in rotation, for lines that name none; `None`: the kernel selects one.
     pub sources: Option<Sources>,
-    /// When it is done.
+    /// When requests are sent.
     pub pace: Pace,
-    /// When it ends.
+    /// When the run ends.
     pub stop: Stop,
-    /// How HTTP is spoken.
     pub protocol: Protocol,
-    /// How TLS is spoken.
     pub tls: TlsOptions,
-    /// How long to wait.
     pub timeouts: Timeouts,
-    /// How many threads do it.
+    /// Number of threads.
     pub threads: usize,
 }
 
 impl Plan {
-    /// Connections in progress, at most.
+    /// Maximum number of connections in progress.
     pub fn connections(&self) -> usize {
         match self.pace {
             Pace::Closed { connections } => connections,
@@ -44,7 +41,7 @@ impl Plan {
         }
     }
 
-    /// Whether one thing goes with the other.
+    /// Whether the parts of the plan fit together.
     pub(crate) fn check(&self) -> Result<(), PlanError> {
         let one_by_one = !matches!((&self.pace, &self.work), (Pace::Closed { .. }, Work::Requests(_)));
         match self.protocol {
@@ -54,43 +51,44 @@ impl Plan {
     }
 }
 
-/// A plan contradicts itself.
+/// The plan contradicts itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// What is sent when it is due, or when an answer allows it, waits for nothing that could be sent with it.
-    #[error("only the requests of a closed loop can be pipelined, not those that come at a rate, or in flows")]
+    /// Pipelining needs requests that can be sent together. A request of a schedule or flow is sent when it is due, or
+    /// when a response allows it.
+    #[error("only the requests of a closed loop can be pipelined, not those at a rate or in flows")]
     Pipeline,
 }
 
-/// What is done, as often as the pace says.
+/// The requests or flows. The pace decides when each begins.
 #[derive(Clone, Debug)]
 pub enum Work {
-    /// Requests that have nothing to do with each other.
+    /// Independent requests.
     Requests(Requests),
-    /// Flows, each gone through by a user of its own.
+    /// Flows. Each run of a flow is that of a separate user.
     Flow {
-        /// What users do; its steps are the classes that requests belong to.
+        /// Its steps are the classes of requests.
         flow: Arc<Flow>,
-        /// The site of the URL that the flow's are relative to.
+        /// The site of the flow's base URL.
         site: Arc<Site>,
-        /// Decides what the flow leaves to chance.
+        /// Seeds the random choices of the flow.
         seed: u64,
     },
 }
 
-/// A flow cannot be gone through.
+/// A flow cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkError {
     /// Its URL names no server.
     #[error(transparent)]
     Site(#[from] SiteError),
-    /// Its file is no flow.
+    /// Its file is invalid.
     #[error(transparent)]
     Flow(#[from] FlowError),
 }
 
 impl Work {
-    /// The flow of a file, at the site of a URL. Blocks for the resolver.
+    /// The flow of a file, at the site of a URL. Blocks while it resolves the host.
     pub fn flow(file: &Path, url: &str, seed: u64) -> Result<Self, WorkError> {
         let (site, _) = Site::resolve(url)?;
         let base = Url::parse(url).map_err(|error| SiteError::Url(url.to_owned(), error))?;
@@ -98,7 +96,7 @@ impl Work {
         Ok(Self::Flow { flow: Arc::new(flow), site: Arc::new(site), seed })
     }
 
-    /// Whether anything is asked for over TLS.
+    /// Whether any request uses TLS.
     pub(crate) fn needs_tls(&self) -> bool {
         match self {
             Self::Requests(requests) => requests.need_tls(),
@@ -106,7 +104,7 @@ impl Work {
         }
     }
 
-    /// The names of the classes that requests belong to.
+    /// The names of the classes of requests.
     pub fn classes(&self) -> Arc<[String]> {
         match self {
             Self::Requests(requests) => Arc::clone(requests.classes()),
@@ -121,63 +119,62 @@ impl From<Requests> for Work {
     }
 }
 
-/// When requests are sent, or flows begun.
+/// When requests or flows begin.
 #[derive(Clone, Debug)]
 pub enum Pace {
-    /// So many at any time: the next begins when one has ended (the paper's rate control).
+    /// A fixed number in progress: the next begins when one has ended (the paper's rate control).
     Closed {
         /// Connections in progress.
         connections: usize,
     },
-    /// When they are due, whether those before have ended or not.
+    /// By a schedule, whether or not the previous ones have ended.
     Open {
-        /// When they are due.
         schedule: Schedule,
-        /// So many connections at most; what finds none free waits, and its wait counts.
+        /// Maximum number of connections. A request that finds none free waits, and its wait counts.
         connections_max: usize,
     },
-    /// When users come, and come back, each with his own sessions.
+    /// Users come, and come back, each with separate sessions.
     Users {
-        /// When they do.
         settings: users::Settings,
-        /// So many connections at most; users who find none free wait, and their wait counts; but not
-        /// for longer than a connection may take to be established.
+        /// Maximum number of connections. A user who finds none free waits, at most for the connect timeout, and the
+        /// wait counts.
         connections_max: usize,
     },
 }
 
-/// When a run ends: no request begins any more, and those in progress end as they will.
+/// When a run ends. Then no more requests begin, and those in progress run to their end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stop {
-    /// After so many requests.
+    /// After this number of requests.
     pub requests: Option<u64>,
-    /// After so long.
+    /// After this time, counted from the start.
     pub after: Option<Duration>,
 }
 
-/// How HTTP is spoken.
+/// The version of HTTP and its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1.
     Http1 {
-        /// So many requests on one connection; none: as many as the server allows. After the last the client reads until the
-        /// server closes.
+        /// Maximum number of requests on one connection; `None`: as many as the server permits. After the last, the
+        /// client reads until the server closes.
         requests_per_connection: Option<u64>,
-        /// So many requests are sent before the first is answered.
+        /// How many requests are sent before the first response.
         pipeline: usize,
     },
     /// HTTP/2: over TLS by ALPN, without TLS by prior knowledge (RFC 9113, section 3).
     Http2 {
-        /// So many requests at once on each connection. Where the server allows fewer (`SETTINGS_MAX_CONCURRENT_STREAMS`), the
-        /// others wait for their turn, and their wait counts.
+        /// Requests in progress on each connection. If the server permits fewer (`SETTINGS_MAX_CONCURRENT_STREAMS`),
+        /// the others wait, and their wait counts.
         streams: usize,
-        /// So many requests on one connection; none: as many as the server allows. After the last the client closes.
+        /// Maximum number of requests on one connection; `None`: as many as the server permits. After the last, the
+        /// client closes.
         requests_per_connection: Option<u64>,
     },
 }
 
 impl Protocol {
-    /// What is offered by ALPN.
+    /// The protocols that the client offers by ALPN.
     pub(crate) fn alpn(self) -> &'static [&'static [u8]] {
         match self {
             Self::Http1 { .. } => &[b"http/1.1"],
@@ -186,17 +183,19 @@ impl Protocol {
     }
 }
 
-/// How long to wait.
+/// Timeouts of connections and requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// For TCP, and TLS, to be established; in an open loop, and for users, also for a connection that is free.
+    /// For the TCP connect and the TLS handshake together. In an open loop and for users, also the wait for a free
+    /// connection.
     pub connect: Duration,
-    /// For the whole response, once the request is written; also for the server to close, where that is waited for.
+    /// For the whole response, counted from the end of the request. Also for the server's close, if the client waits
+    /// for that.
     pub response: Duration,
 }
 
 impl Default for Timeouts {
-    /// Five seconds, as the paper has it.
+    /// Five seconds each, as in the paper.
     fn default() -> Self {
         Self { connect: Duration::from_secs(5), response: Duration::from_secs(5) }
     }

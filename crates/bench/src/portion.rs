@@ -1,13 +1,13 @@
-//! The part of a run that one of several processes plays.
+//! The portion of a run that one of several processes does.
 
 use std::num::NonZero;
 
 use crate::plan::{Pace, Plan, Stop};
 
-/// One of several equal parts of a run.
+/// One of several equal portions of a run.
 ///
-/// Everything that is numbered (requests of a list, arrivals, source addresses) is dealt in turn: part `index` of `of` has every
-/// `of`th, beginning with number `index`. So all parts together do what one process would do.
+/// All numbered items (requests of a list, arrivals, source addresses) are dealt in turn: portion `index` of `of` has
+/// every `of`th, beginning with number `index`. So all portions together do exactly what one process would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Portion {
     index: u64,
@@ -15,31 +15,31 @@ pub struct Portion {
 }
 
 impl Portion {
-    /// Everything.
+    /// The whole run.
     pub const WHOLE: Self = Self { index: 0, of: NonZero::<u64>::MIN };
 
-    /// Part `index`, from 0, of `of`; `None` if there is no such part.
+    /// Portion `index`, from 0, of `of`; `None` if it does not exist, or `of` is over [`PORTIONS_MAX`].
     pub fn new(index: u64, of: u64) -> Option<Self> {
         let of = NonZero::new(of).filter(|of| index < of.get() && of.get() <= PORTIONS_MAX)?;
         Some(Self { index, of })
     }
 
-    /// Which of how many.
+    /// Its index, from 0, and the number of portions.
     pub fn get(self) -> (u64, u64) {
         (self.index, self.of.get())
     }
 
-    /// In the whole, what is number `own` here.
+    /// The number in the whole run of item `own` of this portion.
     pub(crate) fn number(self, own: u64) -> u64 {
         self.index.wrapping_add(own.wrapping_mul(self.of.get()))
     }
 
-    /// How many of `all` are here. The parts differ by one at most, and those that have one more come first.
+    /// This portion's share of `all`. Shares differ by at most one, and the larger ones come first.
     pub fn share(self, all: u64) -> u64 {
         all / self.of + u64::from(self.index < all % self.of)
     }
 
-    /// How much of a plan is to be done here.
+    /// This portion of a plan.
     pub(crate) fn of_plan(self, plan: Plan) -> Plan {
         let connections = |all: usize| self.share(all as u64) as usize;
         let pace = match plan.pace {
@@ -48,7 +48,7 @@ impl Portion {
                 schedule: schedule.share(self.index, self.of.get()),
                 connections_max: connections(connections_max),
             },
-            // Who comes when is computed from the numbers of all.
+            // The schedule of users is computed from the numbers of all users.
             Pace::Users { settings, connections_max } => {
                 Pace::Users { settings, connections_max: connections(connections_max) }
             }
@@ -58,7 +58,7 @@ impl Portion {
     }
 }
 
-/// More processes than anybody has.
+/// Far more processes than practical.
 const PORTIONS_MAX: u64 = 4096;
 
 #[cfg(test)]

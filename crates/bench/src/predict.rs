@@ -1,4 +1,5 @@
-//! The load of a site, and the servers that it needs: what Nakayama (2003, section 6.1.3) left open.
+//! Predicts the load of a site and the number of servers that it needs: the open point of Nakayama (2003, section
+//! 6.1.3).
 //!
 //! ```text
 //!   an access log -> observed --+
@@ -7,7 +8,7 @@
 //!                 given, or found by a search -> Sizing
 //! ```
 //!
-//! A prediction is arithmetic on assumptions, so each of them comes with its value and where that is from.
+//! A prediction is arithmetic on assumptions, so it lists each of them with its value and the source of the value.
 
 pub mod observed;
 pub mod poisson;
@@ -18,32 +19,32 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// The requests that a site gets when most come, before it grows.
+/// The requests of a site at its busiest, before growth.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
-    /// Requests a second, on average over the busiest stretch of each length.
+    /// Requests a second, as the mean of the busiest window of each length.
     pub requests_per_s: Busiest,
-    /// Bytes a second on average over the busiest minute; `None`: not known.
+    /// Bytes a second, as the mean of the busiest minute; `None`: unknown.
     pub bytes_per_s: Option<f64>,
-    /// What share of the requests begins with a full TLS handshake; `None`: not known.
+    /// The share of requests that begin with a full TLS handshake; `None`: unknown.
     pub handshake_share: Option<f64>,
-    /// What this is taken from.
+    /// The assumptions behind these figures.
     pub assumptions: Vec<Assumption>,
 }
 
-/// A figure over the busiest stretches of three lengths; the shorter the stretch, the higher.
+/// A figure in the busiest windows of three lengths. Shorter windows have higher values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Busiest {
-    /// Of 3,600 seconds.
+    /// In 3,600 seconds.
     pub hour: f64,
-    /// Of 60 seconds.
+    /// In 60 seconds.
     pub minute: f64,
-    /// Of one second.
+    /// In one second.
     pub second: f64,
 }
 
 impl Busiest {
-    /// That of one length.
+    /// The value of one window length.
     pub fn of(&self, window: Window) -> f64 {
         match window {
             Window::Hour => self.hour,
@@ -57,7 +58,7 @@ impl Busiest {
     }
 }
 
-/// A stretch of time whose busiest counts.
+/// The length of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Window {
@@ -73,7 +74,6 @@ impl Window {
     /// From the longest to the shortest.
     pub const ALL: [Self; 3] = [Self::Hour, Self::Minute, Self::Second];
 
-    /// How long it is.
     pub fn seconds(self) -> u32 {
         match self {
             Self::Hour => 3600,
@@ -82,7 +82,7 @@ impl Window {
         }
     }
 
-    /// As in reports: `hour`, ...
+    /// Its name in reports: `hour`, ...
     pub fn name(self) -> &'static str {
         match self {
             Self::Hour => "hour",
@@ -92,94 +92,91 @@ impl Window {
     }
 }
 
-/// What servers take, and how much of that is to be used.
+/// The capacity of servers, and how much of it to use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sizing {
-    /// Requests a second that one server takes.
+    /// Capacity of one server in requests a second.
     pub capacity: Stated<f64>,
-    /// How many times today's load there will be.
+    /// Factor from today's load to the future load.
     pub growth: Stated<f64>,
-    /// What share of its capacity a server keeps free.
+    /// Share of its capacity that a server keeps free, from 0 to under 1.
     pub headroom: Stated<f64>,
-    /// How many servers may be missing.
+    /// Number of servers that may be missing.
     pub redundancy: Stated<u32>,
-    /// The servers shall take the busiest of these.
+    /// The servers must carry the busiest window of this length.
     pub peak: Stated<Window>,
 }
 
-/// A value, and where it is from.
+/// A value and its source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stated<T> {
-    /// The value.
     pub value: T,
-    /// Where it is from: `--growth`, `default`, `measured`, the name of a file.
+    /// `--growth`, `default`, `measured`, or the name of a file.
     pub source: String,
 }
 
 impl<T> Stated<T> {
-    /// Puts the two together.
     pub fn new(value: T, source: impl Into<String>) -> Self {
         Self { value, source: source.into() }
     }
 }
 
-/// Something that the prediction takes for granted.
+/// An assumption of the prediction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Assumption {
-    /// What is taken for granted.
+    /// The quantity that is assumed.
     pub what: String,
     /// Its value, with its unit.
     pub value: String,
-    /// Where that is from.
+    /// The source of the value.
     pub source: String,
 }
 
 impl Assumption {
-    /// Puts the three together.
     pub fn new(what: &str, value: impl fmt::Display, source: &str) -> Self {
         Self { what: what.into(), value: value.to_string(), source: source.into() }
     }
 }
 
-/// The load that there will be, and the servers that it takes.
+/// The future load, and the servers that it needs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
-    /// Requests a second, grown.
+    /// Requests a second, with growth.
     pub requests_per_s: Busiest,
-    /// Bytes a second in the busiest minute, grown; `None`: not known.
+    /// Bytes a second in the busiest minute, with growth; `None`: unknown.
     pub bytes_per_s: Option<f64>,
-    /// Full TLS handshakes a second at the peak; `None`: not known.
+    /// Full TLS handshakes a second at the peak; `None`: unknown.
     pub handshakes_per_s: Option<f64>,
-    /// The load that the servers are counted for, requests a second.
+    /// The load that determines the number of servers, in requests a second.
     pub peak_per_s: f64,
-    /// Requests a second that one server shall take at most.
+    /// Usable capacity of one server, in requests a second.
     pub usable_per_s: f64,
-    /// How many servers the load keeps busy.
+    /// Number of servers that carry the load.
     pub serving: u64,
-    /// How many more there are for those that may be missing.
+    /// Number of servers that may be missing.
     pub spare: u32,
-    /// All servers.
+    /// `serving + spare`.
     pub servers: u64,
-    /// What all of this rests on.
+    /// All assumptions of the prediction.
     pub assumptions: Vec<Assumption>,
 }
 
-/// Sizing of which nothing follows, which whoever stated it is to blame for.
+/// The sizing is invalid. The caller is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum SizingError {
-    /// A server takes nothing, or no number.
+    /// The capacity of a server is not a positive number.
     #[error("the capacity of a server is a number of requests a second over 0, not {0}")]
     Capacity(f64),
-    /// Less than nothing, or no number.
+    /// Growth is not a positive number.
     #[error("growth is a factor over 0, such as 1.5 for half as much again, not {0}")]
     Growth(f64),
-    /// All is kept free.
+    /// Headroom is not from 0 to under 1.
     #[error("headroom is a share from 0 to under 1, such as 0.3, not {0}")]
     Headroom(f64),
 }
 
 impl Prediction {
-    /// From the load of today to the servers of tomorrow.
+    /// Computes the future load and number of servers.
     pub fn new(demand: &Demand, sizing: &Sizing) -> Result<Self, SizingError> {
         sizing.check()?;
         let requests_per_s = demand.requests_per_s.times(sizing.growth.value);
@@ -202,7 +199,7 @@ impl Prediction {
 }
 
 impl Sizing {
-    /// Whether anything follows of it.
+    /// Validates the ranges of capacity, growth and headroom.
     pub fn check(&self) -> Result<(), SizingError> {
         let is_positive = |value: f64| value > 0.0 && value.is_finite();
         let Self { capacity, growth, headroom, .. } = self;
@@ -225,20 +222,20 @@ impl Sizing {
             ("growth", format!("x {}", growth.value), &growth.source),
             ("each server keeps free", format!("{:.0} %", 100.0 * headroom.value), &headroom.source),
             ("servers that may be missing", redundancy.value.to_string(), &redundancy.source),
-            ("the servers shall take", format!("the busiest {}", peak.value.name()), &peak.source),
+            ("the servers must take", format!("the busiest {}", peak.value.name()), &peak.source),
         ];
         let stated = stated.into_iter().map(|(what, value, source)| Assumption::new(what, value, source));
         stated.chain(MODEL.iter().map(|(what, value)| Assumption::new(what, value, "model"))).collect()
     }
 }
 
-/// What the arithmetic itself takes for granted.
+/// The assumptions of the arithmetic itself.
 const MODEL: [(&str, &str); 2] = [
-    ("several servers take", "as many times what one takes: nothing behind them runs short"),
-    ("requests of the capacity", "cost a server what the site's cost it"),
+    ("several servers take", "in proportion to their number: nothing behind them is a bottleneck"),
+    ("requests of the capacity", "cost a server as much as those of the site"),
 ];
 
-/// How many servers it takes. A load that is over a whole number of servers only by an error of rounding takes no further one.
+/// The number of servers. Rounding errors do not add a server.
 #[allow(clippy::cast_sign_loss, reason = "both are positive")]
 fn servers(peak_per_s: f64, usable_per_s: f64) -> u64 {
     ((peak_per_s / usable_per_s * (1.0 - ROUNDING)).ceil() as u64).max(1)

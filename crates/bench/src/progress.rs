@@ -1,21 +1,22 @@
-//! How a run goes, for whoever watches it.
+//! The progress of a run, for displays.
 //!
-//! Looking must not disturb the load: a whole tally has histograms for every part of it, and is merged under the locks that the
-//! load's threads take for every sample. What is needed to watch are a few counts, and those intervals of the course that have
-//! changed since the last look: two, usually.
+//! Displays must not disturb the load. A whole tally has histograms for every part of it, and is merged under the locks
+//! that the load's threads take for every sample. So a display reads only a few counts, and the intervals of the course
+//! that have changed since the last update: usually two.
 
 use std::time::Duration;
 
 use crate::tally::{Point, Series};
 
-/// How a run goes. It begins as the default, and [`Running::follow`](crate::fleet::Running::follow) brings it up to date.
+/// The progress of a run. It begins as the default, and [`Running::follow`](crate::fleet::Running::follow) updates it.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Time since the start.
     pub elapsed: Duration,
-    /// Connections and handshakes; `None` where others make the load, who only tell of connections that have ended.
+    /// Connections and handshakes. `None` if workers generate the load, because they report only connections that have
+    /// ended.
     pub counts: Option<Counts>,
-    /// How much later than things happen they may become known here.
+    /// How old the newest data may be.
     behind: Duration,
     course: Series,
     settled: Settled,
@@ -34,7 +35,7 @@ pub struct Counts {
     pub resumed: u64,
 }
 
-/// What is seen at once.
+/// The data of one update, except the course.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Look {
     pub(crate) elapsed: Duration,
@@ -43,7 +44,7 @@ pub(crate) struct Look {
 }
 
 impl Progress {
-    /// Takes over what is new. `course_since` gives the intervals of the course that end after a point of time.
+    /// Applies an update. `course_since` returns the intervals of the course that end after a point of time.
     pub(crate) fn update(&mut self, look: Look, course_since: impl Fn(Duration) -> Series) {
         (self.elapsed, self.behind, self.counts) = (look.elapsed, look.behind, look.counts);
         loop {
@@ -52,28 +53,28 @@ impl Progress {
             if newer.interval() <= self.course.interval() {
                 return self.course.replace_since(&newer, from);
             }
-            // What does not change any more is put together here, rather than taken again.
+            // Merges settled intervals here, instead of reading them again.
             self.course.coarsen(newer.interval());
         }
     }
 
-    /// The course, in which requests are counted when they ended. What is counted by its beginning may still be missing.
+    /// The course. It counts requests when they end. Counts of beginnings may still be incomplete.
     pub fn course(&self) -> &Series {
         &self.course
     }
 
-    /// The interval that was over last; `None` in the first. Empty if nothing ended in it.
+    /// The last complete interval; `None` during the first. Empty if nothing ended in it.
     pub fn last(&self) -> Option<Point> {
         let last = self.over().checked_sub(1)?;
         Some(self.course.points().get(last).cloned().unwrap_or_default())
     }
 
-    /// How many intervals are over, and known.
+    /// Number of complete intervals whose data have arrived.
     pub fn over(&self) -> usize {
         self.intervals(self.elapsed.saturating_sub(self.behind))
     }
 
-    /// All intervals together.
+    /// The sum of all intervals.
     pub fn so_far(&mut self) -> Point {
         let until = self.settled_points();
         self.settled.advance(&self.course, until);
@@ -84,8 +85,8 @@ impl Progress {
         sum
     }
 
-    /// So many intervals do not change any more: no request waits for a second between its end and its being counted. What comes
-    /// from others may be as much behind as that, and they may be as much apart.
+    /// The number of intervals that do not change any more. No request waits for a second between its end and its
+    /// count. Data of workers may arrive later by `behind`, and workers may differ by as much.
     fn settled_points(&self) -> usize {
         self.course.points().len().saturating_sub(2 + self.intervals(4 * self.behind))
     }
@@ -95,7 +96,7 @@ impl Progress {
     }
 }
 
-/// The sum of the intervals that do not change any more, so that it need not be taken anew for each look.
+/// The sum of the intervals that do not change any more, so that an update need not compute it again.
 #[derive(Debug, Default)]
 struct Settled {
     interval: Duration,
@@ -125,14 +126,14 @@ pub(crate) mod tests {
     use crate::tally::Tally;
     use crate::tally::tests::{request, tally};
 
-    /// Counts a request that takes some time and ends at `ended`.
+    /// Counts a request that takes `latency` and ends at `ended`.
     pub(crate) fn end_at(tally: &mut Tally, ended: Duration, latency: Duration, kind: EndingKind) {
         let mut sample = request(0, Family::Ipv4, None, kind);
         (sample.due, sample.started, sample.ended) = (ended.saturating_sub(latency), ended, ended);
         tally.request(&sample);
     }
 
-    /// What somebody knows who looks at `tallies` again.
+    /// Updates `progress` from `tallies`.
     pub(crate) fn look(progress: &mut Progress, tallies: &[Tally], elapsed: Duration) {
         progress.update(Look { elapsed, ..Look::default() }, |from| {
             let mut course = Series::default();
@@ -144,7 +145,8 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Gaps of up to 700 s double the intervals once or several times between two looks, and of two threads not in both.
+        /// Gaps of up to 700 s double the intervals once or several times between two updates. With two threads, this
+        /// may happen in one of them only.
         #[test]
         fn whoever_looks_again_and_again_knows_the_same_as_whoever_looks_once(
             steps in prop::collection::vec((0..700_000_u64, 0..2_usize, any::<bool>(), any::<bool>()), 1..60),

@@ -1,4 +1,4 @@
-//! A request, made ready to be sent many times.
+//! A request, prepared to be sent many times.
 
 use std::sync::Arc;
 
@@ -9,69 +9,65 @@ use http::{HeaderMap, Method, Uri, header};
 use crate::ok_status::OkStatus;
 use crate::site::Site;
 
-/// A request, and what is expected of the response.
+/// A request with the expectations of its response.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The class of its URI: an index into the plan's classes.
     pub class: usize,
-    /// To which server.
+    /// The server.
     pub site: Arc<Site>,
-    /// What is expected.
     pub expected: Expected,
-    /// The statuses that are success where none is expected.
+    /// The statuses that count as success if none is expected.
     pub ok: Arc<OkStatus>,
-    /// Its method.
     pub method: Method,
-    /// As it is sent in HTTP/2.
+    /// As sent in HTTP/2.
     pub(crate) parts: http::Request<()>,
-    /// Its body.
     pub body: Bytes,
-    /// As it is written in HTTP/1.1, on a connection that goes on.
+    /// As written in HTTP/1.1, on a connection that stays open.
     pub(crate) persistent: Bytes,
-    /// The same with `Connection: close`.
+    /// As written in HTTP/1.1, with `Connection: close`.
     pub(crate) last: Bytes,
 }
 
-/// What a response has to be; anything else is a MISMATCH.
+/// The expected response. Any other is a MISMATCH.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// The status that the response must have. `None`: any;
-    /// [`Requests::ok_status`](crate::requests::Requests::ok_status) defines success for all requests.
+    /// The required status; `None`: any. [`Requests::ok_status`](crate::requests::Requests::ok_status) defines success
+    /// for all requests.
     pub status: Option<u16>,
-    /// A body with this SHA-256.
+    /// The required SHA-256 of the body; `None`: any.
     pub sha256: Option<[u8; 32]>,
 }
 
-/// What a request is made of.
+/// The parts of a request.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    /// Its method.
     pub method: Method,
     /// Path and query.
     pub path: String,
-    /// Header fields besides `Host`, `Content-Length` and `Connection`, which are made here unless they are given.
+    /// Header fields besides `Host`, `Content-Length` and `Connection`, which [`Request::new`] adds unless they are
+    /// given.
     pub headers: HeaderMap,
-    /// Its body.
     pub body: Bytes,
 }
 
-/// It cannot be sent as it is.
+/// The request cannot be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// The path is none.
-    #[error("{0:?} is no path: {1}")]
+    /// The path is invalid.
+    #[error("{0:?} is not a path: {1}")]
     Path(String, http::Error),
 }
 
 impl Parts {
-    /// GET without anything else.
+    /// A GET request without header fields and body.
     pub fn get(path: &str) -> Self {
         Self { method: Method::GET, path: path.to_owned(), headers: HeaderMap::new(), body: Bytes::new() }
     }
 }
 
 impl Request {
-    /// Makes a request ready.
+    /// Prepares a request.
     pub fn new(site: Arc<Site>, parts: Parts) -> Result<Self, RequestError> {
         let Parts { method, path, mut headers, body } = parts;
         let scheme = if site.tls { "https" } else { "http" };
@@ -99,12 +95,12 @@ impl Request {
         })
     }
 
-    /// Whether a response of this status is one of those that count as failures though nothing else is wrong with them.
+    /// Whether the status alone makes a complete response count as failed.
     pub(crate) fn is_error(&self, status: u16) -> bool {
         self.expected.status.is_none() && !self.ok.contains(status)
     }
 
-    /// Whether it may be sent again when a connection ended before any answer (RFC 9110, section 9.2.2).
+    /// Whether it may be sent again if the connection ended before any response (RFC 9110, section 9.2.2).
     pub(crate) fn is_idempotent(&self) -> bool {
         self.method.is_idempotent()
     }
@@ -137,15 +133,15 @@ fn written(request: &http::Request<()>, body: &[u8], last: bool) -> Bytes {
     out.into()
 }
 
-/// The same for HTTP/2: `Host` becomes `:authority`, and fields that belong to a connection of HTTP/1.1 go (RFC 9113, sections 8.2.2
-/// and 8.3.1).
+/// The request for HTTP/2: `Host` becomes `:authority`, and connection-specific fields are removed (RFC 9113, sections
+/// 8.2.2 and 8.3.1).
 fn of_http2(mut request: http::Request<()>) -> http::Request<()> {
     let host = request.headers_mut().remove(header::HOST);
     for name in ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"] {
         request.headers_mut().remove(name);
     }
     let mut parts = request.uri().clone().into_parts();
-    // What is no authority stays out: the server's own name is the next best.
+    // An invalid authority is left out. The server's own name remains.
     if let Some(Ok(authority)) = host.map(|host| Authority::try_from(host.as_bytes())) {
         parts.authority = Some(authority);
     }

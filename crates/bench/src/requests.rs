@@ -1,4 +1,4 @@
-//! The requests of a run, made ready from an access list.
+//! The requests of a run, prepared from an access list.
 
 mod wire;
 
@@ -19,13 +19,13 @@ pub(crate) use wire::{BadRequests, WireRequests};
 #[derive(Clone, Debug)]
 pub struct Requests {
     ready: Vec<Request>,
-    /// Of each line: from where, and which of `ready`.
+    /// For each line: the source address, and an index into `ready`.
     lines: Vec<(Option<IpAddr>, usize)>,
     round: Round,
     classes: Arc<[String]>,
 }
 
-/// The servers that the paths of a list belong to.
+/// The servers that the paths of a list refer to.
 #[derive(Clone, Debug, Default)]
 pub struct Sites {
     /// For lines without TLS.
@@ -35,34 +35,33 @@ pub struct Sites {
 }
 
 impl Sites {
-    /// Puts a server where its kind belongs; gives back the one that was there.
+    /// Adds a server by its scheme. Returns the previous one of that scheme.
     pub fn add(&mut self, site: Arc<Site>) -> Option<Arc<Site>> {
         let place = if site.tls { &mut self.tls } else { &mut self.plain };
         place.replace(site)
     }
 }
 
-/// A list cannot be made into requests.
+/// A list cannot be converted into requests.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestsError {
-    /// A path belongs to a URL that was not given.
-    #[error("{path} is to be asked for {with} TLS, and no {scheme} URL was given", with = if *.tls { "with" } else { "without" }, scheme = if *.tls { "https" } else { "http" })]
+    /// The command has no URL for the scheme that a path needs.
+    #[error("{path} is requested {with} TLS, but no {scheme} URL was given", with = if *.tls { "with" } else { "without" }, scheme = if *.tls { "https" } else { "http" })]
     NoSite {
-        /// The path.
         path: String,
-        /// Whether it is asked for over TLS.
+        /// Whether the line uses TLS.
         tls: bool,
     },
     /// A URL of the list names no server.
     #[error(transparent)]
     Site(#[from] SiteError),
-    /// A request cannot be sent as it is.
+    /// A request cannot be sent.
     #[error(transparent)]
     Request(#[from] RequestError),
 }
 
 impl Requests {
-    /// Makes the requests of a list ready; resolves the hosts that it names.
+    /// Prepares the requests of a list. Resolves the hosts that it names.
     pub fn prepare(list: &AccessList, sites: &Sites) -> Result<Self, RequestsError> {
         let mut preparing = Preparing { sites, named: HashMap::new() };
         let (mut ready, mut lines) = (Vec::new(), Vec::with_capacity(list.entries().len()));
@@ -80,7 +79,7 @@ impl Requests {
         Ok(Self { ready, lines, round: list.round().clone(), classes: list.classes().into() })
     }
 
-    /// The same requests, with other statuses that are success where a line expects none.
+    /// Replaces the statuses that count as success for lines without an expected status.
     #[must_use]
     pub fn ok_status(mut self, ok: OkStatus) -> Self {
         let ok = Arc::new(ok);
@@ -88,23 +87,24 @@ impl Requests {
         self
     }
 
-    /// Request number `number`, from 0, round and round; and the address to ask from, if that matters.
+    /// Request `number`, from 0, and its source address, if the line has one. After the last request, the first
+    /// follows.
     pub fn nth(&self, number: u64) -> (&Request, Option<IpAddr>) {
         let (source, at) = self.lines[self.round.nth(number)];
         (&self.ready[at], source)
     }
 
-    /// The names of the classes that requests belong to.
+    /// The names of the classes of requests.
     pub fn classes(&self) -> &Arc<[String]> {
         &self.classes
     }
 
-    /// Whether any of them is asked for over TLS.
+    /// Whether any request uses TLS.
     pub(crate) fn need_tls(&self) -> bool {
         self.ready.iter().any(|request| request.site.tls)
     }
 
-    /// All of them once, as often as their weights say, and the addresses to ask from.
+    /// One round: each request as often as its weight, with its source address.
     pub fn round(&self) -> impl Iterator<Item = (&Request, Option<IpAddr>)> {
         (0..self.round.turns()).map(|turn| self.nth(turn))
     }
@@ -112,7 +112,7 @@ impl Requests {
 
 struct Preparing<'a> {
     sites: &'a Sites,
-    /// The servers that lines name themselves, by scheme and authority.
+    /// The servers that lines name, by scheme and authority.
     named: HashMap<String, Arc<Site>>,
 }
 
@@ -176,6 +176,6 @@ mod tests {
     #[test]
     fn a_path_without_a_url_is_refused() {
         let error = prepare("- /a 1\n", &["http://127.0.0.1/"]).unwrap_err();
-        assert_eq!(error.to_string(), "/a is to be asked for with TLS, and no https URL was given");
+        assert_eq!(error.to_string(), "/a is requested with TLS, but no https URL was given");
     }
 }

@@ -1,30 +1,30 @@
-//! Taking turns in proportion to weights.
+//! Takes turns in proportion to weights.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// An order in which items take turns, over and over.
+/// A periodic order of turns.
 ///
-/// After any number of turns each item has had its share of them to within one turn: of `n` turns, one of weight `w` has had the
-/// whole number below or above `n * w / total`. So a run that ends anywhere has asked for what the list says, and nothing comes in
-/// heaps. Items of equal weight keep their order.
+/// After any number of turns, each item has had its share of them to within one turn: of `n` turns, an item of weight
+/// `w` has had `n * w / total`, rounded down or up. So a run that ends at any time matches the list, and the turns of
+/// an item do not cluster. Items of equal weight keep their order.
 ///
-/// Each turn of an item is a task that may be done no earlier and no later than its share allows, and the one whose time ends
-/// first is done (earliest deadline first, which meets all of them: Baruah et al., "Proportionate progress", 1996, windows of
+/// Each turn of an item is a task with a release time and a deadline that follow from its share. The task with the
+/// earliest deadline goes first, which meets all deadlines (Baruah et al., "Proportionate progress", 1996, windows of
 /// tasks on one processor).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Round(Turns);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Turns {
-    /// One after the other: so many.
+    /// This number of items, one after the other.
     Equal(usize),
     /// The item of each turn.
     Weighted(Box<[u32]>),
 }
 
 impl Round {
-    /// Makes the order. An item of weight 0 has no turn.
+    /// Computes the order. An item of weight 0 has no turn.
     pub fn new(weights: &[u32]) -> Result<Self, RoundError> {
         let divisor = weights.iter().fold(0, |divisor, weight| gcd(divisor, *weight));
         if divisor == 0 {
@@ -41,12 +41,12 @@ impl Round {
         Ok(Self(Turns::Weighted(interleave(&weights, turns))))
     }
 
-    /// The order of one item.
+    /// The order of a single item.
     pub fn of_one() -> Self {
         Self(Turns::Equal(1))
     }
 
-    /// Whose turn it is: the item's index. Turns count from 0.
+    /// The index of the item of `turn`, from 0.
     pub fn nth(&self, turn: u64) -> usize {
         match &self.0 {
             Turns::Equal(items) => (turn % *items as u64) as usize,
@@ -62,14 +62,14 @@ impl Round {
         }
     }
 
-    /// Puts such an order of `items` together again; `None` if it is none.
+    /// Rebuilds the round from [`Round::order`]; `None` if `order` is not valid for `items` items.
     pub(crate) fn of_order(items: usize, order: Option<Vec<u32>>) -> Option<Self> {
         let Some(order) = order else { return (items > 0).then_some(Self(Turns::Equal(items))) };
         let possible = !order.is_empty() && order.iter().all(|item| (*item as usize) < items);
         possible.then(|| Self(Turns::Weighted(order.into())))
     }
 
-    /// After how many turns it begins again.
+    /// The number of turns after which the order repeats.
     pub fn turns(&self) -> u64 {
         match &self.0 {
             Turns::Equal(items) => *items as u64,
@@ -78,24 +78,24 @@ impl Round {
     }
 }
 
-/// Why there is no order.
+/// The weights permit no order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RoundError {
-    /// There is no item, or all are of weight 0.
-    #[error("nothing has a weight")]
+    /// There is no item, or all have weight 0.
+    #[error("no item has a weight")]
     Nobody,
-    /// It would take too much memory.
-    #[error("the weights add up to {turns}, and {TURNS_MAX} is the most: state them in smaller numbers")]
+    /// The order would take too much memory.
+    #[error("the weights add up to {turns}, over the maximum of {TURNS_MAX}: use smaller numbers")]
     TooLong {
-        /// The sum of the weights, without their common divisor.
+        /// The sum of the weights, divided by their common divisor.
         turns: u64,
     },
 }
 
-/// The item of each of `turns` turns, the sum of the weights.
+/// The item of each turn. `turns` is the sum of the weights.
 fn interleave(weights: &[u64], turns: u64) -> Box<[u32]> {
     let mut had = vec![0; weights.len()];
-    // By the turn from which on an item may have its next, and by the one before which it must.
+    // By release: the turn from which on an item may have its next one. `due` is ordered by deadline.
     let mut early: BinaryHeap<_> =
         (0..weights.len()).filter(|at| weights[*at] > 0).map(|at| Reverse((0, at))).collect();
     let mut due = BinaryHeap::new();
@@ -104,7 +104,8 @@ fn interleave(weights: &[u64], turns: u64) -> Box<[u32]> {
             && let Some(Reverse((_, at))) = early.pop()
         {
             let end = ((had[at] + 1) * turns).div_ceil(weights[at]);
-            // Of those that end together, the one whose middle comes first: twice the middle, so that it is whole.
+            // Of items with equal deadlines, the one with the earlier middle goes first. Twice the middle is a whole
+            // number.
             let middle = (2 * had[at] + 1) * turns / weights[at];
             due.push(Reverse((end, middle, at)));
         }

@@ -1,4 +1,4 @@
-//! What all parts of a run share, and what those on one thread do.
+//! The state of a run: of all its threads, and of each.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,30 +16,30 @@ use crate::sample::{ConnectionSample, HandshakeKind, RequestSample};
 use crate::tally::Tally;
 use crate::tls::{Observer, Tls};
 
-/// A run, as one of its threads sees it.
+/// A run from the view of one of its threads.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) plan: Arc<Plan>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) observer: Observer,
-    /// Connections with a task of their own; they end soon after their clients.
+    /// Tasks of connections. They end soon after their clients.
     pub(crate) connections: TaskTracker,
-    /// Locked by this thread for each sample, and seldom by whoever shows how the run goes.
+    /// This thread locks it for each sample. Displays lock it rarely.
     tally: Mutex<Tally>,
 }
 
-/// Takes the sample of each connection, from all threads.
+/// Receives the sample of each connection, from all threads.
 pub trait ConnectionLog: Send + Sync + fmt::Debug {
-    /// Takes one; may block, and delays the load then.
+    /// Receives a sample. May block, which delays the load.
     fn ended(&self, sample: &ConnectionSample);
 }
 
-/// What the threads of a run share.
+/// The part of a run that all threads share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) tls: Tls,
     pub(crate) tickets: Tickets,
-    /// Set when everything is to be dropped.
+    /// Cancelled when all requests in progress are to be cut off.
     pub(crate) cut: CancellationToken,
     pub(crate) causes: Causes,
     pub(crate) portion: Portion,
@@ -79,12 +79,12 @@ impl Shared {
         }
     }
 
-    /// Counts a request that a flow begins: how many there will be, tickets do not say.
+    /// Counts a request of a flow. Tickets count flows, not their requests.
     pub(crate) fn flow_asks(&self) {
         self.requests_of_flows.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many requests have begun.
+    /// Number of requests begun.
     pub(crate) fn requests_begun(&self, work: &Work) -> u64 {
         match work {
             Work::Requests(_) => self.tickets.taken(),
@@ -97,7 +97,8 @@ impl Shared {
         self.start.elapsed()
     }
 
-    /// How many connections and handshakes there have been: their samples come when they end, which may be with the run.
+    /// The counts of connections and handshakes so far. Samples arrive only when connections end, which may be at the
+    /// end of the run.
     pub(crate) fn counts(&self) -> Counts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -108,7 +109,7 @@ impl Shared {
         }
     }
 
-    /// The same point of time on tokio's clock.
+    /// `at` on tokio's clock.
     pub(crate) fn instant(&self, at: Duration) -> tokio::time::Instant {
         (self.start + at).into()
     }
@@ -129,7 +130,7 @@ impl Run {
         self.shared.now()
     }
 
-    /// When a response is overdue that is waited for from now on.
+    /// The deadline of a response that the client waits for from now on.
     pub(crate) fn response_deadline(&self) -> tokio::time::Instant {
         self.shared.instant(self.now() + self.plan.timeouts.response)
     }
@@ -148,7 +149,7 @@ impl Run {
         self.tally().request(sample);
     }
 
-    /// A TLS handshake was done.
+    /// Counts a finished TLS handshake.
     pub(crate) fn secured(&self, kind: HandshakeKind) {
         let counter = match kind {
             HandshakeKind::Full => &self.shared.full,
@@ -165,12 +166,12 @@ impl Run {
         }
     }
 
-    /// Whether each connection is told of.
+    /// Whether there is a log of connections.
     pub(crate) fn is_logged(&self) -> bool {
         self.shared.log.is_some()
     }
 
-    /// The tally so far; an empty one takes its place.
+    /// Returns the tally so far, and replaces it by an empty one.
     pub(crate) fn take_tally(&self) -> Tally {
         std::mem::replace(&mut self.tally(), Tally::new(self.plan.work.classes()))
     }
@@ -180,17 +181,17 @@ impl Run {
     }
 }
 
-/// Why things failed, in sentences: how often each, for as many as people want to read.
+/// Causes of failures, as sentences, with counts. At most [`CAUSES_MAX`] different ones.
 #[derive(Debug, Default)]
 pub(crate) struct Causes {
     counts: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Causes {
-    /// Takes one, as `often` as it occurred.
+    /// Adds `often` occurrences of a cause.
     pub(crate) fn add(&self, mut cause: String, often: u64) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        // Servers have a say in it.
+        // A cause may contain text of a server, so its length is bounded.
         cause.truncate(cause.floor_char_boundary(CAUSE_BYTES_MAX));
         if counts.len() < CAUSES_MAX || counts.contains_key(&cause) {
             let count: &mut u64 = counts.entry(cause).or_default();
@@ -198,7 +199,7 @@ impl Causes {
         }
     }
 
-    /// All of them, and how often each occurred.
+    /// Removes all causes with their counts.
     pub(crate) fn take(&self) -> BTreeMap<String, u64> {
         std::mem::take(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -207,7 +208,7 @@ impl Causes {
 const CAUSES_MAX: usize = 20;
 const CAUSE_BYTES_MAX: usize = 200;
 
-/// Who may send another request: each gets a number, and that decides which request it is.
+/// Permits for requests. Each has a number, which determines the request.
 #[derive(Debug)]
 pub(crate) struct Tickets {
     next: AtomicU64,
@@ -226,7 +227,7 @@ impl Tickets {
         }
     }
 
-    /// The next number; none when the run is over.
+    /// The next number; `None` when the run is over.
     pub(crate) fn take(&self, now: Duration) -> Option<u64> {
         if self.are_over(now) {
             return None;
@@ -235,12 +236,12 @@ impl Tickets {
         (number < self.limit).then(|| self.portion.number(number))
     }
 
-    /// Whether no request begins any more.
+    /// Whether the time of the run is over, so that no request begins any more.
     pub(crate) fn are_over(&self, now: Duration) -> bool {
         now >= self.until
     }
 
-    /// How many were given out.
+    /// Number of permits given out.
     pub(crate) fn taken(&self) -> u64 {
         self.next.load(Ordering::Relaxed).min(self.limit)
     }

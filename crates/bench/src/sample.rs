@@ -1,6 +1,6 @@
-//! What is known of one request, and of one connection, once it has ended.
+//! The record of one request, and of one connection, once it has ended.
 //!
-//! All times are counted from the start of the run, so that they can be compared, merged between machines, and put into series.
+//! All times are counted from the start of the run. They can be compared, merged between machines, and put into series.
 
 mod wire;
 
@@ -11,78 +11,75 @@ use std::time::Duration;
 use crate::ending::Ending;
 pub(crate) use wire::{BadSamples, SAMPLES_MAX, WireSamples, WireSeen};
 
-/// One request and what became of it.
+/// The record of one request.
 #[derive(Clone, Debug)]
 pub struct RequestSample {
-    /// Which class of URIs it belongs to: an index into the names the tally was made with.
+    /// Its class of URIs: an index into the class names of the tally.
     pub class: usize,
-    /// The family of the addresses it went over.
+    /// The family of the addresses that it used.
     pub family: Family,
-    /// The handshake of the connection that carried it, if that was TLS and got so far.
+    /// The handshake of the connection that carried it. `None` without TLS, or if the handshake did not complete.
     pub handshake: Option<HandshakeKind>,
-    /// When it was due. In a closed loop this is when it began; in an open loop it may be earlier, and latency counts from here, so
-    /// that a server that stalls cannot hide it (coordinated omission).
+    /// When the request was due. In a closed loop this is when it began. In an open loop it may be earlier. Latency
+    /// counts from here, so that a server that stalls cannot hide it (coordinated omission).
     pub due: Duration,
-    /// When its first step began: connecting, or writing on a connection that was there.
+    /// When its first step began: connecting, or writing on an existing connection.
     pub started: Duration,
-    /// When it was written out.
+    /// When the request was written completely.
     pub written: Option<Duration>,
-    /// When the first byte of the response came.
+    /// When the first byte of the response arrived.
     pub first_byte: Option<Duration>,
-    /// When it ended: with the response's last byte, or how else it did.
+    /// When the request ended: with the last byte of the response, a failure or a timeout.
     pub ended: Duration,
-    /// The response's status, if one came.
+    /// The status of the response, if one arrived.
     pub status: Option<u16>,
-    /// Whether the response came whole, is not a MISMATCH, and has a status that is none of success
-    /// ([`OkStatus`](crate::ok_status::OkStatus)). Never with another ending than NORMAL.
+    /// The response is complete, is not a MISMATCH, and its status is not a success
+    /// ([`OkStatus`](crate::ok_status::OkStatus)). Only with the ending NORMAL.
     pub error_status: bool,
-    /// Bytes of the response's body.
+    /// Bytes of the body of the response.
     pub body_bytes: u64,
-    /// How it ended.
     pub ending: Ending,
 }
 
 impl RequestSample {
-    /// From when it was due to its end.
+    /// The time from `due` to `ended`.
     pub fn latency(&self) -> Duration {
         self.ended.saturating_sub(self.due)
     }
 }
 
-/// One connection and what became of it.
+/// The record of one connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionSample {
     /// The class of its first request.
     pub class: usize,
-    /// Family of its addresses.
     pub family: Family,
-    /// This side's address, once it has one.
+    /// The local address. `None` before it is assigned.
     pub local: Option<SocketAddr>,
     /// The server's address.
     pub remote: SocketAddr,
-    /// What its TLS handshake agreed on, if it was TLS and got so far.
+    /// The result of the TLS handshake. `None` without TLS, or if the handshake did not complete.
     pub tls: Option<Arc<TlsSeen>>,
     /// When `connect` was called.
     pub opened: Duration,
-    /// When TCP was connected.
+    /// When the TCP connection was established.
     pub connected: Option<Duration>,
-    /// When the TLS handshake was done.
+    /// When the TLS handshake completed.
     pub secured: Option<Duration>,
-    /// When its first request was written out.
+    /// When its first request was written completely.
     pub written: Option<Duration>,
-    /// When the first byte of its first response came.
+    /// When the first byte of its first response arrived.
     pub first_byte: Option<Duration>,
-    /// When the last byte of its last response came.
+    /// When the last byte of its last response arrived.
     pub last_byte: Option<Duration>,
-    /// When it was closed by this side.
+    /// When this side closed it.
     pub closed: Duration,
-    /// How many requests it carried.
+    /// Number of requests that it carried.
     pub requests: u64,
-    /// Bytes read from it (of HTTP, not of TLS).
+    /// Bytes of HTTP, not of TLS.
     pub bytes_read: u64,
-    /// Bytes written to it (of HTTP, not of TLS).
+    /// Bytes of HTTP, not of TLS.
     pub bytes_written: u64,
-    /// How it ended.
     pub ending: Ending,
 }
 
@@ -98,44 +95,40 @@ impl ConnectionSample {
     }
 }
 
-/// A family of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
-    /// IPv4.
     Ipv4,
-    /// IPv6.
     Ipv6,
 }
 
 impl Family {
-    /// Of an address; an IPv4 address in IPv6's clothes is IPv4.
+    /// The family of `address`. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn of(address: SocketAddr) -> Self {
         if address.ip().to_canonical().is_ipv4() { Self::Ipv4 } else { Self::Ipv6 }
     }
 }
 
-/// Whether a handshake was full or abbreviated, as the server's messages on the wire said.
+/// Whether a handshake was full or abbreviated, according to the server's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HandshakeKind {
     /// With certificate and key exchange.
     Full,
-    /// A session was resumed.
+    /// The server resumed a session.
     Resumed,
 }
 
-/// What a TLS handshake agreed on.
+/// The result of a TLS handshake.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TlsSeen {
-    /// Full or resumed.
     pub kind: HandshakeKind,
-    /// `TLSv1.2`, `TLSv1.3`.
+    /// `TLSv1.2` or `TLSv1.3`.
     pub version: &'static str,
-    /// The cipher suite, by its IANA name.
+    /// The IANA name of the cipher suite.
     pub suite: String,
-    /// The group of the key exchange, by its IANA name; none where a session of TLS 1.2 was resumed.
+    /// The IANA name of the key exchange group. `None` if a TLS 1.2 session was resumed.
     pub group: Option<String>,
-    /// The server's key: `RSA-2048`, `ECDSA P-256`; in a resumed handshake that of the session's certificate.
+    /// The server's key: `RSA-2048`, `ECDSA P-256`. In a resumed handshake, the key of the session's certificate.
     pub key: Option<String>,
-    /// The protocol agreed on by ALPN.
+    /// The protocol that ALPN selected.
     pub alpn: Option<String>,
 }

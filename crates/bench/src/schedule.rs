@@ -15,18 +15,18 @@ use rand::{RngExt, SeedableRng};
 use crate::duration::Span;
 use crate::excerpt::excerpt;
 
-/// The times at which arrivals are due, whatever the server does: counted from the start of the run, never decreasing, for ever
-/// (unless a ramp ends at a rate of 0).
+/// The times at which arrivals are due, independent of the server. They are counted from the start of the run and never
+/// decrease. The sequence has no end, unless a ramp ends at a rate of 0.
 ///
-/// The arrivals of one schedule can be dealt out to threads, and again among machines, with [`Schedule::share`]; together they are
-/// the arrivals of the whole.
+/// [`Schedule::share`] deals out the arrivals of one schedule to threads, and again among machines. The shares together
+/// are all arrivals of the schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Schedule {
     rate: Rate,
     spacing: Spacing,
-    /// The first arrival that is ours.
+    /// The number of this share's first arrival.
     first: u64,
-    /// Which arrival after it is ours again.
+    /// The distance between the numbers of this share's arrivals.
     every: u64,
 }
 
@@ -36,29 +36,29 @@ impl Schedule {
         Self { rate, spacing, first: 0, every: 1 }
     }
 
-    /// Every `of`th of these arrivals, beginning with number `index`: the part of thread `index` of `of`.
+    /// Arrivals `index`, `index + of`, `index + 2 * of` and so on of this schedule: the share of thread `index` of
+    /// `of`.
     #[must_use]
     pub fn share(self, index: u64, of: u64) -> Self {
         assert!(index < of, "share {index} of {of}");
         Self { first: self.first + index * self.every, every: self.every * of, ..self }
     }
 
-    /// How many arrivals a second there are, of all whose part this is.
+    /// The rate of the whole schedule, of which this may be a share.
     pub fn rate(&self) -> Rate {
         self.rate
     }
 
-    /// How they are spaced.
     pub fn spacing(&self) -> Spacing {
         self.spacing
     }
 
-    /// Which part of all this is, as [`Schedule::share`] takes it.
+    /// The share of the whole schedule: the number of its first arrival, and the distance between its arrivals.
     pub(crate) fn part(&self) -> (u64, u64) {
         (self.first, self.every)
     }
 
-    /// The times, from the first on.
+    /// The times of the arrivals, from the first on.
     pub fn times(&self) -> DueTimes {
         let random = match self.spacing {
             Spacing::Even => None,
@@ -68,26 +68,27 @@ impl Schedule {
     }
 }
 
-/// How many arrivals a second there are on average.
+/// The average number of arrivals per second.
 ///
-/// Written `800`, or `100..2000/60s`: from 100 to 2,000 within 60 seconds, and 2,000 from then on.
+/// Written as `800`, or as `100..2000/60s`: from 100 to 2,000 within 60 seconds, then constant at 2,000.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// At the start, in millionths of an arrival a second.
+    /// At the start, in millionths of an arrival per second.
     from: u64,
-    /// At the end of the ramp and afterwards, in millionths of an arrival a second.
+    /// At the end of the ramp and afterwards, in millionths of an arrival per second.
     to: u64,
-    /// How long the ramp takes; 0: there is none.
+    /// The duration of the ramp. 0: no ramp.
     over: Duration,
 }
 
 impl Rate {
-    /// Always the same, in arrivals a second: from 0.001 to 10 million.
+    /// A constant rate in arrivals per second, from 0.001 to 10 million.
     pub fn constant(per_second: f64) -> Result<Self, RateError> {
         Self::ramp(per_second, per_second, Duration::ZERO)
     }
 
-    /// From one rate to another, in arrivals a second, changing evenly; after that, the other. One of both may be 0.
+    /// A rate that changes linearly from `from` to `to` arrivals per second within `over`, and then stays at `to`. One
+    /// of both may be 0.
     pub fn ramp(from: f64, to: f64, over: Duration) -> Result<Self, RateError> {
         let rate = Self { from: millionths(from)?, to: millionths(to)?, over };
         if over > RAMP_MAX {
@@ -97,24 +98,25 @@ impl Rate {
         if needed < RATE_MIN { Err(RateError::Range) } else { Ok(rate) }
     }
 
-    /// As [`Rate::ramp`] takes it.
+    /// The arguments that [`Rate::ramp`] takes.
     pub(crate) fn as_ramp(&self) -> (f64, f64, Duration) {
         (per_second(self.from), per_second(self.to), self.over)
     }
 
-    /// Arrivals a second at a time after the start.
+    /// Arrivals per second at a time after the start.
     pub fn at(&self, time: Duration) -> f64 {
         let (from, to) = (per_second(self.from), per_second(self.to));
         if time < self.over { from + (to - from) * time.div_duration_f64(self.over) } else { to }
     }
 
-    /// When `position` arrivals are over, in billionths of an arrival; never, where a ramp to 0 ends before.
+    /// When `position` arrivals are over, in billionths of an arrival. `None` if a ramp to 0 ends before.
     fn time_of(&self, position: u128) -> Option<Duration> {
         let in_ramp = (u128::from(self.from) + u128::from(self.to)) * self.over.as_nanos() / 2_000_000;
         if position >= in_ramp {
             return self.over.checked_add(evenly(position - in_ramp, self.to)?);
         }
-        // Solved for t: from * t + (to - from) / over * t^2 / 2 = position. This form loses no digits where both rates are close.
+        // Solved for t: from * t + (to - from) / over * t^2 / 2 = position. This form loses no digits if both rates are
+        // close.
         let arrivals = position as f64 / 1e9;
         let (from, to) = (per_second(self.from), per_second(self.to));
         let growth = (to - from) / self.over.as_secs_f64();
@@ -140,28 +142,28 @@ impl FromStr for Rate {
 /// How arrivals are spaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spacing {
-    /// As evenly as can be; the first is at the start.
+    /// At equal intervals. The first arrival is at the start.
     Even,
-    /// At random, as those of many users who know nothing of each other: a Poisson process.
+    /// At random, like the arrivals of many independent users: a Poisson process.
     Poisson {
-        /// The same seed has the same arrivals.
+        /// Equal seeds give equal arrivals.
         seed: u64,
     },
 }
 
 /// The times of a [`Schedule`], from the start of the run.
 ///
-/// Each is computed from the number of its arrival, not from the time before, so nothing drifts.
+/// Each is computed from the number of its arrival, not from the previous time, so that errors do not add up.
 #[derive(Clone, Debug)]
 pub struct DueTimes {
     schedule: Schedule,
-    /// The number of the arrival that comes next.
+    /// The number of the next arrival.
     next: u64,
-    /// Where the spacing is random.
+    /// `Some` if the spacing is random.
     random: Option<Xoshiro256PlusPlus>,
-    /// Of the arrival drawn last: how many arrivals were to be expected by then, in billionths.
+    /// The number of arrivals expected before the one drawn last, in billionths.
     position: u128,
-    /// How many were drawn.
+    /// The number of arrivals drawn.
     drawn: u64,
     last: Duration,
 }
@@ -169,9 +171,9 @@ pub struct DueTimes {
 impl DueTimes {
     fn position(&mut self) -> u128 {
         let Some(random) = &mut self.random else { return u128::from(self.next) * BILLION };
-        // The arrivals of the others have to be drawn, too, so that all together are one process.
+        // The arrivals of the other shares are drawn, too, so that all shares together are one process.
         while self.drawn <= self.next {
-            // 1 - random() is never 0. Intervals between arrivals are distributed exponentially, and 1 on average.
+            // 1 - random() is never 0. Intervals between arrivals are distributed exponentially with a mean of 1.
             let interval = -(1.0 - random.random::<f64>()).ln();
             self.position += (interval * 1e9).round() as u128;
             self.drawn += 1;
@@ -185,27 +187,27 @@ impl Iterator for DueTimes {
 
     fn next(&mut self) -> Option<Duration> {
         let position = self.position();
-        // Floating point may be off by its last digit where a ramp is solved for the time.
+        // The solution for the time in a ramp may be off by the last digit of a floating-point number.
         self.last = self.schedule.rate.time_of(position)?.max(self.last);
         self.next = self.next.checked_add(self.schedule.every)?;
         Some(self.last)
     }
 }
 
-/// What is wrong with a rate.
+/// A rate is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RateError {
-    /// Neither a number nor a ramp.
-    #[error("{text:?} is no rate like 800, or 100..2000/60s for a ramp")]
+    /// The text is neither a number nor a ramp.
+    #[error("{text:?} is not a rate such as 800, or 100..2000/60s for a ramp")]
     Unreadable {
-        /// What was written.
+        /// The text, shortened.
         text: String,
     },
-    /// Too slow to ever see one, or faster than any machine.
+    /// The rate is too low for a single arrival in a run, or higher than any machine can generate.
     #[error("a rate is from 0.001 to 10000000 a second")]
     Range,
-    /// No time at all, or too long.
-    #[error("a ramp takes more than no time, and at most 7 days")]
+    /// The ramp takes no time, or too long.
+    #[error("a ramp takes more than 0 s and at most 7 days")]
     Ramp,
 }
 
@@ -217,15 +219,15 @@ fn per_second(millionths: u64) -> f64 {
     millionths as f64 / 1e6
 }
 
-/// How long `position` billionths of an arrival take at so many millionths of an arrival a second.
+/// How long `position` billionths of an arrival take at `rate` millionths of an arrival per second.
 fn evenly(position: u128, rate: u64) -> Option<Duration> {
     let nanos = (position * 1_000_000).checked_div(u128::from(rate))?;
     Some(Duration::new(u64::try_from(nanos / BILLION).ok()?, (nanos % BILLION) as u32))
 }
 
-/// Arrivals a second.
+/// In arrivals per second.
 const RATE_MAX: f64 = 1e7;
-/// In millionths of an arrival a second.
+/// In millionths of an arrival per second.
 const RATE_MIN: u64 = 1000;
 const RAMP_MAX: Duration = Duration::from_hours(7 * 24);
 const BILLION: u128 = 1_000_000_000;
@@ -259,7 +261,7 @@ mod tests {
 
     #[test]
     fn nothing_drifts_over_hours() {
-        // A third of a nanosecond at each arrival would be 3.6 s after 10 hours at 300,000 a second.
+        // An error of a third of a nanosecond per arrival would be 3.6 s after 10 hours at 300,000 arrivals per second.
         let ten_hours = 36_000 * 300_000;
         let schedule = Schedule::new(rate("300000"), Spacing::Even).share(ten_hours, ten_hours + 1);
         assert_eq!(schedule.times().next(), Some(Duration::from_hours(10)));
@@ -267,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_ramp_grows_evenly() {
-        // (100 + 2,000) / 2 * 60 arrivals in the ramp, 2,000 a second afterwards.
+        // (100 + 2,000) / 2 * 60 arrivals in the ramp, 2,000 per second afterwards.
         let times: Vec<_> = even("100..2000/60s").take(63_000 + 2001).collect();
         assert_eq!(times[63_000], Duration::from_mins(1));
         assert_eq!(times[65_000], Duration::from_secs(61));
@@ -295,7 +297,8 @@ mod tests {
 
     #[test]
     fn poisson_arrivals_have_their_rate_and_spread() {
-        // The number in a second has mean and variance 1,000; over 1,000 seconds the bounds are 5 standard errors away.
+        // The number of arrivals per second has mean and variance 1,000. Over 1,000 seconds the bounds are 5 standard
+        // errors away.
         let mut counts = vec![0_u32; 1000];
         let second = |time: Duration| time.as_secs() as usize;
         for time in poisson("1000", 7).times().map(second).take_while(|second| *second < 1000) {

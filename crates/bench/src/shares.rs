@@ -6,36 +6,35 @@ use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::seq::SliceRandom;
 
-/// Times that users get in equal shares: of as many users in a row as there are times each gets another one, in an order that the seed
-/// decides anew for each such row.
+/// Times that users get in equal shares. In each row of `times().len()` consecutive users, every user gets another
+/// element of the list. The seed selects a new order for each row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shares {
     times: Vec<Duration>,
     seed: u64,
 }
 
-/// There must be something to share.
+/// The list is empty or too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a list of times has 1 to {TIMES_MAX} of them")]
+#[error("a list of times has 1 to {TIMES_MAX} entries")]
 pub struct SharesError;
 
 impl Shares {
-    /// Of `times`, as often each as it is in the list.
+    /// A time that is in `times` several times is given out that often.
     pub fn new(times: Vec<Duration>, seed: u64) -> Result<Self, SharesError> {
         if (1..=TIMES_MAX).contains(&times.len()) { Ok(Self { times, seed }) } else { Err(SharesError) }
     }
 
-    /// The times.
     pub fn times(&self) -> &[Duration] {
         &self.times
     }
 
-    /// What decides their order.
+    /// The seed of the orders.
     pub(crate) fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The time of the user with this number.
+    /// The time of user number `user`.
     pub fn of(&self, user: u64) -> Duration {
         let row_length = self.times.len() as u64;
         let mut row = self.times.clone();

@@ -1,4 +1,4 @@
-//! Where requests go: what a URL names, and the addresses that its host has.
+//! The destination of requests: the server that a URL names, and the addresses of its host.
 
 mod wire;
 
@@ -12,36 +12,36 @@ use url::{Host, Url};
 use crate::sample::Family;
 pub(crate) use wire::{BadSite, WireSite};
 
-/// A server, as a URL names it: scheme, host and port.
+/// A server as a URL names it: scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Site {
-    /// Whether it is spoken to by TLS.
+    /// Connections to it use TLS.
     pub tls: bool,
-    /// What `Host` and `:authority` say: the host, and the port where it is not the scheme's own.
+    /// The value of `Host` and `:authority`: the host, and the port if it is not the default of the scheme.
     pub authority: String,
-    /// The name in the `ClientHello`, and for which certificates are checked.
+    /// The server name in the `ClientHello`, for which certificates are verified.
     pub server_name: ServerName<'static>,
     /// The first IPv4 address of the host.
     pub ipv4: Option<SocketAddr>,
     /// The first IPv6 address of the host.
     pub ipv6: Option<SocketAddr>,
-    /// Which of the two is taken where the source does not say: the one the resolver named first.
+    /// The family to use if no source address decides: that of the first address from the resolver.
     pub preferred: Family,
 }
 
-/// What is wrong with a URL.
+/// A URL is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
-    /// It is none.
+    /// The text is not a URL.
     #[error(
-        "{url:?} is no URL{cause}: write http://HOST/PATH or https://HOST/PATH, with or without a port",
+        "{url:?} is not a URL{cause}: write http://HOST/PATH or https://HOST/PATH, with or without a port",
         url = .0, cause = cause(*.1)
     )]
     Url(String, url::ParseError),
-    /// Neither http nor https, or without a host.
+    /// The scheme is neither http nor https, or the host is missing.
     #[error("{0:?} names no http or https server: write http://HOST/PATH or https://HOST/PATH, with or without a port")]
     Scheme(String),
-    /// Its host has no address.
+    /// The host has no address.
     #[error("the host {0:?} cannot be resolved: {1}")]
     Resolve(String, io::Error),
 }
@@ -55,7 +55,7 @@ fn cause(error: url::ParseError) -> String {
 }
 
 impl Site {
-    /// Reads a URL, and resolves its host; also returns the path with the query. Blocks for the resolver.
+    /// Parses a URL and resolves its host. Also returns the path with the query. Blocks while it resolves the host.
     pub fn resolve(url: &str) -> Result<(Self, String), SiteError> {
         let parsed = Url::parse(url).map_err(|error| SiteError::Url(url.to_owned(), error))?;
         let tls = match parsed.scheme() {
@@ -100,12 +100,12 @@ impl Site {
         Ok((site, path))
     }
 
-    /// The same server, spoken to with or without TLS; for lists, whose lines say which.
+    /// The same server, with or without TLS. For lists, in which each line gives the scheme.
     pub fn with_tls(self: &Arc<Self>, tls: bool) -> Arc<Self> {
         if self.tls == tls { Arc::clone(self) } else { Arc::new(Self { tls, ..Self::clone(self) }) }
     }
 
-    /// The address to connect to from `source`, whose family decides; none, if the host has none of that family.
+    /// The address to connect to from `source`, of the same family. `None` if the host has no address of that family.
     pub fn address_for(&self, source: Option<IpAddr>) -> Option<SocketAddr> {
         let family = source.map_or(self.preferred, |ip| Family::of(SocketAddr::new(ip, 0)));
         match family {

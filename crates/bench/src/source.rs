@@ -1,4 +1,4 @@
-//! The addresses that connections come from.
+//! The source addresses of connections.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -8,30 +8,31 @@ use ipnet::IpNet;
 use crate::excerpt::excerpt;
 use crate::round::{Round, RoundError};
 
-/// Addresses of this machine that are read round and round; the socket of each connection is bound to the next (anma-enma, section
-/// 2). Its family decides that of the connection, so the list's mix is the load's mix.
+/// Addresses of this machine that are used in turn. The socket of each connection is bound to the next address
+/// (anma-enma, section 2). The family of the address decides the family of the connection, so the mix in the list is
+/// the mix of the load.
 ///
 /// Written as [`AddressRange`]s with commas between: `10.0.0.1,10.0.1.0/24,10.0.2.1-10.0.2.9,2001:db8::/120`.
-/// * What is named twice comes twice as often.
-/// * Of a range of more than 65,536 addresses, the first 65,536 are used.
-/// * The ranges take turns in proportion to their sizes, so that the mix is right from the beginning.
+/// * An address that is named twice is used twice as often.
+/// * If a range has more than 65,536 addresses, the first 65,536 are used.
+/// * The ranges take turns in proportion to their sizes, so that the mix is correct from the beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sources {
     addresses: Vec<IpAddr>,
 }
 
 impl Sources {
-    /// The address of connection `i`, from 0: round and round.
+    /// The address of connection `i`, counted from 0. Begins again after the last address.
     pub fn nth(&self, i: u64) -> IpAddr {
         self.addresses[(i % self.addresses.len() as u64) as usize]
     }
 
-    /// All, in the order in which they are used; at least one.
+    /// All addresses in the order in which they are used. At least one.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
     }
 
-    /// These, in this order; `None` if there is none.
+    /// These addresses in this order. `None` if there are none.
     pub fn of(addresses: Vec<IpAddr>) -> Option<Self> {
         (!addresses.is_empty()).then_some(Self { addresses })
     }
@@ -62,18 +63,18 @@ impl FromStr for Sources {
     }
 }
 
-/// Addresses that follow each other: `10.0.0.1`, `10.0.2.1-10.0.2.9`, or the hosts of a network, `10.0.1.0/24`.
+/// Consecutive addresses: `10.0.0.1`, `10.0.2.1-10.0.2.9`, or the hosts of a network, `10.0.1.0/24`.
 ///
-/// A network has two addresses of IPv4 that are no host's, the first and the last, and one of IPv6, the first.
+/// The first and the last address of an IPv4 network, and the first address of an IPv6 network, are not host addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressRange {
     first: IpAddr,
-    /// How many more there are.
+    /// Number of addresses after the first.
     beyond: u128,
 }
 
 impl AddressRange {
-    /// The address `offset` behind the first; begins again behind the last.
+    /// The address `offset` after the first. Begins again after the last address.
     pub fn nth(&self, offset: u128) -> IpAddr {
         let offset = self.beyond.checked_add(1).map_or(offset, |count| offset % count);
         match self.first {
@@ -82,7 +83,7 @@ impl AddressRange {
         }
     }
 
-    /// The offset of the last.
+    /// The offset of the last address.
     pub fn last_offset(&self) -> u128 {
         self.beyond
     }
@@ -108,7 +109,7 @@ impl AddressRange {
             (IpAddr::V4(first), IpAddr::V4(last)) => {
                 Self::new(IpAddr::V4((u32::from(first) + 1).into()), IpAddr::V4((u32::from(last) - 1).into()))
             }
-            // The first is any router's (RFC 4291, section 2.6.1).
+            // The first address is the subnet-router anycast address (RFC 4291, section 2.6.1).
             (IpAddr::V6(first), last) => Self::new(IpAddr::V6((u128::from(first) + 1).into()), last),
             (first, last) => Err(SourceError::Order { first, last }),
         }
@@ -128,41 +129,33 @@ impl FromStr for AddressRange {
     }
 }
 
-/// What is wrong with source addresses.
+/// Source addresses are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
-    /// Neither of the three.
-    #[error("{text:?} is no address (10.0.0.1), network (10.0.1.0/24) or range (10.0.2.1-10.0.2.9)")]
+    /// The text is neither an address, nor a network, nor a range.
+    #[error("{text:?} is not an address (10.0.0.1), network (10.0.1.0/24) or range (10.0.2.1-10.0.2.9)")]
     Unreadable {
-        /// What was written.
+        /// The text, shortened.
         text: String,
     },
-    /// From larger to smaller, or from one family to the other.
-    #[error("{first}-{last} is no range: it goes from the smaller address to the larger of one family")]
-    Order {
-        /// Where it was to begin.
-        first: IpAddr,
-        /// Where it was to end.
-        last: IpAddr,
-    },
-    /// Unspecified, or of a group.
+    /// The range goes from a larger address to a smaller one, or from one family to the other.
+    #[error("{first}-{last} is not a range from the smaller address to the larger of one family")]
+    Order { first: IpAddr, last: IpAddr },
+    /// The address is unspecified or multicast.
     #[error("no connection can come from {address}")]
-    NoSource {
-        /// The address.
-        address: IpAddr,
-    },
-    /// They would take too much memory.
-    #[error("{addresses} source addresses, and {ADDRESSES_MAX} is the most")]
+    NoSource { address: IpAddr },
+    /// They would use too much memory.
+    #[error("{addresses} source addresses are over the maximum of {ADDRESSES_MAX}")]
     TooMany {
-        /// How many would be used.
+        /// Number of addresses that would be used.
         addresses: u64,
     },
-    /// They can take no turns.
+    /// No order of turns can be computed for the ranges.
     #[error(transparent)]
     Round(#[from] RoundError),
 }
 
-/// So many of a range are used: together they have ports for a billion connections.
+/// At most so many addresses of one range are used. Together they have ports for a billion connections.
 const RANGE_USED_MAX: u128 = 1 << 16;
 /// 8 MiB of addresses.
 const ADDRESSES_MAX: u64 = 1 << 18;
@@ -213,20 +206,20 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         for (text, message) in [
-            ("", r#""" is no address (10.0.0.1), network (10.0.1.0/24) or range (10.0.2.1-10.0.2.9)"#),
-            ("10.0.0.1,x", r#""x" is no address (10.0.0.1), network (10.0.1.0/24) or range (10.0.2.1-10.0.2.9)"#),
+            ("", r#""" is not an address (10.0.0.1), network (10.0.1.0/24) or range (10.0.2.1-10.0.2.9)"#),
+            ("10.0.0.1,x", r#""x" is not an address (10.0.0.1), network (10.0.1.0/24) or range (10.0.2.1-10.0.2.9)"#),
             (
                 "10.0.0.2-10.0.0.1",
-                "10.0.0.2-10.0.0.1 is no range: it goes from the smaller address to the larger of one family",
+                "10.0.0.2-10.0.0.1 is not a range from the smaller address to the larger of one family",
             ),
-            ("10.0.0.2-::5", "10.0.0.2-::5 is no range: it goes from the smaller address to the larger of one family"),
+            ("10.0.0.2-::5", "10.0.0.2-::5 is not a range from the smaller address to the larger of one family"),
             ("0.0.0.0", "no connection can come from 0.0.0.0"),
             ("ff02::/120", "no connection can come from ff02::1"),
         ] {
             assert_eq!(error(text), message);
         }
         assert!(error("10.0.0.0/33").contains("10.0.0.0/33"));
-        assert_eq!(error(&["10.0.0.0/8"; 5].join(",")), "327680 source addresses, and 262144 is the most");
+        assert_eq!(error(&["10.0.0.0/8"; 5].join(",")), "327680 source addresses are over the maximum of 262144");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A connection's bytes, with or without TLS.
+//! The bytes of a connection, with or without TLS.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -10,7 +10,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::ending::{Ending, EndingKind, Phase, Side};
 
-/// TCP, or TLS over it.
+/// TCP, or TLS over TCP.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Plain(TcpStream),
@@ -18,8 +18,9 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Whether it is known, without asking the system, that the other side has closed and all it sent was read. A read that brings
-    /// less than there was room for takes away what is readable; that the other side has closed is never taken away.
+    /// True if it is certain, without a system call, that the peer has closed the connection and everything it sent was
+    /// read. A read that returns fewer bytes than there was room for clears the readiness, but never clears the peer's
+    /// close.
     pub(crate) fn is_read_to_end(&self) -> bool {
         let Self::Plain(tcp) = self else { return false };
         let any = Interest::READABLE | Interest::WRITABLE | Interest::ERROR;
@@ -61,11 +62,11 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// How a connection that was established ended, by the error that reading or writing met.
+/// The ending of an established connection, from the error that a read or write returned.
 pub(crate) fn cut(error: &io::Error, phase: Phase) -> Ending {
     let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let kind = match of_tls {
-        // A server that wants a certificate says so when TLS 1.3 is established already on this side.
+        // With TLS 1.3, this side has established TLS before the server's alert that it requires a certificate arrives.
         Some(rustls::Error::AlertReceived(_)) => EndingKind::Handshake,
         Some(_) => EndingKind::Protocol,
         None => EndingKind::Reset,

@@ -1,14 +1,17 @@
-//! `watari bench suites`: what a cipher suite costs, and what the reuse of sessions saves.
+//! `watari bench suites`: the cost of a cipher suite, and the savings of session reuse.
 //!
-//! The benchmark of "Maniac Java Programming 10" (2009; digest: tls-suites), with the engines of today. For each suite, all over
-//! TCP on loopback, one connection at a time:
+//! The benchmark of "Maniac Java Programming 10" (2009; digest: tls-suites), with current TLS implementations. It
+//! measures three tasks for each suite, over TCP on loopback, one connection at a time:
 //!
-//! * **bulk**: one connection, over which the server sends much (the paper: 100 MB);
-//! * **new**: connections (the paper: 1,000), each with a full handshake and one byte from the server;
-//! * **reuse**: as many that resume the session of one before them. Whether each did is taken from its handshake, and counted.
+//! * **bulk**: one connection over which the server sends a large amount of data (the paper: 100 MB),
+//! * **new**: connections (the paper: 1,000), each with a full handshake and one byte from the server,
+//! * **reuse**: as many connections that resume the session of an earlier one. The benchmark takes from each handshake
+//!   whether the session was resumed, and counts these connections.
 //!
-//! Every time includes connecting, the handshake and the close. Wall time, and the CPU of the client's and of the server's thread
-//! are measured apart. All engines work under the same terms: ECDHE over X25519, DHE with 2048 bits, RSA keys of 2048 bits,
+//! Every time includes connecting, the handshake and the close. Wall time, CPU time of the client's thread and CPU time
+//! of the server's thread are measured separately. All engines have the same settings: ECDHE over X25519, DHE with 2048
+//! bits, RSA keys of 2048 bits, certificates signed by one authority, and sessions that the server stores (session ids;
+//! in TLS 1.3 tickets that are ids).
 //! certificates signed by one authority, and sessions that the server remembers (session ids; in TLS 1.3 tickets that are ids).
 //!
 //! ```text
@@ -37,55 +40,54 @@ use engine::Engine;
 pub use key::Key;
 pub use row::{Cost, Measured, Row};
 
-/// What to measure.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// With what; empty: with every engine that is present.
+    /// The engines to measure. Empty: every available engine.
     pub engines: Vec<EngineName>,
-    /// Only suites whose IANA name, or name in the paper, contains one of these, in letters of any case; empty: every suite.
+    /// Measures only suites whose IANA name, or name in the paper, contains one of these, ignoring case. Empty: every
+    /// suite.
     pub only: Vec<String>,
-    /// How much.
     pub work: Work,
 }
 
 impl Plan {
-    /// Whether a suite, by its IANA name, is to be measured where an engine has it.
+    /// Whether to measure the suite with this IANA name if an engine offers it.
     pub fn selects(&self, suite: &str) -> bool {
         let suite = suite.to_ascii_uppercase();
         self.only.is_empty() || self.only.iter().any(|part| suite.contains(&paper::iana(part).to_ascii_uppercase()))
     }
 }
 
-/// How much a suite has to do.
+/// The amount of work for each suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// What the bulk transfer carries, in bytes.
+    /// The bytes that the bulk transfer carries.
     pub bulk_bytes: u64,
-    /// How many new connections, and how many reused ones.
+    /// The number of new connections, and the number of reused ones.
     pub connections: u32,
 }
 
 impl Work {
-    /// The paper's.
+    /// The amount of work in the paper.
     pub const PAPER: Self = Self { bulk_bytes: 100_000_000, connections: 1000 };
 }
 
-/// An implementation of TLS.
+/// A TLS implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EngineName {
     /// rustls with aws-lc-rs.
     Rustls,
     /// OpenSSL's libssl.
     OpenSsl,
-    /// The JDK's, the engine of the paper.
+    /// JSSE of the JDK, the engine of the paper.
     Jsse,
 }
 
 impl EngineName {
-    /// Every engine.
     pub const ALL: [Self; 3] = [Self::Rustls, Self::OpenSsl, Self::Jsse];
 
-    /// As on the command line and in reports.
+    /// The name on the command line and in reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rustls => "rustls",
@@ -109,44 +111,43 @@ impl FromStr for EngineName {
     }
 }
 
-/// No engine has that name.
+/// No engine has this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the engines are rustls, openssl and jsse")]
 pub struct UnknownEngine;
 
-/// What was found out.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Engines that took part, and their versions.
+    /// The engines that were measured, with their versions.
     pub present: Vec<(EngineName, String)>,
-    /// Engines that are not to be had, and why. Only engines that were not asked for by name.
+    /// The engines that are not available, with the causes. Only engines that were not requested by name.
     pub absent: Vec<(EngineName, String)>,
     /// A row for each suite of each engine.
     pub rows: Vec<Row>,
 }
 
-/// Why nothing was measured.
+/// The benchmark could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SuitesError {
-    /// The keys and certificates for the run could not be made.
+    /// The keys and certificates for the run could not be generated.
     #[error("cannot make keys and certificates for the run: {0}")]
     Certificates(#[from] rcgen::Error),
-    /// An engine that was asked for by name is not to be had.
-    #[error("{engine} is not to be had here: {why}")]
+    /// An engine that was requested by name is not available.
+    #[error("{engine} is not available: {why}")]
     Absent {
-        /// Which.
         engine: EngineName,
-        /// What is missing.
+        /// The cause.
         why: String,
     },
-    /// The names leave nothing to measure.
-    #[error("no engine that is present offers a suite named like {0}")]
+    /// No suite matches the names.
+    #[error("no available engine offers a suite whose name contains {0}")]
     NoSuite(String),
 }
 
-/// Measures one suite after the other, and shows each row to `progress` as soon as it is known.
+/// Measures one suite after the other. Passes each row to `progress` as soon as it is complete.
 ///
-/// A suite that fails says why in its row, and the others go on.
+/// If a suite fails, its row contains the error, and the benchmark continues with the next suite.
 pub fn measure(plan: &Plan, progress: &mut dyn FnMut(&Row)) -> Result<Report, SuitesError> {
     let certificates = Certificates::generate()?;
     let mut report = Report::default();
@@ -169,7 +170,7 @@ pub fn measure(plan: &Plan, progress: &mut dyn FnMut(&Row)) -> Result<Report, Su
     Ok(report)
 }
 
-/// The engines in the order of [`EngineName::ALL`], each once.
+/// The selected engines in the order of [`EngineName::ALL`], each once.
 fn wanted(plan: &Plan) -> impl Iterator<Item = EngineName> {
     EngineName::ALL.into_iter().filter(|name| plan.engines.is_empty() || plan.engines.contains(name))
 }

@@ -1,4 +1,4 @@
-//! What a run comes to: the numbers that are printed, written as JSON, drawn, and compared.
+//! The results of a run: the figures that are printed, written as JSON, drawn and compared.
 //!
 //! ```text
 //!   Tally --Summary::new--> Summary <--serde--> JSON (the contract: names and units of its fields)
@@ -6,7 +6,8 @@
 //!                              +--> text (`Display`), conditions (`expect`), comparisons (`compare`), pages
 //! ```
 //!
-//! Every time is in milliseconds, every rate per second, and where nothing was measured a number is 0 and the `count` beside it too.
+//! Every time is in milliseconds, and every rate per second. If nothing was measured, a number is 0, and so is the
+//! `count` beside it.
 
 mod course;
 mod part;
@@ -33,40 +34,36 @@ use crate::histogram::Encoded;
 use crate::sample::{Family, HandshakeKind};
 use crate::tally::{Flows, Part, Tally, Times};
 
-/// What a run comes to.
+/// The results of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Of this form of a summary; see [`FORMAT`].
+    /// The version of the format; see [`FORMAT`].
     pub format: u32,
-    /// What was run.
     pub run: Run,
     /// All requests and connections together.
     #[serde(flatten)]
     pub total: PartSummary,
-    /// Requests that had begun, and were given up because the run was broken off. They are in no other count.
+    /// Requests in progress when the run was cancelled. They are in no other count.
     pub unfinished: u64,
-    /// Why things failed, in sentences, and how often: of as many causes as people want to read.
+    /// The causes of failures, each as a sentence with its count. The number of causes is limited.
     #[serde(default)]
     pub causes: BTreeMap<String, u64>,
-    /// Flows, where flows were gone through.
+    /// All 0 in a run without flows.
     #[serde(default)]
     pub flows: FlowsSummary,
-    /// Open loop: by how much arrivals were begun later than they were due.
+    /// Open loop: by how much requests began later than they were due.
     pub schedule_error_ms: Milliseconds,
-    /// Split by address family.
     pub by_family: ByFamily,
-    /// Split by TLS handshake.
     pub by_tls: ByTls,
-    /// Split by class of URIs.
     pub by_class: BTreeMap<String, PartSummary>,
     /// The course of the run.
     pub series: SeriesSummary,
-    /// The histograms behind the total's times, in nanoseconds.
+    /// The histograms of the times in `total`, in nanoseconds.
     pub histograms: Histograms,
 }
 
 impl Summary {
-    /// Sums a run of `elapsed` up.
+    /// The summary of a run that took `elapsed`.
     pub fn new(run: Run, elapsed: Duration, tally: &Tally) -> Self {
         let summary = |part: &Part| PartSummary::new(part, elapsed);
         let total = tally.total();
@@ -94,13 +91,13 @@ impl Summary {
         }
     }
 
-    /// The same, with why things failed.
+    /// The same summary with the causes of failures.
     #[must_use]
     pub fn because(self, causes: BTreeMap<String, u64>) -> Self {
         Self { causes, ..self }
     }
 
-    /// Reads a summary from JSON, and refuses one of another form, or one that is larger than any.
+    /// Parses a summary from JSON. Rejects another format, and more than [`JSON_BYTES_MAX`].
     pub fn read(input: impl Read) -> Result<Self, ReadError> {
         let mut json = Vec::new();
         input.take(JSON_BYTES_MAX + 1).read_to_end(&mut json).map_err(ReadError::Input)?;
@@ -115,34 +112,34 @@ impl Summary {
     }
 }
 
-/// What was run, by what, where and when.
+/// The command, the machine and the time of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// The command line, word by word.
     pub command: Vec<String>,
     /// The version of Watari.
     pub version: String,
-    /// When it began: RFC 3339, UTC.
+    /// The start time: RFC 3339, UTC.
     pub started: String,
-    /// The operating system, and how many processors it gave this process.
+    /// The operating system, and the number of processors that this process may use.
     pub machine: String,
-    /// Who made it, if others than this process did.
+    /// The workers, if the load was not generated in this process.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerSummary>,
 }
 
-/// What one of several processes did.
+/// The part of one worker in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerSummary {
     /// Its name, and its address if it has one.
     pub name: String,
-    /// How many of its requests ended.
+    /// Number of its requests that ended.
     pub requests: u64,
-    /// How long after the first it was to begin.
+    /// How long after the first worker it was to begin, in milliseconds.
     pub begun_after_ms: u64,
-    /// By how much earlier or later it may have begun, in microseconds.
+    /// The largest error of its start time in either direction, in microseconds.
     pub start_error_us: u64,
-    /// Why it was lost before its end, if it was.
+    /// The cause, if it was lost before its end.
     pub lost: Option<String>,
 }
 
@@ -159,13 +156,13 @@ impl WorkerSummary {
 }
 
 impl Run {
-    /// The same run, made by these.
+    /// The same run with these workers.
     #[must_use]
     pub fn by(self, workers: &[Worked]) -> Self {
         Self { workers: workers.iter().map(WorkerSummary::new).collect(), ..self }
     }
 
-    /// Of this process, which began at `started`.
+    /// The run of this process, which began at `started`.
     pub fn of_this_process(command: Vec<String>, started: SystemTime) -> Self {
         let started = OffsetDateTime::from(started);
         let started = started.replace_nanosecond(0).unwrap_or(started);
@@ -179,14 +176,14 @@ impl Run {
     }
 }
 
-/// Flows that ended before the run did.
+/// Flows that ended before the end of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowsSummary {
-    /// How many came to their end.
+    /// Flows that completed.
     pub done: u64,
-    /// How many ended before, with a request that failed.
+    /// Flows that ended early because a request failed.
     pub failed: u64,
-    /// From when a flow was due to its last answer, thinking included, of those that came to their end.
+    /// The time from when a flow was due to its last response, including think times. Completed flows only.
     pub duration_ms: Milliseconds,
 }
 
@@ -199,16 +196,14 @@ impl FlowsSummary {
 /// The same figures for each address family.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ByFamily {
-    /// IPv4.
     pub ipv4: PartSummary,
-    /// IPv6.
     pub ipv6: PartSummary,
 }
 
 /// The same figures for each kind of TLS handshake.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ByTls {
-    /// Plain connections, and those that ended before a handshake was done.
+    /// Plain connections, and those that ended before their handshake completed.
     pub none: PartSummary,
     /// With certificate and key exchange.
     pub full: PartSummary,
@@ -216,9 +211,9 @@ pub struct ByTls {
     pub resumed: PartSummary,
 }
 
-/// The histograms of [`Part`]; `None`: nothing was measured.
+/// The histograms of [`Part`]. `None`: nothing was measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are those of `Part`, and said there")]
+#[expect(missing_docs, reason = "the fields are those of `Part`, which documents them")]
 pub struct Histograms {
     pub latency: Option<Encoded>,
     pub failed: Option<Encoded>,
@@ -251,20 +246,20 @@ impl Histograms {
     }
 }
 
-/// A file is no summary.
+/// A summary cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It could not be read.
+    /// The file could not be read.
     #[error("cannot be read: {0}")]
     Input(io::Error),
-    /// It is larger than [`JSON_BYTES_MAX`].
-    #[error("is larger than any summary")]
+    /// The file is larger than [`JSON_BYTES_MAX`].
+    #[error("is too large for a summary")]
     TooLarge,
-    /// It is not JSON, or lacks something.
-    #[error("is no summary written by `watari bench --json`: {0}")]
+    /// The file is not JSON, or lacks a field.
+    #[error("is not a summary written by `watari bench --json`: {0}")]
     Json(serde_json::Error),
-    /// It was written by a version of Watari that writes another form.
-    #[error("is a summary of form {0}, while this version of Watari reads form {FORMAT}")]
+    /// Another version of Watari wrote it in another format.
+    #[error("is a summary in format {0}, but this version of Watari reads format {FORMAT}")]
     Format(u32),
 }
 
@@ -280,11 +275,11 @@ fn machine() -> String {
     format!("{} {} {}, {processors} processors", text(system.sysname()), text(system.release()), text(system.machine()))
 }
 
-/// The form of [`Summary`]. It counts up when a field goes away or changes its meaning; further fields do not change it. 2: statuses
-/// that are none of success count in `failures`, and not in `requests_per_s`.
+/// The version of the format of [`Summary`]. It increases when a field is removed or changes its meaning. New fields do
+/// not change it. 2: statuses that are not a success count in `failures`, and not in `requests_per_s`.
 pub const FORMAT: u32 = 2;
 
-/// No summary is larger: 600 intervals with a histogram each are some megabytes at most.
+/// The largest summary that is read. 600 intervals with a histogram each are a few megabytes at most.
 pub const JSON_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
-//! What samples add up to.
+//! Sums of samples.
 //!
-//! Every thread of a load keeps a [`Tally`] of its own; at the end, or whenever somebody looks, they are merged.
+//! Every thread of a load has its own [`Tally`]. They are merged at the end, and when another part of the program reads
+//! them.
 //!
-//! A tally is a table of [`Part`]s, one for each combination of class, address family and handshake that occurred. A sample belongs to
-//! exactly one of them, so that it is recorded once, and every split ([`Tally::total`], [`Tally::by_family`], ..) is a sum of the same
-//! parts: splits cannot disagree with the total.
+//! A tally is a table of [`Part`]s, one for each combination of class, address family and handshake that occurred. A
+//! sample belongs to exactly one of them, so that it is recorded once. Every split ([`Tally::total`],
+//! [`Tally::by_family`], ..) is a sum of the same parts, so that splits cannot disagree with the total.
 //!
-//! What the times mean is said in [`Part`], what the course of a run is kept as in [`Series`].
+//! [`Part`] defines the times, and [`Series`] the course of a run.
 
 mod endings;
 mod part;
@@ -25,11 +26,11 @@ use std::time::Duration;
 
 use crate::sample::{ConnectionSample, Family, HandshakeKind, RequestSample};
 
-/// Samples, added up.
+/// Sums of the samples of a run, a thread or a process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tally {
     classes: Arc<[String]>,
-    /// At `class * PARTS_PER_CLASS + family * HANDSHAKES.len() + handshake`; `None` where nothing has come yet.
+    /// At `class * PARTS_PER_CLASS + family * HANDSHAKES.len() + handshake`. `None` without samples.
     parts: Vec<Option<Box<Part>>>,
     series: Series,
     flows: Flows,
@@ -37,17 +38,18 @@ pub struct Tally {
     unfinished: u64,
 }
 
-/// Flows that ended. One that the end of the run broke off is in none of the counts.
+/// Flows that ended. Flows that the end of the run cancelled are in none of the counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flows {
-    /// From when a flow was due to its last answer, thinking included, of those that came to their end.
+    /// The times from when a flow was due to its last response, including think times. Completed flows only.
     pub done: Times,
-    /// How many ended before, with a request that failed.
+    /// Flows that ended early because a request failed.
     pub failed: u64,
 }
 
 impl Tally {
-    /// Nothing yet. `classes` are the names that [`RequestSample::class`] and [`ConnectionSample::class`] are indices into.
+    /// An empty tally. `classes` are the names that [`RequestSample::class`] and [`ConnectionSample::class`] are
+    /// indices of.
     pub fn new(classes: Arc<[String]>) -> Self {
         let parts = vec![None; classes.len() * PARTS_PER_CLASS];
         let (series, flows, lag) = (Series::default(), Flows::default(), Times::default());
@@ -67,7 +69,7 @@ impl Tally {
         self.series.connection(sample);
     }
 
-    /// Counts a flow that came to its end after so long; `None`: one whose request failed.
+    /// Counts a flow that took this long. `None`: a flow that ended early because a request failed.
     pub fn flow(&mut self, took: Option<Duration>) {
         match took {
             Some(took) => self.flows.done.record(took),
@@ -75,17 +77,18 @@ impl Tally {
         }
     }
 
-    /// Open loop: by how much an arrival was begun later than it was due, which is the error of this program's schedule.
+    /// Open loop: records by how much a request began later than it was due. This is the error of this program's
+    /// schedule.
     pub fn lag(&mut self, late: Duration) {
         self.lag.record(late);
     }
 
-    /// Counts requests that had begun, and were given up because the run was broken off. They are in no other count.
+    /// Counts requests that were in progress when the run was cancelled. They are in no other count.
     pub fn unfinished(&mut self, requests: u64) {
         self.unfinished += requests;
     }
 
-    /// Adds what another one has counted. Panics if that one has other classes.
+    /// Adds the counts of `other`. Panics if its classes differ.
     pub fn merge(&mut self, other: &Self) {
         assert_eq!(self.classes, other.classes, "tallies of one run have the same classes");
         for (part, theirs) in self.parts.iter_mut().zip(&other.parts) {
@@ -100,28 +103,27 @@ impl Tally {
         self.unfinished += other.unfinished;
     }
 
-    /// All parts together.
+    /// The sum of all parts.
     pub fn total(&self) -> Part {
         self.sum(|_| true)
     }
 
-    /// What went over a family of addresses.
+    /// The sum of the parts with this address family.
     pub fn by_family(&self, family: Family) -> Part {
         self.sum(|at| at % PARTS_PER_CLASS / HANDSHAKES.len() == family_index(family))
     }
 
-    /// What went over connections with such a handshake; `None`: without TLS, or ended before a handshake was done.
+    /// The sum of the parts with this handshake. `None`: without TLS, or ended before the handshake completed.
     pub fn by_handshake(&self, handshake: Option<HandshakeKind>) -> Part {
         self.sum(|at| at % HANDSHAKES.len() == handshake_index(handshake))
     }
 
-    /// What belongs to a class. Panics if the class has no name.
+    /// The sum of the parts of a class. Panics if the class has no name.
     pub fn by_class(&self, class: usize) -> Part {
         assert!(class < self.classes.len(), "class {class} has no name");
         self.sum(|at| at / PARTS_PER_CLASS == class)
     }
 
-    /// The names of the classes.
     pub fn classes(&self) -> &Arc<[String]> {
         &self.classes
     }
@@ -131,17 +133,17 @@ impl Tally {
         &self.series
     }
 
-    /// The flows, where flows were gone through.
+    /// Empty in a run without flows.
     pub fn flows(&self) -> &Flows {
         &self.flows
     }
 
-    /// How late arrivals were begun. Empty in a closed loop.
+    /// By how much requests began late. Empty in a closed loop.
     pub fn lags(&self) -> &Times {
         &self.lag
     }
 
-    /// How many requests were given up because the run was broken off.
+    /// Number of requests in progress when the run was cancelled.
     pub fn given_up(&self) -> u64 {
         self.unfinished
     }

@@ -1,4 +1,4 @@
-//! TLS as clients do it: what is offered, whether sessions are resumed, whom to trust; and what came of it.
+//! TLS of the clients: the offered parameters, session resumption, the verification of certificates, and the results.
 
 mod pem;
 mod seen;
@@ -20,30 +20,31 @@ pub(crate) use seen::Observer;
 use crate::tls::sessions::StoredOnly;
 use crate::tls::verify::{checking, trusting};
 
-/// What connections over TLS offer, and how they resume sessions.
+/// The parameters that TLS connections offer, and how they resume sessions.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
-    /// Versions, cipher suites, groups.
+    /// Versions, cipher suites and groups.
     pub policy: Policy,
-    /// Who has to have signed the server's certificate.
+    /// The authorities that the server's certificate is verified against.
     pub roots: Roots,
     /// How many handshakes try to resume a session.
     pub resume: Resume,
-    /// TLS 1.2: only by session ids, no tickets.
+    /// TLS 1.2: only session ids, no tickets.
     pub session_ids_only: bool,
-    /// A certificate chain and its key, both PEM, for servers that ask for one.
+    /// A certificate chain and its key, both in PEM, for servers that request a client certificate.
     pub certificate: Option<(Pem, Pem)>,
 }
 
-/// Who has to have signed the server's certificate. That the server has the certificate's key is checked in any case.
+/// The authorities that the server's certificate is verified against. In every case, the client verifies that the
+/// server has the key of its certificate.
 #[derive(Clone, Debug, Default)]
 pub enum Roots {
-    /// Anybody: the load is what counts, as with other load generators.
+    /// None: any certificate is accepted, as in other load generators.
     #[default]
     Unchecked,
-    /// One that this system trusts.
+    /// The authorities that this system trusts.
     System,
-    /// One of those in this PEM file.
+    /// The authorities in this PEM file.
     File(Pem),
 }
 
@@ -53,39 +54,38 @@ pub enum Resume {
     /// None: every handshake is full.
     #[default]
     Full,
-    /// All but the first of each client.
+    /// All except the first of each client.
     Reuse,
-    /// So many of a hundred.
+    /// This percentage of the handshakes.
     Mixed(u8),
 }
 
-/// TLS cannot be prepared as it was asked for.
+/// The TLS options cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read.
     #[error("cannot read {path}: {1}", path = .0.display())]
     Read(PathBuf, io::Error),
-    /// A file is no PEM of the right kind.
+    /// The file is not PEM of the expected kind.
     #[error("cannot read {path}: {1}", path = .0.display())]
     File(PathBuf, rustls::pki_types::pem::Error),
-    /// Nothing in it.
+    /// The file contains no certificate.
     #[error("there is no certificate in {path}", path = .0.display())]
     Empty(PathBuf),
-    /// The system's certificates cannot be used.
+    /// The certificates of the system cannot be used.
     #[error("the system's certificates cannot be used: {0}")]
     System(String),
     /// The system has no entropy.
-    #[error("no random numbers are to be had")]
+    #[error("the system provides no random numbers")]
     Random,
-    /// Anything that rustls refuses.
+    /// rustls rejected the configuration.
     #[error("TLS cannot be prepared: {0}")]
     Rustls(#[from] rustls::Error),
-    /// The server's certificate cannot be checked against these roots.
+    /// No verifier can be built from these authorities.
     #[error("these roots cannot be used: {0}")]
     Roots(#[from] rustls::client::VerifierBuilderError),
 }
 
-/// What all clients have in common.
+/// The TLS configuration that all clients share.
 #[derive(Debug)]
 pub struct Tls {
     full: Arc<ClientConfig>,
@@ -94,7 +94,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Reads what the options name. `alpn` is offered as it is.
+    /// Builds the configuration. Offers `alpn` unchanged.
     pub fn prepare(options: &TlsOptions, alpn: &[&[u8]]) -> Result<Self, TlsError> {
         let provider = options.policy.provider();
         let verifier = match &options.roots {
@@ -115,7 +115,7 @@ impl Tls {
         Ok(Self { full: Arc::new(config), resume: options.resume, session_ids_only: options.session_ids_only })
     }
 
-    /// A client that has no sessions yet.
+    /// A client without sessions.
     pub fn client(&self) -> TlsClient {
         if self.resume == Resume::Full {
             return TlsClient {
@@ -140,31 +140,31 @@ impl Tls {
     }
 }
 
-/// Has the first random number of the process made, for which a tenth of a second is spent on gathering entropy: no connection shall
-/// be timed with that.
+/// Generates the first random number of the process. This takes a tenth of a second, in which entropy is gathered.
+/// Called early, so that the time does not count for a connection.
 pub(crate) fn gather_entropy() -> Result<(), TlsError> {
     aws_lc_rs::rand::fill(&mut [0; 32]).map_err(|_| TlsError::Random)
 }
 
-/// Servers whose sessions a client keeps.
+/// Number of servers whose sessions a client stores.
 const SESSIONS: usize = 32;
 
-/// One client's side of TLS: its sessions are its own.
+/// The TLS configuration of one client, with its own sessions.
 #[derive(Clone, Debug)]
 pub struct TlsClient {
     resuming: Arc<ClientConfig>,
-    /// Keeps sessions, and offers none.
+    /// Stores sessions, and offers none.
     storing: Arc<ClientConfig>,
     resume: Resume,
 }
 
 impl TlsClient {
-    /// For the connection with this number, counted from 0 over the whole run.
+    /// The connector for connection `number`, counted from 0 over the whole run.
     pub(crate) fn connector(&self, number: u64) -> TlsConnector {
         let tries = match self.resume {
             Resume::Full => false,
             Resume::Reuse => true,
-            // Spread evenly: with 25, every fourth.
+            // Evenly distributed: with 25, every fourth connection.
             Resume::Mixed(percent) => {
                 let share = |number: u64| number.wrapping_mul(u64::from(percent)) / 100;
                 share(number.wrapping_add(1)) != share(number)
@@ -182,7 +182,7 @@ fn roots_of(file: &Pem) -> Result<rustls::RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// Certificates of the system that cannot be parsed are passed over, as elsewhere: old ones lie in every such directory.
+/// Skips certificates of the system that cannot be parsed, like other programs: such directories contain old ones.
 fn system_roots() -> Result<rustls::RootCertStore, TlsError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = rustls::RootCertStore::empty();
@@ -193,7 +193,7 @@ fn system_roots() -> Result<rustls::RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// Why a handshake failed, without the type names of the TLS library.
+/// The cause of a failed handshake, without the type names of the TLS library.
 pub(crate) fn sentence(error: &io::Error) -> String {
     let text = error.to_string();
     if text.contains("CaUsedAsEndEntity") {
@@ -232,7 +232,7 @@ pub(crate) fn is_no_protocol(error: &io::Error) -> bool {
     is_alert || matches!(inner, Some(rustls::Error::NoApplicationProtocol))
 }
 
-/// Who is at fault when a handshake fails: a server that sends an alert or goes away, or this side, which refuses.
+/// Whether this side ended a failed handshake. Otherwise the server sent an alert or closed the connection.
 pub(crate) fn is_refused_here(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     matches!(inner, Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoApplicationProtocol))

@@ -1,20 +1,22 @@
 //! The users of the standby paper (standby, "What it measures").
 //!
-//! A user asks once, waits, asks again, waits, and asks a last time. All his waits are of one length: 5, 10, 30 or 60 s, in equal shares
-//! of the users. Requests begin at a fixed rate: those of returning users when their waits end, and for what these leave of the rate new
-//! users begin. After some time no new users begin, and only waits end.
+//! A user sends a request, waits, sends a second one, waits, and sends a last one. All waits of a user have the same
+//! length: 5, 10, 30 or 60 s, in equal shares of the users. Requests begin at a fixed rate. Returning users send theirs
+//! when their waits end. New users begin for the rest of the rate. After the configured duration no new users begin,
+//! and only waits end.
 //!
-//! [`Users`] decides who asks when. It has no clock and sends nothing:
+//! [`Users`] decides which user sends a request when. It has no clock and sends nothing:
 //!
 //! ```text
-//!   next(now) -> Ask(visit)       send its request at once, and go on asking what is next
-//!             -> Wait(time)       nothing until then, or until an answer comes
-//!             -> WaitForAnswers   nothing until an answer comes
+//!   next(now) -> Ask(visit)       send this request now, and call next() again
+//!             -> Wait(time)       call next() at this time, or when a response arrives
+//!             -> WaitForAnswers   call next() when a response arrives
 //!             -> Done
-//!   answered(visit, now)          its answer came, or it failed: his wait begins
+//!   answered(visit, now)          its response arrived, or it failed: the user's wait begins
 //! ```
 //!
-//! A request that fails is followed by the wait like any other: what is asked of a server does not depend on how well it answers.
+//! A user waits after a failed request as after any other, so that the load does not depend on how well the server
+//! responds.
 
 mod settings;
 
@@ -24,18 +26,18 @@ use std::time::Duration;
 
 pub use self::settings::{Count, Settings, SettingsError};
 
-/// Who asks when.
+/// Decides which user sends a request when.
 #[derive(Debug)]
 pub struct Users {
     settings: Settings,
-    /// Which one this is of several that share the load.
+    /// The number of this share among the `of` shares of the load.
     index: u64,
     of: u64,
     /// Users that have begun.
     begun: u64,
     /// Requests that have begun.
     asked: u64,
-    /// Requests whose answers have not come.
+    /// Requests without a response so far.
     in_progress: u64,
     waiting: BinaryHeap<Reverse<Visit>>,
 }
@@ -43,41 +45,40 @@ pub struct Users {
 /// One request of one user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Visit {
-    /// When it is due, from the start of the run.
+    /// When the request is due, from the start of the run.
     pub due: Duration,
-    /// Whose it is: numbered in the order in which users begin.
+    /// The number of the user, in the order in which users begin.
     pub user: u64,
-    /// Which of his requests it is, from 0.
+    /// The number of the request among those of the user, from 0.
     pub request: u32,
 }
 
-/// What is to be done.
+/// The next action of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Send this request.
     Ask(Visit),
-    /// Nothing before this time, from the start of the run, unless an answer comes.
+    /// Wait until this time from the start of the run, or until a response arrives.
     Wait(Duration),
-    /// Nothing unless an answer comes.
+    /// Wait until a response arrives.
     WaitForAnswers,
-    /// Nothing any more.
+    /// All users have finished.
     Done,
 }
 
 impl Users {
-    /// All users.
     pub fn new(settings: Settings) -> Self {
         Self::share(settings, 0, 1)
     }
 
-    /// The users with the numbers `index`, `index + of`, ..., so that `of` threads can share the load: each begins every `of`-th
-    /// request, and the rate is held by each for its share.
+    /// The users `index`, `index + of`, `index + 2 * of` and so on, so that `of` threads can share the load. Each
+    /// thread begins every `of`-th request, and maintains the rate of its share.
     pub fn share(settings: Settings, index: u64, of: u64) -> Self {
         Self { settings, index, of, begun: 0, asked: 0, in_progress: 0, waiting: BinaryHeap::new() }
     }
 
-    /// What is to be done at `now`, counted from the start of the run. Requests come in the order in which they are due, however late
-    /// this is called.
+    /// The action at `now`, counted from the start of the run. Requests are returned in the order in which they are
+    /// due, however late this is called.
     pub fn next(&mut self, now: Duration) -> Next {
         let returning = self.waiting.peek().map(|Reverse(visit)| visit.due);
         let newcomer = self.newcomer_due();
@@ -91,7 +92,8 @@ impl Users {
         }
     }
 
-    /// The answer to a visit came at `now`, or it failed then. True if the user will come again.
+    /// The response to a visit arrived at `now`, or the visit failed. Returns true if the user will send another
+    /// request.
     pub fn answered(&mut self, visit: Visit, now: Duration) -> bool {
         self.in_progress -= 1;
         let comes_again = visit.request + 1 < self.settings.requests();
@@ -102,12 +104,12 @@ impl Users {
         comes_again
     }
 
-    /// Users that have begun.
+    /// Number of users that have begun.
     pub fn begun(&self) -> u64 {
         self.begun
     }
 
-    /// When the next new user is due: computed from what has been counted so far, so that nothing adds up over hours.
+    /// When the next new user is due. It is computed from the counts so far, so that errors do not add up over hours.
     #[allow(clippy::cast_precision_loss, reason = "no run counts to 2^53")]
     fn newcomer_due(&self) -> Option<Duration> {
         let counted = match self.settings.count() {

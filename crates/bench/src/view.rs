@@ -16,7 +16,7 @@
 //!  handshakes   100 full, 0 resumed
 //! ```
 //!
-//! [`View`] draws what is in [`Progress`] into cells; [`Screen`] is the terminal that they are shown on.
+//! [`View`] draws the content of [`Progress`] into cells. [`Screen`] is the terminal that shows them.
 
 mod chart;
 mod screen;
@@ -40,7 +40,7 @@ use crate::summary::float;
 use crate::tally::Point;
 use crate::view::chart::Chart;
 
-/// How a run goes, as a widget.
+/// The progress of a run as a widget.
 #[derive(Debug)]
 pub struct View<'a> {
     title: &'a str,
@@ -51,20 +51,20 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Of a run that is called `title` and ends by `stop`.
+    /// The view of a run that is called `title` and ends by `stop`.
     pub fn new(title: &'a str, stop: Stop, progress: &'a mut Progress) -> Self {
         let so_far = progress.so_far();
         Self { title, stop, last: progress.last(), so_far, progress }
     }
 
-    /// The share of the run that is over, from 0 to 1; of two limits, the one that is nearer counts.
+    /// The completed share of the run, from 0 to 1. With two limits, the larger share.
     fn share(&self) -> f64 {
         let requests = self.stop.requests.map(|all| float(self.so_far.endings.iter().sum()) / float(all.max(1)));
         let time = self.stop.after.map(|all| self.progress.elapsed.as_secs_f64() / all.as_secs_f64().max(f64::EPSILON));
         requests.into_iter().chain(time).fold(0.0, f64::max).clamp(0.0, 1.0)
     }
 
-    /// The command, with a mark where it is cut.
+    /// The command, with a mark where it is truncated.
     fn head(&self, width: u16) -> Line<'static> {
         let (title, width) = (shown(self.title), usize::from(width));
         if Span::raw(&title).width() <= width {
@@ -96,7 +96,7 @@ impl<'a> View<'a> {
             .unfilled_style(Style::new().dim())
     }
 
-    /// Answers and latencies, beside each other where there is room for both.
+    /// Success rate and latency, side by side if the width permits.
     fn charts(&self, area: Rect, buffer: &mut Buffer) {
         let rate = Chart {
             name: "answered/s",
@@ -121,11 +121,11 @@ impl<'a> View<'a> {
         float(point.succeeded()) / self.progress.course().interval().as_secs_f64()
     }
 
-    /// Of the last interval, and of all.
+    /// The latencies of the last interval, and of the whole run so far.
     fn times(&self, width: u16) -> Table<'static> {
         let interval = self.progress.course().interval().as_secs();
         let last = if interval == 1 { "last second".to_owned() } else { format!("last {interval} s") };
-        // Whole columns, the most important first: a number that is cut reads as another number.
+        // Only whole columns, the most important first: a truncated number would look like another number.
         let fitting = usize::from(width.saturating_sub(NAME_WIDTH) / (1 + FIGURE_WIDTH));
         let columns: Vec<_> = QUANTILES.into_iter().filter(|(.., rank)| *rank < fitting).collect();
         let heads = columns.iter().map(|(name, ..)| right(*name));
@@ -142,7 +142,7 @@ impl<'a> View<'a> {
         Table::new(rows, widths).column_spacing(1)
     }
 
-    /// The endings that fit, each whole.
+    /// The endings that fit completely.
     fn endings(&self, width: u16) -> Line<'static> {
         let kinds = EndingKind::ALL.into_iter().map(|kind| (kind, self.so_far.ended(kind)));
         let occurred = kinds.filter(|(kind, count)| *count > 0 || *kind == EndingKind::Normal);
@@ -179,7 +179,7 @@ fn connections_of(Counts { opened, closed, .. }: Counts, width: u16) -> Line<'st
     fitting(["connections  ".dim(), open.into(), format!(", {opened} opened").into()], width)
 }
 
-/// Nothing without TLS.
+/// Empty without TLS.
 fn handshakes_of(Counts { full, resumed, .. }: Counts, width: u16) -> Line<'static> {
     if full + resumed == 0 {
         return Line::default();
@@ -187,7 +187,7 @@ fn handshakes_of(Counts { full, resumed, .. }: Counts, width: u16) -> Line<'stat
     fitting(["handshakes   ".dim(), format!("{full} full").into(), format!(", {resumed} resumed").into()], width)
 }
 
-/// As many of the first parts as fit, each whole.
+/// The first parts that fit completely.
 fn fitting(parts: impl IntoIterator<Item = Span<'static>>, width: u16) -> Line<'static> {
     let mut line = Line::default();
     for part in parts {
@@ -203,7 +203,7 @@ fn right(text: impl Into<String>) -> Cell<'static> {
     Cell::from(Line::from(text.into()).right_aligned())
 }
 
-/// To four digits or more, so that it fits its column.
+/// At least four digits, so that the value fits its column.
 fn milliseconds(time: Option<Duration>) -> String {
     let Some(ms) = time.map(|time| time.as_secs_f64() * 1e3) else { return "-".to_owned() };
     match ms {
@@ -214,16 +214,16 @@ fn milliseconds(time: Option<Duration>) -> String {
     }
 }
 
-/// How many rows the view has where there are so many.
+/// Number of rows of the view, if the terminal has as many.
 pub const HEIGHT: u16 = 16;
-/// Each with its rank: if there is room for `n`, those with a rank below `n` are shown.
+/// Each with its rank: if there is room for `n` columns, those with a rank below `n` are shown.
 const QUANTILES: [(&str, f64, usize); 5] =
     [("p50", 0.5, 1), ("p90", 0.9, 3), ("p99", 0.99, 0), ("p99.9", 0.999, 4), ("max", 1.0, 2)];
 const NAME_WIDTH: u16 = 13;
 const FIGURE_WIDTH: u16 = 8;
 const HINT: &str = " q: end";
 const HINT_WIDTH: u16 = HINT.len() as u16;
-/// From this width on, two charts stand side by side.
+/// Two charts are side by side from this width on.
 const WIDTH_OF_TWO: u16 = 60;
 
 #[cfg(test)]

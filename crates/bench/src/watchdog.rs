@@ -1,4 +1,4 @@
-//! A deadline that moves with every request and costs no timer then.
+//! A deadline that moves with every request without setting a timer each time.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -6,7 +6,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Expires at its deadline. A later deadline leaves the timer as it is: when that fires too early, it is set again.
+/// Expires at its deadline. A later deadline does not change the timer. If the timer fires before the deadline, it is
+/// set again.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     sleep: Pin<Box<Sleep>>,
@@ -18,7 +19,7 @@ impl Watchdog {
         Self { sleep: Box::pin(sleep_until(deadline)), deadline }
     }
 
-    /// What the future comes to, or none when the deadline is over before.
+    /// The output of `future`, or `None` if the deadline passes first.
     pub(crate) async fn within<F: Future>(&mut self, deadline: Instant, future: F) -> Option<F::Output> {
         self.set(deadline);
         let mut future = pin!(future);
@@ -36,7 +37,7 @@ impl Watchdog {
         }
     }
 
-    /// Ready when the deadline is over.
+    /// Ready when the deadline has passed.
     fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             ready!(self.sleep.as_mut().poll(cx));

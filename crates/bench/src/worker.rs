@@ -1,14 +1,14 @@
-//! A load that several processes make together, on this machine or on many.
+//! A load that several processes generate together, on one machine or on many.
 //!
-//! One process is the controller: it has the plan, gives each worker a part of it ([`Portion`](crate::portion::Portion)), has all
-//! begin at one instant, and merges what they count. Workers keep nothing: a job comes over the wire with all that it needs, and a
-//! worker whose controller goes away drops it.
+//! One process is the controller. It has the plan, sends each worker its part ([`Portion`](crate::portion::Portion)),
+//! starts all workers at the same instant, and merges their tallies. Workers store nothing: a job contains everything
+//! that the worker needs. A worker whose controller disappears drops its job.
 //!
 //! ```text
 //!   controller (fleet) ---- link ---- worker on another machine: TCP, mutual TLS, role `bench` on both sides
 //!                     \---- link ---- worker process of the same machine: standard input and output
 //! ```
-//! What goes over a link is the same in both cases (`wire`).
+//! The messages on a link are the same in both cases (`wire`).
 
 mod inbox;
 mod link;

@@ -1,4 +1,4 @@
-//! How much memory a node keeps after a burst: thousands of connections arrive at once and leave.
+//! Memory that a node keeps after a burst, in which thousands of connections arrive at once and then close.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::thread::sleep;
@@ -14,20 +14,20 @@ use crate::report::{Report, Row, Unit};
 use crate::servers::Watari;
 use crate::site::Site;
 
-/// Target: at most this share of the memory that the connections took is kept by an agent.
+/// Target: the largest share of the connections' memory that an agent may keep.
 const KEPT_TARGET: f64 = 0.25;
-/// Bursts in one round, all against the same processes: what each leaves behind adds up.
+/// Number of bursts in one round, all to the same processes, so that the memory kept of each burst adds up.
 const BURSTS: usize = 3;
-/// Number of client addresses: connections of one address are limited.
+/// Number of client addresses. The dispatcher limits the connections of one address (`connections_per_client_max`).
 const ADDRESSES: u8 = 64;
-/// How long the memory has to be stable, and how long the benchmark waits for that at most.
+/// The memory is stable when it has not changed for `STEADY`. The benchmark waits for that at most `STEADY_MAX`.
 const STEADY: Duration = Duration::from_secs(5);
 const STEADY_MAX: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(250);
-/// Smaller changes of the memory are ignored, in bytes.
+/// Smaller changes of the memory do not count, in bytes.
 const NOISE: u64 = 64 << 10;
 
-/// Measures what an agent and its dispatcher keep.
+/// Measures the memory that an agent and its dispatcher keep.
 pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     let addresses = (1..=ADDRESSES).map(|last| IpAddr::from(Ipv4Addr::new(127, 203, 0, last)));
     let (clients, opener) = (Clients::new(site)?, Opener::coming_from(addresses.collect(), site)?);
@@ -35,14 +35,14 @@ pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
     let outcomes = interleaved(scale.rounds, &[()], |()| one_round(site, &clients, &opener, scale.idle))?;
     for (what, process) in [("agent", 1), ("dispatcher", 0)] {
         let of = |at: usize| Samples::of(&outcomes[0], |figures| figures[2 * process + at]);
-        let what = format!("idle {what} after {} connections have left: memory kept", scale.idle);
+        let what = format!("memory kept by an idle {what} after bursts of {} connections", scale.idle);
         let target = (process == 1).then_some(KEPT_TARGET);
-        report.add(Row::against(what, Unit::Mebibytes, of(0), "what they took", of(1), target));
+        report.add(Row::against(what, Unit::Mebibytes, of(0), "memory during the first burst", of(1), target));
     }
     Ok(())
 }
 
-/// What each process keeps after the last burst, and what it took in the first, in bytes.
+/// For each process, in bytes: the memory that it keeps after the last burst, and the memory that it took in the first.
 fn one_round(site: &Site, clients: &Clients, opener: &Opener, count: usize) -> Result<Vec<f64>, Failure> {
     let watari = Watari::single(site, clients)?;
     let before = steady(&watari)?;
@@ -60,7 +60,7 @@ fn one_round(site: &Site, clients: &Clients, opener: &Opener, count: usize) -> R
     Ok((0..before.len()).flat_map(|process| [grown(&left, process), grown(&most, process)]).collect())
 }
 
-/// Waits until the memory of every process is stable; returns it in bytes.
+/// Waits until the memory of every process is stable, and returns it in bytes.
 fn steady(watari: &Watari) -> Result<Vec<u64>, Failure> {
     let begun = Instant::now();
     let (mut last, mut since) = (watari.server.memory()?, Instant::now());

@@ -1,4 +1,4 @@
-//! Those who ask: loads of `watari_bench`, each of an exact amount of work, which is checked.
+//! Clients: loads of `watari_bench`, each of an exact amount of work. They check every response.
 
 mod work;
 
@@ -23,37 +23,37 @@ use crate::offer;
 use crate::site::Site;
 pub(crate) use work::Work;
 
-/// Clients who check certificate, status, length and, of what is small, content.
+/// Clients that check the certificate, the status and the length of responses, and the content of small responses.
 pub(crate) struct Clients {
     tls: TlsOptions,
-    /// The addresses they come from in turn, if that matters: one would run out of ports.
+    /// Source addresses, in turn, for loads that would use up the ports of one address. `None`: the system chooses.
     sources: Option<Sources>,
 }
 
 impl Clients {
-    /// Clients who come from wherever the system chooses.
+    /// Clients whose source address the system chooses.
     pub(crate) fn new(site: &Site) -> Result<Self, Failure> {
         Self::coming_from(Vec::new(), site)
     }
 
-    /// Clients who offer this suite alone, and resume all but their first connection.
+    /// Clients that offer only the suite `offered`, and resume all connections but their first.
     pub(crate) fn returning(site: &Site, offered: CipherSuite) -> Result<Self, Failure> {
         let tls = TlsOptions { resume: Resume::Reuse, ..offer::options(site, offered)? };
         Ok(Self { tls, sources: None })
     }
 
-    /// Clients who come from each of `sources` in turn.
+    /// Clients that use each of `sources` in turn.
     pub(crate) fn coming_from(sources: Vec<IpAddr>, site: &Site) -> Result<Self, Failure> {
         let tls = offer::options(site, CipherSuite::TLS_AES_128_GCM_SHA256)?;
         Ok(Self { tls, sources: Sources::of(sources) })
     }
 
-    /// Has `service` do `work`. Half of it is none: anything but all of it is a failure.
+    /// Sends `work` to `service`. Returns an error unless all of the work succeeds.
     pub(crate) fn ask(&self, service: SocketAddr, work: &Work) -> Result<Finished, Failure> {
         self.ask_logged(service, work, None)
     }
 
-    /// The same, of visitors; also tells how long each waited for the first byte of the answer, in seconds.
+    /// Like [`Self::ask`], for visitors. Also returns each visitor's time to the first byte, in seconds.
     pub(crate) fn ask_timed(&self, service: SocketAddr, work: &Work) -> Result<(Finished, Samples), Failure> {
         let waits = Arc::new(Waits::default());
         let finished = self.ask_logged(service, work, Some(Arc::clone(&waits) as Arc<dyn ConnectionLog>))?;
@@ -85,14 +85,14 @@ impl Clients {
             protocol: Protocol::Http1 { requests_per_connection: work.requests_per_connection, pipeline: 1 },
             tls: self.tls.clone(),
             timeouts: Timeouts { connect: PATIENCE, response: PATIENCE },
-            // All that there are: nothing should wait for clients.
+            // One for each processor, so that servers do not wait for clients.
             threads: thread::available_parallelism().map_or(1, NonZero::get),
         })
     }
 }
 
-/// How long each visitor waited, in seconds, from the end of the handshake, when the request is about to be written. When it was written
-/// is known too late where the system lets the server go on before the client.
+/// Each visitor's time to the first byte, in seconds, from the end of the handshake, when the client is about to write
+/// the request. The time after the write would be too late if the system lets the server run before the client.
 #[derive(Debug, Default)]
 struct Waits(Mutex<Vec<f64>>);
 
@@ -110,5 +110,5 @@ impl ConnectionLog for Waits {
     }
 }
 
-/// Nothing here takes so long; without an end a mistake would.
+/// Timeout for connecting and for responses. Only a defect reaches it.
 const PATIENCE: Duration = Duration::from_secs(20);

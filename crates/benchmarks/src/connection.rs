@@ -1,5 +1,7 @@
-//! Connections of which what happens between their requests and answers matters: thousands that are idle, and then tell whether they
-//! still are what they were; and one on which the time of every byte is looked at.
+//! Client connections that the benchmark drives by itself, without `watari_bench`:
+//!
+//! * thousands of idle connections, which show later whether they still work;
+//! * downloads in which the arrival time of each piece counts.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -19,7 +21,7 @@ use crate::site::{Key, SMALL, Site};
 /// Opens connections, each with a full handshake.
 pub(crate) struct Opener {
     tls: Arc<ClientConfig>,
-    /// The addresses they come from in turn.
+    /// Source addresses, in turn.
     sources: Vec<IpAddr>,
     opened: AtomicUsize,
 }
@@ -59,14 +61,14 @@ impl Opener {
 }
 
 impl Connection {
-    /// Gets the small file, and checks status and length. Tells how long it took from the request to the first byte of the answer.
+    /// Gets the small file, and checks status and length. Returns the time from the request to the first byte.
     pub(crate) fn get(&mut self) -> Result<Duration, Failure> {
         let asked = Instant::now();
         let first_byte = self.ask(SMALL.path).and_then(|()| self.receive());
         Ok(first_byte.map_err(|error| wrong(self.service, &error))? - asked)
     }
 
-    /// Gets `path`, of so many bytes. `piece` sees them as they come, and where they belong.
+    /// Gets `path`, which has `len` bytes. Calls `piece` for each piece that arrives, with its offset and its bytes.
     pub(crate) fn download(
         &mut self,
         path: &str,
@@ -106,7 +108,7 @@ impl Connection {
         self.stream.flush()
     }
 
-    /// Tells when the first byte was there.
+    /// Returns the time at which the first byte arrived.
     fn receive(&mut self) -> io::Result<Instant> {
         let mut response = [0; RESPONSE_LEN_MAX];
         let mut filled = self.read(&mut response)?;
@@ -136,7 +138,7 @@ fn wrong(service: SocketAddr, error: &io::Error) -> Failure {
     Failure::Answer { service, what: error.to_string() }
 }
 
-/// Whether all of the small file has come; an error, if that is not what comes.
+/// Whether `response` has all of the small file. Returns an error if it is another response.
 fn is_whole(response: &[u8]) -> io::Result<bool> {
     let Some(head_len) = head_len(response) else { return Ok(false) };
     let (head, body) = response.split_at(head_len);
@@ -159,11 +161,11 @@ fn content_len(head: &[u8]) -> Option<u64> {
     lens.next()?.1.trim().parse().ok()
 }
 
-/// More than the small file and the head of its response, in bytes.
+/// Larger than the small file with the head of its response, in bytes.
 const RESPONSE_LEN_MAX: usize = 4 * 1024;
-/// What is read of a download at once, in bytes; the head of its response is shorter.
+/// Bytes of a download that are read at once. The head of its response is shorter.
 const PIECE_LEN_MAX: usize = 64 * 1024;
-/// Nothing here takes so long; without an end a mistake would.
+/// Timeout of a read. Only a defect reaches it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[cfg(test)]

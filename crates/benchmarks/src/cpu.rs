@@ -1,4 +1,4 @@
-//! CPU time, of other processes and of this thread.
+//! CPU time of other processes and of this thread.
 
 use std::fs;
 use std::io;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// What `pid` and its children have used, user and system time, in steps of a clock tick (10 ms).
+/// CPU time (user and system) of `pid` and its children, in steps of a clock tick (10 ms).
 ///
-/// Children are those of the main thread: of nginx, the workers.
+/// Only children of the main thread count. nginx's workers are such children.
 pub(crate) fn of_tree(pid: u32) -> io::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let mut used = of_ticks(ticks_at(&stat, OWN).ok_or(io::ErrorKind::InvalidData)?);
@@ -25,25 +25,25 @@ pub(crate) fn children(pid: u32) -> io::Result<Vec<u32>> {
     children.split_whitespace().map(parse).collect()
 }
 
-/// What the children of this process have used that have ended and were waited for, in steps of a clock tick (10 ms).
+/// CPU time of the children that this process has waited for, in steps of a clock tick (10 ms).
 pub(crate) fn of_ended_children() -> io::Result<Duration> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let ticks = ticks_at(&stat, CHILDREN).ok_or(io::ErrorKind::InvalidData)?;
     Ok(of_ticks(ticks))
 }
 
-/// What this thread has used.
+/// CPU time of this thread.
 pub(crate) fn of_this_thread() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_nanos(time.tv_nsec.unsigned_abs())
 }
 
-/// Where `/proc/PID/stat` has utime and stime (proc(5): fields 14 and 15), counted from behind the name.
+/// Position of utime and stime in `/proc/PID/stat` (proc(5): fields 14 and 15), counted after the name.
 const OWN: usize = 11;
-/// Where it has those of children that were waited for (fields 16 and 17).
+/// Position of cutime and cstime, the times of children that the process has waited for (fields 16 and 17).
 const CHILDREN: usize = 13;
 
-/// User and system time together, which stand side by side. The second field, a name in parentheses, may hold anything.
+/// Sum of user and system time, which are adjacent. The second field, a name in parentheses, may contain any character.
 fn ticks_at(stat: &str, at: usize) -> Option<u64> {
     let (_, behind_name) = stat.rsplit_once(')')?;
     let mut fields = behind_name.split_whitespace().skip(at);

@@ -1,8 +1,9 @@
-//! A server with thousands of idle keep-alive connections is replaced: how long until the old process ends, and what becomes of
-//! the connections.
+//! Replacement of a server with thousands of idle keep-alive connections: the time until the old process ends, and the
+//! connections that are lost.
 //!
-//! Watari's agent is told to end, and gives its connections to two others. `HAProxy` and nginx are replaced the way their manuals say,
-//! by a new process for the same address: they close what is idle, and their clients have to connect again.
+//! * Watari's agent gets SIGTERM, and moves its connections to two other agents.
+//! * `HAProxy` and nginx are replaced as their manuals say, by a new process for the same address. The old process
+//!   closes idle connections, and their clients have to connect again.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,23 +20,23 @@ use crate::report::{Report, Row, Unit};
 use crate::servers::{Replaced, Server, Watari, haproxy_of_tls, nginx};
 use crate::site::Site;
 
-/// The most that a drain should take, in seconds.
+/// Target: the longest drain, in seconds.
 const DRAIN_TARGET: f64 = 5.0;
-/// The most that 99 % of the requests should wait that are made meanwhile, in seconds.
+/// Target: the 99th percentile of the time to first byte of requests during the drain, in seconds.
 const PAUSE_TARGET: f64 = 0.1;
 
-/// Client addresses: one alone may not have so many connections, and would always select the same agent.
+/// Number of client addresses. One address may not have so many connections, and would always select the same agent.
 const ADDRESSES: u8 = 64;
 const THREADS: usize = 4;
-/// Figures of an outcome before those of its memory.
+/// Number of figures of an outcome that come before its memory.
 const FIGURES: usize = 3;
-/// Between two requests of a thread while the server is replaced: most connections are to be idle.
+/// Time between two requests of a thread during the replacement. Most connections have to be idle.
 const PACE: Duration = Duration::from_millis(5);
-/// How long the old process may take. Who takes longer is counted as this.
+/// The longest time in which the old process may end. A process that takes longer counts as if it took this time.
 const END_MAX: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(5);
 
-/// Who is replaced.
+/// The server that is replaced.
 #[derive(Clone, Copy)]
 enum Candidate {
     Watari,
@@ -43,18 +44,18 @@ enum Candidate {
     Nginx,
 }
 
-/// What came of one replacement.
+/// The result of one replacement.
 struct Outcome {
-    /// What each idle connection took of every process's memory, in bytes.
+    /// Memory of one idle connection in each process, in bytes.
     memory: Vec<f64>,
     took: Duration,
-    /// From a request during it to its answer.
+    /// Times from a request during the replacement to the first byte of its response.
     pauses: Vec<Duration>,
-    /// Connections on which a request failed, during it or after.
+    /// Number of connections on which a request failed, during the replacement or after it.
     lost: usize,
 }
 
-/// Measures replacements of everybody.
+/// Measures the replacement of each candidate.
 pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     let addresses = (1..=ADDRESSES).map(|last| IpAddr::from(Ipv4Addr::new(127, 202, 0, last)));
     let (clients, opener) = (Clients::new(site)?, Opener::coming_from(addresses.collect(), site)?);
@@ -70,9 +71,9 @@ pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
     report_memory(&outcomes, report);
     let idle = scale.idle;
     let figures = [
-        (format!("drain of {idle} idle connections: until the old process ends"), Unit::Seconds, DRAIN_TARGET),
+        (format!("drain of {idle} idle connections: time until the old process ends"), Unit::Seconds, DRAIN_TARGET),
         (format!("drain of {idle} idle connections: connections lost"), Unit::Count, 0.0),
-        ("requests during the drain: 99th percentile of the wait".to_owned(), Unit::Microseconds, PAUSE_TARGET),
+        ("requests during the drain: time to first byte, 99th percentile".to_owned(), Unit::Microseconds, PAUSE_TARGET),
     ];
     for (at, (what, unit, limit)) in figures.into_iter().enumerate() {
         let of = |rounds: &[Vec<f64>]| Samples::of(rounds, |figures| figures[at]);
@@ -86,7 +87,7 @@ pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
 fn report_memory(outcomes: &[Vec<Vec<f64>>], report: &mut Report) {
     let [watari, haproxy, nginx] = outcomes else { unreachable!("a result for each candidate") };
     let of = |rounds: &[Vec<f64>], process: usize| Samples::of(rounds, |figures| figures[FIGURES + process]);
-    // The other agents have nothing yet.
+    // The other agents have no connections yet.
     for (what, process) in [("dispatcher", 0), ("agent", 1)] {
         for (peer, name) in [(haproxy, "HAProxy"), (nginx, "nginx")] {
             let what = format!("memory of an idle connection: {what}");
@@ -118,7 +119,8 @@ impl Candidate {
     }
 }
 
-/// Connections that have had one answer each, and are idle; and what one takes of the memory of each process.
+/// Opens `count` connections, gets one response on each, and leaves them idle. Also returns the memory of one
+/// connection in each process, in bytes.
 pub(crate) fn connect(opener: &Opener, server: &Server, count: usize) -> Result<(Vec<Connection>, Vec<f64>), Failure> {
     let before = server.memory()?;
     let part = || (0..count.div_ceil(THREADS)).map(|_| used_once(opener, server)).collect::<Result<Vec<_>, _>>();
@@ -139,7 +141,7 @@ fn used_once(opener: &Opener, server: &Server) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-/// Has the server replaced while a few of the connections are in use; then uses all of them.
+/// Replaces the server while a few of the connections are in use. Then sends a request on each connection.
 fn during(
     connections: &mut [Connection],
     memory: Vec<f64>,
@@ -160,7 +162,7 @@ fn during(
     Ok(Outcome { memory, took: took?, pauses, lost })
 }
 
-/// Some of the connections, in use.
+/// The connections that one thread uses.
 struct Use<'a> {
     connections: &'a mut [Connection],
     broken: Vec<bool>,
@@ -173,7 +175,8 @@ impl<'a> Use<'a> {
         Self { connections, broken, pauses: Vec::new() }
     }
 
-    /// Uses one after the other, now and then, until the server is replaced; then each of them once more.
+    /// Sends a request on one connection after the other, with pauses of [`PACE`], until the server is replaced. Then
+    /// sends a request on each of them.
     fn until(mut self, over: &AtomicBool) -> Self {
         let mut next = (0..self.connections.len()).cycle();
         while !over.load(Ordering::Relaxed) {
@@ -188,7 +191,7 @@ impl<'a> Use<'a> {
         self
     }
 
-    /// How long the answer took, if there was one.
+    /// Time to the first byte of the response. `None`: the connection is broken.
     fn ask(&mut self, at: usize) -> Option<Duration> {
         if self.broken[at] {
             return None;
@@ -204,7 +207,7 @@ impl<'a> Use<'a> {
 }
 
 impl Replaced {
-    /// Waits until the old processes have ended; tells how long that was from when they were told to.
+    /// Waits until the old processes have ended, and returns how long that took.
     fn wait(&self) -> Duration {
         let ended = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| is_zombie(&stat));
         let since = Instant::now();
@@ -215,7 +218,7 @@ impl Replaced {
     }
 }
 
-/// Whether a process has ended and is only waited for (proc(5): the field behind the name).
+/// Whether a process has ended and its parent has not waited for it yet (proc(5): state Z, after the name).
 fn is_zombie(stat: &str) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, behind)| behind.trim_start().starts_with('Z'))
 }

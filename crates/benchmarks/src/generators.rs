@@ -1,4 +1,4 @@
-//! Load generators: what `watari bench` and its peers take of CPU for the same requests to the same server.
+//! Load generators: the CPU time of `watari bench` and of its peers for the same requests to the same server.
 
 mod peers;
 
@@ -17,13 +17,13 @@ use crate::site::{SMALL, Site};
 
 use peers::Generator;
 
-/// Connections in progress.
+/// Concurrent connections.
 const CONNECTIONS: usize = 50;
 
-/// What the generators are to do.
+/// The kind of requests that the generators send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Requests on connections that stay.
+    /// Requests on keep-alive connections.
     KeepAlive,
     /// A connection for each request.
     PerConnection,
@@ -38,11 +38,11 @@ struct Work {
     what: &'static str,
     kind: Kind,
     url: String,
-    /// With the most that our CPU may be of theirs.
+    /// Each with its target: the largest ratio of our CPU time to theirs.
     peers: &'static [(Generator, Option<f64>)],
 }
 
-/// Measures every kind of work with every generator that can do it.
+/// Measures every kind of work with every generator that supports it.
 pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     let asked = nginx_for_generators(site, &Clients::new(site)?)?;
     for work in works(&asked) {
@@ -115,7 +115,7 @@ fn works(asked: &Asked) -> Vec<Work> {
     ]
 }
 
-/// Has a generator do the work for about so long; its CPU seconds for each request.
+/// Runs a generator for about `seconds`, and returns its CPU seconds per request.
 fn cpu_per_request(generator: Generator, work: &Work, seconds: u64) -> Result<f64, Failure> {
     let arguments = generator.arguments(work.kind, &work.url, seconds);
     let before = cpu::of_ended_children().map_err(doing("reading the CPU time of children"))?;
@@ -126,7 +126,7 @@ fn cpu_per_request(generator: Generator, work: &Work, seconds: u64) -> Result<f6
     Ok(after.saturating_sub(before).as_secs_f64() / requests as f64)
 }
 
-/// Runs a generator to its end, and returns what it said.
+/// Runs a generator to its end, and returns its output.
 fn run(generator: Generator, arguments: &[String]) -> Result<String, Failure> {
     let program = generator.program().map_err(doing("looking for the watari command"))?;
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
@@ -143,7 +143,7 @@ fn excerpt(said: &str) -> String {
     said.chars().take(500).collect()
 }
 
-/// Open loop: how late requests begin at half of what the closed loop reaches.
+/// Measures how late requests of the open loop begin, at half of the rate that the closed loop reaches.
 fn schedule_error(asked: &Asked, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     let url = format!("http://{}{}", asked.plain, SMALL.path);
     let mut errors = Vec::new();
@@ -167,6 +167,6 @@ fn schedule_error(asked: &Asked, scale: &Scale, report: &mut Report) -> Result<(
     }
     let (errors, medians) = (Samples::new(errors), Samples::new(medians));
     let what = "generator: schedule error of the open loop, 99th percentile".to_owned();
-    report.add(Row::limited(what, Unit::Microseconds, errors, "its median", medians, 1e-3));
+    report.add(Row::limited(what, Unit::Microseconds, errors, "median", medians, 1e-3));
     Ok(())
 }

@@ -1,7 +1,8 @@
-//! A download that goes on at another origin, by order or because its origin cuts it: what it costs the client.
+//! The cost of a handover for the client: a download continues from another origin, by order or because its origin
+//! closes the connection.
 //!
-//! Two origins send at a steady pace, so that time that is lost is not made up for. They are on the same machine, or as far away as a
-//! round trip takes. What is lost in connecting and while TCP finds its speed is lost, too.
+//! Two origins send at a steady pace, so that a download cannot make up for lost time. They are on the same machine, or
+//! a round trip away. The lost time includes connecting and TCP's slow start.
 
 mod delay;
 mod download;
@@ -22,15 +23,16 @@ use crate::site::Site;
 use delay::{FAR_END, NEAR_END};
 use download::{Download, PATH};
 
-/// The most by which a handover should make a download longer, in seconds, besides the round trip to ask for the rest.
+/// Target: the most time by which a handover makes a download longer, in seconds, besides the round trip of the request
+/// for the rest.
 const EXTRA_TARGET: f64 = 0.005;
-/// The most of the average speed that should be missing in the worst second.
+/// Target: the largest share of the average rate that is missing in the worst second.
 const DIP_TARGET: f64 = 0.05;
 
-/// There and back, where origins are far away.
+/// Round trip to the far origins.
 const ROUND_TRIP: Duration = Duration::from_millis(30);
 
-/// What happens in the middle of a download.
+/// The event in the middle of a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     Nothing,
@@ -42,16 +44,16 @@ impl Event {
     const ALL: [Self; 3] = [Self::Nothing, Self::Order, Self::Cut];
 }
 
-/// Where origins are, and how fast they send.
+/// The place of the origins, and their rate.
 struct Distance {
     name: &'static str,
     round_trip: Duration,
     bytes_per_s: u64,
-    /// Where they listen, and where they are asked.
+    /// The address at which the origins listen, and the address to which the agent connects. `None`: loopback.
     ends: Option<[Ipv4Addr; 2]>,
 }
 
-/// Measures downloads from origins near and far.
+/// Measures downloads from near and from far origins.
 pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     let near = Distance { name: "loopback", round_trip: Duration::ZERO, bytes_per_s: 100_000_000, ends: None };
     compare(&near, site, scale, report)?;
@@ -103,7 +105,7 @@ fn compare(distance: &Distance, site: &Site, scale: &Scale, report: &mut Report)
     Ok(())
 }
 
-/// How often origins were asked for the rest of a download.
+/// Number of requests to the origins for the rest of a download.
 fn asked_for_rest(origins: &[Origin]) -> u64 {
     let requests = origins.iter().flat_map(Origin::requests);
     requests.filter(|asked| asked.method == "GET" && asked.range().is_some() && !asked.is_probe()).count() as u64
@@ -112,7 +114,7 @@ fn asked_for_rest(origins: &[Origin]) -> u64 {
 fn add(distance: &Distance, costs: &[Vec<Vec<f64>>], report: &mut Report) {
     let [nothing, moved @ ..] = costs else { unreachable!("a result for each event") };
     let limit = distance.round_trip.as_secs_f64() + EXTRA_TARGET;
-    for (rounds, event) in moved.iter().zip(["ordered", "origin cut"]) {
+    for (rounds, event) in moved.iter().zip(["ordered", "cut by the origin"]) {
         let name = |what: &str| format!("handover, {event}, {}: {what}", distance.name);
         let of = |rounds: &[Vec<f64>], at: usize| Samples::of(rounds, |figures| figures[at]);
         let beside = "no handover";
@@ -122,6 +124,13 @@ fn add(distance: &Distance, costs: &[Vec<Vec<f64>>], report: &mut Report) {
         let pause = (of(rounds, 1), of(nothing, 1));
         report.add(Row::against(name("longest pause"), Unit::Microseconds, pause.0, beside, pause.1, None));
         let dip = (of(rounds, 2), of(nothing, 2));
-        report.add(Row::limited(name("dip in the worst second"), Unit::Percent, dip.0, beside, dip.1, DIP_TARGET));
+        report.add(Row::limited(
+            name("rate drop in the worst second"),
+            Unit::Percent,
+            dip.0,
+            beside,
+            dip.1,
+            DIP_TARGET,
+        ));
     }
 }

@@ -1,7 +1,7 @@
-//! HTTPS of files, and the relays in front.
+//! Files over HTTPS, and the relays in front of the servers.
 //!
-//! The dispatcher and an agent do the work; so does nginx, alone and behind each of the other relays. What a relay costs is
-//! its own process's: the server behind it is counted where it is alone.
+//! A dispatcher and an agent do the work together. nginx does it alone, and behind each of the other relays. The cost
+//! of a relay is that of its own process. The server behind it is measured alone.
 
 use crate::Scale;
 use crate::clients::Clients;
@@ -15,7 +15,7 @@ use crate::site::{Key, Site};
 /// The relays that the dispatcher is compared with, in the order of [`Work::relay_targets`].
 const RELAYS: [&str; 3] = ["HAProxy", "HAProxy, splice", "nginx stream"];
 
-/// A kind of work, and the most of the peer's CPU that it should take us.
+/// A kind of work, with its targets: the largest ratio of our CPU time to that of each peer.
 struct Work<'a> {
     what: &'static str,
     unit: Unit,
@@ -82,6 +82,6 @@ fn compare(work: &Work<'_>, servers: &[&Server; 5], rounds: usize, report: &mut 
     }
     let chain: Vec<Vec<f64>> = nginx.iter().zip(&relays[0]).map(|(nginx, relay)| vec![nginx[0] + relay[0]]).collect();
     let both = Samples::of(watari, |costs| costs.iter().sum());
-    report.add(Row::against(format!("{what}: both"), unit, both, "nginx + HAProxy", alone(&chain), None));
+    report.add(Row::against(format!("{what}: agent + dispatcher"), unit, both, "nginx + HAProxy", alone(&chain), None));
     Ok(())
 }

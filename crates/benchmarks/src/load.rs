@@ -1,4 +1,4 @@
-//! What the servers get to do.
+//! The work that servers get.
 
 use std::net::SocketAddr;
 
@@ -11,11 +11,11 @@ use crate::measure::Samples;
 use crate::servers::Server;
 use crate::site::{Item, Key, LARGE, SMALL};
 
-/// Connections at the same time: of downloads, of short visits, of visitors that stay.
+/// Concurrent connections: of downloads, of visits, and of keep-alive requests.
 const DOWNLOADS: usize = 4;
 const VISITS: usize = 8;
 const REGULARS: usize = 16;
-/// Enough for visits that take a while to keep nobody from coming.
+/// Concurrent visits at a fixed rate. They are so many that slow visits do not delay the next ones.
 const VISITS_AT_RATE: usize = 64;
 
 /// CPU seconds per GiB of body, downloaded over a few connections.
@@ -25,31 +25,31 @@ pub(crate) fn download(clients: &Clients, server: &Server, bytes: u64) -> Result
     over_kept_connections(clients, server, LARGE, DOWNLOADS, gets, gib)
 }
 
-/// How long one client takes for a file, in seconds, handshake included.
+/// Time in which one client gets a file, in seconds, with the handshake.
 pub(crate) fn fetch(clients: &Clients, service: SocketAddr, item: Item) -> Result<f64, Failure> {
     let finished = clients.ask(service, &Work::of_regulars(item, 1, 1))?;
     Ok(finished.elapsed.as_secs_f64())
 }
 
-/// CPU seconds per request of 1 KiB on a connection that stays.
+/// CPU seconds per request of 1 KiB on a keep-alive connection.
 pub(crate) fn request(clients: &Clients, server: &Server, requests: u64) -> Result<Vec<f64>, Failure> {
     over_kept_connections(clients, server, SMALL, REGULARS, requests, requests as f64)
 }
 
-/// CPU seconds per connection: a full handshake, one request of 1 KiB, and the end.
+/// CPU seconds per connection: a full handshake, one request of 1 KiB, and the close.
 pub(crate) fn visit(clients: &Clients, server: &Server, key: Key, visits: u64) -> Result<Vec<f64>, Failure> {
     let work = Work::of_visitors(key, Pace::Closed { connections: VISITS }, visits);
     server.cost(visits as f64, || clients.ask(server.service, &work).map(drop))
 }
 
-/// Visits one after the other. Returns how long each visitor waited from its request to the first byte, in seconds.
+/// Visits one after the other. Returns the time from each request to its first byte, in seconds.
 pub(crate) fn visit_singly(clients: &Clients, service: SocketAddr, key: Key, visits: u64) -> Result<Samples, Failure> {
     let work = Work::of_visitors(key, Pace::Closed { connections: 1 }, visits);
     Ok(clients.ask_timed(service, &work)?.1)
 }
 
-/// Visits that begin at a fixed rate, `per_s`. Returns at which rate they really came, and how long each visitor waited from its
-/// request to the first byte, in seconds.
+/// Visits that begin at a fixed rate, `per_s`. Returns the rate that was reached, and the time from each request to its
+/// first byte, in seconds.
 pub(crate) fn visit_at(
     clients: &Clients,
     service: SocketAddr,
@@ -71,8 +71,8 @@ fn over_kept_connections(
     gets: u64,
     units: f64,
 ) -> Result<Vec<f64>, Failure> {
-    // Whatever is done once for a file is done. What is done once for a connection is not: the handshakes of so few take less than
-    // the 10 ms that CPU time is counted in.
+    // Servers have now done the work that they do once for a file. They still do the work for each connection, but so
+    // few handshakes take less than the 10 ms in which CPU time is counted.
     clients.ask(server.service, &Work::of_regulars(item, connections, connections as u64))?;
     let work = Work::of_regulars(item, connections, gets);
     server.cost(units, || clients.ask(server.service, &work).map(drop))

@@ -1,4 +1,4 @@
-//! What the figures depend on.
+//! The machine and the versions on which the figures depend.
 
 use std::fs;
 use std::io;
@@ -33,7 +33,7 @@ fn processor() -> String {
     model.map_or_else(unknown, |(_, model)| model.to_owned())
 }
 
-/// What a server gets that asks for nothing.
+/// The congestion control of a server that sets none.
 fn congestion_control() -> io::Result<String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let client = TcpStream::connect(listener.local_addr()?)?;
@@ -52,7 +52,7 @@ fn output(program: &str, arguments: &[&str]) -> String {
     output.map_or_else(unknown, |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// What follows `prefix` where a program tells its version, on either output.
+/// The text after `prefix` in the version that a program prints, on either output.
 fn matching_line(program: &str, flag: &str, prefix: &str) -> String {
     let Ok(output) = Command::new(program).arg(flag).output() else { return unknown() };
     let text = [output.stdout, output.stderr].concat();

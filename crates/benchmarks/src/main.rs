@@ -1,24 +1,24 @@
-//! Watari side by side with its peers: how much CPU each needs for the same work.
+//! Compares Watari with its peers: the CPU time that each needs for the same work.
 //!
 //! ```text
 //! record  ----------------------------------------- our record layer | rustls, both in this process
 //! https   load --> server(s), interleaved --> CPU -- agent, dispatcher | nginx, HAProxy, nginx stream
 //! proxy   load --> server(s) --> one nginx, interleaved --> CPU -- an agent | nginx, HAProxy
 //! handovers  one download --> an agent --> origins, near and far -- ordered to move, cut | left alone
-//! moves   load --> one cluster, other client addresses -- moved | stayed
+//! moves   load --> one cluster, two sets of client addresses -- moved | stayed
 //! drains  idle connections, and a server that is replaced -- an agent | HAProxy, nginx
-//! bursts  thousands of connections that come and leave again --> memory that is kept -- of what they took
-//! sessions  connections that resume -- an agent | nginx; modes of sharing; lookups among more and more sessions
+//! bursts  thousands of connections that open and close --> memory -- kept | taken by the connections
+//! sessions  connections that resume -- an agent | nginx; sharing modes; lookups among more and more sessions
 //! watch  captures --> CPU, memory -- `watari watch` | tcptrace, tshark; a server under load -- watched | not
 //! generators  requests to one nginx -- CPU of `watari bench` | wrk, ab, h2load, oha
 //! ```
 //!
-//! * `servers` are the processes that are measured, on loopback, with configurations of their own;
-//! * `load` is what they get to do, by `clients`: loads of `watari_bench`, the load generator, in which every answer is checked;
-//! * `measure` interleaves the candidates and takes medians;
-//! * `report` makes the table, with what falls short of its target.
+//! * `servers` starts the processes that are measured, on loopback, with their own configurations.
+//! * `load` has the work, which `clients` sends: loads of `watari_bench`. The load generator checks every response.
+//! * `measure` interleaves the candidates and takes medians.
+//! * `report` writes the tables, and lists the targets that were missed.
 
-// Amounts of work and their times, far below 2^52, become the ratios that are shown.
+// The converted numbers, amounts of work and their times, are far below 2^52.
 #![allow(clippy::cast_precision_loss)]
 
 mod bursts;
@@ -54,7 +54,7 @@ use crate::failure::{Failure, doing};
 use crate::report::Report;
 use crate::site::Site;
 
-/// Measures Watari against its peers, and writes what comes of it.
+/// Measures Watari against its peers, and writes a report.
 #[derive(Parser)]
 #[command(after_help = EXAMPLES)]
 struct Arguments {
@@ -64,7 +64,7 @@ struct Arguments {
     /// Only this part
     #[arg(long, value_enum)]
     only: Option<Part>,
-    /// Write the report here as well; what it holds from the notes on is kept
+    /// Write the report here as well; the notes of the file are kept
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -99,24 +99,25 @@ enum Part {
     Watch,
 }
 
-/// How much is done for one sample, and how many samples are taken.
+/// The amount of work for one sample, and the number of samples.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
     rounds: usize,
-    /// Per suite, length of records and direction.
+    /// For each suite, length of records, and direction.
     record_bytes: u64,
     bulk_bytes: u64,
     connections: u64,
     requests: u64,
     /// Connections that are timed one after the other.
     pauses: u64,
-    /// Connections that are idle when their server is replaced, or leave again.
+    /// Connections that are idle at the replacement of a server, and connections of a burst.
     idle: usize,
-    /// The most sessions that a store holds: lookups are timed with 1,000, and with ten times as many each time up to these.
+    /// The most sessions of a store. Lookups are timed with 1,000 sessions, and with ten times as many each time up to
+    /// this number.
     sessions: u64,
-    /// How long a download takes in which there may be a handover, in seconds.
+    /// Duration of a download in `handovers`, in seconds.
     download_s: u64,
-    /// How long each load generator works for a sample, about, in seconds.
+    /// Approximate run time of each load generator for one sample, in seconds.
     generator_s: u64,
     /// Packets of a capture.
     packets: u64,

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 
-/// What one unit of work cost, a sample for each round.
+/// Costs of one unit of work, one sample for each round, in ascending order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Samples(Vec<f64>);
 
@@ -24,7 +24,7 @@ impl Samples {
         self.quantile(1.0)
     }
 
-    /// The sample below which `quantile` (0 to 1) of the others are; between two, if it falls there.
+    /// The value below which the share `quantile` (0 to 1) of the samples is, interpolated between two samples.
     pub(crate) fn quantile(&self, quantile: f64) -> f64 {
         let Some(last) = self.0.len().checked_sub(1) else { return f64::NAN };
         let at = quantile * last as f64;
@@ -34,14 +34,14 @@ impl Samples {
         self.0[below] + (self.0[above] - self.0[below]) * at.fract()
     }
 
-    /// Sample by sample, which are of the same rounds.
+    /// The samples of `value`, one for each round.
     pub(crate) fn of(rounds: &[Vec<f64>], value: impl Fn(&[f64]) -> f64) -> Self {
         Self::new(rounds.iter().map(|costs| value(costs)).collect())
     }
 }
 
-/// Takes a sample of each of `candidates` in turn, `rounds` times (A B C A B C ..), so that what disturbs the machine
-/// disturbs all of them. `cost` gives one figure or several; the result has the rounds of each candidate.
+/// Takes a sample of each of `candidates` in turn, `rounds` times (A B C A B C ..), so that a disturbance of the
+/// machine affects all of them. `cost` returns one figure or several. The result has the rounds of each candidate.
 pub(crate) fn interleaved<T>(
     rounds: usize,
     candidates: &[T],

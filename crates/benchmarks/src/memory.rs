@@ -5,7 +5,7 @@ use std::io;
 
 use crate::cpu::children;
 
-/// What `pid` and its children have in memory that is not in a file, in bytes (`RssAnon` of proc(5)).
+/// Anonymous memory of `pid` and its children, in bytes (`RssAnon` of proc(5)). It does not include files.
 pub(crate) fn of_tree(pid: u32) -> io::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let mut used = resident(&status).ok_or(io::ErrorKind::InvalidData)?;

@@ -1,7 +1,8 @@
 //! Moves right after the handshake.
 //!
-//! One agent does all handshakes. The connections of clients whose addresses select it stay there, those of others are moved to
-//! an agent without a private key: the same processes, the same work, and the move is the difference.
+//! One agent does all handshakes. It keeps the connections of clients whose addresses select it, and moves the others
+//! to an agent without a private key. Processes and work are the same for both, so the difference is the cost of a
+//! move.
 
 use std::net::{IpAddr, Ipv4Addr};
 use watari_balance::{Candidate, by_client_address};
@@ -16,20 +17,20 @@ use crate::report::{Report, Row, Unit};
 use crate::servers::{MOVED_FROM, MOVED_TO, Watari};
 use crate::site::{Key, Site};
 
-/// The most of a whole connection's CPU that a move should take.
+/// Target: the CPU time of a move, as a share of that of a whole connection.
 const COST_TARGET: f64 = 0.2;
-/// The most that the first answer on a moved connection should take, in seconds.
+/// Target: the time to the first byte on a connection that moves, in seconds.
 const PAUSE_TARGET: f64 = 0.000_6;
-/// How many connections come in a second where their rate is fixed.
+/// Connections per second where their rate is fixed.
 const RATE_PER_S: f64 = 1_000.0;
 
-/// Clients whose connections all stay, or are all moved.
+/// Clients whose connections all stay, or all move.
 struct Visitor {
     clients: Clients,
     moved: bool,
 }
 
-/// Measures what a move costs, and how long it takes.
+/// Measures the CPU time and the pause of a move.
 pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     let clients = Clients::new(site)?;
     let watari = Watari::moving(site, &clients)?;
@@ -53,8 +54,8 @@ fn cost(watari: &Watari, visitors: &[Visitor; 2], scale: &Scale, report: &mut Re
     let total = |rounds: &[Vec<f64>]| -> Vec<f64> { rounds.iter().map(|costs| costs.iter().sum()).collect() };
     let (stayed, moved) = (total(&costs[0]), total(&costs[1]));
     let difference = stayed.iter().zip(&moved).map(|(stayed, moved)| moved - stayed).collect();
-    let what = "one move: dispatcher and agents, moved less stayed".to_owned();
-    let whole = "a connection that stays, RSA-2048, all in";
+    let what = "one move: additional CPU of dispatcher and agents".to_owned();
+    let whole = "a connection without a move, RSA-2048";
     report.add(Row::against(
         what,
         Unit::Microseconds,
@@ -66,7 +67,7 @@ fn cost(watari: &Watari, visitors: &[Visitor; 2], scale: &Scale, report: &mut Re
     Ok(())
 }
 
-/// One connection after the other, so that nothing waits for anything but the move.
+/// Measures one connection after the other, so that the pause contains no other wait than the move.
 fn pause(watari: &Watari, visitors: &[Visitor; 2], scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     eprintln!("pauses ..");
     let medians = interleaved(scale.rounds, visitors, |visitor| {
@@ -81,14 +82,14 @@ fn pause(watari: &Watari, visitors: &[Visitor; 2], scale: &Scale, report: &mut R
         "pause of a move: request to first byte".to_owned(),
         Unit::Microseconds,
         moved,
-        "the same on a connection that stays",
+        "a connection without a move",
         stayed,
         PAUSE_TARGET,
     ));
     Ok(())
 }
 
-/// Connections that come at a fixed rate, whatever becomes of those before them.
+/// Measures connections that begin at a fixed rate, however long the earlier ones take.
 fn pause_at_rate(watari: &Watari, visitors: &[Visitor; 2], scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     eprintln!("pauses at a rate ..");
     let figures = interleaved(scale.rounds, visitors, |visitor| {
@@ -99,16 +100,15 @@ fn pause_at_rate(watari: &Watari, visitors: &[Visitor; 2], scale: &Scale, report
         })
     })?;
     let of = |visitor: usize, figure: usize| Samples::of(&figures[visitor], |figures| figures[figure]);
-    let what = |quantile| {
-        format!("pause at {:.0} moves a second (of {RATE_PER_S:.0} asked for): {quantile}", of(1, 0).median())
-    };
-    let peer = "the same rate of connections that stay";
+    let what =
+        |quantile| format!("pause at {:.0} moves a second ({RATE_PER_S:.0} scheduled): {quantile}", of(1, 0).median());
+    let peer = "connections without a move, same rate";
     report.add(Row::limited(what("median"), Unit::Microseconds, of(1, 1), peer, of(0, 1), PAUSE_TARGET));
     report.add(Row::against(what("99th percentile"), Unit::Microseconds, of(1, 2), peer, of(0, 2), None));
     Ok(())
 }
 
-/// Does `work`, and checks that its `connections` were moved, or were not, as they should.
+/// Does `work`, and checks that all of its `connections` moved, or none.
 fn checked(
     watari: &Watari,
     visitor: &Visitor,
@@ -122,7 +122,7 @@ fn checked(
     if moved == expected { Ok(costs) } else { Err(Failure::Moves { moved, expected }) }
 }
 
-/// Loopback addresses of clients whose data `agent` gets.
+/// Loopback addresses of clients that select `agent`.
 fn addresses_selecting(agent: &str) -> Result<Vec<IpAddr>, Failure> {
     let name = |name| NodeName::new(name).map_err(tls("naming a node"));
     let agents = [name(MOVED_FROM)?, name(MOVED_TO)?].map(Candidate::new);

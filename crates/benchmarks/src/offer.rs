@@ -1,5 +1,6 @@
-//! What clients offer servers in the handshake: one version with one cipher suite, TLS 1.3 unless it says otherwise, and X25519. All servers have that, so that all do the same
-//! work; and every handshake is full, unless clients return.
+//! The clients' offer in handshakes: one version with one cipher suite, and X25519. The version is TLS 1.3 unless a
+//! benchmark says otherwise. All servers support the offer, so all do the same work. Every handshake is full, unless
+//! clients resume.
 
 use rustls::client::Resumption;
 use rustls::pki_types::CertificateDer;
@@ -12,7 +13,7 @@ use watari_record::CipherSuite;
 use crate::failure::{Failure, tls};
 use crate::site::Site;
 
-/// For loads.
+/// The offer of loads.
 pub(crate) fn options(site: &Site, offered: CipherSuite) -> Result<TlsOptions, Failure> {
     let authority = Pem::read(&site.authority()).map_err(tls("trusting the authority"))?;
     Ok(TlsOptions {
@@ -23,7 +24,7 @@ pub(crate) fn options(site: &Site, offered: CipherSuite) -> Result<TlsOptions, F
     })
 }
 
-/// For connections that no load makes: those in memory, and those that are idle.
+/// The offer of other connections: those in memory, and those of [`Opener`](crate::connection::Opener).
 pub(crate) fn config(site: &Site, offered: CipherSuite) -> Result<ClientConfig, Failure> {
     let authority = CertificateDer::from_pem_file(site.authority()).map_err(tls("reading the authority"))?;
     let mut roots = RootCertStore::empty();

@@ -13,15 +13,15 @@ use crate::cpu;
 use crate::failure::{Failure, doing};
 use crate::memory;
 
-/// How long a process may take to end when it is asked to.
+/// The longest time in which a process may end after SIGTERM. Then it gets SIGKILL.
 const END_MAX: Duration = Duration::from_secs(5);
-/// How long it may take to do what it is there for.
+/// The longest time in which a process may become ready.
 const READY_MAX: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
-/// How much of its log is shown when something is wrong, in bytes.
+/// Length of the excerpt from the end of the log in errors, in bytes.
 const LAST_WORDS_LEN: usize = 500;
 
-/// A child process. It is ended when this is dropped, or when this process is.
+/// A child process. It gets SIGTERM when this value is dropped, or when this program ends.
 pub(crate) struct Process {
     name: String,
     child: Child,
@@ -29,7 +29,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `program`; what it says goes to `log`.
+    /// Starts `program`. Its output goes to `log`.
     pub(crate) fn start(name: &str, program: &str, arguments: &[&str], log: PathBuf) -> Result<Self, Failure> {
         let output = File::create(&log).map_err(doing(format!("making {}", log.display())))?;
         let errors = output.try_clone().map_err(doing("a second descriptor of a log"))?;
@@ -45,7 +45,7 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, log })
     }
 
-    /// Tries `ready` until it is; says why it was not, if it does not get there.
+    /// Calls `ready` until it succeeds. Returns its last error after a timeout, or if the process ends.
     pub(crate) fn wait_until<T, E: ToString>(&mut self, mut ready: impl FnMut() -> Result<T, E>) -> Result<T, Failure> {
         let deadline = Instant::now() + READY_MAX;
         loop {
@@ -62,19 +62,20 @@ impl Process {
         }
     }
 
-    /// The CPU time that it and its children have used.
+    /// CPU time of the process and its children.
     pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
         cpu::of_tree(self.child.id()).map_err(doing(format!("reading the CPU time of {}", self.name)))
     }
 
-    /// What it and its children have in memory, in bytes.
+    /// Memory of the process and its children, in bytes.
     pub(crate) fn memory(&self) -> Result<u64, Failure> {
         memory::of_tree(self.child.id()).map_err(doing(format!("reading the memory of {}", self.name)))
     }
 
-    /// Sends it a signal, which it may need some time to follow.
+    /// Sends a signal, and does not wait for its effect.
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), Failure> {
-        // It is not waited for before this is dropped, so that its id cannot be anybody else's.
+        // The id belongs to this child until something has waited for it. That is `end`, or `wait_until` if the child
+        // ends too early.
         let pid = Pid::from_raw(self.child.id().cast_signed()).ok_or(io::ErrorKind::NotFound.into());
         let sent = pid.and_then(|pid| kill_process(pid, signal).map_err(io::Error::from));
         sent.map_err(doing(format!("sending {} a signal", self.name)))
@@ -90,7 +91,7 @@ impl Process {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        // One that has ended by itself needs no signal.
+        // The signal has no effect if the process has ended by itself.
         let _ = self.signal(Signal::TERM);
         let deadline = Instant::now() + END_MAX;
         while self.child.try_wait()?.is_none() {

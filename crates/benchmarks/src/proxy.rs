@@ -1,7 +1,8 @@
-//! HTTPS forwarded to an origin, which is one nginx for all.
+//! HTTPS forwarded to an origin. All proxies have the same nginx as origin.
 //!
-//! What counts is the CPU of the proxy's own process; in front of an agent there is a dispatcher, which is counted among `https`. And
-//! how long a client waits for files of the paper's sizes (Doi and Goto, 2008), through a proxy and directly.
+//! The cost is the CPU time of the proxy's own process. An agent has a dispatcher in front of it, whose CPU time
+//! `https` measures. The second figure is the time in which a client gets files of the paper's sizes (Doi and Goto,
+//! 2008), through a proxy and directly.
 
 use crate::Scale;
 use crate::clients::Clients;
@@ -15,7 +16,7 @@ use crate::site::{EMPTY, Item, Key, Site};
 /// In the order of [`Work::targets`].
 const PEERS: [&str; 2] = ["nginx", "HAProxy"];
 
-/// A kind of work, and the most of each peer's CPU that it should take us.
+/// A kind of work, with its targets: the largest ratio of our CPU time to that of each peer.
 struct Work<'a> {
     what: &'static str,
     unit: Unit,
@@ -68,7 +69,7 @@ fn compare(work: &Work<'_>, servers: &[&Server; 3], rounds: usize, report: &mut 
     Ok(())
 }
 
-/// How long one client takes for a file.
+/// Measures the time in which one client gets a file.
 fn wait(
     clients: &Clients,
     item: Item,
@@ -76,10 +77,10 @@ fn wait(
     rounds: usize,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let what = format!("time for {} MiB", item.len >> 20);
+    let what = format!("time to download {} MiB", item.len >> 20);
     eprintln!("{what} ..");
     let waits = interleaved(rounds, &servers, |server| Ok(vec![load::fetch(clients, server.service, item)?]))?;
     let [through, direct] = [0, 1].map(|server: usize| Samples::of(&waits[server], |waits| waits[0]));
-    report.add(Row::against(what, Unit::Microseconds, through, "nginx directly", direct, None));
+    report.add(Row::against(what, Unit::Microseconds, through, "nginx without a proxy", direct, None));
     Ok(())
 }

@@ -19,12 +19,12 @@ use crate::offer;
 use crate::report::{Report, Row, Unit};
 use crate::site::{Key, Site};
 
-/// How much is sealed or opened at a time, in bytes: what a busy server reads or writes at once.
+/// Bytes that are sealed or opened at a time: as many as a busy server reads or writes at once.
 const PIECE_LEN: usize = 64 * 1024;
-/// Between two looks at the clock, which is a system call.
+/// Pieces between two readings of the clock, each of which is a system call.
 const PIECES: usize = 16;
 
-/// The most of rustls' CPU that sealing and opening should take.
+/// Targets: the largest ratio of our CPU time to that of rustls.
 const SEAL_TARGET: f64 = 0.95;
 const OPEN_TARGET: f64 = 0.65;
 
@@ -39,7 +39,7 @@ enum Layer {
     Rustls,
 }
 
-/// Measures each suite with full records and with small ones. Only full ones of AES-128-GCM have a target.
+/// Measures each suite with full records and with small ones. Only full records of AES-128-GCM have a target.
 pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     for (suite, name) in SUITES {
         for record_len in [FRAGMENT_LEN_MAX, 1024] {
@@ -80,7 +80,7 @@ fn cost(site: &Site, layer: Layer, offered: CipherSuite, record_len: usize, byte
 trait End {
     /// Seals each of `fragments` as one record.
     fn seal<'a>(&mut self, fragments: impl Iterator<Item = &'a [u8]>) -> io::Result<()>;
-    /// Opens the records that `bytes` are; gives the length of what was in them.
+    /// Opens the records in `bytes`, and returns the length of their content.
     fn open(&mut self, bytes: &[u8]) -> io::Result<usize>;
 }
 
@@ -117,8 +117,8 @@ fn sealed_by(client: &mut ClientConnection, plaintext: &[u8], record_len: usize)
     Ok(records)
 }
 
-/// Our record layer, as `watari-stream` uses it: records are opened where they were received, and sealed into the buffer
-/// that is sent.
+/// Our record layer, as `watari-stream` uses it. It opens records in the buffer that received them, and seals records
+/// into the buffer that is sent.
 struct Ours {
     connection: Connection,
     received: Vec<u8>,
@@ -158,7 +158,7 @@ impl End for Ours {
     }
 
     fn open(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Stands for what reading from a socket copies.
+        // This copy stands for the one of a read from a socket.
         self.received.clear();
         self.received.extend_from_slice(bytes);
         let (mut rest, mut opened) = (&mut self.received[..], 0);
@@ -173,7 +173,7 @@ impl End for Ours {
     }
 }
 
-/// rustls, as most use it, tokio-rustls among them.
+/// rustls as most programs use it, tokio-rustls among them.
 struct Rustls {
     connection: ServerConnection,
     plaintext: Vec<u8>,
@@ -240,7 +240,7 @@ fn client(site: &Site, offered: CipherSuite) -> Result<ClientConnection, Failure
     Ok(client)
 }
 
-/// Appends what the client has to send.
+/// Appends the bytes that the client has to send.
 fn send(client: &mut ClientConnection, bytes: &mut Vec<u8>) -> Result<(), Failure> {
     while client.wants_write() {
         client.write_tls(bytes).map_err(doing("a handshake in memory"))?;

@@ -1,4 +1,4 @@
-//! The table of what came of it.
+//! The report: the table of comparisons, other tables, and the targets that were missed.
 
 use std::fmt;
 use std::fs;
@@ -8,21 +8,20 @@ use std::path::Path;
 use crate::Scale;
 use crate::measure::Samples;
 
-/// From here on the file belongs to people.
+/// The heading of the section that people write. The program keeps it.
 const NOTES: &str = "## Notes\n";
 
 const MIB: f64 = 1_048_576.0;
 
-/// All comparisons of a run.
 pub(crate) struct Report {
     machine: Vec<(&'static str, String)>,
     scale: Scale,
     rows: Vec<Row>,
-    /// What is not a comparison, with its title.
+    /// Tables that are not comparisons, with their titles.
     tables: Vec<(&'static str, String)>,
 }
 
-/// One comparison.
+/// One comparison: a row of the table.
 pub(crate) struct Row {
     what: String,
     unit: Unit,
@@ -34,18 +33,18 @@ pub(crate) struct Row {
 
 enum Target {
     None,
-    /// The most that our median may be of the peer's.
+    /// The largest ratio of our median to the peer's.
     Ratio(f64),
-    /// The most that our median may be, in seconds or as a count.
+    /// The largest median of ours, in the unit of the samples.
     Limit(f64),
 }
 
-/// A ratio to nothing is none.
+/// A ratio to a peer's median of 0 is shown as `-`.
 fn shown(ratio: f64) -> String {
     if ratio.is_finite() { format!("{ratio:.2}") } else { "-".to_owned() }
 }
 
-/// How seconds for each unit of work are shown, or a number of things, or a part of them.
+/// The unit in which the report shows samples. Samples of time are in seconds, those of memory in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Unit {
     SecondsPerGib,
@@ -59,7 +58,7 @@ pub(crate) enum Unit {
 }
 
 impl Row {
-    /// Our cost against a peer's, in CPU seconds, with the most that their ratio should be.
+    /// Compares our cost with a peer's. `target` is the largest ratio.
     pub(crate) fn against(
         what: String,
         unit: Unit,
@@ -71,7 +70,7 @@ impl Row {
         Self { what, unit, ours, peer, theirs, target: target.map_or(Target::None, Target::Ratio) }
     }
 
-    /// A time, in seconds, or a count, with a limit of its own; what it is beside is for orientation.
+    /// Compares a figure with a limit of its own. The peer's figure is only for orientation.
     pub(crate) fn limited(
         what: String,
         unit: Unit,
@@ -112,7 +111,7 @@ impl Row {
         match (&self.target, self.shortfall()) {
             (Target::None, _) => "",
             (_, None) => "met",
-            (_, Some(_)) => "**short**",
+            (_, Some(_)) => "**missed**",
         }
     }
 }
@@ -147,7 +146,7 @@ impl Unit {
         }
     }
 
-    /// The median, and the spread.
+    /// The median, with the least and the most in parentheses.
     fn show_samples(self, samples: &Samples) -> String {
         let (min, max) = (samples.min(), samples.max());
         let spread = match self {
@@ -168,18 +167,18 @@ impl Report {
         Self { machine, scale, rows: Vec::new(), tables: Vec::new() }
     }
 
-    /// Adds a comparison, and shows it at once: a run takes minutes.
+    /// Adds a comparison, and prints it at once, because a run takes minutes.
     pub(crate) fn add(&mut self, row: Row) {
         eprintln!("{row}");
         self.rows.push(row);
     }
 
-    /// A table in Markdown, which comes behind the comparisons.
+    /// Adds a table in Markdown, which comes after the comparisons.
     pub(crate) fn add_table(&mut self, title: &'static str, table: String) {
         self.tables.push((title, table));
     }
 
-    /// Writes the report to `path`; what is there from the notes on is kept.
+    /// Writes the report to `path`. Keeps the notes of a file that is there already.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         let before = match fs::read_to_string(path) {
             Ok(before) => before,
@@ -196,7 +195,7 @@ impl Report {
     fn shortfalls(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let short: Vec<_> = self.rows.iter().filter_map(|row| Some((row, row.shortfall()?))).collect();
         if short.is_empty() {
-            return writeln!(f, "Nothing that was measured.");
+            return writeln!(f, "None.");
         }
         for (row, shortfall) in short {
             writeln!(f, "* {}, against {}: {shortfall}.", row.what, row.peer)?;
@@ -208,41 +207,93 @@ impl Report {
 const HEAD: &str = "\
 # Benchmarks
 
-`make bench` writes this file, as far as the notes; it installs nginx and HAProxy of Debian where they are missing. `scripts/bench
---quick` only checks that everything runs, `scripts/bench --only PART` prints one part.
+`make bench` writes this file up to the section Notes. It installs Debian's nginx and HAProxy if they are missing.
 
-Everything runs on one machine, in a network namespace of its own, the clients too. A figure is the CPU time, user and
-system, of the processes named, for one unit of work: their medians over interleaved rounds (A B C A B C ..), with the least and the most
-in parentheses. A ratio is of medians; a target is the most it should be. What the clients use is not counted. They are loads of
-`watari bench`, and for connections that are idle a client that can wait. They offer TLS 1.3 with TLS_AES_128_GCM_SHA256 and X25519 alone,
-resume no session unless it says so, and check certificate, status and length of every answer, and the content of small ones: a request or a connection
-that ends otherwise than NORMAL ends the benchmark.
+* `scripts/bench --quick` only checks that everything runs.
+* `scripts/bench --only PART` measures one part and prints it.
 
-* A *connection* is a full handshake, one GET of 1 KiB, and the end, which comes from the server. A *keep-alive request* is a GET of 1 KiB.
-* *agent*, *dispatcher*: the process alone, where both do the work together; *both*: their sum, beside nginx alone and `HAProxy` in
-  front of it. The relays in front of nginx carry the same TLS bytes as the dispatcher.
-* Every server has the number of workers that it chooses by itself; all send with the same congestion control.
-* *Forwarded*: the servers are proxies in front of one nginx, to which they keep connections and say whose request it is (`X-Forwarded-*`). *Time for N MiB* is that of one client, in front
-  of a dispatcher and an agent or at that nginx, over HTTPS.
-* A *handover*: a download of 4 s from two origins that send 100 MB/s each, or 10 MB/s over a way of 30 ms there and back, goes on at the other
-  in the middle, by order or because its origin closed the connection. *Extra time* is by how much longer it took from the first quarter
-  on than the one without a handover in the same round; the *worst second* is the one in which the least came.
-* A *move* comes right after the handshake, to an agent without a private key. Its *pause* is from the request to the first byte of the
-  answer: of connections one after the other, or *at a rate*, begun when their time has come, however long those before them take.
-  Medians and percentiles are taken of each round, and their medians over the rounds.
-* *Memory* is what a process has taken, apart from its files, for each connection that has had one answer and is idle.
-* A *drain*: a server whose connections are all idle but for four at a time, on which there is a request every 5 ms, is told to end and
-  replaced: an agent by two others, `HAProxy` and nginx by a new process. Afterwards there is a request on every connection.
-* A *lookup* asks a store for one session of 300 bytes by its key, drawn at random: in memory, or in the database file, which the system holds
-  in memory as far as it can. Beside it are keys that are not there.
-* A *resumed connection*: clients come again and again for 1 KiB, and resume all but their first connection; nginx's workers share keys of tickets.
-  *Three agents* take turns, so that every session comes from elsewhere; their CPU is added up.
-* *Load generators* ask one nginx for the file of 1 KiB, with one thread each and 50 connections (new TLS connections: h2load opens all at once).
-  Here it is the CPU time of the generator that counts, for each request. A *schedule error* is how much later than due a request of the
-  open loop begins, at half of the rate that the closed loop reached before.
-* *watch* reads captures that are made for it, cut to 96 octets: downloads of 50 connections, and connections with one request of ten packets
-  each. Keep-alive HTTP is 100 requests a connection with answers of 1 KiB, in clear, cut to 600 octets: watari reads their heads, tcptrace does not. A connection's memory is the difference of ten times as many and the tenth, when all has been read and more may come. Live, it listens
-  to the loopback interface while wrk asks nginx for 1 KiB with 50 connections, both on the two cores that it needs, too.
+## Method
+
+* All processes, including the clients, run on one machine, in a network namespace of their own.
+* A figure is the CPU time (user and system) of the named processes for one unit of work, unless its label names
+  something else. The CPU time of the clients does not count.
+* Each figure is the median over interleaved rounds (A B C A B C ..). Parentheses have the least and the most.
+* A ratio is the ratio of two medians. A target is the largest permitted ratio, or the largest permitted figure.
+* Clients are loads of `watari bench`. Connections that have to stay idle belong to a client of the benchmark itself.
+* Clients offer only TLS 1.3 with TLS_AES_128_GCM_SHA256 and X25519. They resume no session unless the label says so.
+* Clients check the certificate, the status and the length of every response, and the content of small responses.
+* The benchmark ends at the first request or connection that does not end with NORMAL.
+* Each server chooses its number of workers by itself. All servers send with the same congestion control.
+
+## Labels
+
+Files and relays:
+
+* A *connection* is a full handshake, one GET of 1 KiB, and the close. The server closes it.
+* A *keep-alive request* is a GET of 1 KiB.
+* *agent* and *dispatcher* each name the figure of that process alone, while both work together.
+* *agent + dispatcher* is the sum of the two. Its peer is the sum of nginx alone and `HAProxy` in front of nginx.
+* The relays in front of nginx carry the same TLS bytes as the dispatcher.
+
+Forwarding:
+
+* *forwarded*: the servers are proxies in front of one nginx. They keep connections to it, and send `X-Forwarded-*`.
+* *time to download N MiB* is the time of one client over HTTPS. It connects to a dispatcher and an agent in front of
+  that nginx, or to that nginx.
+
+Handovers:
+
+* A *handover* moves a download of 4 s to the other of two origins in its middle. The cause is an order (*ordered*), or
+  the origin closes the connection (*cut by the origin*).
+* The origins send 100 MB/s each, or 10 MB/s through a network with a round trip of 30 ms (*30 ms away*).
+* *extra time* compares with the download without a handover in the same round, both from the first quarter on.
+* *longest pause* is the longest time without a byte.
+* *rate drop* is the share of the average rate that is missing in the second with the fewest bytes.
+
+Moves:
+
+* A *move* comes right after the handshake, to an agent without a private key.
+* *additional CPU* is the CPU time of a connection that moves minus that of a connection that stays.
+* The *pause* is the time from the request to the first byte of the response. Connections come one after the other, or
+  *at a rate*: they begin on schedule, however long the earlier ones take.
+* Medians and percentiles are those of a round. A figure is their median over the rounds.
+
+Memory, bursts and drains:
+
+* *memory* is the anonymous memory that a process has taken for each connection. Each connection has had one response
+  and is idle. Files do not count.
+* A *burst* opens thousands of connections and closes them. Three bursts go to the same processes. *memory kept* is
+  measured after the last.
+* A *drain* signals a server to end while others replace it: two agents for an agent, a new process for `HAProxy` and
+  nginx. Four connections at a time are in use, with a request every 5 ms. All others are idle. Afterwards, the clients
+  send a request on every connection.
+
+Sessions:
+
+* A *resumed connection* gets 1 KiB. Clients connect again and again, and resume all connections but their first.
+  nginx's workers share ticket keys.
+* *three agents* get connections in turn, so that every session is from another agent. Their CPU times are added up.
+* A *lookup* finds one session of 300 bytes by its key, drawn at random. The store is memory, or a database file that
+  the system caches as far as it can. An *unknown key* is not in the store.
+
+Load generators:
+
+* *generator*: each generator requests the file of 1 KiB from one nginx, with one thread and 50 connections. With a full
+  handshake per request, h2load opens all connections at once.
+* The figure is the CPU time of the generator per request.
+* The *schedule error* is the time from the scheduled to the actual start of a request. The rate of the open loop is
+  half of the rate that the closed loop reached before.
+
+Watching:
+
+* *watch*: the monitor reads generated captures with 96 octets of each packet. *long connections* are downloads over 50
+  connections. *short connections* have one request and ten packets each.
+* *keep-alive HTTP* has 100 requests per connection and responses of 1 KiB, in clear text, with 600 octets of each
+  packet. `watari watch` reads the HTTP heads, tcptrace does not.
+* *memory of a connection* is the difference between a capture and one with a tenth of its connections. The monitor has
+  read each capture and waits for more.
+* *watched*: wrk requests 1 KiB from nginx over 50 connections, and the monitor captures on the loopback interface. wrk
+  and nginx run on the same two cores as the monitor.
 ";
 
 impl fmt::Display for Report {
@@ -263,7 +314,7 @@ impl fmt::Display for Report {
         writeln!(f, "{HEAD}")?;
         writeln!(
             f,
-            "{rounds} rounds, each of {} MiB of files, {connections} connections, {requests} requests, {pauses} pauses, {} MiB of records.\n",
+            "{rounds} rounds. Each has {} MiB of files, {connections} connections, {requests} requests, {pauses} pauses, {} MiB of records.\n",
             bulk_bytes >> 20,
             record_bytes >> 20
         )?;
@@ -273,7 +324,7 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "\n## Figures\n\n| what | Watari | beside | | ratio | target | |\n| --- | --- | --- | --- | --- | --- | --- |"
+            "\n## Figures\n\n| measurement | Watari | peer | figure of the peer | ratio | target | result |\n| --- | --- | --- | --- | --- | --- | --- |"
         )?;
         for row in &self.rows {
             writeln!(f, "{row}")?;
@@ -281,7 +332,7 @@ impl fmt::Display for Report {
         for (title, table) in &self.tables {
             write!(f, "\n## {title}\n\n{table}")?;
         }
-        writeln!(f, "\n## Short of the target\n")?;
+        writeln!(f, "\n## Missed targets\n")?;
         self.shortfalls(f)
     }
 }
@@ -306,11 +357,11 @@ mod tests {
     fn what_is_above_its_target_is_listed() {
         let text = report().to_string();
         assert!(text.contains("| 1000 us (1000-1000) | peer | 2000 us (1000-3000) | 0.50 | 0.50 | met |"), "{text}");
-        assert!(text.contains("| 1.50 | 1.20 | **short** |"), "{text}");
+        assert!(text.contains("| 1.50 | 1.20 | **missed** |"), "{text}");
         assert!(text.contains("| 2.00 | - |  |"), "{text}");
-        let (_, short) = text.split_once("## Short of the target").unwrap();
-        assert_eq!(short.matches("* work").count(), 1);
-        assert!(short.contains("against peer: 25 % above"), "{short}");
+        let (_, missed) = text.split_once("## Missed targets").unwrap();
+        assert_eq!(missed.matches("* work").count(), 1);
+        assert!(missed.contains("against peer: 25 % above"), "{missed}");
     }
 
     #[test]

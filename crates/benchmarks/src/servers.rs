@@ -1,7 +1,7 @@
 //! The servers that are measured.
 //!
-//! Each runs with as many workers as it chooses for the machine, speaks TLS 1.3 with `TLS_AES_128_GCM_SHA256` (the client
-//! offers nothing else), and writes no access log.
+//! Each server runs as many workers as it chooses for the machine, and writes no access log. The clients' offer selects
+//! the version of TLS and the cipher suite.
 
 mod haproxy;
 mod nginx;
@@ -26,23 +26,23 @@ use crate::load;
 use crate::process::Process;
 use crate::site::Key;
 
-/// How long the last connections are given to be closed on the server's side, so that their end is counted too.
+/// Time in which the server closes the last connections, so that the CPU time of the close counts, too.
 const SETTLING: Duration = Duration::from_millis(50);
 
 /// Processes that together serve the site at one address.
 pub(crate) struct Server {
     pub(crate) service: SocketAddr,
-    /// From the client's side on.
+    /// In the order in which a request passes them.
     pub(crate) processes: Vec<Process>,
 }
 
-/// Processes that were told to end, because others do their work from now on.
+/// Processes that have been signalled to end, because others take over their work.
 pub(crate) struct Replaced {
     pub(crate) pids: Vec<u32>,
 }
 
 impl Replaced {
-    /// nginx's workers, when the master is told to start new ones.
+    /// Sends SIGHUP to nginx's master, and returns the workers that new ones replace.
     pub(crate) fn workers(master: &Process) -> Result<Self, Failure> {
         let pids = cpu::children(master.id()).map_err(doing("looking for nginx's workers"))?;
         master.signal(Signal::HUP)?;
@@ -51,13 +51,13 @@ impl Replaced {
 }
 
 impl Server {
-    /// Waits until the site's files can be had.
+    /// Waits until the server delivers the site's files.
     fn ready(mut self, clients: &Clients) -> Result<Self, Failure> {
         self.processes[0].wait_until(|| load::visit_singly(clients, self.service, Key::P256, 1))?;
         Ok(self)
     }
 
-    /// Has `work` done, and tells what it cost each process: CPU seconds for each of `units`.
+    /// Does `work`, and returns the cost for each process, in CPU seconds per unit.
     pub(crate) fn cost(&self, units: f64, work: impl FnOnce() -> Result<(), Failure>) -> Result<Vec<f64>, Failure> {
         let before = self.cpu()?;
         work().map_err(|failure| self.served(failure))?;
@@ -66,7 +66,7 @@ impl Server {
         Ok(after.iter().zip(before).map(|(after, before)| after.saturating_sub(before).as_secs_f64() / units).collect())
     }
 
-    /// What each process has in memory, in bytes.
+    /// Memory of each process, in bytes.
     pub(crate) fn memory(&self) -> Result<Vec<u64>, Failure> {
         self.processes.iter().map(Process::memory).collect()
     }

@@ -1,4 +1,4 @@
-//! Sessions that are resumed: at what price, from how many, and in how large a cluster.
+//! Resumed sessions: the cost of handshakes, of lookups among many sessions, and of sharing in a large cluster.
 
 mod lookups;
 mod resumed;
@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::report::Report;
 use crate::site::Site;
 
-/// Measures handshakes that resume, at one server and in a cluster, and lookups; computes what sharing takes.
+/// Measures handshakes that resume, at one server and in a cluster, and lookups. Computes the cost of sharing.
 pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     resumed::measure(site, scale, report)?;
     lookups::measure(scale, report)?;

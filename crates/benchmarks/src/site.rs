@@ -1,4 +1,4 @@
-//! What all servers serve: certificates and files, in a directory that goes away with this.
+//! The site that all servers serve: certificates and files, in a temporary directory.
 
 use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
@@ -15,12 +15,12 @@ use tempfile::TempDir;
 
 use crate::failure::{Failure, doing, tls};
 
-/// The file that tells what a request costs.
+/// The file for the cost of a request.
 pub(crate) const SMALL: Item = Item { path: "/small.bin", len: 1024 };
-/// The file that tells what bytes cost.
+/// The file for the cost of bytes.
 pub(crate) const LARGE: Item = Item { path: "/large.bin", len: 32 << 20 };
 
-/// Files of the sizes of the paper, of which only the length counts.
+/// Files of the paper's sizes. Only their length matters.
 pub(crate) const EMPTY: [Item; 5] = [
     Item { path: "/2m.bin", len: 2 << 20 },
     Item { path: "/16m.bin", len: 16 << 20 },
@@ -38,13 +38,13 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// What is in it.
+    /// The content of [`SMALL`] or [`LARGE`].
     pub(crate) fn content(self) -> Vec<u8> {
         (0..self.len).map(|at| (at % 251) as u8).collect()
     }
 }
 
-/// The kind of a server's key. Each has a name of its own, so that the client picks it by the name it asks for.
+/// The kind of a server's key. Each kind has its own server name, by which the client selects it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
     Rsa2048,
@@ -63,7 +63,7 @@ impl Key {
     }
 }
 
-/// The directory, and addresses nobody listens at.
+/// The temporary directory, and free loopback addresses.
 pub(crate) struct Site {
     dir: TempDir,
     addresses: Cell<u8>,
@@ -96,25 +96,25 @@ impl Site {
         self.dir.path().join(name)
     }
 
-    /// The certificate, in PEM, that the servers' certificates are verified with.
+    /// The path of the authority's certificate (PEM), with which clients verify the servers' certificates.
     pub(crate) fn authority(&self) -> PathBuf {
         self.path("authority.pem")
     }
 
-    /// The chain and the key of a certificate, in PEM.
+    /// The paths of a certificate chain and its key (PEM).
     pub(crate) fn certificate(&self, key: Key) -> (PathBuf, PathBuf) {
         (self.path(&format!("{}.pem", key.host())), self.path(&format!("{}.key", key.host())))
     }
 
-    /// Writes a configuration; gives its path.
+    /// Writes a configuration, and returns its path.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<String, Failure> {
         let path = self.path(name);
         fs::write(&path, text).map_err(doing(format!("writing {}", path.display())))?;
         Ok(path.display().to_string())
     }
 
-    /// A loopback address for a server, with a free port. Each has an IP address of its own, so that none is given out
-    /// twice, and outgoing connections, which take 127.0.0.1, cannot get in the way before the server binds it.
+    /// A loopback address for a server, with a free port. Each call returns another IP address, so that no address is
+    /// returned twice. Outgoing connections use 127.0.0.1, so they cannot take the port before the server binds it.
     pub(crate) fn address(&self) -> Result<SocketAddr, Failure> {
         self.addresses.set(self.addresses.get() + 1);
         let ip = Ipv4Addr::new(127, 200, 0, self.addresses.get());
@@ -122,7 +122,7 @@ impl Site {
         free.map_err(doing("looking for a free port"))
     }
 
-    /// Makes an authority and what it issues.
+    /// Creates the authority, and the certificates that it issues.
     fn certify(&self) -> Result<(), Failure> {
         let key = KeyPair::generate().map_err(tls("making a key"))?;
         let mut params = named("Watari benchmarks");
@@ -145,7 +145,7 @@ fn issue(dir: &Path, kind: Key, issuer: &Issuer<'_, KeyPair>) -> Result<(), Fail
     params.distinguished_name = named(kind.host()).distinguished_name;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     let certificate = params.signed_by(&key, issuer).map_err(tls("issuing a certificate"))?;
-    // The agents refuse a key that everybody can read.
+    // Agents refuse a key that all users can read.
     let write = |ending, text: String| {
         let file = OpenOptions::new()
             .write(true)

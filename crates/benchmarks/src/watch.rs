@@ -1,5 +1,8 @@
-//! The state monitor: what it takes to read captures, beside tcptrace and tshark; what it holds of a connection; and what it takes
-//! to listen to a server that does as much as it can.
+//! The state monitor, `watari watch`:
+//!
+//! * the CPU time to read captures, beside tcptrace and tshark;
+//! * the memory of a connection;
+//! * the CPU time to capture live at a server under full load.
 
 mod captures;
 mod live;
@@ -22,7 +25,7 @@ use crate::site::Site;
 
 use captures::Capture;
 
-/// Who reads captures.
+/// Programs that read captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
     Watari,
@@ -30,20 +33,21 @@ enum Reader {
     Tshark,
 }
 
-/// CPU seconds for a million packets: of long flows, and of short connections.
+/// Targets: CPU seconds per million packets of long connections, and of short connections.
 const LONG_TARGET_S: f64 = 0.15;
 const SHORT_TARGET_S: f64 = 0.4;
-/// Of the CPU time that tcptrace takes for keep-alive connections of clear HTTP/1, of which it reads no heads.
+/// Target: the ratio to tcptrace's CPU time for keep-alive HTTP/1 in clear text. tcptrace reads no heads.
 const KEPT_TARGET: f64 = 0.8;
-/// Bytes that a connection may take which is open, and one that is over.
+/// Targets: the memory of an open connection, and of a closed one, in bytes.
 const OPEN_TARGET: f64 = 1024.0;
 const CLOSED_TARGET: f64 = 64.0;
 
-/// Measures all of it.
+/// Measures captures, memory and live capture.
 pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     let long = captures::long_flows(site, scale.packets)?;
     let short = captures::short_connections(site, "short.pcap", scale.packets / captures::PACKETS_OF_SHORT)?;
-    for (what, capture, target) in [("long flows", &long, LONG_TARGET_S), ("short connections", &short, SHORT_TARGET_S)]
+    for (what, capture, target) in
+        [("long connections", &long, LONG_TARGET_S), ("short connections", &short, SHORT_TARGET_S)]
     {
         eprintln!("a capture of {what} ..");
         reading(what, capture, target, scale, report)?;
@@ -55,7 +59,7 @@ pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
 }
 
 fn reading(what: &str, capture: &Capture, target: f64, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
-    // tshark takes a hundred times as long, and a few per cent of that do not matter.
+    // tshark takes at least ten times as long, so two rounds are exact enough.
     for (peer, rounds) in [(Reader::Tcptrace, scale.rounds), (Reader::Tshark, scale.rounds.min(2))] {
         let cost = |reader: &Reader| reader.cpu(&capture.path).map(|cpu_s| vec![cpu_s / capture.packets as f64 * 1e6]);
         let costs = interleaved(rounds, &[Reader::Watari, peer], cost)?;
@@ -75,7 +79,7 @@ fn reading_kept(capture: &Capture, scale: &Scale, report: &mut Report) -> Result
     Ok(())
 }
 
-/// What is in memory when a capture has been read and is not at its end, by the connections in it.
+/// Measures the memory of a connection when `watari watch` has read a capture and waits for more of it.
 fn holding(site: &Site, short: &Capture, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     let few = short.connections / 10;
     let capture = |name, count| captures::short_connections(site, name, count);
@@ -93,22 +97,22 @@ fn holding(site: &Site, short: &Capture, scale: &Scale, report: &mut Report) -> 
         }
         let none = Samples::new(vec![0.0]);
         let what = format!("watch: memory of a connection, {what}");
-        report.add(Row::limited(what, Unit::Bytes, Samples::new(samples), "nothing", none, target));
+        report.add(Row::limited(what, Unit::Bytes, Samples::new(samples), "no peer", none, target));
     }
     Ok(())
 }
 
-/// Bytes that `watari watch pcap` has in memory when it has read a capture, and waits for more of it.
+/// Memory of `watari watch pcap` when it has read a capture and waits for more of it, in bytes.
 fn held(site: &Site, capture: &Capture) -> Result<u64, Failure> {
     let pipe = site.path("capture.pipe");
-    // What a round before has left.
+    // The pipe of the previous round.
     let _ = fs::remove_file(&pipe);
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
         .map_err(|error| doing("making a pipe")(error.into()))?;
     let (watari, log) = (watari()?, site.path("watch.log"));
     let arguments = ["watch", "pcap", &pipe.to_string_lossy()];
     let mut process = Process::start("watari watch", &watari.to_string_lossy(), &arguments, log)?;
-    // Waits until it is read from.
+    // Blocks until the process opens the pipe for reading.
     let mut writer = File::create(&pipe).map_err(doing("opening a pipe"))?;
     let mut file = File::open(&capture.path).map_err(doing("opening a capture"))?;
     io::copy(&mut file, &mut writer).map_err(doing("writing a capture into a pipe"))?;
@@ -120,13 +124,13 @@ fn held(site: &Site, capture: &Capture) -> Result<u64, Failure> {
     process.memory()
 }
 
-/// What a process is doing (proc(5)): S waits.
+/// The state of a process (proc(5)). `S` means that it waits.
 fn state(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
-/// The `watari` that was built with this program lies beside it.
+/// The path of `watari`, which was built together with this program and is in the same directory.
 fn watari() -> Result<PathBuf, Failure> {
     Ok(env::current_exe().map_err(doing("finding watari"))?.with_file_name("watari"))
 }

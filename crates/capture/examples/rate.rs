@@ -1,4 +1,5 @@
-//! What capturing costs: reads an interface for a while, decodes what comes, and says how much that was and what it took.
+//! Measures the cost of capturing: reads an interface for some seconds, decodes the frames, and prints their number and
+//! the CPU time.
 //!
 //! ```text
 //! cargo run --release --package watari-capture --example rate -- lo --filter 'tcp port 8080' --seconds 10
@@ -13,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 use watari_capture::{Counts, Options, RING_BYTES, Ring, SNAP_LEN, open};
 use watari_packets::{Decoded, Decoder};
 
-/// Says what capturing costs.
+/// Measures the cost of capturing.
 #[derive(Parser)]
 struct Arguments {
     /// Of which interface
@@ -38,7 +39,7 @@ struct Arguments {
     pause_s: u64,
 }
 
-/// Of one ring, or of all.
+/// The result of one ring, or of all.
 #[derive(Default)]
 struct Read {
     frames: u64,

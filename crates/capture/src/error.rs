@@ -1,4 +1,4 @@
-//! What can go wrong with a capture.
+//! Errors of a capture.
 
 use std::io;
 
@@ -7,63 +7,46 @@ use watari_packets::UnknownLinkType;
 /// Frames cannot be captured, or no longer.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// The interface is not there.
-    #[error("there is no interface {interface}: there are {}", .there.join(", "))]
+    /// The interface does not exist.
+    #[error("there is no interface {interface}, the existing ones are {}", .there.join(", "))]
     NoInterface {
-        /// What was asked for.
+        /// The requested interface.
         interface: String,
-        /// What could be.
+        /// The existing interfaces.
         there: Vec<String>,
     },
-    /// The process may not capture.
+    /// The process has no permission to capture.
     #[error(
-        "cannot capture on {interface}: that takes CAP_NET_RAW: run as root, or allow the program to by \
+        "cannot capture on {interface}: CAP_NET_RAW is missing: run as root, or give the program the capability with \
          `setcap cap_net_raw+ep PROGRAM`"
     )]
-    NotPermitted {
-        /// Where.
-        interface: String,
-    },
-    /// The filter is none.
+    NotPermitted { interface: String },
+    /// The filter is invalid.
     #[error("the filter `{filter}` cannot be used on {interface}: {reason} (see pcap-filter(7))")]
     Filter {
-        /// What was asked for.
         filter: String,
-        /// Where.
         interface: String,
-        /// What libpcap says of it.
+        /// The message of libpcap.
         reason: String,
     },
-    /// Frames of this interface would not be understood.
-    #[error("{interface} has {source}")]
-    Link {
-        /// Which.
-        interface: String,
-        /// What its frames are.
-        source: UnknownLinkType,
-    },
-    /// The capture does not begin, for another reason.
+    /// The interface has an unsupported link type.
+    #[error("cannot capture on {interface}: {source}")]
+    Link { interface: String, source: UnknownLinkType },
+    /// The capture cannot begin, for another reason.
     #[error("cannot capture on {interface}: {reason}")]
     Open {
-        /// Where.
         interface: String,
-        /// What libpcap says.
+        /// The message of libpcap, or of the system.
         reason: String,
     },
-    /// The kernel does not share frames out among several rings.
-    #[error("cannot share the frames of {interface} among threads (use one): {source}")]
-    Share {
-        /// Where.
-        interface: String,
-        /// What the kernel says.
-        source: io::Error,
-    },
-    /// The capture has ended, for example because its interface is gone.
+    /// The kernel cannot distribute frames among several rings.
+    #[error("cannot distribute the frames of {interface} among threads (use one thread): {source}")]
+    Share { interface: String, source: io::Error },
+    /// The capture has ended, for example because its interface was removed.
     #[error("the capture on {interface} failed: {reason}")]
     Read {
-        /// Where.
         interface: String,
-        /// What libpcap says.
+        /// The message of libpcap, or of the system.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What the system says of interfaces.
+//! Network interfaces of the host.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -9,7 +9,7 @@ use nix::net::if_::{InterfaceFlags, if_nametoindex};
 /// All interfaces at once.
 pub(crate) const ANY: &str = "any";
 
-/// The names that a capture could be asked for.
+/// The names that [`Options`](crate::Options) accepts.
 pub(crate) fn names() -> Vec<String> {
     let mut names: Vec<_> = getifaddrs().into_iter().flatten().map(|interface| interface.interface_name).collect();
     names.push(ANY.to_owned());
@@ -18,12 +18,11 @@ pub(crate) fn names() -> Vec<String> {
     names
 }
 
-/// Whether it is there.
 pub(crate) fn exists(name: &str) -> bool {
     name == ANY || if_nametoindex(name).is_ok()
 }
 
-/// Whether what leaves it arrives at it.
+/// Whether it is a loopback interface, on which sent frames arrive again.
 pub(crate) fn is_loopback(name: &str) -> bool {
     getifaddrs()
         .into_iter()
@@ -31,28 +30,28 @@ pub(crate) fn is_loopback(name: &str) -> bool {
         .any(|interface| interface.interface_name == name && interface.flags.contains(InterfaceFlags::IFF_LOOPBACK))
 }
 
-/// Counts what an interface had no room for, before the kernel saw it. libpcap counts this too, but opens the files each time, which
-/// [`privileges`](crate::privileges) forbids.
+/// Counts the frames that an interface dropped before the kernel got them. libpcap counts them too, but opens the files
+/// each time, which [`privileges`](crate::privileges) forbids.
 #[derive(Debug)]
 pub(crate) struct Drops {
-    /// None, where this interface has no such files here.
+    /// Empty if this interface has no such files.
     files: Vec<File>,
     begun: u64,
 }
 
 impl Drops {
-    /// From now on.
+    /// Counts from now on.
     pub(crate) fn of(interface: &str) -> Self {
         let drops = Self { files: statistics(interface), begun: 0 };
         Self { begun: drops.now(), ..drops }
     }
 
-    /// Of no interface.
+    /// Counts no interface.
     pub(crate) const fn none() -> Self {
         Self { files: Vec::new(), begun: 0 }
     }
 
-    /// How many there were.
+    /// Number of frames dropped since the begin.
     pub(crate) fn count(&self) -> u64 {
         self.now().saturating_sub(self.begun)
     }
@@ -64,7 +63,7 @@ impl Drops {
 
 fn statistics(interface: &str) -> Vec<File> {
     let dir = format!("/sys/class/net/{interface}");
-    // In a network namespace this may be the directory of another one's interface.
+    // In a network namespace this may be the directory of an interface of another namespace.
     let index = fs::read_to_string(format!("{dir}/ifindex")).ok().and_then(|index| index.trim().parse().ok());
     if index.is_none() || index != if_nametoindex(interface).ok() {
         return Vec::new();

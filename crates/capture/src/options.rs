@@ -1,34 +1,34 @@
-//! What to capture.
+//! Options of a capture.
 
-/// Octets of a frame that are enough for heads of HTTP and hellos of TLS as they usually are. How connections end takes 96, or 160 for
+/// Octets of a frame that suffice for usual HTTP heads and TLS hellos. The endings of connections need 96, or 160 for
 /// TCP in IPv6 in VXLAN over IPv6.
 pub const SNAP_LEN: u32 = 600;
 
-/// Memory for a ring: with [`SNAP_LEN`], it holds 47,000 full frames (710 octets each) that are not read yet. On loopback, a quarter of it
-/// was enough for 100,000 frames a second.
+/// Memory of a ring, in bytes. With [`SNAP_LEN`] it holds 47,000 unread full frames (710 octets each). On loopback, a
+/// quarter of it was enough for 100,000 frames/s.
 pub const RING_BYTES: u32 = 32 << 20;
 
-/// What to capture, and how.
+/// Options of a capture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The name of an interface, or `any`.
     pub interface: String,
-    /// Which frames, in the language of pcap-filter(7); `None` is all.
+    /// A filter in the syntax of pcap-filter(7); `None` captures all frames.
     pub filter: Option<String>,
-    /// How many octets of each frame are kept.
+    /// Octets captured of each frame.
     pub snap_len: u32,
-    /// How much memory each ring has, in bytes. It is used by blocks of 256 KiB, and each block that has a frame is handed over after
-    /// [`READ_TIMEOUT`](crate::READ_TIMEOUT), full or not: so a ring of 16 MiB lasts a reader that pauses for 6 seconds, if there is
-    /// little to see.
+    /// Memory of each ring, in bytes. The kernel fills blocks of 256 KiB. It hands over a block with any frame after
+    /// [`READ_TIMEOUT`](crate::READ_TIMEOUT), full or not. So with little traffic, a ring of 16 MiB bridges a pause of
+    /// the reader of 6 seconds.
     pub ring_bytes: u32,
-    /// How many rings there are: one for each thread that reads.
+    /// Number of rings, one for each reading thread.
     pub threads: usize,
-    /// Whether the interface is to take frames that are not for this host, too. Means nothing for `any`.
+    /// Whether the interface also takes frames for other hosts. It has no effect on `any`.
     pub promiscuous: bool,
 }
 
 impl Options {
-    /// All headers that pass this interface, read by one thread.
+    /// Captures all frames of this interface, with one ring.
     pub fn new(interface: impl Into<String>) -> Self {
         Self {
             interface: interface.into(),

@@ -1,17 +1,17 @@
-//! A process that can do little else than what it does already.
+//! Drops the privileges of a process.
 //!
-//! Opening a capture takes privileges, reading from it takes none; and what is read was written by anybody. So once captures, sockets
-//! and files are open, [`drop_all`] gives up, for good, whatever the rest does not need:
+//! Opening a capture takes privileges, and reading from it takes none. Its input comes from untrusted peers. So when
+//! captures, sockets and files are open, [`drop_all`] permanently drops all privileges that the rest does not need:
 //!
-//! | what | how | without it |
+//! | privilege | restriction | if it fails |
 //! | --- | --- | --- |
-//! | the user, its groups | another user, no supplementary groups | only root can change, and only root needs to |
-//! | capabilities | none, nor any to be had by running a program | an error |
-//! | files | those that are named (Landlock, Linux 5.13) | reported: files are those that the user may open |
-//! | system calls | none that run or trace programs, mount, load code into the kernel, .. (seccomp) | reported |
+//! | the user, its groups | another user, no supplementary groups | an error; only root changes its user |
+//! | capabilities | none, and none from running a program | an error |
+//! | files | only those of [`Keep`] (Landlock, Linux 5.13) | reported: the user's permissions apply |
+//! | system calls | none that run or trace programs, mount, load kernel code, and similar (seccomp) | reported |
 //!
-//! All but the user belongs to the calling thread and those that it starts. So this is done before any other is started, which is
-//! checked. What is open stays open.
+//! All restrictions but the user belong to the calling thread and to those that it starts. So [`drop_all`] has to run
+//! before other threads start, and fails otherwise. Open files and sockets stay open.
 
 mod calls;
 mod files;
@@ -30,33 +30,33 @@ use rustix::thread::{
 
 pub use files::Enforced;
 
-/// Whom root becomes, unless somebody else is named.
+/// The default user for a process that root started.
 pub const NOBODY: &str = "nobody";
 
-/// What a process keeps.
+/// The privileges that a process keeps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// Which user it becomes; `None`: it stays who it is. Only root can become somebody else. (See [`user`].)
+    /// The user to change to; `None` keeps the user. Only root can change its user. (See [`user`].)
     pub user: Option<String>,
-    /// Files and directories that it may still open to read.
+    /// Files and directories that the process may open to read.
     pub read: Vec<PathBuf>,
-    /// Files that it may still open to write; directories in which it may do anything but run programs. Files that are still to be
-    /// created have to be so in one of these directories.
+    /// Files that the process may open to write, and directories in which it may do anything except run programs. New
+    /// files must be in one of these directories.
     pub write: Vec<PathBuf>,
-    /// Whether it runs programs. Then it, and they, may read and run whatever the user may, but write nothing else than what is named
-    /// here.
+    /// Whether the process runs programs. Then it and they may read and run all that the user may, but write only to
+    /// `write`.
     pub programs: bool,
-    /// Whether it looks up the names of hosts, and trusts the certificate authorities of the system. Then it may read what that takes:
-    /// libraries, and what is configured in `/etc`.
+    /// Whether the process resolves host names and uses the certificate authorities of the system. Then it may read the
+    /// libraries and the files in `/etc` that this takes.
     pub names: bool,
 }
 
-/// What became of it.
+/// The result of [`drop_all`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dropped {
-    /// Whom the process has become, if it was somebody else.
+    /// The new user of the process, if it changed.
     pub user: Option<String>,
-    /// Whether the files that it may open are those that were named.
+    /// Whether only the files of [`Keep`] may be opened.
     pub files: Enforced,
     /// Whether system calls are forbidden.
     pub calls: bool,
@@ -65,48 +65,38 @@ pub struct Dropped {
 /// Privileges could not be dropped; some may have been.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivilegesError {
-    /// It is too late.
-    #[error("privileges belong to threads, and {0} are running already")]
+    /// Other threads are running already. The value is their number, with this one.
+    #[error("cannot drop privileges: {0} threads are running, and only one may run")]
     Threads(usize),
-    /// There is nobody of that name.
+    /// There is no such user.
     #[error("there is no user {0}")]
     NoUser(String),
     /// The process cannot become that user.
     #[error("cannot become {user}: {source}")]
-    User {
-        /// Whom it was to become.
-        user: String,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// Something that the process may go on to use is not there.
-    #[error("cannot open {}, to which access is kept: {source}", .path.display())]
-    Path {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Capabilities are still there.
+    User { user: String, source: io::Error },
+    /// A path of [`Keep`] cannot be opened.
+    #[error("cannot open {}, which has to stay accessible: {source}", .path.display())]
+    Path { path: PathBuf, source: io::Error },
+    /// Capabilities are left.
     #[error("cannot drop capabilities: {0}")]
     Capabilities(io::Error),
-    /// Files cannot be restricted, though the system offers to.
+    /// Files cannot be restricted, although the kernel has Landlock.
     #[error("cannot restrict which files may be opened: {0}")]
     Files(#[from] landlock::RulesetError),
-    /// System calls cannot be forbidden, though the system offers to.
+    /// System calls cannot be forbidden, although the kernel has seccomp.
     #[error("cannot forbid system calls: {0}")]
     Calls(#[from] seccompiler::Error),
 }
 
-/// Whom a process should become, if nothing else is wished: nobody, where it is root's.
+/// The default user: [`NOBODY`] if the process runs as root, else `None`.
 pub fn user() -> Option<String> {
     geteuid().is_root().then(|| NOBODY.to_owned())
 }
 
-/// Drops all privileges but those to [`Keep`].
+/// Drops all privileges except those of `keep`.
 pub fn drop_all(keep: &Keep) -> Result<Dropped, PrivilegesError> {
     refuse_threads()?;
-    // What this user can open, the next may not be able to.
+    // The present user may open these paths, and the next one may not.
     let files = files::Rules::new(keep)?;
     drop_bounding_set().map_err(capabilities_error)?;
     let user = keep.user.as_deref().map(become_user).transpose()?.flatten();
@@ -132,7 +122,7 @@ fn refuse_threads() -> Result<(), PrivilegesError> {
     }
 }
 
-/// Returns the name, if it is another user's.
+/// Returns the user's name if the user changed.
 fn become_user(name: &str) -> Result<Option<String>, PrivilegesError> {
     let failed = |source: nix::Error| PrivilegesError::User { user: name.to_owned(), source: source.into() };
     let user = User::from_name(name).map_err(failed)?.ok_or_else(|| PrivilegesError::NoUser(name.to_owned()))?;
@@ -149,8 +139,8 @@ fn change(uid: Uid, gid: Gid) -> nix::Result<()> {
     setresuid(uid, uid, uid)
 }
 
-/// No program that is run has capabilities, whatever its file has. Without `CAP_SETPCAP` this cannot be done; then
-/// `no_new_privs` has to be enough.
+/// Programs that the process runs get no capabilities from their files. Without `CAP_SETPCAP` the bounding set stays.
+/// Then `no_new_privs` has to suffice.
 fn drop_bounding_set() -> io::Result<()> {
     for capability in (0..u64::BITS).map(|bit| CapabilitySet::from_bits_retain(1 << bit)) {
         match capability_is_in_bounding_set(capability) {
@@ -160,7 +150,7 @@ fn drop_bounding_set() -> io::Result<()> {
                 Err(error) => return Err(error.into()),
             },
             Ok(false) => {}
-            // The kernel knows no more of them.
+            // The kernel has no further capabilities.
             Err(_) => return Ok(()),
         }
     }
@@ -176,7 +166,7 @@ fn drop_capabilities() -> io::Result<()> {
     if (left.effective | left.permitted | left.inheritable).is_empty() && no_new_privs()? {
         return Ok(());
     }
-    Err(io::Error::other("the system still says that there are some"))
+    Err(io::Error::other("some capabilities are left, or no_new_privs is not set"))
 }
 
 fn capabilities_error(error: io::Error) -> PrivilegesError {

@@ -1,4 +1,4 @@
-//! The memory that the kernel puts frames into.
+//! A capture ring: memory that the kernel fills with frames.
 
 mod socket;
 
@@ -14,18 +14,18 @@ use watari_packets::{Frame, LinkType, Timestamp, UnknownLinkType};
 use crate::interface::{self, ANY, Drops};
 use crate::{CaptureError, Options};
 
-/// How long the kernel collects frames before it hands them over, and how long [`Ring::next`] waits for some.
+/// How long the kernel collects frames before it hands them over, and how long [`Ring::next`] waits for frames.
 pub const READ_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// What no frame matches. (It has to be compiled without optimization, which would notice.)
+/// A filter that matches no frame. (The optimizer of the filter compiler would reject it.)
 const NOTHING: &str = "less 0";
 
-/// Frames of an interface, for one thread.
+/// The frames of an interface, for one thread.
 pub struct Ring {
     capture: Capture<Active>,
     interface: String,
     link: LinkType,
-    /// Whether all that had come was read.
+    /// Whether all frames that came were read.
     drained: bool,
     stale: Stale,
     copy: Vec<u8>,
@@ -34,18 +34,19 @@ pub struct Ring {
     drops: Drops,
 }
 
-/// How many frames there were since the ring was opened. Of several rings, the sums are those of the capture.
+/// Numbers of frames since the ring was opened. The sums over all rings are those of the capture.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Frames that matched the filter, dropped ones included.
+    /// Frames that matched the filter, with dropped ones.
     pub received: u64,
-    /// Those of them that the ring had no room for.
+    /// Frames in `received` for which the ring had no room.
     pub dropped: u64,
-    /// Frames, of any kind, that the interface had no room for. Counted by the first of several rings.
+    /// Frames of any kind that the interface dropped. Only the first of several rings counts them.
     pub dropped_by_interface: u64,
 }
 
-/// Begins to capture. Each ring is for one thread; frames are shared out by connection. (See the crate's documentation.)
+/// Begins a capture. Each ring is for one thread. The kernel distributes frames by connection. (See the crate's
+/// documentation.)
 pub fn open(options: &Options) -> Result<Vec<Ring>, CaptureError> {
     if !interface::exists(&options.interface) {
         return Err(CaptureError::NoInterface { interface: options.interface.clone(), there: interface::names() });
@@ -61,7 +62,7 @@ pub fn open(options: &Options) -> Result<Vec<Ring>, CaptureError> {
     Ok(rings)
 }
 
-/// From now on each frame comes to one ring only. What came to each before, when they had not all joined, is forgotten.
+/// Distributes frames among the rings. Frames that came before all had joined are discarded.
 fn share(rings: &mut [Ring], incoming_only: bool) -> Result<(), CaptureError> {
     for ring in rings.iter_mut() {
         ring.filter(NOTHING, false)?;
@@ -75,9 +76,9 @@ fn share(rings: &mut [Ring], incoming_only: bool) -> Result<(), CaptureError> {
 }
 
 impl Ring {
-    /// The next frame; `None`, if all that came has been read. The call after that waits for more, up to [`READ_TIMEOUT`]: so a
-    /// caller that looks at its clock after each `None` does so often enough.
-    #[expect(clippy::should_implement_trait, reason = "frames borrow the ring, which an iterator's items cannot")]
+    /// The next frame; `None` if all frames that came were read. The call after that waits for more, up to
+    /// [`READ_TIMEOUT`]. So a caller that checks its clock after each `None` does so often enough.
+    #[expect(clippy::should_implement_trait, reason = "frames borrow the ring, and items of an iterator cannot")]
     pub fn next(&mut self) -> Result<Option<Frame<'_>>, CaptureError> {
         if self.drained {
             self.wait()?;
@@ -93,7 +94,7 @@ impl Ring {
         }
     }
 
-    /// The first frame behind stale ones. It is copied: what is read in a loop cannot be lent by it.
+    /// The first frame behind the stale ones. It is copied, because the loop cannot return a borrowed frame.
     fn first(&mut self) -> Result<Option<Frame<'_>>, CaptureError> {
         loop {
             let packet = self.capture.next_packet();
@@ -111,7 +112,8 @@ impl Ring {
         }
     }
 
-    /// How many frames there were so far. To be asked for more often than every 4 billion frames.
+    /// The numbers of frames so far. The kernel's counters have 32 bits, so this has to be called more often than every
+    /// 4 billion frames.
     pub fn counts(&mut self) -> Result<Counts, CaptureError> {
         let stat = self.capture.stats();
         let stat =
@@ -123,18 +125,18 @@ impl Ring {
         })
     }
 
-    /// How its frames begin.
+    /// The link type of its frames.
     pub const fn link(&self) -> LinkType {
         self.link
     }
 
-    /// Frames come, of all kinds.
+    /// Opens a capture of all frames.
     fn activate(options: &Options) -> Result<Self, CaptureError> {
         let interface = &options.interface;
         let capture = activate(options).map_err(|error| not_opened(interface, &error))?;
         let link = link(&capture).map_err(|source| CaptureError::Link { interface: interface.clone(), source })?;
         let opened = |error: io::Error| CaptureError::Open { interface: interface.clone(), reason: error.to_string() };
-        // libpcap lets programs inherit it that this one starts, which could then capture, too.
+        // Programs that this process starts must not inherit the capture, which libpcap would allow.
         fcntl_setfd(&capture, FdFlags::CLOEXEC).map_err(|error| opened(error.into()))?;
         if interface::is_loopback(interface) {
             socket::ignore_outgoing(&capture).map_err(opened)?;
@@ -152,7 +154,7 @@ impl Ring {
         })
     }
 
-    /// From now on those frames come that are wanted. Without a filter the kernel would not cut them, so there is always one.
+    /// Captures the frames of the filter. The kernel truncates frames only with a filter, so there always is one.
     fn begin(&mut self, options: &Options) -> Result<(), CaptureError> {
         self.filter(options.filter.as_deref().unwrap_or_default(), true)
     }
@@ -165,7 +167,8 @@ impl Ring {
         })
     }
 
-    /// What has come so far, and nothing has since the filter lets nothing through, is not given out and not counted.
+    /// Discards the frames that have come so far, and sets the counts to 0. The filter lets no further ones through
+    /// meanwhile.
     fn forget(&mut self) -> Result<(), CaptureError> {
         let counts = self.counts()?;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -196,14 +199,15 @@ impl std::fmt::Debug for Ring {
     }
 }
 
-/// Frames of before a ring began. There are no more of them than were counted then; and a frame that is younger is behind them all.
+/// Frames from before a ring began. There are at most as many as were counted then, and all precede the first younger
+/// frame.
 #[derive(Debug)]
 struct Stale {
     left: u64,
     since: Timestamp,
 }
 
-/// A running total of what is counted modulo 2^32.
+/// A running total of a counter modulo 2^32.
 #[derive(Debug, Default)]
 struct Total {
     last: u32,
@@ -226,7 +230,7 @@ impl Total {
     }
 }
 
-/// Reading does not block: libpcap's own waiting has no end while nothing comes.
+/// Reads without blocking: libpcap would wait for frames without a limit.
 fn activate(options: &Options) -> Result<Capture<Active>, pcap::Error> {
     let signed = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
     Capture::from_device(options.interface.as_str())?
@@ -259,7 +263,7 @@ fn not_opened(interface: &str, error: &pcap::Error) -> CaptureError {
     CaptureError::Open { interface, reason }
 }
 
-/// Whether that there is no frame is all that is wrong.
+/// Succeeds if the error is only that there is no frame.
 fn nothing(interface: &str, error: &pcap::Error) -> Result<(), CaptureError> {
     match error {
         pcap::Error::TimeoutExpired => Ok(()),
@@ -267,7 +271,7 @@ fn nothing(interface: &str, error: &pcap::Error) -> Result<(), CaptureError> {
     }
 }
 
-/// What libpcap says.
+/// The message of libpcap.
 fn words(error: &pcap::Error) -> String {
     match error {
         pcap::Error::PcapError(words) => words.clone(),

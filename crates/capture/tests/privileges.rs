@@ -1,4 +1,5 @@
-//! What a process cannot do any more when its privileges are dropped. Each case is a process of its own, in a network of its own.
+//! Restrictions of a process that has dropped its privileges. Each case is a process of its own, in its own
+//! network.
 #![allow(clippy::unwrap_used)]
 
 use std::env;
@@ -31,10 +32,10 @@ const CASES: [Case; 9] = [
     ("programs_do_not_inherit_the_capture", programs_do_not_inherit_the_capture),
 ];
 
-/// Says to a process which case it is.
+/// The case that a process runs.
 const CASE: &str = "WATARI_PRIVILEGES_CASE";
 
-/// Runs the cases whose names have one of the arguments in them.
+/// Runs the cases whose names contain one of the arguments.
 fn main() -> ExitCode {
     if let Some(case) = env::var_os(CASE) {
         let (_, run) = CASES.into_iter().find(|(name, _)| case == *name).unwrap();
@@ -64,7 +65,7 @@ fn ring() -> Ring {
     open(&Options::new("lo")).unwrap().remove(0)
 }
 
-/// Drops all, and becomes nobody where there is one: the root of a user namespace alone there has no other user.
+/// Drops all privileges, and becomes the user `nobody` if possible: root in a user namespace may have no other user.
 fn drop_to_nobody(keep: Keep) -> Dropped {
     let others = fs::read_to_string("/proc/self/uid_map").unwrap().split_whitespace().nth(2).unwrap() != "1";
     if !others {
@@ -76,14 +77,14 @@ fn drop_to_nobody(keep: Keep) -> Dropped {
     dropped
 }
 
-/// What this kernel cannot is not tested.
+/// Prints which restrictions this kernel does not support.
 fn report(dropped: &Dropped) {
     if dropped.files != Enforced::Fully || !dropped.calls {
         println!("SKIPPED: some of what this kernel lacks: {dropped}");
     }
 }
 
-/// A packet to a port of this host's is captured.
+/// A packet to a port of this host is captured.
 fn captures(ring: &mut Ring) {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     TcpStream::connect(server.local_addr().unwrap()).unwrap();
@@ -215,7 +216,7 @@ fn it_is_too_late_when_threads_are_running(_: &Path) {
     assert!(matches!(refused, PrivilegesError::Threads(2)), "{refused}");
     ours.send(b"x").unwrap();
     thread.join().unwrap();
-    // Nothing was dropped.
+    // No privileges were dropped.
     ring();
 }
 
@@ -223,12 +224,12 @@ fn what_is_wrong_is_said(dir: &Path) {
     let missing = dir.join("missing");
     let refused = drop_all(&Keep { read: vec![missing.clone()], ..Keep::default() }).unwrap_err();
     let text = refused.to_string();
-    assert!(text.starts_with(&format!("cannot open {}, to which access is kept: ", missing.display())), "{text}");
+    assert!(text.starts_with(&format!("cannot open {}, which has to stay accessible: ", missing.display())), "{text}");
     let refused = drop_all(&Keep { user: Some("no-such-user".to_owned()), ..Keep::default() }).unwrap_err();
     assert_eq!(refused.to_string(), "there is no user no-such-user");
 }
 
-/// Not even without that: libpcap leaves its sockets open to them.
+/// Without dropped privileges, too: libpcap itself would leave its sockets open to programs.
 fn programs_do_not_inherit_the_capture(_: &Path) {
     let sockets = || {
         let output = Command::new("/bin/sh").args(["-c", "ls -l /proc/$$/fd"]).output().unwrap();

@@ -65,7 +65,9 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Slow => f.write_str("no answer in time"),
-            Self::NotEnded => f.write_str("an answer that is none"),
+            Self::NotEnded => {
+                f.write_str("the agent did not close the leg: it does not understand checks, or has no free slot")
+            }
             Self::Io(error) => error.fmt(f),
         }
     }
@@ -102,9 +104,9 @@ fn report(shared: &Shared, agent: &NodeName, outcome: &Result<(), Failure>) {
     }
     match (shared.agents.checked(agent, outcome.is_ok()), outcome) {
         (Some(Change::Fell), Err(failure)) => {
-            tracing::warn!(%agent, cause = %failure, "unhealthy: it gets nothing new until it answers");
+            tracing::warn!(%agent, cause = %failure, "agent unhealthy: it gets no new connections until a check succeeds");
         }
-        (Some(Change::Rose), _) => tracing::info!(%agent, "healthy again"),
+        (Some(Change::Rose), _) => tracing::info!(%agent, "agent healthy again"),
         _ => {}
     }
     if let Some(known) = shared.agents.settings().agent(agent) {

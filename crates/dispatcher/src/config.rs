@@ -43,7 +43,7 @@ pub struct NamePattern(String);
 
 /// A string is not a [`NamePattern`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a name is a host's, such as db.example.com, or has * in place of its first label")]
+#[error("expected a host name such as db.example.com, or one with * as its first label")]
 pub struct InvalidNamePattern;
 
 impl NamePattern {

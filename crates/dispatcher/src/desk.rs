@@ -126,7 +126,7 @@ impl State {
         if !self.loads.contains_key(agent) {
             self.loads.insert(agent.clone(), Load::default());
         }
-        self.loads.get_mut(agent).expect("it is there by now")
+        self.loads.get_mut(agent).expect("the entry was inserted above")
     }
 
     fn wake(&self) {

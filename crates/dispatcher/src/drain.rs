@@ -162,7 +162,7 @@ impl Pace {
         let most = per_s * 2.0 * LOOK.as_secs_f64() + 1.0;
         self.allowed = (self.allowed + (now - self.at).as_secs_f64() * per_s).min(most);
         self.at = now;
-        #[expect(clippy::cast_sign_loss, reason = "no more is taken than is allowed")]
+        #[expect(clippy::cast_sign_loss, reason = "`allowed` is never below 0")]
         let whole = self.allowed as usize;
         whole
     }

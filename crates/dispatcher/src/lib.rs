@@ -204,7 +204,7 @@ pub enum MoveRefused {
     /// The link to the agent is down, or its checks fail.
     #[error("the agent is not available")]
     NotAvailable,
-    #[error("the connection is there already")]
+    #[error("the agent has the connection already")]
     AlreadyThere,
 }
 

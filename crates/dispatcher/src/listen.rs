@@ -124,7 +124,7 @@ async fn identify(
     let header = match timeout(limits.proxy_header_timeout, early.proxy_header(stream)).await {
         Ok(Ok(header)) => header,
         Ok(Err(error)) => {
-            tracing::info!(%relay, cause = %error, "no PROXY protocol header");
+            tracing::info!(%relay, cause = %error, "cannot read the PROXY protocol header");
             return Err("proxy_header");
         }
         Err(_) => return Err("proxy_header_slow"),
@@ -238,7 +238,7 @@ async fn find_leg(
                 return Ok(Found { leg, place, reserved, stopwatch });
             }
             Err(error) => {
-                tracing::warn!(agent = %place.agent(), %error, "no leg");
+                tracing::warn!(agent = %place.agent(), %error, "cannot connect a leg");
                 failed.push(place.agent().clone());
             }
         }

@@ -105,7 +105,7 @@ impl Accepting {
     pub(crate) async fn set_user_timeout(&self, timeout: Duration) {
         for acceptor in self.groups.lock().await.values().flat_map(|group| &group.acceptors) {
             if let Err(error) = acceptor.set_user_timeout(timeout) {
-                tracing::warn!(%error, "a listener keeps its user_timeout");
+                tracing::warn!(%error, "cannot set user_timeout on a listener: it keeps the previous value");
             }
         }
     }

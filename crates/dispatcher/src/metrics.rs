@@ -107,27 +107,31 @@ impl Metrics {
         registry.register("connections", "Clients connected at the moment", metrics.connections.clone());
         registry.register("connections_accepted", "Clients accepted", metrics.accepted.clone());
         registry.register("connections_refused", "Clients reset at once, by reason", metrics.refused.clone());
-        registry.register("passed_through", "Clients relayed to backends as they are", metrics.passed_through.clone());
+        registry.register("passed_through", "Clients passed through to backends", metrics.passed_through.clone());
         registry.register("queue_length", "Clients that wait for an agent", metrics.queue_length.clone());
         registry.register(
             "queue_wait_seconds",
-            "Waits for an agent, but of clients that left",
+            "Time that clients waited for an agent, without clients that left",
             metrics.queue_wait.clone(),
         );
         registry.register("agent_checks", "Checks of agents, by outcome", metrics.checks.clone());
         registry.register("agent_healthy", "Whether an agent answers checks", metrics.healthy.clone());
-        registry.register("connections_given_up", "Clients reset at a limit of time", metrics.given_up.clone());
+        registry.register("connections_given_up", "Clients reset at a time limit, by limit", metrics.given_up.clone());
         registry.register("handshakes", "Handshakes announced by agents", metrics.handshakes.clone());
-        registry.register("moves_committed", "Moves decided to happen", metrics.moves_committed.clone());
-        registry.register("legs_idle", "Legs kept for other connections at the moment", metrics.legs_idle.clone());
-        registry.register("legs_reused", "Legs that carry another connection than before", metrics.legs_reused.clone());
-        registry.register("moves_aborted", "Moves decided not to happen, by reason", metrics.moves_aborted.clone());
-        registry.register("connections_reset", "Connections that could not go on, by cause", metrics.resets.clone());
+        registry.register("moves_committed", "Moves committed", metrics.moves_committed.clone());
+        registry.register("legs_idle", "Idle legs at the moment", metrics.legs_idle.clone());
+        registry.register("legs_reused", "Idle legs reused for another connection", metrics.legs_reused.clone());
+        registry.register("moves_aborted", "Moves aborted, by reason", metrics.moves_aborted.clone());
+        registry.register(
+            "connections_reset",
+            "Connections reset because they could not continue, by cause",
+            metrics.resets.clone(),
+        );
         registry.register("bytes_to_agents", "Bytes relayed from clients", metrics.bytes_to_agents.clone());
         let to_backends = metrics.bytes_to_backends.clone();
         registry.register("bytes_to_backends", "Bytes relayed from clients that are passed through", to_backends);
         registry.register("bytes_to_clients", "Bytes relayed to clients", metrics.bytes_to_clients.clone());
-        registry.register("bytes_spliced", "Bytes of these that went by a pipe", metrics.bytes_spliced.clone());
+        registry.register("bytes_spliced", "Relayed bytes that went through a pipe", metrics.bytes_spliced.clone());
         metrics
     }
 

@@ -81,12 +81,12 @@ impl Route {
         if self.proxy_protocol {
             let header = Header::Tcp { client: client.address, server: client.server, tlvs: Vec::new() };
             let mut head = Vec::new();
-            header.encode(&mut head).expect("without values it always fits");
+            header.encode(&mut head).expect("a header without TLVs always fits");
             up.put_in_front(head);
         }
         match timeout(limits.lifetime_max, relay(&client.stream, &backend, up, &limits, &shared.metrics)).await {
             Ok(Ok(())) => return,
-            Ok(Err(error)) => tracing::debug!(client = %client.address, %error, "passed through, and cut"),
+            Ok(Err(error)) => tracing::debug!(client = %client.address, %error, "passthrough connection cut"),
             Err(_) => shared.metrics.count_given_up("lifetime"),
         }
         // A reset shows both ends that the stream is incomplete.
@@ -104,7 +104,7 @@ impl Route {
                     return Some(stream);
                 }
                 Ok(_) => {}
-                Err(error) => tracing::warn!(%backend, %error, "no connection to a backend"),
+                Err(error) => tracing::warn!(%backend, %error, "cannot connect to a backend"),
             }
         }
         None

@@ -279,7 +279,7 @@ impl Relay {
                 self.arbitrate(ArbiterEvent::LegReady(epoch));
             }
             Err(error) => {
-                tracing::warn!(connection = %self.id, %error, "no leg to the target");
+                tracing::warn!(connection = %self.id, %error, "cannot connect a leg to the target");
                 self.arbitrate(ArbiterEvent::LegFailed(epoch));
             }
         }
@@ -400,7 +400,7 @@ impl Relay {
         if error.kind() == io::ErrorKind::WouldBlock {
             return;
         }
-        tracing::debug!(connection = %self.id, %error, "client gone");
+        tracing::debug!(connection = %self.id, %error, "client connection failed");
         self.arbitrate(ArbiterEvent::ClientGone);
     }
 
@@ -428,7 +428,7 @@ impl Relay {
     /// Finds another agent. The leg was idle, and its agent was lost before it sent a byte, so another agent can do the
     /// same handshake from the start.
     fn begin_again(&mut self, said: Vec<u8>) {
-        tracing::info!(connection = %self.id, agent = %self.arbiter.owner(), "no answer on a leg that was used before");
+        tracing::info!(connection = %self.id, agent = %self.arbiter.owner(), "no answer on a reused leg");
         self.shared.idle_legs.forget(self.arbiter.owner());
         self.up = Flow::holding(said);
         self.leg_use = LegUse::Regular;
@@ -450,7 +450,7 @@ impl Relay {
         self.stopwatch = stopwatch;
         let first = self.id;
         (self.id, self.inputs) = self.shared.table.begin_again(first, self.client_address, place, reserved);
-        tracing::info!(connection = %self.id, %first, agent = %self.arbiter.owner(), "connection begun again");
+        tracing::info!(connection = %self.id, %first, agent = %self.arbiter.owner(), "connection restarted at another agent");
         if let Some(left) = self.take_leg(leg.stream) {
             tcp::reset_on_close(&left);
         }
@@ -486,7 +486,7 @@ impl Relay {
         } else if self.deadlines.handshake.is_some_and(|at| at <= now) && self.shared.table.is_established(self.id) {
             self.deadlines.handshake = None;
         } else if let Some(limit) = self.deadlines.limit_reached(now) {
-            tracing::info!(connection = %self.id, client = %self.client_address, limit, "given up");
+            tracing::info!(connection = %self.id, client = %self.client_address, limit, "connection reset at a time limit");
             self.shared.metrics.count_given_up(limit);
             self.arbitrate(ArbiterEvent::ClientGone);
         }
@@ -596,7 +596,7 @@ impl Relay {
                 true
             }
             Err(error) => {
-                tracing::warn!(connection = %self.id, agent = %self.arbiter.owner(), %error, "no preface");
+                tracing::warn!(connection = %self.id, agent = %self.arbiter.owner(), %error, "cannot sign the preface");
                 self.on_leg_end(true);
                 false
             }
@@ -613,7 +613,7 @@ impl Relay {
 
     fn reset(&mut self, cause: ResetCause) {
         if cause == ResetCause::ClientGone {
-            tracing::debug!(connection = %self.id, "connection over: the client is gone");
+            tracing::debug!(connection = %self.id, "connection ended: the client has left");
         } else {
             tracing::info!(
                 connection = %self.id, client = %self.client_address, owner = %self.arbiter.owner(),
@@ -668,7 +668,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.shared.table.remove(self.id);
-        tracing::debug!(connection = %self.id, "connection over");
+        tracing::debug!(connection = %self.id, "connection ended");
     }
 }
 

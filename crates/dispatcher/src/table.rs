@@ -52,7 +52,7 @@ impl Entry {
 impl Table {
     pub(crate) fn new() -> io::Result<Self> {
         let mut boot = [0; 8];
-        aws_lc_rs::rand::fill(&mut boot).map_err(|_| io::Error::other("no randomness"))?;
+        aws_lc_rs::rand::fill(&mut boot).map_err(|_| io::Error::other("the system gives no random bytes"))?;
         Ok(Self {
             boot: u64::from_ne_bytes(boot),
             next: AtomicU64::new(1),

@@ -26,7 +26,7 @@ const REORDER_OCTETS: u32 = 1 << 16;
 
 /// A connection; see the diagram in the crate's documentation.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own; the state is `stage`")]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent; the state is `stage`")]
 pub(crate) struct Flow {
     pub(crate) key: Key,
     pub(crate) stage: Stage,

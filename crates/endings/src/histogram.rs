@@ -2,7 +2,6 @@
 //!
 //! Its few buckets are fixed, so it is copied, sent and subtracted like any count. The load generator has one histogram
 //! for a whole run, and uses `hdrhistogram` for exact times.
-//! for all of a run, has `hdrhistogram` for exact times.
 
 use std::time::Duration;
 

@@ -21,8 +21,8 @@
 //!    condition. *Stopped* is dated to the first request without an answer, if the server has answered nothing since.
 //! 2. Stopped: of the SYNs and requests of the last [`Profile::stopped_span`], more than the share
 //!    [`Profile::unanswered`] got no answer. The paper has no data point for a server that answers nothing, so
-//!    unanswered ones are counted separately. A client that leaves early is no evidence: if all clients leave early, a
-//!    server that answers nothing is saturated.
+//!    unanswered ones are counted separately. A client that leaves before its request is overdue is no evidence: if all
+//!    clients do, a server that answers nothing is saturated.
 //! 3. Saturated: the shares of the last [`Profile::span`] are over a limit.
 //! 4. After a share exceeded a limit, it has to fall [`Profile::margin`] below it.
 //! 5. Without evidence nothing changes. Without clients a server is idle, not stopped.

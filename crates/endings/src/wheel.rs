@@ -10,7 +10,7 @@ const TICK_BITS: u32 = 27;
 const SLOTS: u32 = 1 << 13;
 const WORDS: usize = SLOTS as usize / 64;
 
-/// One timeout for each connection. It may come up early, and at most two ticks late.
+/// One timeout for each connection. It may come up before its time, and at most two ticks after it.
 #[derive(Debug)]
 pub(crate) struct Wheel {
     /// All ticks up to this one are over.

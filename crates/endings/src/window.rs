@@ -234,7 +234,8 @@ fn is_turned_away(connection: &Connection) -> bool {
 /// A server that closes later than this after the start had an idle timeout: the client sent nothing.
 const ACCEPTED_MAX: Duration = Duration::from_secs(1);
 
-/// Whether a SYN or request got no answer and was not reported overdue. A client that leaves early is no evidence.
+/// Whether a SYN or request got no answer and was not reported overdue. A client that leaves before that is no
+/// evidence.
 fn is_unanswered(connection: &Connection) -> bool {
     if connection.was_overdue {
         return false;

@@ -25,7 +25,7 @@ impl Metrics {
         registry.register("watari_files_requests", "Requests for files, by status", metrics.requests.clone());
         registry.register(
             "watari_files_bodies_cut",
-            "Files that could not be sent to their end",
+            "Files that could not be sent completely",
             metrics.bodies_cut.clone(),
         );
         metrics

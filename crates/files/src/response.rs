@@ -20,14 +20,14 @@ use crate::path::PathError;
 /// The reason that no file is sent. The client is at fault, unless stated otherwise.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("files are read by GET and HEAD")]
+    #[error("only GET and HEAD are allowed")]
     Method,
     #[error("malformed path")]
     Malformed,
     #[error("no such file")]
     NotFound,
     /// The operator is at fault: the file's permissions do not let the agent read it.
-    #[error("the file may not be read")]
+    #[error("no permission to read the file")]
     Forbidden,
     /// The agent is at fault: it has no file descriptors or memory, or the path was renamed during each attempt.
     #[error("out of resources")]

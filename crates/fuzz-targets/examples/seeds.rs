@@ -1,4 +1,4 @@
-//! Writes the seeds of the corpora: what honest programs say, for the fuzzer to begin with.
+//! Writes the seeds of the corpora: the output of correct programs, with which the fuzzer begins.
 //!
 //! `cargo run --package watari-fuzz-targets --example seeds`, in the repository; then `scripts/fuzz minimise`.
 
@@ -46,7 +46,7 @@ fn main() {
     write("continuation", &CONTINUATIONS.map(<[u8]>::to_vec));
 }
 
-/// One with each way to tell the end of a body.
+/// One with each way to mark the end of a body.
 const RESPONSES: [&[u8]; 4] = [
     b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody",
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4;a=b\r\nbody\r\n0\r\nTrailer: x\r\n\r\n",
@@ -63,10 +63,10 @@ const LIST: &[u8] = br#"# source URI TLS
 192.0.2.7 - - [22/Nov/2026:14:05:59 +0900] "GET /index.html HTTP/1.1" 200 4096 "-" "curl"
 "#;
 
-/// What every step of the target's flow takes something from.
+/// Every step of the target's flow takes a value from this.
 const ANSWER: &[u8] = b"location: /next?a=b#c\nset-cookie: c=1; Path=/; Max-Age=60\n\n{\"v\": [\"v=one two\"]}";
 
-/// Choices, heads and bodies of a transfer that goes on: with each proof, whole and in part.
+/// Choices, heads and bodies of a transfer that continues: with each proof, whole and in part.
 const CONTINUATIONS: [&[u8]; 4] = [
     b"\x00\x04\x00\x06\x00\x03range: bytes=0-\nif-none-match: \"b\"\0content-length: 10\netag: \"a\"\n\
     accept-ranges: bytes\0content-range: bytes 2-9/10\ncontent-length: 8\netag: \"a\"\0\x02\x03\x04\x05rest",
@@ -89,7 +89,7 @@ fn name(name: &str) -> NodeName {
     NodeName::new(name).expect("a name")
 }
 
-/// A record of data in each suite; the target takes them as raw ones.
+/// A data record in each suite; the target takes them as raw ones.
 fn records() -> Vec<Vec<u8>> {
     let sealed = |(index, suite): (usize, CipherSuite)| {
         let mut record = Vec::new();
@@ -158,7 +158,7 @@ fn messages() -> Vec<Message> {
     ]
 }
 
-/// One who is there, one who is out, and one who is in again.
+/// A member, an evicted node, and a node that was admitted again.
 fn members() -> Members {
     let (mesh, legs) = addresses();
     let member = Member { name: name("a"), since: 1_700_000_000, mesh, legs: Some(legs), heard_s: 3 };
@@ -189,7 +189,7 @@ fn addresses() -> (SocketAddr, SocketAddr) {
     (([192, 0, 2, 1], 50_000).into(), ([192, 0, 2, 2], 443).into())
 }
 
-/// The target makes its own; this one is for its raw bytes, which stand behind the rest.
+/// The target makes its own prefaces. This one is for its raw bytes, which come after the other fields.
 fn preface() -> Vec<u8> {
     let key = LegKey { id: 7, key: SecretBytes::new(vec![1; 32]), handshakes: true };
     let (client, server) = addresses();
@@ -221,7 +221,7 @@ fn proxy_headers() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// What rustls' client says first.
+/// The first bytes of rustls' client.
 fn client_hellos() -> Vec<Vec<u8>> {
     let hello = |versions: &[&'static SupportedProtocolVersion], alpn: &[&[u8]]| {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -250,7 +250,7 @@ fn paths() -> Vec<Vec<u8>> {
         .to_vec()
 }
 
-/// What sensors and judges say, alone and one after the other.
+/// Messages of sensors and judges, alone and in sequence.
 fn reports() -> Vec<Vec<u8>> {
     let (server, _) = addresses();
     let tally = Tally { opened: 9, s_normal: 5, client_abort: 3, timeout: 1, answered: 8, ..Tally::default() };
@@ -283,7 +283,7 @@ fn captured_segment() -> Segment<'static> {
     Segment { time, source, destination, sequence, acknowledgment, flags, window, len: 4, data: b"data" }
 }
 
-/// Under each link layer and tunnel; in front, what the target takes for the rest of its input.
+/// Frames of each link layer and tunnel, after the bytes of the target's other input.
 fn captured_frames() -> Vec<Vec<u8>> {
     let segment = captured_segment();
     let (source, destination) = (segment.source.ip(), segment.destination.ip());
@@ -308,7 +308,7 @@ fn captured_frames() -> Vec<Vec<u8>> {
     frames.map(|(link, built)| [&[choice(link), 0, 0, 1][..], &built.finish()].concat()).to_vec()
 }
 
-/// pcap and pcapng, the first also packed; in front, what the target takes for itself.
+/// pcap, the same with gzip, and pcapng, after the byte of the target's other input.
 fn capture_files() -> Vec<Vec<u8>> {
     let frames = captured_frames();
     let mut writer = Writer::new(Vec::new(), LinkType::ETHERNET, 96).expect("memory takes everything");

@@ -1,5 +1,5 @@
-//! Capture files of any bytes: read in little memory, the same in pieces, up to where they are cut off, and again when
-//! they are written.
+//! Capture files of arbitrary bytes. The reader uses little memory. It returns the same frames from small pieces, from
+//! a truncated file up to its end, and from the file that it writes.
 
 use std::io::{self, Read};
 
@@ -7,13 +7,13 @@ use watari_packets::capture_file::{FRAME_LEN_MAX, Merged, ReadError, Reader, Wri
 use watari_packets::{Frame, LinkType, Timestamp};
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// Frames are copied only up to so many bytes in all: what gzip packs may be long.
+/// Frames are copied only up to this number of bytes in all: a gzip file may unpack to far more.
 const KEPT_MAX: usize = 1 << 22;
 
 pub(crate) fn run(input: &[u8]) {
     let Some((first, file)) = input.split_first() else { return };
     let (frames, error) = read(file);
-    // What unpacks a file may find earlier or later that it is damaged.
+    // With small pieces, the gzip decoder may detect damage earlier or later.
     if !file.starts_with(&GZIP) {
         let again = read(Pieces(file, usize::from(*first).max(1)));
         assert_eq!(frames, again.0);
@@ -53,7 +53,7 @@ fn read<R: Read>(file: R) -> (Vec<Owned>, Option<ReadError>) {
     }
 }
 
-/// What is read of a beginning is the beginning of what is read.
+/// The frames of a truncated file are the first frames of the whole file.
 fn check_cut_off(beginning: &[u8], frames: &[Owned]) {
     let (some, _) = read(beginning);
     assert!(frames.starts_with(&some));
@@ -74,7 +74,7 @@ fn check_written(frames: &[Owned]) {
     assert_eq!(again, written);
 }
 
-/// With itself: each frame comes twice, and each error.
+/// Merges the file with itself: each frame comes twice, and each error.
 fn check_merged(file: &[u8], frames: &[Owned]) {
     let (Ok(first), Ok(second)) = (Reader::new(file), Reader::new(file)) else { return };
     let mut merged = Merged::new(vec![first, second]);
@@ -91,7 +91,7 @@ fn check_merged(file: &[u8], frames: &[Owned]) {
     assert!(errors <= 2);
 }
 
-/// Gives so many bytes at a time.
+/// Returns at most this many bytes at a time.
 struct Pieces<'a>(&'a [u8], usize);
 
 impl Read for Pieces<'_> {

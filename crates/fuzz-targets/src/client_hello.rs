@@ -1,5 +1,5 @@
-//! Any bytes of a client: the handshake never panics, answers the same however the bytes are cut, and holds no more
-//! than a record.
+//! Arbitrary bytes of a client. The handshake never panics, answers the same for any segmentation, and stores at most a
+//! record.
 
 use std::sync::{Arc, LazyLock};
 
@@ -9,7 +9,7 @@ use watari_handshake::{Certificate, Handshake, Progress, Provided, ServerConfig,
 
 #[derive(Arbitrary, Debug)]
 pub(crate) struct Input<'a> {
-    /// Bytes that arrive at once; 0: all.
+    /// Bytes that arrive at once; 0 is all.
     piece: u8,
     sent: &'a [u8],
 }
@@ -24,7 +24,7 @@ static CONFIG: LazyLock<ServerConfig> = LazyLock::new(|| {
     ServerConfig::new(&options).expect("a configuration")
 });
 
-/// Every session that is offered is wanted, and early data would be taken.
+/// The server looks up each offered session, and would accept early data.
 static SESSIONS: LazyLock<Arc<Sessions>> = LazyLock::new(|| {
     Arc::new(Sessions { kept: true, tickets_per_handshake: 2, early_data: true, ..Sessions::default() })
 });
@@ -34,13 +34,13 @@ pub(crate) fn run(input: Input<'_>) {
     assert_eq!(shake(input.sent, piece), shake(input.sent, usize::MAX));
 }
 
-/// How much was consumed, and why it failed.
+/// The number of bytes consumed, and the reason of a failure.
 fn shake(sent: &[u8], piece: usize) -> (usize, Option<String>) {
     let mut handshake = Handshake::new(&CONFIG, &SESSIONS);
     let (mut unread, mut consumed) = (Vec::new(), 0);
     for bytes in sent.chunks(piece) {
         unread.extend_from_slice(bytes);
-        // Nothing that is wanted is found, and everything approved.
+        // No session is found, and early data are approved.
         let step = handshake.receive(&unread).and_then(|progress| {
             if progress.wanted.is_empty() {
                 return Ok(progress);
@@ -51,12 +51,12 @@ fn shake(sent: &[u8], piece: usize) -> (usize, Option<String>) {
         });
         match step {
             Ok(progress) => {
-                assert!(progress.established.is_none(), "nobody here knows the keys");
+                assert!(progress.established.is_none(), "no peer has the keys");
                 assert!(progress.early.is_empty(), "nothing was resumed");
                 unread.drain(..progress.consumed);
                 consumed += progress.consumed;
             }
-            // Consumed is what was before the fault; how much of it a call consumed, it does not say.
+            // The handshake consumed bytes before the fault. It does not return how many the failed call consumed.
             Err(failed) => return (0, Some(failed.cause.to_string())),
         }
         assert!(unread.len() <= Handshake::UNREAD_MAX);

@@ -1,4 +1,4 @@
-//! What several targets share: connections with known secrets.
+//! Connections with known secrets, for several targets.
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use watari_record::{
@@ -6,12 +6,12 @@ use watari_record::{
 };
 use zeroize::Zeroizing;
 
-/// The suite that a byte of the input chooses.
+/// The suite for a byte of the input.
 pub fn suite(choice: u8) -> CipherSuite {
     CipherSuite::ALL[usize::from(choice) % CipherSuite::ALL.len()]
 }
 
-/// Client and server of one connection, both directions at this sequence number.
+/// Client and server of one connection, with both directions at this sequence number.
 pub fn pair(suite: CipherSuite, sequence: u64) -> (Connection, Connection) {
     let direction = |filler| Direction { sequence, secret: secret(suite, filler) };
     let end = |side, tx, rx| {
@@ -30,8 +30,8 @@ fn secret(suite: CipherSuite, filler: u8) -> DirectionSecret {
     }
 }
 
-/// Seals what no honest peer would: any content type around any plaintext, as the next record that the connection with
-/// this exported state will open. (RFC 8446, section 5.2; RFC 5246, section 6.2.3.3.)
+/// Seals records that no correct peer sends: any content type around any plaintext, as the next record that the
+/// connection with this exported state will open. (RFC 8446, section 5.2; RFC 5246, section 6.2.3.3.)
 pub fn seal_as_peer(suite: CipherSuite, state: &[u8], content_type: u8, plaintext: &[u8], padding: usize) -> Vec<u8> {
     let (key, iv, sequence) = rx_protection(suite, state);
     let mut nonce = iv;
@@ -62,7 +62,8 @@ pub fn seal_as_peer(suite: CipherSuite, state: &[u8], content_type: u8, plaintex
 
 const TAG_LEN: usize = 16;
 
-/// What protects the direction that the state's owner opens: it stands at the end of the state.
+/// The key, the IV and the sequence number of the direction that the state's owner opens. They are at the end of the
+/// state.
 fn rx_protection(suite: CipherSuite, state: &[u8]) -> (LessSafeKey, [u8; 12], u64) {
     let secret_len = match suite.version() {
         Version::Tls13 => suite.hash().output_len(),

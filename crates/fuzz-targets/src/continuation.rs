@@ -1,13 +1,13 @@
-//! Heads and bodies of any origins: what the client gets is what was promised or less, goes on without a gap, and
-//! agrees with what is repeated of it.
+//! Arbitrary heads and bodies of origins. The client gets the promised bytes or fewer, without a gap, and in agreement
+//! with the repeated bytes.
 
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, IF_NONE_MATCH, RANGE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use watari_handover::{Continuation, Equality, Terms, Transfer};
 
-// Choices; then, with a zero byte between them, the heads of the request, of the response and of the answer of the next
-// origin, and its body.
+// Choices; then, separated by zero bytes, the heads of the request, of the response and of the next origin's answer,
+// and its body.
 pub(crate) fn run(input: &[u8]) {
     let Some(([flags, overlap, compared_min, delivered, ahead, piece_len], text)) = input.split_first_chunk() else {
         return;
@@ -47,7 +47,7 @@ fn headers(text: &[u8]) -> HeaderMap {
     headers
 }
 
-/// So many bytes of the first origin, if there are so many.
+/// Delivers up to `len` bytes of the first origin.
 fn deliver(transfer: &mut Transfer, len: usize) -> Vec<u8> {
     let bytes: Vec<u8> = (0..len).map(|index| index as u8).collect();
     let fits = len as u64 <= transfer.remaining();
@@ -64,7 +64,7 @@ fn check_request(continuation: &Continuation, transfer: &Transfer, request: &mut
     assert!(request[ACCEPT_ENCODING] == "identity" && !request.contains_key(IF_NONE_MATCH));
 }
 
-/// The answer that the origin would give if it held the same bytes, as far as they are known, and `rest` after them.
+/// The answer of a correct origin with the same bytes as far as they are known, and `rest` after them.
 fn honest(
     continuation: &Continuation,
     transfer: &Transfer,

@@ -1,5 +1,5 @@
-//! Any request for a file: nothing outside of the directory and nothing hidden is served, and parts are the parts they
-//! say they are.
+//! Arbitrary requests for files. No file outside of the directory and no hidden file is served. Parts match their
+//! `Content-Range`.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -35,7 +35,7 @@ enum Condition {
 
 const SECRET: &[u8] = b"not for clients";
 
-/// A directory with a file, and files that nobody shall get.
+/// A directory with a file, and files that must not be served.
 struct Site {
     files: Files,
     runtime: Runtime,
@@ -74,7 +74,7 @@ pub(crate) fn run(input: Input<'_>) {
     if let Some((condition, value)) = input.condition {
         request = request.header(field(&condition), value);
     }
-    // What is no request does not get this far.
+    // Such input is rejected before it reaches the file server.
     let Ok(request) = request.body(()) else { return };
     SITE.runtime.block_on(check(request));
 }
@@ -110,7 +110,7 @@ async fn check(request: Request<()>) {
                 assert_eq!(body, content()[number(first)..=number(last)]);
             }
         }
-        // Parts are never more than the file, but for what stands between them.
+        // Parts are at most as long as the file, plus the separators.
         (StatusCode::PARTIAL_CONTENT, None) => assert!(body.len() < content().len() + 16 * 200),
         (status, _) => assert!(!status.is_server_error(), "{status}"),
     }

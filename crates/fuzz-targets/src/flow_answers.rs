@@ -1,4 +1,4 @@
-//! A server that answers a flow's users with anything: no value leads them to another site, or out of a line.
+//! Arbitrary answers to a flow's users. No value leads them to another site, or breaks out of a line.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -48,7 +48,7 @@ pub(crate) fn run(input: &[u8]) {
     }
 }
 
-/// The input as fields, one a line, an empty line, and a body.
+/// The input as fields, one per line, an empty line, and a body.
 fn answer(input: &[u8]) -> (HeaderMap, &[u8]) {
     let end = input.windows(2).position(|pair| pair == b"\n\n").unwrap_or(input.len());
     let field = |line: &[u8]| {

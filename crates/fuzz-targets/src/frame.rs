@@ -1,4 +1,4 @@
-//! Frames of a link, from a peer that sends any bytes: they are refused, or mean the same when they are sent on.
+//! Arbitrary frames of a link. They are refused, or mean the same after they are encoded again.
 
 use watari_wire::frame::{self, Frame};
 

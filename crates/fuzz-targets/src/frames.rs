@@ -1,5 +1,5 @@
-//! Captured frames of any link type: decoding never panics, and a part of a frame yields nothing that the whole frame
-//! does not.
+//! Captured frames of any link type. The decoder never panics, and a part of a frame yields nothing that the whole
+//! frame does not yield.
 
 use arbitrary::Arbitrary;
 use watari_packets::{Decoded, Decoder, Frame, LinkType, Other, Reassembly, Segment, Timestamp};
@@ -7,7 +7,7 @@ use watari_packets::{Decoded, Decoder, Frame, LinkType, Other, Reassembly, Segme
 #[derive(Arbitrary, Debug)]
 pub(crate) struct Input<'a> {
     link: u8,
-    /// How much longer the frame was than what was captured.
+    /// Octets of the frame that were not captured.
     missing: u16,
     verify_checksums: bool,
     data: &'a [u8],
@@ -40,7 +40,7 @@ pub(crate) fn run(input: Input<'_>) {
     }
 }
 
-/// A segment has no data that are not in the frame.
+/// A segment has only data that are in the frame.
 fn check(segment: &Segment<'_>, frame: &[u8]) {
     assert!(segment.data.len() <= segment.len as usize);
     assert!(frame.len() >= segment.data.len() + 40, "there is an IP header and one of TCP");

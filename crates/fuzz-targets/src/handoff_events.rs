@@ -1,4 +1,4 @@
-//! Any events at all, at any of the three machines of a move: none panics, and none contradicts itself.
+//! Arbitrary events at each of the three state machines of a handoff. None panics, and none contradicts itself.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ fn arbiter_event(input: &mut Unstructured<'_>, proposed: Option<&Offer>, reads: 
         5 => ArbiterEvent::Cancelled { from: node(input)?, epoch: epoch(input)?, reason: AbortReason::RestTooLong },
         6 => ArbiterEvent::Final { from: node(input)?, epoch: epoch(input)?, tx_offset: offset(input)? },
         7 => ArbiterEvent::LegFailed(epoch(input)?),
-        // Counts of bytes come from the dispatcher's own sockets; it does not read a client whose stream is cut.
+        // Byte counts come from the dispatcher's own sockets. It does not read from a client whose stream is cut.
         8 if reads => ArbiterEvent::RelayedRx(input.int_in_range(0..=2)?),
         8 | 9 => ArbiterEvent::RelayedTx(input.int_in_range(0..=2)?),
         10 => ArbiterEvent::LegEnded { reset: bool::arbitrary(input)? },
@@ -73,7 +73,7 @@ fn arbiter_event(input: &mut Unstructured<'_>, proposed: Option<&Offer>, reads: 
     })
 }
 
-/// A source thaws only by an abort of its own epoch; what it ships joins up.
+/// A source thaws only on an abort of its own epoch. The parts that it ships fit together.
 fn source(input: &mut Unstructured<'_>) -> Result<()> {
     const REST_LEN_MAX: u64 = 100;
     let mut source = Source::new(epoch(input)?, REST_LEN_MAX);
@@ -155,7 +155,7 @@ fn node(input: &mut Unstructured<'_>) -> Result<NodeName> {
     Ok(name(input.choose_index(3)?))
 }
 
-/// Near the numbers that a connection has, so that events hit, and as far away as possible.
+/// A number near the connection's epochs, so that events match, or as far away as possible.
 fn epoch(input: &mut Unstructured<'_>) -> Result<Epoch> {
     let choice = input.int_in_range(0..=9)?;
     Ok(Epoch(if choice == 9 { u32::MAX - input.int_in_range(0..=1)? } else { choice % 5 }))

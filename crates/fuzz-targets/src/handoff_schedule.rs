@@ -1,10 +1,6 @@
-//! A small cluster under any schedule: longer streams, more moves and more faults of every kind at once than the model
-//! can explore exhaustively. It is the model's own cluster; only the choice of the next step is the input's.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "the model has more than is needed here, and its modules have no other user"
-)]
+//! A small cluster under an arbitrary schedule, with longer streams, more moves and more simultaneous faults than the
+//! model can explore exhaustively. The cluster is the model's; only the choice of the next step comes from the input.
+#![allow(dead_code, unreachable_pub, reason = "the modules of the model have items that this target does not use")]
 
 #[path = "../../handoff/tests/model/agent.rs"]
 mod agent;
@@ -54,5 +50,5 @@ pub(crate) fn run(input: &[u8]) {
 fn check(scenario: &Scenario, cluster: &Cluster) {
     assert!(cluster.observer.wrongs.is_empty(), "{:?}", cluster.observer.wrongs);
     assert!(cluster.agents.iter().filter(|agent| agent.may_seal()).count() <= 1, "two sealers");
-    assert!(!scenario.is_harmless() || cluster.client.end != Some(End::Reset), "what can harm nobody has");
+    assert!(!scenario.is_harmless() || cluster.client.end != Some(End::Reset), "a harmless scenario reset the client");
 }

@@ -1,8 +1,8 @@
-//! A server that answers with anything: however its bytes come in pieces, they are the same response, or the same fault.
+//! Arbitrary bytes of a server. Any segmentation yields the same response, or the same fault.
 
 use watari_bench::http1::{Fed, Keep, ProtocolFault, ResponseReader};
 
-/// Status, bytes of the body, SHA-256 of the body, whether the connection persists; and how many of the bytes were taken.
+/// Status, bytes of the body, SHA-256 of the body, whether the connection persists, and the number of bytes consumed.
 type Read = (u16, u64, Option<[u8; 32]>, bool, usize);
 
 pub(crate) fn run(input: &[u8]) {

@@ -1,9 +1,9 @@
-//! What is fuzzed: one function for each target, from any bytes to an assertion that holds for all of them.
+//! The fuzz targets: functions that take arbitrary bytes and assert properties that hold for all of them.
 //!
-//! The workspace in `fuzz/` runs them by libFuzzer, guided by coverage, for as long as one likes (`make fuzz`). The tests of
-//! this crate run each on its corpus and on inputs that are made of it (`tests/replay.rs`), in the build that all other
-//! tests have.
-#![allow(clippy::needless_pass_by_value, reason = "a target owns the value that was made of its input")]
+//! The workspace in `fuzz/` runs them with libFuzzer, guided by coverage, for any time (`make fuzz`). The tests of this
+//! crate run each target on its corpus and on mutations of it (`tests/replay.rs`), in the same build as all other
+//! tests.
+#![allow(clippy::needless_pass_by_value, reason = "a target owns the value made from its input")]
 
 mod capture_files;
 mod client_hello;
@@ -32,7 +32,8 @@ use arbitrary::{Arbitrary, Unstructured};
 /// Takes one input, and panics if an assertion does not hold for it.
 pub type Target = fn(&[u8]);
 
-/// Each target by its name: that of its corpus in `fuzz/corpus`, and of its program in `fuzz/Cargo.toml`.
+/// Each target by its name, which is also the name of its corpus in `fuzz/corpus` and of its program in
+/// `fuzz/Cargo.toml`.
 pub const TARGETS: [(&str, Target); 20] = [
     ("capture_files", capture_files::run),
     ("client_hello", |bytes| structured(bytes, client_hello::run)),
@@ -56,7 +57,6 @@ pub const TARGETS: [(&str, Target); 20] = [
     ("tickets", |bytes| structured(bytes, tickets::run)),
 ];
 
-/// The target with this name, if there is one.
 pub fn target(name: &str) -> Option<Target> {
     TARGETS.iter().find(|(known, _)| *known == name).map(|(_, run)| *run)
 }

@@ -1,4 +1,4 @@
-//! Access lists and access logs of anybody: what is understood is written back so that it means the same.
+//! Arbitrary access lists and access logs. Those that parse mean the same after they are written and parsed again.
 
 use bytes::Bytes;
 use watari_bench::access_log::LogLine;
@@ -7,7 +7,7 @@ use watari_bench::list::{AccessList, Line};
 pub(crate) fn run(text: &str) {
     for text in text.lines() {
         if let Ok(Some(line)) = Line::parse(text) {
-            assert_eq!(Line::parse(&line.to_string()).expect("it was understood before"), Some(line));
+            assert_eq!(Line::parse(&line.to_string()).expect("a written line can be parsed"), Some(line));
         }
         if let Ok(logged) = LogLine::parse(text) {
             assert!(text.contains(logged.client) && text.contains(logged.request));

@@ -1,10 +1,10 @@
-//! The name that a passthrough goes by: nothing is decided early that later bytes change, nothing behind it matters, and rustls
-//! reads the same name where it reads any.
+//! The server name that a passthrough uses. No decision changes with later bytes, no bytes behind the
+//! `ClientHello` matter, and rustls reads the same name if it reads any.
 
 use rustls::server::Acceptor;
 use watari_wire::client_hello::{Hello, look};
 
-/// What a dispatcher keeps of a client before it has looked.
+/// The most bytes of a client that a dispatcher stores before it decides.
 const LIMIT: usize = 16 * 1024;
 
 pub(crate) fn run(bytes: &[u8]) {
@@ -26,7 +26,6 @@ pub(crate) fn run(bytes: &[u8]) {
 }
 
 /// The server name that rustls finds, if it accepts the `ClientHello`.
-/// into account.
 fn name_for_rustls(mut bytes: &[u8]) -> Option<String> {
     let mut acceptor = Acceptor::default();
     while !bytes.is_empty() {

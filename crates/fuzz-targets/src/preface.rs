@@ -1,4 +1,4 @@
-//! Whoever reaches the port for legs and sends any bytes: none of them is taken for a dispatcher.
+//! Arbitrary bytes at the port for legs. None of them authenticates a dispatcher.
 
 use arbitrary::Arbitrary;
 use watari_wire::leg::{Kind, LegSigner, LegVerifier, PREFACE_LEN_MAX, Preface};
@@ -11,10 +11,10 @@ pub(crate) struct Input<'a> {
     kind: AnyKind,
     client: std::net::SocketAddr,
     server: std::net::SocketAddr,
-    /// Where one byte of a good preface is changed, and how.
+    /// The position of a changed byte in a valid preface, and the change.
     forged: (u16, u8),
     behind: &'a [u8],
-    /// What somebody without the key sends.
+    /// Bytes of a peer without the key.
     raw: &'a [u8],
 }
 

@@ -1,4 +1,4 @@
-//! PROXY protocol, versions 1 and 2: refused early, or read as what it is when it is written again.
+//! PROXY protocol, versions 1 and 2. A header is refused, or is the same after it is written and parsed again.
 
 use watari_wire::proxy::{Header, parse};
 
@@ -6,7 +6,7 @@ const LIMIT: usize = 512;
 
 pub(crate) fn run(bytes: &[u8]) {
     let parsed = parse(bytes, LIMIT);
-    // As it arrives, byte by byte: nothing is decided early that later bytes change.
+    // As it arrives, byte by byte: no decision changes with later bytes.
     let first = (0..bytes.len()).map(|len| parse(&bytes[..len], LIMIT)).find(|parsed| *parsed != Ok(None));
     match (&parsed, first) {
         (Ok(Some((_, len))), first) => {
@@ -18,14 +18,14 @@ pub(crate) fn run(bytes: &[u8]) {
     }
     if let Ok(Some((header, _))) = parsed {
         let mut again = Vec::new();
-        header.encode(&mut again).expect("what was read fits");
-        let (reread, len) = parse(&again, usize::MAX).expect("what we write").expect("whole");
+        header.encode(&mut again).expect("a parsed header can be encoded");
+        let (reread, len) = parse(&again, usize::MAX).expect("an encoded header can be parsed").expect("whole");
         assert_eq!(len, again.len());
         assert!(reread == header || is_mixed(&header));
     }
 }
 
-/// Of two address families, which no relay writes and version 1 cannot say.
+/// A header with two address families, which no relay writes and version 1 cannot express.
 fn is_mixed(header: &Header) -> bool {
     matches!(header, Header::Tcp { client, server, .. } if client.is_ipv4() != server.is_ipv4())
 }

@@ -1,4 +1,4 @@
-//! A node that ships any state: it is refused, or imported as it stands, and what is made of it works.
+//! Arbitrary state shipped by a node. It is refused, or imported as it is, and the connection works.
 
 use std::io::IoSlice;
 

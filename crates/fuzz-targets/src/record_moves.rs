@@ -1,4 +1,5 @@
-//! Two honest ends that seal, open, change keys and move in any order: every byte comes out once, in order and equal.
+//! Two correct ends that seal, open, change keys and move in any order. Every byte arrives once, in order and
+//! unchanged.
 
 use std::io::IoSlice;
 
@@ -16,9 +17,9 @@ pub(crate) struct Input {
 #[derive(Arbitrary, Debug)]
 enum Start {
     Fresh,
-    /// Where TLS 1.3 changes keys by itself and TLS 1.2 asks to be closed.
+    /// Before the record at which TLS 1.3 changes keys by itself, and TLS 1.2 asks to be closed.
     BeforeRenewal(u8),
-    /// Where a key is used up.
+    /// Before the last record of a key.
     BeforeTheEnd(u8),
 }
 
@@ -36,7 +37,7 @@ enum Step {
 
 const STEPS_MAX: usize = 100;
 
-/// One end, and what is under way to it.
+/// One end, and the bytes on their way to it.
 struct End {
     connection: Option<Connection>,
     arriving: Vec<u8>,
@@ -72,7 +73,7 @@ pub(crate) fn run(input: Input) {
     }
 }
 
-/// The only thing that an honest end may be refused for: too many key changes without a byte of data.
+/// The only reason to refuse a correct end: too many key changes without a byte of data.
 struct Tired;
 
 impl End {
@@ -98,7 +99,7 @@ impl End {
             }
             Step::MoveAborted => self.connection = self.connection.take().map(|connection| connection.fence().thaw()),
             Step::Close => {
-                // What comes later is ignored by the peer, so nothing may.
+                // The peer ignores later records, so there must be none.
                 let _ = connection.seal_close_notify(out);
             }
         }
@@ -136,7 +137,7 @@ impl End {
                     self.received += 1;
                 }
             }
-            Ok(Opened::FatalAlert(alert)) => panic!("nobody sent {alert:?}"),
+            Ok(Opened::FatalAlert(alert)) => panic!("neither side sent {alert:?}"),
             Ok(_) => {}
             Err(OpenError::PeerMisbehaved(PeerMisbehaved::TooManyRecordsWithoutData)) => return Err(Tired),
             Err(error) => panic!("an honest record is refused: {error}"),

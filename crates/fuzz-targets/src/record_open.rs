@@ -1,5 +1,5 @@
-//! A peer that has the keys and sends arbitrary data: bytes that are no records, records that are not sealed, and any
-//! content under any type, sealed. Nothing panics, and after an error nothing more is opened.
+//! A peer with the keys and arbitrary data: bytes that are not records, records that are not sealed, and any content
+//! under any type, sealed. Nothing panics, and after an error nothing more is opened.
 
 use crate::connections::{pair, seal_as_peer, suite};
 use arbitrary::Arbitrary;
@@ -20,7 +20,7 @@ enum Sent<'a> {
         plaintext: &'a [u8],
         padding: u8,
     },
-    /// A handshake message or an alert, which chance would hardly make.
+    /// A handshake message or an alert, which random bytes rarely form.
     Short {
         is_alert: bool,
         bytes: [u8; 5],

@@ -1,5 +1,5 @@
-//! Any bytes from a sensor or a judge: a message is refused, or stays the same when it is encoded and decoded again. A board
-//! takes and shows whatever sensors report, and counts no report twice.
+//! Arbitrary bytes from a sensor or a judge. A message is refused, or is the same after it is encoded and decoded
+//! again. A board takes and shows any reports of sensors, and counts no report twice.
 
 use watari_endings::Profile;
 use watari_packets::Timestamp;
@@ -25,16 +25,16 @@ pub(crate) fn run(bytes: &[u8]) {
             Some(FromSensor::Beat { .. }) | None => {}
         }
     }
-    serde_json::to_string(&judge.board.view()).expect("whatever it is, it can be shown");
+    serde_json::to_string(&judge.board.view()).expect("every board can be serialized");
 }
 
-/// A message, if `bytes` are one. It stays the same when it is encoded and decoded again.
+/// A message, if `bytes` are one. Checks that it is the same after it is encoded and decoded again.
 fn again<T: Spoken + PartialEq + std::fmt::Debug>(bytes: &[u8]) -> Option<T> {
     let message = wire::decode::<T>(bytes).ok()?;
-    // A message that is too long to be sent is not received either.
+    // A receiver refuses a message that is too long to be sent.
     if bytes.len() <= T::LEN_MAX {
         let said = wire::encode(&message).expect("the shortest form is not longer");
-        assert_eq!(wire::decode::<T>(&said[4..]).expect("it was understood before"), message);
+        assert_eq!(wire::decode::<T>(&said[4..]).expect("an encoded message can be decoded"), message);
     }
     Some(message)
 }
@@ -46,7 +46,7 @@ struct Judge {
     run: Option<u64>,
 }
 
-/// When all of it happens.
+/// The time of all events.
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000_000);
 
 impl Judge {
@@ -61,7 +61,7 @@ impl Judge {
         let count = report.tallies.len() as u64;
         let Some(run) = self.run else { return };
         let Some(taking) = self.books.take(&self.sensor, run, number, before, count) else { return };
-        let repeated = self.books.take(&self.sensor, run, number, before, count).expect("it was known before");
+        let repeated = self.books.take(&self.sensor, run, number, before, count).expect("the run is the same");
         assert!(!repeated.is_next && repeated.taken == taking.taken);
         if taking.is_next {
             judge::sift(&mut report, NOW, self.board.profile());

@@ -1,4 +1,4 @@
-//! Any segments, in any order: nothing panics, what opened ends once, and memory is bounded.
+//! Arbitrary segments, in any order. Nothing panics, each connection that opened ends once, and memory is bounded.
 
 use std::net::SocketAddr;
 
@@ -10,16 +10,16 @@ const CONNECTIONS_MAX: u32 = 8;
 
 #[derive(Arbitrary, Debug)]
 pub(crate) struct Sent<'a> {
-    /// Since the one before, in units of about a millisecond; cubed, so that some wait for hours.
+    /// The time since the previous segment, in units of about 1 ms. It is cubed, so that some waits take hours.
     wait: u8,
-    /// One of few, so that they meet.
+    /// One of few clients, so that their segments meet.
     client: u8,
     is_client: bool,
     flags: u8,
-    /// Behind what was sent before.
+    /// Distance from the next sequence number.
     ahead: i16,
     has_heard: i16,
-    /// Of the data; what was captured of it is below.
+    /// Octets of data that were not captured, in addition to `data`.
     unseen: u8,
     window: u16,
     data: &'a [u8],

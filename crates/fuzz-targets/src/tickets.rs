@@ -1,5 +1,5 @@
-//! Clients that bring any ticket, and nodes that report any keys: nothing is opened that was not sealed, and what was
-//! sealed is opened whatever keys are reported.
+//! Arbitrary tickets of clients, and arbitrary keys reported by nodes. A ring opens only tickets that it sealed, and
+//! opens them with any reported keys.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use watari_wire::{EpochSecret, SecretBytes, TicketSeed};
 pub(crate) struct Input<'a> {
     ticket: &'a [u8],
     told: Vec<Seed>,
-    /// How long after the start all that happens, in seconds; a session is good for more.
+    /// The time of all events after the start, in seconds; a session is valid for longer.
     after: u16,
 }
 
 #[derive(Arbitrary, Debug)]
 struct Seed {
     id: [u8; 8],
-    /// Around the start.
+    /// Relative to the start, in seconds.
     made: i16,
     state: Option<(i8, u8)>,
     keys: Vec<(i8, u8)>,

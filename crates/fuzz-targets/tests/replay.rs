@@ -1,5 +1,5 @@
-//! Each fuzz target on its corpus, and on inputs made of it by the mutations that fuzzers begin with. Mutations are drawn by a fixed
-//! seed: the same inputs each time, so that a failure here is one that the next run shows, too. `FUZZ_SEED` draws others.
+//! Runs each fuzz target on its corpus, and on mutations of it like those of a fuzzer. A fixed seed draws the
+//! mutations, so each run has the same inputs and repeats a failure. `FUZZ_SEED` sets another seed.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,9 +10,9 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use watari_fuzz_targets::{TARGETS, Target, target};
 
-/// Inputs made of the corpus, for each target.
+/// Mutated inputs for each target.
 const MUTANTS: usize = 20_000;
-/// No input is longer, in bytes: the time a target takes grows with its input.
+/// The longest input, in bytes: the time that a target takes grows with its input.
 const INPUT_LEN_MAX: usize = 4096;
 
 macro_rules! replayed {
@@ -80,7 +80,8 @@ fn check(run: Target, input: &[u8], what: &str) {
     }
 }
 
-/// An input of the corpus with a few changes: bytes overwritten, inserted, removed, repeated, or taken from another input.
+/// An input of the corpus with a few changes: bytes overwritten, inserted, removed, repeated, or taken from another
+/// input.
 fn mutant(corpus: &[(PathBuf, Vec<u8>)], random: &mut SmallRng) -> Vec<u8> {
     let choose = |random: &mut SmallRng| &corpus.choose(random).expect("a corpus is not empty").1;
     let mut input = choose(random).clone();

@@ -89,7 +89,7 @@ impl Continuation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
     /// 200: the origin supports no ranges, or has another version.
-    #[error("the origin would send the whole")]
+    #[error("the origin sends the whole content instead of the range")]
     Whole,
     /// 416: the origin's version is shorter, or it refuses this kind of range.
     #[error("the origin cannot satisfy the range")]
@@ -98,37 +98,37 @@ pub enum Refusal {
     #[error("the origin redirects")]
     Redirect,
     /// 401, 403 or 407.
-    #[error("the origin does not allow it")]
+    #[error("the origin denies access")]
     Unauthorized,
     /// 404 or 410.
-    #[error("the origin does not have it")]
+    #[error("the origin does not have the resource")]
     NotFound,
     /// Any other status than 206.
     #[error("the origin answers {0}")]
     Status(StatusCode),
     /// `Content-Range` is missing or malformed, or is not the requested range.
-    #[error("it is not the range that was asked for")]
+    #[error("Content-Range is not the requested range")]
     Range,
     /// The total length differs, or is missing.
-    #[error("the length of the whole is not the same")]
+    #[error("the total length differs or is missing")]
     Total,
     /// The origin has another version.
-    #[error("the validator is not the same")]
+    #[error("the validator differs")]
     Validator,
     /// The response has no validator that can be compared.
-    #[error("there is no validator to compare")]
+    #[error("the response has no validator to compare")]
     MissingValidator,
     /// The origin has other bytes.
-    #[error("the digest is not the same")]
+    #[error("the digest differs")]
     Digest,
     /// `Content-Length` is not that of the range.
-    #[error("the length is not that of the range")]
+    #[error("Content-Length is not the length of the range")]
     Length,
     /// `multipart/byteranges`, although one range was asked for.
-    #[error("the origin sends several parts")]
+    #[error("the origin sends multipart/byteranges")]
     Multipart,
     /// The content is compressed, although the request excluded that.
-    #[error("the content is coded")]
+    #[error("the content has a Content-Encoding")]
     Coded,
 }
 

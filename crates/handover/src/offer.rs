@@ -55,7 +55,7 @@ impl Terms {
 
 /// The origin sends more bytes than it announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("more bytes came than were promised")]
+#[error("the origin sent more bytes than it announced")]
 pub struct TooLong;
 
 /// A response that can move, and its progress.

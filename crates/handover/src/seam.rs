@@ -27,7 +27,7 @@ const NEVER: u64 = u64::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SeamError {
     /// The origin has other bytes, although its validators are equal.
-    #[error("the byte at {at} is not the one that the client has")]
+    #[error("the byte at offset {at} differs from the one that the client has")]
     Differs {
         /// The offset of the first byte that differs.
         at: u64,
@@ -35,7 +35,7 @@ pub enum SeamError {
     #[error(transparent)]
     TooLong(#[from] TooLong),
     /// The present origin ended before the seam. Bytes in between are missing, or all bytes that could be compared are.
-    #[error("the continuation begins behind what was delivered")]
+    #[error("the continuation begins behind the last delivered byte")]
     Gap,
     /// The present origin ended before the seam, and too few bytes could be compared for origins that are only declared
     /// equal.

@@ -14,25 +14,25 @@ pub enum Stays {
     #[error("the status is neither 200 nor 206")]
     Status,
     /// The response does not announce its length.
-    #[error("the length is not known")]
+    #[error("the response announces no length")]
     NoLength,
     /// The content is compressed, perhaps by a proxy. Two origins may compress differently.
-    #[error("the content is coded")]
+    #[error("the content has a Content-Encoding")]
     Coded,
     /// The client requested several ranges.
-    #[error("several ranges were asked for")]
+    #[error("the request asks for several ranges")]
     Multipart,
     /// `Accept-Ranges: none`.
-    #[error("the origin gives no ranges")]
+    #[error("the origin serves no ranges")]
     NoRanges,
     /// The response depends on more than the request (`Vary: *`).
-    #[error("the response varies with what is not in the request")]
+    #[error("the response depends on more than the request (Vary: *)")]
     Varies,
     /// The response announces trailers. They may refer to the original message.
     #[error("the response has trailers")]
     Trailers,
     /// The response has nothing that identifies its version.
-    #[error("there is no validator")]
+    #[error("the response has no validator")]
     NoValidator,
     /// Weak validators do not guarantee equal bytes.
     #[error("the validator is weak")]
@@ -41,7 +41,7 @@ pub enum Stays {
     #[error("lengths or ranges are malformed or contradict each other")]
     Malformed,
     /// Origins are declared equal, but the client has too few bytes for a comparison.
-    #[error("too little was delivered to compare")]
+    #[error("the client has too few bytes to compare")]
     NothingToCompare,
     /// No bytes are left to request.
     #[error("the transfer is complete")]

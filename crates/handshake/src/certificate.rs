@@ -151,7 +151,7 @@ pub enum CertificateError {
     #[error("the private key is encrypted; store it decrypted, readable by the service alone")]
     EncryptedKey,
     /// The key is not RSA of 2048 to 8192 bits, ECDSA over P-256, P-384 or P-521, or Ed25519.
-    #[error("the private key is damaged or of a kind that is not supported")]
+    #[error("the private key is damaged, or its type is not supported")]
     UnsupportedKey,
     /// A certificate cannot be parsed.
     #[error("a certificate is damaged: {0}")]

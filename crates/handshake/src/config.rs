@@ -275,7 +275,7 @@ pub enum ConfigError {
     #[error("a TLS server needs at least one certificate")]
     NoCertificate,
     /// The certificate would never be selected.
-    #[error("certificate {index} (counted from 0) is issued for no DNS name, so it can only be a default certificate")]
+    #[error("certificate {index} (counted from 0) has no DNS name, so it can only be a default certificate")]
     NoName {
         /// Its index in [`ServerOptions::certificates`].
         index: usize,
@@ -287,7 +287,7 @@ pub enum ConfigError {
     #[error(transparent)]
     BadPolicy(#[from] BadPolicy),
     /// TLS 1.2 suites include the kind of key that signs.
-    #[error("{0} is accepted, and no certificate has a key of the kind that its cipher suites sign with")]
+    #[error("{0} is enabled, but no certificate has a key of a type that its cipher suites use")]
     NoKeyForSuites(Version),
     /// The authorities for client certificates cannot be used.
     #[error("the authorities for client certificates cannot be used: {0}")]

@@ -21,10 +21,10 @@ pub enum HandshakeError {
     #[error("the client does not speak TLS")]
     Garbage,
     /// A request in HTTP.
-    #[error("the client speaks plain HTTP on a port for TLS")]
+    #[error("the client sent plain HTTP to a TLS port")]
     PlainHttp,
     /// A `ClientHello` in the format of SSL 2.0.
-    #[error("the client says hello in the format of SSL 2.0")]
+    #[error("the client sent a ClientHello in the format of SSL 2.0")]
     Sslv2Hello,
 
     // The client breaks the protocol.
@@ -35,13 +35,13 @@ pub enum HandshakeError {
     #[error("the client's part of the handshake is too large")]
     TooLarge,
     /// More rejected early data than the server skips: 64 KiB, with record headers (RFC 8446, section 4.2.10).
-    #[error("the client sent more early data than is skipped")]
+    #[error("the client sent more rejected early data than the server skips")]
     TooMuchEarlyData,
     /// RFC 8446, section 9.2.
-    #[error("the client offers TLS 1.3 without the extension {0}, which that requires")]
+    #[error("the client offers TLS 1.3 without the required extension {0}")]
     MissingExtension(&'static str),
     /// RFC 7507, section 3.
-    #[error("the client has fallen back to an older version than both ends have (TLS_FALLBACK_SCSV)")]
+    #[error("the client fell back to an older version than both ends support (TLS_FALLBACK_SCSV)")]
     Fallback,
     /// RFC 5746, section 3.6.
     #[error("the client's renegotiation_info is not empty in a first handshake")]
@@ -50,10 +50,10 @@ pub enum HandshakeError {
     #[error("the client sent a malformed message: {0:?}")]
     Malformed(InvalidMessage),
     /// A message in the wrong state.
-    #[error("the client sent what was not expected: {0}")]
+    #[error("the client sent an unexpected message: {0}")]
     Unexpected(String),
     /// A record or a Finished does not verify.
-    #[error("a message of the client does not verify")]
+    #[error("a record or Finished of the client does not verify")]
     Undecryptable,
     /// Another violation of the protocol.
     #[error("the client broke the protocol: {0:?}")]
@@ -61,33 +61,33 @@ pub enum HandshakeError {
 
     // Client and server have nothing in common.
     /// No certificate for the requested name, and no default.
-    #[error("the client asks for {0:?}, for which there is no certificate")]
+    #[error("no certificate for the name that the client asks for: {0:?}")]
     UnknownName(String),
     /// The client sends no name, and there is no default certificate.
     #[error("the client asks for no name, and there is no default certificate")]
     NoName,
     /// RFC 7301, section 3.2.
-    #[error("the client offers no application protocol that is served")]
+    #[error("the client offers no supported application protocol")]
     NoCommonAlpn,
     /// Only TLS 1.1 or older.
     #[error("the client offers neither TLS 1.2 nor TLS 1.3")]
     NoCommonVersion,
     /// No common suite for the negotiated version and the available certificates.
-    #[error("the client offers no cipher suite that is served")]
+    #[error("the client offers no supported cipher suite")]
     NoCommonSuite,
     /// No common key exchange group.
-    #[error("the client offers no key exchange group that is served")]
+    #[error("the client offers no supported key exchange group")]
     NoCommonGroup,
     /// No signature scheme that a certificate for the name can use.
-    #[error("the client verifies no signature that the certificates for the name can make")]
+    #[error("the client supports no signature scheme of the certificates for the name")]
     NoCommonSignature,
     /// The client lacks another requirement.
-    #[error("the client lacks something that is needed: {0:?}")]
+    #[error("the client lacks a required feature: {0:?}")]
     Incompatible(PeerIncompatible),
 
     // Client certificates.
     /// The client sent none, and one is required.
-    #[error("the client shows no certificate, and one is required")]
+    #[error("the client sent no certificate, but one is required")]
     NoClientCertificate,
     /// From another authority, expired, for another purpose, or similar.
     #[error("the client's certificate is not accepted: {0}")]
@@ -101,15 +101,15 @@ pub enum HandshakeError {
     #[error("the client closed the connection {0}")]
     ClosedEarly(Stage),
     /// For the driver: the timeout of the handshake ended.
-    #[error("the client took too long: time is up {0}")]
+    #[error("the handshake timed out {0}")]
     TimedOut(Stage),
 
     // Faults of the server.
     /// The secrets for the record layer contradict each other. The connection must not continue.
-    #[error("the secrets rustls gave out do not derive the keys it used")]
+    #[error("the secrets from rustls do not match the keys that it used")]
     SecretsMismatch,
     /// [`crate::Handshake::receive`] was called after the end of the handshake.
-    #[error("the handshake had ended before")]
+    #[error("the handshake has already ended")]
     Over,
     /// rustls negotiated a suite that the record layer does not have.
     #[error("the TLS library agreed on a cipher suite that the record layer does not have")]
@@ -136,7 +136,7 @@ impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ClientHello => "before its ClientHello was complete",
-            Self::Sessions => "before its sessions were found",
+            Self::Sessions => "before the lookup of its sessions ended",
             Self::Finished => "before its Finished",
             Self::Over => "after the handshake",
         })

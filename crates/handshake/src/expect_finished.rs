@@ -152,14 +152,14 @@ impl ExpectFinished {
     fn flush(&mut self, output: &mut Vec<u8>) {
         let before = output.len();
         while self.connection.wants_write() {
-            self.connection.write_tls(output).expect("a vector takes every write");
+            self.connection.write_tls(output).expect("writes to a vector do not fail");
         }
         self.is_protected |= records(&output[before..]).any(|content_type| content_type == CHANGE_CIPHER_SPEC);
     }
 
     fn take_early(&mut self, early: &mut Vec<u8>) {
         if let Some(mut data) = self.connection.early_data() {
-            data.read_to_end(early).expect("what rustls holds in memory can be read");
+            data.read_to_end(early).expect("reads from memory do not fail");
         }
     }
 

@@ -334,7 +334,7 @@ fn answer(accepted: Accepted, desk: Desk, offer: Offer<'_>, progress: &mut Progr
 /// Sends the alert of rustls, or our own if rustls has made none.
 fn refused(error: rustls::Error, mut alert: AcceptedAlert, output: &mut Vec<u8>) -> HandshakeError {
     let before = output.len();
-    alert.write_all(output).expect("a vector takes every write");
+    alert.write_all(output).expect("writes to a vector do not fail");
     let cause = HandshakeError::from(error);
     if output.len() > before { cause } else { refuse_in_plaintext(cause, output) }
 }

@@ -37,13 +37,13 @@ pub enum Group {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadPolicy {
     /// The server would refuse every client.
-    #[error("no version is accepted")]
+    #[error("no TLS version is enabled")]
     NoVersion,
     /// The server would refuse every client of this version.
-    #[error("{0} is accepted, and none of its cipher suites")]
+    #[error("{0} is enabled without any of its cipher suites")]
     NoSuite(Version),
     /// The server would refuse every client of this version.
-    #[error("{0} is accepted, and no key exchange group that it can use")]
+    #[error("{0} is enabled without a key exchange group that it can use")]
     NoGroup(Version),
 }
 

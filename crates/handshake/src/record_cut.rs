@@ -33,9 +33,9 @@ pub(crate) fn first_hello_record(input: &[u8]) -> Result<Option<&[u8]>, Handshak
         [HANDSHAKE, 3, ..] => whole(input, header, HEADER_LEN + FRAGMENT_LEN_MAX),
         _ if is_http(header) => Err(HandshakeError::PlainHttp),
         _ if is_sslv2_hello(header) => Err(HandshakeError::Sslv2Hello),
-        [content_type, 3, ..] if CONTENT_TYPES.contains(&content_type) => {
-            Err(HandshakeError::Unexpected("a record that is no handshake, before the ClientHello".to_owned()))
-        }
+        [content_type, 3, ..] if CONTENT_TYPES.contains(&content_type) => Err(HandshakeError::Unexpected(
+            "a record of another type than handshake, before the ClientHello".to_owned(),
+        )),
         _ => Err(HandshakeError::Garbage),
     }
 }

@@ -39,8 +39,8 @@ async fn attempt(shared: &Shared, peer: &PeerEntry) -> Result<Established, LinkE
 fn failed(shared: &Shared, peer: &PeerEntry, error: &LinkError) {
     shared.metrics.attempt_failed(error);
     if peer.set_error(error) {
-        warn!(peer = %peer.name, address = %peer.address(), reason = error.label(), %error, "no link");
+        warn!(peer = %peer.name, address = %peer.address(), reason = error.label(), %error, "cannot establish a link");
     } else {
-        debug!(peer = %peer.name, address = %peer.address(), reason = error.label(), %error, "still no link");
+        debug!(peer = %peer.name, address = %peer.address(), reason = error.label(), %error, "still cannot establish a link");
     }
 }

@@ -23,19 +23,19 @@ pub enum LinkError {
     #[error("TLS failed: {0}")]
     Tls(rustls::Error),
     /// The peer's certificate is signed by the cluster's authority, but is not a node's.
-    #[error("the peer cannot be told by its certificate: {0}")]
+    #[error("the peer's certificate does not identify a node: {0}")]
     Certificate(#[from] BadCertificate),
     /// The certificate is that of another node than was dialed.
-    #[error("it was {0} that answered")]
+    #[error("another node answered: {0}")]
     OtherNode(NodeName),
     /// The peer is a node of the cluster, but not a configured peer.
-    #[error("{0} is none of the configured peers")]
+    #[error("{0} is not a configured peer")]
     UnknownPeer(NodeName),
     /// The peer is a node of the cluster that an operator has evicted.
     #[error("{0} is evicted from the cluster")]
     Evicted(NodeName),
     /// A peer without an entry, or one that this node dials, did not send its address.
-    #[error("the node does not say where it listens (`join = \"certified\"`), or its clock is far ahead")]
+    #[error("the node did not announce its address (set `join = \"certified\"` there), or its clock is far ahead")]
     NoIntroduction,
     /// The peer dialed, although this node dials it.
     #[error("{0} connected, although this node connects to it")]
@@ -44,22 +44,22 @@ pub enum LinkError {
     #[error("the handshake took too long")]
     HandshakeTimeout,
     /// Too many connections were unidentified. This one was closed to make room for a newer one.
-    #[error("too many connections have not identified their peers: this one makes room for a newer one")]
+    #[error("too many unidentified connections: the node closed this one to accept a newer one")]
     CrowdedOut,
     /// The peer's first message was not a hello.
     #[error("the peer did not begin with a hello")]
     NoHello,
     /// The peer sent a second hello.
-    #[error("the peer said hello twice")]
+    #[error("the peer sent a second hello")]
     SecondHello,
     /// The peer's hello has another name than its certificate.
-    #[error("the peer calls itself {0}, against its certificate")]
+    #[error("the peer claims the name {0}, which is not that of its certificate")]
     FalseName(NodeName),
     /// The peer claims a role that its certificate does not allow.
     #[error("the peer claims the role {0}, which its certificate does not allow")]
     FalseRole(Role),
     /// The peer supports no message version of this build.
-    #[error("the peer speaks versions {min} to {max}, this node none of them")]
+    #[error("no common message version: the peer supports {min} to {max}")]
     NoCommonVersion {
         /// The peer's oldest version.
         min: u8,
@@ -73,16 +73,16 @@ pub enum LinkError {
     #[error("the peer closed the link")]
     Closed,
     /// The peer sent nothing for `dead_after`.
-    #[error("nothing came from the peer for too long")]
+    #[error("the peer sent nothing in time")]
     Silent,
     /// The peer took no bytes for `dead_after`.
-    #[error("the peer took nothing for too long")]
+    #[error("the peer read nothing in time")]
     Stalled,
     /// The peer has made a newer connection.
-    #[error("the peer connected anew")]
+    #[error("the peer made a newer connection")]
     Replaced,
     /// The peer was removed from the configured peers.
-    #[error("it is none of this node's peers any more")]
+    #[error("the peer was removed from this node's peers")]
     Removed,
     /// This node shuts down.
     #[error("this node is shutting down")]

@@ -50,7 +50,7 @@ pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<PeerEntry>) {
         if let Err(error) = outcome.unwrap_or(Err(LinkError::HandshakeTimeout)) {
             shared.metrics.attempt_failed(&error);
             peer.set_error(&error);
-            debug!(peer = %peer.name, address = %peer.address(), reason = error.label(), %error, "not introduced");
+            debug!(peer = %peer.name, address = %peer.address(), reason = error.label(), %error, "introduction failed");
         }
     }
 }

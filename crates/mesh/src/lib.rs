@@ -107,7 +107,7 @@ pub enum SendError {
     #[error("the queue to the peer is full")]
     QueueFull,
     /// The roles of the two nodes do not allow the message. The caller is at fault.
-    #[error("a message of kind `{0}` may not go from this node to the peer")]
+    #[error("the roles of the nodes do not allow a message of kind `{0}` to the peer")]
     NotAllowed(&'static str),
     /// A field of the message is too long. The caller is at fault.
     #[error(transparent)]

@@ -188,7 +188,7 @@ impl Reader<'_> {
             LinkMessage::Members(told) => self.shared.learn(&self.peer.name, told),
             LinkMessage::Unsupported { version, kind } => {
                 self.shared.metrics.dropped(DropReason::Unsupported);
-                warn!(peer = %self.peer.name, version, kind, "the peer does not know a message of this node");
+                warn!(peer = %self.peer.name, version, kind, "the peer does not support a message of this node");
             }
         }
         Ok(())

@@ -92,10 +92,10 @@ impl Source {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
     /// The node cannot end its own links.
-    #[error("a node cannot evict itself: give the order to another")]
+    #[error("a node cannot evict itself: send the order to another node")]
     Own,
     /// There is no room for another verdict.
-    #[error("{} nodes are evicted already, and no more can be remembered", Told::MAX)]
+    #[error("{} nodes are evicted already: no more are possible", Told::MAX)]
     TooMany,
 }
 

@@ -113,7 +113,7 @@ impl Shared {
             }
             Change::Gone(name) => self.remove(&name).inspect(|peer| peer.end.cancel()),
             Change::Evicted(verdict) if verdict.name == self.hello.node => {
-                error!("this node is evicted from the cluster: the others have no links to it any more");
+                error!("this node is evicted from the cluster: the other nodes have ended their links to it");
                 None
             }
             Change::Evicted(verdict) => self.expel(verdict),
@@ -159,7 +159,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         let mut members = shared.members();
         let outcome = members.forget(Now::read());
         for change in &outcome.changes {
-            info!(?change, "not heard of for long");
+            info!(?change, "node forgotten: no node had a link to it for too long");
         }
         shared.follow(&members, outcome, None);
         let next = members.next_in_turn().and_then(|name| shared.peer(&name)?.link());

@@ -66,7 +66,7 @@ impl Metrics {
         let evicted = Gauge::default();
         registry.register("evicted", "Nodes that are evicted from the cluster", evicted.clone());
         let members = Family::default();
-        registry.register("members", "Other nodes that are members, by why they are known", members.clone());
+        registry.register("members", "Other nodes that are members, by source", members.clone());
         Self {
             links_up,
             evicted,
@@ -77,7 +77,11 @@ impl Metrics {
             messages_received: family(registry, "messages_received", "Messages delivered from peers, by kind"),
             messages_dropped: family(registry, "messages_dropped", "Messages not sent or not delivered, by reason"),
             links_ended: family(registry, "links_ended", "Links that were up and ended, by reason"),
-            attempts_failed: family(registry, "attempts_failed", "Dialed links that did not come to be, by reason"),
+            attempts_failed: family(
+                registry,
+                "attempts_failed",
+                "Dialed links that could not be established, by reason",
+            ),
             connections_refused: family(registry, "connections_refused", "Accepted connections refused, by reason"),
         }
     }

@@ -60,7 +60,7 @@ pub enum Decoded<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Other {
     /// The frame's link type is not one of [`LinkType::ALL`](crate::LinkType::ALL).
-    #[error("a link type that is not read")]
+    #[error("an unsupported link type")]
     LinkType,
     /// Neither IPv4 nor IPv6, such as ARP.
     #[error("not IP")]
@@ -73,13 +73,13 @@ pub enum Other {
     #[error("a fragment without the whole header")]
     Fragment,
     /// The capture ends within a header.
-    #[error("a header that the capture does not have all of")]
+    #[error("a header that the capture cuts off")]
     Truncated,
     /// A header contradicts itself or the length of the packet around it.
     #[error("a malformed header")]
     Malformed,
     /// More nested tunnels, VLAN tags, labels or extension headers than networks use.
-    #[error("too many headers, one in the other")]
+    #[error("too many nested headers")]
     TooDeep,
     /// A checksum is wrong, and [`Decoder::verify_checksums`] is set.
     #[error("a wrong checksum")]

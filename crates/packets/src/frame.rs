@@ -22,8 +22,8 @@ pub struct LinkType(pub u16);
 /// An unsupported link type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "frames of link type {0} (https://www.tcpdump.org/linktypes.html); read are Ethernet (1), raw IP (12, 14, 101, 228, \
-     229), loopback (0, 108), Linux cooked captures (113, 276), PPP (9, 50, 51), Cisco HDLC (104), FDDI (10), \
+    "unsupported link type {0} (https://www.tcpdump.org/linktypes.html), supported: Ethernet (1), raw IP (12, 14, 101, \
+     228, 229), loopback (0, 108), Linux cooked captures (113, 276), PPP (9, 50, 51), Cisco HDLC (104), FDDI (10), \
      IEEE 802.11 (105, 119, 127, 163) and NFLOG (239)"
 )]
 pub struct UnknownLinkType(pub u16);

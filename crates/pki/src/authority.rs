@@ -71,7 +71,7 @@ impl Authority {
             return Err(files::content(&certificate_path)("not the certificate of an authority"));
         }
         if parsed.public_key() != key.subject_public_key_info() {
-            return Err(files::content(&key_path)("not the key of the certificate beside it"));
+            return Err(files::content(&key_path)("not the key of the authority's certificate"));
         }
         let issuer = Issuer::from_ca_cert_der(&der, key).map_err(files::content(&certificate_path))?;
         Ok(Self { dir: dir.to_owned(), cluster: description.cluster, issuer })
@@ -84,7 +84,7 @@ impl Authority {
             return Err(PkiError::Request("a node needs at least one role"));
         }
         if !(1..=CA_DAYS).contains(&days) {
-            return Err(PkiError::Request("a certificate is good for 1 to 3650 days"));
+            return Err(PkiError::Request("a certificate is valid for 1 to 3650 days"));
         }
         let mut params = params(node.as_str(), &self.cluster, days);
         params.subject_alt_names = alternative_names(node, roles)?;

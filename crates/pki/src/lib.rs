@@ -53,7 +53,7 @@ pub enum PkiError {
         cause: std::io::Error,
     },
     /// All users of the machine may read a key.
-    #[error("{} can be read by everybody on this machine (chmod 600 it, or make a new one)", .0.display())]
+    #[error("{} is readable by all users: chmod 600 it, or make a new one", .0.display())]
     Exposed(PathBuf),
     /// A file is no PEM of the right kind, or has invalid content.
     #[error("{}: {cause}", path.display())]

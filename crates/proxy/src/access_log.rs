@@ -141,7 +141,7 @@ impl Drop for Writing {
         self.lines = None;
         let done = self.done.get_mut().unwrap_or_else(PoisonError::into_inner);
         if done.recv_timeout(END_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
-            tracing::warn!("the last lines of the access log are still to be written");
+            tracing::warn!("the access log is not finished in time: its last lines may be missing");
         }
     }
 }
@@ -220,7 +220,7 @@ impl Writer {
                 }
             }
             if let Err(error) = self.write(&batch) {
-                tracing::error!(path = %self.path.display(), %error, lines = count, "access log not written");
+                tracing::error!(path = %self.path.display(), %error, lines = count, "cannot write the access log");
                 self.lost.inc_by(count);
             }
             batch.clear();
@@ -232,7 +232,7 @@ impl Writer {
             match append(&self.path) {
                 Ok(file) => self.file = file,
                 // The old file is still open, and lines go there.
-                Err(error) => tracing::error!(path = %self.path.display(), %error, "access log not opened again"),
+                Err(error) => tracing::error!(path = %self.path.display(), %error, "cannot reopen the access log"),
             }
         }
         self.file.write_all(batch)

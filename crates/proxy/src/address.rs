@@ -18,7 +18,7 @@ pub struct OriginAddress {
 
 /// The text is not an [`OriginAddress`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an origin is given as http://HOST or https://HOST, with or without a port")]
+#[error("expected http://HOST[:PORT] or https://HOST[:PORT]")]
 pub struct InvalidOrigin;
 
 impl OriginAddress {

@@ -51,7 +51,7 @@ pub struct AuthUrl {
 
 /// The text is not an [`AuthUrl`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("whom to ask is given as http://HOST/PATH or https://HOST/PATH, with or without a port")]
+#[error("expected http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH")]
 pub struct InvalidAuthUrl;
 
 /// An authority, and the connections to it.
@@ -126,7 +126,7 @@ impl Auth {
     pub(crate) fn new(config: AuthConfig, metrics: &Metrics) -> Result<Self, InvalidTransport> {
         let AuthConfig { url: AuthUrl { address, target }, transport, copy, timeout } = config;
         let limits = Limits { connect_timeout: timeout, response_timeout: timeout, ..Limits::default() };
-        let host = HeaderValue::try_from(address.authority()).expect("what is part of a URI can be in a field");
+        let host = HeaderValue::try_from(address.authority()).expect("the authority of a URI is a valid field value");
         let pool = PoolConfig { transport, limits, ..PoolConfig::plain(POOL, [address]) };
         let origin = pool::origins(&pool, metrics)?.remove(0);
         Ok(Self { origin, target, host, copy, timeout })

@@ -162,9 +162,9 @@ pub(crate) enum ResponseBodyError {
     Stalled,
     #[error("the origin sent its response too slowly")]
     TooSlow(#[from] TooSlow),
-    #[error("the origin ended its response early")]
+    #[error("the origin ended its response before its announced length")]
     Short,
-    #[error("the origin goes on otherwise than the one before")]
+    #[error("the other origin does not continue the response")]
     Seam(#[from] SeamError),
 }
 

@@ -30,7 +30,7 @@ impl Default for ClientLimits {
     /// No limits. The first 64 bits of an IPv6 address identify a client, because a host has all addresses of such a
     /// network.
     fn default() -> Self {
-        let prefix = ClientPrefix::new(32, 64).expect("addresses are longer than that");
+        let prefix = ClientPrefix::new(32, 64).expect("prefixes of 32 and 64 bits are valid");
         Self { prefix, rate: None, requests_max: None, body_bytes_max: None }
     }
 }
@@ -44,7 +44,7 @@ pub(crate) struct Clients {
 }
 
 /// The number of clients whose rates are stored, which takes 15 MB.
-const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("it is not zero");
+const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(100_000).expect("100,000 is not 0");
 
 impl Clients {
     pub(crate) fn new(limits: ClientLimits) -> Self {

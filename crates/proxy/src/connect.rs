@@ -73,10 +73,10 @@ pub(crate) enum Sender {
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidTransport {
     /// The origin requires TLS, and no authorities are configured.
-    #[error("{0} is spoken to by TLS, and it is not said whom to trust")]
+    #[error("{0} needs TLS, and no trusted authorities are configured")]
     NoTls(OriginAddress),
     /// The origin's address has no name that can be in a certificate.
-    #[error("{0} has no name that a certificate can be for")]
+    #[error("{0} needs TLS, and its host is not a valid certificate name")]
     NoName(OriginAddress),
 }
 
@@ -111,7 +111,7 @@ impl Connector {
         let stream = connector.with_alpn(version.alpn()).connect(name.clone(), socket).await?;
         let agreed = stream.get_ref().1.alpn_protocol() == Some(H2);
         if version == HttpVersion::Http2 && !agreed {
-            return Err(io::Error::other("it does not speak HTTP/2"));
+            return Err(io::Error::other("the origin did not select h2 (HTTP/2) by ALPN"));
         }
         self.speak(stream, agreed).await
     }

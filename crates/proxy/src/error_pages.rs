@@ -34,7 +34,7 @@ pub enum Statuses {
 
 /// The text is not a [`Statuses`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("error pages are for a status from 400 to 599, or for 4xx or 5xx")]
+#[error("expected a status from 400 to 599, or 4xx or 5xx")]
 pub struct InvalidStatuses;
 
 impl ErrorPages {

@@ -30,7 +30,7 @@ pub(crate) enum Failure {
     #[error("the request's body was cut short")]
     UploadCut(#[source] hyper::Error),
     /// Client's fault: its body stalled, or is too slow.
-    #[error("the request's body stopped coming")]
+    #[error("the request's body came too slowly")]
     UploadStalled,
     /// Client's fault: its body is longer than the limit.
     #[error("the request's body is too long")]
@@ -57,16 +57,16 @@ pub(crate) enum Failure {
     #[error("too many requests in flight to {0}")]
     Saturated(OriginAddress),
     /// No side's fault: too many requests wait for the origins, or this one reached its maximum wait.
-    #[error("no place at the origins in time")]
+    #[error("no slot at the origins: the queue is full, or the wait is over")]
     QueueFull(RetryAfter),
     /// Authority's fault: the request to it failed.
-    #[error("whether the request may go on cannot be asked: {0}")]
+    #[error("the authorization request failed: {0}")]
     Auth(#[source] Box<Failure>),
     /// Authority's fault: its response neither allows nor denies the request.
-    #[error("{0} was asked whether the request may go on, and answered {1}")]
+    #[error("{0} answered the authorization request with {1}")]
     AuthAnswer(OriginAddress, StatusCode),
     /// Origin's fault.
-    #[error("no connection to {0}")]
+    #[error("cannot connect to {0}")]
     Connect(OriginAddress, #[source] io::Error),
     /// Origin's or network's fault.
     #[error("connecting to {0} took too long")]
@@ -82,22 +82,22 @@ pub(crate) enum Failure {
     BadResponse(OriginAddress, #[source] hyper::Error),
     /// Origin's fault: two lengths, or one in addition to `Transfer-Encoding`, which allows response splitting (RFC
     /// 9112, section 6.3).
-    #[error("{0} said in two ways where its response ends")]
+    #[error("{0} sent a response with conflicting Content-Length or Transfer-Encoding fields")]
     TwoLengths(OriginAddress),
     /// Origin's fault: a length that is not a number (RFC 9110, section 8.6), also in a response without content.
-    #[error("the Content-Length that {0} sends is invalid")]
+    #[error("{0} sent an invalid Content-Length")]
     BadLength(OriginAddress),
     /// Origin's fault: it has applied a transfer coding that the request did not allow.
-    #[error("the content that {0} sends has a transfer coding besides chunked")]
+    #[error("{0} sent a transfer coding other than chunked")]
     Coded(OriginAddress),
     /// Origin's fault.
-    #[error("{0} switched protocols")]
+    #[error("{0} sent an invalid 101 (Switching Protocols)")]
     BadSwitch(OriginAddress, #[source] BadSwitch),
     /// Origin's fault: a success that would open the client's stream without a switch.
-    #[error("{0} succeeded without switching protocols")]
+    #[error("{0} answered an upgrade with 2xx instead of 101")]
     NotSwitched(OriginAddress),
     /// Origin's fault: it closed the connection after the switch.
-    #[error("the connection to {0} was lost as it switched protocols")]
+    #[error("the connection to {0} was lost during an upgrade")]
     SwitchLost(OriginAddress, #[source] hyper::Error),
 }
 

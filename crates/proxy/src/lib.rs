@@ -339,7 +339,7 @@ impl Proxy {
         let target = head.uri.path_and_query().cloned();
         let facts = Facts { client, host: &host, path: target.as_ref() };
         let path = path::plain(target.as_ref().map_or("/", PathAndQuery::path));
-        let path = path.map_err(|_| Failure::BadRequest("a path that may lead elsewhere"))?;
+        let path = path.map_err(|_| Failure::BadRequest("ambiguous path"))?;
         let name = host.host();
         let route = self.routes.find(name, &path).map_err(Failure::NoRoute)?;
         route.rules.apply_to_request(&mut head.headers, facts);

@@ -146,37 +146,37 @@ impl Metrics {
         );
         registry.register(
             "watari_proxy_transfers_not_movable",
-            "Responses that could not go on at another origin, by reason",
+            "Responses that no handover can continue, by reason",
             metrics.stays.clone(),
         );
         registry.register(
             "watari_proxy_handovers",
-            "Transfers that went on at another origin, by that origin and cause",
+            "Transfers that continued at another origin, by that origin and cause",
             metrics.handovers.clone(),
         );
         registry.register(
             "watari_proxy_handover_refusals",
-            "Origins that did not go on with a transfer, by reason",
+            "Attempts to continue a transfer that the other origin refused, by reason",
             metrics.handover_refusals.clone(),
         );
         registry.register(
             "watari_proxy_handover_seconds",
-            "From asking another origin until its bytes follow",
+            "Time from the request to another origin until its bytes continue the transfer",
             metrics.handover_seconds.clone(),
         );
         registry.register(
             "watari_proxy_origin_healthy",
-            "Whether an origin is given requests, as checks and its answers are: 1 or 0",
+            "Whether an origin gets requests, by its checks and responses: 1, else 0",
             metrics.healthy.shown.clone(),
         );
         registry.register(
             "watari_proxy_origin_ejections",
-            "How often an origin was passed over because it failed requests, by cause",
+            "Ejections of an origin because requests to it failed, by cause",
             metrics.ejections.clone(),
         );
         registry.register(
             "watari_proxy_retries",
-            "Requests that were given to another origin before the response",
+            "Requests that were retried at another origin before a response",
             metrics.retries.clone(),
         );
         registry.register(
@@ -186,7 +186,7 @@ impl Metrics {
         );
         registry.register(
             "watari_proxy_access_log_lines_lost",
-            "Requests that the access log says nothing of, because its file did not take lines as fast as they came",
+            "Access log lines lost because their file could not be written, or not fast enough",
             metrics.log_lines_lost.clone(),
         );
         metrics.queues.register(registry);

@@ -77,13 +77,13 @@ pub struct TransferStatus {
 #[derive(Debug, thiserror::Error)]
 pub enum Impossible {
     /// No pool has this origin.
-    #[error("{0} is no origin here")]
+    #[error("no pool has the origin {0}")]
     NoOrigin(OriginAddress),
     /// The transfer has ended, or the id was never used.
     #[error("there is no transfer {0}")]
     NoTransfer(u64),
     /// The governor denies the move.
-    #[error("the transfer stays: {0}")]
+    #[error("the transfer cannot move: {0}")]
     Stays(#[from] Denied),
 }
 

@@ -57,7 +57,7 @@ pub enum HashKey {
 
 /// The text is not a [`HashKey`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("requests are told apart by \"path\", \"client\", \"header:NAME\" or \"cookie:NAME\"")]
+#[error("expected \"path\", \"client\", \"header:NAME\" or \"cookie:NAME\"")]
 pub struct InvalidHashKey;
 
 /// A failure after which another origin may succeed.

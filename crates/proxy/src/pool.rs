@@ -343,5 +343,5 @@ pub(crate) fn origins(config: &PoolConfig, metrics: &Metrics) -> Result<Vec<Arc<
 const AHEAD_MAX: u64 = 64 << 20;
 
 pub(crate) fn origin_id(index: usize) -> OriginId {
-    OriginId(u32::try_from(index).expect("a pool has fewer origins than that"))
+    OriginId(u32::try_from(index).expect("a pool has fewer than 2^32 origins"))
 }

@@ -20,7 +20,7 @@ pub(crate) struct Progress {
 
 /// Too few bytes came in a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("too few bytes came in {0:?} of waiting")]
+#[error("too few bytes arrived in {0:?} of waiting")]
 pub(crate) struct TooSlow(pub(crate) Duration);
 
 impl Progress {

@@ -22,9 +22,7 @@ pub enum InvalidRedirect {
     #[error("{0}")]
     Template(#[from] InvalidTemplate),
     /// The target would allow clients to be led to any host.
-    #[error(
-        "a redirect leads to http://HOST or https://HOST with or without a path, or to a path such as /new%{{path}}"
-    )]
+    #[error("expected http://HOST[/PATH] or https://HOST[/PATH], or a path such as /new%{{path}}")]
     Open,
     /// The status is not one of a redirect.
     #[error("the status of a redirect is 301, 302, 303, 307 or 308")]

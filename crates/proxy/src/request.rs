@@ -138,7 +138,7 @@ fn host(head: &Parts, client: &Client) -> Result<Authority, Failure> {
     let field = field.map_err(|_| Failure::BadRequest("invalid Host"))?;
     let authority = match (head.uri.authority().cloned(), field) {
         (Some(target), Some(field)) if head.version == Version::HTTP_2 && target != field => {
-            return Err(Failure::BadRequest("Host is not :authority"));
+            return Err(Failure::BadRequest("Host differs from :authority"));
         }
         (Some(target), _) => target,
         (None, Some(field)) => field,

@@ -104,7 +104,7 @@ impl Addresses {
     /// Resolves the name again and returns its addresses. If that fails or finds none, returns the previous ones.
     pub(crate) async fn refresh(&self) -> Arc<[SocketAddr]> {
         if let Err(error) = self.look_up().await {
-            tracing::warn!(host = self.host, %error, "its addresses cannot be looked up; those of before are used");
+            tracing::warn!(host = self.host, %error, "cannot resolve an origin's name; keeping its previous addresses");
         }
         Arc::clone(&self.lock().addresses)
     }

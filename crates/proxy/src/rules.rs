@@ -30,13 +30,13 @@ pub struct HeaderRules {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRule {
     /// The name is not a valid field name.
-    #[error("\"{0}\" is no name of a field")]
+    #[error("\"{0}\" is not a field name")]
     Name(String),
     /// The field frames a message, or is for one connection only (RFC 9110, section 7.6.1; RFC 8470, section 5.1).
-    #[error("{0} is the proxy's own to set")]
+    #[error("only the proxy may set {0}")]
     Protected(HeaderName),
     /// The field may occur only once.
-    #[error("{0} can be there once only: set it")]
+    #[error("{0} may occur only once: use set, not append")]
     Singleton(HeaderName),
     /// The value is not a template.
     #[error("{0}: {1}")]

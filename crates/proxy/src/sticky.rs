@@ -22,7 +22,7 @@ pub struct Sticky {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSticky {
     /// The name is not a token (RFC 6265, section 4.1.1).
-    #[error("a cookie's name has letters, digits, - and _, 64 at most")]
+    #[error("a cookie's name has 1 to 64 letters, digits, - or _")]
     Name,
     /// The secret is short enough to be guessed.
     #[error("the secret of a cookie has at least {SECRET_LEN_MIN} bytes")]

@@ -22,10 +22,10 @@ pub struct Template(Vec<Part>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTemplate {
     /// There is no placeholder of this name.
-    #[error("what stands for a part of the request is %{{client}}, %{{host}} or %{{path}}")]
+    #[error("unknown placeholder, expected %{{client}}, %{{host}} or %{{path}}")]
     Unknown,
     /// The text has characters other than printable ASCII.
-    #[error("a value has only printable characters of ASCII")]
+    #[error("a value may have only printable ASCII characters")]
     Unprintable,
 }
 
@@ -106,7 +106,7 @@ fn push_encoded(text: &mut String, from: &str) {
     for byte in from.bytes() {
         match byte {
             b'!'..=b'~' => text.push(byte.into()),
-            _ => write!(text, "%{byte:02X}").expect("strings take all that is written"),
+            _ => write!(text, "%{byte:02X}").expect("writing to a string does not fail"),
         }
     }
 }

@@ -24,7 +24,7 @@ pub enum InvalidTls {
     #[error("{0}")]
     Rustls(#[from] rustls::Error),
     /// There is no certificate in the configured text, or in the system's store.
-    #[error("there are no certificates of authorities")]
+    #[error("there are no CA certificates")]
     NoAuthorities,
 }
 

@@ -39,13 +39,13 @@ pub struct Tunnel {
 #[derive(Debug, thiserror::Error)]
 pub enum TunnelBroken {
     /// The client's connection failed, or was cut.
-    #[error("the client broke a tunnel off")]
+    #[error("the client aborted a tunnel")]
     Client(#[source] io::Error),
     /// The origin's connection failed, or was reset.
-    #[error("the origin broke a tunnel off")]
+    #[error("the origin aborted a tunnel")]
     Origin(#[source] io::Error),
     /// Neither side sent a byte for this long.
-    #[error("nobody sent anything through a tunnel for {0:?}")]
+    #[error("a tunnel was idle for {0:?}")]
     Silent(Duration),
 }
 

@@ -39,11 +39,11 @@ pub(crate) enum Upgrade {
 /// The origin's response to an upgrade is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadSwitch {
-    #[error("it was not asked to")]
+    #[error("the request asked for no upgrade")]
     Unasked,
-    #[error("to a protocol that it was not asked for")]
+    #[error("the request does not list the protocol")]
     Protocol,
-    #[error("without accepting the key")]
+    #[error("Sec-WebSocket-Accept does not match the key")]
     Key,
 }
 

@@ -121,7 +121,7 @@ pub enum SealError {
     #[error("the connection is closed for sealing")]
     Closed,
     /// The key may protect no more records, and TLS 1.2 cannot change it. An alert can still be sealed.
-    #[error("the key has protected as many records as it may")]
+    #[error("the key has reached its limit of records")]
     Exhausted,
     /// TLS 1.2 cannot change its keys.
     #[error("TLS 1.2 has no KeyUpdate")]
@@ -142,10 +142,10 @@ impl SealError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SecretsError {
     /// The secret is for the other TLS version than the suite.
-    #[error("the form of a secret is not that of {0}")]
+    #[error("the secret is for another TLS version than {0}")]
     WrongVersion(CipherSuite),
     /// The traffic secret or key has the wrong length.
-    #[error("a secret of {len} bytes where {suite} has {expected}")]
+    #[error("a secret of {len} bytes, but {suite} needs {expected}")]
     WrongLength {
         suite: CipherSuite,
         /// The length of the secret, in bytes.
@@ -171,10 +171,10 @@ pub enum ImportError {
     #[error("truncated state")]
     Truncated,
     /// Bytes follow the state.
-    #[error("{0} bytes behind the state")]
+    #[error("{0} bytes after the state")]
     TrailingBytes(usize),
     /// The field has a value that no export writes.
-    #[error("impossible value of {0}")]
+    #[error("invalid value of {0}")]
     Impossible(&'static str),
     /// The secrets do not fit the suite.
     #[error(transparent)]

@@ -51,7 +51,7 @@ fn expand_label(suite: CipherSuite, secret: &[u8], label: &[u8], out: &mut [u8])
     hkdf::Prk::new_less_safe(suite.hash().hkdf(), secret)
         .expand(&info, OutputLen(out.len()))
         .and_then(|okm| okm.fill(out))
-        .expect("a few dozen bytes are within what HKDF gives");
+        .expect("HKDF can make a few dozen bytes");
 }
 
 struct OutputLen(usize);

@@ -55,7 +55,7 @@ impl Protection {
         };
         let secret = DirectionSecret::Tls13(next_traffic_secret(self.suite, secret));
         *self = Self::new(self.suite, Direction { sequence: 0, secret })
-            .expect("the next secret is as long as the last, and 0 is no high number");
+            .expect("the next secret has the length of the last, and 0 is below the limit");
     }
 
     /// Appends one record to `out`. `append` appends its `len` bytes of plaintext.
@@ -84,7 +84,7 @@ impl Protection {
         let tag = self
             .key
             .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), aad, &mut out[plaintext_start..])
-            .expect("a fragment is far below the most an AEAD takes");
+            .expect("a fragment is far shorter than the limit of an AEAD");
         out.extend_from_slice(tag.as_ref());
         self.sequence += 1;
     }

@@ -74,7 +74,7 @@ pub enum NotOpened {
 /// The ring is full: keys were rotated more often than their tickets expire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "keys of tickets were rotated {TICKET_SEEDS_MAX} times within the lifetime of a ticket; the next time is when the first of them have expired"
+    "ticket keys were rotated {TICKET_SEEDS_MAX} times within the lifetime of a ticket; rotate again when the oldest have expired"
 )]
 pub struct TooManySeeds;
 

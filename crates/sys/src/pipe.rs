@@ -130,7 +130,7 @@ impl Pool {
         }
         let opened = Ends::open();
         self.none_until = opened.is_err().then(|| Instant::now() + PAUSE);
-        opened.inspect_err(|error| tracing::warn!(%error, "no pipe to be had: bytes are copied")).ok()
+        opened.inspect_err(|error| tracing::warn!(%error, "cannot open a pipe: bytes are copied")).ok()
     }
 
     fn give_back(&mut self, ends: Option<Ends>) {
@@ -146,7 +146,7 @@ impl Ends {
         let _ = fcntl_setpipe_size(&into, SIZE);
         let size = fcntl_getpipe_size(&into)?;
         if size < SIZE_MIN {
-            return Err(io::Error::other(format!("the system gives this user pipes of {size} bytes only")));
+            return Err(io::Error::other(format!("the system allows this user only pipes of {size} bytes")));
         }
         Ok(Self { out, into })
     }

@@ -1,75 +1,77 @@
-//! The ways in which origins are wrong, and what is due.
+//! Faults of origins, and the required results.
 
 use std::time::Duration;
 
 use crate::origin::{Manners, Origin};
 use crate::resource::Resource;
 
-/// One way in which origins are wrong when a transfer is to go on.
+/// A fault of origins while a transfer has to continue.
 ///
 /// ```text
-///   client <-- proxy <-- first   begins the transfer, and fails on the way
-///                   <-- second   is asked for the rest, and misbehaves
-///                   <-- third    (if the test has one) is as it should be
+///   client <-- proxy <-- first   begins the transfer, and fails within it
+///                   <-- second   gets the request for the rest, and misbehaves
+///                   <-- third    (if the test has one) is correct
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
-    /// For messages.
+    /// The name in messages.
     pub name: &'static str,
-    /// What is wrong, as a sentence about the second origin, or about both.
+    /// The fault, as a sentence about the second origin, or about both.
     pub does: &'static str,
-    /// What is due.
+    /// The required result.
     pub verdict: Verdict,
     first: &'static [(Moment, Fault)],
     second: &'static [(Moment, Fault)],
 }
 
-/// What a client must see of a transfer that was to go on at the second origin.
+/// The required result for a client whose transfer was to continue at the second origin.
 ///
-/// Whatever the case: what the client gets is what the first origin has, up to where it ends.
+/// In each case, the client gets the bytes of the first origin, up to the end of what it gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// What the second sends is right as far as it goes. The client gets all of it, with a third origin at the latest.
+    /// The second origin's bytes are correct as far as they go. The client gets all bytes, from a third origin if
+    /// necessary.
     Continues,
-    /// Not a byte of the second may be used, if some bytes at least are repeated and compared. The client gets all if
-    /// there is a third, and else sees that it did not.
+    /// No byte of the second origin may be used, if some bytes at least are repeated and compared. The client gets all
+    /// bytes if there is a third origin. Otherwise it detects that the response is incomplete.
     Refused,
-    /// The transfer cannot move, whoever is there. The client sees that it is incomplete.
+    /// The transfer cannot continue at any origin. The client detects that the response is incomplete.
     Incomplete,
-    /// The second lies, and nobody can know. The client gets wrong bytes.
+    /// The fault cannot be detected. The client gets wrong bytes.
     Undetectable,
 }
 
-/// Which requests a [`Fault`] is for.
+/// The requests that a [`Fault`] applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// All, HEAD and [probes](crate::Asked::is_probe) among them.
+    /// All requests, with HEAD and [probes](crate::Asked::is_probe).
     Always,
-    /// Each GET that is no probe.
+    /// Each GET that is not a probe.
     Transfer,
-    /// Each GET for everything.
+    /// Each GET without a range.
     Whole,
-    /// Each GET for a range that is no probe.
+    /// Each GET for a range that is not a probe.
     Ranged,
 }
 
-/// What may be wrong with an answer.
+/// A fault of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// 200 and everything.
+    /// 200 and the whole content.
     Everything,
-    /// `Accept-Ranges: none`, and everything.
+    /// `Accept-Ranges: none`, and the whole content.
     NoRanges,
-    /// Everything, if the range is open (`bytes=5-`).
+    /// The whole content, if the range is open (`bytes=5-`).
     NoOpenRanges,
-    /// Another range than was asked for, and it says so: so many bytes later (earlier, if negative) at its ends.
+    /// Another range than requested, with a correct `Content-Range`: its ends are this many bytes later (earlier, if
+    /// negative).
     OtherRange {
-        /// Of the first byte.
+        /// How much later the first byte is, in bytes.
         first: i64,
-        /// Of the last byte.
+        /// How much later the last byte is, in bytes.
         last: i64,
     },
-    /// Another range than it says: one byte too early.
+    /// Another range than in its `Content-Range`: one byte too early.
     Shifted,
     /// `Content-Range: items 5-9/10`.
     OtherUnit,
@@ -89,90 +91,89 @@ pub enum Fault {
     WeakTag,
     /// No validator.
     NoValidators,
-    /// The same validators over other bytes.
+    /// Other bytes with the same validators.
     OtherBytes,
-    /// The same validators over other bytes, of which only the first that is asked for is another one.
+    /// The same validators; only the first requested byte differs.
     OtherFirstByte,
-    /// The same validators over other bytes, of which only the last that is asked for is another one.
+    /// The same validators; only the last requested byte differs.
     OtherLastByte,
-    /// Somebody put other bytes there, with validators of their own: so many more of them, or fewer.
+    /// The content was replaced: it has another length, and validators of its own.
     Replaced {
-        /// By how much the new ones are more, in bytes.
+        /// How much longer the new content is, in bytes; may be negative.
         longer: i64,
     },
-    /// `Content-Encoding: gzip`, unasked.
+    /// `Content-Encoding: gzip`, which was not requested.
     Gzip,
     /// Chunks instead of a length.
     Chunked,
     /// A FIN after half of the body.
     Short,
-    /// More bytes than were announced.
+    /// More bytes than announced.
     Long,
-    /// Another answer: this status, with a short text; redirects lead to `/elsewhere`.
+    /// Another answer: this status, with a short text. Redirects lead to `/elsewhere`.
     Status(u16),
-    /// Something that is no HTTP.
+    /// Bytes that are not HTTP.
     Garbage,
-    /// Field after field, without end.
+    /// A head with endless fields.
     EndlessHead,
     /// Early hints before the answer.
     Interim,
-    /// Two lengths that differ.
+    /// Two different lengths.
     TwoLengths,
     /// A length, and chunks.
     LengthAndChunks,
-    /// A field that goes on in the next line (RFC 9112, section 5.2).
+    /// A field that continues in the next line (RFC 9112, section 5.2).
     FoldedField,
-    /// So many bytes of the body at a time.
+    /// The body in small pieces.
     Drip {
-        /// How many, in bytes.
+        /// Length of a piece, in bytes.
         bytes: usize,
-        /// How often.
+        /// The time between two pieces.
         every: Duration,
     },
-    /// After so many bytes of the body, one byte at a time.
+    /// After some bytes of the body, one byte at a time.
     Crawl {
         /// Offset in the body, in bytes.
         after: u64,
         /// The time between two bytes.
         every: Duration,
     },
-    /// Nothing more after so many bytes of the body; the connection stays.
+    /// Sends nothing more after some bytes of the body. The connection stays open.
     Stall {
-        /// How many, in bytes.
+        /// Offset in the body, in bytes.
         after: u64,
     },
-    /// A FIN after so many bytes of the body.
+    /// A FIN after some bytes of the body.
     Fin {
-        /// How many, in bytes.
+        /// Offset in the body, in bytes.
         after: u64,
     },
-    /// A RST after so many bytes of the body. Should the other side take none for seconds, some of them are lost with
-    /// it.
+    /// A RST after some bytes of the body. If the other side reads none for seconds, it loses some of them.
     Reset {
-        /// How many, in bytes.
+        /// Offset in the body, in bytes.
         after: u64,
     },
-    /// The same, and all connections end, and no more are taken.
+    /// A RST after some bytes of the body. All connections end with it, and the origin accepts no more.
     Death {
-        /// After how many bytes of this body.
+        /// Offset in this body, in bytes.
         after: u64,
     },
-    /// No connection is taken, whatever the moment.
+    /// Accepts no connection, at any [`Moment`].
     Refuses,
 }
 
 /// The two origins of a [`Case`].
 #[derive(Debug)]
 pub struct Stage {
-    /// Where the transfer begins, and fails.
+    /// The transfer begins here, and fails.
     pub first: Origin,
-    /// Where it is to go on.
+    /// The transfer has to continue here.
     pub second: Origin,
 }
 
 impl Case {
-    /// Starts the two origins with copies of a resource. The first fails every transfer by `failure`, for instance
-    /// `Fault::Death { after: 100_000 }`.
+    /// Starts the two origins with copies of a resource. Each transfer of the first one fails by `failure`, for
+    /// instance `Fault::Death { after: 100_000 }`.
     pub fn stage(&self, resource: &Resource, failure: Fault) -> Stage {
         let mut faults = self.first.to_vec();
         faults.push((Moment::Transfer, failure));
@@ -190,7 +191,6 @@ const fn both(name: &'static str, does: &'static str, faults: &'static [(Moment,
 }
 
 impl Case {
-    /// All of them.
     pub const ALL: &[Case] = {
         use Fault as F;
         use Moment::{Always, Ranged, Transfer, Whole};
@@ -200,42 +200,42 @@ impl Case {
         const STEP: Duration = Duration::from_millis(50);
         &[
             second("good", "does nothing wrong", &[], Continues),
-            // Another part than was asked for.
+            // Another part than requested.
             second("everything", "sends everything", &[(Ranged, F::Everything)], Refused),
-            second("no ranges", "knows no ranges, and says so", &[(Always, F::NoRanges)], Refused),
-            second("no open ranges", "refuses open ranges alone", &[(Always, F::NoOpenRanges)], Continues),
+            second("no ranges", "supports no ranges, and announces it", &[(Always, F::NoRanges)], Refused),
+            second("no open ranges", "refuses only open ranges", &[(Always, F::NoOpenRanges)], Continues),
             second("early", "begins a byte early", &[(Ranged, F::OtherRange { first: -1, last: 0 })], Refused),
             second("late", "begins a byte late", &[(Ranged, F::OtherRange { first: 1, last: 0 })], Refused),
             second("ends early", "ends a byte early", &[(Ranged, F::OtherRange { first: 0, last: -1 })], Refused),
             second("ends late", "ends a byte late", &[(Ranged, F::OtherRange { first: 0, last: 1 })], Refused),
             second("shifted", "sends another range than it says", &[(Ranged, F::Shifted)], Refused),
-            second("other unit", "counts items", &[(Ranged, F::OtherUnit)], Refused),
-            second("no Content-Range", "does not say what it sends", &[(Ranged, F::NoContentRange)], Refused),
-            second("other total", "says that there is a byte more", &[(Ranged, F::OtherTotal)], Refused),
-            second("unknown total", "does not say how much there is", &[(Ranged, F::UnknownTotal)], Refused),
+            second("other unit", "sends a range of items", &[(Ranged, F::OtherUnit)], Refused),
+            second("no Content-Range", "sends no Content-Range", &[(Ranged, F::NoContentRange)], Refused),
+            second("other total", "announces one byte more", &[(Ranged, F::OtherTotal)], Refused),
+            second("unknown total", "announces no total length", &[(Ranged, F::UnknownTotal)], Refused),
             second("multipart", "sends one part of many", &[(Ranged, F::Multipart)], Refused),
             second("416", "has no such range", &[(Ranged, F::Unsatisfiable)], Refused),
-            // Another thing than was asked for.
+            // Another content.
             second("other validators", "sends it with other validators", &[(Ranged, F::OtherValidators)], Refused),
             second("weak", "sends it with a weak tag", &[(Ranged, F::WeakTag)], Refused),
             second("no validators", "sends it without validators", &[(Ranged, F::NoValidators)], Refused),
-            second("replaced", "has got another file of that length", &[(Ranged, F::Replaced { longer: 0 })], Refused),
-            second("longer", "has got a longer file", &[(Ranged, F::Replaced { longer: 7 })], Refused),
-            second("shorter", "has got a shorter file", &[(Ranged, F::Replaced { longer: -7 })], Refused),
+            second("replaced", "has another file of the same length", &[(Ranged, F::Replaced { longer: 0 })], Refused),
+            second("longer", "has a longer file", &[(Ranged, F::Replaced { longer: 7 })], Refused),
+            second("shorter", "has a shorter file", &[(Ranged, F::Replaced { longer: -7 })], Refused),
             second("other bytes", "has other bytes, all of them", &[(Ranged, F::OtherBytes)], Refused),
             second("other first byte", "has another byte first", &[(Ranged, F::OtherFirstByte)], Refused),
             second("other last byte", "has another byte at the end", &[(Ranged, F::OtherLastByte)], Undetectable),
-            second("gzip", "compresses, though identity was asked for", &[(Ranged, F::Gzip)], Refused),
-            // Another length than was announced.
+            second("gzip", "compresses in spite of identity", &[(Ranged, F::Gzip)], Refused),
+            // Another length than announced.
             second("short", "closes after half of it", &[(Ranged, F::Short)], Continues),
             second("long", "sends more than it announced", &[(Ranged, F::Long)], Continues),
             second("long in chunks", "sends more than a range", &[(Ranged, F::Chunked), (Ranged, F::Long)], Continues),
             // Another answer.
-            second("301", "moved", &[(Ranged, F::Status(301))], Refused),
+            second("301", "redirects permanently", &[(Ranged, F::Status(301))], Refused),
             second("302", "redirects", &[(Ranged, F::Status(302))], Refused),
-            second("307", "redirects for now", &[(Ranged, F::Status(307))], Refused),
-            second("401", "asks who it is", &[(Ranged, F::Status(401))], Refused),
-            second("403", "forbids it", &[(Ranged, F::Status(403))], Refused),
+            second("307", "redirects temporarily", &[(Ranged, F::Status(307))], Refused),
+            second("401", "requires authentication", &[(Ranged, F::Status(401))], Refused),
+            second("403", "denies access", &[(Ranged, F::Status(403))], Refused),
             second("404", "has no such file", &[(Ranged, F::Status(404))], Refused),
             second("500", "fails", &[(Ranged, F::Status(500))], Refused),
             second("503", "is overloaded", &[(Ranged, F::Status(503))], Refused),
@@ -246,9 +246,9 @@ impl Case {
             second("two lengths", "announces two lengths", &[(Ranged, F::TwoLengths)], Refused),
             second("length and chunks", "announces a length, and chunks", &[(Ranged, F::LengthAndChunks)], Refused),
             second("folded", "folds a field", &[(Ranged, F::FoldedField)], Refused),
-            second("refuses", "takes no connection", &[(Always, F::Refuses)], Refused),
-            // In its own time.
-            second("drip", "takes its time", &[(Transfer, F::Drip { bytes: 8192, every: MOMENT })], Continues),
+            second("refuses", "accepts no connection", &[(Always, F::Refuses)], Refused),
+            // Slow answers.
+            second("drip", "sends slowly", &[(Transfer, F::Drip { bytes: 8192, every: MOMENT })], Continues),
             second("stall", "stops in the middle", &[(Ranged, F::Stall { after: SOME })], Continues),
             second("stall at once", "sends its head alone", &[(Ranged, F::Stall { after: 0 })], Continues),
             second("crawl", "goes on byte by byte", &[(Ranged, F::Crawl { after: SOME, every: STEP })], Continues),
@@ -257,8 +257,8 @@ impl Case {
             second("fin at once", "closes after its head", &[(Ranged, F::Fin { after: 0 })], Continues),
             second("reset", "resets in the middle", &[(Ranged, F::Reset { after: SOME })], Continues),
             second("reset at once", "resets after its head", &[(Ranged, F::Reset { after: 0 })], Continues),
-            // What was never movable.
-            both("no validators anywhere", "has none, as the first", &[(Always, F::NoValidators)], Incomplete),
+            // Transfers that can never continue.
+            both("no validators anywhere", "sends none, as the first", &[(Always, F::NoValidators)], Incomplete),
             Case {
                 name: "weak anywhere",
                 does: "has other bytes under the weak tag of the first",
@@ -267,8 +267,8 @@ impl Case {
                 second: &[(Always, F::WeakTag), (Always, F::OtherBytes)],
             },
             both("gzip anywhere", "compresses, as the first", &[(Always, F::Gzip)], Incomplete),
-            both("chunks anywhere", "does not say how long it is, as the first", &[(Whole, F::Chunked)], Incomplete),
-            both("no ranges anywhere", "knows no ranges, as the first", &[(Always, F::NoRanges)], Incomplete),
+            both("chunks anywhere", "announces no length, as the first", &[(Whole, F::Chunked)], Incomplete),
+            both("no ranges anywhere", "supports no ranges, as the first", &[(Always, F::NoRanges)], Incomplete),
         ]
     };
 }

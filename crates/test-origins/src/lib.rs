@@ -1,15 +1,15 @@
-//! Origins for tests of what stands in front of origins.
+//! Origins to test proxies with.
 //!
-//! * [`Origin`] serves one [`Resource`] as RFC 9110 wants it, and misbehaves where a [`Case`] says so.
-//! * [`Case::ALL`] lists the ways in which origins are wrong, each with the [`Verdict`] that is due; [`Case::stage`]
-//!   sets one up: an origin that dies in the middle of a transfer, and a bad one to go on from.
-//! * [`Pace`] makes an origin's speed depend on how many it serves, as those of the paper's measurements.
-//! * [`Content`] is bytes of any length that need not be kept to be known.
-//! * [`real::Server`] starts the servers that others run: Apache, nginx, and so on.
-//! * [`raw::ask`] asks an origin one thing, and shows the answer as it came.
+//! * [`Origin`] serves one [`Resource`] as RFC 9110 requires. A [`Case`] makes it misbehave.
+//! * [`Case::ALL`] lists the faults of origins, each with the required [`Verdict`]. [`Case::stage`] starts the origins
+//!   of a case: one that dies within a transfer, and a faulty one to continue at.
+//! * [`Pace`] makes the speed of an origin depend on its number of transfers, as in the paper's measurements.
+//! * [`Content`] is bytes of any length that are not stored.
+//! * [`real::Server`] starts servers of other projects: Apache, nginx, and others.
+//! * [`raw::ask`] sends one request to an origin, and returns the answer unparsed.
 //!
-//! All of it speaks HTTP/1.1 by plain bytes: what a library would not let out is the point. Nothing here is for
-//! production: what a machine lacks for it is a panic, or the error of a test.
+//! All of them read and write HTTP/1.1 as plain bytes, because an HTTP library does not send faulty answers. The crate
+//! is for tests only: a problem of the machine is a panic, or the error of a test.
 
 mod address;
 mod case;

@@ -19,7 +19,7 @@ use crate::resource::Resource;
 mod connection;
 mod delivered;
 
-/// An HTTP/1.1 origin. It ends, and its connections with it, when it is dropped.
+/// An HTTP/1.1 origin. Dropping it ends it and its connections.
 ///
 /// It runs on a thread of its own, so that tests with and without a runtime can use it.
 #[derive(Debug)]
@@ -30,39 +30,39 @@ pub struct Origin {
     thread: Option<JoinHandle<()>>,
 }
 
-/// How an origin behaves.
+/// The behavior of an origin.
 #[derive(Debug, Clone, Default)]
 pub struct Manners {
-    /// What it does wrong, and when; one after the other where several meet.
+    /// Its faults, and when. If several apply, they apply in this order.
     pub faults: Vec<(Moment, Fault)>,
-    /// How fast it sends; else as fast as it is taken.
+    /// Its speed; `None` is as fast as the client reads.
     pub pace: Option<Pace>,
-    /// Where it listens; else at a loopback address of its own, which nobody else gets while the process lives.
+    /// The address to listen at; `None` draws a loopback address that is unique in the process.
     pub ip: Option<Ipv4Addr>,
 }
 
 impl Origin {
-    /// One that is as it should be.
+    /// Starts a correct origin.
     pub fn start(resource: Resource) -> Self {
         Self::start_with(resource, Manners::default())
     }
 
-    /// One that is wrong in one way.
+    /// Starts an origin with one fault.
     pub fn faulty(resource: Resource, moment: Moment, fault: Fault) -> Self {
         Self::start_with(resource, Manners { faults: vec![(moment, fault)], ..Manners::default() })
     }
 
-    /// One with a speed.
+    /// Starts an origin with a speed.
     pub fn paced(resource: Resource, pace: Pace) -> Self {
         Self::start_with(resource, Manners { pace: Some(pace), ..Manners::default() })
     }
 
-    /// One with these manners.
+    /// Starts an origin.
     pub fn start_with(resource: Resource, manners: Manners) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let socket = TcpSocket::new_v4().expect("a socket");
         let ip = manners.ip.unwrap_or_else(random_loopback_ip);
-        socket.bind((ip, 0).into()).expect("a loopback address is the machine's, and the system chooses a free port");
+        socket.bind((ip, 0).into()).expect("a loopback address with a free port of the system can be bound");
         let address = socket.local_addr().expect("a bound socket has an address");
         let listens = manners.faults.iter().all(|(_, fault)| *fault != Fault::Refuses);
         let shared = Arc::new(Shared::new(resource, manners));
@@ -76,7 +76,6 @@ impl Origin {
         Self { address, shared, stop: Some(stop), thread: Some(thread.expect("a thread")) }
     }
 
-    /// Where it is.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -86,37 +85,37 @@ impl Origin {
         format!("http://{}", self.address)
     }
 
-    /// What it was asked so far, in order.
+    /// The requests so far, in order.
     pub fn requests(&self) -> Vec<Asked> {
         self.shared.book().requests.clone()
     }
 
-    /// How many connections it took.
+    /// Number of connections accepted.
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
-    /// How many bytes of bodies it could send, framing aside.
+    /// Bytes of bodies that it has sent, without framing.
     pub fn sent(&self) -> u64 {
         self.shared.sent.load(Ordering::Relaxed)
     }
 
-    /// How many bodies it is sending at present.
+    /// Number of bodies that it is sending at present.
     pub fn transfers(&self) -> usize {
         self.shared.transfers.load(Ordering::Relaxed)
     }
 
-    /// Puts something else there. Transfers that run go on with what they began.
+    /// Replaces the resource. Running transfers continue with the old one.
     pub fn replace(&self, resource: Resource) {
         self.shared.book().resource = resource;
     }
 
-    /// What it does wrong from the next request on.
+    /// Sets its faults from the next request on.
     pub fn misbehave(&self, faults: impl Into<Vec<(Moment, Fault)>>) {
         self.shared.book().faults = faults.into();
     }
 
-    /// Takes no more connections, and ends those that there are.
+    /// Accepts no more connections, and ends the existing ones.
     pub fn die(&self) {
         self.shared.death.notify_one();
     }
@@ -131,7 +130,7 @@ impl Drop for Origin {
     }
 }
 
-/// What an origin's connections share with who holds it.
+/// State of an origin that its connections and its handle share.
 #[derive(Debug)]
 struct Shared {
     book: Mutex<Book>,
@@ -191,7 +190,7 @@ impl Moment {
 
 enum Entry {
     Open(TcpListener),
-    /// Who connects to it is refused.
+    /// The origin refuses connections.
     Shut,
 }
 
@@ -203,7 +202,7 @@ async fn host(entry: Entry, shared: Arc<Shared>, mut stopped: oneshot::Receiver<
             _ = &mut stopped => return,
         }
     }
-    // Its end is that of whoever holds the other end.
+    // An error only means that the handle was dropped.
     let _ = stopped.await;
 }
 

@@ -1,62 +1,61 @@
-//! How fast an origin is.
+//! The speed of an origin.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// The total speed of an origin, as it depends on how many transfers it serves. All get the same share of it.
+/// The total speed of an origin, as a function of its number of transfers. All get the same share of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// Where the curve is at 100.
+    /// The total that is 100 percent in `curve`.
     pub bytes_per_s: u64,
-    /// The total for 1, 2, 3, .. transfers, in percent of `bytes_per_s`; the last also for more.
+    /// The total for 1, 2, 3, .. transfers, in percent of `bytes_per_s`. The last value also applies to more transfers.
     pub curve: &'static [u64],
 }
 
 impl Pace {
-    /// Rising up to five clients and then no more, as figure 5 of the paper (Doi and Goto, 2008), in percent of the
-    /// total for two clients: what the paper's table of gains implies.
+    /// Rises up to five clients, as figure 5 of the paper (Doi and Goto, 2008), in percent of the total for two
+    /// clients: the values that the paper's table of gains implies.
     pub const FIGURE_5: &'static [u64] = &[54, 100, 114, 137, 144];
 
-    /// As the paper's server, which gives `bytes_per_s` to two clients together.
+    /// As the paper's server. `bytes_per_s` is its total for two clients.
     pub fn figure_5(bytes_per_s: u64) -> Self {
         Self { bytes_per_s, curve: Self::FIGURE_5 }
     }
 
-    /// `bytes_per_s` for all transfers together, however many they are.
+    /// `bytes_per_s` for all transfers together, independent of their number.
     pub fn capped(bytes_per_s: u64) -> Self {
         Self { bytes_per_s, curve: &[100] }
     }
 
-    /// What all of so many transfers get together, in bytes per second.
+    /// The total of this many transfers, in bytes per second.
     pub fn total(&self, transfers: usize) -> u64 {
         let place = transfers.clamp(1, self.curve.len()) - 1;
         self.bytes_per_s * self.curve[place] / 100
     }
 
-    /// What each of so many transfers gets, in bytes per second.
+    /// The share of each of this many transfers, in bytes per second.
     pub fn share(&self, transfers: usize) -> u64 {
         self.total(transfers) / transfers.max(1) as u64
     }
 }
 
-/// Lets one transfer go as fast as it may.
+/// Limits the speed of one transfer.
 pub(crate) enum Throttle<'a> {
     None,
     Drip { bytes: usize, every: Duration, next: Instant },
     Share { pace: Pace, transfers: &'a AtomicUsize, paid: Instant },
 }
 
-/// How often shares are handed out.
+/// The least time for which a share is sent at once.
 const TICK: Duration = Duration::from_millis(2);
 
-/// How late a transfer may be: a machine that was busy is made up for, but what a client was slow to take is lost to
-/// it.
+/// How far a transfer may catch up: it makes up for delays of a busy machine, and not for a client that reads slowly.
 const LATE_MAX: Duration = Duration::from_millis(100);
 
 impl Throttle<'_> {
-    /// Waits until something may be sent, and says how much: at most `wanted`, and at least one byte.
+    /// Waits until bytes may be sent, and returns their number: at least one, at most `wanted`.
     pub(crate) async fn allowance(&mut self, wanted: usize) -> usize {
         match self {
             Self::None => wanted,
@@ -69,7 +68,7 @@ impl Throttle<'_> {
                 let share = pace.share(transfers.load(Ordering::Relaxed)).max(1);
                 *paid = (*paid).max(Instant::now() - LATE_MAX);
                 let earned = bytes_in(share, paid.elapsed()).min(wanted);
-                // Anything worth a system call.
+                // Enough for a system call.
                 if earned == wanted || earned > bytes_in(share, TICK) {
                     *paid += time_for(share, earned);
                     return earned;
@@ -93,7 +92,7 @@ fn time_for(share: u64, bytes: usize) -> Duration {
 mod tests {
     use super::*;
 
-    /// By how much all clients of two origins are faster, and by how much the slowest, in percent.
+    /// The gain of all clients of two origins, and of the slowest, in percent.
     fn gains(before: [usize; 2], after: [usize; 2]) -> [i64; 2] {
         let pace = Pace::figure_5(1_000_000);
         let total = |clients: [usize; 2]| clients.map(|clients| pace.total(clients)).iter().sum::<u64>();

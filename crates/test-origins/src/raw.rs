@@ -1,28 +1,27 @@
-//! A client that shows what came, and understands as little of it as possible. It blocks.
+//! A blocking client that returns the answer with as little parsing as possible.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Longer than any answer takes that comes at all.
+/// Longer than any answer takes that arrives at all.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The longest head that is taken, in bytes.
+/// The longest accepted head, in bytes.
 const HEAD_LEN_MAX: usize = 256 * 1024;
 
-/// What comes in a read timeout of a body that does not crawl, in bytes.
+/// A body crawls if it brings less than this in a read timeout, in bytes.
 const CRAWL_LEN_MIN: usize = 1000;
 
-/// What came until the connection ended.
+/// The answer, up to the end of the connection.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
-    /// Of the last head that came: interim ones are skipped.
+    /// The status of the last head; interim heads are skipped.
     pub status: u16,
     /// Names in lower case, in the order in which they came.
     pub fields: Vec<(String, String)>,
-    /// All that came behind the head, framing and surplus included.
+    /// All bytes behind the head, with framing and surplus.
     pub body: Vec<u8>,
-    /// How it ended.
     pub end: End,
 }
 
@@ -39,29 +38,30 @@ pub enum End {
 }
 
 impl Answer {
-    /// The value of the first field of that name, which is given in lower case.
+    /// The value of the first field of this name, which is in lower case.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(candidate, _)| candidate == name).map(|(_, value)| value.as_str())
     }
 
-    /// How often a field of that name came.
+    /// How often a field of this name came.
     pub fn count(&self, name: &str) -> usize {
         self.fields.iter().filter(|(candidate, _)| candidate == name).count()
     }
 }
 
-/// Asks once on a connection of its own, with `Host` and `Connection: close`, and reads until the connection ends.
+/// Sends one request on a connection of its own, with `Host` and `Connection: close`, and reads until the connection
+/// ends.
 ///
 /// # Errors
-/// There is no connection, or what comes is no HTTP or does not come in time.
+/// There is no connection, or the answer is not HTTP or does not come in time.
 pub fn ask(address: SocketAddr, method: &str, target: &str, fields: &[(&str, &str)]) -> io::Result<Answer> {
     ask_within(PATIENCE, address, method, target, fields)
 }
 
-/// Likewise, but gives up a body after silence of that long.
+/// As [`ask`], but stops reading a body after a silence of this length.
 ///
 /// # Errors
-/// Likewise.
+/// As [`ask`].
 pub fn ask_within(
     patience: Duration,
     address: SocketAddr,
@@ -72,27 +72,27 @@ pub fn ask_within(
     Begun::ask(patience, address, method, target, fields)?.end()
 }
 
-/// An answer of which the head has come.
+/// An answer whose head has arrived.
 #[derive(Debug)]
 pub struct Begun {
-    /// With what of the body came with the head.
+    /// With the part of the body that came with the head.
     answer: Answer,
     socket: TcpStream,
 }
 
 impl Begun {
-    /// As [`ask`] does, but leaves the rest of the body where it is for now.
+    /// As [`ask`], but leaves the rest of the body unread for now.
     ///
     /// # Errors
-    /// Likewise.
+    /// As [`ask`].
     pub fn get(address: SocketAddr, target: &str) -> io::Result<Self> {
         Self::ask(PATIENCE, address, "GET", target, &[])
     }
 
-    /// Reads until the connection ends, or crawls: hardly anything comes in a read timeout.
+    /// Reads until the connection ends or crawls: hardly any bytes come in a read timeout.
     ///
     /// # Errors
-    /// It fails in another way than [`End`] knows.
+    /// The connection fails in a way that [`End`] does not have.
     pub fn end(mut self) -> io::Result<Answer> {
         self.answer.end = loop {
             match self.read_for_a_while().map_err(|error| error.kind()) {
@@ -106,7 +106,8 @@ impl Begun {
         Ok(self.answer)
     }
 
-    /// For the read timeout, or until `CRAWL_LEN_MIN` bytes have come. Returns how many have; 0 at the end, and only there.
+    /// Reads for the read timeout, or until `CRAWL_LEN_MIN` bytes have come. Returns their number, which is 0 only at
+    /// the end.
     fn read_for_a_while(&mut self) -> io::Result<usize> {
         let (begun, patience) = (Instant::now(), self.socket.read_timeout()?.unwrap_or(PATIENCE));
         let (mut buffer, mut len) = ([0; 16 * 1024], 0);
@@ -149,18 +150,18 @@ fn head(address: SocketAddr, method: &str, target: &str, fields: &[(&str, &str)]
     head + "\r\n"
 }
 
-/// Takes a head off `came`, after reading as much as that needs.
+/// Removes a head from `came`, after reading as much as that needs.
 fn read_head(socket: &mut TcpStream, came: &mut Vec<u8>) -> io::Result<Answer> {
     let mut buffer = [0; 4096];
     loop {
         if let Some(end) = came.windows(4).position(|window| window == b"\r\n\r\n") {
             let rest = came.split_off(end + 4);
             let head = std::mem::replace(came, rest);
-            return parse(&String::from_utf8_lossy(&head)).ok_or_else(|| io::Error::other("this is no HTTP"));
+            return parse(&String::from_utf8_lossy(&head)).ok_or_else(|| io::Error::other("the response is not HTTP"));
         }
         let len = socket.read(&mut buffer)?;
         if len == 0 || came.len() > HEAD_LEN_MAX {
-            return Err(io::Error::other("there is no end of the head"));
+            return Err(io::Error::other("the head of the response has no end"));
         }
         came.extend_from_slice(&buffer[..len]);
     }

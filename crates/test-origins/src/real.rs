@@ -1,4 +1,4 @@
-//! The servers of others, as Debian has them, each with as little configuration as it takes.
+//! Servers of other projects, as packaged by Debian, each with as little configuration as possible.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,29 +24,25 @@ pub use docroot::Docroot;
 use process::Process;
 pub use setup::Setup;
 
-/// A server that runs. When this is dropped it ends, in the middle of what it does, and what it wrote goes.
+/// A running server. Dropping it ends the server at once, within its transfers, and deletes its files.
 ///
-/// Where the tests run as root, it runs as `nobody`.
+/// If the tests run as root, the server runs as `nobody`.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
     process: Process,
-    /// What a cache stands before.
+    /// The server behind a cache.
     _behind: Option<Box<Self>>,
 }
 
-/// Which server.
+/// A server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Server {
     /// Apache HTTP Server.
     Apache,
-    /// nginx.
     Nginx,
-    /// lighttpd.
     Lighttpd,
-    /// Caddy.
     Caddy,
-    /// H2O.
     H2o,
     /// Varnish, a cache before an nginx.
     Varnish,
@@ -59,41 +55,37 @@ pub enum Server {
 /// Why a server does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The machine's: it is not there.
+    /// The program is not installed.
     #[error("{program} is missing: `scripts/deps test` installs it")]
     Missing {
-        /// What was looked for in `PATH` and `/usr/sbin`.
+        /// The program, which is not in `PATH` and `/usr/sbin`.
         program: &'static str,
     },
-    /// The machine's.
+    /// The system refused something.
     #[error("{program}: {error}")]
     Io {
-        /// Which server.
         program: &'static str,
-        /// What could not be done for it.
         #[source]
         error: io::Error,
     },
-    /// Ours, most likely: it does not like its configuration.
+    /// The server ended, most likely because of an error in our configuration.
     #[error("{program} ended at once:\n{output}")]
     Ended {
-        /// Which server.
         program: &'static str,
-        /// What it had to say.
+        /// Its output.
         output: String,
     },
-    /// It answers nobody.
+    /// The server does not answer.
     #[error("{program} does not answer:\n{output}")]
     Silent {
-        /// Which server.
         program: &'static str,
-        /// What it had to say.
+        /// Its output.
         output: String,
     },
 }
 
 impl Server {
-    /// All of them, those that have files first.
+    /// All servers, those with files of their own first.
     pub const ALL: [Self; 8] = [
         Self::Apache,
         Self::Nginx,
@@ -105,7 +97,7 @@ impl Server {
         Self::TrafficServer,
     ];
 
-    /// As its makers write it.
+    /// The name as its project writes it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Apache => "Apache",
@@ -119,13 +111,13 @@ impl Server {
         }
     }
 
-    /// Whether it has no files of its own, but those of a server behind it.
+    /// Whether it serves the files of a server behind it instead of its own.
     pub fn is_cache(self) -> bool {
         matches!(self, Self::Varnish | Self::Squid | Self::TrafficServer)
     }
 
     /// Starts it on an address of its own, with the files in `root`, and waits until it answers. `more` are lines of
-    /// its configuration, in its language, at the place where what is said of its files belongs.
+    /// its configuration, in its own syntax, in the section about its files.
     pub fn start(self, root: &Docroot, more: &str) -> Result<Running, StartError> {
         let behind = if self.is_cache() { Some(Box::new(Self::Nginx.start(root, "")?)) } else { None };
         let program = self.program();
@@ -166,7 +158,6 @@ impl Server {
 }
 
 impl Running {
-    /// Where it is.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -176,19 +167,20 @@ impl Running {
         format!("http://{}", self.address)
     }
 
-    /// Stops it (SIGSTOP): its connections stay, and nothing comes on them. Only for servers of one process: nginx is, here.
+    /// Stops it (SIGSTOP): its connections stay open, and nothing comes on them. Only for servers of one process, such
+    /// as nginx here.
     pub fn stop(&self) {
         self.process.signal(Signal::STOP);
     }
 }
 
-/// Where a server is to be.
+/// The address and the directory of a server.
 struct Place<'a> {
     address: SocketAddr,
-    /// A directory of its own.
+    /// Its own directory.
     dir: &'a Path,
     root: &'a Path,
-    /// Where a cache gets things from.
+    /// The origin of a cache.
     behind: SocketAddr,
     more: &'a str,
 }
@@ -204,15 +196,15 @@ impl Place<'_> {
     }
 }
 
-/// How a server is run in the foreground.
+/// How to run a server in the foreground.
 struct Plan {
     arguments: Vec<String>,
     variables: Vec<(&'static str, String)>,
-    /// Names in its directory, and what they contain.
+    /// Names of files in its directory, and their contents.
     files: Vec<(&'static str, String)>,
     /// Directories in its directory.
     directories: Vec<&'static str>,
-    /// What ends it at once, in the middle of what it does.
+    /// The signal that ends it at once, within its transfers.
     end: Signal,
 }
 

@@ -1,4 +1,4 @@
-//! An answer, right or wrong, and how it is sent.
+//! An answer, correct or faulty, and how it is sent.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::content::Content;
 
-/// An answer as it goes out, in its parts, each of which may be spoilt.
+/// An answer in its parts. A fault may change each of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     /// Whole responses before it (1xx).
@@ -15,12 +15,12 @@ pub(crate) struct Reply {
     /// `200 OK`.
     pub(crate) status: String,
     pub(crate) fields: Vec<(String, String)>,
-    /// More of the head, as it stands.
+    /// Further bytes of the head.
     pub(crate) raw_fields: String,
     pub(crate) content: Content,
-    /// What of the content is sent.
+    /// The part of the content that is sent.
     pub(crate) range: Range<u64>,
-    /// What stands before and behind it.
+    /// The bytes before and behind the content.
     pub(crate) around: (Bytes, Bytes),
     pub(crate) chunked: bool,
     pub(crate) end: End,
@@ -28,7 +28,7 @@ pub(crate) struct Reply {
     pub(crate) instead: Option<Instead>,
 }
 
-/// From a byte of the body on, so many bytes at a time.
+/// Sends the body in pieces, from an offset on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Drip {
     pub(crate) after: u64,
@@ -36,12 +36,12 @@ pub(crate) struct Drip {
     pub(crate) every: Duration,
 }
 
-/// How an answer ends, after so many bytes of its body at most.
+/// How an answer ends, after at most this many bytes of its body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum End {
-    /// Whole; the next request may come.
+    /// Completely; the next request may follow.
     Whole,
-    /// Whole, and then a FIN.
+    /// Completely, and then with a FIN.
     Close,
     /// With a FIN.
     Fin(u64),
@@ -49,16 +49,16 @@ pub(crate) enum End {
     Reset(u64),
     /// Not at all.
     Stall(u64),
-    /// With a RST, for all connections, and nobody listens any more.
+    /// With a RST on all connections; the origin accepts no more.
     Death(u64),
 }
 
-/// What comes instead of an answer.
+/// Bytes in place of an answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Instead {
-    /// Something that is no HTTP.
+    /// Bytes that are not HTTP.
     Garbage,
-    /// Field after field.
+    /// Endless fields.
     EndlessHead,
 }
 
@@ -99,25 +99,25 @@ impl Reply {
         self.fields.iter().find(|(candidate, _)| candidate == name).map(|(_, value)| value.as_str())
     }
 
-    /// Frames the body by chunks instead of a length.
+    /// Frames the body in chunks, without a length.
     pub(crate) fn chunk(&mut self) {
         self.unset("Content-Length");
         self.set("Transfer-Encoding", "chunked");
         self.chunked = true;
     }
 
-    /// Sends another part of the content than is said, and says its length.
+    /// Sends this part of the content, with its length, and leaves `Content-Range` as it is.
     pub(crate) fn send(&mut self, range: Range<u64>) {
         self.set("Content-Length", (range.end - range.start).to_string());
         self.range = range;
     }
 
-    /// How many bytes the body has, framing aside.
+    /// Bytes of the body, without framing.
     pub(crate) fn body_len(&self) -> u64 {
         self.around.0.len() as u64 + (self.range.end - self.range.start) + self.around.1.len() as u64
     }
 
-    /// All up to the body.
+    /// All bytes up to the body.
     pub(crate) fn head(&self) -> String {
         let mut head = format!("{}HTTP/1.1 {}\r\n", self.interim, self.status);
         for (name, value) in &self.fields {
@@ -126,7 +126,7 @@ impl Reply {
         head + &self.raw_fields + "\r\n"
     }
 
-    /// At most `len` bytes of the body from `position` on, framing aside.
+    /// At most `len` bytes of the body from `position` on, without framing.
     pub(crate) fn piece(&self, position: u64, len: usize) -> Bytes {
         let (before, behind) = &self.around;
         let (before_len, middle_len) = (before.len() as u64, self.range.end - self.range.start);
@@ -142,7 +142,7 @@ impl Reply {
         }
     }
 
-    /// A piece as it goes out.
+    /// A piece with its framing.
     pub(crate) fn framed(&self, piece: Bytes) -> Bytes {
         if !self.chunked {
             return piece;
@@ -154,5 +154,5 @@ impl Reply {
     }
 }
 
-/// When all answers are made: long after all resources were.
+/// The date of all answers: long after the dates of all resources.
 const DATE: &str = "Sun, 22 Nov 2026 12:00:00 GMT";

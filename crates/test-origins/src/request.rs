@@ -1,42 +1,44 @@
-//! What an origin was asked.
+//! Requests to an origin.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The longest head of a request, in bytes.
 const HEAD_LEN_MAX: usize = 64 * 1024;
 
-/// The head of a request, as it came.
+/// The head of a request, as received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
-    /// The number of the connection that it came on, from 1.
+    /// The number of its connection, from 1.
     pub connection: usize,
     /// `GET`.
     pub method: String,
     /// `/file?query`.
     pub target: String,
-    /// Names in lower case, values as they came.
+    /// Names in lower case, values as received.
     pub fields: Vec<(String, String)>,
 }
 
 impl Asked {
-    /// The value of the first field of that name, which is given in lower case.
+    /// The value of the first field of this name, which is in lower case.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(candidate, _)| candidate == name).map(|(_, value)| value.as_str())
     }
 
-    /// First and last byte of the only range asked for (`bytes=5-9`, `bytes=5-`), if it is asked for from its start on.
+    /// The first and the last byte of the only requested range (`bytes=5-9`, `bytes=5-`); `None` for a range from the
+    /// end.
     pub fn range(&self) -> Option<(u64, Option<u64>)> {
         let (first, last) = self.field("range")?.strip_prefix("bytes=")?.split_once('-')?;
         let last = if last.is_empty() { None } else { Some(last.parse().ok()?) };
         Some((first.parse().ok()?, last))
     }
 
-    /// Whether only the resource's properties are wanted: by HEAD, or by its first byte.
+    /// Whether the request is for the resource's properties: a HEAD, or its first byte only.
     pub fn is_probe(&self) -> bool {
         self.method == "HEAD" || self.range() == Some((0, Some(0)))
     }
 
-    /// The next head on a connection, and what was read beyond it; `None` at its end, or at what is no head.
+    /// The next head on a connection, and the bytes read behind it; `None` at the end of the connection, or if it is
+    /// not a head.
     pub(crate) async fn read(
         socket: &mut (impl AsyncRead + Unpin),
         ahead: &mut Vec<u8>,

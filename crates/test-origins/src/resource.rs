@@ -1,4 +1,4 @@
-//! What an origin has, and how it is answered rightly.
+//! A resource and its correct answers.
 
 use std::ops::Range;
 
@@ -6,23 +6,22 @@ use crate::content::Content;
 use crate::reply::Reply;
 use crate::request::Asked;
 
-/// What an origin serves, and what it says of it.
+/// A resource of an origin.
 #[derive(Debug, Clone)]
 pub struct Resource {
-    /// Where it is: `/file`.
+    /// Its path: `/file`.
     pub path: String,
-    /// What it consists of.
     pub content: Content,
     /// `"v1"` with its quotes, or `W/"v1"`.
     pub etag: Option<String>,
-    /// A date of HTTP.
+    /// An HTTP date.
     pub last_modified: Option<String>,
-    /// More fields that stand in each answer with a body, such as `Repr-Digest`.
+    /// Further fields of each answer with a body, such as `Repr-Digest`.
     pub fields: Vec<(String, String)>,
 }
 
 impl Resource {
-    /// `/file`, with a strong tag and a date that is long past.
+    /// `/file`, with a strong tag and a date in the distant past.
     pub fn new(content: Content) -> Self {
         Self {
             path: "/file".to_owned(),
@@ -33,7 +32,7 @@ impl Resource {
         }
     }
 
-    /// The same path after somebody put other bytes there: `len` of them, with other validators.
+    /// The same path with new content of `len` bytes, and other validators.
     #[must_use]
     pub fn replaced(&self, len: u64) -> Self {
         Self {
@@ -44,7 +43,7 @@ impl Resource {
         }
     }
 
-    /// The right answer (RFC 9110, sections 13 and 14).
+    /// The correct answer (RFC 9110, sections 13 and 14).
     pub(crate) fn answer(&self, asked: &Asked) -> Reply {
         if !matches!(asked.method.as_str(), "GET" | "HEAD") {
             return Reply::text(405, "Method Not Allowed", "not here\n");
@@ -103,8 +102,7 @@ impl Resource {
         if first < end { Wanted::Part(first..end) } else { Wanted::Nothing }
     }
 
-    /// Whether `If-Range`, if there is one, lets the range be answered: by a strong comparison (RFC 9110, section
-    /// 13.1.5).
+    /// Whether `If-Range`, if present, permits a partial answer, by a strong comparison (RFC 9110, section 13.1.5).
     fn is_current(&self, asked: &Asked) -> bool {
         asked.field("if-range").is_none_or(|validator| {
             let strong = self.etag.as_deref().filter(|tag| !tag.starts_with("W/"));
@@ -112,7 +110,7 @@ impl Resource {
         })
     }
 
-    /// Whether one of the tags of an `If-Match` is this one's, compared strongly (RFC 9110, section 13.1.1).
+    /// Whether one of the tags of an `If-Match` matches, by a strong comparison (RFC 9110, section 13.1.1).
     fn matches(&self, tags: &str) -> bool {
         let strong = self.etag.as_deref().filter(|tag| !tag.starts_with("W/"));
         tags == "*" || tags.split(',').any(|tag| strong == Some(tag.trim()))

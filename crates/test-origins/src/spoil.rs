@@ -1,4 +1,4 @@
-//! What each fault does to an answer.
+//! The effect of each fault on an answer.
 
 use std::ops::Range;
 
@@ -9,11 +9,11 @@ use crate::reply::{Drip, End, Instead, Reply};
 use crate::request::Asked;
 use crate::resource::Resource;
 
-/// How much is sent beyond what was announced, in bytes.
+/// Bytes beyond the announced length.
 const SURPLUS: &[u8] = &[b'!'; 1000];
 
 impl Fault {
-    /// Makes the right answer a wrong one.
+    /// Applies the fault to a correct answer.
     pub(crate) fn spoil(self, asked: &Asked, resource: &Resource, reply: &mut Reply) {
         match self {
             Self::Everything => *reply = resource.whole(),
@@ -84,7 +84,7 @@ impl Fault {
     }
 }
 
-/// The range moves at its ends, and so do `Content-Range` and `Content-Length`.
+/// Moves the ends of the range, in `Content-Range` and `Content-Length` too.
 fn other_range(first: i64, last: i64, reply: &mut Reply) {
     let start = reply.range.start.saturating_add_signed(first);
     let end = reply.range.end.saturating_add_signed(last);
@@ -96,7 +96,7 @@ fn other_range(first: i64, last: i64, reply: &mut Reply) {
     content_range(reply, |_| format!("bytes {start}-{}/{total}", end - 1));
 }
 
-/// As many bytes as before, of which the first is one that stands earlier.
+/// The same number of bytes, from one byte earlier.
 fn shift(reply: &mut Reply) {
     let Range { start, end } = reply.range;
     reply.around.0 = reply.content.at(start.saturating_sub(1), 1);
@@ -107,7 +107,7 @@ fn total(reply: &mut Reply, total: &str) {
     content_range(reply, |said| format!("{}/{total}", said.split('/').next().unwrap_or_default()));
 }
 
-/// Only where one was said: a 200 has none.
+/// Changes `Content-Range`, if there is one: a 200 has none.
 fn content_range(reply: &mut Reply, change: impl FnOnce(&str) -> String) {
     if let Some(said) = reply.get("Content-Range").map(change) {
         reply.set("Content-Range", said);

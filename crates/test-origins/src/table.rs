@@ -1,16 +1,16 @@
-//! Tables in a document that tests compare with reality, and write anew.
+//! Tables in a document that tests compare with results, and rewrite.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// A table in `docs/origins.md`, between two lines that mark its place.
+/// A table in `docs/origins.md`, between two marker lines.
 #[derive(Debug, Clone, Copy)]
 pub struct Table {
-    /// The line before it.
+    /// The marker line before it.
     pub begin: &'static str,
-    /// The line after it.
+    /// The marker line after it.
     pub end: &'static str,
-    /// Its head, which the document explains.
+    /// Its columns, which the document explains.
     pub columns: &'static [&'static str],
 }
 
@@ -22,7 +22,7 @@ impl Table {
         table.lines().skip(2).map(cells).collect()
     }
 
-    /// Puts these lines there.
+    /// Replaces the lines.
     pub fn write(&self, rows: impl IntoIterator<Item = impl AsRef<[String]>>) {
         let (before, _, after) = self.parts();
         let lines = rows.into_iter().map(|cells| format!("| {} |\n", cells.as_ref().join(" | ")));
@@ -31,11 +31,11 @@ impl Table {
             .expect("the document can be written");
     }
 
-    /// What stands before the table, the table, and what stands after it.
+    /// The document before the table, the table, and the document after it.
     fn parts(&self) -> (String, String, String) {
         let text = fs::read_to_string(path()).expect("the document is there");
-        let (before, rest) = text.split_once(self.begin).expect("the place of the table is marked");
-        let (table, after) = rest.split_once(self.end).expect("the place of the table is marked");
+        let (before, rest) = text.split_once(self.begin).expect("the document has the markers of the table");
+        let (table, after) = rest.split_once(self.end).expect("the document has the markers of the table");
         (format!("{before}{}", self.begin), table.to_owned(), format!("{}{after}", self.end))
     }
 }

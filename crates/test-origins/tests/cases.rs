@@ -1,4 +1,4 @@
-//! Whether the origins do what their cases say, seen by a client that takes nothing on trust.
+//! Checks with a plain client that the origins have the faults of their cases.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,16 +13,16 @@ use watari_test_origins::{Case, Content, Fault, Moment, Origin, Pace, Resource, 
 
 const LEN: u64 = 300_000;
 const CUT_AT: u64 = 100_000;
-/// How much the client asks for again, in bytes.
+/// How much the client requests again, in bytes.
 const OVERLAP: u64 = 100;
-/// How long a stall is waited for; any beginning of the rest is right.
+/// The read timeout for a stall. Any beginning of the rest is correct.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 fn resource() -> Resource {
     Resource::new(Content::generated(1, LEN))
 }
 
-/// What a client is left with that goes on as RFC 9110 has it.
+/// The result for a client that continues as RFC 9110 permits.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     /// The rest, or the beginning of it.
@@ -58,7 +58,7 @@ fn names_are_unique() {
     assert_eq!(names.len(), Case::ALL.len());
 }
 
-/// Begins at the first, and goes on at the second.
+/// Begins at the first origin, and continues at the second.
 fn go_on(first: SocketAddr, second: SocketAddr) -> Outcome {
     let begun = raw::ask(first, "GET", "/file", &[]).unwrap();
     let Some(tag) = begun.field("etag").filter(|tag| is_movable(&begun, tag)) else { return Outcome::NotMovable };
@@ -79,7 +79,7 @@ fn is_movable(answer: &Answer, tag: &str) -> bool {
     plain && answer.field("accept-ranges") == Some("bytes") && !tag.starts_with("W/")
 }
 
-/// Accepts what answers the question, and nothing else.
+/// Accepts only the answer to the request.
 fn judge(answer: &Answer, tag: &str, wanted: Range<u64>, begun: &[u8]) -> Outcome {
     let said = format!("bytes {}-{}/{LEN}", wanted.start, wanted.end - 1);
     let lengths = answer.count("content-length") + answer.count("transfer-encoding");
@@ -98,7 +98,7 @@ fn judge(answer: &Answer, tag: &str, wanted: Range<u64>, begun: &[u8]) -> Outcom
     Outcome::Bytes(body.split_off(overlap))
 }
 
-/// What chunks consist of.
+/// The content of chunks.
 fn joined(mut chunks: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     while let Some(end) = chunks.windows(2).position(|window| window == b"\r\n") {
@@ -153,7 +153,7 @@ fn what_was_asked_is_known() {
 fn connections_are_kept() {
     let origin = Origin::start(Resource::new(Content::given("0123456789")));
     let mut socket = TcpStream::connect(origin.address()).unwrap();
-    // The second was sent ahead, as far as the origin is concerned.
+    // The second request is sent before the first answer.
     let requests = ["bytes=0-1", "bytes=8-9"].map(|range| format!("GET /file HTTP/1.1\r\nRange: {range}\r\n\r\n"));
     socket.write_all(requests.concat().as_bytes()).unwrap();
     let mut answers = String::new();
@@ -168,7 +168,7 @@ fn connections_are_kept() {
 
 #[test]
 fn a_cut_is_where_it_was_wanted() {
-    // More than buffers hold, so that some has to wait for the client.
+    // More than buffers hold, so that some bytes wait for the client.
     const LEN: u64 = 20_000_000;
     let resource = || Resource::new(Content::generated(1, LEN));
     for after in (0..300).chain([4095, 4096, 4097, 65_535, 65_536, 65_537, LEN - 1]) {
@@ -190,7 +190,7 @@ fn the_dead_and_the_absent_refuse() {
     let killed = Origin::start(resource());
     killed.die();
     for origin in [absent, dead, killed] {
-        // Death is told to the thread that accepts.
+        // `Death` reaches the accepting thread later.
         let refused = std::iter::repeat_with(|| raw::ask(origin.address(), "HEAD", "/file", &[]))
             .take(1000)
             .any(|answer| answer.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused));
@@ -224,8 +224,8 @@ fn all_transfers_share_what_there_is() {
         });
         threads.map(|thread| thread.join().unwrap())
     });
-    // Four tenths of a second's worth; each may have been given a tenth ahead.
+    // 0.4 s at this speed. Each transfer may have got 0.1 s in advance.
     assert!(begun.elapsed() > Duration::from_millis(300));
-    // When the first of them was done, the others were about to be.
+    // When the first one ended, the others were nearly complete.
     assert!(sent.iter().min().unwrap() > &(content.len() * 5 / 2), "{sent:?}");
 }

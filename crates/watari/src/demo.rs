@@ -40,7 +40,7 @@ pub(crate) enum DemoError {
     Certificate(#[from] rcgen::Error),
     #[error("cannot set up the clients' TLS: {0}")]
     ClientTls(String),
-    #[error("the process {name} ended ({status}); its last words: {last_words}")]
+    #[error("the process {name} ended ({status}); its last output: {last_words}")]
     Ended { name: String, status: String, last_words: String },
     #[error("the cluster was not ready within {seconds} s: {waiting_for}")]
     NotReady { seconds: u64, waiting_for: String },

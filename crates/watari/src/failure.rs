@@ -49,7 +49,7 @@ pub(crate) enum Failure {
     #[error("a condition is not met")]
     Expectation,
     #[error(
-        "no request succeeded: the summary has their statuses and endings (--ok-status says which statuses are success)"
+        "no request succeeded: the summary has their statuses and endings (--ok-status sets the statuses that are success)"
     )]
     Unanswered,
     #[error(transparent)]
@@ -58,7 +58,7 @@ pub(crate) enum Failure {
     Fleet(#[from] fleet::StartError),
     #[error(transparent)]
     LostWorker(#[from] fleet::LostError),
-    #[error("{0} of the workers were lost, and the figures lack what they did last")]
+    #[error("{0} of the workers were lost: the figures lack their last results")]
     Lost(usize),
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -70,7 +70,7 @@ pub(crate) enum Failure {
     Capture(#[from] CaptureError),
     #[error(transparent)]
     Privileges(#[from] PrivilegesError),
-    #[error("{0}; --user names somebody else, or root, who then has no privileges either")]
+    #[error("{0}; set --user to another user (root also runs without privileges)")]
     User(PrivilegesError),
     #[error(transparent)]
     AnonymizeKey(#[from] KeyError),

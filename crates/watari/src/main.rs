@@ -48,7 +48,7 @@ use mimalloc::MiMalloc;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// A TLS cluster whose live connections change hands.
+/// A TLS cluster that moves live connections between its servers.
 #[derive(Parser)]
 #[command(version, after_help = EXAMPLES)]
 struct Arguments {
@@ -61,8 +61,8 @@ Examples:
   watari demo                             a whole cluster on loopback, to try
   watari pki init --dir pki               a certificate authority for a cluster
   watari run --config node.toml           a node
-  watari ctl connections                  what it is doing
-  watari ctl drain a1                     empty an agent, without cutting anything
+  watari ctl connections                  its connections
+  watari ctl drain a1                     move all connections away from an agent
 
 Exit status: 0 done, 1 failed, 2 wrong usage or configuration.";
 

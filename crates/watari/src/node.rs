@@ -51,7 +51,7 @@ pub(crate) enum NodeError {
     Files(#[from] TooFewFiles),
     #[error("cannot start {what}: {cause}")]
     Start { what: &'static str, cause: io::Error },
-    #[error("a thread of the dispatcher has ended, and its clients were cut off: the node cannot go on")]
+    #[error("a thread of the dispatcher has failed, and its clients were reset: the node ends")]
     ThreadLost,
 }
 
@@ -218,7 +218,7 @@ impl Node {
         };
         let stopped = async { tokio::join!(self.mesh.stopped(), self.admin, flushed) };
         if timeout(STOP_MAX, stopped).await.is_err() {
-            tracing::warn!("ended before everything queued was sent");
+            tracing::warn!("ended before all queued messages were sent");
         }
     }
 }

@@ -122,7 +122,7 @@ pub(crate) fn notify(state: &str) {
         return;
     };
     if let Err(error) = send(path.as_bytes(), state) {
-        tracing::warn!(%error, "cannot tell the service manager {state}");
+        tracing::warn!(%error, "cannot notify the service manager of {state}");
     }
 }
 

@@ -68,7 +68,7 @@ impl Redirects {
         let (requests, refused) = (Family::default(), Counter::default());
         let registry = registry.sub_registry_with_prefix("watari_redirect");
         registry.register("requests", "Requests over plain HTTP, by status", Family::clone(&requests));
-        registry.register("connections_refused", "Connections over the limit", Counter::clone(&refused));
+        registry.register("connections_refused", "Connections refused over the limit", Counter::clone(&refused));
         let places = Arc::new(Semaphore::new(connections_max));
         let shared = Shared { https_port: AtomicU16::new(HTTPS), places, requests, refused };
         Self { shared: Arc::new(shared), listening: Mutex::default(), shutdown }

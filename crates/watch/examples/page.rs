@@ -1,6 +1,7 @@
-//! The page with servers that wander through all states: `cargo run --package watari-watch --example page [ADDRESS]`.
+//! The page with servers that go through all states: `cargo run --package watari-watch --example page [ADDRESS]`.
 //!
-//! Two sensors see the two sides of a cache, and one of them another server. A minute of the story is told at once.
+//! Two sensors see the two sides of a cache, and one of them sees another server too. A minute of the scenario is
+//! reported at once.
 
 use std::error::Error;
 use std::net::{SocketAddr, TcpListener};
@@ -16,7 +17,7 @@ use watari_watch::board::Board;
 use watari_watch::report::{Health, Report};
 use watari_watch::web::{Site, serve, tick};
 
-/// How long a server stays in a part of its story.
+/// How long a server stays in a part of the scenario, in seconds.
 const PART_S: u64 = 40;
 
 #[tokio::main]
@@ -44,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The real site's, over a time in which something is seen to happen.
+/// The paper's site, with a span in which changes are visible.
 fn profile() -> Profile {
     Profile { span: Duration::from_mins(4), stopped_span: Duration::from_secs(10), ..Profile::site() }
 }
@@ -53,7 +54,7 @@ fn now_s() -> Result<u64, std::time::SystemTimeError> {
     Ok(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs())
 }
 
-/// What all sensors say of a second.
+/// The reports of all sensors for a second.
 fn tell(board: &Mutex<Board>, second: u64) {
     let [front, back, other] = ["192.0.2.10:443", "198.51.100.7:80", "[2001:db8::8]:443"]
         .map(|address| address.parse::<SocketAddr>().expect("an address"));
@@ -67,7 +68,7 @@ fn tell(board: &Mutex<Board>, second: u64) {
     board.advance(at);
 }
 
-/// Normal, saturated in its two ways, stopped, and well again.
+/// Normal, saturated in both ways, stopped, and normal again.
 #[expect(clippy::cast_precision_loss, reason = "a picture")]
 fn happened(second: u64, shift: u64, load: f64) -> Tally {
     let mut dice = Dice(second.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ shift);
@@ -112,7 +113,7 @@ fn happened(second: u64, shift: u64, load: f64) -> Tally {
     tally
 }
 
-/// How many are about to be answered.
+/// The number of open requests.
 #[expect(clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a picture")]
 fn held(second: u64) -> u32 {
     (30.0 + 25.0 * (second as f64 / 23.0).sin()) as u32
@@ -127,11 +128,11 @@ fn stopped(dice: &mut Dice, load: f64, second: u64) -> Tally {
     tally
 }
 
-/// Numbers that look random, and are the same each time.
+/// Pseudorandom numbers, the same each time.
 struct Dice(u64);
 
 impl Dice {
-    /// A count whose mean is about that.
+    /// A count with about this mean.
     #[expect(clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a picture")]
     fn about(&mut self, mean: f64) -> u32 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,10 +1,11 @@
-// Bundles the page into dist/, and lists its files for build.rs in dist/assets.tsv; `--tests`: the tests, into dist-test/.
+// Bundles the page into dist/, and lists its files for build.rs in dist/assets.tsv. With `--tests` it bundles the tests
+// into dist-test/.
 import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { build } from "esbuild";
 
-// The licences of what may be in the page: deny.toml allows the same of Rust.
+// The licences that the page's packages may have: the same as deny.toml allows for Rust.
 const PERMITTED = ["BSD-3-Clause", "ISC", "MIT"];
 const common = { bundle: true, format: "esm", target: "es2022", jsx: "automatic", jsxImportSource: "preact", logLevel: "warning" };
 
@@ -61,7 +62,7 @@ function digest(content) {
   return createHash("sha256").update(content).digest("hex").slice(0, 16);
 }
 
-// Copies a file under a name that changes with what is in it.
+// Copies a file under a name with a digest of its content.
 function hashed(from, name, end) {
   const content = readFileSync(from);
   const to = `${name}-${digest(content)}${end}`;
@@ -69,7 +70,7 @@ function hashed(from, name, end) {
   return to;
 }
 
-// What the bundled packages want to be said with every copy of them.
+// The licence texts of the bundled packages, which every copy has to include.
 function licences(inputs) {
   const packages = inputs.map((path) => /^node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1]);
   const names = [...new Set(packages.filter((name) => name !== undefined))].sort();

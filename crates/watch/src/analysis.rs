@@ -1,4 +1,4 @@
-//! From frames to what happened.
+//! Converts frames into events.
 
 use std::ops::AddAssign;
 use std::sync::Arc;
@@ -8,19 +8,18 @@ use watari_packets::{Decoded, Decoder, Frame, Other, Reassembly, Timestamp};
 
 use crate::pseudonyms::Pseudonyms;
 
-/// How frames are read, and what is said of them.
+/// How frames are parsed, and which events are reported.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// How frames are read.
+    /// The parser of frames.
     pub decoder: Decoder,
-    /// What connections are held to. Of servers that are named in it only those are told of.
+    /// Timeouts and limits of connections. If it names servers, only their events are reported.
     pub settings: Settings,
-    /// Whose addresses are not said; `None`: all are.
+    /// Replaces addresses in events; `None` replaces none.
     pub pseudonyms: Option<Arc<Pseudonyms>>,
 }
 
-/// Reads frames and follows connections. Give it each frame, and then take what there is from [`Analysis::poll`] until it says
-/// nothing.
+/// Parses frames and follows connections. Pass it each frame, then call [`Analysis::poll`] until it returns `None`.
 #[derive(Debug)]
 pub struct Analysis {
     decoder: Decoder,
@@ -32,17 +31,16 @@ pub struct Analysis {
     span: Option<(Timestamp, Timestamp)>,
 }
 
-/// What frames were.
+/// Counts of frames by their result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FrameCounts {
-    /// Segments of TCP.
+    /// TCP segments.
     pub segments: u64,
-    /// What was none, in the order of [`Other::ALL`].
+    /// Other frames, in the order of [`Other::ALL`].
     pub others: [u64; Other::ALL.len()],
 }
 
 impl Analysis {
-    /// Of no frames yet.
     pub fn new(options: Options) -> Self {
         let Options { decoder, settings, pseudonyms } = options;
         Self {
@@ -58,7 +56,7 @@ impl Analysis {
 
     /// Takes a frame.
     pub fn see(&mut self, frame: &Frame<'_>) {
-        // Not taken out of what it is in: a copy of a segment costs as much as a tenth of all.
+        // Matches by reference: a copy of the segment takes a tenth of the whole time.
         match &self.decoder.decode(frame) {
             Decoded::Segment(segment) | Decoded::FirstFragment(segment) => {
                 self.frames.segments += 1;
@@ -88,17 +86,17 @@ impl Analysis {
         }
     }
 
-    /// Time has come to `now`, though there was no frame.
+    /// Advances time to `now`, without a frame.
     pub fn advance(&mut self, now: Timestamp) {
         self.connections.advance(now);
     }
 
-    /// There are no more frames.
+    /// Ends the input.
     pub fn finish(&mut self) {
         self.connections.finish();
     }
 
-    /// The next of what happened at servers that are told of.
+    /// The next event of a reported server.
     pub fn poll(&mut self) -> Option<Event> {
         let mut event = loop {
             let event = self.connections.poll_event()?;
@@ -112,17 +110,16 @@ impl Analysis {
         Some(event)
     }
 
-    /// What frames were.
     pub const fn frames(&self) -> &FrameCounts {
         &self.frames
     }
 
-    /// What was not followed.
+    /// Connections and segments that were not followed.
     pub const fn counts(&self) -> Counts {
         self.connections.counts()
     }
 
-    /// When the first frame came, and the latest.
+    /// The times of the first frame and the latest one.
     pub const fn span(&self) -> Option<(Timestamp, Timestamp)> {
         self.span
     }
@@ -138,12 +135,12 @@ impl AddAssign for FrameCounts {
 }
 
 impl FrameCounts {
-    /// All of them.
+    /// All frames.
     pub fn all(&self) -> u64 {
         self.segments + self.others.iter().sum::<u64>()
     }
 
-    /// Those that were something else than TCP, or were not understood, by reason; without those of which there were none.
+    /// Frames other than TCP segments by reason, for reasons with a count above 0.
     pub fn reasons(&self) -> impl Iterator<Item = (Other, u64)> + '_ {
         Other::ALL.into_iter().zip(self.others).filter(|(_, count)| *count > 0)
     }

@@ -1,4 +1,4 @@
-//! A capture as a whole: what became of each connection, and what servers were in.
+//! Reads a whole capture: the endings of its connections, and the states of its servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use watari_packets::{Frame, Timestamp};
 use crate::analysis::{self, Analysis, FrameCounts};
 use crate::spans::{Span, Spans};
 
-/// Reads a capture. Give it each frame, then ask for its [`Summary`].
+/// Reads a capture. Pass it each frame, then take its [`Summary`].
 #[derive(Debug)]
 pub struct Batch<S> {
     analysis: Analysis,
@@ -19,10 +19,10 @@ pub struct Batch<S> {
     minutes: BTreeMap<SocketAddr, BTreeMap<u64, Tally>>,
     learns: bool,
     totals: BTreeMap<SocketAddr, Tally>,
-    /// Those that never answered anything, which give way to others.
+    /// Servers that never answered anything. New servers replace them.
     silent: BTreeSet<SocketAddr>,
     untold: u64,
-    /// The second that time is in.
+    /// The current second.
     second: u64,
     /// The last second in which servers were judged.
     judged: u64,
@@ -30,7 +30,7 @@ pub struct Batch<S> {
     sink: S,
 }
 
-/// What happened at a server in a second, and is not added to the rest yet: there may be an event for each packet.
+/// The counts of a server in a second that are not added to the others yet. There may be an event for each packet.
 #[derive(Debug)]
 struct Pending {
     /// The server, and the second.
@@ -41,51 +41,48 @@ struct Pending {
     tally: Tally,
 }
 
-/// Takes what is found, as it is found.
+/// Receives results in their order.
 pub trait Sink {
-    /// Why it could not.
+    /// The error of the receiver.
     type Error;
 
     /// A connection ended.
     fn connection(&mut self, connection: &Connection) -> Result<(), Self::Error>;
-    /// A request was answered, or never will be.
+    /// A request was answered, or can no longer be answered.
     fn request(&mut self, request: &Request) -> Result<(), Self::Error>;
-    /// A server was in a state.
+    /// A span of a server's state ended.
     fn span(&mut self, span: &Span) -> Result<(), Self::Error>;
 }
 
-/// What a capture is read by.
+/// Options for reading a capture.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How frames are read, and what is said of them.
+    /// How frames are parsed, and which events are reported.
     pub analysis: analysis::Options,
-    /// What servers are judged by.
+    /// The limits between the states.
     pub profile: Profile,
-    /// Whether boundaries are learned.
+    /// Whether limits are learned.
     pub learns: bool,
 }
 
-/// What a capture had.
+/// The totals of a capture.
 #[derive(Debug)]
 pub struct Summary {
-    /// When its first frame was captured, and its latest; `None` without any.
+    /// The times of its first and its latest frame; `None` if it has none.
     pub span: Option<(Timestamp, Timestamp)>,
-    /// What its frames were.
     pub frames: FrameCounts,
-    /// What was not followed.
+    /// Connections and segments that were not followed.
     pub counts: Counts,
-    /// What happened at each server.
     pub servers: BTreeMap<SocketAddr, Tally>,
-    /// How often something happened at servers beyond [`SERVERS_MAX`], which are not judged, or others gave way to them.
+    /// How often an event was at a server beyond [`SERVERS_MAX`], which is not judged, or a server gave way to another.
     pub untold: u64,
     minutes: BTreeMap<SocketAddr, BTreeMap<u64, Tally>>,
 }
 
-/// How many servers are judged.
+/// The most servers that are judged.
 pub const SERVERS_MAX: usize = 4096;
 
 impl<S: Sink> Batch<S> {
-    /// Nothing read yet.
     pub fn new(options: Options, sink: S) -> Self {
         Self {
             analysis: Analysis::new(options.analysis),
@@ -107,7 +104,7 @@ impl<S: Sink> Batch<S> {
     pub fn see(&mut self, frame: &Frame<'_>) -> Result<(), S::Error> {
         let second = frame.time.0 / 1_000_000_000;
         if second > self.second {
-            // What this frame shows was not there in the silence before it.
+            // The seconds of silence before this frame are judged without it.
             let before = Timestamp(second * 1_000_000_000 - 1);
             self.analysis.advance(before);
             self.drain()?;
@@ -119,12 +116,12 @@ impl<S: Sink> Batch<S> {
         self.judge(frame.time)
     }
 
-    /// Who takes what is found.
+    /// The receiver of results.
     pub const fn sink_mut(&mut self) -> &mut S {
         &mut self.sink
     }
 
-    /// There are no more frames.
+    /// Ends the input.
     pub fn finish(mut self) -> Result<(Summary, S), S::Error> {
         self.analysis.finish();
         self.drain()?;
@@ -216,7 +213,7 @@ impl<S: Sink> Batch<S> {
 const MINUTE: Duration = Duration::from_mins(1);
 
 impl Summary {
-    /// Where the boundaries of a server are if it was normal all the time. `None`: too little was seen of it.
+    /// The limits of a server, if it was normal all the time. `None` if it had too few connections.
     pub fn learned(&self, server: &SocketAddr, base: Profile) -> Option<Profile> {
         let mut learner = Learner::default();
         for block in self.minutes.get(server)?.values() {

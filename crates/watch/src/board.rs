@@ -1,4 +1,4 @@
-//! What is known of all servers that all sensors see: what a page, a terminal and metrics show.
+//! The board: the current data of all servers of all sensors, for the page, the terminal and metrics.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::report::{Health, Report};
 use crate::rows::seconds;
 use crate::spans::{EvidenceRow, SharesRow, because};
 
-/// What all sensors see. Give it reports and the time, and take [`Board::poll`] until it says nothing.
+/// The data of all sensors. Pass it reports and the time, then call [`Board::poll`] until it returns `None`.
 #[derive(Debug)]
 pub struct Board {
     profile: Profile,
@@ -28,16 +28,16 @@ struct Sensor {
     states: States,
     timelines: BTreeMap<SocketAddr, Timeline>,
     totals: BTreeMap<SocketAddr, Totals>,
-    /// Of each of its threads.
+    /// One for each of its threads.
     parts: BTreeMap<u8, Part>,
-    /// How far all of them have come.
+    /// The time up to which all threads have reported.
     heard: Timestamp,
-    /// Since when reports have come without a gap; `None`: there is none yet.
+    /// The begin of the reports without a gap; `None` before the first report.
     began: Option<Timestamp>,
-    /// How far servers are judged.
+    /// The time up to which servers are judged.
     judged: Timestamp,
     late: Late,
-    /// Of one that is another machine.
+    /// For a sensor on another machine.
     link: Option<Link>,
 }
 
@@ -46,117 +46,115 @@ struct Sensor {
 struct Part {
     at: Timestamp,
     health: Health,
-    /// It listens no more.
+    /// The thread has ended.
     is_over: bool,
 }
 
-/// Which seconds of servers became more when they were long past: connections are reported when they have settled. By server, when they did
-/// and which; the latest is last.
+/// Past seconds whose counts changed later, because connections are reported when they have settled. By server: the
+/// time of the change, and the second; the latest is last.
 #[derive(Debug, Default)]
 struct Late(BTreeMap<SocketAddr, VecDeque<(u64, u64)>>);
 
-/// How a sensor listens.
+/// The health of a sensor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Listens {
-    /// All of its threads together.
+    /// The sums of all its threads.
     pub health: Health,
-    /// Threads that are so far behind the others that they are not waited for.
+    /// Threads that are so far behind the others that the board does not wait for them.
     pub hanging: usize,
-    /// Times that something happened at a server that is not watched, because there are too many.
+    /// Number of events at servers that are not watched, because there are too many.
     pub unwatched: u64,
 }
 
-/// How a sensor on another machine is connected.
+/// The connection of a sensor on another machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Whether it is.
+    /// Whether it is connected.
     pub is_there: bool,
-    /// How far its clock is ahead of this one's, if that is known.
+    /// How far its clock is ahead of this machine's, in nanoseconds, if measured.
     pub clock_offset_ns: Option<i64>,
-    /// Seconds of servers that it had to drop before they were heard here.
+    /// Seconds of servers that the sensor dropped before the judge got them.
     pub lost: u64,
-    /// Seconds of servers that were refused, because they are of no time that can be.
+    /// Seconds of servers that the judge refused, because their time is impossible.
     pub refused: u64,
 }
 
-/// What is known of a server.
+/// A server on the board.
 #[derive(Debug)]
 pub struct Entry<'a> {
-    /// Who sees it.
+    /// The name of its sensor.
     pub sensor: &'a str,
-    /// Where it is.
     pub address: SocketAddr,
-    /// The last while.
+    /// Its state and its latest seconds.
     pub server: &'a Server,
-    /// Since it was seen first.
+    /// Counts since it was seen first.
     pub totals: Totals,
     /// The time of the sensor's last report, by the sensor's own clock.
     pub heard: Timestamp,
-    /// Which seconds are complete.
+    /// The complete seconds.
     pub covered: Covered,
     /// Counts over the last ten complete seconds.
     pub recent: Recent,
     /// Connections that were open at the end of the last complete second.
     pub open: u32,
-    /// X, Y and Z over the span of the current state; `None`: no connection ended in it.
+    /// X, Y and Z over the span of the current state; `None` if no connection ended in it.
     pub shares: Option<Shares>,
     /// The length of that span, in seconds.
     pub shares_span_s: u64,
 }
 
-/// What happened at a server since it was seen first.
+/// Counts of a server since it was seen first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Connections that began.
     pub opened: u64,
     /// Connections that ended, in the order of [`Ending::ALL`].
     pub endings: [u64; Ending::ALL.len()],
-    /// Connections that were given up to hold others.
+    /// Connections that were evicted to make room for others.
     pub evicted: u64,
     /// Requests that got an answer.
     pub answered: u64,
-    /// Knocks and requests that got none.
+    /// SYNs and requests that got none.
     pub unanswered: u64,
-    /// Times from requests to the first octet of their answers, by bucket of [`Histogram`], and their sum.
+    /// Times from requests to the first octet of their answers, by bucket of [`Histogram`].
     pub responses: [u64; Histogram::BUCKETS],
-    /// See `responses`.
+    /// Sum of the times in `responses`, in microseconds.
     pub response_us: u64,
-    /// Connections with a full handshake of TLS.
+    /// Connections with a full TLS handshake.
     pub tls_full: u64,
-    /// Connections with a resumed session.
+    /// Connections with a resumed TLS session.
     pub tls_resumed: u64,
     /// Octets of data to clients.
     pub bytes_to_client: u64,
 }
 
-/// What a server was in, and since when; the latest is last.
+/// The states of a server and their begins; the latest is last.
 type Timeline = VecDeque<(Timestamp, ServerState)>;
 
-/// How many servers of a sensor are judged.
+/// The most servers of a sensor that are judged.
 pub const SERVERS_MAX: usize = 1024;
-/// How many sensors there may be.
+/// The most sensors.
 pub const SENSORS_MAX: usize = 256;
-/// How many changes of a server are held.
+/// The most changes of a server that are stored.
 const TIMELINE_MAX: usize = 256;
-/// How many of the latest seconds are shown again, and for how long those are shown that became more later.
+/// The number of latest seconds that a view repeats, and how long it repeats past seconds that changed later.
 const LATEST_S: u64 = 5;
-/// How many of those are held, of each server.
+/// The most past seconds of a server that are stored for that.
 const LATE_MAX: usize = 256;
-/// How far the clock of a sensor may be ahead of the judge's; what it says of later is of no time.
+/// How far a sensor's clock may be ahead of the judge's, in seconds. Later seconds are refused.
 pub const AHEAD_MAX_S: u64 = 60;
-/// Reports come each second. Where one comes this much later, by the sensor's clock, it has not listened in between, or the clock
-/// was set.
+/// Reports come each second. If one comes this much later, by the sensor's clock, there was a pause, or the clock was
+/// set.
 const REPORT_LATE_MAX: Duration = Duration::from_secs(5);
-/// A thread that is further behind the others than this is not waited for.
+/// The board does not wait for a thread that is further behind the others than this.
 const PART_LATE_MAX: Duration = Duration::from_secs(10);
 
 impl Board {
-    /// Of nothing yet.
     pub const fn new(profile: Profile) -> Self {
         Self { profile, sensors: BTreeMap::new(), changes: VecDeque::new(), now: Timestamp(0) }
     }
 
-    /// A sensor says something; `part` is which of its threads. Returns whether it is heard: not where there are too many.
+    /// Takes a report of the thread `part` of a sensor. Returns false if there are too many sensors.
     pub fn take(&mut self, sensor: &str, part: u8, report: &Report) -> bool {
         let Some(sensor) = self.sensor(sensor) else { return false };
         let at_s = report.at.0 / 1_000_000_000;
@@ -170,18 +168,19 @@ impl Board {
         let before = sensor.parts.insert(part, Part { at: report.at, health: report.health, is_over: false });
         sensor.hear();
         if sensor.began.is_none() || before.is_some_and(|it| report.at.since(it.at) > REPORT_LATE_MAX) {
-            // On a quiet link its time is that much behind the clock by which it began.
+            // On a quiet link, the report's time is this much behind the clock at which it began.
             sensor.began = sensor.began.max(Some(report.at + DELAY_MAX));
         }
         true
     }
 
-    /// The way to a sensor on another machine, of which nothing may have been heard yet; `None`: there are too many sensors.
+    /// The connection of a sensor on another machine, which may not have reported yet. `None` if there are too many
+    /// sensors.
     pub fn link(&mut self, sensor: &str) -> Option<&mut Link> {
         self.sensor(sensor).map(|sensor| sensor.link.get_or_insert_default())
     }
 
-    /// A part of a sensor listens no more, and is not waited for.
+    /// A thread of a sensor has ended. The board no longer waits for it.
     pub fn leave(&mut self, sensor: &str, part: u8) {
         let part = self.sensors.get_mut(sensor).and_then(|sensor| sensor.parts.get_mut(&part));
         if let Some(part) = part {
@@ -189,8 +188,8 @@ impl Board {
         }
     }
 
-    /// A sensor has begun anew: how it listened before does not count any more, and nobody will say how those connections end that were
-    /// open.
+    /// A sensor has restarted: its earlier health no longer counts, and the ends of its open connections will not be
+    /// reported.
     pub fn renew(&mut self, sensor: &str) {
         if let Some(sensor) = self.sensors.get_mut(sensor) {
             sensor.parts.clear();
@@ -199,12 +198,13 @@ impl Board {
         }
     }
 
-    /// Time has come to `now`: servers are judged once a second.
+    /// Advances time to `now`. Servers are judged once a second.
     pub fn advance(&mut self, now: Timestamp) {
         let is_next_second = now.0 / 1_000_000_000 != self.now.0 / 1_000_000_000;
         self.now = now;
         for (name, sensor) in &mut self.sensors {
-            // Of a sensor that is not heard nothing is known: silence there is not silence of its servers.
+            // Without reports of a sensor, the states of its servers are unknown. Silence of the sensor is not silence
+            // of its servers.
             sensor.judged = sensor.heard.min(self.now + Duration::from_secs(AHEAD_MAX_S));
             sensor.states.advance(sensor.judged);
             while let Some(change) = sensor.states.poll() {
@@ -217,7 +217,7 @@ impl Board {
         }
     }
 
-    /// The next server that is in another state, and who saw it.
+    /// The next change of a server's state, with the name of its sensor.
     pub fn poll(&mut self) -> Option<(String, Change)> {
         self.changes.pop_front()
     }
@@ -229,27 +229,26 @@ impl Board {
         })
     }
 
-    /// Each sensor, and how it listens.
+    /// Each sensor with its health.
     pub fn sensors(&self) -> impl Iterator<Item = (&str, Listens)> {
         self.sensors.iter().map(|(name, sensor)| (name.as_str(), sensor.listens()))
     }
 
-    /// Each sensor on another machine, and how it is connected.
+    /// Each sensor on another machine with its connection.
     pub fn links(&self) -> impl Iterator<Item = (&str, Link)> {
         self.sensors.iter().filter_map(|(name, sensor)| Some((name.as_str(), sensor.link?)))
     }
 
-    /// What servers are judged by.
+    /// The limits between the states.
     pub const fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// How far time has come.
     pub const fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// All of it, but for seconds that are over.
+    /// All data except past seconds.
     pub fn view(&self) -> BoardView<'_> {
         BoardView {
             now: seconds(self.now),
@@ -261,7 +260,8 @@ impl Board {
         }
     }
 
-    /// A sensor, which is there from now on; `None`: there are too many. One that is away gives its place to one that is not.
+    /// The sensor of this name, which may be new. `None` if there are too many. A new one replaces the one that has
+    /// been disconnected for the longest time.
     fn sensor(&mut self, name: &str) -> Option<&mut Sensor> {
         if !self.sensors.contains_key(name) && self.sensors.len() >= SENSORS_MAX {
             let away = self.sensors.iter().filter(|(_, sensor)| sensor.is_away());
@@ -272,7 +272,7 @@ impl Board {
         Some(self.sensors.entry(name.to_owned()).or_insert_with(|| Sensor::new(profile)))
     }
 
-    /// The seconds of one server that are held, and what it was in; `None`: it is not watched.
+    /// The stored seconds of a server, and its states; `None` if it is not watched.
     pub fn course(&self, sensor: &str, server: &SocketAddr) -> Option<CourseView> {
         let sensor = self.sensors.get(sensor)?;
         let rows = sensor.states.server(server)?.window().seconds().map(|(at_s, tally)| row(at_s, tally)).collect();
@@ -306,7 +306,8 @@ impl Sensor {
         timeline.push_back((change.verdict.since, change.verdict.state));
     }
 
-    /// Time goes on as far as all threads have come, but for those that hang; and back where they all have.
+    /// Advances the sensor's time to that of its slowest thread, except for hanging ones. Sets it back if all threads
+    /// have been set back.
     fn hear(&mut self) {
         let parts = || self.parts.values().filter(|part| !part.is_over).map(|part| part.at);
         let first = parts().max().unwrap_or(Timestamp(0));
@@ -319,7 +320,7 @@ impl Sensor {
         self.heard = self.heard.max(waited_for.unwrap_or(Timestamp(0)));
     }
 
-    /// Which of its seconds are complete.
+    /// The complete seconds of the sensor.
     fn covered(&self) -> Covered {
         let began_ns = self.began.map_or(u64::MAX, |began| began.0);
         Covered::new(began_ns, self.judged.0 / 1_000_000_000)
@@ -346,7 +347,7 @@ impl Sensor {
         self.link.is_some_and(|link| !link.is_there)
     }
 
-    /// A server that is idle for long is not watched any more, and has no past then.
+    /// Drops the past of servers that are no longer watched, because they have been idle for long.
     fn forget(&mut self) {
         let states = &self.states;
         self.timelines.retain(|server, _| states.server(server).is_some());
@@ -396,7 +397,7 @@ impl Sensor {
 }
 
 impl Late {
-    /// At `at_s` something was told of `second`.
+    /// Notes that a report at `at_s` changed `second`.
     fn note(&mut self, server: SocketAddr, at_s: u64, second: u64) {
         if second.saturating_add(LATEST_S) > at_s {
             return;
@@ -408,7 +409,7 @@ impl Late {
         seconds.push_back((at_s, second));
     }
 
-    /// Time has come to `now_s`.
+    /// Drops notes that are older than [`LATEST_S`] at `now_s`.
     fn forget(&mut self, now_s: u64) {
         self.0.retain(|_, seconds| {
             while seconds.front().is_some_and(|(at_s, _)| at_s.saturating_add(LATEST_S) < now_s) {
@@ -446,11 +447,11 @@ impl Totals {
     }
 }
 
-/// What is shown. Times are in seconds since the Unix epoch, shares are 0 to 1.
+/// The board as JSON. Times are in seconds since the Unix epoch, shares are 0 to 1.
 #[derive(Debug, Serialize)]
 pub struct BoardView<'a> {
     now: f64,
-    /// What the numbers of a row are.
+    /// The names of the numbers of a row.
     columns: &'static [&'static str],
     /// Upper bounds of the buckets of response times, in milliseconds. The last bucket has none.
     response_bounds_ms: [f64; Histogram::BOUNDS_US.len()],
@@ -459,7 +460,7 @@ pub struct BoardView<'a> {
     servers: Vec<ServerView<'a>>,
 }
 
-/// What servers are judged by; a limit that is `null` is none.
+/// The limits between the states; `null` is no limit.
 #[derive(Debug, Serialize)]
 struct ProfileView {
     span_s: u64,
@@ -471,15 +472,15 @@ struct ProfileView {
     unanswered: f64,
 }
 
-/// Who listens, and how.
+/// A sensor and its health.
 #[derive(Debug, Serialize)]
 struct SensorView<'a> {
     name: &'a str,
-    /// When it was heard of last.
+    /// The time of its last report.
     heard: f64,
-    /// The end of the last second of which all is reported, and how many seconds before it are covered without a pause, at most ten.
+    /// The end of the last complete second.
     complete_until: u64,
-    /// See `complete_until`.
+    /// The number of seconds before `complete_until` that are covered without a pause, at most ten.
     covered_s: u64,
     packets: u64,
     dropped: u64,
@@ -487,45 +488,45 @@ struct SensorView<'a> {
     evicted: u64,
     untracked: u64,
     stray: u64,
-    /// Seconds of servers of which nothing was reported, because there were too many.
+    /// Seconds of servers that were not reported, because there were too many.
     untold: u64,
-    /// Times that something happened at a server that is not watched, because there are too many.
+    /// Number of events at servers that are not watched, because there are too many.
     unwatched: u64,
-    /// Threads that are behind the others, and not waited for.
+    /// Threads that are behind the others, for which the board does not wait.
     hanging: usize,
-    /// Whether it is another machine, and not connected: its servers are as they were when it was heard of last.
+    /// Whether it is another machine, and not connected. Then its servers have the data of its last report.
     away: bool,
     /// How far its clock is ahead.
     clock_offset_s: Option<f64>,
-    /// Seconds of servers that it had to drop while it was away.
+    /// Seconds of servers that it dropped while it was disconnected.
     lost: u64,
-    /// Seconds of servers that were refused, because they are of no time that can be.
+    /// Seconds of servers that were refused, because their time is impossible.
     refused: u64,
 }
 
-/// A server.
 #[derive(Debug, Serialize)]
 struct ServerView<'a> {
     sensor: &'a str,
     server: SocketAddr,
     state: &'static str,
     since: Option<f64>,
-    /// Why, for people.
+    /// The evidence as a sentence.
     because: Option<String>,
     evidence: Option<EvidenceRow>,
     /// Connections that were open at the end of the last complete second.
     open: u32,
-    /// X, Y and Z as they are judged now, and over how many seconds: of one that is stopped, what ended since then.
+    /// X, Y and Z as they are judged now. If the server is stopped, of the connections that ended since.
     shares: Option<SharesRow>,
-    /// See `shares`.
+    /// The length of the span of `shares`, in seconds.
     shares_span_s: u64,
-    /// The span of the profile, that of stopped servers, ten complete seconds.
+    /// The span of the profile, that of stopped servers, and ten complete seconds.
     spans: Vec<SpanView>,
-    /// Of the latest seconds, in the order of `columns`.
+    /// The latest seconds, in the order of `columns`.
     rows: Vec<Row>,
 }
 
-/// The last while: rates and times are of its complete seconds, of which there are `covered_s`; `null` where there is none.
+/// Counts of a span. Rates and times are those of its complete seconds, whose number is `covered_s`; `null` if there
+/// are none.
 #[derive(Debug, Serialize)]
 struct SpanView {
     span_s: u64,
@@ -543,7 +544,7 @@ struct SpanView {
     tls_handshake_ms: Option<f64>,
 }
 
-/// A server's past.
+/// The past of a server.
 #[derive(Debug, Serialize)]
 pub struct CourseView {
     /// In the order of [`BoardView`]'s `columns`.
@@ -557,11 +558,11 @@ struct StateView {
     state: &'static str,
 }
 
-/// A second, as numbers.
+/// The numbers of a second.
 type Row = Vec<u64>;
 
-/// What the numbers of a row are: the second, and what happened in it. `response_0` and so on are how many response times were of each
-/// bucket.
+/// The names of the numbers of a row: the second, and its counts. `response_0` and so on are the counts of the buckets
+/// of response times.
 pub const COLUMNS: &[&str] = &[
     "t",
     "x",
@@ -711,7 +712,7 @@ mod tests {
         Timestamp(second * 1_000_000_000)
     }
 
-    /// The seconds that are shown of the server.
+    /// The seconds of the server in the view.
     fn shown(board: &Board) -> Vec<u64> {
         let view = serde_json::to_value(board.view()).unwrap();
         view["servers"][0]["rows"].as_array().unwrap().iter().map(|row| row[0].as_u64().unwrap()).collect()
@@ -733,7 +734,7 @@ mod tests {
         let report = Report { tallies: vec![(server(), FIRST_S, tally)], ..report(FIRST_S, FIRST_S) };
         board.take("here", 0, &Report { at: at(FIRST_S - 1), tallies: Vec::new(), health: Health::default() });
         board.take("here", 0, &report);
-        // Until it is complete, and is one of the latest still.
+        // A second is repeated until it is complete, and while it is one of the latest.
         let later = FIRST_S + 2;
         board.take("here", 0, &Report { at: at(later), tallies: Vec::new(), health: Health::default() });
         board.advance(at(later));
@@ -785,18 +786,18 @@ mod tests {
         }
         board.take("here", 1, &report(FIRST_S + 8, FIRST_S + 8));
         assert_eq!((heard(&board), sensor(&board)["hanging"].as_u64()), (1_000.0, Some(0)));
-        // It hangs.
+        // This thread hangs.
         board.take("here", 1, &report(FIRST_S + 11, FIRST_S + 11));
         assert_eq!((heard(&board), sensor(&board)["hanging"].as_u64()), (1_011.0, Some(1)));
         board.take("here", 0, &report(FIRST_S + 11, FIRST_S + 11));
         assert_eq!(sensor(&board)["hanging"].as_u64(), Some(0));
-        // Another run of it has another thread alone.
+        // After a restart the sensor has one other thread.
         board.renew("here");
         board.take("here", 0, &report(FIRST_S + 12, FIRST_S + 12));
         assert_eq!((heard(&board), sensor(&board)["hanging"].as_u64()), (1_012.0, Some(0)));
     }
 
-    /// Two threads, of which one learns of it first.
+    /// Two threads. One of them sees the new clock first.
     #[test]
     fn a_clock_that_is_set_back_blinds_nobody() {
         let mut board = Board::new(Profile::lab());
@@ -818,11 +819,11 @@ mod tests {
         assert_eq!(pass(1_401..1_403, &[0, 1], good), (vec![], 1_402.0));
         assert_eq!(pass(1_403..1_420, &[0, 1], bad), (vec![ServerState::Stopped], 1_419.0));
         assert_eq!(pass(1_420..1_440, &[0, 1], good), (vec![ServerState::Normal], 1_439.0));
-        // As late as threads may be, nothing is set back.
+        // A delay within the limit for threads sets nothing back.
         assert_eq!(pass(1_430..1_431, &[0], good), (vec![], 1_439.0));
     }
 
-    /// By less than what is refused.
+    /// Offsets below the limit for refusals.
     #[test]
     fn clocks_that_are_apart_change_nothing() {
         for (now, heard) in [(1_000, 1_050), (1_050, 1_000)] {
@@ -851,7 +852,7 @@ mod tests {
         let open = |board: &Board| board.entries().map(|entry| entry.server.open()).sum::<u32>();
         assert_eq!(open(&board), 3);
         board.renew("here");
-        assert_eq!(open(&board), 0, "nobody says how they end");
+        assert_eq!(open(&board), 0, "no event shows how they end");
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! What time it is.
+//! The clock of frames.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use watari_packets::Timestamp;
 
-/// By the clock that the kernel dates frames by.
+/// The time by the kernel's clock for frames.
 pub fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))

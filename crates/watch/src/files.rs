@@ -1,4 +1,4 @@
-//! Capture files as one, as fast as they can be read or as fast as they were captured.
+//! Reads several capture files as one, at full speed or at the speed of the capture.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use watari_packets::capture_file::{FileError, Merged, ReadError, Reader};
 use watari_packets::{Frame, Timestamp};
 
-/// Several capture files, in the order of time.
+/// Several capture files, in order of time.
 #[derive(Debug)]
 pub struct Files {
     names: Vec<PathBuf>,
@@ -17,11 +17,11 @@ pub struct Files {
     pace: Option<Pace>,
 }
 
-/// What a capture is read from.
+/// The input of a capture file.
 trait Source: Read + std::fmt::Debug {}
 impl<R: Read + std::fmt::Debug> Source for R {}
 
-/// Frames wait until as much time has passed as between them and the first.
+/// Delays each frame by the time between the first frame and it.
 #[derive(Debug)]
 struct Pace {
     began: Option<(Instant, Timestamp)>,
@@ -32,24 +32,18 @@ struct Pace {
 pub enum FilesError {
     /// It cannot be opened.
     #[error("cannot open {}: {source}", .path.display())]
-    Open {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// What stands in it is no capture, or ends too early.
+    Open { path: PathBuf, source: io::Error },
+    /// It has no capture, or ends within a frame.
     #[error("{}: {source}", .path.display())]
     Read {
-        /// Which.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The error and its position.
         source: ReadError,
     },
 }
 
 impl Files {
-    /// Opens them; `-` is the standard input. `real_time`: each frame is read when its time has come.
+    /// Opens the files; `-` is the standard input. `real_time`: reads frames at the speed of the capture.
     pub fn open(paths: &[PathBuf], real_time: bool) -> Result<Self, FilesError> {
         let reader = |path: &PathBuf| {
             let file = source(path).map_err(|source| FilesError::Open { path: path.clone(), source })?;
@@ -60,7 +54,7 @@ impl Files {
         Ok(Self { names: paths.to_vec(), merged: Merged::new(readers), pace })
     }
 
-    /// The next frame, or `None` at the end of all. After an error it goes on with the other files.
+    /// The next frame, or `None` at the end of all files. After an error it continues with the other files.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, FilesError> {
         let Self { names, merged, pace } = self;
         let named = |FileError { file, source }| FilesError::Read { path: names[file].clone(), source };
@@ -71,7 +65,7 @@ impl Files {
         Ok(frame)
     }
 
-    /// How many frames were dated hours ahead of those around them, and were taken for as late as those before them.
+    /// Frames dated hours ahead of both their neighbors, which got the times of the frames before them.
     pub fn strays(&self) -> u64 {
         self.merged.strays()
     }

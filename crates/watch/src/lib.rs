@@ -1,13 +1,14 @@
 //! `watari watch`: the state monitor.
 //!
-//! It carries ENMA's state monitor (ANMA paper, chapter 2) into the present. [`watari_packets`] reads frames, [`watari_endings`]
-//! follows connections and judges servers; here both are driven, and what they say is written, shown and told.
+//! It is a modern form of ENMA's state monitor (ANMA paper, chapter 2). [`watari_packets`] parses frames, and
+//! [`watari_endings`] follows connections and judges servers. This crate drives both, and writes, displays and sends
+//! the results.
 //!
 //! ```text
 //!   capture files ─▶ Analysis: Decoder ─▶ Connections ─▶ Event ─▶ rows: a line for each connection, each request
 //!                                                          │
 //!                                                          ▼
-//!                                                       States ─▶ spans: what a server was in, from when to when
+//!                                                       States ─▶ spans: the states of a server, with begin and end
 //!
 //!   a ring of an interface ─▶ Listener: Analysis ─▶ Event ─▶ rows          (a thread for each ring: live)
 //!                                                     │
@@ -19,8 +20,8 @@
 //!
 //! # Invariants
 //!
-//! 1. Time is that of the packets. Whether a capture is read in a second or in the hour that it covers, the same is said of it.
-//! 2. Nothing of what connections carried is kept or written but what [`watari_endings`] understands of it.
+//! 1. Time is that of the packets. The results for a capture do not depend on how fast it is read.
+//! 2. Contents of connections are neither stored nor written, except the fields that [`watari_endings`] parses.
 
 pub mod analysis;
 pub mod batch;

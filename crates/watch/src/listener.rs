@@ -1,16 +1,16 @@
-//! One thread that listens: frames come in as they are captured, a report goes out each second.
+//! One capture thread: it takes frames, and returns a report each second.
 //!
 //! ```text
-//!   Frame, or that none came ──▶ Analysis ──▶ Event ──▶ whoever wants each of them (rows)
-//!                                               │
-//!                                               ▼
-//!                                            Tallies ──▶ Report, once a second
+//!   Frame, or a pause ──▶ Analysis ──▶ Event ──▶ a consumer of single events (rows)
+//!                                        │
+//!                                        ▼
+//!                                     Tallies ──▶ Report, once a second
 //! ```
 //!
-//! Time is that of frames, and goes on. Where the clock that dates them is set back, waiting until it has caught up would make
-//! the listener blind for as long: it begins anew instead. Connections that are open are told as at the end of a capture, and a
-//! last report as of the time before; the next ones are of the new time. What is open still is told again when more is
-//! heard of it, as what was open when the listener began.
+//! Time is that of frames, and does not go back. If the clock of frames is set back, the listener would have to ignore
+//! frames until the clock has caught up. It restarts instead: it reports open connections as at the end of a capture,
+//! with a last report of the old time. Later reports have the new time. Connections that are still open are reported
+//! again, like those that were open when the listener began.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ use watari_packets::{Frame, Timestamp};
 use crate::analysis::{Analysis, FrameCounts, Options};
 use crate::report::{Health, Report, Tallies};
 
-/// Listens. After each frame, and after each [`Listener::quiet`], take what there is from [`Listener::poll`] until it says
-/// nothing, and then from [`Listener::report`].
+/// Call [`Listener::poll`] until it returns `None`, and then [`Listener::report`], after each frame and after each
+/// [`Listener::quiet`].
 #[derive(Debug)]
 pub struct Listener {
     options: Options,
@@ -29,42 +29,41 @@ pub struct Listener {
     tallies: Tallies,
     now: Timestamp,
     told_s: u64,
-    /// Whether what was heard last is of a time that was over by far.
+    /// Whether the last time was far before the present one.
     is_behind: bool,
-    /// What is over since the clock was set back, until all is told of it.
+    /// The analysis from before the clock was set back, until all its events are taken.
     before: Option<Before>,
-    /// What was counted before that.
+    /// Counts of earlier analyses.
     frames: FrameCounts,
     counts: Counts,
     set_back: u64,
 }
 
-/// What ended by the clock.
+/// An analysis that ended when the clock was set back.
 #[derive(Debug)]
 struct Before {
     analysis: Analysis,
-    /// How far it had come.
+    /// Its last time.
     now: Timestamp,
 }
 
-/// What was lost before anybody read it, since the capture began.
+/// Frames lost since the capture began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Because nobody read it in time.
+    /// Frames for which the ring had no room.
     pub dropped: u64,
-    /// By the network interface.
+    /// Frames that the network interface dropped.
     pub by_interface: u64,
 }
 
-/// How long frames may be on their way from the kernel. So far behind its clock time is on a quiet link.
+/// The longest delay of frames in the kernel. On a quiet link, time is this much behind the kernel's clock.
 pub(crate) const DELAY_MAX: Duration = Duration::from_millis(500);
-/// What is dated further back than this was not late: the clock was set back. Frames of one ring are late by [`DELAY_MAX`], and
-/// who corrects a clock by less than a second does so by letting it go slower (adjtime(3)); but by up to this much it costs less to
-/// wait than to begin anew.
+/// A frame dated further back than this is not late: the clock was set back. Frames of one ring are late by at most
+/// [`DELAY_MAX`]. Corrections of a clock by less than a second only slow it down (adjtime(3)). Up to this limit,
+/// waiting costs less than a restart.
 pub(crate) const SET_BACK_MIN: Duration = Duration::from_secs(10);
 
 impl Listener {
-    /// Has heard nothing yet.
     pub fn new(options: Options) -> Self {
         Self {
             analysis: Analysis::new(options.clone()),
@@ -80,7 +79,7 @@ impl Listener {
         }
     }
 
-    /// A frame was captured.
+    /// Takes a captured frame.
     pub fn see(&mut self, frame: &Frame<'_>) {
         if self.is_set_back(frame.time) {
             self.begin_anew(frame.time);
@@ -89,7 +88,7 @@ impl Listener {
         self.analysis.see(frame);
     }
 
-    /// No frame came until `now`, by the clock that frames are dated by.
+    /// No frame came until `now`, by the clock of frames.
     pub fn quiet(&mut self, now: Timestamp) {
         let now = Timestamp(now.0.saturating_sub(DELAY_MAX.as_nanos() as u64));
         if self.is_set_back(now) {
@@ -100,12 +99,12 @@ impl Listener {
         }
     }
 
-    /// How often the clock was set back by so much that this began anew.
+    /// How often the clock was set back, and the listener restarted.
     pub const fn set_back(&self) -> u64 {
         self.set_back
     }
 
-    /// Whether what is of `time` shows that the clock was set back. One frame alone is a stray.
+    /// Whether `time` shows that the clock was set back. A single frame is a stray.
     fn is_set_back(&mut self, time: Timestamp) -> bool {
         let is_behind = time.0.saturating_add(SET_BACK_MIN.as_nanos() as u64) < self.now.0;
         std::mem::replace(&mut self.is_behind, is_behind) && is_behind
@@ -121,7 +120,7 @@ impl Listener {
         self.set_back += 1;
     }
 
-    /// The next of what happened. It is counted for the report by then.
+    /// The next event, after it was counted for the report.
     pub fn poll(&mut self) -> Option<Event> {
         let before = self.before.as_mut().and_then(|before| before.analysis.poll());
         let event = before.or_else(|| self.analysis.poll())?;
@@ -129,7 +128,7 @@ impl Listener {
         Some(event)
     }
 
-    /// What has happened since the last report, if a second is over. `lost` is asked for only then.
+    /// The report of the time since the last one, once a second is over. It calls `lost` only then.
     pub fn report(&mut self, lost: impl FnOnce() -> Lost) -> Option<Report> {
         let second = self.now.0 / 1_000_000_000;
         if let Some(before) = self.before.take() {
@@ -143,12 +142,12 @@ impl Listener {
         Some(self.rest(lost()))
     }
 
-    /// There are no more frames: connections that are open are told as such, and then [`Listener::rest`].
+    /// Ends the input: reports open connections. Then take [`Listener::rest`].
     pub fn finish(&mut self) {
         self.analysis.finish();
     }
 
-    /// What has happened since the last report, whenever that was.
+    /// The report of the time since the last one, without waiting for the end of a second.
     pub fn rest(&mut self, lost: Lost) -> Report {
         let (mut frames, mut counts) = (self.frames, self.counts);
         frames += *self.analysis.frames();
@@ -179,7 +178,7 @@ mod tests {
         (SocketAddr::from(([10, 0, 0, 1], 4000)), SocketAddr::from(([10, 0, 0, 2], 80)))
     }
 
-    /// A segment of a client's or its server's, at so many milliseconds.
+    /// Passes a segment of the client or the server to the listener, at this time in milliseconds.
     fn hear(listener: &mut Listener, at_ms: u64, is_client: bool, flags: Flags) {
         let (client, server) = ends();
         let (source, destination) = if is_client { (client, server) } else { (server, client) };
@@ -204,10 +203,10 @@ mod tests {
     }
 
     const HOUR_MS: u64 = 3_600_000;
-    /// When the clock is set back.
+    /// The time at which the clock is set back.
     const STEP_MS: u64 = 2 * HOUR_MS + 500;
 
-    /// With a connection that is open.
+    /// A listener with an open connection.
     fn listening() -> Listener {
         let mut listener = Listener::new(Options::default());
         hear(&mut listener, STEP_MS - 100, true, Flags::SYN);
@@ -232,14 +231,14 @@ mod tests {
             step(&mut listener, is_quiet, STEP_MS - HOUR_MS);
             step(&mut listener, is_quiet, STEP_MS - HOUR_MS + 100);
             assert_eq!(listener.set_back(), 1);
-            // What was open is told as at the end of a capture, in a report of the time before.
+            // Open connections are reported as at the end of a capture, in a report of the old time.
             let events = told(&mut listener);
             assert!(matches!(&events[..], [Event::Closed(it)] if it.ending.as_str() == "OPEN"), "{events:?}");
             let report = listener.report(Lost::default).unwrap();
             assert_eq!((report.at, report.tallies.len()), (Timestamp((STEP_MS - 80) * 1_000_000), 1));
             assert_eq!(listener.report(Lost::default), None);
             let frames = report.health.frames.segments;
-            // Then time goes on from there.
+            // Then time continues from there.
             for second in 1..6 {
                 hear(&mut listener, STEP_MS - HOUR_MS + 100 + second * 1_000, true, Flags::SYN);
                 let report = listener.report(Lost::default).unwrap();
@@ -255,10 +254,10 @@ mod tests {
     fn what_is_late_sets_no_clock_back() {
         let mut listener = listening();
         for _ in 0..9 {
-            // As late as frames may be, and as clocks are corrected.
+            // Within the delay of frames, and within corrections of clocks.
             hear(&mut listener, STEP_MS - 500, true, Flags::ACK);
             listener.quiet(Timestamp((STEP_MS - 9_000) * 1_000_000));
-            // One is of no time at all.
+            // A frame with an impossible time.
             hear(&mut listener, 0, true, Flags::ACK);
             listener.quiet(Timestamp((STEP_MS + 500) * 1_000_000));
         }
@@ -274,11 +273,11 @@ mod tests {
         let report = listener.report(|| Lost { dropped: 3, by_interface: 1 }).unwrap();
         assert_eq!((report.tallies.len(), report.health.dropped, report.health.frames.segments), (1, 3, 1));
         assert_eq!(listener.report(Lost::default), None);
-        // The clock is ahead of what is known of frames.
+        // The clock is ahead of the last frame.
         listener.quiet(Timestamp(2_200_000_000));
         assert_eq!(listener.report(Lost::default), None);
         listener.quiet(Timestamp(80_000_000_000));
-        // The knock was overdue after three seconds, and given up after 75.
+        // The SYN was overdue after 3 s, and given up after 75 s.
         assert!(matches!(listener.poll(), Some(Event::Overdue(_))));
         assert!(matches!(listener.poll(), Some(Event::Closed(_))));
         assert_eq!(listener.report(Lost::default).unwrap().tallies.len(), 2);

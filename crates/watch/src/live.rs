@@ -1,4 +1,4 @@
-//! Threads that listen to interfaces, each to a ring of its own.
+//! Capture threads, each with a ring of its own.
 
 use std::io::{self, Error, ErrorKind};
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::clock::now;
 use crate::listener::{Listener, Lost};
 use crate::report::Report;
 
-/// What a thread has heard.
+/// A message of a capture thread.
 #[derive(Debug)]
 pub enum Heard {
-    /// What happened in the last second.
+    /// The counts of the last second.
     Report(Report),
-    /// Each of what happened, if that is wanted.
+    /// Single events, if requested.
     Events(Vec<Event>),
-    /// It hears no more.
+    /// The thread has ended.
     Failed(CaptureError),
 }
 
-/// Threads that listen until this is dropped.
+/// Capture threads. Dropping this ends them.
 #[derive(Debug)]
 pub struct Live {
     heard: Receiver<(u8, Heard)>,
@@ -34,14 +34,14 @@ pub struct Live {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// How much may wait until somebody takes it; then threads wait, and the kernel counts what it drops.
+/// The most messages in the queue. If it is full, threads wait, and the kernel counts the frames that it drops.
 const WAITING_MAX: usize = 64;
-/// How many events travel together.
+/// The most events in one message.
 const EVENTS_MAX: usize = 1024;
 
 impl Live {
-    /// Starts a thread for each ring, of which there may be 256; each thing that it hears comes with the ring's number.
-    /// `wants_events`: not only reports.
+    /// Starts a thread for each ring, of which there may be 256. Each message has the ring's number. `wants_events`:
+    /// send single events as well as reports.
     pub fn start(rings: Vec<(Ring, Listener)>, wants_events: bool) -> io::Result<Self> {
         let (sender, heard) = channel(WAITING_MAX);
         let is_over = Arc::new(AtomicBool::new(false));
@@ -57,13 +57,12 @@ impl Live {
         Ok(live)
     }
 
-    /// Nothing more is listened to. What has been heard by then, and which connections are open, is still to come from
-    /// [`Live::next`].
+    /// Ends the threads. Their last events and their open connections still come from [`Live::next`].
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// The next of what is heard, and by which thread. `None`: all have ended.
+    /// The next message, and the number of its thread. `None` once all threads have ended.
     pub async fn next(&mut self) -> Option<(u8, Heard)> {
         self.heard.recv().await
     }
@@ -74,7 +73,7 @@ impl Drop for Live {
         self.end();
         self.heard.close();
         for thread in self.threads.drain(..) {
-            // It has said why if it failed.
+            // A failure was sent as a message.
             let _ = thread.join();
         }
     }
@@ -91,12 +90,12 @@ struct Thread {
 
 impl Thread {
     fn run(mut self, is_over: &AtomicBool) {
-        // What the kernel has by then comes soon after it.
+        // After the end is requested, the thread still reads the frames that the kernel has by then.
         let mut end = None;
         while end.is_none_or(|end| Instant::now() < end) {
             match self.step() {
                 Ok(true) => {}
-                // Nobody listens any more.
+                // The receiver is gone.
                 Ok(false) => return,
                 Err(error) => {
                     self.finish();
@@ -116,12 +115,12 @@ impl Thread {
         self.take_events();
         if self.send_events(true) {
             let report = self.listener.rest(self.lost);
-            // Whether anybody takes it does not matter any more.
+            // The receiver may be gone.
             let _ = self.sender.blocking_send((self.part, Heard::Report(report)));
         }
     }
 
-    /// One frame, or none for a while. Returns whether anybody takes what is heard.
+    /// Reads one frame, or none for a while. Returns false if the receiver is gone.
     fn step(&mut self) -> Result<bool, CaptureError> {
         let set_back = self.listener.set_back();
         let is_quiet = match self.ring.next()? {
@@ -137,7 +136,7 @@ impl Thread {
         if set_back != self.listener.set_back() {
             warn!(
                 part = self.part,
-                "the clock was set back: connections that are open are told as such, and time begins anew"
+                "the clock was set back: the sensor reports open connections as OPEN, and begins again"
             );
         }
         self.take_events();
@@ -146,7 +145,7 @@ impl Thread {
         }
         let (ring, lost) = (&mut self.ring, &mut self.lost);
         let report = self.listener.report(|| {
-            // Where counts cannot be had, those before are the best there is.
+            // If the counts cannot be read, the last ones stay.
             if let Ok(counts) = ring.counts() {
                 *lost = Lost { dropped: counts.dropped, by_interface: counts.dropped_by_interface };
             }

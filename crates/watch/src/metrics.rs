@@ -1,4 +1,4 @@
-//! A board as metrics for Prometheus: asked when they are scraped, so nothing is kept twice.
+//! Prometheus metrics of a board. They are read from the board at each scrape.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,39 +12,39 @@ use watari_endings::{Ending, Histogram, Lately, ServerState};
 
 use crate::board::{Board, Entry, Link, Listens};
 
-/// A board that is scraped.
+/// The metrics of a board.
 #[derive(Debug)]
 pub struct BoardMetrics(pub Arc<Mutex<Board>>);
 
-/// A number of each server.
+/// A gauge of each server.
 struct OfServer {
     name: &'static str,
     help: &'static str,
     value: fn(&Entry<'_>) -> Option<f64>,
 }
 
-/// A count of each server.
+/// A counter of each server.
 struct CountOfServer {
     name: &'static str,
     help: &'static str,
     value: fn(&Entry<'_>) -> u64,
 }
 
-/// A count of each sensor.
+/// A counter of each sensor.
 struct CountOfSensor {
     name: &'static str,
     help: &'static str,
     value: fn(&Listens) -> u64,
 }
 
-/// A number of each sensor on another machine.
+/// A gauge of each sensor on another machine.
 struct OfLink {
     name: &'static str,
     help: &'static str,
     value: fn(&Link) -> Option<f64>,
 }
 
-/// A count of each sensor on another machine.
+/// A counter of each sensor on another machine.
 struct CountOfLink {
     name: &'static str,
     help: &'static str,
@@ -59,22 +59,22 @@ const GAUGES: [OfServer; 2] = [
     },
     OfServer {
         name: "unanswered_share",
-        help: "Of knocks and requests, the share that got nothing, in the span that decides whether a server is stopped",
+        help: "Share of connection attempts and requests without an answer, over the stopped_span_s of the profile",
         value: |it| it.server.total(Lately::StoppedSpan).unanswered_share(),
     },
 ];
 
 const COUNTS: [CountOfServer; 7] = [
-    CountOfServer { name: "connections_opened", help: "Connections that began", value: |it| it.totals.opened },
+    CountOfServer { name: "connections_opened", help: "Opened connections", value: |it| it.totals.opened },
     CountOfServer { name: "requests_answered", help: "Requests that got an answer", value: |it| it.totals.answered },
     CountOfServer {
         name: "requests_unanswered",
-        help: "Knocks and requests that got none, or wait for too long",
+        help: "Connection attempts and requests without an answer, or not in time",
         value: |it| it.totals.unanswered,
     },
     CountOfServer {
         name: "connections_evicted",
-        help: "Connections, half open or seen from one side only, that were given up to hold others",
+        help: "Connections, half open or seen from one side only, that were evicted to make room for others",
         value: |it| it.totals.evicted,
     },
     CountOfServer { name: "tls_full", help: "Connections with a full handshake", value: |it| it.totals.tls_full },
@@ -85,14 +85,18 @@ const COUNTS: [CountOfServer; 7] = [
     },
     CountOfServer {
         name: "bytes_to_clients",
-        help: "Octets of data, of connections that ended",
+        help: "Octets of data to clients, of ended connections",
         value: |it| it.totals.bytes_to_client,
     },
 ];
 
 const SENSOR_COUNTS: [CountOfSensor; 7] = [
-    CountOfSensor { name: "packets", help: "Packets that were captured", value: |it| it.health.frames.all() },
-    CountOfSensor { name: "packets_dropped", help: "Packets that nobody read in time", value: |it| it.health.dropped },
+    CountOfSensor { name: "packets", help: "Captured packets", value: |it| it.health.frames.all() },
+    CountOfSensor {
+        name: "packets_dropped",
+        help: "Packets dropped because the sensor did not read them in time",
+        value: |it| it.health.dropped,
+    },
     CountOfSensor {
         name: "packets_dropped_by_interface",
         help: "Packets that the network interface lost",
@@ -105,17 +109,17 @@ const SENSOR_COUNTS: [CountOfSensor; 7] = [
     },
     CountOfSensor {
         name: "packets_untracked",
-        help: "Packets of connections that were not followed, because there were too many",
+        help: "Packets of connections that are not tracked, because there are too many",
         value: |it| it.health.counts.untracked,
     },
     CountOfSensor {
         name: "server_seconds_unreported",
-        help: "Seconds of servers of which nothing was reported, because there were too many",
+        help: "Server seconds left out of reports, because there were too many servers",
         value: |it| it.health.untold,
     },
     CountOfSensor {
         name: "server_events_unwatched",
-        help: "What happened at servers that are not watched, because there are too many",
+        help: "Events at servers that are not watched, because there are too many",
         value: |it| it.unwatched,
     },
 ];
@@ -124,12 +128,12 @@ const SENSOR_COUNTS: [CountOfSensor; 7] = [
 const LINKS: [OfLink; 2] = [
     OfLink {
         name: "sensor_connected",
-        help: "Whether a sensor on another machine is connected: 1, or 0",
+        help: "Whether a sensor on another machine is connected: 1, else 0",
         value: |link| Some(f64::from(u8::from(link.is_there))),
     },
     OfLink {
         name: "sensor_clock_offset_seconds",
-        help: "How far a sensor's clock is ahead",
+        help: "How far a sensor's clock is ahead of the judge's, in seconds",
         value: |link| Some(link.clock_offset_ns? as f64 / 1e9),
     },
 ];
@@ -137,12 +141,12 @@ const LINKS: [OfLink; 2] = [
 const LINK_COUNTS: [CountOfLink; 2] = [
     CountOfLink {
         name: "sensor_server_seconds_lost",
-        help: "Seconds of servers that a sensor had to drop while it was away",
+        help: "Server seconds that a sensor dropped while it was disconnected",
         value: |link| link.lost,
     },
     CountOfLink {
         name: "sensor_server_seconds_refused",
-        help: "Seconds of servers that were refused, because they are of no time that can be",
+        help: "Server seconds that the judge refused because of impossible times",
         value: |link| link.refused,
     },
 ];
@@ -175,7 +179,7 @@ impl Collector for BoardMetrics {
                 ConstCounter::new(value(&listens)).encode(metric.encode_family(&[("sensor", sensor)])?)?;
             }
         }
-        let help = "Threads that are so far behind the others that they are not waited for";
+        let help = "Capture threads so far behind the others that the board does not wait for them";
         let mut metric = encoder.encode_descriptor("threads_hanging", help, None, MetricType::Gauge)?;
         for (sensor, listens) in board.sensors() {
             ConstGauge::new(listens.hanging as u64).encode(metric.encode_family(&[("sensor", sensor)])?)?;
@@ -184,7 +188,7 @@ impl Collector for BoardMetrics {
     }
 }
 
-/// Of sensors on other machines.
+/// Metrics of sensors on other machines.
 fn encode_links(board: &Board, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     for OfLink { name, help, value } in &LINKS {
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -202,9 +206,9 @@ fn encode_links(board: &Board, encoder: &mut DescriptorEncoder<'_>) -> fmt::Resu
     Ok(())
 }
 
-/// 1 for the state that a server is in, 0 for the others.
+/// 1 for the present state of a server, 0 for the others.
 fn encode_states(entries: &[Entry<'_>], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let help = "What a server is in: 1 for that, 0 for all else";
+    let help = "The state of a server: 1 for the present state, 0 for all others";
     let mut metric = encoder.encode_descriptor("server_state", help, None, MetricType::Gauge)?;
     for entry in entries {
         for state in ServerState::ALL {
@@ -218,8 +222,8 @@ fn encode_states(entries: &[Entry<'_>], encoder: &mut DescriptorEncoder<'_>) -> 
 }
 
 fn encode_shares(entries: &[Entry<'_>], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let help = "X (delivered), Y (client aborts) and Z (timeouts) over the profile's span, 0 to 1; of a server that is stopped, of what \
-                ended since then";
+    let help = "X (delivered), Y (client aborts) and Z (timeouts) over the profile's span, 0 to 1; for a stopped \
+                server, of the connections that ended since it stopped";
     let mut metric = encoder.encode_descriptor("share", help, None, MetricType::Gauge)?;
     for entry in entries {
         let Some(shares) = entry.shares else { continue };
@@ -234,7 +238,7 @@ fn encode_shares(entries: &[Entry<'_>], encoder: &mut DescriptorEncoder<'_>) -> 
 }
 
 fn encode_endings(entries: &[Entry<'_>], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let help = "Connections that ended, by how";
+    let help = "Ended connections, by ending";
     let mut metric = encoder.encode_descriptor("connections_ended", help, None, MetricType::Counter)?;
     for entry in entries {
         for (ending, count) in Ending::ALL.into_iter().zip(entry.totals.endings) {
@@ -248,7 +252,7 @@ fn encode_endings(entries: &[Entry<'_>], encoder: &mut DescriptorEncoder<'_>) ->
 
 #[expect(clippy::cast_precision_loss, reason = "a sum of times")]
 fn encode_responses(entries: &[Entry<'_>], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let help = "Times from requests to the first octet of their answers";
+    let help = "Time from a request to the first octet of its answer, in seconds";
     let mut metric = encoder.encode_descriptor("response_seconds", help, None, MetricType::Histogram)?;
     let bounds_s = Histogram::BOUNDS_US.map(|bound| f64::from(bound) / 1e6).into_iter().chain([f64::INFINITY]);
     for entry in entries {

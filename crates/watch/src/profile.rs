@@ -1,18 +1,18 @@
-//! Profiles: where the boundaries between the states of servers are.
+//! Profiles: the limits between the states of servers.
 //!
 //! ```toml
-//! base = "site"                # or lab; what is left out is as there
-//! span_s = 1200                # how much time the shares cover
-//! aborts = 0.4                 # saturated beyond; 1 is never
+//! base = "site"                # or lab; keys that are left out are as in the base
+//! span_s = 1200                # the time that the shares cover
+//! aborts = 0.4                 # saturated above; 1: never
 //! timeouts = 0.1
 //! aborts_and_timeouts = 1
 //! failures = 0.1
-//! unanswered = 0.5             # stopped beyond
+//! unanswered = 0.5             # stopped above
 //! stopped_span_s = 30
-//! margin = 0.05                # how far below a limit it counts as passed back
-//! hold_s = 5                   # how long a change must last
-//! ended_min = 10               # connections that must have ended for their shares to mean anything
-//! unanswered_min = 3           # how many must have got nothing for that to mean anything
+//! margin = 0.05                # how far below a limit a share has to fall after it exceeded the limit
+//! hold_s = 5                   # how long a change has to last
+//! ended_min = 10               # connections that have to end before their shares count
+//! unanswered_min = 3           # SYNs and requests without an answer before these count
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use std::{fs, io};
 use serde::{Deserialize, Serialize};
 use watari_endings::Profile;
 
-/// A profile as it stands in a file.
+/// The keys of a profile's file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileFile {
@@ -41,7 +41,7 @@ pub struct ProfileFile {
     unanswered_min: Option<u32>,
 }
 
-/// A profile that is there always.
+/// A built-in profile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Base {
@@ -52,38 +52,30 @@ pub enum Base {
     Site,
 }
 
-/// A profile cannot be taken from a file.
+/// A file has no valid profile.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// The file cannot be read.
-    #[error("cannot read the profile {}: {source}; lab and site are there without a file", .path.display())]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// It says something else than it should.
+    #[error("cannot read the profile {}: {source}; the profiles lab and site need no file", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    /// The file is not TOML, or has unknown keys or other types.
     #[error("the profile {}: {source}", .path.display())]
     Parse {
-        /// Which.
         path: PathBuf,
-        /// What, and where.
+        /// The error and its position.
         source: toml::de::Error,
     },
-    /// A value makes no sense.
+    /// A value is out of range.
     #[error("the profile {}: {key} is not {expected}", .path.display())]
     Value {
-        /// Which.
         path: PathBuf,
-        /// What.
         key: &'static str,
-        /// What it may be.
+        /// The accepted values.
         expected: &'static str,
     },
 }
 
-/// Its name: `lab`, `site`, or a file.
+/// A profile by its name: `lab`, `site`, or the path of a file.
 pub fn named(name: &str) -> Result<Profile, ProfileError> {
     match name {
         "lab" => Ok(Profile::lab()),
@@ -92,7 +84,7 @@ pub fn named(name: &str) -> Result<Profile, ProfileError> {
     }
 }
 
-/// What stands in a file.
+/// Reads a profile from a file.
 pub fn read(path: &Path) -> Result<Profile, ProfileError> {
     let text = fs::read_to_string(path).map_err(|source| ProfileError::Read { path: path.into(), source })?;
     let file: ProfileFile =
@@ -101,7 +93,6 @@ pub fn read(path: &Path) -> Result<Profile, ProfileError> {
 }
 
 impl Base {
-    /// The profile.
     pub const fn profile(self) -> Profile {
         match self {
             Self::Lab => Profile::lab(),
@@ -111,7 +102,7 @@ impl Base {
 }
 
 impl ProfileFile {
-    /// What has been learned of a server, as a file that says all of it.
+    /// A profile with all keys, for a learned one.
     pub fn of(profile: &Profile) -> Self {
         Self {
             base: Base::Site,
@@ -129,7 +120,7 @@ impl ProfileFile {
         }
     }
 
-    /// As it is written.
+    /// The file's text.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("plain values")
     }
@@ -157,7 +148,7 @@ impl ProfileFile {
     }
 }
 
-/// The longest span, of which each second is held.
+/// The longest span, in seconds. Each of its seconds is stored.
 const SPAN_MAX_S: u64 = 86_400;
 
 fn share(key: &'static str, value: f64) -> Result<f64, (&'static str, &'static str)> {
@@ -172,7 +163,7 @@ fn seconds(key: &'static str, value: u64, most: u64) -> Result<Duration, (&'stat
     }
 }
 
-/// Of no limit: one that is never passed.
+/// A missing limit is 1, which no share exceeds.
 fn rounded(limit: Option<f64>) -> f64 {
     limit.map_or(1.0, |limit| (limit * 1e4).round() / 1e4)
 }
@@ -219,6 +210,6 @@ mod tests {
         );
         assert!(refused("base = 'lab'\nabort = 1").contains("unknown field `abort`"));
         let missing = named("/nowhere").unwrap_err().to_string();
-        assert!(missing.starts_with("cannot read the profile /nowhere: ") && missing.ends_with("without a file"));
+        assert!(missing.starts_with("cannot read the profile /nowhere: ") && missing.ends_with("need no file"));
     }
 }

@@ -1,8 +1,9 @@
-//! Addresses that do not say whose they are.
+//! Pseudonyms: replaces addresses so that they do not identify their owners.
 //!
-//! Each address has another one in its place, always the same by one key. Two that were in one network, of whatever size, still
-//! are: they have as many leading bits in common as before (`ipcrypt-pfx`, draft-denis-ipcrypt). So what is found by networks can
-//! still be found; who knows some of the addresses learns of their neighbours what they have in common, and no more.
+//! Each address is always replaced by the same other one, for one key. Two addresses of one network, of any prefix
+//! length, stay in one network: they have as many leading bits in common as before (`ipcrypt-pfx`,
+//! draft-denis-ipcrypt). So searches by network still work. If a reader can identify some addresses, they learn the
+//! common prefix of those and others, and no more.
 
 use std::fmt;
 use std::fs::File;
@@ -21,12 +22,12 @@ pub struct Pseudonyms {
     cipher: IpcryptPfx,
 }
 
-/// Whose addresses are replaced.
+/// The addresses to replace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
     /// Those of clients.
     Clients,
-    /// Those of servers, too; what clients call them by is left out then.
+    /// Those of servers too. Server names are left out then.
     All,
 }
 
@@ -35,28 +36,23 @@ pub enum Whose {
 pub enum KeyError {
     /// The file cannot be read.
     #[error("cannot read the key {}: {source}", .path.display())]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Others can read it.
-    #[error("the key {} can be read by everybody; take that away (chmod o-rwx)", .0.display())]
+    Read { path: PathBuf, source: io::Error },
+    /// Other users can read the file.
+    #[error("the key {} is readable by all users: restrict it (chmod o-rwx)", .0.display())]
     Exposed(PathBuf),
-    /// It is none.
-    #[error("the key {} is not 64 hexadecimal digits, of which the halves differ (openssl rand -hex 32 makes one)", .0.display())]
+    /// The content of the file is not a valid key.
+    #[error("the key {} is not 64 hexadecimal digits with different halves (run openssl rand -hex 32)", .0.display())]
     Content(PathBuf),
 }
 
 const KEY_LEN: usize = IpcryptPfx::KEY_BYTES;
-/// Some white space may be around it.
+/// The key may have whitespace around it.
 const FILE_LEN_MAX: usize = 2 * KEY_LEN + 16;
 
 type Key = Zeroizing<[u8; KEY_LEN]>;
 
 impl Pseudonyms {
-    /// By a key that nobody else has, and nobody will have again.
+    /// Draws a random key, which is stored nowhere.
     pub fn drawn(whose: Whose) -> Self {
         loop {
             if let Some(pseudonyms) = Self::new(whose, &Zeroizing::new(rand::random())) {
@@ -65,20 +61,20 @@ impl Pseudonyms {
         }
     }
 
-    /// By the key in a file, as hexadecimal digits.
+    /// Reads the key from a file, as hexadecimal digits.
     pub fn load(whose: Whose, path: &Path) -> Result<Self, KeyError> {
         let text = read(path)?;
         let key = parse(&text).and_then(|key| Self::new(whose, &key));
         key.ok_or_else(|| KeyError::Content(path.to_owned()))
     }
 
-    /// `None`: the halves of the key are the same.
+    /// `None` if both halves of the key are equal.
     fn new(whose: Whose, key: &Key) -> Option<Self> {
         let (one, other) = key.split_at(KEY_LEN / 2);
         (one != other).then(|| Self { whose, cipher: IpcryptPfx::new(**key) })
     }
 
-    /// What happened, to whomever.
+    /// Replaces the addresses in an event.
     pub fn replace(&self, event: &mut Event) {
         let (client, server) = event.ends_mut();
         if let Some(client) = client {
@@ -100,7 +96,7 @@ impl Pseudonyms {
 }
 
 impl fmt::Debug for Pseudonyms {
-    /// Without the key.
+    /// Leaves out the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pseudonyms").field("whose", &self.whose).finish_non_exhaustive()
     }
@@ -112,7 +108,7 @@ fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     if file.metadata().map_err(failed)?.permissions().mode() & 0o007 != 0 {
         return Err(KeyError::Exposed(path.to_owned()));
     }
-    // All the room it may need, so that it never moves and leaves a copy behind.
+    // With enough capacity, so that it never reallocates and leaves a copy behind.
     let mut text = Zeroizing::new(Vec::with_capacity(FILE_LEN_MAX + 1));
     file.take(FILE_LEN_MAX as u64 + 1).read_to_end(&mut text).map_err(failed)?;
     Ok(text)
@@ -143,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// That of the draft's test vectors for `ipcrypt-pfx`.
+    /// The key of the draft's test vectors for `ipcrypt-pfx`.
     const KEY: &str = "0123456789abcdeffedcba98765432101032547698badcfeefcdab8967452301";
 
     fn pseudonyms(whose: Whose) -> Pseudonyms {

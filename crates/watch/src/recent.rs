@@ -1,5 +1,5 @@
-//! Whole seconds of which all is reported: rates, response times and the count of open connections are shown over
-//! these.
+//! Complete seconds: those whose events are all reported. Rates, response times and the number of open connections are
+//! displayed over these.
 //!
 //! ```text
 //!          N-2         N-1          N        a sensor's clock, seconds
@@ -10,37 +10,37 @@
 //!           until_s = N - 1
 //! ```
 //!
-//! A report of a sensor comes when a second begins, and a connection's end is reported when it has settled
-//! ([`watari_endings::Settings::settle`], and two ticks of the wheel: 0.52 s). So two seconds are not complete: the current one and the one
-//! before. A rate over them would be too low.
+//! A sensor reports when a second begins. The end of a connection is reported when it has settled
+//! ([`watari_endings::Settings::settle`], and two ticks of the wheel: 0.52 s). So two seconds are not complete: the
+//! current one and the one before. A rate over them would be too low.
 
 use watari_endings::{Lately, Profile, Server, ServerState, Shares, Tally};
 
-/// The latest second of which not all ends are reported, besides the current one.
+/// The seconds before the current one whose ends may not all be reported.
 const SETTLE_S: u64 = 1;
-/// How many seconds at the end of a window are not complete.
+/// The seconds at the end of a window that are not complete.
 pub(crate) const INCOMPLETE_S: u64 = SETTLE_S + 1;
 
-/// Which seconds since the Unix epoch are complete, by the sensor's own clock.
+/// The complete seconds since the Unix epoch, by the sensor's own clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Covered {
-    /// The first complete second, counted from when the sensor began to listen.
+    /// The first complete second since the sensor began.
     pub from_s: u64,
     /// The first second that is not complete.
     pub until_s: u64,
 }
 
-/// What happened at a server in complete seconds.
+/// Counts of a server over complete seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recent {
     /// The counts of all these seconds.
     pub tally: Tally,
-    /// The number of these seconds; 0: none is complete yet.
+    /// The number of these seconds; 0 if none is complete yet.
     pub covered_s: u64,
 }
 
 impl Covered {
-    /// Of a sensor that listens since `began_ns`, when its time has come to `now_s`.
+    /// The complete seconds of a sensor that began at `began_ns` and has reported up to `now_s`.
     pub(crate) const fn new(began_ns: u64, now_s: u64) -> Self {
         let (from_s, until_s) = (began_ns.div_ceil(1_000_000_000), now_s.saturating_sub(SETTLE_S));
         Self { from_s: if from_s < until_s { from_s } else { until_s }, until_s }
@@ -51,13 +51,14 @@ impl Covered {
         (self.until_s - self.from_s).min(Server::SHORT_SPAN.as_secs())
     }
 
-    /// The last [`Server::SHORT_SPAN`].
+    /// Counts of the last [`Server::SHORT_SPAN`].
     pub(crate) fn short(self, server: &Server) -> Recent {
         let covered_s = self.len_s();
         Recent { tally: sum_since(server, self.until_s - covered_s, self.until_s), covered_s }
     }
 
-    /// What is complete of a span of the profile, `len_s` long, that ends with the current second.
+    /// Counts of the complete part of a span of the profile. `len_s`: the length of the span, which ends with the
+    /// current second.
     pub(crate) fn of_span(self, server: &Server, lately: Lately, len_s: u64) -> Recent {
         let span_first = (self.until_s + INCOMPLETE_S).saturating_sub(len_s.max(1));
         let first = self.from_s.max(span_first).min(self.until_s);
@@ -75,13 +76,14 @@ impl Covered {
         Recent { tally, covered_s: self.until_s - first }
     }
 
-    /// Connections that were open when the last complete second ended: that one of them has closed is reported by now.
+    /// Connections that were open at the end of the last complete second. All closes in it are reported by now.
     pub(crate) fn open(self, server: &Server) -> u32 {
         let later = server.window().seconds().rev().take_while(|(at_s, _)| *at_s >= self.until_s);
         later.fold(server.open(), |open, (_, tally)| open.saturating_add(tally.closed()).saturating_sub(tally.opened))
     }
 
-    /// X, Y and Z, and over how many seconds: the span of the profile; of a server that is stopped, since it is. `None`: nothing ended.
+    /// X, Y and Z, and the length of their span in seconds: the span of the profile, or for a stopped server the time
+    /// since it stopped. `None` if no connection ended.
     pub(crate) fn shares(self, server: &Server, profile: &Profile) -> (Option<Shares>, u64) {
         let stopped = server.verdict().filter(|it| it.state == ServerState::Stopped);
         let span_s = profile.span.as_secs();
@@ -91,14 +93,14 @@ impl Covered {
 }
 
 impl Recent {
-    /// Of a count in it, how many there were in each second; `None` where no second is complete.
+    /// The rate of a count, in 1/s; `None` if no second is complete.
     #[expect(clippy::cast_precision_loss, reason = "a rate")]
     pub fn per_s(&self, count: u64) -> Option<f64> {
         (self.covered_s > 0).then(|| count as f64 / self.covered_s as f64)
     }
 }
 
-/// From the second `first_s` up to, and without, `until_s`.
+/// The counts from second `first_s` up to, but excluding, `until_s`.
 fn sum_since(server: &Server, first_s: u64, until_s: u64) -> Tally {
     let mut total = Tally::default();
     let latest = server.window().seconds().rev().skip_while(|(at_s, _)| *at_s >= until_s);
@@ -123,7 +125,7 @@ mod tests {
     use crate::report::{Health, Report};
 
     const MS: u64 = 1_000_000;
-    /// When ends are reported: when they have settled, and the wheel has come to them.
+    /// The delay of a reported end, in milliseconds: it has to settle, and the wheel has to reach it.
     const SETTLE_MS: u64 = 250 + 268;
 
     fn server() -> SocketAddr {
@@ -170,7 +172,7 @@ mod tests {
         }
     }
 
-    /// What is shown of the last ten seconds, and of the profile's span.
+    /// The displayed values of the last ten seconds, and of the profile's span.
     fn shown(board: &Board, sensor: &str) -> (Value, Value) {
         let view = serde_json::to_value(board.view()).unwrap();
         let servers = view["servers"].as_array().unwrap();
@@ -255,7 +257,7 @@ mod tests {
         assert_eq!(pass(5_040..5_042, false, true)["opened_per_s"], Value::Null);
         let after = pass(5_042..5_046, false, true);
         assert_eq!((&after["opened_per_s"], &after["covered_s"]), (&60.0.into(), &3.into()));
-        // Silence is no pause.
+        // Silence is not a pause.
         let silent = pass(5_046..5_056, false, false);
         assert!((silent["opened_per_s"].as_f64().unwrap() - 6.2).abs() < 0.5, "{silent}");
         assert_eq!(silent["covered_s"], 10);

@@ -1,7 +1,7 @@
-//! What a sensor says: what happened at servers, second by second.
+//! Reports of sensors: counts of servers, second by second.
 //!
-//! Statistics travel, connections do not (ANMA paper, chapter 2): a report is small however many connections there were, and
-//! who judges may be another machine than the one that listens.
+//! A report has statistics, not connections (ANMA paper, chapter 2). So it is small with any number of connections, and
+//! the judge may be on another machine than the sensor.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,29 +12,28 @@ use watari_packets::Timestamp;
 
 use crate::analysis::FrameCounts;
 
-/// What has happened since the report before.
+/// Counts since the previous report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// How far the sensor has come.
+    /// The time up to which the sensor has read.
     pub at: Timestamp,
-    /// At which server, in which second since the Unix epoch.
+    /// The counts of a server in a second, which is since the Unix epoch.
     pub tallies: Vec<(SocketAddr, u64, Tally)>,
-    /// How it listens.
     pub health: Health,
 }
 
-/// How a sensor listens, since it began.
+/// The health of a sensor, since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Health {
-    /// What frames were.
+    /// Frames by result.
     pub frames: FrameCounts,
-    /// What was not followed.
+    /// Connections and segments that were not followed.
     pub counts: Counts,
-    /// Frames that were lost because nobody read them in time.
+    /// Frames for which the ring had no room.
     pub dropped: u64,
-    /// Frames that the network interface lost.
+    /// Frames that the network interface dropped.
     pub dropped_by_interface: u64,
-    /// Seconds of servers of which nothing was told, because there were too many.
+    /// Seconds of servers that are not reported, because there were too many.
     pub untold: u64,
 }
 
@@ -48,18 +47,18 @@ impl AddAssign for Health {
     }
 }
 
-/// Adds up events until they are told.
+/// Sums of events up to the next report.
 #[derive(Debug, Default)]
 pub struct Tallies {
     held: BTreeMap<(SocketAddr, u64), Tally>,
     untold: u64,
 }
 
-/// How many seconds of servers are held until they are told.
+/// The most seconds of servers in one report.
 const TALLIES_MAX: usize = 1 << 16;
 
 impl Tallies {
-    /// Something happened.
+    /// Adds an event.
     pub fn add(&mut self, event: &Event) {
         let Some(at) = Tally::at(event) else { return };
         let place = (event.server(), at.0 / 1_000_000_000);
@@ -70,13 +69,13 @@ impl Tallies {
         self.held.entry(place).or_default().count(event);
     }
 
-    /// All of it, which is told now.
+    /// Takes all counts, for a report.
     pub fn take(&mut self) -> Vec<(SocketAddr, u64, Tally)> {
         let told = std::mem::take(&mut self.held);
         told.into_iter().map(|((server, second), tally)| (server, second, tally)).collect()
     }
 
-    /// How many were left out.
+    /// Seconds of servers that were left out.
     pub const fn untold(&self) -> u64 {
         self.untold
     }

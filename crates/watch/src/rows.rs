@@ -1,4 +1,4 @@
-//! A row for each connection and each request: as an object of JSON, or as a line of CSV. Both have the same names.
+//! A row for each connection and each request: a JSON object or a CSV line, with the same names.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use watari_endings::{Connection, Request, Side};
 use watari_packets::Timestamp;
 
-/// A connection that ended. Times are in seconds, those of a day since the Unix epoch.
+/// A connection that ended. Times are in seconds, times of day since the Unix epoch.
 #[derive(Debug, Serialize)]
 pub struct ConnectionRow<'a> {
     client: SocketAddr,
@@ -33,7 +33,7 @@ pub struct ConnectionRow<'a> {
     tls_resumed: Option<bool>,
     tls_early_data: Option<bool>,
     tls_handshake_s: Option<f64>,
-    /// The number of RFC 8446, section 6.
+    /// The alert's number (RFC 8446, section 6).
     tls_alert: Option<u8>,
     tls_alert_by: Option<&'static str>,
     /// As in Zeek's `conn.log`.
@@ -42,16 +42,16 @@ pub struct ConnectionRow<'a> {
     history: &'a str,
 }
 
-/// What became of a request.
+/// A request with its answer, if it got one.
 #[derive(Debug, Serialize)]
 pub struct RequestRow<'a> {
     client: SocketAddr,
     server: SocketAddr,
     /// When its last octets were sent.
     asked: Option<f64>,
-    /// From then to the first octet of the answer.
+    /// From `asked` to the first octet of the answer.
     first_octet_s: Option<f64>,
-    /// From then to the last.
+    /// From `asked` to the last octet of the answer.
     response_s: Option<f64>,
     /// Whether the answer is known to be complete.
     complete: bool,
@@ -62,7 +62,6 @@ pub struct RequestRow<'a> {
 }
 
 impl<'a> ConnectionRow<'a> {
-    /// Of a connection.
     pub fn new(connection: &'a Connection) -> Self {
         let tls = connection.tls.as_ref();
         let alert = tls.and_then(|tls| tls.alert);
@@ -97,7 +96,6 @@ impl<'a> ConnectionRow<'a> {
 }
 
 impl<'a> RequestRow<'a> {
-    /// Of a request.
     pub fn new(request: &'a Request) -> Self {
         let (exchange, http) = (&request.exchange, request.http.as_ref());
         Self {
@@ -114,7 +112,7 @@ impl<'a> RequestRow<'a> {
     }
 }
 
-/// Since the Unix epoch. A double has it to a microsecond.
+/// Seconds since the Unix epoch. An `f64` represents them to a microsecond.
 #[expect(clippy::cast_precision_loss, reason = "as it says")]
 pub fn seconds(at: Timestamp) -> f64 {
     (at.0 / 1_000) as f64 / 1e6

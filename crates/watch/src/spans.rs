@@ -1,4 +1,4 @@
-//! What servers were in, from when to when.
+//! Spans: the states of servers, with their begin and end.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,13 +9,13 @@ use watari_packets::Timestamp;
 
 use crate::rows::seconds;
 
-/// Collects spans of time. Give it all that [`States`] gets, and what that says.
+/// Collects spans. Pass it all input of [`States`], and the changes that it returns.
 #[derive(Debug, Default)]
 pub struct Spans {
     current: BTreeMap<SocketAddr, Current>,
 }
 
-/// The span that a server is in.
+/// The present span of a server.
 #[derive(Debug)]
 struct Current {
     from: Timestamp,
@@ -27,37 +27,33 @@ struct Current {
 /// A span of time in which a server was in one state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Span {
-    /// Which server.
     pub server: SocketAddr,
-    /// When it began.
     pub from: Timestamp,
-    /// When it ended.
     pub to: Timestamp,
-    /// What it was in.
     pub state: ServerState,
-    /// Why; `None` where too little happened to say.
+    /// `None` if too little happened to decide the state.
     pub evidence: Option<Evidence>,
-    /// What happened in it.
+    /// The counts of the span.
     pub total: Tally,
 }
 
 impl Spans {
-    /// Something happened at a server.
+    /// Adds counts of a server.
     pub fn add(&mut self, server: SocketAddr, at: Timestamp, tally: &Tally) {
         let current = self.current.entry(server).or_insert_with(|| Current::new(at));
-        // What is said late of a time before does not make a later span longer.
+        // Late events of an earlier time do not extend a later span.
         if current.evidence.is_none() {
             current.from = current.from.min(at);
         }
         current.total += *tally;
     }
 
-    /// A server is in another state; `states` says what happened since. Returns the span that this ends.
+    /// Takes a change; `states` has the counts since then. Returns the span that it ends.
     pub fn change(&mut self, change: &Change, states: &States) -> Option<Span> {
         let (server, verdict) = (change.server, &change.verdict);
         let current = self.current.entry(server).or_insert_with(|| Current::new(verdict.since));
         if current.evidence.is_none() {
-            // The first that is known of it.
+            // The first known state of the server.
             (current.state, current.evidence) = (verdict.state, Some(verdict.evidence));
             return None;
         }
@@ -69,12 +65,12 @@ impl Spans {
         Some(ended.span(server, verdict.since))
     }
 
-    /// Nothing is to be said of a server any more.
+    /// Drops the present span of a server.
     pub fn forget(&mut self, server: &SocketAddr) {
         self.current.remove(server);
     }
 
-    /// Nothing more happens: the spans that servers are in end `at` that time.
+    /// Ends all present spans at the time `at`.
     pub fn finish(self, at: Timestamp, states: &States) -> Vec<Span> {
         let span = |(server, mut current): (SocketAddr, Current)| {
             if current.evidence.is_none()
@@ -89,7 +85,7 @@ impl Spans {
     }
 }
 
-/// What has happened since a time, which was not long ago.
+/// The counts since a time within the spans of the profile.
 fn tally_since(server: SocketAddr, since: Timestamp, states: &States) -> Tally {
     let since_s = since.0 / 1_000_000_000;
     let mut total = Tally::default();
@@ -111,20 +107,20 @@ impl Current {
     }
 }
 
-/// A span, as JSON has it. Times are in seconds, those of a day since the Unix epoch; shares are 0 to 1.
+/// A span as JSON. Times are in seconds, times of day since the Unix epoch. Shares are 0 to 1.
 #[derive(Debug, Serialize)]
 pub struct SpanRow {
     server: SocketAddr,
     from: f64,
     to: f64,
     state: &'static str,
-    /// Of what ended in it.
+    /// Of the connections that ended in it.
     shares: Option<SharesRow>,
     evidence: Option<EvidenceRow>,
     endings: BTreeMap<&'static str, u32>,
 }
 
-/// X, Y and Z, as JSON has them.
+/// X, Y and Z as JSON.
 #[derive(Debug, Serialize)]
 pub struct SharesRow {
     s_normal: f64,
@@ -132,7 +128,7 @@ pub struct SharesRow {
     timeout: f64,
 }
 
-/// What a state was concluded from, as JSON has it.
+/// The evidence of a state as JSON.
 #[derive(Debug, Serialize)]
 pub struct EvidenceRow {
     reason: &'static str,
@@ -168,25 +164,25 @@ impl From<&Evidence> for EvidenceRow {
     }
 }
 
-/// Those of which there were any.
+/// The endings with a count above 0.
 pub(crate) fn endings(tally: &Tally) -> BTreeMap<&'static str, u32> {
     let counted = Ending::ALL.into_iter().map(|ending| (ending.as_str(), tally.ending(ending)));
     counted.filter(|(_, count)| *count > 0).collect()
 }
 
-/// A span's reason as a sentence for people.
+/// The reason of a span as a sentence.
 pub fn because(evidence: &Evidence) -> String {
     let Evidence { reason, value, limit, span, .. } = evidence;
     let what = match reason {
-        Reason::NoClients => return "nobody asked it for anything".to_owned(),
+        Reason::NoClients => return "no client sent a request".to_owned(),
         Reason::WithinLimits => return "all shares were within their limits".to_owned(),
-        Reason::Aborts => "of what ended was cut off by clients",
-        Reason::Timeouts => "of what ended was out of time",
-        Reason::AbortsAndTimeouts => "of what ended was cut off by clients or out of time",
-        Reason::Failures => "of what ended was cut off by the server",
-        Reason::Unanswered => "of what asked got no answer",
+        Reason::Aborts => "of ended connections were cut off by clients",
+        Reason::Timeouts => "of ended connections timed out",
+        Reason::AbortsAndTimeouts => "of ended connections were cut off by clients or timed out",
+        Reason::Failures => "of ended connections were cut off by the server",
+        Reason::Unanswered => "of attempts and requests got no answer",
     };
-    format!("{:.1} % {what}, over {:.1} %, in {} s", value * 100.0, limit * 100.0, span.as_secs())
+    format!("{:.1} % {what}, limit {:.1} %, in {} s", value * 100.0, limit * 100.0, span.as_secs())
 }
 
 #[cfg(test)]
@@ -195,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection that nobody ended is told of at the end of a capture, and is dated to its last packet.
+    /// At the end of a capture, open connections are reported with the time of their last packet.
     #[test]
     fn what_is_told_late_does_not_make_spans_overlap() {
         let server = SocketAddr::from(([10, 0, 0, 1], 80));

@@ -1,21 +1,21 @@
-//! Telling: who has to know learns that a server is saturated or stopped, and that it no longer is.
+//! Notifies receivers that a server is saturated or stopped, and that it no longer is.
 //!
-//! The paper's monitor notifies the administrator by another way than the display he looks at (ANMA paper, section 2).
+//! The paper's monitor notifies the administrator by another channel than its display (ANMA paper, section 2).
 //!
 //! ```text
-//!   Board::poll ──▶ Teller ──▶ Alerts: held, due, told ──▶ outlets: webhook, Alertmanager, command, syslog
+//!   Board::poll ──▶ Teller ──▶ Alerts: held, due, sent ──▶ outlets: webhook, Alertmanager, command, syslog
 //!                                │    ▲
 //!                                ▼    │ after a restart
 //!                               journal
 //! ```
 //!
-//! [`Alerts`] decides what each receiver is told, and when; it is pure. [`Teller`] does what it says.
+//! [`Alerts`] decides which notices each receiver gets, and when; it is pure. [`Teller`] sends them.
 //!
 //! # Invariants
 //!
 //! 1. Delivery is at least once, and in order for each alert and receiver.
-//! 2. What has to be told is on the disk before it is told, and stays there until it has been.
-//! 3. No receiver holds up another, and none holds up who watches: [`Teller::tell`] waits for nobody.
+//! 2. A notice is on the disk before it is sent, and stays there until it is delivered.
+//! 3. No receiver delays another, and none delays the monitor: [`Teller::tell`] does not wait.
 
 mod alerts;
 mod command;

@@ -1,7 +1,7 @@
-//! What servers are in, shown in a terminal.
+//! The terminal view of the states of servers.
 //!
 //! ```text
-//!  watari watch live -i eth0   3 servers, 48211 packets, 0 dropped   q: end, arrows: choose                     12:03:09 UTC
+//!  watari watch live -i eth0   3 servers, 48211 packets, 0 dropped   q: quit, arrows: select                    12:03:09 UTC
 //!  server         sensor state        since  open   ans/s  p50 ms  p99 ms   X %   Y %   Z % unans/s
 //!  192.0.2.1:443  here   normal    00:41:10   212  1820.4     7.5    19.8  71.0  28.2   0.8     0.0
 //!  192.0.2.2:443  here   SATURATED 00:00:12   ..
@@ -13,11 +13,11 @@
 //!              ╱ ·    ╲                  ▂▃▅▆▇█▇▇▆▇▇▇
 //!             ╱  ··    ╲                 ending in the last 20 min: S_NORMAL 71  C_NORMAL ..
 //!    X delivered ── Y client aborts
-//!  X delivered, Y client aborts, Z timeouts: % of what ended; rates and times: complete seconds of the last 10 s
+//!  X delivered, Y client aborts, Z timeouts: % of ended connections; rates, times: complete seconds of the last 10 s
 //! ```
 //!
-//! [`View`] draws a [`Board`] into cells; [`Screen`] is the terminal that they are shown on. No value is ever shown in part: where there is no
-//! room for it, it is left out (`list`, `text`).
+//! [`View`] draws a [`Board`] into cells, and [`Screen`] is the terminal that shows them. No value is shown in part: if
+//! there is no room for it, it is left out (`list`, `text`).
 
 mod list;
 mod screen;
@@ -44,14 +44,14 @@ use crate::spans::because;
 use ternary::Ternary;
 use text::{printable, width_of, wrap};
 
-/// Which server is looked at. Servers come and go, so it is known by its name.
+/// The selected server, by its name, because servers come and go.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Choice {
     chosen: Option<(String, SocketAddr)>,
     table: usize,
 }
 
-/// A board, drawn.
+/// A drawn board.
 #[derive(Debug)]
 pub struct View<'a> {
     title: &'a str,
@@ -61,7 +61,7 @@ pub struct View<'a> {
 }
 
 impl Choice {
-    /// The server above or below.
+    /// Selects the server above or below.
     pub fn go(&mut self, board: &Board, down: bool) {
         let servers = sorted(board);
         let at = self.index(&servers);
@@ -90,13 +90,13 @@ fn sorted(board: &Board) -> Vec<Entry<'_>> {
 }
 
 impl<'a> View<'a> {
-    /// Of a board; `title` is what it is called.
+    /// A view of a board with this title.
     pub fn new(title: &'a str, board: &'a Board, choice: &Choice) -> Self {
         let servers = sorted(board);
         Self { title, board, chosen: choice.index(&servers), servers }
     }
 
-    /// The counts of all servers; as many lines as the title takes, which may show an error.
+    /// The counts of all servers, in as many lines as the title takes, which may show an error.
     fn head(&self, width: usize) -> Vec<Line<'static>> {
         let mut all = Health::default();
         for (_, sensor) in self.board.sensors() {
@@ -110,11 +110,11 @@ impl<'a> View<'a> {
             (clock(self.board.now()), dim),
             (servers(self.servers.len()), dim),
             (format!("{} packets", all.frames.all()), dim),
-            ("q: end, arrows: choose".to_owned(), dim),
+            ("q: quit, arrows: select".to_owned(), dim),
         ];
         let mut lines: Vec<_> =
             wrap(&printable(self.title), width).into_iter().map(|line| Line::from(line).bold()).collect();
-        // Each whole or not at all, behind the title where there is room.
+        // Each part whole or not at all, behind the title if there is room.
         let used = lines.last().map_or(0, Line::width);
         let needed = parts.iter().map(|(text, _)| 2 + width_of(text)).sum::<usize>();
         if lines.is_empty() || used + needed > width {
@@ -147,7 +147,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// A server in words and over time. What has no room is left out: first what happened over time, then how connections ended.
+/// The text and the charts of a server. If there is no room, the charts are left out first, then the endings.
 fn facts(entry: &Entry<'_>, span_s: u64, is_narrow: bool, area: Rect, buffer: &mut Buffer) {
     let width = area.width.into();
     let plain = |text: &str| wrap(text, width).into_iter().map(Line::from).collect::<Vec<_>>();
@@ -181,11 +181,11 @@ fn facts(entry: &Entry<'_>, span_s: u64, is_narrow: bool, area: Rect, buffer: &m
     Paragraph::new(last).render(endings, buffer);
 }
 
-/// Its state, since when, and why.
+/// Its state, the begin of the state, and the evidence.
 fn verdict(entry: &Entry<'_>, width: usize) -> Vec<Line<'static>> {
     let state = entry.server.state();
     let text = entry.server.verdict().map_or_else(
-        || format!("{}: too little happened to say", shown(state)),
+        || format!("{}: too little happened to decide", shown(state)),
         |it| {
             format!(
                 "{} since {}, for {}: {}",
@@ -199,7 +199,7 @@ fn verdict(entry: &Entry<'_>, width: usize) -> Vec<Line<'static>> {
     let mut lines: Vec<_> = wrap(&text, width).into_iter().map(Line::from).collect();
     if let Some(first) = lines.first_mut() {
         let text = first.to_string();
-        // The state is a word, or all of the line is a part of it.
+        // The state is the first word, or the whole line if that has only a part of it.
         let at = text.find(|c: char| !c.is_alphabetic()).unwrap_or(text.len());
         *first = Line::from(vec![Span::styled(text[..at].to_owned(), style(state)), Span::raw(text[at..].to_owned())]);
     }
@@ -208,7 +208,7 @@ fn verdict(entry: &Entry<'_>, width: usize) -> Vec<Line<'static>> {
 
 fn shares(entry: &Entry<'_>) -> String {
     let span = span(entry.shares_span_s);
-    let Some(it) = entry.shares else { return format!("last {span}: nothing ended, so no X, Y and Z") };
+    let Some(it) = entry.shares else { return format!("last {span}: no connection ended, so no X, Y and Z") };
     let [x, y, z] = [it.s_normal, it.client_abort, it.timeout].map(|share| percent(Some(share)));
     format!("last {span}: X {x} % delivered, Y {y} % client aborts, Z {z} % timeouts")
 }
@@ -252,17 +252,17 @@ impl Widget for &View<'_> {
     }
 }
 
-/// In less, the picture says nothing.
+/// The least width at which the ternary diagram is shown, in cells.
 const PICTURE_WIDTH_MIN: u16 = 60;
 const PICTURE_HEIGHT_MIN: u16 = 8;
-/// In less, the list may have no room for all columns.
+/// The least width at which the list always has room for all columns, in cells.
 const ALL_COLUMNS_WIDTH: u16 = 100;
 const CHART_HEIGHT_MAX: usize = 4;
-/// Where there are fewer lines for all else, the legend is left out.
+/// The least height of the rest at which the legend is shown, in lines.
 const LEGEND_HEIGHT_MIN: usize = 14;
-const LEGEND: &str = "X delivered, Y client aborts, Z timeouts: % of what ended; rates, p50 and p99 (time to the first octet): last 10 s";
+const LEGEND: &str = "X delivered, Y client aborts, Z timeouts: % of ended connections; rates, p50, p99 (time to the first octet): last 10 s";
 
-/// The latest complete seconds as bars, as many as there is room for, and the rate in the last ten of them.
+/// The latest complete seconds as bars, as many as fit, and the rate in the last ten of them.
 fn bars(name: &'static str, entry: &Entry<'_>, value: fn(&Tally) -> u32, area: Rect, buffer: &mut Buffer) {
     let [head, bars] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     let first = entry.covered.until_s.saturating_sub(bars.width.into());
@@ -280,7 +280,7 @@ fn bars(name: &'static str, entry: &Entry<'_>, value: fn(&Tally) -> u32, area: R
     Sparkline::default().data(data).style(Style::new().cyan()).render(bars, buffer);
 }
 
-/// How connections ended, those of which there were any.
+/// The endings with a count above 0.
 fn counted(tally: &Tally, span_s: u64) -> String {
     let counts = Ending::ALL.into_iter().map(|ending| (ending, tally.ending(ending)));
     let mut words: Vec<_> = counts.filter(|(_, count)| *count > 0).map(|(e, count)| format!("{e} {count}")).collect();
@@ -314,7 +314,7 @@ fn span(seconds: u64) -> String {
     if seconds >= 120 && seconds.is_multiple_of(60) { format!("{} min", seconds / 60) } else { format!("{seconds} s") }
 }
 
-/// The time of the day in UTC: a process without privileges cannot always read the zone of the machine.
+/// The time of day in UTC: a process without privileges cannot always read the time zone of the machine.
 fn clock(at: Timestamp) -> String {
     utc(at).map_or_else(String::new, |it| format!("{:02}:{:02}:{:02} UTC", it.hour(), it.minute(), it.second()))
 }
@@ -327,7 +327,7 @@ fn utc(at: Timestamp) -> Option<OffsetDateTime> {
     OffsetDateTime::from_unix_timestamp((at.0 / 1_000_000_000).cast_signed()).ok()
 }
 
-/// Those that somebody must look at stand out without colours, too.
+/// Bad states are in upper case, so that they stand out without colors.
 fn shown(state: ServerState) -> String {
     match state {
         ServerState::Idle | ServerState::Normal => state.as_str().to_owned(),

@@ -1,18 +1,20 @@
-//! The page: what the [`Board`] has, for people with a browser.
+//! The page: the [`Board`] for people with a browser.
 //!
 //! ```text
-//!   Board ── once a second ──▶ tick: its JSON, as shared bytes ──▶ GET /api/live: one event each second, to every viewer
+//!   Board ── once a second ──▶ tick: its JSON, as shared bytes ──▶ GET /api/live: one event each second to each viewer
 //!     │                                                     └────▶ GET /api/board: the latest of them
-//!     └────────── asked for one server ─────────────────────────▶ GET /api/course: the seconds that are held
+//!     └────────── request for one server ───────────────────────▶ GET /api/course: the stored seconds
 //! ```
 //!
 //! # Invariants
 //!
-//! 1. The board is written as JSON once a second, however many look at it.
-//! 2. Nothing is kept for a viewer but what is on its way: who reads slowly gets the latest tick next and misses those between;
-//!    who does not read at all is cut off.
-//! 3. The page gets its scripts and styles from here only (`CONTENT_SECURITY_POLICY`), and what sensors say is text to it.
-//! 4. No name that somebody else may have pointed here is answered to (`host`): another site's script cannot read this.
+//! 1. The board is encoded as JSON once a second, for any number of viewers.
+//! 2. The server stores nothing for a viewer except the bytes on their way. A slow reader gets the latest tick next,
+//!    and misses those between. The connection of a viewer that reads nothing is closed.
+//! 3. The page loads scripts and styles only from this server (`CONTENT_SECURITY_POLICY`), and treats the text of
+//!    sensors as text.
+//! 4. The server answers only requests for its own names (`host`). So a script of another site cannot read the board
+//!    through DNS rebinding.
 
 mod assets;
 mod host;
@@ -45,27 +47,27 @@ use tokio_util::sync::CancellationToken;
 use crate::board::{Board, CourseView};
 use patience::Patient;
 
-/// What is served.
+/// The data of the page.
 #[derive(Debug, Clone)]
 pub struct Site {
-    /// Asked for the past of single servers.
+    /// For requests for the past of single servers.
     pub board: Arc<Mutex<Board>>,
-    /// The latest [`tick`]: send one each second.
+    /// The latest [`tick`]; a new one is sent each second.
     pub ticks: watch::Receiver<Bytes>,
-    /// By which names it may be asked, besides `localhost` and addresses.
+    /// Host names that the server answers to, in addition to `localhost` and addresses.
     pub names: Vec<String>,
 }
 
-/// How much is given to those who look.
+/// Limits for viewers.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    /// Connections at the same time.
+    /// Simultaneous connections.
     connections_max: usize,
-    /// The longest that the head of a request may take, and that a connection may wait for one.
+    /// The timeout for the head of a request, and the idle timeout of a connection.
     head_max: Duration,
-    /// The longest that somebody may take nothing of what is sent.
+    /// The timeout for a viewer that reads nothing.
     patience: Duration,
-    /// How long nothing may be said on a live stream.
+    /// The interval of comments on a live stream without events.
     keep_alive: Duration,
 }
 
@@ -78,9 +80,9 @@ impl Limits {
     };
 }
 
-/// How much the system and hyper hold of what is on its way on a connection, each.
+/// Bytes that the system and hyper each buffer for a connection.
 const ON_ITS_WAY_MAX: usize = 64 << 10;
-/// What the page may load, and from where.
+/// The resources that the page may load.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -89,7 +91,7 @@ const JSON: &str = "application/json";
 
 type Body = Either<Full<Bytes>, Channel<Bytes>>;
 
-/// What a viewer gets once a second: the board as JSON, written once for all of them.
+/// The board as JSON, which each viewer gets once a second. It is encoded once for all of them.
 pub fn tick(board: &Mutex<Board>) -> Bytes {
     let board = board.lock().unwrap_or_else(PoisonError::into_inner);
     Bytes::from(serde_json::to_vec(&board.view()).expect("plain values"))
@@ -113,7 +115,7 @@ fn serve_within(
     Ok(())
 }
 
-/// A site, and how it is served.
+/// A site with its limits.
 #[derive(Debug)]
 struct Desk {
     site: Site,
@@ -125,14 +127,14 @@ async fn accept(listener: TcpListener, desk: Arc<Desk>) {
     let connections = Arc::new(Semaphore::new(desk.limits.connections_max));
     loop {
         match listener.accept().await {
-            // Whoever comes when there are too many is told at once, by the end of the connection.
+            // A connection beyond the limit is closed at once.
             Ok((stream, _)) => {
                 if let Ok(permit) = Arc::clone(&connections).try_acquire_owned() {
                     tokio::spawn(converse(stream, Arc::clone(&desk), permit));
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot accept on the page's address");
+                tracing::warn!(%error, "cannot accept a connection of the page");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -140,9 +142,10 @@ async fn accept(listener: TcpListener, desk: Arc<Desk>) {
 }
 
 async fn converse(stream: TcpStream, desk: Arc<Desk>, _permit: OwnedSemaphorePermit) {
-    // Otherwise the system holds megabytes for somebody who does not read, and that is noticed hours later.
+    // Otherwise the system would buffer megabytes for a viewer that does not read, and the timeout would come hours
+    // later.
     if let Err(error) = SockRef::from(&stream).set_send_buffer_size(ON_ITS_WAY_MAX) {
-        tracing::debug!(%error, "cannot bound a page connection's buffer");
+        tracing::debug!(%error, "cannot limit the send buffer of a page connection");
     }
     let stream = TokioIo::new(Patient::new(stream, desk.limits.patience));
     let (limits, shutdown) = (desk.limits, desk.shutdown.clone());
@@ -162,11 +165,11 @@ impl Desk {
         if !self.is_asked(request) {
             return text(
                 StatusCode::MISDIRECTED_REQUEST,
-                "the page is not served by that name; --page-host adds names\n",
+                "the page is not served under this host name; --page-host adds one\n",
             );
         }
         let Some(resource) = Resource::find(request.uri().path()) else {
-            return text(StatusCode::NOT_FOUND, "there is nothing here; the page is at /\n");
+            return text(StatusCode::NOT_FOUND, "not found; the page is at /\n");
         };
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
@@ -182,7 +185,7 @@ impl Desk {
         }
     }
 
-    /// By a name that is ours, wherever the request has it (RFC 9112, section 3.2.2: both are there).
+    /// Whether the request is for a name of this server, in `Host` and in an absolute target (RFC 9112, section 3.2.2).
     fn is_asked(&self, request: &Request<Incoming>) -> bool {
         let mut hosts = request.headers().get_all(HOST).iter();
         let host = hosts.next().and_then(|host| Authority::try_from(host.as_bytes()).ok());
@@ -192,7 +195,7 @@ impl Desk {
 
     fn course(&self, query: &str) -> Response<Body> {
         let Some((sensor, server)) = asked_for(query) else {
-            return text(StatusCode::BAD_REQUEST, "a course is asked for by ?sensor=NAME&server=ADDRESS:PORT\n");
+            return text(StatusCode::BAD_REQUEST, "expected ?sensor=NAME&server=ADDRESS:PORT\n");
         };
         let board = self.site.board.lock().unwrap_or_else(PoisonError::into_inner);
         let course = board.course(&sensor, &server);
@@ -201,7 +204,7 @@ impl Desk {
     }
 }
 
-/// What there is.
+/// A resource of the page.
 enum Resource {
     Asset(&'static assets::Asset),
     Board,
@@ -220,7 +223,7 @@ impl Resource {
     }
 }
 
-/// Which sensor's server a query means.
+/// The sensor and the server of a query.
 fn asked_for(query: &str) -> Option<(String, SocketAddr)> {
     let (mut sensor, mut server) = (None, None);
     for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
@@ -254,7 +257,7 @@ fn content(content_type: &'static str, body: Bytes) -> Response<Body> {
     response
 }
 
-/// With what keeps a browser from doing more with it than is meant.
+/// Adds headers that restrict how browsers use the response.
 fn guarded(mut response: Response<Body>) -> Response<Body> {
     const GUARDS: [(HeaderName, HeaderValue); 4] = [
         (CSP, CONTENT_SECURITY_POLICY),

@@ -1,4 +1,4 @@
-//! The page's own tests: types, and what it computes.
+//! The page's own tests: its types and its computations.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ const LONG: Duration = Duration::from_mins(5);
 #[test]
 fn types_and_logic_of_the_page_hold() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    // Another run of this may be there, and wants the same.
+    // Another run of this test may use the same directory.
     let ours = fs::File::create(target.join("page.lock")).unwrap();
     ours.lock().unwrap();
     let page = target.join("page");
@@ -29,7 +29,7 @@ fn types_and_logic_of_the_page_hold() {
     npm(&page, &["test"]);
 }
 
-/// The sources beside each other with their tests, so that nothing is written to the source tree.
+/// Copies the sources beside their tests, so that nothing is written to the source tree.
 fn copy_sources(page: &Path) {
     for part in ["src", "test"] {
         if page.join(part).exists() {

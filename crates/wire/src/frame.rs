@@ -57,7 +57,7 @@ pub enum Frame {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The length field is larger than [`FRAME_LEN_MAX`] allows.
-    #[error("a frame of {len} bytes is longer than {FRAME_LEN_MAX}")]
+    #[error("a frame of {len} bytes is longer than the limit of {FRAME_LEN_MAX} bytes")]
     TooLong {
         /// The length of the whole frame, in bytes.
         len: usize,

@@ -152,7 +152,7 @@ impl FromStr for ConnectionId {
 
 /// A string is not a [`ConnectionId`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a connection is named by 16 hexadecimal digits, '-', and its number")]
+#[error("a connection id is 16 hexadecimal digits, '-' and a number")]
 pub struct InvalidConnectionId;
 
 impl fmt::Debug for ConnectionId {

@@ -74,7 +74,7 @@ impl KeysFile {
 fn read(file: File) -> io::Result<Vec<TicketSeed>> {
     let mode = file.metadata()?.mode() & 0o777;
     if mode & 0o077 != 0 {
-        let sentence = format!("others than its owner may read or change it (its mode is {mode:04o}): chmod 600 it");
+        let sentence = format!("users other than its owner can read or change it (mode {mode:04o}): chmod 600 it");
         return Err(io::Error::new(ErrorKind::PermissionDenied, sentence));
     }
     let mut content = Zeroizing::new(Vec::with_capacity(FRAME_LEN_MAX + 1));
@@ -83,7 +83,7 @@ fn read(file: File) -> io::Result<Vec<TicketSeed>> {
         Ok(Some((Frame::Message(Message::TicketSeeds(seeds)), len))) if len == content.len() => Ok(seeds),
         _ => Err(io::Error::new(
             ErrorKind::InvalidData,
-            "it does not hold keys of tickets; remove it to begin with new ones",
+            "not a file of ticket keys: remove it, and the agent makes new keys",
         )),
     }
 }
@@ -166,7 +166,7 @@ mod tests {
         for content in [&whole[..whole.len() - 1], &longer, b""] {
             fs::write(&file.path, content).unwrap();
             let error = file.read().unwrap_err();
-            assert!(error.to_string().ends_with("remove it to begin with new ones"), "{error}");
+            assert!(error.to_string().ends_with("remove it, and the agent makes new keys"), "{error}");
         }
         fs::set_permissions(&file.path, fs::Permissions::from_mode(0o640)).unwrap();
         let error = file.read().unwrap_err().to_string();

@@ -166,7 +166,7 @@ impl fmt::Debug for TicketRing {
 
 fn random<const LEN: usize>() -> io::Result<Zeroizing<[u8; LEN]>> {
     let mut bytes = Zeroizing::new([0; LEN]);
-    aws_lc_rs::rand::fill(&mut *bytes).map_err(|_| io::Error::other("there is no randomness to be had"))?;
+    aws_lc_rs::rand::fill(&mut *bytes).map_err(|_| io::Error::other("the system gives no random bytes"))?;
     Ok(bytes)
 }
 

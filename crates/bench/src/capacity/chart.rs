@@ -1,4 +1,4 @@
-//! The curve in a terminal.
+//! The curve as a chart in a terminal.
 //!
 //! ```text
 //!    requests/s   success/s                         p99 ms  0 to 24.50 ms          p50 ms   failed  met
@@ -11,11 +11,10 @@ use std::fmt;
 
 use super::curve::{Curve, Level};
 
-/// Shows a curve line by line, level by level; `>` marks the one that was found.
+/// Shows a curve with one line for each level. `>` marks the level that was found.
 pub struct Chart<'a> {
-    /// What is shown.
     pub curve: &'a Curve,
-    /// The level that was found.
+    /// The result of the search.
     pub found: Option<u64>,
 }
 
@@ -54,7 +53,7 @@ impl Chart<'_> {
     }
 }
 
-/// What the longest bars stand for.
+/// The values of a bar of full width.
 struct Scale {
     throughput_max: f64,
     latency_max_ms: f64,

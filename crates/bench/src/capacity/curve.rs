@@ -1,4 +1,4 @@
-//! What was measured on the way: throughput and latency by level.
+//! The measurements of a search: throughput and latency for each level.
 
 use std::collections::BTreeSet;
 
@@ -9,24 +9,22 @@ use super::search::Outcome;
 /// All measurements of a search, in the order in which they were made.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Curve {
-    /// What a level is.
     pub unit: Unit,
-    /// The measurements.
     pub points: Vec<Point>,
 }
 
-/// What a level is a number of.
+/// The unit of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// Requests that are due in a second: open loop.
+    /// Requests due in a second: open loop.
     RequestsPerSecond,
     /// Connections in progress: closed loop.
     Connections,
 }
 
 impl Unit {
-    /// As in reports.
+    /// The unit's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::RequestsPerSecond => "requests/s",
@@ -38,28 +36,29 @@ impl Unit {
 /// One measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// The load.
+    /// The load, in the curve's [`Unit`].
     pub level: u64,
-    /// Requests that were answered whole and right, a second.
+    /// Correct, complete responses in a second.
     pub throughput_per_s: f64,
-    /// The latency that half of them stayed under; `None` if there was none. So for the other.
+    /// Median latency in milliseconds; `None` if no request has a latency.
     pub p50_ms: Option<f64>,
-    /// The latency that 99 of 100 stayed under.
+    /// 99th percentile of the latency in milliseconds; `None` if no request has a latency.
     pub p99_ms: Option<f64>,
-    /// What share of the requests ended otherwise.
+    /// Share of the requests that failed, from 0 to 1.
     pub failures: f64,
-    /// Whether the conditions were met.
+    /// Whether the server met the conditions.
     pub outcome: Outcome,
-    /// Whether the server was idle before; if not, it may have been measured what the load before had left.
+    /// Whether the server was idle before this measurement. If not, the measurement may include work of the previous
+    /// load.
     pub idle: bool,
-    /// The conditions that were not, each with what was measured; or why the generator could not make the load.
+    /// The missed conditions with the measured values, or why the generator could not make the load.
     pub missed: Vec<String>,
 }
 
-/// All measurements of one level together: the median of each figure.
+/// All measurements of one level: the median of each figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Level {
-    /// The load.
+    /// The load, in the curve's [`Unit`].
     pub level: u64,
     /// As in [`Point`].
     pub throughput_per_s: f64,
@@ -69,9 +68,9 @@ pub struct Level {
     pub p99_ms: Option<f64>,
     /// As in [`Point`].
     pub failures: f64,
-    /// How many measurements met the conditions.
+    /// Number of measurements that met the conditions.
     pub met: usize,
-    /// How many there were.
+    /// Number of measurements.
     pub runs: usize,
 }
 
@@ -83,25 +82,25 @@ impl Level {
 }
 
 impl Curve {
-    /// One with no measurement yet.
+    /// A curve without measurements.
     pub fn new(unit: Unit) -> Self {
         Self { unit, points: Vec::new() }
     }
 
-    /// Each level that was measured, from the lowest to the highest.
+    /// All measured levels, in ascending order.
     pub fn levels(&self) -> Vec<Level> {
         let mut points: Vec<&Point> = self.points.iter().collect();
         points.sort_by_key(|point| point.level);
         points.chunk_by(|a, b| a.level == b.level).map(together).collect()
     }
 
-    /// Each level that was measured while the server was not idle before, from the lowest to the highest.
+    /// The levels with a measurement before which the server was not idle, in ascending order.
     pub fn busy(&self) -> BTreeSet<u64> {
         self.points.iter().filter(|point| !point.idle).map(|point| point.level).collect()
     }
 }
 
-/// `points` are of one level; there is at least one.
+/// `points` are of one level. `points` is not empty.
 fn together(points: &[&Point]) -> Level {
     let of = |figure: fn(&Point) -> Option<f64>| median(points.iter().filter_map(|point| figure(point)).collect());
     Level {

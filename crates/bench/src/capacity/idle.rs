@@ -1,8 +1,9 @@
-//! Whether a server has done with the load before, so that the next is measured and not what the last one left.
+//! Detects that a server has finished the work of the previous load, so that the next measurement does not include it.
 //!
-//! A load that is cut off leaves work behind: requests that the server has read, or connections that it has yet to accept. Nothing
-//! tells when that is done but the server itself: it is idle again when single requests, one after the other on fresh connections,
-//! are answered about as fast as before any load, and with the same status: one that is busy may say so at once.
+//! A load that is cut off leaves work behind: requests that the server has read, or connections that it has yet to
+//! accept. Only the server's responses show when that work is done. The generator sends single requests, one after the
+//! other, each on a fresh connection. The server is idle again when their latency is about that of the unloaded server,
+//! with the same status. The status matters, because a busy server may refuse at once.
 
 use std::collections::BTreeSet;
 
@@ -10,19 +11,19 @@ use serde::Serialize;
 
 use crate::summary::{EndingCount, PartSummary};
 
-/// How single requests were answered before any load.
+/// How the server answered single requests before any load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Unloaded {
-    /// From `connect` to the last byte of the whole response, as the median; `None` if none was answered as it should be.
+    /// Median time from `connect` to the last byte of the response, in milliseconds; `None` if no request succeeded.
     pub latency_ms: Option<f64>,
-    /// The statuses that came.
+    /// The statuses of the responses.
     pub statuses: BTreeSet<String>,
-    /// How they ended.
+    /// How the requests ended.
     pub endings_at: Vec<EndingCount>,
 }
 
 impl Unloaded {
-    /// Of the single requests that were sent before any load.
+    /// `total` counts the single requests that were sent before any load.
     pub fn new(total: PartSummary) -> Self {
         Self {
             latency_ms: latency_ms(&total),
@@ -31,15 +32,15 @@ impl Unloaded {
         }
     }
 
-    /// What has to be seen of a server that answered like this to know that it is idle; `None` if it did not answer.
+    /// The conditions under which this server counts as idle; `None` if it did not answer.
     pub fn watch(&self) -> Option<Watch> {
         let statuses = self.statuses.clone();
         self.latency_ms.map(|ms| Watch { latency_ms_max: TIMES_MAX * ms + SLACK_MS, statuses, in_a_row: 0 })
     }
 }
 
-/// Waits for a server to be idle: for [`IN_A_ROW`] single requests on end that are answered in time and as ever. One would not do: of what waits
-/// in a server, nothing says that it is served in order.
+/// Waits for a server to be idle: [`IN_A_ROW`] successive single requests with the usual latency and status. One
+/// request is not enough, because a server need not serve its waiting work in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Watch {
     latency_ms_max: f64,
@@ -48,7 +49,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Takes what became of the next single request; true if the server is idle.
+    /// Enters the result of the next single request; true if the server is idle.
     pub fn enter(&mut self, total: &PartSummary) -> bool {
         let quick = latency_ms(total).is_some_and(|ms| ms <= self.latency_ms_max);
         let as_ever = total.status.keys().all(|status| self.statuses.contains(status));
@@ -61,11 +62,11 @@ fn latency_ms(total: &PartSummary) -> Option<f64> {
     (total.endings.normal > 0).then_some(total.latency_ms.p50)
 }
 
-/// So many single requests say how a server answers.
+/// How many successive single requests decide.
 pub const IN_A_ROW: u32 = 3;
-/// How much slower than before any load a server that is idle may answer: so many times, ...
+/// The latency of an idle server is at most this factor times its latency before any load, ...
 const TIMES_MAX: f64 = 2.0;
-/// ... and a scheduler's turn or two, which are more than that where a server answers at once.
+/// ... plus this slack: one or two scheduler time slices, which exceed the factor if the server answers at once.
 const SLACK_MS: f64 = 10.0;
 
 #[cfg(test)]

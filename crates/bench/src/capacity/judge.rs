@@ -1,4 +1,4 @@
-//! What a measurement says of its level.
+//! Decides whether a measurement met its conditions.
 
 use crate::expect::{self, Condition};
 use crate::summary::Summary;
@@ -11,20 +11,21 @@ use super::search::Outcome;
 pub enum Arrivals {
     /// At even intervals.
     Even,
-    /// At random (a Poisson process).
+    /// At random intervals (a Poisson process).
     Random,
 }
 
-/// Holds a measurement against the conditions.
+/// Checks a measurement against the conditions.
 ///
 /// * `level`: the load; in an open loop, the requests that were due in a second;
-/// * `summary`: of what ended while it was measured;
+/// * `summary`: the requests that ended during the measurement;
 /// * `arrivals`: `None` in a closed loop.
 ///
-/// In an open loop there is one condition more, without which any rate would be met for a while: as many requests must end as are
-/// due, or else they pile up. A miss that the generator itself explains says nothing of the server, and is [`Outcome::Void`].
+/// An open loop has one more condition: as many requests must end as are due. Without it, a server would meet any rate
+/// for a while, as requests pile up. If the generator itself explains a miss, the measurement says nothing about the
+/// server, and is [`Outcome::Void`].
 ///
-/// The server is taken to have been idle before; who knows better says so in the [`Point`].
+/// The result assumes that the server was idle before. The caller corrects [`Point::idle`] if it was not.
 pub fn judge(level: u64, summary: &Summary, conditions: &[Condition], arrivals: Option<Arrivals>) -> Point {
     let outcomes = expect::check(conditions, summary);
     let mut missed: Vec<_> = outcomes.iter().filter(|outcome| !outcome.met).map(ToString::to_string).collect();
@@ -51,38 +52,39 @@ pub fn judge(level: u64, summary: &Summary, conditions: &[Condition], arrivals: 
     }
 }
 
-/// Says so if fewer requests ended than were due, by more than is tolerated and by more than chance makes likely.
+/// Returns a message if fewer requests ended than were due, by more than [`SHORT_MAX`] and by more than chance
+/// explains.
 #[allow(clippy::cast_precision_loss, reason = "counts of requests are under 2^53")]
 fn piles_up(level: u64, summary: &Summary, arrivals: Arrivals) -> Option<String> {
     let due = level as f64 * summary.total.seconds;
     let by_chance = match arrivals {
         Arrivals::Even => EVEN_SLACK,
-        // Three standard deviations, and what even arrivals may be off by.
+        // Three standard deviations, plus the slack of even arrivals.
         Arrivals::Random => 3.0 * due.sqrt() + EVEN_SLACK,
     };
     let short = due - summary.total.requests as f64;
     let ended_per_s = summary.total.requests as f64 / summary.total.seconds;
     (short > (SHORT_MAX * due).max(by_chance))
-        .then(|| format!("requests pile up: of {level} a second {ended_per_s:.1} end"))
+        .then(|| format!("requests pile up: {ended_per_s:.1} of {level} per second end"))
 }
 
-/// Why the server is not to blame, if it is not.
+/// Why the generator is at fault for a miss; `None` if it is not.
 fn fault_of_generator(summary: &Summary) -> Option<String> {
     let (total, late_ms) = (&summary.total, summary.schedule_error_ms.p99);
     if total.endings.local > 0 {
         return Some(format!("the generator had no file, port or address for {} requests", total.endings.local));
     }
     let explains = late_ms > LATE_SHARE * total.latency_ms.p99 && late_ms > LATE_MS_MIN;
-    explains.then(|| format!("the generator was late itself: p99 {late_ms:.3} ms"))
+    explains.then(|| format!("the generator itself was late: p99 {late_ms:.3} ms"))
 }
 
-/// What share of the requests that are due may be missing at the end.
+/// The share of the due requests that may be missing at the end.
 const SHORT_MAX: f64 = 0.02;
-/// So many requests may be due or end just beyond either border of the measurement.
+/// How many requests may be due or end just outside the borders of the measurement.
 const EVEN_SLACK: f64 = 2.0;
-/// The generator is to blame when its own lateness makes up so much of the latency, ...
+/// The generator is at fault if its own lateness is over this share of the latency, ...
 const LATE_SHARE: f64 = 0.5;
-/// ... and is more than a scheduler's turn.
+/// ... and over this, in milliseconds: more than a scheduler's time slice.
 const LATE_MS_MIN: f64 = 1.0;
 
 #[cfg(test)]
@@ -97,7 +99,7 @@ mod tests {
     use crate::summary::Run;
     use crate::tally::Tally;
 
-    /// So many requests in 10 s, each of which took so long and ended so.
+    /// `requests` requests in 10 s, all with the same latency and ending.
     fn measured(requests: u32, latency_ms: u64, kind: EndingKind, late_ms: u64) -> Summary {
         let mut tally = Tally::new(["page".to_owned()].into());
         for _ in 0..requests {
@@ -143,7 +145,7 @@ mod tests {
         let short = of_1000(979, Some(Arrivals::Even));
         assert_eq!(
             (short.outcome, short.missed),
-            (Outcome::Missed, vec!["requests pile up: of 100 a second 97.9 end".into()])
+            (Outcome::Missed, vec!["requests pile up: 97.9 of 100 per second end".into()])
         );
         assert_eq!(of_1000(904, Some(Arrivals::Random)).outcome, Outcome::Met, "chance alone may do so");
         assert_eq!(of_1000(900, Some(Arrivals::Random)).outcome, Outcome::Missed);
@@ -154,7 +156,7 @@ mod tests {
     fn the_generators_faults_are_not_the_servers() {
         let late = judged(&measured(1000, 60, EndingKind::Normal, 40), Some(Arrivals::Even));
         assert_eq!((late.outcome, late.missed.len()), (Outcome::Void, 2));
-        assert!(late.missed[1].starts_with("the generator was late itself: p99 40."), "{late:?}");
+        assert!(late.missed[1].starts_with("the generator itself was late: p99 40."), "{late:?}");
         let little = judged(&measured(1000, 60, EndingKind::Normal, 20), Some(Arrivals::Even));
         assert_eq!(little.outcome, Outcome::Missed);
         let met_all_the_same = judged(&measured(1000, 45, EndingKind::Normal, 40), Some(Arrivals::Even));

@@ -1,4 +1,4 @@
-//! What was found, as one page of HTML that needs nothing else: no network, no script.
+//! The result of a search as one self-contained page of HTML: no network, no script.
 
 use askama::Template;
 
@@ -12,7 +12,7 @@ use crate::summary::Run;
 
 /// The page of a search. `details` is a text of several lines, to stand below the curve.
 ///
-/// What comes from outside (the command line, names of files) gets in through a template that escapes it.
+/// External text (the command line, names of files) passes through a template that escapes it.
 pub fn page(run: &Run, curve: &Curve, finding: &Finding, details: &str) -> String {
     let page = Page {
         head: Head::new("Capacity", run),
@@ -28,7 +28,7 @@ pub fn page(run: &Run, curve: &Curve, finding: &Finding, details: &str) -> Strin
 struct Page {
     head: Head,
     sentence: String,
-    /// Markup of our own, in which there is nothing from outside but numbers.
+    /// Trusted markup. The only external data in it are numbers.
     picture: String,
     details: String,
 }

@@ -15,16 +15,16 @@
 //!            missed: a step down
 //! ```
 //!
-//! Nothing is remembered but what was measured; where in this picture the search stands follows from that ([`Search::poll`]).
+//! The search stores only the measurements. [`Search::poll`] derives the position in this diagram from them.
 //!
-//! **Noise.** A level is missed when most of `repeats` measurements missed it. It is taken for met after one that met it, because
-//! the next level up will tell; but the answer is measured again until most of `repeats` say so. Whatever got one measurement of
-//! each kind is repeated until there is a majority.
+//! **Noise.** A level counts as missed when most of `repeats` measurements missed it. It counts as met after one
+//! measurement that met it, because the next level up is measured anyway. The answer itself is measured until most of
+//! `repeats` measurements met it. A level with one measurement of each kind is measured until there is a majority.
 //!
-//! **Monotony.** A server that misses a level is not trusted with a higher one. So where a level is missed that was met before,
-//! that a higher one was met too counts for nothing any more: the search goes on below. The [`Finding`] names the levels that
-//! measurements disagreed on. At any time every level that counts as met lies below every one that was missed, because no level
-//! outside the two is asked for.
+//! **Monotony.** The search assumes that a server that misses a level also misses all higher levels. If it misses a
+//! level that it had met before, the search ignores any higher levels that were met, and continues below. The
+//! [`Finding`] lists the levels with contradictory measurements. At any time every level that counts as met lies below
+//! every level that was missed, because the search never asks for a level outside the two.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// What is searched, and how thoroughly.
+/// The range and precision of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The first level, at least 1.
@@ -41,29 +41,29 @@ pub struct Plan {
     pub to: u64,
     /// How the level rises until one is missed.
     pub step: Step,
-    /// How close the answer shall be to a level that was missed, as a share of the answer: 0.02.
+    /// The distance between the answer and a missed level, as a share of the answer, such as 0.02.
     pub resolution: f64,
-    /// Of how many measurements of a level most decide. Odd, so that there is a majority.
+    /// The number of measurements of a level of which most decide. Odd, so that there is a majority.
     pub repeats: u32,
-    /// How many measurements there may be in all.
+    /// The limit of measurements in all.
     pub runs_max: u32,
     /// How long a level is held before it is measured.
     pub warmup: Duration,
-    /// How long it is measured.
+    /// How long a level is measured.
     pub duration: Duration,
 }
 
 /// How the level rises until one is missed, and falls until one is met.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
-    /// Times this, over 1.
+    /// Multiplies the level. Over 1.
     Factor(f64),
-    /// Plus this, at least 1.
+    /// Adds to the level. At least 1.
     Increment(u64),
 }
 
-/// A search that is going on. Drive it so: ask [`Search::poll`] what to measure, measure it, [`Search::report`] what came out, and
-/// so on until the answer is [`Next::Done`].
+/// A running search. To drive it, repeat until [`Search::poll`] returns [`Next::Done`]: poll it for the next
+/// measurement, measure, and pass the outcome to [`Search::report`].
 #[derive(Clone, Debug)]
 pub struct Search {
     plan: Plan,
@@ -72,12 +72,12 @@ pub struct Search {
     asked: Option<u64>,
 }
 
-/// What to do now.
+/// The next step of the caller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
-    /// Measure this.
+    /// Make this measurement.
     Probe(Probe),
-    /// There is nothing more to measure.
+    /// The search is over.
     Done(Finding),
 }
 
@@ -90,11 +90,11 @@ pub struct Probe {
     pub warmup: Duration,
     /// How long it counts.
     pub duration: Duration,
-    /// The how manieth measurement this is of all, from 1.
+    /// The number of this measurement in the search, from 1.
     pub run: u32,
 }
 
-/// What a measurement showed.
+/// The result of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
@@ -102,25 +102,24 @@ pub enum Outcome {
     Met,
     /// It missed one.
     Missed,
-    /// The generator could not make this load, so the server was not tried. The search goes on as if it was missed: no higher level
-    /// can be tried either.
+    /// The generator could not make this load, so the server was not tested. The search treats the level as missed,
+    /// because the generator cannot make a higher one either.
     Void,
 }
 
-/// What the search came to.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The highest level that meets the conditions; `None` if not even the lowest does.
     pub level: Option<u64>,
-    /// Whether most of the repeats said so; if the measurements ran out, it may have been only one.
+    /// Whether most of the repeats met the level. If the measurements ran out, it may have been only one.
     pub confirmed: bool,
-    /// The lowest level that misses them; `None` if none was missed.
+    /// The lowest level that misses the conditions; `None` if none was missed.
     pub missed: Option<u64>,
-    /// The levels that were met by some measurements and missed by others.
+    /// The levels that some measurements met and others missed.
     pub noisy: Vec<u64>,
-    /// How many measurements it took.
+    /// Number of measurements.
     pub runs: u32,
-    /// Why it ended here.
     pub ended: Ended,
 }
 
@@ -130,43 +129,43 @@ pub struct Finding {
 pub enum Ended {
     /// The server's limit was found.
     Found,
-    /// The generator's limit was found: the server may take more.
+    /// The generator's limit was found. The server's limit may be higher.
     GeneratorLimit,
-    /// The highest level of the plan is met: the server may take more.
+    /// The server meets the highest level of the plan. Its limit may be higher.
     HighestMet,
-    /// The lowest level there is was missed.
+    /// The server missed the lowest level.
     LowestMissed,
-    /// The server did not even answer single requests, so nothing was measured.
+    /// The server did not even answer single requests, so there is no measurement.
     Unanswered,
-    /// There was more to measure: as many measurements were made as are allowed, or the search was broken off.
+    /// The search did not finish: it reached the limit of measurements, or was interrupted.
     Unfinished,
 }
 
-/// A step as text, which is neither `x1.5` nor `+100`.
+/// The text of a step is neither like `x1.5` nor like `+100`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a step is a factor over 1, such as x1.5, or an increment, such as +100")]
 pub struct NoStep;
 
-/// A plan that cannot be followed, which whoever made it is to blame for.
+/// A plan that cannot be followed. The caller is at fault.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanError {
-    /// The levels are out of order or of range.
+    /// The levels are out of order or out of range.
     #[error("levels go from at least 1 to at most {LEVEL_MAX}, not from {0} to {1}")]
     Levels(u64, u64),
-    /// The step goes nowhere.
+    /// The step does not raise the level.
     #[error("a step must raise the level: a factor over 1, or an increment of at least 1")]
     Step,
-    /// The resolution is out of range.
+    /// The resolution is not between 0 and 1.
     #[error("the resolution is a share over 0 and under 1, not {0}")]
     Resolution(f64),
-    /// There is no majority.
-    #[error("the number of repeats is odd, so that most of them say the same; {0} is not")]
+    /// The number of repeats is even, so there is no majority.
+    #[error("the number of repeats must be odd, so that there is a majority; {0} is even")]
     Repeats(u32),
-    /// Nothing can be measured.
-    #[error("not even one level can be decided by {0} measurements")]
+    /// The limit of measurements is below the majority that one level needs.
+    #[error("{0} measurements are too few to decide one level")]
     Runs(u32),
-    /// Nothing can be measured.
-    #[error("a level cannot be measured in no time")]
+    /// The duration of a measurement is 0.
+    #[error("the duration of a measurement must be over 0")]
     Duration,
 }
 
@@ -228,20 +227,20 @@ impl Plan {
         lowered.min(level - 1).max(1)
     }
 
-    /// Whether nothing that matters lies between a level that is met and one that is missed.
+    /// Whether a met and a missed level are so close that the search ends.
     fn is_close(&self, met: u64, missed: u64) -> bool {
         missed - met <= scaled(met, self.resolution).max(1)
     }
 }
 
 impl Search {
-    /// Begins a search.
+    /// Validates the plan.
     pub fn new(plan: Plan) -> Result<Self, PlanError> {
         plan.check()?;
         Ok(Self { plan, levels: BTreeMap::new(), runs: 0, asked: None })
     }
 
-    /// What to measure now, or what has been found. Asking again changes nothing.
+    /// The next measurement, or the finding. Idempotent until [`Search::report`].
     pub fn poll(&mut self) -> Next {
         let level = self.next_level().filter(|_| self.runs < self.plan.runs_max);
         self.asked = level;
@@ -251,7 +250,8 @@ impl Search {
         }
     }
 
-    /// Says what the measurement that was asked for last has shown. Without such, nothing happens.
+    /// Enters the outcome of the measurement that [`Search::poll`] returned last. Without a pending measurement, this
+    /// does nothing.
     pub fn report(&mut self, outcome: Outcome) {
         let Some(level) = self.asked.take() else { return };
         self.runs += 1;
@@ -263,7 +263,7 @@ impl Search {
         }
     }
 
-    /// The picture above, line by line. `None`: there is nothing more to learn.
+    /// The transitions of the diagram above. `None`: the search is over.
     fn next_level(&self) -> Option<u64> {
         if let Some(undecided) = self.undecided() {
             return Some(undecided);
@@ -278,17 +278,17 @@ impl Search {
         }
     }
 
-    /// The level that has been measured but not decided.
+    /// The lowest level that has been measured without a majority.
     fn undecided(&self) -> Option<u64> {
         self.with(Verdict::Undecided).next()
     }
 
-    /// The highest level that counts as met, and the lowest that was missed.
+    /// The highest level that counts as met, and the lowest level that was missed.
     fn bounds(&self) -> (Option<u64>, Option<u64>) {
         (self.with(Verdict::Met).last(), self.with(Verdict::Missed).next())
     }
 
-    /// The levels that a verdict was found on, from the lowest on.
+    /// The levels with this verdict, in ascending order.
     fn with(&self, verdict: Verdict) -> impl Iterator<Item = u64> {
         let majority = self.plan.majority();
         self.levels.iter().filter(move |(_, votes)| votes.verdict(majority) == verdict).map(|(level, _)| *level)
@@ -302,7 +302,7 @@ impl Search {
         Probe { level, warmup: self.plan.warmup, duration: self.plan.duration, run: self.runs + 1 }
     }
 
-    /// What is known so far.
+    /// The result of the measurements so far.
     pub fn finding(&self) -> Finding {
         let (level, missed) = self.bounds();
         Finding {
@@ -327,7 +327,7 @@ impl Search {
     }
 }
 
-/// How often a level was met, missed, and not reached.
+/// How many measurements met the level, missed it, or were void.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Votes {
     met: u32,
@@ -363,7 +363,7 @@ impl Votes {
     }
 }
 
-/// A level times a factor, to the next whole one.
+/// `level * factor`, rounded to the nearest whole level.
 #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "levels are under 2^53 and factors over 0")]
 fn scaled(level: u64, factor: f64) -> u64 {
     (level as f64 * factor).round() as u64

@@ -1,9 +1,8 @@
-//! What a search came to, in a sentence.
+//! The result of a search as a sentence.
 
 use super::curve::Curve;
 use super::search::{Ended, Finding};
 
-/// For people.
 pub fn sentence(finding: &Finding, curve: &Curve) -> String {
     let unit = curve.unit.name();
     let Some(level) = finding.level else { return nothing(finding, unit) + &busy(curve) };
@@ -11,9 +10,9 @@ pub fn sentence(finding: &Finding, curve: &Curve) -> String {
     let answer = format!("{level} {unit} meet the conditions{missed}.");
     let caveat = match finding.ended {
         Ended::Found | Ended::LowestMissed | Ended::Unanswered => String::new(),
-        Ended::GeneratorLimit => " The generator could not make more, so the server may take more.".to_owned(),
-        Ended::HighestMet => " That is the highest level that was to be tried: the server may take more.".to_owned(),
-        Ended::Unfinished => " The search ended before it was done.".to_owned(),
+        Ended::GeneratorLimit => " The generator could not produce more, so the server may take more.".to_owned(),
+        Ended::HighestMet => " That is the highest configured level: the server may take more.".to_owned(),
+        Ended::Unfinished => " The search ended early.".to_owned(),
     };
     let confirmed = if finding.confirmed { "" } else { " The answer was not confirmed." };
     format!("{answer}{caveat}{confirmed}{}{}", noisy(finding), busy(curve))
@@ -21,10 +20,10 @@ pub fn sentence(finding: &Finding, curve: &Curve) -> String {
 
 fn nothing(finding: &Finding, unit: &str) -> String {
     match (finding.missed, finding.ended) {
-        (_, Ended::Unanswered) => "The server answers nothing as it should, not even single requests.".to_owned(),
-        (Some(missed), Ended::GeneratorLimit) => format!("The generator could not make {missed} {unit}."),
+        (_, Ended::Unanswered) => "The server does not respond correctly, not even to single requests.".to_owned(),
+        (Some(missed), Ended::GeneratorLimit) => format!("The generator could not produce {missed} {unit}."),
         (Some(missed), _) => format!("Not even {missed} {unit} meet the conditions."),
-        (None, _) => "The search ended before anything was found.".to_owned(),
+        (None, _) => "The search ended without a result.".to_owned(),
     }
 }
 
@@ -33,11 +32,11 @@ fn noisy(finding: &Finding) -> String {
 }
 
 fn busy(curve: &Curve) -> String {
-    let why = "the server was not idle, and what the load before had left may count in";
+    let why = "the server was not idle, so the previous load may affect the result";
     listed(&curve.busy()).map_or_else(String::new, |levels| format!(" Before {levels} {why}."))
 }
 
-/// `None`: there is none.
+/// Returns `None` for an empty list.
 fn listed<'a>(levels: impl IntoIterator<Item = &'a u64>) -> Option<String> {
     let levels: Vec<_> = levels.into_iter().map(ToString::to_string).collect();
     (!levels.is_empty()).then(|| levels.join(", "))
@@ -59,15 +58,16 @@ mod tests {
     fn every_end_is_told() {
         let found = "400 requests/s meet the conditions; 420 do not.";
         assert_eq!(told(Some(400), Some(420), Ended::Found), found);
-        let generator = format!("{found} The generator could not make more, so the server may take more.");
+        let generator = format!("{found} The generator could not produce more, so the server may take more.");
         assert_eq!(told(Some(400), Some(420), Ended::GeneratorLimit), generator);
-        let highest = "400 requests/s meet the conditions. That is the highest level that was to be tried: the server may take more.";
+        let highest =
+            "400 requests/s meet the conditions. That is the highest configured level: the server may take more.";
         assert_eq!(told(Some(400), None, Ended::HighestMet), highest);
         assert_eq!(told(None, Some(1), Ended::LowestMissed), "Not even 1 requests/s meet the conditions.");
-        assert_eq!(told(None, Some(1), Ended::GeneratorLimit), "The generator could not make 1 requests/s.");
-        let unanswered = "The server answers nothing as it should, not even single requests.";
+        assert_eq!(told(None, Some(1), Ended::GeneratorLimit), "The generator could not produce 1 requests/s.");
+        let unanswered = "The server does not respond correctly, not even to single requests.";
         assert_eq!(told(None, None, Ended::Unanswered), unanswered);
-        assert_eq!(told(None, None, Ended::Unfinished), "The search ended before anything was found.");
+        assert_eq!(told(None, None, Ended::Unfinished), "The search ended without a result.");
     }
 
     #[test]
@@ -80,9 +80,9 @@ mod tests {
             runs: 3,
             ended: Ended::Unfinished,
         };
-        let expected = "8 connections meet the conditions. The search ended before it was done. The answer was not confirmed. \
-                        Measurements disagreed on 8, 16. Before 4 the server was not idle, and what the load before had left may \
-                        count in.";
+        let expected = "8 connections meet the conditions. The search ended early. The answer was not confirmed. \
+                        Measurements disagreed on 8, 16. Before 4 the server was not idle, so the previous load may affect \
+                        the result.";
         let busy = Point { idle: false, ..point(4, 1.0, None, Outcome::Missed) };
         let curve =
             Curve { unit: Unit::Connections, points: vec![busy.clone(), busy, point(8, 1.0, None, Outcome::Met)] };

@@ -1,15 +1,16 @@
-//! The curve as a picture, to stand in a page.
+//! The curve as an SVG picture for a page.
 //!
-//! Drawn by hand rather than by a library, so that it takes the page's text colour and, by the custom properties `--throughput`,
-//! `--p50` and `--p99`, its other colours, and so that it can be read out. Nothing in it comes from outside but numbers.
+//! The code writes the SVG itself instead of using a library for two reasons. The picture takes the page's text colour,
+//! and its other colours from the custom properties `--throughput`, `--p50` and `--p99`. And a screen reader can read
+//! it. The only external data in it are numbers.
 
 use std::fmt::{self, Write};
 
 use super::curve::{Curve, Level};
 use crate::axis::{Decades, Linear};
 
-/// An `svg` element: throughput (left axis) and latency (right axis, logarithmic) over the level. A circle is a level that was
-/// met, a cross one that was missed, and a vertical line the one that was found.
+/// An `svg` element: throughput (left axis) and latency (right axis, logarithmic) over the level. A circle is a met
+/// level, a cross a missed level, and a vertical line the level that was found.
 pub fn picture(curve: &Curve, found: Option<u64>) -> String {
     let mut svg = String::new();
     let levels = curve.levels();
@@ -40,7 +41,7 @@ impl Picture {
         writeln!(out, "</svg>")
     }
 
-    /// What it shows, for those who do not see it.
+    /// A text alternative for screen readers.
     fn write_text(&self, out: &mut String) -> fmt::Result {
         writeln!(out, "<title>Throughput and latency by {}</title>", self.unit)?;
         let levels = self.levels.iter().map(|level| {
@@ -96,7 +97,7 @@ impl Picture {
         writeln!(out, r#"<text x="{}" y="{}">{name}</text>"#, legend_x + 30.0, y + 4.0)
     }
 
-    /// Where a level's figure goes, and whether the level was met.
+    /// The position of a level's figure, and whether the level was met.
     fn place(&self, level: &Level, series: &Series) -> Option<(f64, f64, bool)> {
         let figure = (series.figure)(level)?;
         let y = if series.is_latency { self.scales.y_of_latency(figure) } else { self.scales.y_of_throughput(figure) };
@@ -104,7 +105,7 @@ impl Picture {
     }
 }
 
-/// A line of the picture, and how it is told from others.
+/// A line of the picture with its style.
 struct Series {
     name: &'static str,
     color: &'static str,
@@ -141,7 +142,7 @@ const SERIES: [Series; 3] = [
     },
 ];
 
-/// From figures to places.
+/// Maps figures to positions.
 struct Scales {
     level: Linear,
     throughput: Linear,
@@ -205,7 +206,7 @@ mod tests {
         let svg = picture(&curve(), Some(200));
         // Throughput goes to 250 on an axis that ends there, and the level to 800.
         assert!(svg.contains(r#"<polyline points="143.8,194.4 217.5,88.8 365.0,36.0 660.0,300.0""#), "{svg}");
-        // Nothing was answered at 800.
+        // The server answered nothing at 800.
         assert!(
             svg.contains(r#"<polyline points="143.8,300.0 217.5,273.5 365.0,66.5" stroke-dasharray="2 2""#),
             "{svg}"

@@ -1,4 +1,4 @@
-//! Intervals by drawing again from what was measured (Efron's bootstrap, by percentiles).
+//! Confidence intervals by resampling the measured values (Efron's bootstrap, by percentiles).
 
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
@@ -8,32 +8,32 @@ use super::Options;
 use super::course::Course;
 use super::figures::Figure;
 
-/// What is drawn from.
+/// The data of one side to draw from.
 #[derive(Clone, Debug)]
 pub(super) enum Side {
     /// The figures of each run.
     Runs(Vec<Vec<f64>>),
-    /// The seconds of each run.
+    /// The intervals of each run.
     Seconds(Vec<Course>),
 }
 
-/// Where a difference lies.
+/// A confidence interval of a difference, in the figure's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
-    /// From here.
+    /// Lower bound.
     pub low: f64,
-    /// To here.
+    /// Upper bound.
     pub high: f64,
 }
 
 impl Interval {
-    /// Whether it says that there is a difference.
+    /// Whether the difference is not 0, with the requested confidence.
     pub fn excludes_0(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
     }
 }
 
-/// For each figure, where `b - a` lies; `None` where it cannot be said.
+/// The interval of `b - a` for each figure; `None` if there are too few measurements.
 pub(super) fn intervals(a: &Side, b: &Side, figures: &[Figure], options: &Options) -> Vec<Option<Interval>> {
     if a.is_too_short() || b.is_too_short() {
         return vec![None; figures.len()];
@@ -59,7 +59,7 @@ impl Side {
         }
     }
 
-    /// Draws as many runs as there are, and gives the median of each figure.
+    /// Draws as many runs as the side has, and returns the median of each figure.
     fn draw(&self, figures: &[Figure], random: &mut Xoshiro256PlusPlus) -> Vec<Option<f64>> {
         match self {
             Self::Runs(runs) => {
@@ -76,14 +76,14 @@ impl Side {
     }
 }
 
-/// The value in the middle, or the mean of the two; `None`: there is none.
+/// The middle value, or the mean of the two middle values; `None` if `values` is empty.
 pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let (low, high) = (values.get(values.len().checked_sub(1)? / 2)?, values.get(values.len() / 2)?);
     Some(f64::midpoint(*low, *high))
 }
 
-/// What is left when the share `outside` is cut off, half of it at each end.
+/// Cuts off the share `outside`, half of it at each end; `None` if `values` is empty.
 fn middle(mut values: Vec<f64>, outside: f64) -> Option<Interval> {
     values.sort_by(f64::total_cmp);
     let last = values.len().checked_sub(1)?;

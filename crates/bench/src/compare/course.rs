@@ -1,4 +1,4 @@
-//! The seconds of a run, to be drawn from.
+//! The intervals of a run, to draw from.
 //!
 //! Counts are floating-point numbers here: a file may claim any, and their sums do not overflow.
 
@@ -30,8 +30,8 @@ struct Point {
 }
 
 impl Course {
-    /// Reads the series of a run. The interval in which it ended is left out, for it was not whole. An error comes with the number of
-    /// the interval, counted from 1.
+    /// Reads the series of a run, without the interval in which the run ended, because that is not whole. An error
+    /// carries the number of the interval, counted from 1.
     pub(super) fn read(run: &Summary) -> Result<Self, (usize, DecodeError)> {
         let interval_s = float(run.series.interval_s.max(1));
         let whole = (run.total.seconds / interval_s).floor() as usize;
@@ -52,13 +52,14 @@ impl Course {
         })
     }
 
-    /// Whether blocks of it would be as good as nothing.
+    /// Whether there are too few intervals to draw blocks from.
     pub(super) fn is_too_short(&self) -> bool {
         self.points.len() < INTERVALS_MIN
     }
 
-    /// As many intervals as there are, in blocks that begin anywhere, and wrap around (the circular block bootstrap). Blocks grow with
-    /// the cube root of the length, as they should where neighbours resemble each other.
+    /// Draws as many intervals as there are, in blocks that begin anywhere and wrap around (the circular block
+    /// bootstrap). The block length is the cube root of the number of intervals, which suits series whose neighbours
+    /// resemble each other.
     pub(super) fn draw(&self, random: &mut Xoshiro256PlusPlus) -> Drawing<'_> {
         let count = self.points.len();
         let block = (count as f64).cbrt().ceil() as usize;
@@ -109,19 +110,19 @@ impl<'a> Drawing<'a> {
         self.body_bytes / self.seconds()
     }
 
-    /// `None`: no request ended.
+    /// `None` if no request ended.
     pub(super) fn failures(&self) -> Option<f64> {
         (self.requests > 0.0).then(|| (self.requests - self.succeeded) / self.requests)
     }
 
-    /// `None`: there is no latency.
+    /// `None` if there are no latencies.
     pub(super) fn mean_ms(&self) -> Option<f64> {
         let sum: f64 = self.latencies.iter().zip(&self.course.latencies_ms).map(|(count, time)| count * time).sum();
         let count = self.count();
         (count > 0.0).then(|| sum / count)
     }
 
-    /// `None`: there is no latency.
+    /// `None` if there are no latencies.
     pub(super) fn quantile_ms(&self, quantile: f64) -> Option<f64> {
         let rank = (self.count() * quantile).ceil().max(1.0);
         let mut up_to = 0.0;
@@ -142,7 +143,7 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// The latencies of an interval in nanoseconds, and how often each occurred.
+/// The latencies of an interval in nanoseconds, with the number of occurrences.
 fn counts(point: &PointSummary) -> Result<Vec<(u64, u64)>, DecodeError> {
     let Some(latency) = &point.latency else { return Ok(Vec::new()) };
     let histogram = latency.decode::<u64>()?;

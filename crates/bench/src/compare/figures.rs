@@ -1,17 +1,16 @@
-//! What is compared.
+//! The figures that are compared.
 
 use super::course::Drawing;
 use crate::summary::{Milliseconds, Summary};
 
-/// A figure that is compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Figure {
-    /// In the JSON of a summary.
+    /// Its path in the JSON of a summary.
     pub(super) path: &'static str,
     source: Source,
 }
 
-/// What is better.
+/// Which direction is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     More,
@@ -46,7 +45,7 @@ impl Figure {
         }
     }
 
-    /// Of a run.
+    /// The figure of a whole run.
     pub(super) fn of(&self, run: &Summary) -> f64 {
         match self.source {
             Source::RequestsPerS => run.total.requests_per_s,
@@ -59,7 +58,7 @@ impl Figure {
         }
     }
 
-    /// Of seconds that were drawn; `None`: the series does not have it.
+    /// The figure of drawn intervals; `None` if the series does not contain it.
     pub(super) fn of_drawing(&self, drawing: &Drawing<'_>) -> Option<f64> {
         match self.source {
             Source::RequestsPerS => Some(drawing.requests_per_s()),
@@ -71,7 +70,7 @@ impl Figure {
         }
     }
 
-    /// Whether enough was measured in the run for the figure to mean anything.
+    /// Whether the run has enough measurements for this figure.
     pub(super) fn is_known(&self, run: &Summary) -> bool {
         match self.source {
             Source::RequestsPerS | Source::Failures => run.total.requests > 0,
@@ -104,7 +103,7 @@ impl Statistic {
         }
     }
 
-    /// A quantile takes ten times beyond it.
+    /// A quantile needs ten measurements beyond it.
     fn is_known(self, times: &Milliseconds) -> bool {
         times.count
             >= match self {
@@ -117,7 +116,6 @@ impl Statistic {
     }
 }
 
-/// All that is compared.
 pub(super) const FIGURES: [Figure; 13] = [
     Figure { path: "requests_per_s", source: Source::RequestsPerS },
     Figure { path: "bytes_per_s", source: Source::BytesPerS },

@@ -86,18 +86,20 @@ fn people_see_what_is_better() {
     assert!(lines.next().unwrap().ends_with("change     from       to  B is"), "{text}");
     assert!(lines.next().unwrap().starts_with("requests_per_s  ") && text.contains("  better\n"), "{text}");
     assert!(
-        text.contains("medians of runs (A: 5, B: 5); `from` and `to`: the change, 95% sure for all figures together"),
+        text.contains(
+            "medians of runs (A: 5, B: 5); `from` and `to`: the change, with 95% confidence for all figures together"
+        ),
         "{text}"
     );
 }
 
-/// Five runs, each of which is slower or faster as a whole by up to 5 %.
+/// Five runs. The speed of each whole run varies by up to 5 %.
 fn uneven(seed: u64, factor: f64) -> Vec<Summary> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     (0..5).map(|run| one_run(seed * 10 + run, factor * random.random_range(0.95..1.05))).collect()
 }
 
-/// 30 s with a request after the other; each takes 50 ms times `factor`, half of it at random. Every third second is slower.
+/// 30 s of successive requests. Each takes 50 ms times `factor`, half of it at random. Every third second is slower.
 fn one_run(seed: u64, factor: f64) -> Summary {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut tally = tally();

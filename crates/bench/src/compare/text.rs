@@ -1,4 +1,4 @@
-//! A comparison for people.
+//! A comparison as text for the terminal.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ impl Comparison {
             Drawn::Seconds => "blocks of seconds",
         };
         format!(
-            "medians of runs (A: {}, B: {}); `from` and `to`: the change, {}% sure for all figures together\n\
+            "medians of runs (A: {}, B: {}); `from` and `to`: the change, with {}% confidence for all figures together\n\
              ({} replicates of {drawn}, seed {}); changes under {}% count as none\n",
             self.runs_a,
             self.runs_b,
@@ -54,7 +54,7 @@ fn row(compared: &Compared) -> [String; 8] {
     let verdict = match compared.verdict {
         Verdict::Better => "better",
         Verdict::Worse => "worse",
-        Verdict::None => "no different, as far as can be seen",
+        Verdict::None => "not significantly different",
         Verdict::Unknown => "?",
     };
     [
@@ -69,7 +69,7 @@ fn row(compared: &Compared) -> [String; 8] {
     ]
 }
 
-/// Four digits or more that say something.
+/// Four significant digits or more.
 fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -79,7 +79,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Without the tail that binary fractions leave.
+/// Removes the tail of digits that binary fractions leave.
 fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }

@@ -1,4 +1,4 @@
-//! Which number of a summary a condition is about.
+//! Finds the number of a summary that a condition names.
 
 use std::ops::Add;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use super::Reason;
 use crate::summary::{Run, Summary};
 use crate::tally::Tally;
 
-/// The place of a number in a summary's JSON.
+/// The path of a number in a summary's JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Figure {
-    /// The keys that lead there.
+    /// The keys of the path, from the outermost.
     keys: Vec<String>,
     pub(super) unit: Unit,
 }
 
-/// What a figure counts.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     Milliseconds,
-    /// A part of 1.
+    /// A share of 1.
     Share,
     Plain,
 }
 
 impl Figure {
-    /// Finds a figure by its path; `None`: no summary has such a number.
+    /// Finds a figure by its path; `None` if no summary has such a number.
     pub(super) fn read(path: &str) -> Option<Self> {
         let empty = Summary::new(Run::default(), Duration::ZERO, &Tally::new([].into()));
         let template = serde_json::to_value(empty).expect("a summary has no keys but strings");
@@ -36,7 +36,7 @@ impl Figure {
         Some(Self { keys, unit })
     }
 
-    /// What a run came to; `None`: it was not measured.
+    /// The figure of a run; `None` if it was not measured.
     pub(super) fn measure(&self, figures: &Value) -> Option<f64> {
         let (last, parents) = self.keys.split_last()?;
         let parent = parents.iter().try_fold(figures, |value, key| value.get(key))?;
@@ -65,7 +65,7 @@ impl Unit {
         }
     }
 
-    /// Reads a value to compare with.
+    /// Parses a limit in this unit.
     pub(super) fn read(self, text: &str) -> Result<f64, Reason> {
         let owned = || text.to_owned();
         match self {
@@ -85,7 +85,7 @@ impl Unit {
     }
 }
 
-/// Looks a path up in the summary of an empty run, which has every key but those that only a run knows.
+/// Looks a path up in the summary of an empty run, which has all keys except those that depend on the run.
 fn find(template: &Map<String, Value>, path: &str) -> Option<Vec<String>> {
     let latency = template.get("latency_ms").and_then(Value::as_object);
     if latency.is_some_and(|figures| figures.contains_key(path)) {
@@ -116,7 +116,7 @@ fn within(template: &Map<String, Value>, key: &str, rest: &str) -> Option<Vec<St
     }
 }
 
-/// Names of classes may have dots.
+/// Separate, because names of classes may contain dots.
 fn within_class(template: &Map<String, Value>, rest: &str) -> Option<Vec<String>> {
     let part = template.get("by_family")?.get("ipv4")?.as_object()?;
     rest.match_indices('.').find_map(|(dot, _)| {
@@ -131,7 +131,7 @@ fn is_status(text: &str) -> bool {
     rest.is_some_and(|rest| rest == "xx" || rest.len() == 2 && rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The sum of `4xx`; what else is not there was counted 0 times. An empty `sum` of floats would be -0.
+/// The sum of `4xx`. A missing status counts 0. An empty `sum` of floats would be -0.
 fn family_of_statuses(counts: &Map<String, Value>, key: &str) -> f64 {
     let Some(digit) = key.strip_suffix("xx") else { return 0.0 };
     counts
@@ -141,7 +141,7 @@ fn family_of_statuses(counts: &Map<String, Value>, key: &str) -> f64 {
         .fold(0.0, f64::add)
 }
 
-/// A number with one of the suffixes, times the suffix' factor.
+/// Parses a number with one of the suffixes, and multiplies it by the suffix' factor.
 fn scaled(text: &str, suffixes: &[(&str, f64)]) -> Option<f64> {
     suffixes.iter().find_map(|(suffix, factor)| Some(number(text.strip_suffix(suffix)?.trim_end())? * factor))
 }

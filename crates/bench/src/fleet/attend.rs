@@ -1,4 +1,4 @@
-//! Hears what becomes of the parts of a run that others make.
+//! Receives the reports of workers during a run.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, mpsc};
@@ -16,10 +16,10 @@ use crate::sample::WireSamples;
 use crate::tally::Tally;
 use crate::worker::{self, AHEAD_MAX, HEARTBEAT, Inbox, Link, Order, Report, SILENCE_MAX, TalkError};
 
-/// Who wants to know what has ended since this was last asked.
+/// Where to send the results since the last request for them.
 pub(super) type Ask = mpsc::Sender<Taken>;
 
-/// Hears all of them, each of whom may be asked, until everybody is done or lost.
+/// Receives the reports of all workers until each is done or lost. Each can be asked for its results.
 pub(super) async fn attend_all(
     shared: &Arc<Shared>,
     links: Vec<(Link, UnboundedReceiver<Ask>)>,
@@ -33,7 +33,7 @@ pub(super) async fn attend_all(
             let (from, to, hold) = link.split();
             let mut attending = Attending { shared: &shared, index, to, connections, asking: VecDeque::new() };
             let attended = attending.attend(from, &mut asks).await;
-            // Before whoever asks hears that there will be no answer.
+            // Set before the asking thread sees its channel close.
             shared.crew()[index].lost = attended.as_ref().err().map(ToString::to_string);
             drop(attending);
             if attended.is_ok() {
@@ -44,19 +44,19 @@ pub(super) async fn attend_all(
     while attended.join_next().await.is_some() {}
 }
 
-/// A worker that does its part.
+/// A worker in a run.
 struct Attending<'a, W> {
     shared: &'a Shared,
-    /// Which member of the crew it is.
+    /// Its index in the crew.
     index: usize,
     to: W,
     connections: Connections,
-    /// Who waits for an answer.
+    /// Callers that wait for an answer, in order.
     asking: VecDeque<Ask>,
 }
 
 impl<W: AsyncWrite + Unpin> Attending<'_, W> {
-    /// Hears what becomes of its part, until it is over.
+    /// Receives the worker's reports until its part is over.
     async fn attend(
         &mut self,
         from: impl AsyncRead + Unpin + Send + 'static,
@@ -85,7 +85,7 @@ impl<W: AsyncWrite + Unpin> Attending<'_, W> {
         }
     }
 
-    /// Takes what it reports; true if that was the last.
+    /// Handles a report; true if it was the last.
     fn hear(&mut self, report: Report) -> Result<bool, TalkError> {
         let classes = || Arc::clone(&self.shared.classes);
         match report {
@@ -99,7 +99,7 @@ impl<W: AsyncWrite + Unpin> Attending<'_, W> {
                 self.shared.crew()[self.index].tally = Tally::new(classes());
                 let taken = Taken { tally, at: Duration::from_nanos(at_ns) };
                 if let Some(ask) = self.asking.pop_front() {
-                    // Who has asked may not have waited for so long.
+                    // This fails if the caller has stopped waiting.
                     let _ = ask.send(taken);
                 }
             }
@@ -117,8 +117,8 @@ impl<W: AsyncWrite + Unpin> Attending<'_, W> {
         Ok(false)
     }
 
-    /// Says something to a worker that may be done: it does not listen any more then, while its last word is still on the way. So it
-    /// is only an error that it takes nothing; whether it is gone, its silence says.
+    /// Sends an order to a worker. The worker may be done and not read any more, while its last report is still on the
+    /// way. So a failed write is not an error, only a blocked one is. The silence timeout detects a lost worker.
     async fn tell(&mut self, order: &Order) -> Result<(), TalkError> {
         let told = timeout(SILENCE_MAX, worker::send(&mut self.to, order)).await;
         let _ = told.map_err(|_| TalkError::Silent)?;
@@ -126,10 +126,10 @@ impl<W: AsyncWrite + Unpin> Attending<'_, W> {
     }
 }
 
-/// The connections that a worker tells of, on their way to the log.
+/// The connection samples of a worker, on their way to the log.
 struct Connections {
     logging: Option<Arc<Logging>>,
-    /// Reports that the log has not taken yet.
+    /// Number of reports that the log has not taken yet.
     ahead: usize,
     taken: UnboundedSender<()>,
     was_taken: UnboundedReceiver<()>,
@@ -141,7 +141,7 @@ impl Connections {
         Self { logging, ahead: 0, taken, was_taken }
     }
 
-    /// Refuses what nobody wants to know, and more than was agreed on.
+    /// Rejects samples if there is no log, or if the worker sends more than `AHEAD_MAX` reports ahead.
     fn take(&mut self, samples: WireSamples, classes: usize) -> Result<(), TalkError> {
         match &self.logging {
             Some(logging) if self.ahead < AHEAD_MAX => {
@@ -153,9 +153,9 @@ impl Connections {
         }
     }
 
-    /// Waits until the log has taken one report. Nothing is lost when the future is dropped.
+    /// Waits until the log has taken one report. Cancel-safe.
     async fn logged(&mut self) {
-        // There is always a sender: this has one itself.
+        // `self` holds a sender, so the channel is never closed.
         let _ = self.was_taken.recv().await;
         self.ahead -= 1;
     }

@@ -1,4 +1,4 @@
-//! A run that others make: they are made ready, begin together, and tell what becomes of it.
+//! A run that workers make: they get their parts, begin together, and report their results.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -23,11 +23,11 @@ use crate::run::Causes;
 use crate::tally::{Series, Tally};
 use crate::worker::{HEARTBEAT, Job, Link, LinkError, SILENCE_MAX};
 
-/// A run that others make.
+/// A run that workers make.
 #[derive(Debug)]
 pub(super) struct Away {
     shared: Arc<Shared>,
-    /// Its links are served by this one.
+    /// The thread that serves the links.
     thread: Option<JoinHandle<()>>,
     start: Instant,
 }
@@ -39,24 +39,24 @@ pub(super) struct Shared {
     pub(super) cut: CancellationToken,
 }
 
-/// One of those who make it.
+/// A worker of the run.
 #[derive(Debug)]
 pub(super) struct Member {
     name: String,
     after: Duration,
     start_error: Duration,
-    /// As it last told.
+    /// As of its last report.
     pub(super) tally: Tally,
     pub(super) causes: BTreeMap<String, u64>,
-    /// How long it took, once it is over.
+    /// How long its part took; `None` until it is over.
     pub(super) elapsed: Option<Duration>,
     pub(super) lost: Option<String>,
-    /// Where it is asked; it hears no more when it is done or lost.
+    /// Sends requests for results. Closed when the worker is done or lost.
     asks: UnboundedSender<Ask>,
 }
 
 impl Away {
-    /// Begins.
+    /// Prepares the workers and starts the run.
     pub(super) fn start(fleet: Fleet, plan: Plan, log: Option<Arc<dyn ConnectionLog>>) -> Result<Self, StartError> {
         let classes = plan.work.classes();
         let logging = log.map(Logging::new).transpose().map_err(load::StartError::Thread)?.map(Arc::new);
@@ -93,14 +93,14 @@ impl Away {
         });
     }
 
-    /// Asks everybody at once, and waits for all of them.
+    /// Asks all workers at once, and waits for all answers.
     pub(super) fn take(&mut self) -> Result<Taken, LostError> {
         let asked: Vec<_> = self.shared.crew().iter().map(Member::ask).collect();
         let mut all = Taken { tally: Tally::new(Arc::clone(&self.shared.classes)), at: Duration::ZERO };
         for (index, answer) in asked.iter().enumerate() {
             let taken = answer.recv_timeout(SILENCE_MAX).map_err(|_| self.shared.crew()[index].lost())?;
             all.tally.merge(&taken.tally);
-            // Each counts up to its own instant: the mean is that of all.
+            // Each worker counts up to its own instant. The result carries the mean.
             all.at += taken.at / asked.len() as u32;
         }
         Ok(all)
@@ -115,7 +115,7 @@ impl Away {
     }
 
     pub(super) fn finish(mut self) -> Finished {
-        // A panic was reported by the thread itself; whoever had not ended then counts as lost.
+        // The thread has reported its own panic. Workers that had not ended count as lost.
         let _ = self.thread.take().map(JoinHandle::join);
         let tally = self.tally();
         let crew = self.shared.crew();
@@ -130,7 +130,7 @@ impl Away {
 }
 
 impl Drop for Away {
-    /// Nobody could ask what becomes of what is in progress.
+    /// After this, no caller can read the results, so the run is cut off.
     fn drop(&mut self) {
         self.cut();
     }
@@ -143,7 +143,7 @@ impl Shared {
 }
 
 impl Member {
-    /// Asks it for what has ended; the answer never comes where it cannot give one.
+    /// Asks the worker for its results. The channel closes without an answer if the worker cannot give one.
     fn ask(&self) -> mpsc::Receiver<Taken> {
         let (ask, answer) = mpsc::channel();
         let _ = self.asks.send(ask);
@@ -151,12 +151,12 @@ impl Member {
     }
 
     fn lost(&self) -> LostError {
-        let why = self.lost.clone().unwrap_or_else(|| "it does not say what has ended".to_owned());
+        let why = self.lost.clone().unwrap_or_else(|| "it sends no results".to_owned());
         LostError { who: self.name.clone(), why }
     }
 
     fn worked(&self) -> Worked {
-        let lost = || self.elapsed.is_none().then(|| "it did not say what became of its part".to_owned());
+        let lost = || self.elapsed.is_none().then(|| "it did not send its final results".to_owned());
         Worked {
             name: self.name.clone(),
             requests: self.tally.total().requests,
@@ -173,7 +173,7 @@ fn gone() -> StartError {
     StartError::Worker { who: "the fleet".to_owned(), why: "its thread ended".to_owned() }
 }
 
-/// What the thread of the links does.
+/// The body of the thread that serves the links.
 fn drive(shared: &Arc<Shared>, fleet: &Fleet, plan: &Plan, logging: Option<Arc<Logging>>, started: &Started) {
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -195,7 +195,7 @@ fn drive(shared: &Arc<Shared>, fleet: &Fleet, plan: &Plan, logging: Option<Arc<L
     });
 }
 
-/// Makes everybody ready, and has them begin at one instant, which is returned.
+/// Prepares all workers, and starts them at one instant, which it returns.
 async fn begin(
     shared: &Shared,
     fleet: &Fleet,
@@ -231,7 +231,7 @@ async fn begin(
     Ok((begun, start))
 }
 
-/// Gives everybody a part, at the same time: who is ready early does not wait long.
+/// Gives all workers their parts at the same time, so that early ones do not wait long.
 async fn gather(ways: Vec<Way>, plan: &Plan, stagger: Duration, logged: bool) -> Result<Vec<Link>, StartError> {
     let of = ways.len() as u64;
     let mut gathering = JoinSet::new();
@@ -256,5 +256,5 @@ fn worker_error(who: String, error: &LinkError) -> StartError {
     StartError::Worker { who, why: error.to_string() }
 }
 
-/// Time for everybody to hear when to begin.
+/// Time for the start order to reach all workers.
 const LEAD: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! The log of connections, where others make the load.
+//! The log of connections, when workers generate the load.
 
 use std::io;
 use std::sync::{Arc, mpsc};
@@ -9,8 +9,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::ConnectionLog;
 use crate::sample::ConnectionSample;
 
-/// Has a log take what workers tell, by a thread of its own: a log may block, and links may not. When it is dropped, the log has taken
-/// everything.
+/// Passes connection samples of workers to a log, in a separate thread, because a log may block and links may not.
+/// Dropping it waits until the log has taken all samples.
 #[derive(Debug)]
 pub(super) struct Logging {
     /// `None` once dropped.
@@ -18,7 +18,7 @@ pub(super) struct Logging {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Connections that a worker told of. When it is dropped, the log has taken them, and the worker may tell of more.
+/// Connection samples of a worker. Dropping it reports that the log has taken them, so that the worker may send more.
 struct Batch {
     samples: Vec<ConnectionSample>,
     taken: UnboundedSender<()>,
@@ -35,10 +35,10 @@ impl Logging {
         Ok(Self { batches: Some(batches), thread: Some(thread) })
     }
 
-    /// Takes the samples, and says by `taken` when the log has. How many wait is for links to limit.
+    /// Queues the samples, and signals `taken` when the log has taken them. The links limit the queue.
     pub(super) fn take(&self, samples: Vec<ConnectionSample>, taken: UnboundedSender<()>) {
         if let Some(batches) = &self.batches {
-            // A panic of the log was reported by its thread; the load goes on.
+            // This fails if the log's thread has panicked, which the thread has reported. The load goes on.
             let _ = batches.send(Batch { samples, taken });
         }
     }
@@ -53,7 +53,7 @@ impl Drop for Logging {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        // Nobody listens when the worker is lost.
+        // This fails if the worker is lost.
         let _ = self.taken.send(());
     }
 }

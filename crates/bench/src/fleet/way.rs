@@ -1,4 +1,4 @@
-//! The ways to those who make a load.
+//! How to reach workers.
 
 use std::path::PathBuf;
 
@@ -7,11 +7,11 @@ use watari_pki::Identity;
 use super::Fleet;
 use crate::worker::{Link, LinkError};
 
-/// How to come to one of those who make a load.
+/// How to reach one worker.
 pub(super) enum Way {
-    /// By starting a process of this program, which gets this number.
+    /// Start a process of this executable, which gets this number.
     Process(PathBuf, usize),
-    /// By connecting to this address.
+    /// Connect to this address.
     Worker(String, Box<Identity>),
 }
 

@@ -1,4 +1,4 @@
-//! What is well-formed and still cannot be.
+//! Checks a well-formed flow for semantic errors.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ use super::walk::resolve;
 use super::{Body, BodyFile, Flow, Step, Take};
 use crate::shares::Shares;
 
-/// A line and what is wrong there.
+/// A line number and the problem there.
 pub(super) type Wrong = (usize, Problem);
 
 /// Checks one file.
@@ -29,7 +29,7 @@ pub(super) struct Check<'a> {
     pub(super) text: &'a str,
     pub(super) base: &'a Url,
     pub(super) seed: u64,
-    /// What the files with bodies hold, by their paths.
+    /// Returns the content of a body file.
     pub(super) bodies: &'a dyn Fn(&Path) -> Result<Bytes, Problem>,
 }
 
@@ -72,7 +72,7 @@ impl Check<'_> {
                 .collect::<Result<_, _>>()?,
             body,
             expect: self.expect(raw.expect)?,
-            // Only from here on are there the values that this step takes.
+            // The values that this step takes are available only after it.
             takes: self.takes(&raw.take, probability < 1.0, names)?,
             think: raw.think.map(|think| self.think(&think, index)).transpose()?,
             repeat: self.repeat(raw.repeat)?,
@@ -96,7 +96,7 @@ impl Check<'_> {
         }
     }
 
-    /// What does not depend on values must lead to the site at once.
+    /// A URI without placeholders must lead to the site. Others are checked when they are filled in.
     fn uri(&self, raw: &Spanned<String>, names: &Names) -> Result<Template, Wrong> {
         let template = self.template(raw, names)?;
         if let Some(uri) = template.constant() {
@@ -166,7 +166,7 @@ impl Check<'_> {
         Ok(takes)
     }
 
-    /// The seed differs between steps, so that it is not always the same users who are slow.
+    /// The seed differs between steps, so that the slow users differ too.
     fn think(&self, raw: &Spanned<RawThink>, step: usize) -> Result<Think, Wrong> {
         self.at(raw, think(raw.get_ref(), self.seed.wrapping_add(step as u64)))
     }
@@ -191,7 +191,7 @@ impl Check<'_> {
         self.at(raw, Template::parse(raw.get_ref(), names))
     }
 
-    /// Says where `result` went wrong, if it did.
+    /// Adds the line number to an error.
     fn at<T, V>(&self, at: &Spanned<V>, result: Result<T, impl Into<Problem>>) -> Result<T, Wrong> {
         result.or_else(|problem| self.wrong(at, problem.into()))
     }
@@ -201,7 +201,7 @@ impl Check<'_> {
     }
 }
 
-/// The content of a file that a flow in `file` names; relative paths start at the directory that it is in.
+/// The content of a body file that the flow in `file` names. Relative paths start at the flow's directory.
 pub(super) fn read_body(file: &Path, path: &Path) -> Result<Bytes, Problem> {
     let file = file.parent().unwrap_or(Path::new("")).join(path);
     let read = fs::metadata(&file)
@@ -239,7 +239,7 @@ fn think(raw: &RawThink, seed: u64) -> Result<Think, Problem> {
     }
 }
 
-/// Fields that say where a message ends, or whose it is: they are made from the URI and the body.
+/// Fields that frame a message or name its host. The client makes them from the URI and the body.
 const OWNED: [HeaderName; 4] = [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION];
 const STEPS_MAX: usize = 64;
 const NAME_CHARS_MAX: usize = 64;

@@ -4,22 +4,23 @@ use cookie_store::{Cookie, CookieStore};
 use http::{HeaderMap, HeaderValue, header};
 use url::Url;
 
-/// What one user keeps of the cookies that a site sets (RFC 6265). When they expire is decided by the machine's clock, which is where
-/// their dates come from.
+/// The cookie store of one user (RFC 6265). The machine's clock decides when cookies expire, because their dates are
+/// absolute.
 #[derive(Debug, Default)]
 pub(super) struct Jar {
     store: CookieStore,
 }
 
 impl Jar {
-    /// Keeps what the answer to a request for `url` sets; what is malformed, too long or too much is left out, as in browsers.
+    /// Stores the cookies that the response to a request for `url` sets. Ignores malformed, too long and too many
+    /// cookies, as browsers do.
     pub(super) fn keep(&mut self, headers: &HeaderMap, url: &Url) {
         let lines = headers.get_all(header::SET_COOKIE).iter().filter_map(|line| line.to_str().ok());
         for line in lines.filter(|line| line.len() <= COOKIE_BYTES_MAX) {
             if let Ok(cookie) = Cookie::parse(line, url)
                 && self.has_room_for(&cookie)
             {
-                // Whether it was kept is of no consequence: sites may try to set what is not theirs.
+                // A rejected cookie is not an error: a site may try to set cookies of other sites.
                 let _ = self.store.insert(cookie.into_owned(), url);
             }
         }
@@ -37,7 +38,7 @@ impl Jar {
     }
 }
 
-/// What RFC 6265 section 6.1 asks for at least: 50 cookies of a site, 4096 bytes each.
+/// The minima of RFC 6265, section 6.1: 50 cookies of a site, 4096 bytes each.
 const COOKIES_MAX: usize = 50;
 const COOKIE_BYTES_MAX: usize = 4096;
 

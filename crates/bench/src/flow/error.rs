@@ -1,4 +1,4 @@
-//! What can be wrong with a flow's file.
+//! Errors in a flow's file.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,104 +9,87 @@ use crate::shares::SharesError;
 /// A flow cannot be read from its file.
 #[derive(Debug, thiserror::Error)]
 pub enum FlowError {
-    /// The system does not give it.
+    /// The file cannot be read.
     #[error("{}: {cause}", file.display())]
-    Unreadable {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        cause: io::Error,
-    },
-    /// It is longer than a flow may be.
+    Unreadable { file: PathBuf, cause: io::Error },
+    /// The file is longer than 1 MiB.
     #[error("{}: a flow has at most 1 MiB", file.display())]
-    TooLong {
-        /// The file.
-        file: PathBuf,
-    },
-    /// What it says cannot be done.
+    TooLong { file: PathBuf },
+    /// The file's content is invalid.
     #[error("{}:{line}: {problem}", file.display())]
     Wrong {
-        /// The file.
+        /// The flow's file.
         file: PathBuf,
-        /// The line, counted from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong there.
         problem: Problem,
     },
 }
 
-/// What is wrong in some line.
+/// A problem in one line of a flow.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// The file is no TOML, or of another shape than flows are.
+    /// The file is not TOML, or has other keys or types than a flow.
     #[error("{0}")]
     Toml(String),
-    /// Too few steps, or too many.
+    /// Too few or too many steps.
     #[error("a flow has 1 to {0} steps")]
     Steps(usize),
-    /// A step's name is no good.
+    /// A step's name is empty, too long or not printable.
     #[error("a step's name is printable and has 1 to 64 characters")]
     StepName,
-    /// No method of HTTP.
-    #[error("\"{0}\" is no method")]
+    /// Not an HTTP method.
+    #[error("\"{0}\" is not a method")]
     Method(String),
-    /// No name of a header field.
-    #[error("\"{0}\" is no name of a header field")]
+    /// Not a name of a header field.
+    #[error("\"{0}\" is not the name of a header field")]
     HeaderName(String),
-    /// A header field that the connection needs for itself.
-    #[error("\"{0}\" is set by what sends the request")]
+    /// A header field that the connection sets itself.
+    #[error("\"{0}\" is set by the client itself")]
     HeaderOwned(String),
-    /// The text of a header field breaks out of its line.
+    /// The text of a header field contains control characters.
     #[error("a header field has no line breaks or other control characters")]
     HeaderValue,
-    /// Both kinds of body.
+    /// Both `body` and `body_file`.
     #[error("either body or body_file, not both")]
     TwoBodies,
-    /// A body's file cannot be read.
+    /// A body file cannot be read.
     #[error("{}: {cause}", file.display())]
-    BodyUnreadable {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        cause: io::Error,
-    },
-    /// A body's file is too long.
+    BodyUnreadable { file: PathBuf, cause: io::Error },
+    /// A body file is longer than 16 MiB.
     #[error("{}: a body has at most 16 MiB", file.display())]
-    BodyTooLong {
-        /// The file.
-        file: PathBuf,
-    },
-    /// No status of HTTP.
+    BodyTooLong { file: PathBuf },
+    /// Not an HTTP status.
     #[error("a status is 200 to 599")]
     Status,
-    /// None or several of the ways to take a value.
+    /// None or several of the sources of a value.
     #[error("a value is taken from one of header, cookie, regex, json")]
     Take,
-    /// A value that cannot be taken.
+    /// The source of a value is invalid.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// A name that cannot be given.
+    /// The name of a value is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// A URI that leads nowhere.
+    /// A URI is invalid.
     #[error(transparent)]
     Uri(#[from] Unfit),
-    /// A text whose values cannot be put in.
+    /// A text with placeholders is invalid.
     #[error(transparent)]
     Template(#[from] TemplateError),
-    /// None or several of the ways to think.
+    /// None or several of the kinds of think time.
     #[error("a think time is one of uniform, shares, exponential")]
     Think,
-    /// A list of times that cannot be shared.
+    /// A list of `shares` is invalid.
     #[error(transparent)]
     Shares(#[from] SharesError),
-    /// The two ends of a uniform time are the wrong way round.
+    /// The two ends of a `uniform` time are in the wrong order.
     #[error("the shorter time comes first")]
     Backwards,
-    /// Too often.
+    /// Too many repetitions.
     #[error("a step is repeated at most {0} times")]
     Repeat(u32),
-    /// No probability.
+    /// Not a probability.
     #[error("a probability is above 0 and at most 1")]
     Probability,
 }

@@ -2,7 +2,7 @@
 
 use super::template::TemplateError;
 
-/// Which values there are at some point of a flow, and which place each has.
+/// The values that exist at some point of a flow, and their indices.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     names: Vec<Name>,
@@ -11,20 +11,20 @@ pub(super) struct Names {
 #[derive(Clone, Debug)]
 struct Name {
     name: String,
-    /// Whether it has a value whatever steps were left out.
+    /// Whether it has a value even if optional steps were left out.
     certain: bool,
 }
 
-/// A name that cannot be given.
+/// A name that cannot be assigned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Not a name.
-    #[error("\"{0}\" is no name: letters, digits, \"-\" and \"_\" make one, at most {NAME_MAX} of them")]
+    /// Not a valid name.
+    #[error("\"{0}\" is not a name: a name has at most {NAME_MAX} letters, digits, \"-\" and \"_\"")]
     Malformed(String),
-    /// The name of a value that is there of itself.
-    #[error("\"{USER}\" is the number of the run")]
+    /// The name of a built-in value.
+    #[error("\"{USER}\" is reserved for the number of the run")]
     Reserved,
-    /// There are too many.
+    /// Too many values.
     #[error("a flow has at most {NAMES_MAX} values")]
     TooMany,
 }
@@ -36,19 +36,18 @@ impl Default for Names {
 }
 
 impl Names {
-    /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// A name that has a value from here on; returns its place.
+    /// Declares a name that always has a value from here on; returns its index.
     pub(super) fn certain(&mut self, name: &str) -> Result<usize, NameError> {
         let place = self.perhaps(name)?;
         self.names[place].certain = true;
         Ok(place)
     }
 
-    /// A name that may have a value from here on; returns its place.
+    /// Declares a name that may have a value from here on; returns its index.
     pub(super) fn perhaps(&mut self, name: &str) -> Result<usize, NameError> {
         let place = self.names.iter().position(|known| known.name == name);
         match place {
@@ -58,7 +57,7 @@ impl Names {
         }
     }
 
-    /// The place of a name that surely has a value.
+    /// The index of a name that always has a value.
     pub(super) fn known(&self, name: &str) -> Result<usize, TemplateError> {
         let found = self.names.iter().enumerate().find(|(_, known)| known.name == name);
         match found {
@@ -81,11 +80,11 @@ impl Names {
     }
 }
 
-/// What the number of the run is called, and where it is.
+/// The name of the built-in number of the run, and its index.
 pub(super) const USER: &str = "user";
 pub(super) const USER_PLACE: usize = 0;
 const NAME_MAX: usize = 64;
-/// Bounds what a run of a flow keeps, together with the length of each value.
+/// Together with the maximum length of a value, this bounds the memory of one run of a flow.
 const NAMES_MAX: usize = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A flow file as TOML: which tables and keys there are, and what type each value has.
+//! A flow file as TOML: its tables, keys and types.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -69,7 +69,7 @@ pub(super) struct RawDraw {
     pub(super) exponential: Option<Span>,
 }
 
-/// Reads `text`; an error is a line and a sentence.
+/// Parses `text`. An error is a line number and a sentence.
 pub(super) fn parse(text: &str) -> Result<RawFlow, (usize, String)> {
     toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
@@ -77,12 +77,12 @@ pub(super) fn parse(text: &str) -> Result<RawFlow, (usize, String)> {
     })
 }
 
-/// The line, counted from 1, that the byte at `offset` is on.
+/// The number of the line, from 1, that contains the byte at `offset`.
 pub(super) fn line_of(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }
 
-// Written out, because serde's untagged enums say only that nothing matched, and not what is wrong.
+// Written by hand, because serde's untagged enums report only that no variant matched, and not why.
 
 impl<'de> Deserialize<'de> for RawExpect {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -100,7 +100,7 @@ impl<'de> Visitor<'de> for ExpectVisitor {
     }
 
     fn visit_i64<E: serde::de::Error>(self, status: i64) -> Result<RawExpect, E> {
-        // What does not fit is no status, like 0: said where statuses are checked.
+        // A number that does not fit becomes 0, which is not a status. The check of statuses reports it.
         Ok(RawExpect(vec![u16::try_from(status).unwrap_or(0)]))
     }
 

@@ -1,4 +1,4 @@
-//! Values out of answers.
+//! Takes values from responses.
 
 use std::cell::OnceCell;
 use std::str::Utf8Error;
@@ -7,78 +7,73 @@ use http::{HeaderMap, HeaderName, header};
 use regex::bytes::{Regex, RegexBuilder};
 use serde_json::Value;
 
-/// A whole answer, as far as a flow looks at it.
+/// A complete response, as far as a flow uses it.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
-    /// Its status.
     pub status: u16,
-    /// Its header fields.
     pub headers: &'a HeaderMap,
-    /// Its body, or the first [`BODY_LOOKED_AT`](super::BODY_LOOKED_AT) bytes of it.
+    /// The body, or its first [`BODY_LOOKED_AT`](super::BODY_LOOKED_AT) bytes.
     pub body: &'a [u8],
 }
 
-/// Where in an answer a value is.
+/// The place of a value in a response.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
     /// The first header field of this name.
     Header(HeaderName),
-    /// The cookie of this name that the answer sets.
+    /// The cookie of this name that the response sets.
     Cookie(String),
-    /// What the pattern's first group matches in the body.
+    /// The first group of the pattern, matched in the body.
     Pattern(Regex),
-    /// What the JSON pointer (RFC 6901) leads to in the body.
+    /// The target of the JSON pointer (RFC 6901) in the body.
     Pointer(String),
 }
 
-/// What cannot be taken from any answer.
+/// A source that no response can satisfy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
-    /// No name of a header field.
-    #[error("\"{0}\" is no name of a header field")]
+    /// Not a name of a header field.
+    #[error("\"{0}\" is not the name of a header field")]
     Header(String),
-    /// No regular expression, or too large a one.
-    #[error("this is no regular expression: {0}")]
+    /// Not a regular expression, or too large a one.
+    #[error("this is not a regular expression: {0}")]
     Pattern(String),
-    /// Nothing that could be taken.
+    /// A pattern without a group.
     #[error("a pattern needs a group, \"(...)\", which is what is taken")]
     NoGroup,
-    /// No JSON pointer.
-    #[error("\"{0}\" is no JSON pointer, such as /items/0/id")]
+    /// Not a JSON pointer.
+    #[error("\"{0}\" is not a JSON pointer such as /items/0/id")]
     Pointer(String),
 }
 
-/// Why an answer does not have a value.
+/// Why a response does not have a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Missing {
-    /// It is not there.
-    #[error("the answer does not have it")]
+    /// The field, cookie, match or target does not exist.
+    #[error("the response does not contain it")]
     Absent,
-    /// Values are text.
-    #[error("it is no UTF-8")]
+    /// The value is not UTF-8 text.
+    #[error("it is not UTF-8")]
     NoText,
-    /// It is longer than a value may be.
+    /// The value is longer than [`VALUE_MAX`] bytes.
     #[error("it is longer than {VALUE_MAX} bytes")]
     TooLong,
-    /// The body, as far as it is looked at, cannot be read.
-    #[error("the body is no JSON, or more than is looked at")]
+    /// The body is not JSON, or is longer than the part that is searched.
+    #[error("the body is not JSON, or too large")]
     NoJson,
 }
 
 impl Source {
-    /// A header field's.
     pub(super) fn header(name: &str) -> Result<Self, SourceError> {
         name.parse().map(Self::Header).map_err(|_| SourceError::Header(name.to_owned()))
     }
 
-    /// A regular expression's first group.
     pub(super) fn pattern(pattern: &str) -> Result<Self, SourceError> {
         let built = RegexBuilder::new(pattern).size_limit(PATTERN_BYTES_MAX).build();
         let regex = built.map_err(|error| SourceError::Pattern(last_line(&error)))?;
         if regex.captures_len() < 2 { Err(SourceError::NoGroup) } else { Ok(Self::Pattern(regex)) }
     }
 
-    /// A JSON pointer's target.
     pub(super) fn pointer(pointer: &str) -> Result<Self, SourceError> {
         let escapes_whole = pointer.split('~').skip(1).all(|after| after.starts_with(['0', '1']));
         if (pointer.is_empty() || pointer.starts_with('/')) && escapes_whole {
@@ -88,13 +83,13 @@ impl Source {
         }
     }
 
-    /// Whether it is in the body.
+    /// Whether the value is in the body.
     pub(super) fn is_in_body(&self) -> bool {
         matches!(self, Self::Pattern(_) | Self::Pointer(_))
     }
 }
 
-/// An answer that values are taken from; its body is read as JSON at most once.
+/// A response to take values from. It parses the body as JSON at most once.
 pub(super) struct Reading<'a> {
     answer: Answer<'a>,
     json: OnceCell<Option<Value>>,
@@ -118,7 +113,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The last cookie of this name: it is the one that stays (RFC 6265 section 5.3).
+    /// The last cookie of this name, which is the one that a client keeps (RFC 6265, section 5.3).
     fn cookie(&self, name: &[u8]) -> Option<&'a [u8]> {
         let lines = self.answer.headers.get_all(header::SET_COOKIE).into_iter();
         lines.filter_map(|line| cookie_pair(line.as_bytes())).rfind(|(key, _)| *key == name).map(|(_, value)| value)
@@ -134,7 +129,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// `name=value` of a `Set-Cookie` field (RFC 6265 section 5.2).
+/// Name and value of a `Set-Cookie` field (RFC 6265, section 5.2).
 fn cookie_pair(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let pair = line.split(|byte| *byte == b';').next()?;
     let equals = pair.iter().position(|byte| *byte == b'=')?;
@@ -150,16 +145,17 @@ fn bounded(text: &str) -> Result<String, Missing> {
     if text.len() > VALUE_MAX { Err(Missing::TooLong) } else { Ok(text.to_owned()) }
 }
 
-/// The crate draws an arrow below the pattern, which would not survive in one sentence.
+/// The last line of the crate's message. The lines before it mark a place in the pattern, which does not fit one
+/// sentence.
 fn last_line(error: &regex::Error) -> String {
     let text = error.to_string();
     let line = text.lines().last().unwrap_or_default();
     line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
-/// Tokens, addresses and identifiers are far shorter.
+/// Longest value in bytes. Tokens, addresses and identifiers are far shorter.
 const VALUE_MAX: usize = 8192;
-/// What a compiled pattern may take of memory.
+/// Memory limit of a compiled pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
-//! Texts with places for values.
+//! Texts with placeholders for values.
 
 use std::fmt::Write;
 
 use super::names::Names;
 
-/// A text with places like `${name}` in it, where values are put in.
+/// A text with placeholders such as `${name}`, which are replaced by values.
 ///
-/// `${name|url}` percent-encodes the value so that it stays within one part of a URI or form, `${name|json}` escapes it as the inside of
-/// a JSON string, and `$${` stands for `${` itself. Names are looked up when the text is read, so none can be missing later.
+/// `${name|url}` percent-encodes the value so that it stays within one part of a URI or form. `${name|json}` escapes it
+/// as the inside of a JSON string. `$${` is a literal `${`. Names are resolved when the text is parsed, so none can be
+/// missing later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Template {
     parts: Vec<Part>,
@@ -16,7 +17,7 @@ pub(super) struct Template {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Text(String),
-    /// A value, by its place among all values.
+    /// A value, by its index.
     Value(usize, Escape),
 }
 
@@ -27,27 +28,25 @@ enum Escape {
     Json,
 }
 
-/// The text is no template.
+/// The text is not a template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// A place that does not end.
-    #[error("\"${{\" without \"}}\" behind it (\"$${{\" stands for itself)")]
+    /// A placeholder without its end.
+    #[error("\"${{\" without \"}}\" after it (\"$${{\" stands for itself)")]
     Unclosed,
-    /// A name that no value has.
-    #[error("nothing gives \"{0}\" a value: neither [values] nor a step before this one")]
+    /// A name without a value.
+    #[error("\"{0}\" has no value: neither [values] nor an earlier step sets it")]
     Unknown(String),
-    /// A name whose value may not be there.
-    #[error(
-        "\"{0}\" may have no value here, since the step that takes it may be left out: give it one in [values], too"
-    )]
+    /// A name that may have no value here.
+    #[error("\"{0}\" may have no value here, because the step that takes it may be skipped: set it in [values], too")]
     Unsure(String),
-    /// An escape that does not exist.
-    #[error("\"{0}\" is no way to escape a value: \"url\" and \"json\" are")]
+    /// An unknown escape.
+    #[error("\"{0}\" is not an escape: use \"url\" or \"json\"")]
     UnknownEscape(String),
 }
 
 impl Template {
-    /// Reads `text`, whose values are among `names`.
+    /// Parses `text`. `names` are the values that exist here.
     pub(super) fn parse(text: &str, names: &Names) -> Result<Self, TemplateError> {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -66,7 +65,7 @@ impl Template {
         Ok(Self { parts })
     }
 
-    /// The text, if there are no places in it.
+    /// The text, if it has no placeholders.
     pub(super) fn constant(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [] => Some(""),
@@ -75,7 +74,7 @@ impl Template {
         }
     }
 
-    /// The text with `values` put in.
+    /// The text with `values` filled in.
     pub(super) fn fill(&self, values: &[String]) -> String {
         let mut filled = String::new();
         for part in &self.parts {
@@ -96,7 +95,7 @@ fn push_text(parts: &mut Vec<Part>, text: &str) {
     }
 }
 
-/// What stands between `${` and `}`.
+/// Parses the text between `${` and `}`.
 fn value(place: &str, names: &Names) -> Result<Part, TemplateError> {
     let (name, escape) = match place.split_once('|') {
         None => (place, Escape::Nothing),
@@ -117,7 +116,7 @@ impl Escape {
     }
 }
 
-/// Everything but what RFC 3986 section 2.3 calls unreserved becomes `%XX`.
+/// Percent-encodes all bytes except the unreserved ones of RFC 3986, section 2.3.
 fn push_percent(filled: &mut String, byte: u8) {
     if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
         filled.push(char::from(byte));
@@ -126,7 +125,7 @@ fn push_percent(filled: &mut String, byte: u8) {
     }
 }
 
-/// RFC 8259 section 7, without the quotation marks.
+/// Escapes by RFC 8259, section 7, without the quotation marks.
 fn push_json(filled: &mut String, value: &str) {
     let quoted = serde_json::Value::from(value).to_string();
     filled.push_str(&quoted[1..quoted.len() - 1]);

@@ -45,7 +45,7 @@ fn walk(text: &str) -> Walk {
     Walk::new(parse(text).unwrap(), 7, SEED)
 }
 
-/// Answers the walk's next request, and returns that.
+/// Answers the walk's next request, and returns that request.
 fn exchange(walk: &mut Walk, status: u16, headers: &[(HeaderName, &str)], body: &str) -> Result<Outgoing, Failed> {
     let turn = walk.turn().unwrap();
     let request = walk.request(&turn).unwrap();
@@ -169,16 +169,16 @@ fn refusals_say_where() {
         (refused("\n\n[[step]]\nname = 'a'\n"), "shop.toml:3: missing field `uri`"),
         (
             refused("[values]\nuser = '1'\n[[step]]\nname = 'a'\nuri = '/'"),
-            "shop.toml:2: \"user\" is the number of the run",
+            "shop.toml:2: \"user\" is reserved for the number of the run",
         ),
         (
             refused("[[step]]\nname = ''\nuri = '/'"),
             "shop.toml:2: a step's name is printable and has 1 to 64 characters",
         ),
         (refused("[[step]]\nname = 'a'\nuri = 'http://b.test/'"), "shop.toml:3: this leads to another site"),
-        (refused("[[step]]\nname = 'a'\nuri = \"/\\n\""), "shop.toml:3: this is no URI"),
-        (step("method = 'A B'"), "shop.toml:5: \"A B\" is no method"),
-        (step("headers = { host = 'x' }"), "shop.toml:5: \"host\" is set by what sends the request"),
+        (refused("[[step]]\nname = 'a'\nuri = \"/\\n\""), "shop.toml:3: this is not a URI"),
+        (step("method = 'A B'"), "shop.toml:5: \"A B\" is not a method"),
+        (step("headers = { host = 'x' }"), "shop.toml:5: \"host\" is set by the client itself"),
         (
             step("headers.x = \"a\\r\\nb\""),
             "shop.toml:5: a header field has no line breaks or other control characters",
@@ -190,21 +190,21 @@ fn refusals_say_where() {
             step("take.t = { json = '/a', header = 'b' }"),
             "shop.toml:5: a value is taken from one of header, cookie, regex, json",
         ),
-        (step("take.t = { json = 'a' }"), "shop.toml:5: \"a\" is no JSON pointer, such as /items/0/id"),
+        (step("take.t = { json = 'a' }"), "shop.toml:5: \"a\" is not a JSON pointer such as /items/0/id"),
         (
             step("take.t = { xpath = '/a' }"),
             "shop.toml:5: unknown field `xpath`, expected one of `header`, `cookie`, `regex`, `json`",
         ),
-        (step("think = '5'"), "shop.toml:5: \"5\" is no length of time up to 1000h, such as 500ms, 1.5s, 5m or 2h"),
+        (step("think = '5'"), "shop.toml:5: \"5\" is not a duration up to 1000h, such as 500ms, 1.5s, 5m or 2h"),
         (step("think = { uniform = ['3s', '1s'] }"), "shop.toml:5: the shorter time comes first"),
-        (step("think = { shares = [] }"), "shop.toml:5: a list of times has 1 to 100 of them"),
+        (step("think = { shares = [] }"), "shop.toml:5: a list of times has 1 to 100 entries"),
         (step("think = {}"), "shop.toml:5: a think time is one of uniform, shares, exponential"),
         (step("repeat = 10001"), "shop.toml:5: a step is repeated at most 10000 times"),
         (step("probability = 0.0"), "shop.toml:5: a probability is above 0 and at most 1"),
         (step("probability = nan"), "shop.toml:5: a probability is above 0 and at most 1"),
         (
             step("body = '${token}'"),
-            "shop.toml:5: nothing gives \"token\" a value: neither [values] nor a step before this one",
+            "shop.toml:5: \"token\" has no value: neither [values] nor an earlier step sets it",
         ),
     ];
     for (error, expected) in cases {
@@ -221,7 +221,7 @@ fn values_are_known_only_behind_the_step_that_surely_takes_them() {
         )
     };
     assert!(parse(&text("1.0", "", "/")).is_ok());
-    assert!(refused(&text("1.0", "", "/${t}")).starts_with("shop.toml:4: nothing gives \"t\" a value"));
+    assert!(refused(&text("1.0", "", "/${t}")).starts_with("shop.toml:4: \"t\" has no value: "));
     assert!(refused(&text("0.5", "", "/")).starts_with("shop.toml:9: \"t\" may have no value here"));
     assert!(parse(&text("0.5", "values.t = 'none'", "/")).is_ok());
 }
@@ -243,7 +243,7 @@ fn a_server_cannot_lead_users_elsewhere() {
     }
 }
 
-/// The request after an answer whose body, as JSON, holds `value`, which then is a URI and a header field.
+/// The request after a response whose JSON body contains `value`. The request uses it as a URI and as a header field.
 fn follow(value: &str) -> Result<Outgoing, Unfit> {
     let text = "[[step]]\nname = 'a'\nuri = '/'\ntake.v = { json = '/v' }\n\
                 [[step]]\nname = 'b'\nuri = '${v}'\nheaders.x-value = '<${v}>'\n";

@@ -1,4 +1,4 @@
-//! How long a user waits before he asks again.
+//! Think times: how long a user waits before the next request.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use rand::rngs::Xoshiro256PlusPlus;
 
 use crate::shares::Shares;
 
-/// The time before a request, counted from the end of the answer before it.
+/// The time before a request, counted from the end of the response before it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Think {
     /// Always the same.
     Fixed(Duration),
-    /// Any time between two, all alike.
+    /// Uniformly distributed between two times.
     Uniform(Duration, Duration),
-    /// Each time of a list for the same number of users.
+    /// A list of times, each for the same number of users.
     Shares(Shares),
-    /// As for events that know nothing of each other, with this mean.
+    /// Exponentially distributed with this mean, as between independent events.
     Exponential(Duration),
 }
 
 impl Think {
-    /// The time for the user with this number.
+    /// Draws the time of the user with this number.
     pub(super) fn draw(&self, user: u64, rng: &mut Xoshiro256PlusPlus) -> Duration {
         match self {
             Self::Fixed(time) => *time,

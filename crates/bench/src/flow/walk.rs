@@ -1,4 +1,4 @@
-//! One user on the way through a flow.
+//! One user's run of a flow.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,80 +14,77 @@ use super::names::USER_PLACE;
 use super::take::{Answer, Missing, Reading};
 use super::{Body, Flow, Step, Take};
 
-/// One run of a flow. It is driven like this, until there are no more turns or something fails:
+/// One run of a flow. To drive it, repeat until there are no more turns or a call fails:
 ///
 /// ```text
-///   turn() -> Turn        wait as long as it says, then
-///   request(&turn)        send this, and
-///   answered(turn, ..)    say what came
+///   turn() -> Turn        wait for its think time, then
+///   request(&turn)        send this request, and
+///   answered(turn, ..)    enter the response
 /// ```
 #[derive(Debug)]
 pub struct Walk {
     flow: Arc<Flow>,
     number: u64,
     random: Xoshiro256PlusPlus,
-    /// By their places.
+    /// By index.
     values: Vec<String>,
     cookies: Option<Jar>,
-    /// The step to do next, and how often it is still to be done; none: that has not been decided yet.
+    /// The next step, and how many repetitions remain; `None`: not decided yet.
     step: usize,
     left: Option<u32>,
 }
 
-/// A step whose time has come.
+/// A step that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// Its place among the steps of the flow.
+    /// Its index among the steps of the flow.
     pub step: usize,
-    /// How long the user thinks before it.
+    /// The think time before the request.
     pub think: Duration,
 }
 
-/// A request of a flow.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
-    /// Its method.
     pub method: Method,
-    /// Where it goes: to the site of the base URL.
+    /// On the site of the base URL.
     pub url: Url,
-    /// Its header fields, but for those which the connection adds (`Host`, `Content-Length`).
+    /// All fields except those that the connection adds (`Host`, `Content-Length`).
     pub headers: HeaderMap,
-    /// Its body.
     pub body: Bytes,
 }
 
 /// A request cannot be made with the values that the server gave.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// No URI.
-    #[error("this is no URI")]
+    /// Not a URI.
+    #[error("this is not a URI")]
     Uri,
-    /// A URI, but elsewhere.
+    /// A URI of another site.
     #[error("this leads to another site")]
     OtherSite,
-    /// A header field with control characters.
+    /// The text of a header field contains control characters.
     #[error("this does not fit into a header field")]
     Header,
 }
 
-/// A flow cannot go on after an answer.
+/// A flow cannot continue after a response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failed {
-    /// Not a status that the step expects.
+    /// A status that the step does not expect.
     #[error("status {0} is not expected")]
     Status(u16),
-    /// A value is not there.
+    /// A value is missing.
     #[error("no value for \"{name}\": {missing}")]
     Missing {
-        /// What it is called.
+        /// The value's name.
         name: String,
-        /// Why.
         missing: Missing,
     },
 }
 
 impl Walk {
-    /// Begins at the first step. `number` tells the runs of a flow apart; with the same `number` and `seed` a run takes the same turns.
+    /// Begins at the first step. `number` identifies the run. A run with the same `number` and `seed` takes the same
+    /// turns.
     pub fn new(flow: Arc<Flow>, number: u64, seed: u64) -> Self {
         let mut values = flow.values.clone();
         values[USER_PLACE] = number.to_string();
@@ -96,7 +93,7 @@ impl Walk {
         Self { flow, number, random, values, cookies, step: 0, left: None }
     }
 
-    /// The next turn; none when the flow is done.
+    /// The next turn; `None` at the end of the flow.
     pub fn turn(&mut self) -> Option<Turn> {
         loop {
             let step = self.flow.steps.get(self.step)?;
@@ -122,7 +119,7 @@ impl Walk {
         Ok(Outgoing { method: step.method.clone(), headers: self.headers(step, &url)?, url, body: self.body(step) })
     }
 
-    /// Takes from the answer what later steps need.
+    /// Takes the values that later steps need from the response.
     pub fn answered(&mut self, turn: &Turn, url: &Url, answer: Answer<'_>) -> Result<(), Failed> {
         let step = &self.flow.steps[turn.step];
         if let Some(jar) = &mut self.cookies {
@@ -160,9 +157,9 @@ impl Walk {
     }
 }
 
-/// Where `uri` leads, seen from `base`.
+/// Resolves `uri` against `base`.
 pub(super) fn resolve(base: &Url, uri: &str) -> Result<Url, Unfit> {
-    // A parser of URLs drops line breaks and tabs (WHATWG), so that nobody would notice them.
+    // The URL parser drops line breaks and tabs (WHATWG), so they would pass undetected.
     if uri.chars().any(char::is_control) {
         return Err(Unfit::Uri);
     }

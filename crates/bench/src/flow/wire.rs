@@ -1,4 +1,4 @@
-//! How a flow goes to other processes that go through it: as it was written, so that it is read and checked there as it was here.
+//! A flow on the way to other processes. It is sent as text, so that they parse and check it as this process did.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,24 +12,24 @@ use url::Url;
 use super::check::{BODY_BYTES_MAX, Check};
 use super::{Body, FILE_BYTES_MAX, Flow, FlowError, Problem};
 
-/// A flow as it is sent: its text, and what the files hold that it names.
+/// A flow as it is sent: its text, and the content of its body files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WireFlow {
-    /// Which errors name.
+    /// The file's name, for errors.
     file: String,
     text: String,
     base: String,
-    /// By their paths in the text.
+    /// The content of body files, by their paths in the text.
     bodies: BTreeMap<String, ByteBuf>,
 }
 
-/// What came is no flow.
+/// The received data is not a flow.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadFlow {
-    /// What its URIs are relative to is no URL of a server.
-    #[error("a flow that cannot be: its URL")]
+    /// The base URL is not the URL of a server.
+    #[error("invalid flow: its URL")]
     Base,
-    /// It cannot be gone through.
+    /// The flow does not parse.
     #[error(transparent)]
     Flow(#[from] FlowError),
 }
@@ -43,7 +43,7 @@ impl WireFlow {
         Self { file: lossy(&flow.file), text: flow.text.clone(), base: flow.base.to_string(), bodies: bodies.collect() }
     }
 
-    /// Reads it; `seed` is that of the run. No file of this machine is opened.
+    /// Parses the flow. `seed` is that of the run. It opens no file of this machine.
     pub(crate) fn into_flow(self, seed: u64) -> Result<Flow, BadFlow> {
         let base = Url::parse(&self.base).ok().filter(|base| matches!(base.scheme(), "http" | "https"));
         let base = base.ok_or(BadFlow::Base)?;
@@ -56,7 +56,7 @@ impl WireFlow {
     }
 }
 
-/// What stands in a text, or names a file in errors.
+/// Paths only match names in the text and appear in errors, so lossy conversion is enough.
 fn lossy(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_no_flow_can_be_is_refused() {
-        assert_eq!(refused(|flow| flow.base = "data:text/plain,a".to_owned()), "a flow that cannot be: its URL");
+        assert_eq!(refused(|flow| flow.base = "data:text/plain,a".to_owned()), "invalid flow: its URL");
         let wrong = refused(|flow| flow.text.push_str("[[step]]\n"));
         assert!(wrong.starts_with("/shop/flow.toml:5: missing field"), "{wrong}");
         let long = refused(|flow| flow.text.push_str(&"#".repeat(FILE_BYTES_MAX as usize)));

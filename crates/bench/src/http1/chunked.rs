@@ -1,10 +1,10 @@
-//! The chunked transfer coding (RFC 9112, section 7.1), decoded as it comes.
+//! Decodes the chunked transfer coding (RFC 9112, section 7.1) incrementally.
 
 use super::ProtocolFault;
 
-/// A line with a chunk's size, its extensions, or a trailer field is no longer than this.
+/// Maximum length of a chunk-size line with its extensions, and of a trailer field, in bytes.
 const LINE_BYTES_MAX: usize = 8 * 1024;
-/// All trailer fields together.
+/// Maximum length of all trailer fields together, in bytes.
 const TRAILER_BYTES_MAX: usize = 64 * 1024;
 
 /// ```text
@@ -15,13 +15,13 @@ const TRAILER_BYTES_MAX: usize = 64 * 1024;
 pub(super) enum Chunked {
     /// In the line with the size.
     Size { size: u64, digits: usize, extension: bool, line: usize },
-    /// In the data, of which so much is to come.
+    /// In the data. `left` bytes are to come.
     Data { left: u64 },
-    /// In the line's end after the data; whether its CR has come.
+    /// In the line end after the data. `cr`: its CR has arrived.
     DataEnd { cr: bool },
-    /// Behind the last chunk: length of the line so far (without CR), and of all of them.
+    /// After the last chunk. `line`: length of the line so far, without CR; `all`: length of all lines.
     Trailers { line: usize, all: usize },
-    /// All of it was read.
+    /// The coding is complete.
     Done,
 }
 
@@ -34,7 +34,8 @@ impl Chunked {
         matches!(self, Self::Done)
     }
 
-    /// Takes bytes; hands data to `data`, and returns how many bytes it took: all, unless the coding ends before.
+    /// Decodes `input`, passes data to `data`, and returns the number of bytes consumed: all, unless the coding ends
+    /// before.
     pub(super) fn feed(&mut self, input: &[u8], data: &mut impl FnMut(&[u8])) -> Result<usize, ProtocolFault> {
         let mut at = 0;
         while at < input.len() && !self.is_done() {
@@ -54,7 +55,7 @@ impl Chunked {
         Ok(at)
     }
 
-    /// Takes one byte that is not data.
+    /// Consumes one byte that is not data.
     fn control(&mut self, byte: u8) -> Result<(), ProtocolFault> {
         match self {
             Self::Size { size, digits, extension, line } => {

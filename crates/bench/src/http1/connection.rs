@@ -1,4 +1,4 @@
-//! A connection that carries requests of HTTP/1.1, one after the other.
+//! An HTTP/1.1 connection that carries requests one after the other.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -19,21 +19,21 @@ use crate::sample::ConnectionSample;
 use crate::stream::{self, Stream};
 use crate::watchdog::Watchdog;
 
-/// What one read may bring.
+/// Size of the read buffer in bytes.
 const READ_BYTES: usize = 64 * 1024;
 
 thread_local! {
-    /// Nobody keeps bytes here between two polls, so that one buffer does for all connections of a thread.
+    /// It holds no bytes between two polls, so all connections of a thread share one buffer.
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
 }
 
-/// The connection; what is known of it gathers in `sample`.
+/// A connection. `sample` collects its times and counts.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) sample: ConnectionSample,
     pub(crate) route: Route,
     stream: Stream,
-    /// What came behind a response: the beginning of the next.
+    /// Bytes after the end of a response: the beginning of the next one.
     ahead: Vec<u8>,
     persistent: bool,
 }
@@ -44,7 +44,7 @@ impl Connection {
         Self { sample, route, stream, ahead: Vec::new(), persistent: true }
     }
 
-    /// Writes `data`, and says when that was done.
+    /// Writes `data`, and returns the time at which that was done.
     pub(crate) async fn write(&mut self, run: &Run, data: &[u8], watchdog: &mut Watchdog) -> Result<Duration, Ending> {
         let (mut rest, stream) = (data, &mut self.stream);
         let write = poll_fn(|cx| poll_write_all(Pin::new(stream), cx, &mut rest));
@@ -59,7 +59,7 @@ impl Connection {
         Ok(now)
     }
 
-    /// Reads the response to `request`, which was written at `written`.
+    /// Reads the response to `request`. The client wrote the request at `written`.
     pub(crate) async fn read(
         &mut self,
         run: &Run,
@@ -89,7 +89,7 @@ impl Connection {
         }
     }
 
-    /// Closes it.
+    /// Closes the connection.
     pub(crate) fn close(self: Box<Self>) -> ConnectionSample {
         self.sample
     }
@@ -99,12 +99,12 @@ impl Connection {
         self.persistent
     }
 
-    /// Whether something came behind the last response.
+    /// Whether bytes arrived after the end of the last response.
     pub(crate) fn has_more(&self) -> bool {
         !self.ahead.is_empty()
     }
 
-    /// Reads until the server closes, as the paper's ANMA does, and says how that ended.
+    /// Reads until the server closes, as the paper's ANMA does, and returns the ending.
     pub(crate) async fn read_to_end(&mut self, run: &Run, watchdog: &mut Watchdog) -> Ending {
         if self.stream.is_read_to_end() {
             return Ending::new(EndingKind::Normal, Phase::Close, Side::Server);
@@ -114,9 +114,9 @@ impl Connection {
         match watchdog.within(run.response_deadline(), read).await {
             None => Ending::new(EndingKind::Timeout, Phase::Close, Side::Server),
             Some(Ok(0)) => Ending::new(EndingKind::Normal, Phase::Close, Side::Server),
-            // Bytes that nobody asked for.
+            // Bytes without a request.
             Some(Ok(_)) => Ending::new(EndingKind::Protocol, Phase::Close, Side::Server),
-            // Without close_notify: nothing is lost, since the response is complete.
+            // End without close_notify. No data is lost, because the response is complete.
             Some(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Ending::new(EndingKind::Normal, Phase::Close, Side::Server)
             }
@@ -125,11 +125,11 @@ impl Connection {
     }
 }
 
-/// A response on its way.
+/// A response in progress.
 struct Reading {
     reader: ResponseReader,
     first_byte: Option<Duration>,
-    /// When something was last read.
+    /// Time of the last read that returned bytes.
     last_read: Duration,
 }
 
@@ -164,7 +164,7 @@ impl Reading {
         self.first_byte.get_or_insert(self.last_read);
     }
 
-    /// Takes what was read; nothing means that the connection ended.
+    /// Enters the bytes of a read. An empty slice is the end of the connection.
     fn take(&mut self, data: &[u8], ahead: &mut Vec<u8>) -> Result<bool, Ending> {
         let fed = if data.is_empty() { self.reader.end().map(|()| Fed::Done(0)) } else { self.reader.feed(data) };
         match fed {
@@ -199,7 +199,7 @@ impl Reading {
     }
 }
 
-/// Reads once into the thread's buffer, and shows what came; nothing means the connection's end.
+/// Reads once into the thread's buffer, and passes the bytes to `take`. An empty slice is the end of the connection.
 fn poll_read<T>(stream: Pin<&mut Stream>, cx: &mut Context<'_>, take: impl FnOnce(&[u8]) -> T) -> Poll<io::Result<T>> {
     SCRATCH.with_borrow_mut(|scratch| {
         let mut buffer = ReadBuf::new(scratch);

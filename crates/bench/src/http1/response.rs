@@ -1,4 +1,4 @@
-//! One response, read from bytes as they come (RFC 9112, sections 4 to 7).
+//! Reads one response from bytes as they arrive (RFC 9112, sections 4 to 7).
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -8,11 +8,11 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::chunked::Chunked;
 
-/// Header fields of one response.
+/// Maximum number of header fields of one response.
 const FIELDS_MAX: usize = 128;
-/// Status line and header fields together.
+/// Maximum length of status line and header fields together, in bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Interim responses (1xx) before the one that counts.
+/// Maximum number of interim responses (1xx) before the final one.
 const INTERIM_MAX: usize = 16;
 
 /// Reads one response. Bytes go in with [`ResponseReader::feed`]; the connection's end, with [`ResponseReader::end`].
@@ -32,7 +32,7 @@ pub struct ResponseReader {
     keep: Keep,
 }
 
-/// What of a response is kept besides its status and length; mostly nothing, which costs nothing.
+/// The parts of a response to keep besides its status and length. Usually none, and then it costs nothing.
 #[derive(Debug, Default)]
 pub struct Keep(Option<Box<Kept>>);
 
@@ -51,19 +51,19 @@ impl fmt::Debug for Kept {
 }
 
 impl Keep {
-    /// The header fields, and so many bytes of the body.
+    /// Keeps the header fields, and the first `body_bytes_max` bytes of the body.
     pub fn answer(body_bytes_max: usize) -> Self {
         Self(Some(Box::new(Kept { headers: Some(HeaderMap::new()), body_bytes_max, ..Kept::default() })))
     }
 
-    /// The digest of the body as well.
+    /// Also computes the digest of the body.
     #[must_use]
     pub fn and_digest(mut self) -> Self {
         self.0.get_or_insert_default().digest = Some(digest::Context::new(&digest::SHA256));
         self
     }
 
-    /// Takes a piece of the body.
+    /// Enters a piece of the body.
     pub fn body(&mut self, data: &[u8]) {
         let Some(kept) = &mut self.0 else { return };
         let room = kept.body_bytes_max - kept.body.len();
@@ -73,18 +73,18 @@ impl Keep {
         }
     }
 
-    /// The SHA-256 of the body, if it was kept.
+    /// The SHA-256 of the body; `None` if it was not requested.
     pub fn sha256(&self) -> Option<[u8; 32]> {
         self.0.as_ref()?.digest.clone().and_then(|digest| digest.finish().as_ref().try_into().ok())
     }
 
-    /// The header fields and the beginning of the body, if they were kept.
+    /// The header fields and the beginning of the body; `None` if they were not requested.
     pub fn kept(&self) -> Option<(&HeaderMap, &[u8])> {
         let kept = self.0.as_ref()?;
         Some((kept.headers.as_ref()?, &kept.body))
     }
 
-    /// Where header fields are put that are to be kept.
+    /// The map to store header fields in; `None` if they were not requested.
     pub(crate) fn headers(&mut self) -> Option<&mut HeaderMap> {
         self.0.as_mut()?.headers.as_mut()
     }
@@ -92,13 +92,13 @@ impl Keep {
 
 #[derive(Debug)]
 enum State {
-    /// In the status line and the header fields: what came of them in earlier reads.
+    /// In the status line and the header fields. Contains the bytes of earlier reads.
     Head(Vec<u8>),
     Body(Framing),
     Done,
 }
 
-/// How the end of the body is known (RFC 9112, section 6.3).
+/// How the body ends (RFC 9112, section 6.3).
 #[derive(Debug)]
 enum Framing {
     Length(u64),
@@ -106,45 +106,45 @@ enum Framing {
     UntilClose,
 }
 
-/// How far [`ResponseReader::feed`] came.
+/// The result of [`ResponseReader::feed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fed {
-    /// It took everything, and wants more.
+    /// It consumed all bytes, and needs more.
     More,
-    /// The response is complete, with so many of the bytes.
+    /// The response is complete. The number is that of the consumed bytes.
     Done(usize),
 }
 
-/// What came is no response of HTTP/1.1, or breaks its rules.
+/// The bytes are not an HTTP/1.1 response, or violate its rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolFault {
-    /// No status line, or no header field.
-    #[error("what came is no HTTP/1.1 response")]
+    /// Not a status line, or not a header field.
+    #[error("the response is not HTTP/1.1")]
     Head,
-    /// Longer than 64 KiB or with more than 128 fields, or behind too many interim responses.
+    /// Longer than 64 KiB, more than 128 fields, or too many interim responses.
     #[error("the head of the response is too long")]
     TooLong,
-    /// The server speaks another protocol from now on, which nobody asked for.
-    #[error("the server switches to a protocol that was not asked for")]
+    /// The server switches to another protocol, but the client did not request that.
+    #[error("the server switches to a protocol that was not requested")]
     Upgrade,
-    /// The length of the body is told in ways that contradict each other.
-    #[error("the length of the body is not clear")]
+    /// Fields contradict each other about the length of the body.
+    #[error("the length of the body is ambiguous")]
     Length,
-    /// The chunked coding is broken.
-    #[error("a chunk of the body is broken")]
+    /// The chunked coding is invalid.
+    #[error("a chunk of the body is malformed")]
     Chunk,
-    /// The connection ended in the middle.
+    /// The connection ended in the middle of the response.
     #[error("the connection ended in the middle of the response")]
     Truncated,
 }
 
 impl ResponseReader {
-    /// Reads the response to a request; the response to HEAD has no body.
+    /// A reader of one response. `to_head`: the request was HEAD, so the response has no body.
     pub fn new(to_head: bool, keep: Keep) -> Self {
         Self { state: State::Head(Vec::new()), to_head, status: 0, persistent: true, body_bytes: 0, interim: 0, keep }
     }
 
-    /// The status, once the head was read; else 0.
+    /// The status; 0 until the head was read.
     pub fn status(&self) -> u16 {
         self.status
     }
@@ -154,17 +154,16 @@ impl ResponseReader {
         self.persistent
     }
 
-    /// How much of the body has come, in bytes.
+    /// Bytes of the body read so far.
     pub fn body_bytes(&self) -> u64 {
         self.body_bytes
     }
 
-    /// What was kept.
     pub fn into_keep(self) -> Keep {
         self.keep
     }
 
-    /// Takes bytes.
+    /// Reads the next bytes of the connection.
     pub fn feed(&mut self, input: &[u8]) -> Result<Fed, ProtocolFault> {
         let mut at = 0;
         loop {
@@ -190,7 +189,7 @@ impl ResponseReader {
         }
     }
 
-    /// The connection ended: fine for a body that lasts until then.
+    /// Reads the end of the connection. This is valid for a body that lasts until then.
     pub fn end(&mut self) -> Result<(), ProtocolFault> {
         match self.state {
             State::Done | State::Body(Framing::UntilClose) => Ok(()),
@@ -198,11 +197,11 @@ impl ResponseReader {
         }
     }
 
-    /// Takes bytes of the head; says how many, once it is complete.
+    /// Reads bytes of the head. Returns the number of consumed bytes once the head is complete.
     fn head(&mut self, input: &[u8]) -> Result<Option<usize>, ProtocolFault> {
         let State::Head(before) = &mut self.state else { unreachable!("only called in the head") };
         let had = before.len();
-        // Most heads come in one piece, and are parsed where they lie.
+        // Most heads arrive in one piece, and are parsed in place.
         let mut joined = std::mem::take(before);
         let whole = if had == 0 {
             input
@@ -210,7 +209,7 @@ impl ResponseReader {
             joined.extend_from_slice(&input[..input.len().min(HEAD_BYTES_MAX)]);
             &joined
         };
-        // Not filled beforehand: that would cost as much as parsing.
+        // Uninitialized, because filling it would cost as much as parsing.
         let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
         let mut response = httparse::Response::new(&mut []);
         match httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, whole, &mut fields) {
@@ -231,7 +230,7 @@ impl ResponseReader {
         }
     }
 
-    /// Reads what the head says about the rest.
+    /// Derives the next state from the head.
     fn after_head(&mut self, response: &httparse::Response<'_, '_>) -> Result<State, ProtocolFault> {
         let status = response.code.ok_or(ProtocolFault::Head)?;
         let fields = Fields::read(response)?;
@@ -266,7 +265,7 @@ impl ResponseReader {
 }
 
 impl Framing {
-    /// Takes bytes of the body; says how many, and whether it is complete.
+    /// Reads bytes of the body. Returns the number of consumed bytes, and whether the body is complete.
     fn feed(&mut self, input: &[u8], data: &mut impl FnMut(&[u8])) -> Result<(usize, bool), ProtocolFault> {
         match self {
             Self::Length(left) => {
@@ -287,7 +286,7 @@ impl Framing {
     }
 }
 
-/// The header fields that say how long the message and the connection last.
+/// The header fields that determine the end of the message and of the connection.
 #[derive(Default)]
 struct Fields {
     length: Option<u64>,
@@ -300,7 +299,7 @@ impl Fields {
     fn read(response: &httparse::Response<'_, '_>) -> Result<Self, ProtocolFault> {
         let mut fields = Self::default();
         for field in response.headers.iter() {
-            // By length first: this is done for every field of every response.
+            // Compares lengths first, because this runs for every field of every response.
             match field.name.len() {
                 14 if field.name.eq_ignore_ascii_case("content-length") => {
                     let length = content_length(field.value).ok_or(ProtocolFault::Length)?;
@@ -310,7 +309,7 @@ impl Fields {
                     fields.length = Some(length);
                 }
                 17 if field.name.eq_ignore_ascii_case("transfer-encoding") => {
-                    // Codings other than chunked were not asked for (no TE is sent).
+                    // The client requested no coding other than chunked (it sends no TE).
                     if fields.chunked || !field.value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
                         return Err(ProtocolFault::Length);
                     }
@@ -329,7 +328,7 @@ impl Fields {
     }
 }
 
-/// Digits alone; no sign, as `str::parse` would allow.
+/// Digits only, without the sign that `str::parse` would accept.
 fn content_length(value: &[u8]) -> Option<u64> {
     let value = value.trim_ascii();
     if value.is_empty() || value.len() > 18 {

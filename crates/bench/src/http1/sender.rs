@@ -1,4 +1,4 @@
-//! One client's connection of HTTP/1.1.
+//! The HTTP/1.1 connection of one client.
 
 use bytes::{Bytes, BytesMut};
 
@@ -12,7 +12,7 @@ use crate::sample::ConnectionSample;
 use crate::tls::TlsClient;
 use crate::watchdog::Watchdog;
 
-/// Sends requests over a connection that is its own.
+/// Sends requests over a connection that it does not share.
 #[derive(Debug)]
 pub(crate) struct Sender {
     tls: TlsClient,
@@ -25,7 +25,7 @@ impl Sender {
         Self { tls: run.shared.tls.client(), connection: None, watchdog: Watchdog::new(run.response_deadline()) }
     }
 
-    /// Sends the requests and reads the responses; gives up the connection if that fails.
+    /// Sends the requests and reads the responses. Closes the connection on failure.
     pub(crate) async fn attempt(&mut self, run: &Run, exchange: &mut Exchange<'_>) -> Result<Ending, Failed> {
         let reused = self.fits(exchange);
         let result = self.carry(run, exchange).await;
@@ -42,7 +42,7 @@ impl Sender {
         })
     }
 
-    /// How many requests the connection carries yet; if there is none, how many one does.
+    /// How many more requests the connection can carry; without a connection, how many a new one can.
     pub(crate) fn room(&self, protocol: Protocol) -> usize {
         let Protocol::Http1 { requests_per_connection: Some(max), .. } = protocol else { return usize::MAX };
         let carried = self.connection.as_ref().map_or(0, |connection| connection.sample.requests);
@@ -54,7 +54,7 @@ impl Sender {
         self.give_up(run, Ending::new(EndingKind::Normal, Phase::Close, Side::Client));
     }
 
-    /// Whether the connection, if there is one, may carry this.
+    /// Whether there is a connection, and it may carry this exchange.
     fn fits(&self, exchange: &Exchange<'_>) -> bool {
         let connection = self.connection.as_ref();
         connection.is_some_and(|connection| connection.route.fits(&exchange.next().site, exchange.source))
@@ -83,13 +83,13 @@ impl Sender {
                 return Ok(ending);
             }
             if !connection.is_persistent() {
-                // Whoever announces that does not process the rest (RFC 9112, section 9.6).
+                // A server that announces the close does not process the remaining requests (RFC 9112, section 9.6).
                 return Err(Broken::before_response(CLOSED_BEFORE));
             }
         }
     }
 
-    /// Leaves the connection for the next request, or ends it.
+    /// Keeps the connection for the next request, or ends it.
     async fn after(&mut self, run: &Run, last: bool) {
         let Some(connection) = &mut self.connection else { return };
         if connection.has_more() {
@@ -100,7 +100,7 @@ impl Sender {
         }
     }
 
-    /// Closes the connection, if there is one, and says how it ended.
+    /// Closes the connection, if there is one, and records its ending.
     fn give_up(&mut self, run: &Run, ending: Ending) {
         if let Some(connection) = self.connection.take() {
             let closed = run.now();
@@ -110,13 +110,13 @@ impl Sender {
     }
 }
 
-/// The server closed before it did anything with what was on its way; that goes over another connection.
+/// The server closed before it processed the requests in progress. They go over another connection.
 const CLOSED_BEFORE: Ending = Ending { kind: EndingKind::Normal, phase: Phase::Close, side: Side::Server };
 
-/// Behind the last response came what nobody asked for.
+/// The server sent bytes after the last response.
 const UNASKED: Ending = Ending { kind: EndingKind::Protocol, phase: Phase::Close, side: Side::Server };
 
-/// The batch as it is written; `last` says that the connection carries nothing after it.
+/// The bytes of the batch. `last`: the connection carries no request after it.
 fn bytes(exchange: &Exchange<'_>, last: bool) -> Bytes {
     if let [request] = exchange.rest() {
         return if last { request.last.clone() } else { request.persistent.clone() };
@@ -129,7 +129,7 @@ fn bytes(exchange: &Exchange<'_>, last: bool) -> Bytes {
     data.freeze()
 }
 
-/// Whether a connection that was used before ended before it could have carried any of this (RFC 9112, section 9.3.1).
+/// Whether a reused connection ended before it could have carried any of the requests (RFC 9112, section 9.3.1).
 fn met_stale_connection(exchange: &Exchange<'_>, broken: &Broken) -> bool {
     broken.ending.kind == EndingKind::Reset
         && broken.first_byte.is_none()

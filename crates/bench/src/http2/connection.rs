@@ -1,4 +1,4 @@
-//! A connection that carries requests of HTTP/2, many at once.
+//! An HTTP/2 connection that carries many requests at once.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -17,29 +17,29 @@ use crate::run::Run;
 use crate::sample::ConnectionSample;
 use crate::stream;
 
-/// The connection, as long as anybody has a use for it: when it is dropped, it is closed.
+/// A connection in use. Dropping it closes the connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) route: Route,
     sender: SendRequest<Bytes>,
     ledger: Arc<Mutex<Ledger>>,
-    /// Dropped behind the sender: whoever sees this sees a connection that ends.
+    /// Dropped after the sender, so that [`drive`] sees that the connection ends.
     _in_use: DropGuard,
 }
 
-/// A request on its way.
+/// A request in progress.
 #[derive(Debug)]
 pub(super) struct Begun {
     pub(super) stream: u32,
     pub(super) response: ResponseFuture,
-    /// The body. Dropped before its end, it is cut off.
+    /// The body. Dropping it before its end cuts the body off.
     pub(super) _body: SendStream<Bytes>,
-    /// How many requests the connection has begun to carry.
+    /// The number of this request on the connection, from 1.
     pub(super) number: u64,
 }
 
 impl Connection {
-    /// Begins to speak HTTP/2. Does not wait for the server: requests may be sent at once (RFC 9113, section 3.4).
+    /// Starts HTTP/2. Does not wait for the server, because requests may be sent at once (RFC 9113, section 3.4).
     pub(super) async fn new(run: &Arc<Run>, opened: Opened) -> Result<Self, Ending> {
         let ledger = Arc::new(Mutex::new(Ledger::new(opened.sample)));
         let wire = Wire::new(opened.stream, run, &ledger);
@@ -57,9 +57,9 @@ impl Connection {
         Ok(Self { route: opened.route, sender, ledger, _in_use: released.drop_guard() })
     }
 
-    /// Sends a request on a stream of its own.
+    /// Sends a request on a new stream.
     pub(super) fn begin(&self, request: &Request) -> Result<Begun, h2::Error> {
-        // A clone, since each sender remembers the last request it could not send at once, and waits for that.
+        // A clone, because each sender remembers the last request that it could not send at once, and waits for it.
         let mut sender = self.sender.clone();
         let (response, mut body) = sender.send_request(request.parts.clone(), request.body.is_empty())?;
         if !request.body.is_empty() {
@@ -70,13 +70,13 @@ impl Connection {
         Ok(Begun { stream, response, _body: body, number })
     }
 
-    /// What is known of it.
+    /// The counts and times of the connection.
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         locked(&self.ledger)
     }
 }
 
-/// What is told to servers, and expected of them.
+/// The client's settings and limits.
 fn settings() -> Builder {
     let mut settings = Builder::new();
     settings
@@ -84,26 +84,26 @@ fn settings() -> Builder {
         .initial_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES)
         .max_header_list_size(HEADER_LIST_BYTES_MAX)
-        // Streams that break the rules are counted here; their number is no reason to end the connection.
+        // The client counts streams that violate the rules. Their number does not end the connection.
         .max_local_error_reset_streams(None);
     settings
 }
 
-/// What a server may send before it is told that it was read. Bodies are read at once, so that this holds no memory; a smaller window
-/// would measure the window.
+/// The flow-control windows of streams and of the connection, in bytes. Bodies are read at once, so large windows take
+/// no memory. With smaller ones, the benchmark would measure the window.
 const WINDOW_BYTES: u32 = (1 << 30) - 1;
 
-/// Header fields of one response (RFC 9113, section 6.5.2).
+/// Maximum size of the header fields of one response, in bytes (RFC 9113, section 6.5.2).
 const HEADER_LIST_BYTES_MAX: u32 = 64 * 1024;
 
-/// Moves the bytes of a connection until it ends, and says how it ended.
+/// Drives the I/O of a connection until it ends, and records how it ended.
 async fn drive(
     run: Arc<Run>,
     mut connection: h2::client::Connection<Wire, Bytes>,
     ledger: Arc<Mutex<Ledger>>,
     released: CancellationToken,
 ) {
-    // Whoever breaks a run off drops this; the connection is told of all the same.
+    // Cutting off a run drops this future. The connection is recorded all the same.
     let mut telling = Telling { run: &run, ledger: &ledger, ending: CLOSED_HERE };
     telling.ending = tokio::select! {
         biased;
@@ -118,7 +118,7 @@ async fn drive(
     drop(connection);
 }
 
-/// Says at its end how a connection ended.
+/// Records the ending of a connection when dropped.
 struct Telling<'a> {
     run: &'a Run,
     ledger: &'a Mutex<Ledger>,
@@ -138,8 +138,8 @@ impl Drop for Telling<'_> {
     }
 }
 
-/// Nobody had a use for it any more.
+/// The client closed the connection after its last use.
 const CLOSED_HERE: Ending = Ending { kind: EndingKind::Normal, phase: Phase::Close, side: Side::Client };
 
-/// The server did not take what was still to be written.
+/// The server did not accept the remaining bytes within the response timeout.
 const NOT_LET_GO: Ending = Ending { kind: EndingKind::Timeout, phase: Phase::Close, side: Side::Server };

@@ -1,37 +1,36 @@
-//! The frames of one direction, followed as their bytes pass.
+//! Follows the frames of one direction of a connection.
 
-/// Finds the frames in bytes that come in pieces of any size, and lets their payloads pass (RFC 9113, section 4.1).
+/// Finds the frame heads in bytes that arrive in pieces of any size, and skips payloads (RFC 9113, section 4.1).
 #[derive(Debug)]
 pub(super) struct Frames {
-    /// Bytes that belong to no head: a payload, or the preface.
+    /// Remaining bytes to skip: of a payload, or of the preface.
     pass: usize,
-    /// A head, and of GOAWAY the number that comes first in the payload.
+    /// The frame head read so far. For GOAWAY also the stream number at the start of the payload.
     head: [u8; HEAD_BYTES + NUMBER_BYTES],
     head_bytes: usize,
-    /// The frame whose payload passes.
+    /// The frame whose payload is being skipped.
     current: Option<Frame>,
-    /// HEADERS that are not complete without CONTINUATION.
+    /// HEADERS that continue in CONTINUATION frames.
     block: Option<Frame>,
 }
 
-/// A frame that has passed. HEADERS count as passed with the last CONTINUATION.
+/// A complete frame. HEADERS are complete with the last CONTINUATION.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// The stream's number.
     pub(super) stream: u32,
     kind: u8,
     flags: u8,
-    /// Of GOAWAY: the last stream that was processed or may yet be.
+    /// For GOAWAY: the last stream that the server has processed or may process.
     pub(super) last_stream: Option<u32>,
 }
 
 impl Frames {
-    /// Frames behind so many bytes of something else.
+    /// Frames that begin after `bytes` other bytes.
     pub(super) fn behind(bytes: usize) -> Self {
         Self { pass: bytes, head: [0; HEAD_BYTES + NUMBER_BYTES], head_bytes: 0, current: None, block: None }
     }
 
-    /// Takes the next bytes, and shows each frame that is complete with them.
+    /// Reads the next bytes, and passes each frame that they complete to `show`.
     pub(super) fn follow(&mut self, mut data: &[u8], mut show: impl FnMut(Frame)) {
         while !data.is_empty() {
             let passed = self.pass.min(data.len());
@@ -46,7 +45,7 @@ impl Frames {
         }
     }
 
-    /// Takes bytes of the next head, and returns the others.
+    /// Consumes bytes of the next head, and returns the remaining ones.
     fn take_head<'a>(&mut self, data: &'a [u8]) -> &'a [u8] {
         let taken = (self.head_bytes_wanted() - self.head_bytes).min(data.len());
         self.head[self.head_bytes..][..taken].copy_from_slice(&data[..taken]);
@@ -72,7 +71,7 @@ impl Frames {
         u32::from_be_bytes([0, self.head[0], self.head[1], self.head[2]]) as usize
     }
 
-    /// The frame as it is shown, if it is.
+    /// The frame to show; `None` if a header block continues.
     fn complete(&mut self, frame: Frame) -> Option<Frame> {
         match frame.kind {
             HEADERS if frame.flags & END_HEADERS == 0 => {
@@ -87,23 +86,23 @@ impl Frames {
 }
 
 impl Frame {
-    /// Whether its sender sends nothing on this stream after it.
+    /// Whether its sender sends nothing more on this stream.
     pub(super) fn ends_stream(self) -> bool {
         matches!(self.kind, HEADERS | DATA) && self.flags & END_STREAM != 0
     }
 
-    /// Whether it is a part of a message.
+    /// Whether it is part of a message.
     pub(super) fn is_of_message(self) -> bool {
         matches!(self.kind, HEADERS | DATA)
     }
 
-    /// Whether it takes the stream back.
+    /// Whether it is `RST_STREAM`.
     pub(super) fn is_reset(self) -> bool {
         self.kind == RST_STREAM
     }
 }
 
-/// The number of a stream; its first bit is reserved.
+/// A stream number. Its first bit is reserved.
 fn number(bytes: [u8; NUMBER_BYTES]) -> u32 {
     u32::from_be_bytes(bytes) & 0x7fff_ffff
 }

@@ -1,4 +1,4 @@
-//! What is known of a connection, and of the requests on their way over it.
+//! The counts and times of a connection and of its requests in progress.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,39 +10,39 @@ use crate::ending::{Ending, EndingKind, Phase, Side};
 use crate::sample::ConnectionSample;
 use crate::stream;
 
-/// Kept by all who have to do with a connection: the bytes that pass say when things happened, clients say what is on its way.
+/// Shared by the parts of a connection. The wire enters bytes and times, and clients enter requests.
 #[derive(Debug)]
 pub(super) struct Ledger {
     pub(super) sample: ConnectionSample,
-    /// Requests on their way, by the numbers of their streams.
+    /// Requests in progress, by stream number.
     streams: BTreeMap<u32, Times>,
     begun: u64,
     incoming: Frames,
     outgoing: Frames,
-    /// Streams whose requests were handed to the system, or are about to be.
+    /// Streams whose requests are written, but perhaps still in a buffer.
     unflushed: Vec<u32>,
     read_at: Duration,
-    /// What reading or writing met.
+    /// The kind of the first I/O error.
     cut: Option<EndingKind>,
-    /// Whether the first bytes of the server are those of a status line of HTTP/1.
+    /// Whether the server's first bytes are those of a status line of HTTP/1.
     is_http1: bool,
 }
 
-/// When what happened to one request.
+/// The times of one request. All are counted from the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Times {
-    /// When all of the request was written.
+    /// When the client had written the whole request.
     pub(super) written: Option<Duration>,
-    /// When the first frame of the response had come.
+    /// When the first frame of the response had arrived.
     pub(super) first_byte: Option<Duration>,
-    /// When the last frame of the response had come.
+    /// When the last frame of the response had arrived.
     pub(super) last_byte: Option<Duration>,
-    /// Whether the server has taken the stream back, or leaves it alone.
+    /// Whether the server has reset the stream, or has excluded it by GOAWAY.
     given_up: bool,
 }
 
 impl Ledger {
-    /// Of a connection over which nothing has passed.
+    /// For a connection without any bytes yet.
     pub(super) fn new(sample: ConnectionSample) -> Self {
         Self {
             read_at: sample.opened,
@@ -57,7 +57,7 @@ impl Ledger {
         }
     }
 
-    /// Why no HTTP/2 was spoken, if the server shows that it speaks none.
+    /// Why HTTP/2 failed, if the server's bytes show that it does not speak it.
     pub(super) fn no_http2(&self, ending: Ending) -> Option<&'static str> {
         match (self.is_http1, self.sample.bytes_read) {
             (true, _) => Some(ANSWERED_IN_HTTP1),
@@ -66,25 +66,25 @@ impl Ledger {
         }
     }
 
-    /// A request is on its way; says how many have been.
+    /// Adds a request; returns the number of requests so far.
     pub(super) fn begin(&mut self, stream: u32) -> u64 {
         self.streams.insert(stream, Times::default());
         self.begun += 1;
         self.begun
     }
 
-    /// How far the request on this stream has come.
+    /// The times of the request on this stream.
     pub(super) fn times(&self, stream: u32) -> Times {
         self.streams.get(&stream).copied().unwrap_or_default()
     }
 
-    /// The request on this stream is not on its way any more.
+    /// Removes the request of this stream. `answered`: its response is complete.
     pub(super) fn end(&mut self, stream: u32, answered: bool) -> Times {
         self.sample.requests += u64::from(answered);
         self.streams.remove(&stream).unwrap_or_default()
     }
 
-    /// These bytes were read.
+    /// Enters bytes that were read.
     pub(super) fn read(&mut self, data: &[u8], now: Duration) {
         let (sample, streams) = (&mut self.sample, &mut self.streams);
         if data.is_empty() {
@@ -105,13 +105,13 @@ impl Ledger {
         });
     }
 
-    /// These bytes were written, and may lie in a buffer.
+    /// Enters bytes that were written, but may still be in a buffer.
     pub(super) fn wrote(&mut self, data: &[u8]) {
         self.sample.bytes_written += data.len() as u64;
         self.outgoing.follow(data, |frame| self.unflushed.extend(frame.ends_stream().then_some(frame.stream)));
     }
 
-    /// Everything written has left this program.
+    /// Enters that all written bytes have left this program.
     pub(super) fn flushed(&mut self, now: Duration) {
         for stream in self.unflushed.drain(..) {
             self.sample.written.get_or_insert(now);
@@ -121,23 +121,23 @@ impl Ledger {
         }
     }
 
-    /// Reading or writing failed.
+    /// Enters an I/O error.
     pub(super) fn broke(&mut self, error: &io::Error) {
         self.cut.get_or_insert(stream::cut(error, Phase::Close).kind);
     }
 
-    /// Whether nothing was read since then.
+    /// Whether nothing was read since `then`.
     pub(super) fn is_silent_since(&self, then: Duration) -> bool {
         self.read_at < then
     }
 
-    /// How a request ended that `error` hit.
+    /// The ending of a request that failed with `error`.
     pub(super) fn ending_of_request(&self, error: &h2::Error, times: Times) -> Ending {
         let kind = if error.is_io() { self.cut.unwrap_or(EndingKind::Reset) } else { fault::kind(error) };
         Ending::new(kind, times.phase(), Side::Server)
     }
 
-    /// How the connection ended that the server ended, or broke.
+    /// The ending of a connection that the server closed, or that failed.
     pub(super) fn ending(&self, result: &Result<(), h2::Error>) -> Ending {
         let mut lost = self.streams.values().filter(|times| !times.is_over()).map(|times| times.phase()).peekable();
         let in_use = lost.peek().is_some();
@@ -154,7 +154,7 @@ impl Ledger {
 }
 
 impl Times {
-    /// How far it has come.
+    /// The phase that the request has reached.
     pub(super) fn phase(self) -> Phase {
         match (self.written, self.first_byte) {
             (_, Some(_)) => Phase::Response,
@@ -173,13 +173,13 @@ impl Times {
         self.given_up |= frame.is_reset();
     }
 
-    /// Whether nothing more will come.
+    /// Whether no more frames will arrive.
     fn is_over(self) -> bool {
         self.given_up || self.last_byte.is_some()
     }
 }
 
-/// What a client sends before its first frame (RFC 9113, section 3.4).
+/// Length of the connection preface that a client sends before its first frame (RFC 9113, section 3.4).
 const PREFACE_BYTES: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
 
 /// RFC 9113, section 3.3.
@@ -253,7 +253,7 @@ mod tests {
         ledger.begin(1);
         ledger.begin(3);
         assert_eq!(ledger.ending(&Ok(())), Ending::new(EndingKind::Reset, Phase::Request, Side::Server));
-        // A reset while nothing is on its way takes nothing along.
+        // A reset without requests in progress affects none.
         ledger.read(&frame(HEADERS, ENDS, 1), MS);
         ledger.read(&frame(3, 0, 3), MS);
         ledger.broke(&io::ErrorKind::ConnectionReset.into());

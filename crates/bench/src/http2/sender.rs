@@ -1,4 +1,4 @@
-//! One client's requests, one after the other, on streams of a connection that others share.
+//! The requests of one client, one after the other, on streams of a shared connection.
 
 use std::future::Future;
 use std::iter;
@@ -19,7 +19,7 @@ use crate::plan::Protocol;
 use crate::run::Run;
 use crate::watchdog::Watchdog;
 
-/// Sends requests over the connection that it shares with others.
+/// Sends requests over a connection that it shares with other senders.
 #[derive(Debug)]
 pub(crate) struct Sender {
     shared: Arc<Shared>,
@@ -27,12 +27,12 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// The first that uses a connection which is not open yet.
+    /// The first sender of a connection that is not open yet.
     pub(crate) fn new(run: &Arc<Run>) -> Self {
         Self { shared: Arc::new(Shared::new(run)), watchdog: Watchdog::new(run.response_deadline()) }
     }
 
-    /// The others that use the same.
+    /// The other senders of the same connection.
     pub(crate) fn others(&self, run: &Arc<Run>) -> impl Iterator<Item = Self> + use<> {
         let Protocol::Http2 { streams, .. } = run.plan.protocol else { unreachable!("there is a sender of HTTP/2") };
         let (shared, run) = (Arc::clone(&self.shared), Arc::clone(run));
@@ -40,7 +40,7 @@ impl Sender {
         iter::repeat_with(other).take(streams.saturating_sub(1))
     }
 
-    /// Closes the connection, unless others use it.
+    /// Closes the connection, unless other senders use it.
     pub(crate) fn close(&mut self) {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.close();
@@ -62,8 +62,8 @@ impl Sender {
         }
     }
 
-    /// Sends the request over the connection of the moment. One that has ended since it was last used has taken nothing, and another
-    /// takes its place.
+    /// Sends the request over the current connection. If that has ended since its last use, it has processed nothing of
+    /// this request, and the sender opens another.
     async fn begin(&self, run: &Run, exchange: &mut Exchange<'_>) -> Result<(Arc<Connection>, Begun), Ending> {
         loop {
             let connection = self.shared.connection(exchange).await?;
@@ -81,7 +81,7 @@ impl Sender {
         }
     }
 
-    /// What becomes of the response; none, if that takes too long after the request was written.
+    /// Waits for the response. `None`: it did not arrive within the timeout, counted from the end of the request.
     async fn watch<T>(
         &mut self,
         run: &Run,
@@ -95,7 +95,7 @@ impl Sender {
             if let Some(came) = self.watchdog.within(deadline, response.as_mut()).await {
                 return Some(came);
             }
-            // Until here it was as if the request had been written at once.
+            // So far the deadline assumed that the request was written at once.
             let written = connection.ledger().times(stream).written?;
             let overdue = written + run.plan.timeouts.response;
             if overdue <= run.now() {
@@ -114,7 +114,8 @@ impl Sender {
         Failed { broken: reading.broken(ending, times), retry }
     }
 
-    /// A connection over which nothing has come since the request began is taken for dead: the next request opens another.
+    /// If no byte has arrived since the request began, the connection counts as dead, and the next request opens
+    /// another.
     fn overdue(&self, connection: &Arc<Connection>, begun: Duration, reading: Reading, times: Times) -> Failed {
         if connection.ledger().is_silent_since(begun) {
             self.shared.retire(connection);
@@ -124,7 +125,7 @@ impl Sender {
     }
 }
 
-/// A response on its way.
+/// A response in progress.
 #[derive(Debug)]
 struct Reading {
     keep: Keep,
@@ -167,7 +168,7 @@ impl Reading {
     }
 }
 
-/// Whether a connection carries nothing after so many requests.
+/// Whether the connection carries no more requests after `number` of them.
 fn is_last(protocol: Protocol, number: u64) -> bool {
     let max = match protocol {
         Protocol::Http2 { requests_per_connection, .. } => requests_per_connection,
@@ -179,5 +180,5 @@ fn is_last(protocol: Protocol, number: u64) -> bool {
 /// A client's streams have odd numbers below 2^31 (RFC 9113, section 5.1.1).
 const STREAMS_MAX: u64 = 1 << 30;
 
-/// h2 refuses the request: its header fields cannot be sent by HTTP/2.
+/// h2 rejects the request, because its header fields cannot be sent by HTTP/2.
 const NOT_TO_BE_SENT: Ending = Ending { kind: EndingKind::Local, phase: Phase::Request, side: Side::Client };

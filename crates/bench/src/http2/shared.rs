@@ -11,17 +11,17 @@ use crate::run::Run;
 use crate::tls::TlsClient;
 use crate::watchdog::Watchdog;
 
-/// The connection of the moment, and how to open another.
+/// The current connection, and how to open another.
 #[derive(Debug)]
 pub(super) struct Shared {
     run: Arc<Run>,
     tls: TlsClient,
     connection: Mutex<Option<Arc<Connection>>>,
-    /// Held by who opens a connection.
+    /// Locked while a client opens a connection. Contains the last failure.
     opening: tokio::sync::Mutex<Option<Failure>>,
 }
 
-/// A connection that could not be opened.
+/// A failed attempt to open a connection.
 #[derive(Debug)]
 struct Failure {
     at: Duration,
@@ -39,7 +39,8 @@ impl Shared {
         }
     }
 
-    /// The connection for this exchange; opened, if there is none. Those who wait for one that another opens share its failure.
+    /// The connection for this exchange. Opens one if necessary. Clients that wait while another client opens one share
+    /// its failure.
     pub(super) async fn connection(&self, exchange: &Exchange<'_>) -> Result<Arc<Connection>, Ending> {
         if let Some(connection) = self.fitting(exchange) {
             return Ok(connection);
@@ -63,7 +64,7 @@ impl Shared {
         }
     }
 
-    /// Gives the connection to nobody any more. It is closed when those who have it are done with it.
+    /// Makes the connection unavailable for new requests. It closes when the last request on it ends.
     pub(super) fn retire(&self, connection: &Arc<Connection>) {
         let mut current = self.lock();
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
@@ -71,7 +72,7 @@ impl Shared {
         }
     }
 
-    /// Has no use for the connection any more.
+    /// Releases the connection.
     pub(super) fn close(&mut self) {
         *self.lock() = None;
     }

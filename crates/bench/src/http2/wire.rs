@@ -1,4 +1,4 @@
-//! The bytes of a connection on their way between h2 and the socket.
+//! The byte stream between h2 and the socket.
 
 use std::io;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use super::ledger::Ledger;
 use crate::run::Run;
 use crate::stream::Stream;
 
-/// A stream that enters in the ledger what passes.
+/// A stream that enters its bytes in the ledger.
 #[derive(Debug)]
 pub(super) struct Wire {
     stream: Stream,
@@ -60,7 +60,7 @@ impl AsyncWrite for Wire {
     }
 }
 
-/// The ledger, for a moment.
+/// Locks the ledger. A poisoned lock is used as it is.
 pub(super) fn locked(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
     ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use http::Uri;
 
-/// How many classes there are at most: more are no table that anybody reads.
+/// Maximum number of classes. A longer table would not be readable.
 pub const CLASSES_MAX: usize = 32;
 
-/// The class of what has no room in another.
+/// The class of all URIs that do not fit into another class.
 pub const OTHER: &str = "other";
 
-/// The class of a URI that is given none: the extension of its path (`.html`, `.cgi`), which tells files from programs and large from
-/// small; the path's first segment (`/api`) where it has none.
+/// The default class of a URI: the extension of its path (`.html`, `.cgi`), which separates files from programs and
+/// large from small. A path without an extension has its first segment (`/api`) as its class.
 pub(super) fn name_of(uri: &Uri) -> String {
     let path = uri.path();
     let last = path.rsplit('/').next().unwrap_or(path);
@@ -36,7 +36,8 @@ fn is_extension(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// Classes as they are met. Afterwards there is room for those that a line names, and for the heaviest of the others.
+/// Collects classes. In the end, there is room for the classes that lines name, and for those of the others with the
+/// largest weights.
 #[derive(Default)]
 pub(super) struct Classes {
     indices: HashMap<String, usize>,
@@ -52,14 +53,14 @@ struct Class {
 }
 
 impl Classes {
-    /// The class that a line names.
+    /// Adds a class that a line names; returns its index.
     pub(super) fn named(&mut self, name: &str) -> usize {
         let at = self.unnamed(name);
         self.met[at].named = true;
         at
     }
 
-    /// The class of a line that names none.
+    /// Adds the default class of a line; returns its index.
     pub(super) fn unnamed(&mut self, name: &str) -> usize {
         if let Some(at) = self.indices.get(name) {
             return *at;
@@ -69,12 +70,12 @@ impl Classes {
         self.met.len() - 1
     }
 
-    /// A line of this class.
+    /// Adds the weight of a line to its class.
     pub(super) fn count(&mut self, class: usize, weight: u32) {
         self.met[class].weight += u64::from(weight);
     }
 
-    /// The names of the classes for which there is room, and for each one that was met, which it belongs to now.
+    /// The names of the final classes, and the final index of each collected class.
     pub(super) fn finish(self) -> (Vec<String>, Vec<usize>) {
         if self.met.len() <= CLASSES_MAX {
             let indices = (0..self.met.len()).collect();

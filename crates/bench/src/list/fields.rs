@@ -1,11 +1,11 @@
-//! The fields of a line.
+//! Splits a line into fields.
 
 use super::line::LineError;
 
-/// A field of a line, and what is behind it: a word, up to the next space or tab, or `key=value`, whose value may stand in quotes.
-/// `None`: the line ends here, or a comment begins.
+/// Splits off the next field: a word, up to the next space or tab, or `key=value`, whose value may be in quotes.
+/// `None`: the line ends, or a comment begins.
 ///
-/// Inside quotes, `\"` stands for a quote and `\\` for a backslash; outside, a backslash stands for itself.
+/// Inside quotes, `\"` means a quote and `\\` a backslash. Outside, a backslash means itself.
 pub(super) fn next(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start_matches(SPACES);
     if text.is_empty() || text.starts_with('#') {
@@ -16,7 +16,7 @@ pub(super) fn next(text: &str) -> Option<(&str, &str)> {
     Some(text.split_at(end))
 }
 
-/// Key and value of a field; the value without its quotes.
+/// Splits a field into key and value, and removes the value's quotes.
 pub(super) fn key_and_value(field: &str) -> Result<(&str, String), LineError> {
     let (key, value) = field.split_once('=').ok_or_else(|| LineError::option(field))?;
     let Some(quoted) = value.strip_prefix('"') else {
@@ -26,7 +26,7 @@ pub(super) fn key_and_value(field: &str) -> Result<(&str, String), LineError> {
     Ok((key, inner))
 }
 
-/// A value, in quotes where it needs them.
+/// A value, in quotes if necessary.
 pub(super) fn quote(value: &str) -> String {
     if !value.is_empty() && !value.contains(['"', ' ', '\t']) {
         return value.to_owned();
@@ -34,7 +34,8 @@ pub(super) fn quote(value: &str) -> String {
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// What stands between quotes, of which the opening one is cut off; nothing may be behind the closing one.
+/// The text up to the closing quote, unescaped. The opening quote is cut off already. `None` if text follows the
+/// closing quote.
 fn unquote(text: &str) -> Option<String> {
     let mut value = String::with_capacity(text.len());
     let mut rest = text.chars();
@@ -47,7 +48,7 @@ fn unquote(text: &str) -> Option<String> {
     }
 }
 
-/// Whether we are in quotes.
+/// Whether the current character is inside quotes.
 #[derive(Default)]
 struct Quoted {
     before: Option<char>,
@@ -56,11 +57,11 @@ struct Quoted {
 }
 
 impl Quoted {
-    /// Takes the next character; whether it stands in quotes, or is one.
+    /// Enters the next character; true if it is inside quotes, or is the closing quote.
     fn covers(&mut self, c: char) -> bool {
         let was_open = self.open;
         match c {
-            // Quotes open a value, so that a URI may have one.
+            // A quote opens a value only after `=`, so that a URI may contain one.
             '"' if !self.open => self.open = self.before == Some('='),
             '"' if !self.escaped => self.open = false,
             _ => {}
@@ -71,7 +72,7 @@ impl Quoted {
     }
 }
 
-/// What separates fields.
+/// The separators of fields.
 const SPACES: [char; 2] = [' ', '\t'];
 
 #[cfg(test)]

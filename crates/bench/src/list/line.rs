@@ -1,4 +1,4 @@
-//! One line of an access list, as it is written.
+//! The format of one line of an access list.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,26 +12,24 @@ use crate::excerpt::excerpt;
 
 /// `SOURCE URI TLS [key=value ...]`
 ///
-/// SOURCE is an address, or `-` for any; the rest is an [`Ask`]. Fields are separated by spaces and tabs; a `#` where a field would
-/// begin starts a comment. A value with spaces stands in quotes, `header="Accept: text/html"`, with `\"` for a quote and `\\` for a
-/// backslash inside.
+/// SOURCE is an address, or `-` for any. The rest is an [`Ask`]. Fields are separated by spaces and tabs. A `#` at the
+/// beginning of a field starts a comment. A value with spaces is in quotes, `header="Accept: text/html"`, with `\"` for
+/// a quote and `\\` for a backslash inside.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// The address to ask from; `None`: any.
+    /// The local address of the connection; `None`: any.
     pub source: Option<IpAddr>,
-    /// What to ask for.
     pub ask: Ask,
 }
 
-/// `URI TLS [key=value ...]`: what a line asks for.
+/// `URI TLS [key=value ...]`: the request of a line.
 ///
-/// URI is a path, which belongs to the URL of the command, or begins with `http://` or `https://`. TLS is 0 or 1. The keys are
-/// `method`, `header` (any number of them), `body`, `weight`, `status`, `sha256` and `class`.
+/// URI is a path relative to the URL of the command, or begins with `http://` or `https://`. TLS is 0 or 1. The keys
+/// are `method`, `header` (any number of them), `body`, `weight`, `status`, `sha256` and `class`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
-    /// The URI.
     pub uri: Uri,
-    /// Whether over TLS.
+    /// Whether to use TLS.
     pub tls: bool,
     /// `method=POST`; GET by default.
     pub method: Method,
@@ -39,25 +37,25 @@ pub struct Ask {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// `body=FILE`.
     pub body: Option<String>,
-    /// `weight=3`: how often, compared with others. 1 by default.
+    /// `weight=3`: relative frequency. 1 by default.
     pub weight: u32,
-    /// `status=200`: the status that the response has to have.
+    /// `status=200`: the required status of the response.
     pub status: Option<StatusCode>,
-    /// `sha256=HEX`: the SHA-256 that the response's content has to have.
+    /// `sha256=HEX`: the required SHA-256 of the response's body.
     pub sha256: Option<[u8; 32]>,
-    /// `class=NAME`: what it is counted among.
+    /// `class=NAME`: the class that counts the request.
     pub class: Option<String>,
 }
 
 impl Line {
-    /// Reads a line; `None`: it is empty, or a comment.
+    /// Parses a line; `None`: it is empty, or a comment.
     pub fn parse(text: &str) -> Result<Option<Self>, LineError> {
         let Some((source, ask)) = split(text)? else { return Ok(None) };
         Ok(Some(Self { source, ask: ask.parse()? }))
     }
 }
 
-/// Source, and the text of what is asked for.
+/// Splits a line into the source address and the text of the request.
 pub(super) fn split(line: &str) -> Result<Option<(Option<IpAddr>, &str)>, LineError> {
     if line.len() > LINE_BYTES_MAX {
         return Err(LineError::TooLong);
@@ -69,7 +67,7 @@ pub(super) fn split(line: &str) -> Result<Option<(Option<IpAddr>, &str)>, LineEr
 }
 
 impl Ask {
-    /// To GET `uri`, with the defaults for everything else.
+    /// A GET request of `uri`, with the defaults for everything else.
     pub fn get(uri: Uri, tls: bool) -> Self {
         Self {
             uri,
@@ -84,7 +82,7 @@ impl Ask {
         }
     }
 
-    /// Reads `URI [key=value ...]`, a line without source and TLS.
+    /// Parses `URI [key=value ...]`: a line without SOURCE and TLS.
     pub fn parse_without_tls(text: &str, tls: bool) -> Result<Self, LineError> {
         let (uri, options) = fields::next(text).ok_or(LineError::Missing { what: "URI" })?;
         Self::get(parse_uri(uri)?, tls).with_options(options)
@@ -172,70 +170,50 @@ impl fmt::Display for Ask {
     }
 }
 
-/// What is wrong with a line.
+/// A line does not parse.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// A column that has to be there is not.
+    /// A required column is missing.
     #[error("no {what}: a line is SOURCE URI TLS [key=value ...]")]
     Missing {
-        /// Which.
+        /// The column's name.
         what: &'static str,
     },
-    /// The first column is no address.
-    #[error("{text:?} is no address to ask from; - stands for any")]
-    Source {
-        /// What was written.
-        text: String,
-    },
-    /// The second column is no URI that can be asked for.
-    #[error("{text:?} is no path (/index.html) and no URI of http:// or https://, without user and fragment")]
-    Uri {
-        /// What was written.
-        text: String,
-    },
-    /// The third column is something else.
+    /// The first column is not an address.
+    #[error("{text:?} is not a source address; - stands for any")]
+    Source { text: String },
+    /// The second column is not a valid URI.
+    #[error("{text:?} is neither a path (/index.html) nor an http:// or https:// URI without user and fragment")]
+    Uri { text: String },
+    /// The third column is neither 0 nor 1.
     #[error("TLS is 0 or 1, not {text:?}")]
-    Tls {
-        /// What was written.
-        text: String,
-    },
-    /// The URI has a scheme, and the TLS column says otherwise.
+    Tls { text: String },
+    /// The URI's scheme contradicts the TLS column.
     #[error("the URI's scheme and the TLS column contradict each other")]
     Contradiction,
-    /// No key that there is.
-    #[error("{text:?} is no option: there are method=, header=, body=, weight=, status=, sha256= and class=")]
-    Option {
-        /// What was written.
-        text: String,
-    },
-    /// Only `header` may come again.
-    #[error("{key}= is there twice")]
-    Twice {
-        /// The key.
-        key: String,
-    },
-    /// A value that its key cannot have.
+    /// Not a `key=value` with a known key.
+    #[error("{text:?} is not an option: the options are method=, header=, body=, weight=, status=, sha256= and class=")]
+    Option { text: String },
+    /// A key other than `header` is repeated.
+    #[error("{key}= is set twice")]
+    Twice { key: String },
+    /// A value is not valid for its key.
     #[error("{key}={value:?} is not {wanted}")]
     Value {
-        /// The key.
         key: String,
-        /// What was written.
         value: String,
-        /// What it has to be.
+        /// A description of valid values.
         wanted: &'static str,
     },
-    /// They do not close, or there is something before or behind them.
+    /// Quotes do not close, or text stands before or after them.
     #[error(
-        "the quotes of {text:?} do not fit: it is key=\"value\", with \\\" and \\\\ for a quote and a backslash inside"
+        "the quotes of {text:?} do not match: write key=\"value\", with \\\" and \\\\ for a quote and a backslash inside"
     )]
-    Quotes {
-        /// What was written.
-        text: String,
-    },
-    /// Too many bytes.
+    Quotes { text: String },
+    /// Longer than [`LINE_BYTES_MAX`].
     #[error("longer than {LINE_BYTES_MAX} bytes")]
     TooLong,
-    /// Bytes that are no text.
+    /// The line is not UTF-8.
     #[error("not UTF-8")]
     NotUtf8,
 }
@@ -250,14 +228,14 @@ impl LineError {
     }
 }
 
-/// A fragment is the client's own, and the parser would drop it; quotes would have to be quoted.
+/// Rejects fragments, which clients do not send and the parser would drop, and quotes, which would have to be escaped.
 fn parse_uri(text: &str) -> Result<Uri, LineError> {
     let usable = |uri: &Uri| if uri.scheme().is_none() { text.starts_with('/') } else { is_http(uri) };
     let uri = if text.contains(['#', '"']) { None } else { text.parse().ok() };
     uri.filter(usable).ok_or_else(|| LineError::Uri { text: excerpt(text) })
 }
 
-/// Whether a URI is of a host and perhaps a port, and of nothing else: the parser lets users and impossible ports pass.
+/// Whether a URI has a host, an optional port, and no user. The parser accepts users and invalid ports.
 fn is_http(uri: &Uri) -> bool {
     let (Some("http" | "https"), Some(authority)) = (uri.scheme_str(), uri.authority()) else { return false };
     let host = authority.host();
@@ -277,7 +255,8 @@ fn method(text: &str) -> Option<Method> {
     text.parse().ok().filter(|method| *method != Method::CONNECT)
 }
 
-/// Framing and connections are this program's: a list that could say otherwise would measure its own mistakes.
+/// Rejects fields that frame messages or control connections, because this program sets them. A list with contradictory
+/// ones would measure its own errors.
 fn header(text: &str) -> Option<(HeaderName, HeaderValue)> {
     let (name, value) = text.split_once(':')?;
     let (name, value): (HeaderName, HeaderValue) = (name.parse().ok()?, value.trim_matches([' ', '\t']).parse().ok()?);
@@ -321,7 +300,7 @@ const WEIGHT_MAX: u32 = 1_000_000;
 const CLASS_CHARS_MAX: usize = 32;
 const OURS: [&str; 5] = ["connection", "content-length", "keep-alive", "transfer-encoding", "upgrade"];
 const HEADER_WANTED: &str =
-    "Name: value, of which none of Connection, Content-Length, Keep-Alive, Transfer-Encoding and Upgrade";
+    "Name: value, where Name is none of Connection, Content-Length, Keep-Alive, Transfer-Encoding and Upgrade";
 
 #[cfg(test)]
 mod tests;

@@ -94,9 +94,9 @@ fn errors_say_file_and_line() {
     assert_eq!(error("\n- / 0\n- / x"), r#"a.list:3: TLS is 0 or 1, not "x""#);
     assert_eq!(error("- / 0 body=x"), "a.list:1: cannot read the body x: entity not found");
     let weights = "- / 0 weight=999999\n- / 1 weight=1000000\n".repeat(10);
-    let too_long = "a.list: the weights add up to 19999990, and 16777216 is the most: state them in smaller numbers";
+    let too_long = "a.list: the weights add up to 19999990, over the maximum of 16777216: use smaller numbers";
     assert_eq!(error(&weights), too_long);
-    assert_eq!(error("# nothing\n"), "a.list asks for nothing");
+    assert_eq!(error("# nothing\n"), "a.list contains no requests");
 }
 
 #[test]

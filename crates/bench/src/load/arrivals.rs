@@ -1,4 +1,4 @@
-//! Requests that are due, and wait for a client that is free.
+//! Due requests that wait for an idle client.
 
 use std::collections::VecDeque;
 use std::iter;
@@ -22,7 +22,7 @@ struct Queue {
 }
 
 impl Arrivals {
-    /// Adds a request by its number; true if there are fewer idle clients than requests that wait.
+    /// Adds a request by its number; true if more requests wait than clients are idle.
     pub(super) fn push(&self, due: Duration, number: u64) -> bool {
         let mut queue = self.lock();
         queue.waiting.push_back((due, number));
@@ -30,22 +30,22 @@ impl Arrivals {
         queue.waiting.len() > queue.idle
     }
 
-    /// Takes out what was due before this.
+    /// Removes the requests that were due before `time`.
     pub(super) fn due_before(&self, time: Duration) -> Vec<(Duration, u64)> {
         let waiting = &mut self.lock().waiting;
         iter::from_fn(|| waiting.pop_front_if(|(due, _)| *due < time)).collect()
     }
 
-    /// Nothing will be added.
+    /// Marks the end of the schedule.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_waiters();
     }
 
-    /// The request that has waited longest; none when there are none and will be none.
+    /// The request that has waited longest; `None` when the queue is empty and closed.
     pub(super) async fn next(&self) -> Option<(Duration, u64)> {
         loop {
-            // Before looking: a change between looking and waiting is not missed.
+            // Registers before it checks the queue, so that no change in between is missed.
             let changed = self.changed.notified();
             {
                 let mut queue = self.lock();

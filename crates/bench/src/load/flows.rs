@@ -1,4 +1,4 @@
-//! Flows: users whose requests depend on the answers before them.
+//! Flows: users whose requests depend on earlier responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::run::Run;
 use crate::sample::{Family, RequestSample};
 use crate::site::Site;
 
-/// Goes through a flow whose first request was due at `due`, up to its end, the first request that fails, or the end of the run.
+/// Runs a flow whose first request was due at `due`, until its end, the first failed request, or the end of the run.
 pub(super) async fn perform(
     run: &Run,
     client: &mut Client,
@@ -31,7 +31,7 @@ pub(super) async fn perform(
         }
         if !turn.think.is_zero() {
             sleep_until(run.shared.instant(run.now() + turn.think)).await;
-            // How late the timer is, which counts milliseconds, is none of the server's business.
+            // The timer has a resolution of a millisecond. Its delay must not count as the server's.
             due = run.now();
         }
         run.shared.flow_asks();
@@ -75,7 +75,7 @@ impl Step<'_> {
         client.ask(&request, self.due, Inspection { body_bytes_max, judge }).await
     }
 
-    /// Counts a request that the values of earlier answers do not allow.
+    /// Counts a request that cannot be made with the values of earlier responses.
     fn cannot_ask(&self, site: &Site, why: &dyn std::error::Error) -> Ending {
         self.note(why);
         let ending = Ending::new(EndingKind::Local, Phase::Request, Side::Client);
@@ -88,7 +88,7 @@ impl Step<'_> {
     }
 }
 
-/// Counts a flow that was not begun, and its first request.
+/// Counts a flow that did not begin, and its first request.
 pub(super) fn not_begun(run: &Run, site: &Site, due: Duration, ending: Ending) {
     run.shared.flow_asks();
     not_asked(run, site, 0, due, ending);
@@ -129,7 +129,7 @@ fn verdict(walk: &mut Walk, turn: &Turn, url: &url::Url, response: &Response) ->
     walk.answered(turn, url, Answer { status: response.status, headers, body })
 }
 
-/// An answer without what the flow needs is as it should be, for all that HTTP says; it is the flow that cannot go on.
+/// A response without a value that the flow needs is valid HTTP. So the failure is LOCAL: the flow cannot continue.
 fn ending(verdict: &Result<(), Failed>) -> Ending {
     match verdict {
         Ok(()) => Ending::new(EndingKind::Normal, Phase::Response, Side::Server),

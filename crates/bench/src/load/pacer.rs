@@ -1,4 +1,4 @@
-//! Waits for points of time more exactly than a runtime's timers, which count milliseconds.
+//! Waits for due times more precisely than the runtime's timers, which have a resolution of a millisecond.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::sleep_until;
 
 use crate::run::Shared;
 
-/// A clock of the system (timerfd), or the runtime's where there is none to be had.
+/// A kernel timer (timerfd), or the runtime's timer if the kernel refuses one.
 #[derive(Debug)]
 pub(super) struct Pacer {
     shared: Arc<Shared>,
@@ -30,7 +30,7 @@ impl Pacer {
         Self { shared: Arc::clone(shared), timer }
     }
 
-    /// Waits until it is `due`, counted from the start of the run.
+    /// Waits until `due`, counted from the start of the run.
     pub(super) async fn wait(&self, due: Duration) {
         loop {
             let left = due.saturating_sub(self.shared.now());
@@ -50,7 +50,7 @@ impl Pacer {
         timerfd_settime(timer, TimerfdTimerFlags::empty(), &once).ok()?;
         let mut ready = timer.readable().await.ok()?;
         let mut count = [0; 8];
-        // Setting a timer again makes it unready; reading does so where it was not.
+        // Setting a timer again makes it unready. The read clears the readiness if tokio had not noticed that.
         if rustix::io::read(timer, &mut count) == Err(rustix::io::Errno::AGAIN) {
             ready.clear_ready();
         }

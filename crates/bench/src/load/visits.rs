@@ -13,8 +13,8 @@ use crate::client::Client;
 use crate::run::Run;
 use crate::users::{Next, Users, Visit};
 
-/// Drives the users of one thread, with at most `connections_max` requests in progress. While there are as many, only those are asked
-/// for who have waited for a connection as long as one may take to be established: they give up, and their next wait begins.
+/// Drives the users of one thread, with at most `connections_max` requests in progress. At that limit, it takes only
+/// users who have waited for the connect timeout. They give up, and their next wait begins.
 pub(super) async fn visits(run: &Arc<Run>, users: Users, connections_max: usize) {
     let mut visits = Visits { run, users, away: HashMap::new(), visiting: JoinSet::new() };
     let pacer = Pacer::new(&run.shared);
@@ -26,7 +26,7 @@ pub(super) async fn visits(run: &Arc<Run>, users: Users, connections_max: usize)
                 if !visits.begin(visit) {
                     break;
                 }
-                // Where the schedule is behind, nothing else ever waits.
+                // If the schedule is behind, nothing else ever yields.
                 consume_budget().await;
             }
             Next::Wait(due) => tokio::select! {
@@ -43,12 +43,12 @@ pub(super) async fn visits(run: &Arc<Run>, users: Users, connections_max: usize)
 struct Visits<'a> {
     run: &'a Arc<Run>,
     users: Users,
-    /// The users who wait, with their sessions, by number.
+    /// The clients of waiting users, with their sessions, by the user's number.
     away: HashMap<u64, Client>,
     visiting: JoinSet<Visited>,
 }
 
-/// A visit that was answered, or failed.
+/// A finished visit, successful or not.
 struct Visited {
     visit: Visit,
     client: Client,
@@ -56,7 +56,7 @@ struct Visited {
 }
 
 impl Visits<'_> {
-    /// Begins a visit, or ends one that had to wait for too long; false if the run is over.
+    /// Begins a visit, or ends one whose user has waited too long; false if the run is over.
     fn begin(&mut self, visit: Visit) -> bool {
         let Some(number) = self.run.shared.tickets.take(visit.due) else { return false };
         let waited = self.run.now().saturating_sub(visit.due);
@@ -71,17 +71,17 @@ impl Visits<'_> {
         true
     }
 
-    /// Waits for a visit to end, and has its user wait, if he comes again; false if there is none.
+    /// Waits for the end of a visit, and stores its user if that comes again; false if no visit is in progress.
     async fn answer(&mut self) -> bool {
         let Some(visited) = self.visiting.join_next().await else { return false };
-        // A panic was reported by the runtime; its user does not come again.
+        // The runtime has reported the panic. The user does not come again.
         if let Ok(visited) = visited {
             self.ended(visited);
         }
         true
     }
 
-    /// Has a user wait, if he comes again.
+    /// Stores the user of a finished visit if that comes again.
     fn ended(&mut self, Visited { visit, client, ended }: Visited) {
         if self.users.answered(visit, ended) {
             self.away.insert(visit.user, client);

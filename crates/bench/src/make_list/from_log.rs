@@ -1,4 +1,4 @@
-//! Lists of what a server has logged.
+//! Makes lists from a server's log.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -11,32 +11,32 @@ use crate::access_log::{LineError, LogCount, LogLine, read_log};
 use crate::list::{Ask, Line};
 use crate::round::Round;
 
-/// How a list is made of a log. Each request that was logged becomes a line, in the log's order.
+/// The parameters of a list from a log. Each logged request becomes a line, in the log's order.
 ///
-/// What a log does not tell is missing: the content of a POST, header fields, and whether TLS was used.
+/// A log does not contain the body of a POST, header fields, and whether the client used TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FromLog {
-    /// Where the lines' connections are to come from.
+    /// The source addresses of the lines.
     pub clients: Clients,
-    /// How much of it over TLS.
+    /// The share of lines with TLS.
     pub tls: TlsShare,
 }
 
-/// Where connections come from in a list that is made of a log.
+/// The source addresses of a list from a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clients {
-    /// From the client's address, which this machine has to have; a line with a client's name is of no use.
+    /// The logged client's address, which this machine must have. Lines with a client's name are not usable.
     AsLogged,
-    /// From anywhere (`-`).
+    /// Any source (`-`).
     Any,
 }
 
 impl FromLog {
-    /// Reads a log, and writes a list. `name` is the log's; the answer is how many of its lines were of use.
+    /// Reads a log and writes a list. `name` names the log in errors. Returns the counts of usable and bad lines.
     pub fn write(self, name: &str, log: impl BufRead, out: &mut impl Write) -> Result<LogCount, MakeError> {
         let tls = Round::new(&self.tls.weights())?;
         let mut turn = 0;
-        // A reader of a log cannot fail for the writer's sake.
+        // A write error must not appear as a read error of the log, so it is kept aside.
         let mut written = writeln!(out, "{HEADING}");
         let each = |logged: &LogLine<'_>| {
             let line = self.line(logged, tls.nth(turn) == 1)?;
@@ -68,11 +68,11 @@ fn of_use(name: &str, count: LogCount) -> Result<LogCount, MakeError> {
     }
 }
 
-/// What was asked for, if it can be asked for again.
+/// The logged request, if it can be repeated.
 fn ask(logged: &LogLine<'_>, tls: bool) -> Option<Ask> {
     let (method, target) = logged.method_and_target()?;
     let target = unescape(target)?;
-    // Bytes that were no UTF-8 are lost.
+    // Bytes that were not UTF-8 are lost.
     if target.contains(char::REPLACEMENT_CHARACTER) {
         return None;
     }
@@ -81,7 +81,7 @@ fn ask(logged: &LogLine<'_>, tls: bool) -> Option<Ask> {
     Some(Ask { method, ..ask })
 }
 
-/// The path and query of a target, which names a host, too, where it was sent to a proxy.
+/// The path and query of a target. The target of a request to a proxy also names a host.
 fn path_of(target: Cow<'_, str>) -> Option<Cow<'_, str>> {
     if target.starts_with('/') {
         return Some(target);
@@ -90,7 +90,7 @@ fn path_of(target: Cow<'_, str>) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(uri.path_and_query()?.to_string()))
 }
 
-/// Puts percent-encoding in the place of what servers write into logs: `\"`, `\\`, `\xHH`, `\t` and the like.
+/// Replaces the escapes that servers write into logs (`\"`, `\\`, `\xHH`, `\t` and others) by percent-encoding.
 fn unescape(target: &str) -> Option<Cow<'_, str>> {
     let Some((plain, mut escaped)) = target.split_once('\\') else { return Some(Cow::Borrowed(target)) };
     let mut encoded = plain.to_owned();
@@ -106,7 +106,7 @@ fn unescape(target: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The byte that is meant by what follows a backslash, and what is behind it.
+/// The byte that the text after a backslash means, and the rest of the text.
 fn escaped_byte(text: &str) -> Option<(u8, &str)> {
     let byte = match text.bytes().next()? {
         b'x' => return Some((u8::from_str_radix(text.get(1..3)?, 16).ok()?, text.get(3..)?)),
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(list, "# source URI TLS\n- /a 0\n- /b 1\n");
         let (list, count) = made(&log, Clients::AsLogged, "1");
         assert_eq!(list, "# source URI TLS\n192.0.2.7 /b 1\n");
-        assert_eq!(count.first_bad[0].to_string(), "a.log:1: the client is no IP address");
+        assert_eq!(count.first_bad[0].to_string(), "a.log:1: the client is not an IP address");
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
         };
         assert_eq!(error(""), "a.log has no lines");
         let log = format!("{}\nbad", line("host.example", "GET /"));
-        assert_eq!(error(&log), "a.log:1: the client is no IP address; no other line is of use either");
+        assert_eq!(error(&log), "a.log:1: the client is not an IP address; no other line is usable either");
     }
 
     #[test]

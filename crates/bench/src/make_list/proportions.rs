@@ -2,8 +2,8 @@
 
 use crate::round::{Round, RoundError};
 
-/// Shares of `total` in proportion to `weights`, which add up to it: whole numbers by largest remainder, where remainders are equal
-/// to the first. Nothing, where nothing has a weight.
+/// Splits `total` in proportion to `weights` into whole numbers, by largest remainder. Of equal remainders, the first
+/// wins. All shares are 0 if all weights are.
 pub(super) fn apportion(total: u32, weights: &[u32]) -> Vec<u32> {
     let all: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
     if all == 0 {
@@ -18,11 +18,11 @@ pub(super) fn apportion(total: u32, weights: &[u32]) -> Vec<u32> {
     shares
 }
 
-/// Deals items to lines, item `i` to `counts[i]` of them: the item of each line.
+/// Assigns items to lines, item `i` to `counts[i]` of them. Returns the item of each line.
 ///
-/// `cells` says for each line which of `cell_count` cells it belongs to. The items stand in one interleaved order, of which each cell
-/// gets a stretch of its own. So every cell has its share of each item to within a line or two, and all together exactly what
-/// `counts` says: two proportions do not fall in step, as they would if lines simply took turns.
+/// `cells` contains the cell of each line, of `cell_count` cells. There is one interleaved order of items, and each
+/// cell gets a contiguous stretch of it. So every cell has its share of each item to within a line or two, and the
+/// totals are exactly `counts`. If lines simply took turns, two proportions could fall in step.
 pub(super) fn deal(
     counts: &[u32],
     cell_count: usize,
@@ -38,7 +38,7 @@ pub(super) fn deal(
     Ok(cells.map(&mut take).collect())
 }
 
-/// Where the stretch of each cell begins.
+/// The beginning of each cell's stretch.
 fn stretches(cell_count: usize, cells: impl Iterator<Item = u32>) -> Vec<u64> {
     let mut sizes = vec![0; cell_count];
     cells.for_each(|cell| sizes[cell as usize] += 1);

@@ -21,7 +21,7 @@ fn lines(recipe: &Recipe) -> Vec<Line> {
     recipe.lines().unwrap().collect()
 }
 
-/// Paper section 2, experiment 1: 2001 and 7999 of 10,000 were sent for a list of 2 to 8.
+/// Paper section 2, experiment 1: of 10,000 requests, 2001 and 7999 were sent for a list of 2 to 8.
 #[test]
 fn families_have_exactly_their_shares() {
     for (ipv6, ipv4) in [(5000, 5000), (8000, 2000), (2000, 8000), (10_000, 0)] {
@@ -31,7 +31,7 @@ fn families_have_exactly_their_shares() {
         let list = lines(&recipe(&from, &["/"], "0", 10_000));
         let is_ipv6 = |line: &&Line| line.source.unwrap().is_ipv6();
         assert_eq!(list.iter().filter(is_ipv6).count(), ipv6);
-        // So has any beginning.
+        // Any beginning of the list has the same proportions.
         assert_eq!(list[..100].iter().filter(is_ipv6).count(), ipv6 / 100);
     }
 }
@@ -71,17 +71,20 @@ fn without_networks_the_source_is_any() {
 #[test]
 fn what_is_wrong_is_said() {
     let from = |text: &str| text.parse::<WeightedRange>().unwrap_err().to_string();
-    assert_eq!(from("10.0.0.1=0"), r#""10.0.0.1=0" has no weight like 10.0.0.0/24=8, a number from 1"#);
-    assert!(from("10.0.0.256=1").starts_with(r#""10.0.0.256" is no address"#));
+    assert_eq!(from("10.0.0.1=0"), r#""10.0.0.1=0" has no weight: write a number from 1, as in 10.0.0.0/24=8"#);
+    assert!(from("10.0.0.256=1").starts_with(r#""10.0.0.256" is not an address"#));
     for text in ["x", "-1", "101%", "nan", ""] {
-        assert_eq!(text.parse::<TlsShare>().unwrap_err().to_string(), format!("{text:?} is no share like 0.3 or 30%"));
+        assert_eq!(
+            text.parse::<TlsShare>().unwrap_err().to_string(),
+            format!("{text:?} is not a share such as 0.3 or 30%")
+        );
     }
     let ask = |text: &str| parse_ask(text).unwrap_err().to_string();
-    assert_eq!(ask("https://a/"), "https://a/ is no path: whether TLS is used is said by its share");
+    assert_eq!(ask("https://a/"), "https://a/ is not a path: the TLS share decides whether TLS is used");
     assert_eq!(ask("/ weight=x"), r#"weight="x" is not a number from 1 to 1000000"#);
     let error = |recipe: Recipe| recipe.lines().err().unwrap().to_string();
-    assert_eq!(error(recipe(&[], &[], "0", 1)), "cannot make the list: nothing has a weight");
-    assert_eq!(error(recipe(&[], &["/"], "0", 0)), "cannot make the list: nothing has a weight");
+    assert_eq!(error(recipe(&[], &[], "0", 1)), "cannot make the list: no item has a weight");
+    assert_eq!(error(recipe(&[], &["/"], "0", 0)), "cannot make the list: no item has a weight");
     let too_much = "a list has at most 16777216 lines, of at most 1048576 pairs of a network and a URI";
     assert_eq!(error(recipe(&[], &["/"], "0", LINES_MAX + 1)), too_much);
 }

@@ -1,19 +1,19 @@
-//! The course of a run, drawn.
+//! Charts of the course of a run.
 
 use super::plot::{Hover, Plot, Shape, decade_ticks, linear_ticks, rectangle, steps, x, y};
 use crate::axis::{Decades, Linear};
 use crate::ending::EndingKind;
 use crate::summary::{PointSummary, Summary, float};
 
-/// Requests ended in each interval, failures upon what was answered.
+/// Requests that ended in each interval, with failures stacked on responses.
 pub(super) fn rate(summary: &Summary) -> Option<Plot> {
     let course = Course::new(summary)?;
-    let description = format!("{:.1} a second succeeded.", summary.total.requests_per_s);
+    let description = format!("{:.1} per second succeeded.", summary.total.requests_per_s);
     let plot = Plot { id: "rate", name: "Requests that ended", description, ..Plot::default() };
     Some(course.stacked(&EndingKind::ALL, plot))
 }
 
-/// Failures alone, which may be too few to be seen upon the rest; `None` where nothing failed.
+/// Failures alone, because they may be too few to be visible in the stack; `None` if nothing failed.
 pub(super) fn failures(summary: &Summary) -> Option<Plot> {
     let total = &summary.total;
     let broken = total.requests.saturating_sub(total.endings.normal);
@@ -21,7 +21,7 @@ pub(super) fn failures(summary: &Summary) -> Option<Plot> {
     let description = match total.error_statuses {
         0 => format!("{broken} of {} requests failed.", total.requests),
         statuses => format!(
-            "{broken} of {} requests failed, and {statuses} more by the status of a whole response, which are not drawn.",
+            "{broken} of {} requests failed, and {statuses} more by their status. The chart shows only the former.",
             total.requests
         ),
     };
@@ -29,7 +29,7 @@ pub(super) fn failures(summary: &Summary) -> Option<Plot> {
     Some(course.stacked(&EndingKind::ALL[1..], plot))
 }
 
-/// Latency in each interval; `None` where nothing was answered.
+/// Latency in each interval; `None` without responses.
 pub(super) fn latency(summary: &Summary) -> Option<Plot> {
     let course = Course::new(summary).filter(|_| summary.total.endings.normal > 0)?;
     let points = summary.series.points.iter();
@@ -65,7 +65,7 @@ pub(super) fn connections(summary: &Summary) -> Option<Plot> {
         name,
         path: course.line_of_rates(up, figure),
     };
-    let mut shapes = vec![line("good", "connections begun", |point| point.opened)];
+    let mut shapes = vec![line("good", "connections opened", |point| point.opened)];
     let tls = &summary.total.tls;
     if tls.full.saturating_add(tls.resumed) > 0 {
         shapes.push(line("p99", "full handshakes", |point| point.full));
@@ -75,7 +75,7 @@ pub(super) fn connections(summary: &Summary) -> Option<Plot> {
         id: "connections",
         name: "Connections",
         description: format!(
-            "{} were begun; {} TLS handshakes were full, {} resumed.",
+            "{} were opened; {} TLS handshakes were full, {} resumed.",
             summary.total.connections.opened, tls.full, tls.resumed
         ),
         y_unit: "/s",
@@ -85,7 +85,7 @@ pub(super) fn connections(summary: &Summary) -> Option<Plot> {
     }))
 }
 
-/// The intervals of a run, and where they lie.
+/// The intervals of a run, and their positions.
 struct Course<'a> {
     points: &'a [PointSummary],
     interval_s: f64,
@@ -103,31 +103,31 @@ impl<'a> Course<'a> {
         (!points.is_empty()).then_some(Self { points, interval_s, seconds, across })
     }
 
-    /// Where each interval begins and ends, in seconds: the last ends with the run.
+    /// Beginning and end of each interval, in seconds. The last interval ends with the run.
     fn times(&self) -> impl Iterator<Item = (f64, f64)> {
         let begin = |index: usize| self.interval_s * float(index as u64);
         (0..self.points.len()).map(move |index| (begin(index), begin(index + 1).min(self.seconds)))
     }
 
-    /// The same in places.
+    /// Beginning and end of each interval, as positions.
     fn places(&self) -> impl Iterator<Item = (f64, f64)> {
         self.times().map(|(from, to)| (x(self.across.share(from)), x(self.across.share(to))))
     }
 
-    /// A count of an interval as a rate. The last interval may be so short that a rate in it would mean nothing: at least half of
-    /// one counts.
+    /// Converts a count of an interval into a rate. The last interval may be very short, so at least half of an
+    /// interval counts.
     fn per_second(&self, index: usize, count: f64) -> f64 {
         let left = self.seconds - self.interval_s * float(index as u64);
         count / left.clamp(self.interval_s / 2.0, self.interval_s)
     }
 
-    /// The highest rate, or something small.
+    /// The highest rate; at least 1.
     fn highest(&self, count: impl Fn(&PointSummary) -> u64) -> f64 {
         let rates = self.points.iter().enumerate().map(|(index, point)| self.per_second(index, float(count(point))));
         rates.fold(1.0, f64::max)
     }
 
-    /// Rates of endings, one kind upon the other.
+    /// Rates of endings, stacked by kind.
     fn stacked(&self, kinds: &[EndingKind], plot: Plot) -> Plot {
         let all =
             |point: &PointSummary| kinds.iter().fold(0, |sum: u64, kind| sum.saturating_add(point.endings.of(*kind)));
@@ -142,7 +142,7 @@ impl<'a> Course<'a> {
         self.plot(Plot { y_unit: "requests/s", y_ticks: linear_ticks(up, y), shapes: shapes.collect(), ..plot })
     }
 
-    /// The area of one kind of endings, upon those `below`.
+    /// The area of one kind of endings, stacked on those `below`.
     fn layer(&self, up: Linear, below: &[EndingKind], kind: EndingKind) -> String {
         let mut path = String::new();
         for (index, (point, sides)) in self.points.iter().zip(self.places()).enumerate() {
@@ -167,7 +167,7 @@ impl<'a> Course<'a> {
         }))
     }
 
-    /// With the axis of time, and what each interval has.
+    /// Adds the time axis, and a tooltip for each interval.
     fn plot(&self, plot: Plot) -> Plot {
         let intervals = self.points.iter().zip(self.times()).zip(self.places());
         let hovers = intervals.map(|((point, times), (left, right))| Hover::new(left, right, words(point, times)));
@@ -175,7 +175,7 @@ impl<'a> Course<'a> {
     }
 }
 
-/// What an interval has.
+/// The tooltip of an interval.
 fn words(point: &PointSummary, (from, to): (f64, f64)) -> String {
     let counts = EndingKind::ALL.into_iter().map(|kind| (kind.name(), point.endings.of(kind)));
     let counts = counts.filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name} {count}"));
@@ -183,7 +183,7 @@ fn words(point: &PointSummary, (from, to): (f64, f64)) -> String {
     format!("{from:.1} to {to:.1} s: {counts}; p50 {:.3} ms, p99 {:.3} ms", point.p50_ms, point.p99_ms)
 }
 
-/// The class of a kind's colour.
+/// The CSS class of a kind's colour.
 fn color(kind: EndingKind) -> &'static str {
     match kind {
         EndingKind::Normal => "normal",
@@ -197,6 +197,6 @@ fn color(kind: EndingKind) -> &'static str {
     }
 }
 
-/// A file may say anything; an axis has a length.
+/// A file may claim any duration, but an axis needs a positive, finite length.
 const SECONDS_MIN: f64 = 0.001;
 const SECONDS_MAX: f64 = 1e12;

@@ -1,4 +1,4 @@
-//! How latencies were distributed.
+//! Charts of the distribution of latencies.
 
 use hdrhistogram::Histogram;
 
@@ -6,7 +6,7 @@ use super::plot::{Hover, Plot, Shape, decade_ticks, linear_ticks, rectangle, tic
 use crate::axis::{Decades, Linear};
 use crate::summary::{Summary, float};
 
-/// How many latencies were about how long; `None`: there are none, or they cannot be read.
+/// A histogram of latencies; `None` if there are none, or they do not decode.
 pub(super) fn distribution(summary: &Summary) -> Option<Plot> {
     let histogram = latencies(summary)?;
     let across = decades(&histogram);
@@ -23,9 +23,9 @@ pub(super) fn distribution(summary: &Summary) -> Option<Plot> {
     let latency = &summary.total.latency_ms;
     Some(Plot {
         id: "distribution",
-        name: "Latency, distributed",
+        name: "Latency distribution",
         description: format!(
-            "{} requests with a whole response took {:.3} to {:.3} ms, half of them at most {:.3} ms.",
+            "{} requests with a complete response took {:.3} to {:.3} ms, half of them at most {:.3} ms.",
             latency.count, latency.min, latency.max, latency.p50
         ),
         x_unit: "ms (logarithmic)",
@@ -37,11 +37,11 @@ pub(super) fn distribution(summary: &Summary) -> Option<Plot> {
     })
 }
 
-/// Which share of requests took at most how long, the last thousandths as wide as the first nine tenths.
+/// Latency by percentile. Each further nine takes the same width: 0 to 90 %, 90 to 99 %, 99 to 99.9 %, ..
 pub(super) fn percentiles(summary: &Summary) -> Option<Plot> {
     let histogram = latencies(summary)?;
     let up = decades(&histogram);
-    // As far as the sentence below goes; beyond, as far as there are requests.
+    // At least as far as the sentence below; further if there are enough requests.
     let nines = histogram.len().ilog10().clamp(3, NINES_MAX);
     let share_of = |step: u32| f64::from(step) / f64::from(STEPS);
     let quantile = |share: f64| 1.0 - 10_f64.powf(-share * f64::from(nines));
@@ -50,12 +50,12 @@ pub(super) fn percentiles(summary: &Summary) -> Option<Plot> {
     let latency = &summary.total.latency_ms;
     Some(Plot {
         id: "percentiles",
-        name: "Latency, by percentile",
+        name: "Latency by percentile",
         description: format!(
             "90% took at most {:.3} ms, 99% {:.3} ms, 99.9% {:.3} ms.",
             latency.p90, latency.p99, latency.p999
         ),
-        x_unit: "percent of requests took at most so long",
+        x_unit: "percent of requests that took at most this long",
         y_unit: "ms (logarithmic)",
         x_ticks: ticks((0..=nines).map(|nine| (x(f64::from(nine) / f64::from(nines)), percent(nine)))),
         y_ticks: decade_ticks(up, y),
@@ -82,7 +82,7 @@ fn milliseconds(nanos: u64) -> f64 {
     float(nanos.max(1)) / 1e6
 }
 
-/// 0, 90, 99, 99.9, ..: so many nines.
+/// 0, 90, 99, 99.9, ..: the percentage with this number of nines.
 fn percent(nines: u32) -> String {
     match nines {
         0 => "0".to_owned(),
@@ -114,7 +114,7 @@ impl Bars {
         self.counts.iter().copied().map(float).fold(0.0, f64::max)
     }
 
-    /// In shares of the axis.
+    /// The left and right side of a bar, as shares of the axis.
     fn sides(index: usize) -> (f64, f64) {
         (float(index as u64) / f64::from(BARS), float(index as u64 + 1) / f64::from(BARS))
     }

@@ -1,4 +1,4 @@
-//! A chart: axes, shapes on them, a legend, and the same in words.
+//! A chart: axes, shapes, a legend, and a description.
 
 use std::fmt::Write;
 
@@ -7,14 +7,14 @@ use askama::filters::HtmlSafe;
 
 use crate::axis::{Decades, Linear};
 
-/// A figure of the page, in places of its picture.
+/// A chart of the page, in coordinates of its picture.
 #[derive(Default, Template)]
 #[template(path = "plot.html")]
 pub(super) struct Plot {
-    /// Within the page.
+    /// Unique within the page.
     pub(super) id: &'static str,
     pub(super) name: &'static str,
-    /// What it shows, for those who do not see it, and in a line below its name.
+    /// A text alternative for screen readers, also shown in a line below the name.
     pub(super) description: String,
     pub(super) x_unit: &'static str,
     pub(super) y_unit: &'static str,
@@ -24,7 +24,7 @@ pub(super) struct Plot {
     pub(super) hovers: Vec<Hover>,
 }
 
-/// Its template escapes.
+/// The template escapes the fields.
 impl HtmlSafe for Plot {}
 
 pub(super) struct Tick {
@@ -35,14 +35,14 @@ pub(super) struct Tick {
 /// A line or an area.
 pub(super) struct Shape {
     pub(super) kind: &'static str,
-    /// The class of its colour.
+    /// The CSS class of its colour.
     pub(super) color: &'static str,
     pub(super) name: &'static str,
-    /// As `d` of a `path`.
+    /// The `d` attribute of a `path`.
     pub(super) path: String,
 }
 
-/// A column that says what is there when it is pointed at.
+/// A column that shows a tooltip.
 pub(super) struct Hover {
     x: Place,
     width: Place,
@@ -64,7 +64,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// A way along an axis, in shares of it, to places.
+/// Maps a share of the horizontal axis to a coordinate.
 pub(super) fn x(share: f64) -> f64 {
     LEFT + (RIGHT - LEFT) * share
 }
@@ -73,30 +73,30 @@ pub(super) fn y(share: f64) -> f64 {
     BOTTOM - (BOTTOM - TOP) * share
 }
 
-/// Ticks of an axis that go through `place`, [`x`] or [`y`].
+/// Ticks of an axis. `place` is [`x`] or [`y`].
 pub(super) fn linear_ticks(axis: Linear, place: fn(f64) -> f64) -> Vec<Tick> {
     axis.ticks().map(|tick| Tick { at: Place(place(axis.share(tick))), label: number(tick) }).collect()
 }
 
-/// So many of them that they can be read.
+/// Leaves out ticks so that the labels are readable.
 pub(super) fn decade_ticks(axis: Decades, place: fn(f64) -> f64) -> Vec<Tick> {
     let every = axis.ticks().count().div_ceil(LABELS_MAX);
     let ticks = axis.ticks().step_by(every);
     ticks.map(|tick| Tick { at: Place(place(axis.share(tick))), label: number(tick) }).collect()
 }
 
-/// Ticks that stand where and for what they are said to.
+/// Ticks with these positions and labels.
 pub(super) fn ticks(of: impl Iterator<Item = (f64, String)>) -> Vec<Tick> {
     of.map(|(at, label)| Tick { at: Place(at), label }).collect()
 }
 
-/// A rectangle, to be added to the path of an area.
+/// Adds a rectangle to the path of an area.
 pub(super) fn rectangle(path: &mut String, (left, right): (f64, f64), (low, high): (f64, f64)) {
     // Writing to a string does not fail.
     let _ = write!(path, "M{left:.1} {low:.1}V{high:.1}H{right:.1}V{low:.1}z");
 }
 
-/// A line that has one height in each interval, and a gap where there is none.
+/// A line with one height in each interval, and gaps for `None`.
 pub(super) fn steps(intervals: impl Iterator<Item = (f64, f64, Option<f64>)>) -> String {
     let mut path = String::new();
     let mut drawn = false;
@@ -112,7 +112,7 @@ pub(super) fn steps(intervals: impl Iterator<Item = (f64, f64, Option<f64>)>) ->
     path
 }
 
-/// As short as it is exact, within what an axis needs.
+/// A number in its shortest form, with the precision that an axis needs.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
         1e6.. => format!("{}M", value / 1e6),

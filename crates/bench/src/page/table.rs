@@ -1,4 +1,4 @@
-//! The figures, in tables.
+//! The figures as tables.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::summary::{
     EndingCount, PARTS_HEADS, PartSummary, SeriesSummary, Summary, TIMES_HEADS, WorkerSummary, float,
 };
 
-/// A table whose first columns are words, and all others numbers.
+/// A table. Its first columns contain words, and all others numbers.
 #[derive(Template)]
 #[template(path = "table.html")]
 pub(super) struct Table {
@@ -21,16 +21,16 @@ pub(super) struct Table {
     rows: Vec<Vec<String>>,
 }
 
-/// Its template escapes.
+/// The template escapes the fields.
 impl HtmlSafe for Table {}
 
-/// All tables that have rows, but for the course.
+/// All tables that have rows, except that of the course.
 pub(super) fn of_run(summary: &Summary) -> Vec<Table> {
     let total = &summary.total;
     let tables = [
         endings("How requests ended", &total.endings_at),
         figures("Times", &TIMES_HEADS, summary.times()),
-        figures("Of these", &PARTS_HEADS, summary.parts()),
+        figures("Split by family, handshake and class", &PARTS_HEADS, summary.parts()),
         endings("How connections ended", &total.connections.endings_at),
         tls(total),
         statuses(total),
@@ -39,7 +39,7 @@ pub(super) fn of_run(summary: &Summary) -> Vec<Table> {
     tables.into_iter().filter(|table| !table.rows.is_empty()).collect()
 }
 
-/// The course; `None`: nothing ever happened.
+/// The course; `None` without intervals.
 pub(super) fn of_course(series: &SeriesSummary) -> Option<Table> {
     let rows = series.points.iter().enumerate().map(|(index, point)| {
         let counts = EndingKind::ALL.map(|kind| point.endings.of(kind));
@@ -79,7 +79,7 @@ fn tls(total: &PartSummary) -> Table {
         ("ALPN", &tls.alpn),
     ];
     let rows = groups.into_iter().flat_map(|(what, counts)| counted(what, counts)).collect();
-    Table { caption: "What TLS handshakes agreed on", heads: &["what", "agreed", "handshakes"], words: 2, rows }
+    Table { caption: "Results of TLS handshakes", heads: &["property", "value", "handshakes"], words: 2, rows }
 }
 
 fn statuses(total: &PartSummary) -> Table {
@@ -93,8 +93,8 @@ fn workers(workers: &[WorkerSummary]) -> Table {
         let figures = [worker.requests, worker.begun_after_ms, worker.start_error_us].map(|figure| figure.to_string());
         [shown(&worker.name), lost].into_iter().chain(figures).collect()
     };
-    let heads = &["worker", "state", "requests", "begun after, ms", "within, us"];
-    Table { caption: "Who made the load", heads, words: 2, rows: workers.iter().map(row).collect() }
+    let heads = &["worker", "state", "requests", "began after, ms", "error at most, us"];
+    Table { caption: "Workers", heads, words: 2, rows: workers.iter().map(row).collect() }
 }
 
 fn counted(what: &str, counts: &BTreeMap<String, u64>) -> impl Iterator<Item = Vec<String>> {

@@ -14,15 +14,15 @@ fn a_page_has_all_that_a_run_has() {
     let expected = [
         "How requests ended",
         "Times",
-        "Of these",
+        "Split by family, handshake and class",
         "How connections ended",
-        "What TLS handshakes agreed on",
+        "Results of TLS handshakes",
         "Statuses",
         "Intervals of the run",
     ];
     assert_eq!(captions, expected);
     assert_eq!(elements(&document, "svg").count(), 6);
-    for text in ["RESET", "TIMEOUT", "image", "X25519MLKEM768", "2 more requests had begun"] {
+    for text in ["RESET", "TIMEOUT", "image", "X25519MLKEM768", "2 more requests were in progress"] {
         assert!(page.contains(text), "{text}");
     }
 }
@@ -73,7 +73,7 @@ fn a_histogram_that_cannot_be_read_is_left_out() {
 }
 
 proptest! {
-    /// What a list's author, a server or the writer of a file may have written.
+    /// Hostile text of a list's author, of a server, or in a summary file.
     #[test]
     fn hostile_names_stay_text(name in r#"[<>&"'a-z/!\-\[\]{}%=\x00-\x1f\u{7f}-\u{9f} ]{0,20}"#) {
         let name = format!("{name}\"'><script>alert(1)</script><!--]]>&#0;{{{{{name}");
@@ -93,7 +93,7 @@ proptest! {
         prop_assert_eq!(texts(&document, "code"), [shown(&summary.run.command.join(" "))]);
     }
 
-    /// A file may say anything of a run that JSON can say.
+    /// A summary file may contain any values that JSON can express.
     #[test]
     fn hostile_numbers_do_no_harm(count in any::<u64>(), number in any::<f64>().prop_filter("JSON", |number| number.is_finite()), interval_s in any::<u64>()) {
         let mut summary = summary();
@@ -111,7 +111,7 @@ proptest! {
     }
 }
 
-/// The markup is XML at the same time, and so checked for what a browser would forgive.
+/// Parses the page as XML, which detects errors that a browser would tolerate.
 fn parse(page: &str) -> Document<'_> {
     Document::parse_with_options(page, ParsingOptions { allow_dtd: true, ..ParsingOptions::default() }).unwrap()
 }

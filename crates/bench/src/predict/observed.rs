@@ -7,19 +7,19 @@ use time::UtcDateTime;
 use super::{Assumption, Busiest, Demand, Window};
 use crate::access_log::{LineError, LogLine};
 
-/// The requests of a log, counted by the second; in what order they are logged makes no difference.
+/// The requests of a log, counted by second. The order of the log's lines does not matter.
 ///
-/// A day with a request takes about 360 KB, and there are at most [`DAYS_MAX`].
+/// A day with requests takes about 360 KB, and there are at most [`DAYS_MAX`].
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     days: BTreeMap<i64, Day>,
-    /// The first and the last second.
+    /// The first and the last second, as Unix times.
     span: Option<(i64, i64)>,
     requests: u64,
     bytes: u64,
 }
 
-/// Days that are kept at most: a year, and the days that a leap year and zones add.
+/// Maximum number of days: a year, plus the days that a leap year and time zones add.
 pub const DAYS_MAX: usize = 370;
 
 /// One day of UTC that has requests.
@@ -45,10 +45,10 @@ impl Observed {
         Ok(())
     }
 
-    /// The load of the busiest stretches, whenever they begin. `None` if there was no line.
+    /// The load of the busiest windows, at any offset. `None` without lines.
     ///
-    /// * `name`: what the log is called;
-    /// * `bad_lines`: how many of its lines could not be read, or entered.
+    /// * `name`: names the log in the assumptions;
+    /// * `bad_lines`: number of lines that could not be read, or entered.
     pub fn demand(&self, name: &str, bad_lines: u64) -> Option<Demand> {
         let span = self.span?;
         let per_s = |window: Window| self.busiest_requests(window.seconds() as usize) / f64::from(window.seconds());
@@ -64,7 +64,7 @@ impl Observed {
         })
     }
 
-    /// Requests of the busiest stretch of so many seconds.
+    /// Requests in the busiest window of `width` seconds.
     #[allow(clippy::cast_precision_loss, reason = "under 2^53")]
     fn busiest_requests(&self, window_s: usize) -> f64 {
         let days = self.days.iter().map(|(date, day)| (*date, day.requests_by_second.as_slice()));
@@ -77,7 +77,7 @@ impl Observed {
         fullest_window(days, 1) as f64 / f64::from(Window::Minute.seconds())
     }
 
-    /// How many whole hours of the span have no request.
+    /// Number of whole hours of the span without a request.
     fn empty_hours(&self, (from, to): (i64, i64)) -> u64 {
         let all = from.div_euclid(HOUR_S).abs_diff(to.div_euclid(HOUR_S)) + 1;
         let used = |day: &Day| {
@@ -89,10 +89,10 @@ impl Observed {
     fn assumptions(&self, name: &str, bad_lines: u64, span: (i64, i64)) -> Vec<Assumption> {
         let observed = |what: &str, value: String| Assumption::new(what, value, name);
         let mut all = vec![
-            observed("requests", format!("{}, and {bad_lines} bad lines left out", self.requests)),
+            observed("requests", format!("{}, and {bad_lines} bad lines skipped", self.requests)),
             observed("logged from", shown(span.0)),
             observed("to", shown(span.1)),
-            observed("hours without a request", format!("{}, taken for quiet", self.empty_hours(span))),
+            observed("hours without a request", format!("{}, counted as idle", self.empty_hours(span))),
             observed(
                 "bytes a request",
                 format!("{:.0} on average, heads and TLS not counted", self.bytes_per_request()),
@@ -131,7 +131,7 @@ impl Day {
     }
 }
 
-/// The largest sum of `width` slots in a row, across midnight where the log has both days.
+/// The largest sum of `width` successive slots. Windows cross midnight if the log has both days.
 fn fullest_window<'a, T: Copy + Into<u64> + 'a>(days: impl Iterator<Item = (i64, &'a [T])>, width: usize) -> u64 {
     let (mut sum, mut fullest) = (0, 0);
     let mut recent = VecDeque::new();
@@ -149,7 +149,7 @@ fn fullest_window<'a, T: Copy + Into<u64> + 'a>(days: impl Iterator<Item = (i64,
     fullest
 }
 
-/// A second since 1970, as a date and a time of UTC.
+/// A Unix time as a date and a time of UTC.
 fn shown(unix_s: i64) -> String {
     let Ok(time) = UtcDateTime::from_unix_timestamp(unix_s) else { return unix_s.to_string() };
     let (hour, minute, second) = time.as_hms();
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use crate::access_log::read_log;
 
-    /// A log of lines that each have a time, and 600 bytes.
+    /// A log whose lines each have a time, and 600 bytes.
     fn log<'a>(times: impl IntoIterator<Item = &'a str>) -> String {
         let lines = times.into_iter().map(|time| format!("::1 - - [{time}] \"GET / HTTP/1.1\" 200 600"));
         lines.collect::<Vec<_>>().join("\n")
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!((demand.bytes_per_s, demand.handshake_share), (Some(40.0), None));
         assert_eq!(assumed(&demand, "logged from"), "2026-11-22 09:01:09 UTC");
         assert_eq!(assumed(&demand, "to"), "2026-11-22 11:01:09 UTC");
-        assert_eq!(assumed(&demand, "hours without a request"), "0, taken for quiet");
+        assert_eq!(assumed(&demand, "hours without a request"), "0, counted as idle");
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(busiest(&over_midnight), [2.0, 2.0, 1.0]);
         let over_a_day = log(["27/Feb/2024:23:59:59 +0000", "29/Feb/2024:00:00:00 +0000"]);
         assert_eq!(busiest(&over_a_day), [1.0, 1.0, 1.0]);
-        assert_eq!(assumed(&demand(&over_a_day).unwrap(), "hours without a request"), "24, taken for quiet");
+        assert_eq!(assumed(&demand(&over_a_day).unwrap(), "hours without a request"), "24, counted as idle");
     }
 
     #[test]
@@ -245,7 +245,7 @@ mod tests {
     fn leap_seconds_and_bad_lines_are_no_obstacle() {
         let log = log(["31/Dec/2016:23:59:60 +0000", "31/Dec/2016:23:59:59 +0000", "32/Dec/2016:23:59:59 +0000"]);
         assert_eq!(busiest(&log), [2.0, 2.0, 2.0]);
-        assert_eq!(assumed(&demand(&log).unwrap(), "requests"), "2, and 1 bad lines left out");
+        assert_eq!(assumed(&demand(&log).unwrap(), "requests"), "2, and 1 bad lines skipped");
     }
 
     #[test]

@@ -1,15 +1,16 @@
-//! How high arrivals at random can be expected to pile up.
+//! The expected maximum of random arrivals.
 
 #![allow(clippy::cast_sign_loss, reason = "nothing here is under 0")]
 
-/// The number that the fullest of `windows` stays at or under with probability `quantile`, where the arrivals in each are a Poisson
-/// process's and `mean` is their average number in one.
+/// The number of arrivals that the fullest of `windows` windows does not exceed, with probability `quantile`. Arrivals
+/// are a Poisson process with `mean` of them in a window.
 ///
 /// # Panics
-/// Unless `mean` is at least 0 and at most [`MEAN_MAX`], and `quantile` over 0 and under 1.
+/// Unless `mean` is from 0 to [`MEAN_MAX`], and `quantile` over 0 and under 1.
 pub fn fullest(mean: f64, windows: u32, quantile: f64) -> u64 {
     assert!((0.0..=MEAN_MAX).contains(&mean) && quantile > 0.0 && quantile < 1.0, "{mean}, {quantile}");
-    // All windows stay under with probability `F^windows`, so one may go over with this, which needs no `1 - tiny`.
+    // No window exceeds the number with probability `F^windows`. So one window may exceed it with this probability,
+    // computed without `1 - tiny`.
     let over = -(quantile.ln() / f64::from(windows)).exp_m1();
     let mode = mean.floor();
     let upper: Vec<f64> = weights_from(mode, mean).collect();
@@ -20,14 +21,14 @@ pub fn fullest(mean: f64, windows: u32, quantile: f64) -> u64 {
         tail <= over * total
     });
     let beyond_mode = upper.len() - above.count();
-    // Only a quantile that is low for few windows lies below the mode; whoever asks for the fullest wants no such.
+    // The number is below the mode only for a low quantile of few windows, which callers do not request.
     mode as u64 + beyond_mode.saturating_sub(1) as u64
 }
 
-/// The largest mean that is reckoned with.
+/// The largest supported mean.
 pub const MEAN_MAX: f64 = 1e11;
 
-/// Probabilities of `mode`, `mode + 1`, ... in relation to that of `mode`, as far as they matter.
+/// Probabilities of `mode`, `mode + 1`, ... relative to that of `mode`, as far as they matter.
 fn weights_from(mode: f64, mean: f64) -> impl Iterator<Item = f64> {
     let count = spread(mean);
     (0..count).scan(1.0, move |weight, above| {
@@ -37,7 +38,7 @@ fn weights_from(mode: f64, mean: f64) -> impl Iterator<Item = f64> {
     })
 }
 
-/// Probabilities of `mode - 1`, `mode - 2`, ... in relation to that of `mode`, as far as they matter.
+/// Probabilities of `mode - 1`, `mode - 2`, ... relative to that of `mode`, as far as they matter.
 fn weights_below(mode: f64, mean: f64) -> impl Iterator<Item = f64> {
     let count = f64::from(spread(mean)).min(mode) as u32;
     (0..count).scan(1.0, move |weight, below| {
@@ -46,7 +47,8 @@ fn weights_below(mode: f64, mean: f64) -> impl Iterator<Item = f64> {
     })
 }
 
-/// How far from the mode probabilities matter: beyond ten standard deviations, and what a small mean needs, less than 1 in 10^20 is.
+/// The distance from the mode beyond which probabilities do not matter: ten standard deviations, plus a constant for
+/// small means. Less than 1 in 10^20 lies beyond.
 fn spread(mean: f64) -> u32 {
     (10.0 * mean.sqrt()) as u32 + 60
 }
@@ -55,7 +57,7 @@ fn spread(mean: f64) -> u32 {
 mod tests {
     use super::*;
 
-    /// From tables of the distribution.
+    /// Values from tables of the distribution.
     #[test]
     fn quantiles_are_those_of_tables() {
         // P(X <= 17) = 0.9857, P(X <= 18) = 0.9928 for mean 10; P(X <= 4) = 0.9963, P(X <= 3) = 0.9810 for mean 1.

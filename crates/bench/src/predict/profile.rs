@@ -1,4 +1,4 @@
-//! A day of a site that has no log yet, as somebody states it.
+//! An assumed day of a site that has no log yet.
 //!
 //! ```toml
 //! # Either visits, and how they spread over the hours of a day (in any unit: only proportions count) ...
@@ -9,13 +9,14 @@
 //! # ... or the requests of each hour.
 //! # requests_per_hour = [...]
 //!
-//! # All of these may be left out.
-//! peak_factor = 1.5                # the busiest day against the one stated
+//! # All of these are optional.
+//! peak_factor = 1.5                # the busiest day relative to this one
 //! bytes_per_request = 12_000
 //! handshakes_per_visit = 1         # full TLS handshakes; with visits only
 //! ```
 //!
-//! Pages arrive at random (a Poisson process of the busiest hour's rate), and all requests of a page come in one second.
+//! Pages arrive at random (a Poisson process of the busiest hour's rate), and all requests of a page arrive in one
+//! second.
 
 use std::fmt;
 use std::ops::Range;
@@ -25,7 +26,7 @@ use serde::Deserialize;
 use super::poisson::{self, fullest};
 use super::{Assumption, Busiest, Demand, Stated, Window};
 
-/// A stated day.
+/// A validated profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     name: String,
@@ -42,11 +43,11 @@ enum Day {
     Hours { busiest: f64 },
 }
 
-/// A profile that cannot be used, which whoever wrote it is to blame for.
+/// The profile is invalid. Its author is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ProfileError {
     name: String,
-    /// From 1; `None`: the whole does not fit together.
+    /// Line number, from 1; `None`: the error has no single line.
     line: Option<usize>,
     what: String,
 }
@@ -62,7 +63,7 @@ impl fmt::Display for ProfileError {
 }
 
 impl Profile {
-    /// Reads a profile; `name` is what its file is called.
+    /// Parses a profile. `name` names its file in errors.
     pub fn parse(name: &str, text: &str) -> Result<Self, ProfileError> {
         let fault = |span: Option<Range<usize>>, what: &str| ProfileError {
             name: name.into(),
@@ -72,12 +73,12 @@ impl Profile {
         let raw: Raw = toml::from_str(text).map_err(|error| fault(error.span(), error.message()))?;
         let profile = raw.check(name).map_err(|what| fault(None, what))?;
         if profile.busiest_hour() > poisson::MEAN_MAX {
-            return Err(fault(None, "more requests in an hour than can be reckoned with"));
+            return Err(fault(None, "an hour has too many requests"));
         }
         Ok(profile)
     }
 
-    /// The load of the busiest hour. With probability `quantile` no second of it, and no minute, has more than is said.
+    /// The load of the busiest hour. With probability `quantile` no second and no minute of it exceeds the result.
     ///
     /// # Panics
     /// Unless `quantile.value` is over 0 and under 1.
@@ -95,7 +96,7 @@ impl Profile {
         }
     }
 
-    /// Requests of the busiest hour of the busiest day.
+    /// Requests in the busiest hour of the busiest day.
     fn busiest_hour(&self) -> f64 {
         let requests = match self.day {
             Day::Visits { visits, pages, busiest_share } => visits * pages * self.requests_per_page * busiest_share,
@@ -104,7 +105,7 @@ impl Profile {
         requests * self.peak_factor
     }
 
-    /// Requests a second of the busiest stretch within the busiest hour.
+    /// Requests a second in the busiest window within the busiest hour.
     #[allow(clippy::cast_precision_loss, reason = "under 2^53")]
     fn busiest(&self, window: Window, quantile: f64) -> f64 {
         let seconds = window.seconds();
@@ -129,7 +130,7 @@ impl Profile {
         all.push(stated("the busiest day has, times a stated one", self.peak_factor));
         all.extend(self.bytes_per_request.map(|bytes| stated("bytes a request", bytes)));
         let quantile_shown = format!("with probability {}", quantile.value);
-        all.push(Assumption::new("no second is fuller than said", quantile_shown, &quantile.source));
+        all.push(Assumption::new("no second is over the peak", quantile_shown, &quantile.source));
         all.extend(MODEL.iter().map(|(what, value)| Assumption::new(what, value, "model")));
         all
     }
@@ -140,7 +141,7 @@ const MODEL: [(&str, &str); 2] = [
     ("requests of a page come", "within a second"),
 ];
 
-/// The file, before its parts are checked against each other.
+/// The file before its parts are checked against each other.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
@@ -231,7 +232,7 @@ impl Hours {
     }
 }
 
-/// The line, from 1, that a byte stands in.
+/// The number of the line, from 1, that contains a byte.
 fn line_of(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }

@@ -59,7 +59,7 @@ fn servers_that_are_just_enough_are_enough() {
 fn every_assumption_is_told_with_its_source() {
     let text = Prediction::new(&demand(800.0), &sizing(500.0, 1.5, 0.3, 1)).unwrap().to_string();
     let expected = "\
-Load to come
+Predicted load
   busiest hour            300.0 requests/s
   busiest minute          600.0 requests/s
   busiest second         1200.0 requests/s
@@ -70,14 +70,14 @@ Servers: 5
   4 for 1200.0 requests/s at 350.0 each, 1 spare
 
 Assumptions
-  visits a day                 100                                                           (day.toml)
-  one server takes             500.0 requests/s                                              (--capacity)
-  growth                       x 1.5                                                         (--growth)
-  each server keeps free       30 %                                                          (default)
-  servers that may be missing  1                                                             (default)
-  the servers shall take       the busiest second                                            (default)
-  several servers take         as many times what one takes: nothing behind them runs short  (model)
-  requests of the capacity     cost a server what the site's cost it                         (model)
+  visits a day                 100                                                                 (day.toml)
+  one server takes             500.0 requests/s                                                    (--capacity)
+  growth                       x 1.5                                                               (--growth)
+  each server keeps free       30 %                                                                (default)
+  servers that may be missing  1                                                                   (default)
+  the servers must take        the busiest second                                                  (default)
+  several servers take         in proportion to their number: nothing behind them is a bottleneck  (model)
+  requests of the capacity     cost a server as much as those of the site                          (model)
 ";
     assert_eq!(text, expected);
 }
@@ -108,11 +108,11 @@ fn profile_demand(text: &str, quantile: f64) -> Demand {
 #[test]
 fn a_profile_by_hand() {
     let demand = profile_demand(DAY, 0.99);
-    // 12,000 pages in the busiest hour: 3.33 a second. 12,255 with probability 0.99 (2.33 deviations of 109.5). A second stays at
-    // 14 pages with probability 0.9999985, all 3,600 with 0.995; at 13 with 0.9999937, all with 0.977.
+    // 12,000 pages in the busiest hour: 3.33 a second. 12,255 with probability 0.99 (2.33 deviations of 109.5). A
+    // second stays at 14 pages with probability 0.9999985, all 3,600 with 0.995; at 13 with 0.9999937, all with 0.977.
     assert!((demand.requests_per_s.hour - 12_255.0 * 20.0 / 3600.0).abs() < 0.02, "{demand:?}");
     assert_eq!(demand.requests_per_s.second, 14.0 * 20.0);
-    // A minute has 200 on average; the fullest of 60 is at 3.58 deviations of 14.14.
+    // A minute has 200 on average. The fullest of 60 is at 3.58 deviations of 14.14.
     assert!((demand.requests_per_s.minute - 253.0 * 20.0 / 60.0).abs() < 1.0, "{demand:?}");
     assert_eq!(demand.bytes_per_s, Some(1000.0 * demand.requests_per_s.minute));
     assert_eq!(demand.handshake_share, Some(0.05));
@@ -134,7 +134,7 @@ fn faults_of_a_profile_are_told_with_their_line() {
         ("visits_per_day = 5\npages_per_visit = -1\n", "day.toml:2: not a number over 0"),
         ("requests_per_hour = [1, 2]\n", "day.toml:1: 24 numbers are needed, one for each hour of a day, not 2"),
         ("visits_per_day = 5\n", "day.toml: either visits_per_day, pages_per_visit and hourly_shares are stated"),
-        (&DAY.replace("20_000", "1e12"), "day.toml: more requests in an hour than can be reckoned with"),
+        (&DAY.replace("20_000", "1e12"), "day.toml: an hour has too many requests"),
         (&DAY.replace("10, 9", "inf, 9"), "day.toml:4: the numbers of the hours are 0 or more, and not all 0"),
         (
             &DAY.replace("handshakes_per_visit = 6", "handshakes_per_visit = 121"),

@@ -1,4 +1,4 @@
-//! A prediction, for people.
+//! A prediction as text for the terminal.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::{Prediction, Window};
 
 impl fmt::Display for Prediction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "Load to come")?;
+        writeln!(f, "Predicted load")?;
         for window in Window::ALL {
             let (name, requests) = (window.name(), self.requests_per_s.of(window));
             writeln!(f, "  busiest {name:<8} {requests:>12.1} requests/s")?;

@@ -1,4 +1,4 @@
-//! How requests go to other processes that send them.
+//! Requests on the way to other processes that send them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,22 +15,23 @@ use crate::request::{Expected, Parts, Request};
 use crate::round::Round;
 use crate::site::{BadSite, Site, WireSite};
 
-/// Requests as they are sent: bodies by content, hosts by their addresses, so that all processes ask the same servers.
+/// Requests as they are sent. Bodies are included as content, and hosts as addresses, so that all processes connect to
+/// the same servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WireRequests {
     sites: Vec<WireSite>,
     ready: Vec<WireRequest>,
-    /// Of each line: from where, and which of `ready`.
+    /// For each line: the source address, and an index into `ready`.
     lines: Vec<(Option<IpAddr>, u32)>,
-    /// The lines in the order of their turns; none: one after the other.
+    /// The lines in the order of their turns; `None`: one after the other.
     turns: Option<Vec<u32>>,
     classes: Vec<String>,
     ok: OkStatus,
 }
 
-/// What came are no requests.
+/// The received data are not requests.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("requests that cannot be sent: {0}")]
+#[error("invalid requests: {0}")]
 pub(crate) struct BadRequests(&'static str);
 
 impl From<BadSite> for BadRequests {
@@ -112,15 +113,15 @@ impl WireRequest {
         let site = sites.get(self.site as usize).ok_or(BadRequests("a request has no site"))?;
         let class = self.class as usize;
         if class >= classes {
-            return Err(BadRequests("a request belongs to no class"));
+            return Err(BadRequests("a request has an unknown class"));
         }
         let parts = Parts {
-            method: Method::from_bytes(self.method.as_bytes()).map_err(|_| BadRequests("a method is none"))?,
+            method: Method::from_bytes(self.method.as_bytes()).map_err(|_| BadRequests("a method is invalid"))?,
             path: self.path,
-            headers: headers(self.headers).ok_or(BadRequests("a header field is none"))?,
+            headers: headers(self.headers).ok_or(BadRequests("a header field is invalid"))?,
             body: Bytes::from(self.body.into_vec()),
         };
-        let mut request = Request::new(Arc::clone(site), parts).map_err(|_| BadRequests("a path is none"))?;
+        let mut request = Request::new(Arc::clone(site), parts).map_err(|_| BadRequests("a path is invalid"))?;
         request.class = class;
         request.expected = Expected { status: self.status, sha256: self.sha256 };
         Ok(request)

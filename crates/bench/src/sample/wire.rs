@@ -1,4 +1,4 @@
-//! How samples of connections go from one process to another: exactly.
+//! The encoding of connection samples between processes. It loses no precision.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -11,34 +11,35 @@ use serde_bytes::ByteBuf;
 use super::{ConnectionSample, Family, HandshakeKind, TlsSeen};
 use crate::ending::Ending;
 
-/// Samples as they are sent: encoded by themselves, so that their length is known before room is made for any.
+/// Samples as they are sent. They are encoded separately, so that the receiver checks their length before it allocates
+/// memory for samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WireSamples(ByteBuf);
 
-/// What came are no samples.
+/// Received samples are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("connections that cannot be: {0}")]
+#[error("invalid samples of connections: {0}")]
 pub(crate) struct BadSamples(pub(crate) &'static str);
 
 impl WireSamples {
-    /// Of [`SAMPLES_MAX`] at most.
+    /// Encodes at most [`SAMPLES_MAX`] samples.
     pub(crate) fn of(samples: &[ConnectionSample]) -> Result<Self, postcard::Error> {
         Ok(Self(ByteBuf::from(postcard::to_allocvec(&Encoded::of(samples))?)))
     }
 
-    /// Reads them as of so many classes.
+    /// Decodes the samples. Rejects a class that is not less than `classes`.
     pub(crate) fn into_samples(self, classes: usize) -> Result<Vec<ConnectionSample>, BadSamples> {
         if self.0.len() > BYTES_MAX {
-            return Err(BadSamples("there are too many at once"));
+            return Err(BadSamples("there are too many in one message"));
         }
-        let encoded: Encoded = postcard::from_bytes(&self.0).map_err(|_| BadSamples("they cannot be read"))?;
+        let encoded: Encoded = postcard::from_bytes(&self.0).map_err(|_| BadSamples("they cannot be decoded"))?;
         encoded.into_samples(classes)
     }
 }
 
 #[derive(Serialize, Deserialize)]
 struct Encoded {
-    /// What handshakes agreed on: most on the same.
+    /// The results of handshakes, each once: most handshakes have the same.
     seen: Vec<WireSeen>,
     samples: Vec<WireSample>,
 }
@@ -59,7 +60,7 @@ impl Encoded {
 
     fn into_samples(self, classes: usize) -> Result<Vec<ConnectionSample>, BadSamples> {
         if self.samples.len() > SAMPLES_MAX {
-            return Err(BadSamples("there are too many at once"));
+            return Err(BadSamples("there are too many in one message"));
         }
         let seen = self.seen.into_iter().map(|seen| seen.into_seen().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
         self.samples.into_iter().map(|sample| sample.into_sample(classes, &seen)).collect()
@@ -71,7 +72,7 @@ struct WireSample {
     class: u32,
     local: Option<SocketAddr>,
     remote: SocketAddr,
-    /// Which of those that were seen.
+    /// An index into `seen`.
     tls: Option<u32>,
     opened: Duration,
     connected: Option<Duration>,
@@ -83,7 +84,6 @@ struct WireSample {
     requests: u64,
     bytes_read: u64,
     bytes_written: u64,
-    /// Kind, phase and side.
     ending: (u8, u8, u8),
 }
 
@@ -111,10 +111,12 @@ impl WireSample {
     fn into_sample(self, classes: usize, seen: &[Arc<TlsSeen>]) -> Result<ConnectionSample, BadSamples> {
         let class = self.class as usize;
         if class >= classes {
-            return Err(BadSamples("one belongs to no class"));
+            return Err(BadSamples("a sample has an unknown class"));
         }
         self.check_times()?;
-        let tls = self.tls.map(|at| seen.get(at as usize).cloned().ok_or(BadSamples("one has a handshake of nobody")));
+        let tls = self
+            .tls
+            .map(|at| seen.get(at as usize).cloned().ok_or(BadSamples("a sample refers to a missing handshake")));
         Ok(ConnectionSample {
             class,
             family: Family::of(self.remote),
@@ -131,23 +133,23 @@ impl WireSample {
             requests: self.requests,
             bytes_read: self.bytes_read,
             bytes_written: self.bytes_written,
-            ending: Ending::from_raw(self.ending).ok_or(BadSamples("one has an ending that is unknown"))?,
+            ending: Ending::from_raw(self.ending).ok_or(BadSamples("a sample has an unknown ending"))?,
         })
     }
 
-    /// Whatever happens to a connection happens between its beginning and its end.
+    /// All times of a connection are between its beginning and its end.
     fn check_times(&self) -> Result<(), BadSamples> {
         let between = [self.connected, self.secured, self.written, self.first_byte, self.last_byte];
         let is_within = |time: &Duration| (self.opened..=self.closed).contains(time);
         if self.closed <= TIME_MAX && is_within(&self.closed) && between.iter().flatten().all(is_within) {
             Ok(())
         } else {
-            Err(BadSamples("times of one do not fit together"))
+            Err(BadSamples("the times of a sample are inconsistent"))
         }
     }
 }
 
-/// What a handshake agreed on, as it is sent.
+/// The result of a handshake, as it is sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WireSeen {
     resumed: bool,
@@ -178,7 +180,7 @@ impl WireSeen {
         }
         Ok(TlsSeen {
             kind: if self.resumed { HandshakeKind::Resumed } else { HandshakeKind::Full },
-            version: version.ok_or(BadSamples("a handshake has a version of TLS that is unknown"))?,
+            version: version.ok_or(BadSamples("a handshake has an unknown TLS version"))?,
             suite: self.suite,
             group: self.group,
             key: self.key,
@@ -188,13 +190,13 @@ impl WireSeen {
 }
 
 const VERSIONS: [&str; 3] = ["TLSv1.3", "TLSv1.2", ""];
-/// At once.
+/// The largest number of samples in one message.
 pub(crate) const SAMPLES_MAX: usize = 1024;
-/// Of so many: each has about 100 bytes, and what handshakes agreed on seldom differs.
+/// The largest size of [`SAMPLES_MAX`] samples. Each has about 100 bytes, and the results of handshakes seldom differ.
 const BYTES_MAX: usize = 1 << 20;
-/// The longest name is what ALPN may agree on (RFC 7301, section 3.1).
+/// The longest name is an ALPN protocol name (RFC 7301, section 3.1).
 const NAME_BYTES_MAX: usize = 255;
-/// A year is longer than any run.
+/// A year, which is longer than any run.
 const TIME_MAX: Duration = Duration::from_hours(24 * 366);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How servers are named to other processes.
+//! The encoding of servers between processes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Site;
 use crate::sample::Family;
 
-/// A server, with the addresses that the sender found for it: all processes ask the same.
+/// A server with the addresses that the sender resolved, so that all processes connect to the same addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WireSite {
     tls: bool,
@@ -20,9 +20,9 @@ pub(crate) struct WireSite {
     prefers_ipv6: bool,
 }
 
-/// What came is no server.
+/// A received server is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a server that cannot be: {0}")]
+#[error("invalid server: {0}")]
 pub(crate) struct BadSite(pub(crate) &'static str);
 
 impl WireSite {
@@ -42,7 +42,7 @@ impl WireSite {
         let fits = |address: Option<SocketAddr>, family| address.is_none_or(|address| Family::of(address) == family);
         let preferred_is_there = if self.prefers_ipv6 { self.ipv6 } else { self.ipv4 }.is_some();
         if !fits(self.ipv4, Family::Ipv4) || !fits(self.ipv6, Family::Ipv6) || !preferred_is_there {
-            return Err(BadSite("a site has no addresses that fit"));
+            return Err(BadSite("a site has no matching addresses"));
         }
         let server_name = ServerName::try_from(self.server_name).map_err(|_| BadSite("a site has no name"))?;
         Ok(Arc::new(Site {

@@ -40,11 +40,11 @@ import javax.net.ssl.TrustManagerFactory;
 import javax.net.ssl.X509ExtendedTrustManager;
 
 /**
- * The work of `watari bench suites` in a JVM, by the JDK's own TLS. Does what loopback.rs does.
+ * The tasks of `watari bench suites` in a JVM, with the TLS implementation of the JDK. The equivalent of loopback.rs.
  *
- * <p>The first line of the output says the version, and which suites there are. Each line of the input is a task,
- * {@code SUITE KEY BULK_BYTES CONNECTIONS}, and is answered by one line of JSON. Files of the directory that is the
- * only argument hold, for each KEY, authority, certificate and private key in DER.
+ * <p>The first line of the output contains the version and the supported suites. Each line of the input is a task,
+ * {@code SUITE KEY BULK_BYTES CONNECTIONS}. The answer is one line of JSON. The only argument is a directory. For each
+ * KEY it contains files with the authority, the certificate and the private key in DER.
  */
 final class Jsse {
     public static void main(String[] arguments) throws Exception {
@@ -71,7 +71,7 @@ final class Jsse {
         }
     }
 
-    /** A tenth of the work goes before and is not counted: the JVM compiles what runs often. */
+    /** A tenth of the work runs first and is not measured, so that the JVM compiles the frequently executed code. */
     private static String measure(Ends ends, long bulkBytes, int connections) throws Exception {
         work(ends, bulkBytes / 10 + 1, connections / 10 + 1);
         return work(ends, bulkBytes, connections);
@@ -85,7 +85,7 @@ final class Jsse {
         Visits reuse = new Visits(ends, connections, 1, kept);
         bulk.run();
         fresh.run();
-        // Clients find their sessions by the server's port.
+        // Clients look up their sessions by the server's port.
         try (SSLServerSocket listener = ends.listen()) {
             first.run(listener);
             reuse.run(listener);
@@ -113,7 +113,7 @@ final class Jsse {
     }
 }
 
-/** Client and server, set up for one suite. */
+/** Client and server, configured for one suite. */
 final class Ends {
     final String suite;
     private final SSLContext server;
@@ -125,7 +125,7 @@ final class Ends {
         this.trusted = trusted;
     }
 
-    /** {@code key} names the files, or is {@code none}. */
+    /** {@code key} is the name of the files without extension, or {@code none}. */
     static Ends load(Path directory, String suite, String key) throws Exception {
         KeyStore keys = emptyStore();
         KeyStore authorities = emptyStore();
@@ -137,7 +137,7 @@ final class Ends {
         return new Ends(suite, context(keyManagers(keys), null), trustManagers(authorities));
     }
 
-    /** A client that knows no session yet. */
+    /** A client without sessions. */
     Client client() throws GeneralSecurityException {
         WatchedTrust watched = trusted.length == 0 ? null : new WatchedTrust((X509ExtendedTrustManager) trusted[0]);
         return new Client(suite, context(null, watched == null ? trusted : new TrustManager[] {watched}), watched);
@@ -164,7 +164,7 @@ final class Ends {
         return factory.getKeyManagers();
     }
 
-    /** None where there is no authority: nobody shows a certificate then. */
+    /** Empty if there is no authority: the server sends no certificate then. */
     private static TrustManager[] trustManagers(KeyStore authorities) throws GeneralSecurityException {
         if (authorities.size() == 0) {
             return new TrustManager[0];
@@ -198,7 +198,7 @@ final class Ends {
 final class Client {
     private final String suite;
     private final SSLContext context;
-    /** Null where the server shows no certificate. */
+    /** Null if the server sends no certificate. */
     private final WatchedTrust trust;
 
     Client(String suite, SSLContext context, WatchedTrust trust) {
@@ -218,7 +218,7 @@ final class Client {
         return socket;
     }
 
-    /** Whether the server showed a certificate to the last connection; in a resumed handshake none does. */
+    /** Whether the server sent a certificate on the last connection. In a resumed handshake it sends none. */
     boolean sawCertificate() {
         return trust != null && trust.wasAsked;
     }
@@ -232,7 +232,7 @@ final class Client {
     static final String[] VERSIONS = {"TLSv1.3", "TLSv1.2", "TLSv1.1", "TLSv1"};
 }
 
-/** A client whose connections reuse a session, and the id of the first one's. */
+/** A client whose connections reuse a session, and the id of the first connection's session. */
 final class Kept {
     final Client client;
     private byte[] firstId;
@@ -242,9 +242,9 @@ final class Kept {
     }
 
     /**
-     * Whether a connection that began at {@code beganMs} resumed a session. Nothing says so directly. In TLS 1.3 a
-     * server that shows no certificate has accepted a session. Before, a resumed session has the first one's id (the
-     * paper's proof); and where there is no first one, it is older than the connection.
+     * Whether a connection that began at {@code beganMs} resumed a session. JSSE does not report this directly. In
+     * TLS 1.3, a server that sends no certificate has accepted a session. In earlier versions, a resumed session has
+     * the id of the first session (the paper's proof). Without a first session, it is older than the connection.
      */
     boolean isResumed(SSLSession session, long beganMs) {
         boolean isKnown = firstId == null
@@ -257,7 +257,7 @@ final class Kept {
     }
 }
 
-/** Connections, one after the other, and what they came to. */
+/** Connections, one after the other, and their results. */
 final class Visits {
     private final Ends ends;
     private final int connections;
@@ -269,7 +269,7 @@ final class Visits {
     private long clientCpuNs;
     private long serverCpuNs;
 
-    /** Without {@code kept}, each connection has a client of its own. */
+    /** Without {@code kept}, each connection has a new client. */
     Visits(Ends ends, int connections, long bytes, Kept kept) {
         this.ends = ends;
         this.connections = connections;
@@ -296,7 +296,7 @@ final class Visits {
         }
         String client = failure("client", calling);
         if (client != null) {
-            // So that the server waits for no further connection.
+            // Stops the server, which would wait for further connections.
             listener.close();
         }
         String server = failure("server", serving);
@@ -308,7 +308,7 @@ final class Visits {
         serverCpuNs = serving.get();
     }
 
-    /** Waits for a side; what it failed of, or null. */
+    /** Waits for a side. Returns its error, or null. */
     private static String failure(String name, FutureTask<Long> side) throws InterruptedException {
         try {
             side.get();
@@ -375,7 +375,7 @@ final class Visits {
     private static final int RECORD = 16_384;
 }
 
-/** Trusts whom another does, and remembers that it was asked. */
+/** Delegates to another trust manager, and records that it was called. */
 final class WatchedTrust extends X509ExtendedTrustManager {
     boolean wasAsked;
     private final X509ExtendedTrustManager inner;

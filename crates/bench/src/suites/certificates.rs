@@ -1,4 +1,4 @@
-//! The keys and certificates of a run: made for it, and gone with it.
+//! The keys and certificates of a run. They are generated for it and not stored.
 
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DnType, Error, IsCa, Issuer, KeyPair, KeyUsagePurpose,
@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::key::Key;
 
-/// The name that every certificate bears and every client asks for.
+/// The name in every certificate, which every client requests.
 pub(super) const HOST: &str = "localhost";
 
 /// An identity for each kind of key.
@@ -18,25 +18,24 @@ pub(super) struct Certificates {
     ec_by_rsa: Identity,
 }
 
-/// What a server shows, and what a client believes.
+/// The server's certificate and key, and the authority that the client trusts.
 #[derive(Clone)]
 pub(super) struct Identity {
-    /// The authority's certificate.
     pub(super) authority: CertificateDer<'static>,
-    /// The server's certificate, signed by the authority.
+    /// Signed by the authority.
     pub(super) certificate: CertificateDer<'static>,
-    /// The server's key, PKCS #8.
+    /// The server's key in PKCS #8.
     key: Vec<u8>,
 }
 
 impl Certificates {
-    /// Makes new keys, and signs them with authorities of their own.
+    /// Generates new keys, and signs them with authorities of their own.
     pub(super) fn generate() -> Result<Self, Error> {
         let (rsa, ec) = (Authority::new(rsa_key()?)?, Authority::new(ec_key()?)?);
         Ok(Self { rsa: rsa.issue(&rsa_key()?)?, ec: ec.issue(&ec_key()?)?, ec_by_rsa: rsa.issue(&ec_key()?)? })
     }
 
-    /// The identity with this kind of key; none for none.
+    /// The identity with this kind of key. `None` for [`Key::None`].
     pub(super) fn identity(&self, key: Key) -> Option<&Identity> {
         match key {
             Key::Rsa => Some(&self.rsa),
@@ -48,13 +47,11 @@ impl Certificates {
 }
 
 impl Identity {
-    /// The server's key.
     pub(super) fn key(&self) -> PrivateKeyDer<'static> {
         PrivatePkcs8KeyDer::from(self.key.clone()).into()
     }
 }
 
-/// Signs certificates.
 struct Authority {
     certificate: Certificate,
     issuer: Issuer<'static, KeyPair>,
@@ -68,7 +65,7 @@ impl Authority {
         Ok(Self { certificate: params.self_signed(&key)?, issuer: Issuer::new(params, key) })
     }
 
-    /// For signatures, for key transport by RSA, and for static Diffie-Hellman.
+    /// Issues a certificate for signatures, for key transport by RSA, and for static Diffie-Hellman.
     fn issue(&self, key: &KeyPair) -> Result<Identity, Error> {
         let mut params = CertificateParams::new([HOST.to_owned()])?;
         params.distinguished_name = named(HOST).distinguished_name;

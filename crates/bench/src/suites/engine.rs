@@ -1,4 +1,4 @@
-//! What an engine is to this benchmark, and which there are.
+//! The interface of an engine, and the engines.
 
 mod jsse;
 #[cfg(feature = "openssl")]
@@ -12,71 +12,68 @@ use super::row::Measured;
 use super::{EngineName, Work};
 use jsse::JvmError;
 
-/// An implementation of TLS that can be measured.
+/// A TLS implementation that can be measured.
 pub(super) trait Engine {
-    /// Its version, as far as it tells.
+    /// The version that the engine reports.
     fn version(&self) -> String;
 
-    /// The suites it has, and for which there is a key.
+    /// The suites that the engine supports and for which there is a key.
     fn offers(&self) -> Vec<Offer>;
 
-    /// Does a suite's work.
+    /// Runs the three tasks with a suite.
     fn measure(&mut self, offer: &Offer, work: Work) -> Result<Measured, MeasureError>;
 }
 
-/// A suite of an engine.
+/// A suite that an engine offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
-    /// Its IANA name.
+    /// The IANA name.
     pub(super) suite: String,
-    /// The engine's own name of it.
+    /// The engine's own name for the suite.
     pub(super) own_name: String,
-    /// The server's key.
     pub(super) key: Key,
 }
 
 impl Offer {
-    /// Unless there is no key for the suite.
+    /// `None` if there is no key for the suite.
     fn new(suite: String, own_name: impl Into<String>) -> Option<Self> {
         Some(Self { key: Key::of_suite(&suite)?, suite, own_name: own_name.into() })
     }
 }
 
-/// Why a suite could not be measured.
+/// A suite could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MeasureError {
-    /// Something went wrong between client and server.
+    /// An error between client and server.
     #[error(transparent)]
     Loopback(#[from] LoopbackError),
-    /// rustls refused its configuration.
+    /// rustls rejected its configuration.
     #[error("rustls: {0}")]
     Rustls(#[from] ::rustls::Error),
-    /// OpenSSL refused its configuration.
+    /// OpenSSL rejected its configuration.
     #[cfg(feature = "openssl")]
     #[error("openssl: {0}")]
     OpenSsl(#[from] ::openssl::error::ErrorStack),
-    /// The JVM.
     #[error(transparent)]
     Jvm(#[from] JvmError),
 }
 
-/// Why an engine is not to be had.
+/// An engine is not available.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Absent {
-    /// Left out of this build.
+    /// The engine is not compiled into this program.
     #[cfg(not(feature = "openssl"))]
     #[error("this program was built without it")]
     NotBuilt,
-    /// OpenSSL could not be set up.
+    /// OpenSSL could not be initialised.
     #[cfg(feature = "openssl")]
     #[error(transparent)]
     OpenSsl(#[from] ::openssl::error::ErrorStack),
-    /// No JVM that compiles.
+    /// There is no JVM that can compile the program.
     #[error(transparent)]
     Jvm(#[from] JvmError),
 }
 
-/// Sets an engine up.
 pub(super) fn open<'a>(name: EngineName, certificates: &'a Certificates) -> Result<Box<dyn Engine + 'a>, Absent> {
     match name {
         EngineName::Rustls => Ok(Box::new(rustls::Rustls::new(certificates))),

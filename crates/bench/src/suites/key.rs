@@ -1,4 +1,4 @@
-//! Which key a suite wants the server to have.
+//! The kind of key that a suite requires of the server.
 
 /// The server's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -7,17 +7,18 @@ pub enum Key {
     Rsa,
     /// On the curve P-256, in a certificate that is signed with ECDSA.
     Ec,
-    /// On the curve P-256, in a certificate that is signed with RSA, as `ECDH_RSA` wants it (RFC 8422, section 2 of RFC 4492).
+    /// On the curve P-256, in a certificate that is signed with RSA, as `ECDH_RSA` requires (RFC 8422, section 2 of RFC
+    /// 4492).
     EcByRsa,
-    /// None: the key exchange is anonymous.
+    /// No key: the key exchange is anonymous.
     None,
 }
 
 impl Key {
-    /// By a suite's IANA name. `None` where this benchmark has no such key: DSS (the paper had none either), Kerberos, pre-shared
-    /// keys, passwords, GOST.
+    /// The key for the suite with this IANA name. `None` if this benchmark has no such key: DSS (the paper had none
+    /// either), Kerberos, pre-shared keys, passwords, GOST.
     ///
-    /// The suites of TLS 1.3 leave the kind of the key open; they are measured with RSA, as most others are.
+    /// The suites of TLS 1.3 do not determine the kind of key. They are measured with RSA, like most others.
     pub(super) fn of_suite(suite: &str) -> Option<Self> {
         let exchange = suite.strip_prefix("TLS_")?.split("_WITH_").next()?;
         match exchange {
@@ -30,7 +31,7 @@ impl Key {
         }
     }
 
-    /// As in reports; none for none.
+    /// The name in reports. `None` for [`Key::None`].
     pub fn name(self) -> Option<&'static str> {
         match self {
             Self::Rsa => Some("RSA-2048"),
@@ -41,7 +42,7 @@ impl Key {
     }
 }
 
-/// Whether this, without its `TLS_`, is a suite of TLS 1.3: only an AEAD and a hash (RFC 8446, section B.4).
+/// Whether `rest`, a name without its `TLS_`, is a suite of TLS 1.3: only an AEAD and a hash (RFC 8446, section B.4).
 fn is_tls13(rest: &str) -> bool {
     rest.starts_with("AES_") || rest.starts_with("CHACHA20_")
 }

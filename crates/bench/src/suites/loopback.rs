@@ -1,7 +1,8 @@
-//! A client and a server on loopback, each on a thread of its own, one connection at a time.
+//! A client and a server on loopback, each on its own thread, one connection at a time.
 //!
-//! The client connects, tells the server by a channel that somebody waits, and both shake hands. So the server never waits for a
-//! connection that does not come: when the client has finished or failed, the channel closes, and the server is done.
+//! The client connects, announces the connection to the server through a channel, and both perform the handshake. The
+//! server therefore never waits for a connection that does not come: when the client has finished or failed, the
+//! channel closes and the server ends.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,69 +15,62 @@ use rustix::time::{ClockId, clock_gettime};
 use super::Work;
 use super::row::{Cost, Measured};
 
-/// A server's side of TLS, set up for one suite.
+/// The server's side of TLS, configured for one suite.
 pub(super) trait Server: Send {
-    /// Takes a connection through its handshake.
+    /// Performs the handshake of a connection.
     fn accept(&mut self, tcp: TcpStream) -> io::Result<Box<dyn Channel>>;
 }
 
-/// A client's side of TLS, set up for one suite.
+/// The client's side of TLS, configured for one suite.
 pub(super) trait Client: Send {
-    /// Takes a connection through its handshake.
+    /// Performs the handshake of a connection.
     fn connect(&mut self, tcp: TcpStream, session: Session) -> io::Result<Connected>;
 }
 
 /// A TLS connection after its handshake.
 pub(super) trait Channel: Read + Write {
-    /// Tells the peer that nothing follows (`close_notify`); it may still be read from.
+    /// Sends `close_notify`. The connection can still be read.
     fn finish(&mut self) -> io::Result<()>;
 }
 
-/// Which session a client offers.
+/// The session that a client offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Session {
-    /// None, and it keeps none: a full handshake.
+    /// No session, and the client stores none: a full handshake.
     New,
-    /// One that it kept from an earlier connection, if it has one.
+    /// A session that the client stored from an earlier connection, if it has one.
     Kept,
 }
 
-/// A client's connection after its handshake, and what that showed.
+/// A client's connection after its handshake, and the result of the handshake.
 pub(super) struct Connected {
-    /// The connection.
     pub(super) channel: Box<dyn Channel>,
-    /// Whether a session was resumed.
     pub(super) resumed: bool,
-    /// The version that was agreed on.
     pub(super) version: &'static str,
 }
 
-/// What went wrong between client and server.
+/// An error between client and server.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LoopbackError {
-    /// The system gave no listener.
+    /// The system did not provide a listener.
     #[error("cannot listen on loopback: {0}")]
     Listen(io::Error),
-    /// Only the client met an error.
+    /// Only the client had an error.
     #[error("client: {0}")]
     Client(io::Error),
-    /// Only the server met an error.
+    /// Only the server had an error.
     #[error("server: {0}")]
     Server(io::Error),
-    /// Each met an error, one of which is the other's consequence.
+    /// Both had an error, one of which is the consequence of the other.
     #[error("client: {client}; server: {server}")]
-    Both {
-        /// What the client met.
-        client: io::Error,
-        /// What the server met.
-        server: io::Error,
-    },
-    /// What should have been full handshakes were not, so that their time would say nothing.
+    Both { client: io::Error, server: io::Error },
+    /// New connections resumed a session instead of full handshakes, so their times would not be comparable.
     #[error("{0} of the new connections resumed a session")]
     NotNew(u32),
 }
 
-/// Does a suite's work. Before the connections that reuse a session one is made, apart, whose session they offer.
+/// Runs the three tasks. Before the connections that reuse a session, one more connection establishes the session that
+/// they offer.
 pub(super) fn measure(server: &mut dyn Server, client: &mut dyn Client, work: Work) -> Result<Measured, LoopbackError> {
     let mut run = |connections, bytes, session| visit(server, client, Visits { connections, bytes, session });
     let bulk = run(1, work.bulk_bytes, Session::New)?;
@@ -99,12 +93,12 @@ pub(super) fn measure(server: &mut dyn Server, client: &mut dyn Client, work: Wo
 #[derive(Clone, Copy)]
 struct Visits {
     connections: u32,
-    /// What the server sends on each, in bytes.
+    /// Bytes that the server sends on each connection.
     bytes: u64,
     session: Session,
 }
 
-/// What they came to.
+/// The results of the connections.
 struct Visited {
     cost: Cost,
     resumed: u32,
@@ -135,12 +129,12 @@ fn both<C, S>(client: io::Result<C>, server: io::Result<S>) -> Result<(C, S), Lo
     }
 }
 
-/// A panic of a side is that side's error here, not the end of the run.
+/// Turns a panic of a side into an error of that side, so that the run continues.
 fn joined<T>(result: thread::Result<io::Result<T>>) -> io::Result<T> {
     result.unwrap_or_else(|_| Err(io::Error::other("panicked")))
 }
 
-/// The client's connections: how many resumed a session, and the version of the last.
+/// The client's side: returns how many connections resumed a session, and the version of the last.
 fn call(
     client: &mut dyn Client,
     address: SocketAddr,
@@ -150,7 +144,7 @@ fn call(
     let mut seen = (0, "");
     for _ in 0..visits.connections {
         let tcp = prepared(TcpStream::connect(address)?)?;
-        announce.send(()).map_err(|_| io::Error::other("the server has given up"))?;
+        announce.send(()).map_err(|_| io::Error::other("the server has ended"))?;
         let mut connected = client.connect(tcp, visits.session)?;
         receive(connected.channel.as_mut(), visits.bytes)?;
         end_of(connected.channel.as_mut())?;
@@ -160,7 +154,8 @@ fn call(
     Ok(seen)
 }
 
-/// The server's side of them. Either side says `close_notify`, and waits for the other's: OpenSSL forgets sessions that end without.
+/// The server's side. Both sides send `close_notify` and wait for the peer's: OpenSSL discards sessions of connections
+/// that end without it.
 fn serve(server: &mut dyn Server, listener: &TcpListener, announced: &Receiver<()>, bytes: u64) -> io::Result<()> {
     while announced.recv().is_ok() {
         let tcp = prepared(listener.accept()?.0)?;
@@ -195,7 +190,7 @@ fn receive(channel: &mut dyn Channel, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Nothing more comes.
+/// Checks that the peer sends nothing more.
 fn end_of(channel: &mut dyn Channel) -> io::Result<()> {
     match channel.read(&mut [0; 1])? {
         0 => Ok(()),
@@ -203,7 +198,7 @@ fn end_of(channel: &mut dyn Channel) -> io::Result<()> {
     }
 }
 
-/// No wait for small segments to become larger, and none for a peer that has gone astray.
+/// Sets `TCP_NODELAY`, and timeouts for a peer that does not respond.
 fn prepared(tcp: TcpStream) -> io::Result<TcpStream> {
     tcp.set_nodelay(true)?;
     tcp.set_read_timeout(Some(PATIENCE))?;
@@ -211,7 +206,7 @@ fn prepared(tcp: TcpStream) -> io::Result<TcpStream> {
     Ok(tcp)
 }
 
-/// Does something, and says how much of the CPU this thread used for it.
+/// Runs `action`, and returns the CPU time that this thread used for it.
 fn timed<T>(action: impl FnOnce() -> io::Result<T>) -> io::Result<(T, Duration)> {
     let before = thread_cpu();
     let done = action()?;
@@ -226,5 +221,5 @@ fn thread_cpu() -> Duration {
 /// Far longer than any step takes.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What is sent: as much as fits into one record of TLS.
+/// The bytes that are sent: as many as fit into one TLS record.
 static RECORD: [u8; 16_384] = [b'w'; 16_384];

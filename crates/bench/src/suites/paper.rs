@@ -1,53 +1,53 @@
-//! What the paper measured: "Maniac Java Programming 10" (2009), JDK 1.6 on a Core 2 Duo of 2.4 GHz, Windows 2000.
+//! The measurements of the paper: "Maniac Java Programming 10" (2009), JDK 1.6 on a Core 2 Duo of 2.4 GHz, Windows
+//! 2000.
 
 use super::row::{Measured, Row};
 
-/// A row of the paper: a suite, and the milliseconds of its bulk transfer of 100 MB, of 1,000 new and of 1,000 reused connections.
+/// A row of the paper: a suite, and the milliseconds of its bulk transfer of 100 MB, of 1,000 new and of 1,000 reused
+/// connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaperRow {
-    /// By the engine's own name.
+    /// The JDK's name of the suite.
     pub name: &'static str,
-    /// The bulk transfer, ms.
+    /// In ms.
     pub bulk_ms: u32,
-    /// New connections, ms.
+    /// In ms.
     pub new_ms: u32,
-    /// Reused connections, ms.
+    /// In ms.
     pub reuse_ms: u32,
 }
 
 impl PaperRow {
-    /// The suite's IANA name.
+    /// The IANA name.
     pub fn suite(&self) -> String {
         iana(self.name)
     }
 }
 
-/// The IANA name of a suite that the JDK still calls by the name it had in SSL.
+/// The IANA name of a suite that the JDK still calls by its SSL name.
 pub fn iana(name: &str) -> String {
     let tail = name.get(..4).filter(|head| head.eq_ignore_ascii_case("SSL_")).map(|_| &name[4..]);
     tail.map_or_else(|| name.to_owned(), |tail| format!("TLS_{tail}"))
 }
 
-/// A row's times relative to those of [`REFERENCE`] in the same engine, or the same paper: what can be compared between machines.
+/// A row's times relative to those of [`REFERENCE`] in the same engine, or in the paper. Ratios can be compared between
+/// machines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratios {
-    /// Of bulk transfers.
     pub bulk: f64,
-    /// Of new connections.
     pub new: f64,
-    /// Of reused connections.
     pub reuse: f64,
 }
 
 impl Ratios {
-    /// Of a row of the paper.
+    /// The ratios of a row of the paper.
     pub fn of_paper(row: &PaperRow) -> Option<Self> {
         let reference = ROWS.iter().find(|row| row.name == REFERENCE)?;
         let ratio = |of: fn(&PaperRow) -> u32| f64::from(of(row)) / f64::from(of(reference));
         Some(Self { bulk: ratio(|row| row.bulk_ms), new: ratio(|row| row.new_ms), reuse: ratio(|row| row.reuse_ms) })
     }
 
-    /// Of a row among `rows`, if its engine measured the reference, too.
+    /// The ratios of a row among `rows`. `None` if its engine did not measure the reference suite.
     pub fn of_row(row: &Row, rows: &[Row]) -> Option<Self> {
         let reference = rows.iter().find(|other| other.engine == row.engine && other.suite == REFERENCE)?;
         let (row, reference) = (row.measured.as_ref().ok()?, reference.measured.as_ref().ok()?);
@@ -60,10 +60,11 @@ impl Ratios {
     }
 }
 
-/// The suite that others are compared with: every engine but rustls still has it, and it was neither fast nor slow.
+/// The suite that others are compared with. Every engine except rustls still supports it, and it was neither fast nor
+/// slow.
 pub const REFERENCE: &str = "TLS_RSA_WITH_AES_128_CBC_SHA";
 
-/// All rows, in the paper's order.
+/// All rows in the paper's order.
 pub const ROWS: [PaperRow; 22] = [
     row("SSL_RSA_WITH_RC4_128_MD5", 3656, 8750, 1829),
     row("SSL_RSA_WITH_RC4_128_SHA", 4578, 8562, 1312),

@@ -1,4 +1,4 @@
-//! What was measured of one suite.
+//! The results for one suite.
 
 use std::time::Duration;
 
@@ -10,45 +10,43 @@ use super::{EngineName, Work};
 /// One suite of one engine.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// By what.
     pub engine: EngineName,
-    /// The suite's IANA name.
+    /// The IANA name.
     pub suite: String,
     /// The server's key.
     pub key: Key,
-    /// How much there was to do.
     pub work: Work,
-    /// What came of it, or why nothing did.
+    /// The results, or the error.
     pub measured: Result<Measured, String>,
 }
 
-/// What a suite's work took.
+/// The results of the three tasks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// The version that was agreed on: `TLSv1`, `TLSv1.1`, `TLSv1.2`, `TLSv1.3`.
+    /// The negotiated version: `TLSv1`, `TLSv1.1`, `TLSv1.2`, `TLSv1.3`.
     pub version: String,
-    /// One connection with much data.
+    /// One connection with a large amount of data.
     pub bulk: Cost,
     /// Connections with full handshakes.
     pub new: Cost,
     /// Connections that offered a session.
     pub reuse: Cost,
-    /// How many of those did resume it, as their handshakes showed.
+    /// How many of `reuse` resumed the session, according to their handshakes.
     pub reused: u32,
 }
 
-/// Time taken.
+/// The time that a task took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// By the clock.
+    /// Wall time.
     pub wall: Duration,
-    /// By the client's thread, of the CPU.
+    /// CPU time of the client's thread.
     pub client_cpu: Duration,
-    /// By the server's thread, of the CPU.
+    /// CPU time of the server's thread.
     pub server_cpu: Duration,
 }
 
-/// A flat object; times in seconds, and null where the suite failed, with `error` saying why.
+/// A flat object. Times are in seconds. If the suite failed, they are null, and `error` has the cause.
 impl Serialize for Row {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let measured = self.measured.as_ref().ok();
@@ -73,7 +71,7 @@ impl Serialize for Row {
     }
 }
 
-/// What `--json` prints of a row.
+/// The object that `--json` prints for a row.
 #[derive(serde::Serialize)]
 struct RowOut<'a> {
     engine: &'static str,
@@ -92,7 +90,7 @@ struct RowOut<'a> {
     error: Option<&'a str>,
 }
 
-/// Seconds of CPU.
+/// CPU time in seconds.
 #[derive(serde::Serialize)]
 struct CpuOut {
     client_s: f64,

@@ -11,7 +11,7 @@ fn report(engine: EngineName, only: &[&str]) -> Report {
     measure(&Plan { engines: vec![engine], only, work: LITTLE }, &mut |_| ()).unwrap()
 }
 
-/// That every suite works, and every session was reused.
+/// Asserts that every suite works, and that every session was reused.
 fn every_suite_works(engine: EngineName) -> Vec<Row> {
     let rows = report(engine, &[]).rows;
     for row in &rows {

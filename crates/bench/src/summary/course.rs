@@ -1,4 +1,4 @@
-//! The course of a run, for people.
+//! The course of a run as text.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::ending::EndingKind;
 use crate::grid::Column::Right;
 use crate::grid::Grid;
 
-/// A row for each interval.
+/// Writes a row for each interval.
 impl fmt::Display for SeriesSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let heads = ["second", "begun", "NORMAL", "failed", "full", "resumed", "p50 ms", "p99 ms", "max ms"];
@@ -26,7 +26,7 @@ fn row(second: u64, point: &PointSummary) -> [String; 9] {
     let ended = of_kinds(|kind| *kind == EndingKind::Normal);
     let failed = of_kinds(|kind| *kind != EndingKind::Normal) + point.error_statuses;
     let counts = [second, point.started, ended, failed, point.full, point.resumed].map(|count| count.to_string());
-    // 0 stands for none: no request takes no time.
+    // 0 means that no request ended: every request takes some time.
     let time = |ms: f64| if ms > 0.0 { format!("{ms:.3}") } else { "-".to_owned() };
     let [second, started, ended, failed, full, resumed] = counts;
     [second, started, ended, failed, full, resumed, time(point.p50_ms), time(point.p99_ms), time(point.max_ms)]

@@ -9,46 +9,44 @@ use crate::ending::EndingKind;
 use crate::sample::{HandshakeKind, TlsSeen};
 use crate::tally::{Connections, Endings, Part, Times};
 
-/// Requests and connections, and what they took. What is counted into which time is said in [`Part`].
+/// Requests, connections and their times. [`Part`] defines which of them count into which time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartSummary {
-    /// How many requests ended.
+    /// Requests that ended.
     pub requests: u64,
-    /// How long the whole run took.
+    /// The duration of the whole run, in seconds.
     pub seconds: f64,
-    /// Requests that succeeded, per second of the run: they ended NORMAL, with a status of success.
+    /// Successful requests per second of the run: they ended NORMAL, with a success status.
     pub requests_per_s: f64,
-    /// Bytes of bodies that came, per second of the run.
+    /// Bytes of response bodies per second of the run.
     pub bytes_per_s: f64,
-    /// Bytes of bodies that came.
+    /// Bytes of response bodies.
     pub body_bytes: u64,
-    /// How many requests ended in each way.
+    /// Number of requests for each ending.
     pub endings: EndingCounts,
-    /// The same, by phase and side.
+    /// The same by kind, phase and side.
     pub endings_at: Vec<EndingCount>,
     /// The share of requests that failed, from 0 to 1.
     pub failures: f64,
-    /// How many requests failed: they ended otherwise than NORMAL, or with a status that is none of success.
+    /// Requests that failed: their ending is not NORMAL, or their status is not a success.
     pub failed: u64,
-    /// How many of those that ended NORMAL failed by their status.
+    /// Requests with the ending NORMAL and a status that is not a success.
     pub error_statuses: u64,
-    /// The statuses that came.
+    /// Number of responses for each status.
     pub status: BTreeMap<String, u64>,
-    /// From when a request was due to the last byte of its whole response.
+    /// The time from when a request was due to the last byte of its complete response.
     pub latency_ms: Milliseconds,
-    /// From when a request was due to its end without a whole response.
+    /// The time from when a request was due to its end without a complete response.
     pub failed_ms: Milliseconds,
-    /// From the request written to the response's first byte.
+    /// The time from the last byte of the request to the first byte of the response.
     pub wait_ms: Milliseconds,
-    /// From the response's first byte to its last.
+    /// The time from the first byte of the response to its last.
     pub transfer_ms: Milliseconds,
     /// The paper's Tr, of connections.
     pub tr_ms: Milliseconds,
     /// The paper's Tc, of connections.
     pub tc_ms: Milliseconds,
-    /// TLS handshakes.
     pub tls: TlsSummary,
-    /// Connections.
     pub connections: ConnectionsSummary,
 }
 
@@ -80,16 +78,16 @@ impl PartSummary {
 }
 
 impl PartSummary {
-    /// How many requests succeeded.
+    /// Number of successful requests.
     pub fn succeeded(&self) -> u64 {
         self.requests.saturating_sub(self.failed)
     }
 }
 
-/// Counts of [`EndingKind`].
+/// Counts by [`EndingKind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
-#[expect(missing_docs, reason = "the fields are the kinds of `EndingKind`, and said there")]
+#[expect(missing_docs, reason = "the fields are the kinds of `EndingKind`, which documents them")]
 pub struct EndingCounts {
     pub normal: u64,
     pub reset: u64,
@@ -106,13 +104,13 @@ impl EndingCounts {
         Self::by_kind(EndingKind::ALL.map(|kind| endings.of(kind)))
     }
 
-    /// From counts in the order of [`EndingKind::ALL`].
+    /// Takes counts in the order of [`EndingKind::ALL`].
     pub(super) fn by_kind(counts: [u64; EndingKind::ALL.len()]) -> Self {
         let [normal, reset, timeout, refused, handshake, protocol, mismatch, local] = counts;
         Self { normal, reset, timeout, refused, handshake, protocol, mismatch, local }
     }
 
-    /// How many ended so.
+    /// Number of endings of this kind.
     pub fn of(&self, kind: EndingKind) -> u64 {
         match kind {
             EndingKind::Normal => self.normal,
@@ -127,9 +125,9 @@ impl EndingCounts {
     }
 }
 
-/// How many ended in one way, in one phase, by one side; by the names of [`crate::ending`].
+/// Number of endings with one kind, phase and side, by the names of [`crate::ending`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are those of `Ending`, and said there")]
+#[expect(missing_docs, reason = "the fields are those of `Ending`, which documents them")]
 pub struct EndingCount {
     pub kind: String,
     pub phase: String,
@@ -149,9 +147,9 @@ impl EndingCount {
     }
 }
 
-/// Many times, in milliseconds; all 0 where there is none.
+/// Statistics of times, in milliseconds. All 0 if nothing was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it")]
+#[expect(missing_docs, reason = "the names are self-explanatory")]
 pub struct Milliseconds {
     pub count: u64,
     pub mean: f64,
@@ -164,7 +162,6 @@ pub struct Milliseconds {
 }
 
 impl Milliseconds {
-    /// Of `times`.
     pub fn new(times: &Times) -> Self {
         let quantile = |quantile| milliseconds(times.quantile(quantile));
         Self {
@@ -180,22 +177,21 @@ impl Milliseconds {
     }
 }
 
-/// TLS handshakes that were done, and how many of them agreed on what.
+/// Completed TLS handshakes, and their results.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsSummary {
-    /// Full handshakes.
     pub full: u64,
-    /// Abbreviated ones.
+    /// Abbreviated handshakes.
     pub resumed: u64,
     /// By protocol version.
     pub versions: BTreeMap<String, u64>,
-    /// By cipher suite.
+    /// By the IANA name of the cipher suite.
     pub suites: BTreeMap<String, u64>,
-    /// By group of the key exchange; not where there was none.
+    /// By the group of the key exchange. Handshakes without one are not counted here.
     pub groups: BTreeMap<String, u64>,
-    /// By the server's kind of key.
+    /// By the kind of the server's key.
     pub keys: BTreeMap<String, u64>,
-    /// By protocol agreed on; not where there was none.
+    /// By the protocol that ALPN selected. Handshakes without ALPN are not counted here.
     pub alpn: BTreeMap<String, u64>,
 }
 
@@ -222,26 +218,26 @@ impl TlsSummary {
     }
 }
 
-/// Connections. What is counted into which time is said in [`Connections`].
+/// Figures of connections. [`Connections`] defines which of them count into which time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionsSummary {
-    /// How many there were, those included that could not be connected.
+    /// Connections, including those that could not be established.
     pub opened: u64,
-    /// How many ended in each way.
+    /// Number of connections for each ending.
     pub endings: EndingCounts,
-    /// The same, by phase and side.
+    /// The same by kind, phase and side.
     pub endings_at: Vec<EndingCount>,
-    /// Bytes of HTTP read, heads included.
+    /// Bytes of HTTP read, including heads.
     pub bytes_read: u64,
-    /// Bytes of HTTP written, heads included.
+    /// Bytes of HTTP written, including heads.
     pub bytes_written: u64,
-    /// TCP connecting.
+    /// The time to establish the TCP connection.
     pub connect_ms: Milliseconds,
-    /// The TLS handshake.
+    /// The time of the TLS handshake.
     pub handshake_ms: Milliseconds,
-    /// From there to the first request written.
+    /// The time from then to the last byte of the first request.
     pub write_ms: Milliseconds,
-    /// From `connect` to the end, of connections that ended otherwise than NORMAL.
+    /// The time from `connect` to the end, of connections whose ending is not NORMAL.
     pub failed_ms: Milliseconds,
 }
 
@@ -261,7 +257,7 @@ impl ConnectionsSummary {
     }
 }
 
-/// A time in milliseconds; 0 where there is none.
+/// A time in milliseconds. 0 for `None`.
 pub(super) fn milliseconds(time: Option<Duration>) -> f64 {
     time.map_or(0.0, |time| float(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)) / 1e6)
 }

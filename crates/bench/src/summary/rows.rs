@@ -1,4 +1,4 @@
-//! What text and pages have in common: sentences, and the rows of tables.
+//! The common content of texts and pages: sentences, and rows of tables.
 
 use super::{FlowsSummary, Milliseconds, PartSummary, Summary};
 use crate::grid::shown;
@@ -11,18 +11,19 @@ pub(crate) const PARTS_HEADS: [&str; 10] =
     ["of these", "requests", "NORMAL", "failed", "success/s", "latency p50", "p99", "max", "Tr mean", "Tc mean"];
 
 impl Summary {
-    /// What there is to say beside the total, in sentences.
+    /// Sentences that complete the total: flows, unfinished requests, causes of failures.
     pub(crate) fn notes(&self) -> Vec<String> {
         let FlowsSummary { done, failed, .. } = self.flows;
         let unfinished = self.unfinished;
-        let flows = format!("{done} flows came to their end, and {failed} failed");
-        let cut = format!("{unfinished} more requests had begun when the run was broken off, and are not counted");
+        let flows = format!("{done} flows completed, and {failed} failed");
+        let cut =
+            format!("{unfinished} more requests were in progress when the run was cancelled, and are not counted");
         let some = [(done > 0 || failed > 0).then_some(flows), (unfinished > 0).then_some(cut)];
         let causes = self.causes.iter().map(|(cause, count)| format!("{count} x {}", shown(cause)));
         some.into_iter().flatten().chain(causes).collect()
     }
 
-    /// A row for each time that was measured. What is a part of the time above it is indented.
+    /// A row for each time that was measured. A time that is part of the one above it is indented.
     pub(crate) fn times(&self) -> Vec<[String; TIMES_HEADS.len()]> {
         let (total, connections) = (&self.total, &self.total.connections);
         let rows = [
@@ -36,12 +37,12 @@ impl Summary {
             ("Tc, connect to close", &total.tc_ms),
             ("connections that failed", &connections.failed_ms),
             ("whole flow", &self.flows.duration_ms),
-            ("begun late by", &self.schedule_error_ms),
+            ("began late by", &self.schedule_error_ms),
         ];
         rows.into_iter().filter(|(_, times)| times.count > 0).map(|(name, times)| time(name, times)).collect()
     }
 
-    /// A row for each address family that occurred, and for each handshake and class where there are several.
+    /// A row for each address family that occurred. Rows for handshakes and for classes if several occurred.
     pub(crate) fn parts(&self) -> Vec<[String; PARTS_HEADS.len()]> {
         let by_tls = &self.by_tls;
         let families = occurred([("IPv4", &self.by_family.ipv4), ("IPv6", &self.by_family.ipv6)]);

@@ -1,4 +1,4 @@
-//! The course of a run, in figures.
+//! The course of a run in figures.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,9 +9,9 @@ use crate::tally::{Point, Series};
 /// The course of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SeriesSummary {
-    /// How long each interval is: 1 second, or more in a long run.
+    /// The length of each interval in seconds: 1, or more in a long run.
     pub interval_s: u64,
-    /// The intervals, from the start of the run.
+    /// The intervals from the start of the run.
     pub points: Vec<PointSummary>,
 }
 
@@ -22,31 +22,31 @@ impl SeriesSummary {
     }
 }
 
-/// What happened in one interval.
+/// The figures of one interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PointSummary {
-    /// Requests begun.
+    /// Requests that began.
     pub started: u64,
-    /// Requests ended.
+    /// Requests that ended.
     pub endings: EndingCounts,
-    /// How many of those that ended NORMAL have a status that is none of success.
+    /// Requests with the ending NORMAL and a status that is not a success.
     #[serde(default)]
     pub error_statuses: u64,
-    /// Bytes of bodies, of the requests ended.
+    /// Bytes of the response bodies of the requests that ended.
     pub body_bytes: u64,
-    /// Connections begun.
+    /// Connections that began.
     pub opened: u64,
-    /// Full TLS handshakes done.
+    /// Full TLS handshakes that completed.
     pub full: u64,
-    /// Abbreviated TLS handshakes done.
+    /// Abbreviated TLS handshakes that completed.
     pub resumed: u64,
-    /// Median latency of the requests with a whole response; 0: there was none.
+    /// The median latency of requests with a complete response. 0: there were none.
     pub p50_ms: f64,
-    /// Their 99th percentile; 0: there was none.
+    /// The 99th percentile of the same latencies. 0: there were none.
     pub p99_ms: f64,
-    /// The longest; 0: there was none.
+    /// The longest of the same latencies. 0: there were none.
     pub max_ms: f64,
-    /// The histogram behind these, in nanoseconds to two significant digits.
+    /// The histogram of the same latencies, in nanoseconds with two significant digits.
     pub latency: Option<Encoded>,
 }
 

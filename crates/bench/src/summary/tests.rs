@@ -83,8 +83,8 @@ fn another_form_is_refused() {
     let mut json = serde_json::to_value(summary()).unwrap();
     json["format"] = Value::from(FORMAT + 1);
     let error = Summary::read(json.to_string().as_bytes()).unwrap_err();
-    assert_eq!(error.to_string(), "is a summary of form 3, while this version of Watari reads form 2");
-    assert!(Summary::read(&b"{}"[..]).unwrap_err().to_string().starts_with("is no summary"));
+    assert_eq!(error.to_string(), "is a summary in format 3, but this version of Watari reads format 2");
+    assert!(Summary::read(&b"{}"[..]).unwrap_err().to_string().starts_with("is not a summary"));
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn people_read_it_in_columns() {
 5 requests in 2.00 s: 1.5/s succeeded, 2.4 KiB/s of bodies
 status: 200 5
 failed: 2 (40.000%): RESET 1, TIMEOUT 1
-1 flows came to their end, and 1 failed
-2 more requests had begun when the run was broken off, and are not counted
+1 flows completed, and 1 failed
+2 more requests were in progress when the run was cancelled, and are not counted
 1 x TLS handshake: it is too late
 
 ending   requests    share  in phase (by side)
@@ -118,7 +118,7 @@ Tr, connect to request         2   35.000   35.000   35.000   35.000   35.000   
 Tc, connect to close           1   90.000   90.000   90.000   90.000   90.000   90.000   90.000
 connections that failed        1   90.000   90.000   90.000   90.000   90.000   90.000   90.000
 whole flow                     1  300.000  300.000  300.000  300.000  300.000  300.000  300.000
-begun late by                  1    0.050    0.050    0.050    0.050    0.050    0.050    0.050
+began late by                  1    0.050    0.050    0.050    0.050    0.050    0.050    0.050
 
 of these      requests  NORMAL  failed  success/s  latency p50      p99      max  Tr mean  Tc mean
 IPv4                 4       2       2        1.0      400.000  400.000  400.000   35.000   90.000
@@ -147,7 +147,7 @@ fn the_run_is_described() {
     assert!(run.machine.starts_with("Linux ") && run.machine.ends_with(" processors"), "{}", run.machine);
 }
 
-/// Five requests in 2 s, of which one is RESET and one TIMEOUT, two connections, two requests given up.
+/// Five requests in 2 s (one RESET, one TIMEOUT), two connections, two unfinished requests.
 pub(crate) fn summary() -> Summary {
     let mut tally = tally();
     let full = Some(HandshakeKind::Full);

@@ -1,4 +1,4 @@
-//! A summary for people.
+//! A summary as text.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -50,11 +50,11 @@ fn failures(f: &mut fmt::Formatter<'_>, total: &PartSummary) -> fmt::Result {
     writeln!(f, "failed: {} ({}): {}", total.failed, percent(total.failed, total.requests), ways.join(", "))
 }
 
-/// A line for each process, if there were several.
+/// A line for each worker, if there are any.
 fn workers(f: &mut fmt::Formatter<'_>, workers: &[WorkerSummary]) -> fmt::Result {
     for worker in workers {
         let WorkerSummary { name, requests, begun_after_ms, start_error_us, lost } = worker;
-        write!(f, "{name}: {requests} requests, begun after {begun_after_ms} ms (give or take {start_error_us} us)")?;
+        write!(f, "{name}: {requests} requests, began after {begun_after_ms} ms (error at most {start_error_us} us)")?;
         match lost {
             Some(why) => writeln!(f, ", LOST: {why}")?,
             None => writeln!(f)?,
@@ -63,7 +63,7 @@ fn workers(f: &mut fmt::Formatter<'_>, workers: &[WorkerSummary]) -> fmt::Result
     Ok(())
 }
 
-/// A row for each kind that occurred, and for NORMAL.
+/// A row for each kind of ending that occurred, and for NORMAL.
 fn endings(counts: &EndingCounts, at: &[EndingCount], of: u64) -> Grid {
     let mut grid = Grid::new(vec![Left("ending"), Right("requests"), Right("share"), Left("in phase (by side)")]);
     for kind in EndingKind::ALL {
@@ -75,7 +75,7 @@ fn endings(counts: &EndingCounts, at: &[EndingCount], of: u64) -> Grid {
     grid
 }
 
-/// Where things failed; how a NORMAL one ended says nothing more.
+/// The phases and sides of failures. Empty for NORMAL, for which they give no further information.
 fn phases(kind: EndingKind, at: &[EndingCount]) -> String {
     if kind == EndingKind::Normal {
         return String::new();
@@ -84,7 +84,7 @@ fn phases(kind: EndingKind, at: &[EndingCount]) -> String {
     phases.map(|row| format!("{} ({}) {}", row.phase, row.side, row.count)).collect::<Vec<_>>().join(", ")
 }
 
-/// Named things, and their figures.
+/// A table with names in the first column, and figures in the others.
 fn table<const N: usize>(heads: [&'static str; N], rows: Vec<[String; N]>) -> Grid {
     let columns = heads.into_iter().enumerate().map(|(at, head)| if at == 0 { Left(head) } else { Right(head) });
     let mut grid = Grid::new(columns.collect());
@@ -123,7 +123,7 @@ fn connections(f: &mut fmt::Formatter<'_>, total: &PartSummary) -> fmt::Result {
     Ok(())
 }
 
-/// `name: a 3, b 4`; nothing where there is none.
+/// Writes `name: a 3, b 4`. Writes nothing if `counts` is empty.
 fn line(f: &mut fmt::Formatter<'_>, name: &str, counts: &BTreeMap<String, u64>) -> fmt::Result {
     if counts.is_empty() {
         return Ok(());
@@ -132,7 +132,7 @@ fn line(f: &mut fmt::Formatter<'_>, name: &str, counts: &BTreeMap<String, u64>) 
     writeln!(f, "{name}: {}", counts.join(", "))
 }
 
-/// Rounded down, so that one failure among millions does not read as none.
+/// Rounded down, so that with one failure among millions the share of NORMAL is not 100%.
 fn percent(count: u64, of: u64) -> String {
     let thousandths = u128::from(count) * 100_000 / u128::from(of.max(1));
     format!("{}.{:03}%", thousandths / 1_000, thousandths % 1_000)

@@ -1,42 +1,41 @@
-//! How often things ended in which way.
+//! Counts of endings.
 
 use crate::ending::{Ending, EndingKind, Phase, Side};
 
-/// Counts of endings: kind by phase by side.
+/// Counts of endings by kind, phase and side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endings {
     counts: [[[u64; Side::ALL.len()]; Phase::ALL.len()]; EndingKind::ALL.len()],
 }
 
 impl Endings {
-    /// Counts one.
     pub fn add(&mut self, ending: Ending) {
         self.add_many(ending, 1);
     }
 
-    /// Counts `count` of the same.
+    /// Counts `count` equal endings.
     pub fn add_many(&mut self, ending: Ending, count: u64) {
         self.counts[ending.kind as usize][ending.phase as usize][ending.side as usize] += count;
     }
 
-    /// Adds all counts of another one.
+    /// Adds all counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         for (ending, count) in other.iter() {
             self.add_many(ending, count);
         }
     }
 
-    /// How many ended so, in whatever phase and by whatever side.
+    /// Number of endings of this kind, in any phase and by any side.
     pub fn of(&self, kind: EndingKind) -> u64 {
         self.counts[kind as usize].iter().flatten().sum()
     }
 
-    /// How many ended at all.
+    /// Number of all endings.
     pub fn total(&self) -> u64 {
         self.counts.iter().flatten().flatten().sum()
     }
 
-    /// How many ended otherwise than NORMAL.
+    /// Number of endings other than NORMAL.
     pub fn failed(&self) -> u64 {
         self.total() - self.of(EndingKind::Normal)
     }

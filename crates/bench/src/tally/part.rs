@@ -1,4 +1,4 @@
-//! The sums over requests and connections that have something in common.
+//! Sums over requests and connections with the same class, address family and handshake.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,29 +10,31 @@ use crate::sample::{ConnectionSample, HandshakeKind, RequestSample, TlsSeen};
 
 /// Requests, and the connections that belong to them.
 ///
-/// A request that fails must neither flatter the times of those that succeed (a refused one takes no time at all) nor hide: `latency`
-/// has the requests that got a whole response, and `failed` all others. Together they have every request.
+/// Failed requests must not improve the times of successful ones (a refused request takes almost no time), and must not
+/// be hidden. `latency` therefore has the requests with a complete response, and `failed` all others. Together they
+/// have every request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Part {
-    /// How many requests ended.
+    /// Requests that ended.
     pub requests: u64,
-    /// How they ended; as many as `requests`.
+    /// The endings of the requests. Their total is `requests`.
     pub endings: Endings,
-    /// The statuses of responses that came, whole or not.
+    /// The statuses of the responses, complete or not.
     pub statuses: BTreeMap<u16, u64>,
-    /// How many of those that ended NORMAL have a status that is none of success.
+    /// Requests with the ending NORMAL and a status that is not a success.
     pub error_statuses: u64,
-    /// Bytes of bodies that came, whole or not.
+    /// Bytes of response bodies, complete or not.
     pub body_bytes: u64,
-    /// From when it was due to the last byte, of requests with a whole response: NORMAL and MISMATCH.
+    /// The time from when the request was due to the last byte, of requests with a complete response: NORMAL and
+    /// MISMATCH.
     pub latency: Times,
-    /// From when it was due to its end, of all other requests.
+    /// The time from when the request was due to its end, of all other requests.
     pub failed: Times,
-    /// From the request's last byte written to the response's first byte read, wherever one came.
+    /// The time from the request's last byte written to the response's first byte read, of every request with a first
+    /// byte.
     pub wait: Times,
-    /// From the response's first byte to its last, of requests with a whole response.
+    /// The time from the response's first byte to its last, of requests with a complete response.
     pub transfer: Times,
-    /// The connections.
     pub connections: Connections,
 }
 
@@ -54,7 +56,7 @@ impl Part {
         }
     }
 
-    /// How many requests failed: those that ended otherwise than NORMAL, or with a status that is none of success.
+    /// Requests that failed: their ending is not NORMAL, or their status is not a success.
     pub fn failed(&self) -> u64 {
         self.endings.failed() + self.error_statuses
     }
@@ -77,36 +79,36 @@ impl Part {
 
 /// Connections.
 ///
-/// The time of a step counts as soon as the step was done, however the connection ended later; `tc`, the time of the whole, only
-/// counts where the connection ended NORMAL, and otherwise goes into `failed`.
+/// The time of a step counts if the step completed, however the connection ended later. `tc`, the time of the whole
+/// connection, counts only for the ending NORMAL. For other endings this time is in `failed`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Connections {
-    /// How many there were, those included that could not be connected.
+    /// Connections, including those that could not be established.
     pub opened: u64,
-    /// How they ended; as many as `opened`.
+    /// The endings of the connections. Their total is `opened`.
     pub endings: Endings,
-    /// Bytes of HTTP read, heads included.
+    /// Bytes of HTTP read, including heads.
     pub bytes_read: u64,
-    /// Bytes of HTTP written, heads included.
+    /// Bytes of HTTP written, including heads.
     pub bytes_written: u64,
-    /// From `connect` to TCP connected.
+    /// The time from `connect` to the TCP connection.
     pub connect: Times,
-    /// From TCP connected to the TLS handshake done.
+    /// The time from the TCP connection to the end of the TLS handshake.
     pub handshake: Times,
-    /// From there (plain: from TCP connected) to the first request written.
+    /// The time from then (without TLS: from the TCP connection) to the last byte of the first request.
     pub write: Times,
-    /// The paper's Tr: from `connect` to the first request written.
+    /// The paper's Tr: from `connect` to the last byte of the first request.
     pub tr: Times,
     /// The paper's Tc: from `connect` to `close`.
     pub tc: Times,
-    /// From `connect` to the end, of connections that ended otherwise than NORMAL.
+    /// The time from `connect` to the end, of connections whose ending is not NORMAL.
     pub failed: Times,
-    /// What TLS handshakes agreed on.
+    /// The results of TLS handshakes, with their counts.
     pub tls: HashMap<Arc<TlsSeen>, u64>,
 }
 
 impl Connections {
-    /// How many TLS handshakes of a kind were done.
+    /// Number of completed TLS handshakes of a kind.
     pub fn handshakes(&self, kind: HandshakeKind) -> u64 {
         self.tls.iter().filter(|(seen, _)| seen.kind == kind).map(|(_, count)| count).sum()
     }
@@ -144,7 +146,7 @@ impl Connections {
     }
 }
 
-/// Whether a whole response came: only then its time counts as latency.
+/// Whether the response is complete. Only then its time counts as latency.
 pub(super) fn is_whole(sample: &RequestSample) -> bool {
     matches!(sample.ending.kind, EndingKind::Normal | EndingKind::Mismatch)
 }

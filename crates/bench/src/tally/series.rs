@@ -1,4 +1,4 @@
-//! The course of a run: what happened in every second of it.
+//! The course of a run: figures of every second.
 
 use std::time::Duration;
 
@@ -9,47 +9,48 @@ use super::times::nanoseconds;
 use crate::ending::EndingKind;
 use crate::sample::{ConnectionSample, HandshakeKind, RequestSample};
 
-/// What happened in each interval since the start of the run.
+/// The figures of each interval since the start of the run.
 ///
-/// Intervals begin as seconds. Whenever there would be more than 600 of them, neighbours are put together and the interval doubles: a
-/// run of any length takes bounded memory, and series of different threads and machines fit each other.
+/// Intervals begin as seconds. When there would be more than 600 of them, neighbours are merged and the interval
+/// doubles. A run of any length therefore takes bounded memory, and the series of different threads and machines can be
+/// added.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// The interval is two to the power of this, in seconds.
+    /// The interval in seconds is two to the power of this.
     doublings: u32,
     points: Vec<Point>,
 }
 
-/// What happened in one interval.
+/// The figures of one interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Point {
-    /// Requests begun.
+    /// Requests that began.
     pub started: u64,
-    /// Requests ended, by kind, in the order of [`EndingKind::ALL`].
+    /// Requests that ended, by kind, in the order of [`EndingKind::ALL`].
     pub endings: [u64; EndingKind::ALL.len()],
-    /// How many of those that ended NORMAL have a status that is none of success.
+    /// Requests with the ending NORMAL and a status that is not a success.
     pub error_statuses: u64,
-    /// Bytes of bodies, of the requests ended.
+    /// Bytes of the response bodies of the requests that ended.
     pub body_bytes: u64,
-    /// Connections begun.
+    /// Connections that began.
     pub opened: u64,
-    /// Full TLS handshakes done.
+    /// Full TLS handshakes that completed.
     pub full: u64,
-    /// Abbreviated TLS handshakes done.
+    /// Abbreviated TLS handshakes that completed.
     pub resumed: u64,
-    /// The longest latency of the requests with a whole response.
+    /// The longest latency of the requests with a complete response.
     pub longest: Duration,
-    /// Of the requests with a whole response, in nanoseconds to two significant digits.
+    /// The latencies of requests with a complete response, in nanoseconds with two significant digits.
     latency: Option<Box<Histogram<u32>>>,
 }
 
 impl Series {
-    /// How long each interval is.
+    /// The length of each interval.
     pub fn interval(&self) -> Duration {
         Duration::from_secs(1 << self.doublings)
     }
 
-    /// The intervals from the start of the run to the last in which anything happened.
+    /// The intervals from the start of the run to the last one with any figure.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
@@ -80,7 +81,7 @@ impl Series {
         self.merge_since(other, Duration::ZERO);
     }
 
-    /// Adds those intervals of another one that end after `from`.
+    /// Adds those intervals of `other` that end after `from`.
     pub(crate) fn merge_since(&mut self, other: &Self, from: Duration) {
         while self.doublings < other.doublings {
             self.double();
@@ -90,7 +91,7 @@ impl Series {
         }
     }
 
-    /// Puts a series together again; `None` if it has too many points, or too long ones.
+    /// Builds a series from its parts. `None` if it has too many points, or if their interval is too long.
     pub(super) fn from_raw(doublings: u32, points: Vec<Point>) -> Option<Self> {
         (doublings <= DOUBLINGS_MAX && points.len() as u64 <= POINTS_MAX).then_some(Self { doublings, points })
     }
@@ -99,14 +100,14 @@ impl Series {
         self.doublings
     }
 
-    /// Puts neighbours together until an interval is as long as that.
+    /// Merges neighbours until the interval is at least `interval`.
     pub(crate) fn coarsen(&mut self, interval: Duration) {
         while self.interval() < interval {
             self.double();
         }
     }
 
-    /// Puts `newer`, which has the intervals that end after `from`, in place of those that are here. Its intervals are no longer.
+    /// Replaces the intervals that end after `from` with those of `newer`. The interval of `newer` is not longer.
     pub(crate) fn replace_since(&mut self, newer: &Self, from: Duration) {
         self.points.truncate(self.index(from));
         self.merge_since(newer, from);
@@ -134,33 +135,34 @@ impl Series {
 }
 
 impl Point {
-    /// How many requests ended in such a way.
+    /// Number of requests with an ending of this kind.
     pub fn ended(&self, kind: EndingKind) -> u64 {
         self.endings[kind as usize]
     }
 
-    /// How many requests failed: they ended otherwise than NORMAL, or with a status that is none of success.
+    /// Requests that failed: their ending is not NORMAL, or their status is not a success.
     pub fn failed(&self) -> u64 {
         self.endings.iter().sum::<u64>() - self.succeeded()
     }
 
-    /// How many requests succeeded.
+    /// Number of successful requests.
     pub fn succeeded(&self) -> u64 {
         self.ended(EndingKind::Normal).saturating_sub(self.error_statuses)
     }
 
-    /// The latency that the share `quantile` (0 to 1) of the requests with a whole response do not exceed; `None`: none did.
+    /// The latency that the share `quantile` (0 to 1) of the requests with a complete response do not exceed. `None`:
+    /// there were none.
     pub fn latency(&self, quantile: f64) -> Option<Duration> {
         let time = self.latency.as_ref()?.value_at_quantile(quantile);
         Some(Duration::from_nanos(time).min(self.longest))
     }
 
-    /// The histogram of these latencies, in nanoseconds; `None`: there is none.
+    /// The histogram of the same latencies, in nanoseconds. `None`: there were none.
     pub fn histogram(&self) -> Option<&Histogram<u32>> {
         self.latency.as_deref()
     }
 
-    /// Puts a histogram of latencies back; false if it can be none of these.
+    /// Sets the histogram of latencies. Returns false if it does not match the other fields.
     pub(super) fn set_histogram(&mut self, latency: Histogram<u32>) -> bool {
         let longest = latency.highest_equivalent(nanoseconds(self.longest));
         let possible = latency.sigfig() == SIGNIFICANT_DIGITS && latency.max() <= longest;
@@ -205,5 +207,5 @@ impl Point {
 
 const SIGNIFICANT_DIGITS: u8 = 2;
 const POINTS_MAX: u64 = 600;
-/// Points of 12 days are enough.
+/// The largest interval is 12 days.
 const DOUBLINGS_MAX: u32 = 20;

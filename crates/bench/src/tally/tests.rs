@@ -134,12 +134,12 @@ proptest! {
     }
 }
 
-/// Two classes, and nothing yet.
+/// Two classes without samples.
 pub(crate) fn tally() -> Tally {
     Tally::new(Arc::new(["page".to_owned(), "image".to_owned()]))
 }
 
-/// Started at 0.1 s, written at 0.2 s, answered from 0.4 s to 0.5 s.
+/// Started at 0.1 s, written at 0.2 s, response from 0.4 s to 0.5 s.
 pub(crate) fn request(
     class: usize,
     family: Family,
@@ -162,7 +162,7 @@ pub(crate) fn request(
     }
 }
 
-/// Opened at 1 s; connected 10 ms later, secured 30 ms later, written 35 ms later, closed 90 ms later.
+/// Opened at 1 s. TCP connected 10 ms later, TLS established 30 ms later, written 35 ms later, closed 90 ms later.
 pub(crate) fn connection(handshake: Option<HandshakeKind>, kind: EndingKind) -> ConnectionSample {
     let after = |later: u64| Some(ms(1_000 + later));
     ConnectionSample {

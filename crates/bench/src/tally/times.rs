@@ -1,12 +1,13 @@
-//! Many durations, as a histogram.
+//! A histogram of durations.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Durations in nanoseconds: the mean and the ends exactly, the rest to three significant digits (an HDR histogram).
+/// Durations in nanoseconds. Mean, minimum and maximum are exact. The others have three significant digits (an HDR
+/// histogram).
 ///
-/// Takes hardly any memory until there is one.
+/// An empty value takes hardly any memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Times {
     histogram: Option<Box<Histogram<u64>>>,
@@ -17,7 +18,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// Counts one. What is longer than 104 days counts as that.
+    /// Counts a duration. A duration over 104 days counts as 104 days.
     pub fn record(&mut self, time: Duration) {
         let time = time.min(LONGEST);
         let fresh = self.histogram.is_none();
@@ -28,14 +29,14 @@ impl Times {
         self.max = self.max.max(time);
     }
 
-    /// Counts one where there is one.
+    /// Counts a duration unless it is `None`.
     pub fn record_if(&mut self, time: Option<Duration>) {
         if let Some(time) = time {
             self.record(time);
         }
     }
 
-    /// Adds those of another one.
+    /// Adds the durations of `other`.
     pub fn merge(&mut self, other: &Self) {
         let Some(theirs) = &other.histogram else { return };
         let Some(ours) = &mut self.histogram else { return self.clone_from(other) };
@@ -45,40 +46,40 @@ impl Times {
         self.max = self.max.max(other.max);
     }
 
-    /// How many there are.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.histogram.as_ref().map_or(0, |times| times.len())
     }
 
-    /// The smallest time that the share `quantile` (0 to 1) of all do not exceed; `None`: there is none.
+    /// The smallest time that the share `quantile` (0 to 1) of all do not exceed. `None` if empty.
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         let time = self.histogram.as_ref()?.value_at_quantile(quantile);
         Some(Duration::from_nanos(time).clamp(self.min, self.max))
     }
 
-    /// The mean; `None`: there is none.
+    /// `None` if empty.
     pub fn mean(&self) -> Option<Duration> {
         let mean = self.sum.checked_div(u128::from(self.count()))?;
         Some(Duration::from_nanos(u64::try_from(mean).expect("none is longer than the longest")))
     }
 
-    /// The shortest; `None`: there is none.
+    /// The shortest duration. `None` if empty.
     pub fn min(&self) -> Option<Duration> {
         self.histogram.as_ref().map(|_| self.min)
     }
 
-    /// The longest; `None`: there is none.
+    /// The longest duration. `None` if empty.
     pub fn max(&self) -> Option<Duration> {
         self.histogram.as_ref().map(|_| self.max)
     }
 
-    /// What these times are made of; `None`: there is none.
+    /// The parts of this value. `None` if empty.
     pub(super) fn to_raw(&self) -> Option<Raw> {
         let histogram = Histogram::clone(self.histogram.as_deref()?);
         Some(Raw { histogram, sum: self.sum, min: self.min, max: self.max })
     }
 
-    /// Puts times together again; `None` if these cannot be of any times.
+    /// Builds a value from its parts. `None` if they are not consistent.
     pub(super) fn from_raw(raw: Raw) -> Option<Self> {
         let Raw { histogram, sum, min, max } = raw;
         let count = histogram.len();
@@ -90,13 +91,13 @@ impl Times {
         possible.then(|| Self { histogram: Some(Box::new(histogram)), sum, min, max })
     }
 
-    /// The histogram, in nanoseconds; `None`: there is no time in it.
+    /// The histogram in nanoseconds. `None` if empty.
     pub fn histogram(&self) -> Option<&Histogram<u64>> {
         self.histogram.as_deref()
     }
 }
 
-/// What a [`Times`] is made of.
+/// The parts of [`Times`].
 #[derive(Clone, Debug)]
 pub(super) struct Raw {
     pub(super) histogram: Histogram<u64>,
@@ -106,7 +107,7 @@ pub(super) struct Raw {
     pub(super) max: Duration,
 }
 
-/// A time as histograms here take it: what is longer than [`LONGEST`] counts as that.
+/// A time in nanoseconds, for histograms. A time over [`LONGEST`] counts as [`LONGEST`].
 pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.min(LONGEST).as_nanos()).expect("so many fit")
 }
@@ -116,9 +117,9 @@ fn empty() -> Histogram<u64> {
 }
 
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// More than can be, and few enough that thousands of such counts can be added.
+/// More than any real count, and low enough that thousands of such counts can be added.
 pub(super) const COUNT_MAX: u64 = 1 << 50;
-/// 104 days: its nanoseconds are still exact as a floating-point number.
+/// 104 days. As a floating-point number, the nanoseconds are still exact.
 const LONGEST: Duration = Duration::from_nanos(1 << 53);
 
 #[cfg(test)]
@@ -169,7 +170,7 @@ mod tests {
                 let exact = Duration::from_nanos(nanos[rank - 1]);
                 found.abs_diff(exact) <= exact / 1_000 + Duration::from_nanos(1)
             };
-            // A share that falls between two exactly may be either, as floating-point numbers have it.
+            // With a rank exactly between two values, rounding of floating-point numbers may select either.
             prop_assert!(is(rank) || at.is_multiple_of(1_000) && is((rank + 1).min(nanos.len())), "{found:?}");
         }
 

@@ -1,4 +1,4 @@
-//! How a tally goes from one process to another: exactly.
+//! The encoding of tallies between processes. It loses no precision.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::ending::{Ending, EndingKind};
 use crate::histogram;
 use crate::sample::{BadSamples, WireSeen};
 
-/// A tally as it is sent. The names of the classes are not: both ends have the plan.
+/// A tally as it is sent. It does not contain the names of the classes: both sides have the plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WireTally {
-    /// With their places in the table.
+    /// With their indices in the table.
     parts: Vec<(u32, WirePart)>,
     doublings: u32,
     points: Vec<WirePoint>,
@@ -25,9 +25,9 @@ pub(crate) struct WireTally {
     unfinished: u64,
 }
 
-/// What came is no tally.
+/// A received tally is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a tally that cannot be: {0}")]
+#[error("invalid tally: {0}")]
 pub(crate) struct BadTally(&'static str);
 
 impl From<BadSamples> for BadTally {
@@ -50,14 +50,14 @@ impl WireTally {
         }
     }
 
-    /// Reads it as one of these classes. Whatever it claims, the tally can be merged, summed up and shown.
+    /// Decodes a tally with these classes. For any input, the result can be merged, summed up and shown.
     pub(crate) fn into_tally(self, classes: Arc<[String]>) -> Result<Tally, BadTally> {
         let mut tally = Tally::new(classes);
         if self.parts.len() > tally.parts.len() {
             return Err(BadTally("it has too many parts"));
         }
         for (at, part) in self.parts {
-            let place = tally.parts.get_mut(at as usize).ok_or(BadTally("a part belongs to no class"))?;
+            let place = tally.parts.get_mut(at as usize).ok_or(BadTally("a part has an unknown class"))?;
             *place = Some(Box::new(part.into_part()?));
         }
         let points = self.points.into_iter().map(WirePoint::into_point).collect::<Result<_, _>>()?;
@@ -69,7 +69,7 @@ impl WireTally {
     }
 }
 
-/// Of [`Times`]; `None`: there is none.
+/// [`Times`]. `None` if empty.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct WireTimes(Option<WireSome>);
 
@@ -100,11 +100,11 @@ impl WireTimes {
             min: Duration::from_nanos(some.min_ns),
             max: Duration::from_nanos(some.max_ns),
         };
-        Times::from_raw(raw).ok_or(BadTally("its times do not fit together"))
+        Times::from_raw(raw).ok_or(BadTally("its times are inconsistent"))
     }
 }
 
-/// Kind, phase, side, and how often.
+/// Kind, phase, side and count.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct WireEndings(Vec<(u8, u8, u8, u64)>);
 
@@ -117,12 +117,12 @@ impl WireEndings {
         Self(endings.iter().map(row).collect())
     }
 
-    /// As many as `total`.
+    /// Rejects endings whose total is not `total`.
     fn into_endings(self, total: u64) -> Result<Endings, BadTally> {
         let mut endings = Endings::default();
         let mut left = total;
         for (kind, phase, side, count) in self.0 {
-            let ending = Ending::from_raw((kind, phase, side)).ok_or(BadTally("it has an ending that is unknown"))?;
+            let ending = Ending::from_raw((kind, phase, side)).ok_or(BadTally("it has an unknown ending"))?;
             left = left.checked_sub(count).ok_or(UNEQUAL)?;
             endings.add_many(ending, count);
         }
@@ -130,7 +130,7 @@ impl WireEndings {
     }
 }
 
-const UNEQUAL: BadTally = BadTally("not as many ended as there were");
+const UNEQUAL: BadTally = BadTally("its endings do not add up to their total");
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct WirePart {
@@ -281,21 +281,17 @@ impl WirePoint {
         }
         point.error_statuses = self.error_statuses;
         let Some(latency) = self.latency else { return Ok(point) };
-        if point.set_histogram(read(&latency)?) {
-            Ok(point)
-        } else {
-            Err(BadTally("its latencies do not fit together"))
-        }
+        if point.set_histogram(read(&latency)?) { Ok(point) } else { Err(BadTally("its latencies are inconsistent")) }
     }
 }
 
 fn read<T: Counter>(bytes: &[u8]) -> Result<Histogram<T>, BadTally> {
-    histogram::from_bytes(bytes).map_err(|_| BadTally("a histogram cannot be read"))
+    histogram::from_bytes(bytes).map_err(|_| BadTally("a histogram cannot be decoded"))
 }
 
-/// A count that can be added to thousands of others.
+/// Rejects a count that cannot be added to thousands of others.
 fn count(count: u64) -> Result<u64, BadTally> {
-    if count <= COUNT_MAX { Ok(count) } else { Err(BadTally("a count is beyond all measure")) }
+    if count <= COUNT_MAX { Ok(count) } else { Err(BadTally("a count is too large")) }
 }
 
 #[cfg(test)]

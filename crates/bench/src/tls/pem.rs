@@ -1,4 +1,4 @@
-//! Keys and certificates, read into memory: a run may be made by other processes, on other machines.
+//! Keys and certificates in memory, because workers on other machines may need them.
 
 use std::fmt;
 use std::fs::File;
@@ -12,22 +12,21 @@ use zeroize::Zeroizing;
 
 use super::TlsError;
 
-/// A PEM file, and what it holds.
+/// The content of a PEM file.
 #[derive(Clone)]
 pub struct Pem {
     path: PathBuf,
-    /// May be a private key.
+    /// Possibly a private key.
     content: Arc<Zeroizing<Vec<u8>>>,
 }
 
 impl Pem {
-    /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, TlsError> {
         let content = read(path).map_err(|error| TlsError::Read(path.to_owned(), error))?;
         Ok(Self::of(path.to_owned(), content))
     }
 
-    /// What was read elsewhere from `path`, which is what errors name.
+    /// Content that was read elsewhere. Error messages name `path`.
     pub(crate) fn of(path: PathBuf, content: Vec<u8>) -> Self {
         Self { path, content: Arc::new(Zeroizing::new(content)) }
     }
@@ -58,11 +57,11 @@ impl fmt::Debug for Pem {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // So large that it need not grow: a vector that grows leaves a copy behind.
+    // Allocated in full: a vector that grows leaves a copy behind.
     let mut content = Vec::with_capacity(LEN_MAX + 1);
     File::open(path)?.take(LEN_MAX as u64 + 1).read_to_end(&mut content)?;
     if content.len() > LEN_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(content) }
 }
 
-/// The certificates that a system trusts are a quarter of this.
+/// Four times the size of a system's trusted certificates.
 const LEN_MAX: usize = 1 << 20;

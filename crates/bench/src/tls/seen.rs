@@ -1,4 +1,4 @@
-//! What handshakes agreed on.
+//! The results of handshakes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use x509_parser::public_key::PublicKey;
 
 use crate::sample::{HandshakeKind, TlsSeen};
 
-/// Reads what handshakes agreed on. Most agree on the same, so that the last is remembered, and given out again.
+/// Reads the results of handshakes. Most are equal, so the last one is stored and shared.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     last: Mutex<Last>,
@@ -22,7 +22,7 @@ struct Last {
 }
 
 impl Observer {
-    /// What this connection's handshake, which is done, agreed on.
+    /// The result of this connection's completed handshake.
     pub(crate) fn observe(&self, connection: &ClientConnection) -> Arc<TlsSeen> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let kind = match connection.handshake_kind() {
@@ -87,5 +87,5 @@ fn key_type(certificate: &[u8]) -> String {
     }
 }
 
-/// Of a kind of key that has no name here, which a server may make as long as its certificate.
+/// Limit for kinds of keys without a name here. A server can make such an identifier as long as its certificate.
 const KEY_CHARS_MAX: usize = 64;

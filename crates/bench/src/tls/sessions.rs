@@ -1,4 +1,4 @@
-//! A store of sessions that only takes.
+//! A write-only store of sessions.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use rustls::NamedGroup;
 use rustls::client::{ClientSessionMemoryCache, ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::pki_types::ServerName;
 
-/// Takes sessions for another store, and has none: for full handshakes of a client that resumes others.
+/// Stores sessions in another store, and returns none: for full handshakes of a client that resumes in other
+/// handshakes.
 #[derive(Debug)]
 pub(super) struct StoredOnly(pub(super) Arc<ClientSessionMemoryCache>);
 

@@ -1,4 +1,4 @@
-//! How server certificates are looked at.
+//! The verification of server certificates.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_sig
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// Any certificate will do, as long as the server has its key.
+/// Accepts any certificate if the server has its key.
 pub(super) fn trusting(provider: &CryptoProvider) -> Arc<dyn ServerCertVerifier> {
     Arc::new(Trusting(provider.signature_verification_algorithms))
 }
@@ -51,21 +51,21 @@ impl ServerCertVerifier for Trusting {
     }
 }
 
-/// Checks a chain once, and remembers that it was good: a load generator sees the same chain thousands of times a second.
+/// Verifies a chain once, and stores it: a load generator receives the same chain thousands of times per second.
 #[derive(Debug)]
 struct Remembering {
     inner: Arc<WebPkiServerVerifier>,
     good: Mutex<Option<Chain>>,
 }
 
-/// A chain that was good for a name.
+/// A chain that was valid for a name.
 #[derive(Debug, PartialEq)]
 struct Chain {
     name: ServerName<'static>,
     certificates: Vec<CertificateDer<'static>>,
 }
 
-/// A chain has to lead to one of `roots`.
+/// Accepts chains that lead to one of `roots`.
 pub(super) fn checking(
     roots: RootCertStore,
     provider: &Arc<CryptoProvider>,

@@ -1,10 +1,10 @@
-//! What users do, and how many there are.
+//! The behaviour of users, and their rate.
 
 use std::time::Duration;
 
 use crate::shares::Shares;
 
-/// What users do, and how many there are; checked when it is made.
+/// The behaviour of users, and their rate. The constructor validates them.
 #[derive(Clone, Debug)]
 pub struct Settings {
     rate: f64,
@@ -14,31 +14,31 @@ pub struct Settings {
     waits: Shares,
 }
 
-/// What the rate counts.
+/// The unit of the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// All requests, as in the paper: new users begin only for what returning users leave of the rate.
+    /// All requests, as in the paper: new users begin only for the part of the rate that returning users leave.
     Requests,
     /// New users.
     Users,
 }
 
-/// The settings cannot be.
+/// The settings are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// No rate.
     #[error("a rate is above 0 and at most {RATE_MAX} a second")]
     Rate,
-    /// Too few requests, or too many.
+    /// Too few requests per user, or too many.
     #[error("a user makes 1 to {REQUESTS_MAX} requests")]
     Requests,
-    /// New users for no time, or for too long.
+    /// New users begin for no time, or for too long.
     #[error("new users begin for more than 0 and at most {DURATION_S_MAX} s")]
     Duration,
 }
 
 impl Settings {
-    /// New users for `duration`, `rate` a second of what `count` says; each makes `requests` requests and waits one of `waits` in between.
+    /// New users begin for `duration`, at `rate` per second of the unit `count`. Each sends `requests` requests, with
+    /// one of `waits` between them.
     pub fn new(
         rate: f64,
         count: Count,
@@ -58,27 +58,25 @@ impl Settings {
         Ok(Self { rate, count, duration, requests, waits })
     }
 
-    /// How many of what [`Settings::count`] says begin each second.
+    /// New users or requests per second, as [`Settings::count`] says.
     pub fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// What the rate counts.
     pub fn count(&self) -> Count {
         self.count
     }
 
-    /// For how long new users begin.
+    /// The time during which new users begin.
     pub fn duration(&self) -> Duration {
         self.duration
     }
 
-    /// How many requests each user makes.
+    /// Number of requests of each user.
     pub fn requests(&self) -> u32 {
         self.requests
     }
 
-    /// The wait of each user.
     pub fn waits(&self) -> &Shares {
         &self.waits
     }
@@ -86,5 +84,5 @@ impl Settings {
 
 const RATE_MAX: f64 = 1e6;
 const REQUESTS_MAX: u32 = 10_000;
-/// 1000 hours, as for all lengths of time that are given.
+/// 1000 hours, as for all configured durations.
 const DURATION_S_MAX: u64 = 3_600_000;

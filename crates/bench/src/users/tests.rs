@@ -15,12 +15,12 @@ fn settings(rate: f64, count: Count, duration_s: u64, requests: u32, waits: Vec<
     Settings::new(rate, count, Duration::from_secs(duration_s), requests, Shares::new(waits, 1).unwrap()).unwrap()
 }
 
-/// The paper's: 800 requests a second for 90 s, three a user, with waits of 5, 10, 30 and 60 s.
+/// The settings of the paper: 800 requests/s for 90 s, three per user, with waits of 5, 10, 30 and 60 s.
 fn paper(count: Count) -> Settings {
     settings(800.0, count, 90, 3, seconds(&[5, 10, 30, 60]))
 }
 
-/// Runs users in simulated time against a server that takes `latency` for each request; returns all visits.
+/// Simulates users and a server that takes `latency` for each request. Returns all visits.
 fn simulate(mut users: Users, latency: impl Fn(&Visit) -> Duration) -> Vec<Visit> {
     let (mut now, mut visits) = (Duration::ZERO, Vec::new());
     let mut answers: BinaryHeap<Reverse<(Duration, Visit)>> = BinaryHeap::new();
@@ -46,7 +46,7 @@ fn count_before(visits: &[Visit], second: u64) -> usize {
     visits.iter().filter(|visit| visit.due < Duration::from_secs(second)).count()
 }
 
-/// How many requests the paper's model makes in all, counted in another way: slots of 1/800 s instead of times.
+/// The total number of requests in the paper's model, computed in another way: slots of 1/800 s instead of times.
 fn requests_by_slots(waits: &Shares) -> usize {
     const SLOTS: usize = 90 * 800;
     let mut returning = vec![0; SLOTS + 120 * 800];
@@ -68,7 +68,8 @@ fn the_papers_users_make_72000_requests_in_90_s_and_then_only_return() {
     let visits = simulate(Users::new(paper(Count::Requests)), |_| Duration::ZERO);
     assert_eq!(count_before(&visits, 90), 72_000);
     for second in 0..90 {
-        // From 60 to 65 s more waits end than the rate allows, by 42 a second. Nobody is held back: new users make up for it.
+        // From 60 to 65 s, the rate is exceeded by 42/s because of waits that end. Returning users are not delayed:
+        // fewer new users begin later.
         let ahead = count_before(&visits, second) - second as usize * 800;
         assert!(ahead <= 5 * 42 + 4, "{ahead} ahead at {second} s");
     }
@@ -90,7 +91,7 @@ fn the_rate_may_count_new_users() {
 
 #[test]
 fn the_rate_holds_when_answers_take_time() {
-    // 0 to 299 ms, by who asks for what.
+    // 0 to 299 ms, depending on user and request.
     let latency = |visit: &Visit| Duration::from_millis((visit.user * 7919 + u64::from(visit.request) * 131) % 300);
     let visits = simulate(Users::new(paper(Count::Requests)), latency);
     let in_time = count_before(&visits, 90);
@@ -100,11 +101,11 @@ fn the_rate_holds_when_answers_take_time() {
 #[test]
 fn a_server_that_answers_late_gets_no_more_at_once_than_return() {
     let users = Users::new(paper(Count::Requests));
-    // All that is asked in the first 20 s is answered at 20 s.
+    // All requests of the first 20 s get their responses at 20 s.
     let latency = |visit: &Visit| Duration::from_secs(20).saturating_sub(visit.due);
     let visits = simulate(users, latency);
     assert_eq!(count_before(&visits, 20), 16_000);
-    // A quarter of 16,000 returns at 25 s, 25 s is what the rate alone would give.
+    // Until then only new users begin, at the rate. At 25 s, a quarter of the 16,000 users return.
     assert_eq!(count_before(&visits, 25), 20_000);
     let at_25 = visits.iter().filter(|visit| visit.due == Duration::from_secs(25) && visit.request == 1).count();
     assert_eq!(at_25, 4_000);
@@ -187,7 +188,7 @@ proptest! {
             simulate(Users::share(paper(Count::Requests), index, of), |_| Duration::ZERO)
         });
         let visits: Vec<_> = shares.collect();
-        // Each may begin a few too many at once, of what returns in the last moment.
+        // Each share may begin a few requests too many, because users return at the last moment.
         let in_time = count_before(&visits, 90) as u64;
         prop_assert!((72_000..72_000 + 4 * of).contains(&in_time), "{}", in_time);
     }

@@ -1,4 +1,5 @@
-//! A figure of each interval as bars, the newest at the right end once they do not all fit.
+//! A figure of each interval as bars. If they do not all fit, the chart shows the newest ones, with the latest at the
+//! right end.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -11,7 +12,7 @@ use crate::tally::Point;
 
 pub(super) struct Chart {
     pub(super) name: &'static str,
-    /// Of the last interval.
+    /// The value of the last interval.
     pub(super) figure: Option<String>,
     pub(super) value: fn(&Point) -> u64,
 }
@@ -30,7 +31,7 @@ impl Chart {
         Sparkline::default().data(self.bars(progress, bars.width.into())).render(bars, buffer);
     }
 
-    /// Of the last `width` intervals that are over: the current one would always seem to drop.
+    /// The last `width` complete intervals. The current interval would always look like a drop.
     fn bars(&self, progress: &Progress, width: usize) -> Vec<SparklineBar> {
         let nothing = Point::default();
         let points = progress.course().points();
@@ -38,7 +39,7 @@ impl Chart {
         shown.map(|index| self.bar(points.get(index).unwrap_or(&nothing))).collect()
     }
 
-    /// Red where requests failed.
+    /// Red if requests failed.
     fn bar(&self, point: &Point) -> SparklineBar {
         let style = if point.failed() > 0 { Style::new().red() } else { Style::new().green() };
         SparklineBar::from((self.value)(point)).style(style)

@@ -1,4 +1,4 @@
-//! The lines of a terminal in which the view is shown.
+//! The lines of a terminal that show the view.
 
 use std::io::{self, IsTerminal, Stdout};
 use std::panic;
@@ -16,34 +16,34 @@ use rustix::termios::tcgetpgrp;
 
 use crate::view::{HEIGHT, View};
 
-/// Some lines of the terminal that is the standard output, below what is there already. Given back when this is dropped: then the
-/// view is gone, and whatever is printed next stands in its place.
+/// Lines of the terminal on the standard output, below its previous content. Dropping this value removes the view, and
+/// the next output appears in its place.
 ///
-/// Meanwhile the terminal sends keys as they are pressed, Ctrl-C included, and [`Screen::is_end_wanted`] looks at them.
+/// Meanwhile the terminal sends each key when it is pressed, including Ctrl-C. [`Screen::is_end_wanted`] reads them.
 #[derive(Debug)]
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
-    /// Where it begins.
+    /// The position of the first line.
     origin: Position,
-    /// Given back when all else is.
+    /// Leaves raw mode after the other fields are dropped.
     _raw: RawMode,
 }
 
-/// The terminal does not do what is asked of it.
+/// The terminal does not support an operation.
 #[derive(Debug, thiserror::Error)]
-#[error("the terminal shows no view: {0}")]
+#[error("the terminal cannot show the view: {0}")]
 pub struct ScreenError(#[from] io::Error);
 
 impl Screen {
-    /// Whether there is somebody to show a view to: the standard output is a terminal that is more than a typewriter, and this
-    /// process is in its foreground, since others are stopped when they change it.
+    /// Whether a view can be shown: the standard output is a terminal that can move its cursor, and this process is in
+    /// its foreground. The system stops background processes that change the terminal.
     pub fn is_possible() -> bool {
         let able = std::env::var_os("TERM").is_some_and(|name| name != "dumb");
         let foreground = || tcgetpgrp(io::stdout()).is_ok_and(|group| group == getpgrp());
         able && io::stdout().is_terminal() && io::stdin().is_terminal() && foreground()
     }
 
-    /// Takes the lines. Asks the terminal where its cursor is; one that does not answer shows no view.
+    /// Reserves the lines. Asks the terminal for its cursor position, and fails if it does not respond.
     pub fn open() -> Result<Self, ScreenError> {
         let raw = RawMode::enter()?;
         let options = TerminalOptions { viewport: Viewport::Inline(HEIGHT) };
@@ -53,14 +53,13 @@ impl Screen {
         Ok(Self { terminal, origin, _raw: raw })
     }
 
-    /// Shows a view.
     pub fn draw(&mut self, view: &View<'_>) -> Result<(), ScreenError> {
         let frame = self.terminal.draw(|frame| frame.render_widget(view, frame.area()))?;
         self.origin = frame.area.as_position();
         Ok(())
     }
 
-    /// Whether a key was pressed that means that the run is to end: q, Escape or Ctrl-C. Does not wait for one.
+    /// Whether a key was pressed that ends the run: q, Escape or Ctrl-C. Does not block.
     pub fn is_end_wanted(&self) -> Result<bool, ScreenError> {
         while event::poll(Duration::ZERO)? {
             if is_end(&event::read()?) {
@@ -73,9 +72,9 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // What stands there now is why this panics.
+        // The terminal now shows the message of the panic.
         if !std::thread::panicking() {
-            // A terminal that is gone needs nothing.
+            // No action is needed if the terminal is gone.
             let _ = self.terminal.set_cursor_position(self.origin);
             let _ = self.terminal.backend_mut().clear_region(ClearType::AfterCursor);
         }
@@ -83,7 +82,8 @@ impl Drop for Screen {
     }
 }
 
-/// The terminal's raw mode, which ends with this value, or when something panics: before the message, so that it can be read.
+/// The raw mode of the terminal. It ends when this value is dropped, and before a panic prints its message, so that the
+/// message is readable.
 #[derive(Debug)]
 struct RawMode;
 
@@ -106,7 +106,7 @@ impl Drop for RawMode {
 }
 
 fn leave() {
-    // A terminal that is gone needs nothing.
+    // No action is needed if the terminal is gone.
     let _ = disable_raw_mode();
     let _ = execute!(io::stdout(), Show);
 }

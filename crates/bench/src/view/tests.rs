@@ -87,7 +87,7 @@ proptest! {
 #[test]
 fn at_any_width_what_is_shown_is_whole() {
     let numbers = |text: &str| -> std::collections::BTreeSet<String> {
-        // Below the command, which shows where it is cut.
+        // The lines below the command, which has a mark where it is truncated.
         let words = text.lines().skip(1).flat_map(str::split_whitespace);
         words.filter(|word| word.contains(|c: char| c.is_ascii_digit())).map(|word| word.replace(',', "")).collect()
     };
@@ -117,11 +117,11 @@ fn buffer(width: u16, height: u16) -> Buffer {
     terminal.backend().buffer().clone()
 }
 
-/// Of 11.4 s: more and more answers, later and later, and a failure.
+/// A run of 11.4 s: the response rate and the latency increase, and one request fails.
 fn progress() -> Progress {
     let mut tally = tally();
     for at in 0..60_u32 {
-        // As many in each second as there were seconds before.
+        // The number of requests that end in each second grows in proportion to the time.
         let ended = Duration::from_secs_f64((2.0 * f64::from(at)).sqrt());
         let kind = if at == 20 { EndingKind::Reset } else { EndingKind::Normal };
         end_at(&mut tally, ended, Duration::from_millis(100 * u64::from(at + 1)), kind);

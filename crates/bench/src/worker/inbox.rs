@@ -1,4 +1,4 @@
-//! What the peer says.
+//! Messages from the peer.
 
 use serde::de::DeserializeOwned;
 use tokio::io::AsyncRead;
@@ -8,8 +8,8 @@ use tokio::time::timeout;
 
 use super::wire::{self, SILENCE_MAX, TalkError};
 
-/// Messages of the peer, read by a task of its own: half a message is not lost when something else comes first. A peer that says
-/// nothing for too long is given up.
+/// Messages from the peer. A task of its own reads them, so that no partial message is lost if the receiver handles
+/// another event first. The inbox gives up a peer that sends nothing for [`SILENCE_MAX`].
 pub(crate) struct Inbox<T> {
     received: mpsc::Receiver<Result<T, TalkError>>,
     reader: AbortHandle,
@@ -30,7 +30,7 @@ impl<T: DeserializeOwned + Send + 'static> Inbox<T> {
         Self { received, reader: reader.abort_handle() }
     }
 
-    /// The next message. Nothing is lost when the future is dropped.
+    /// The next message. Cancel-safe: no message is lost when the future is dropped.
     pub(crate) async fn next(&mut self) -> Result<T, TalkError> {
         self.received.recv().await.unwrap_or(Err(TalkError::Closed))
     }

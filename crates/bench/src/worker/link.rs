@@ -1,4 +1,4 @@
-//! A controller's end of the way to one worker.
+//! The controller's side of the link to one worker.
 
 use std::io;
 use std::path::Path;
@@ -17,49 +17,50 @@ use watari_wire::Role;
 
 use super::wire::{self, Job, Order, Report, SILENCE_MAX, TalkError};
 
-/// A worker that has been greeted.
+/// A link to a worker after the greeting.
 pub(crate) struct Link {
-    /// What it is called in reports.
+    /// The worker's name in reports.
     pub(crate) name: String,
     from: Box<dyn AsyncRead + Send + Unpin>,
     to: Box<dyn AsyncWrite + Send + Unpin>,
-    /// A process of this machine, which ends with its link.
+    /// The worker process on this machine. It ends with its link.
     child: Option<Child>,
 }
 
-/// There is no talking to a worker.
+/// The link to a worker cannot be established.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
-    /// It cannot be reached.
+    /// The worker cannot be reached.
     #[error("cannot connect: {0}")]
     Connect(io::Error),
-    /// TLS fails: a certificate of another authority, here or there.
+    /// TLS failed, for example because the authorities differ.
     #[error("TLS: {0}")]
     Tls(io::Error),
-    /// What is there is a node of the cluster, and no load generator.
+    /// The peer is a node of the cluster, but not a load generator.
     #[error("its certificate does not allow the role {role}", role = Role::Bench)]
     Role,
-    /// A process cannot be started.
+    /// A worker process cannot be started.
     #[error("cannot start it: {0}")]
     Spawn(io::Error),
-    /// It took too long.
+    /// The worker did not respond in time.
     #[error("no answer within {} s", SILENCE_MAX.as_secs())]
     Slow,
-    /// It does not want to.
+    /// The worker refused.
     #[error("{0}")]
     Refused(String),
-    /// The conversation failed.
+    /// An error of the protocol.
     #[error(transparent)]
     Talk(#[from] TalkError),
 }
 
 impl Link {
-    /// Connects to a worker of whatever name at `address`.
+    /// Connects to the worker at `address`. Accepts any node name.
     pub(crate) async fn connect(address: &str, identity: &Identity) -> Result<Self, LinkError> {
         let tcp = in_time(async { TcpStream::connect(address).await.map_err(LinkError::Connect) }).await?;
         tcp.set_nodelay(true).map_err(LinkError::Connect)?;
         let connector = TlsConnector::from(Arc::clone(identity.client_config_for_any()));
-        // The worker's certificate names a node, not the place where it runs; no name is checked, and none is sent.
+        // The worker's certificate contains the name of a node, not its address. The client verifies no name, and sends
+        // none.
         let nowhere = ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into());
         let stream = in_time(async { connector.connect(nowhere, tcp).await.map_err(LinkError::Tls) }).await?;
         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
@@ -72,13 +73,13 @@ impl Link {
         Self { name, from: Box::new(from), to: Box::new(to), child: None }.greeted().await
     }
 
-    /// Starts a worker process of this machine: `program` with the arguments that make it one.
+    /// Starts a worker process on this machine: `program` with the arguments that make it a worker.
     pub(crate) async fn spawn(program: &Path, number: usize) -> Result<Self, LinkError> {
         let mut child = Command::new(program)
             .args(["bench", "worker", "--with-parent"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // What Ctrl-C means is decided here, and told by a message.
+            // The controller handles Ctrl-C, and sends the workers a message.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
@@ -94,7 +95,7 @@ impl Link {
         Ok(self)
     }
 
-    /// Gives it its job, and waits until it is ready.
+    /// Sends the job, and waits until the worker is ready.
     pub(crate) async fn give(&mut self, job: Job) -> Result<(), LinkError> {
         in_time(async {
             wire::send(&mut self.to, &Order::Job(Box::new(job))).await?;
@@ -107,7 +108,7 @@ impl Link {
         .await
     }
 
-    /// How long a message takes to it and back, at best.
+    /// The shortest round-trip time of several pings.
     pub(crate) async fn round_trip(&mut self) -> Result<Duration, LinkError> {
         let mut shortest = SILENCE_MAX;
         for _ in 0..PINGS {
@@ -124,23 +125,23 @@ impl Link {
         Ok(shortest)
     }
 
-    /// Has it begin `after` it hears this.
+    /// Makes the worker begin `after` it receives this message.
     pub(crate) async fn start(&mut self, after: Duration) -> Result<(), LinkError> {
         let after_ns = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
         in_time(async { Ok(wire::send(&mut self.to, &Order::Start { after_ns }).await?) }).await
     }
 
-    /// The two directions, and what to hold on to until both are done.
+    /// The two directions, and a guard to hold until both have ended.
     pub(crate) fn split(self) -> (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>, Hold) {
         (self.from, self.to, Hold(self.child))
     }
 }
 
-/// A process of this machine, if the worker is one.
+/// The worker process, if the worker runs on this machine.
 pub(crate) struct Hold(Option<Child>);
 
 impl Hold {
-    /// Waits until the process has ended, so that nothing is left behind.
+    /// Waits until the process has ended. Kills it after [`SILENCE_MAX`].
     pub(crate) async fn end(self) {
         if let Some(mut child) = self.0
             && timeout(SILENCE_MAX, child.wait()).await.is_err()
@@ -154,5 +155,5 @@ async fn in_time<T>(doing: impl Future<Output = Result<T, LinkError>>) -> Result
     timeout(SILENCE_MAX, doing).await.unwrap_or(Err(LinkError::Slow))
 }
 
-/// The shortest of so many is taken.
+/// Number of pings, of which the shortest round trip counts.
 const PINGS: usize = 5;

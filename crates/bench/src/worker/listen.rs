@@ -20,7 +20,7 @@ use super::serve::{refuse, serve};
 use super::wire::TalkError;
 use crate::source::Sources;
 
-/// A worker that listens; it serves one controller at a time.
+/// A listening worker. It serves one controller at a time.
 #[derive(Debug)]
 pub struct Listening {
     listener: TcpListener,
@@ -30,7 +30,7 @@ pub struct Listening {
 /// A worker cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The certificate is not that of a load generator.
+    /// The certificate does not allow the role of a load generator.
     #[error("the certificate of {0} does not allow the role {role}", role = Role::Bench)]
     Role(NodeName),
     /// The address cannot be used.
@@ -41,9 +41,9 @@ pub enum ListenError {
 struct Shared {
     identity: Identity,
     own: Option<Sources>,
-    /// Of the one job.
+    /// One permit, because the worker runs one job at a time.
     free: Semaphore,
-    /// Connections whose controllers have not been given the job yet, or never are.
+    /// Connections of peers that have not been identified as controllers and admitted.
     unidentified: Arc<Unidentified>,
 }
 
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Listening {
-    /// Listens on `address`. `own` are this machine's addresses to connect from, instead of those of jobs.
+    /// Listens on `address`. `own` are source addresses of this machine, which replace those of jobs.
     pub async fn on(address: SocketAddr, identity: Identity, own: Option<Sources>) -> Result<Self, ListenError> {
         if !identity.roles().contains(&Role::Bench) {
             return Err(ListenError::Role(identity.node().clone()));
@@ -64,12 +64,12 @@ impl Listening {
         Ok(Self { listener, shared: Arc::new(shared) })
     }
 
-    /// Where it listens.
+    /// The local address of the listener.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves controllers, until it is dropped; loads end with it.
+    /// Serves controllers until this future is dropped, which ends running loads.
     pub async fn run(self) {
         let mut served = JoinSet::new();
         loop {
@@ -78,7 +78,7 @@ impl Listening {
                     Ok((tcp, address)) => {
                         let place = self.shared.unidentified.enter(address.ip(), false);
                         served.spawn(Arc::clone(&self.shared).admit(tcp, address, place));
-                        // Lets the task see the first bytes of the peer before newer connections need its place.
+                        // Lets the task process the first bytes of the peer before newer connections need its place.
                         yield_now().await;
                     }
                     Err(error) => {
@@ -99,19 +99,19 @@ struct Met {
     may: bool,
 }
 
-/// A peer is nobody to talk to.
+/// A peer cannot be identified.
 #[derive(Debug, thiserror::Error)]
 enum Stranger {
     #[error("TLS: {0}")]
     Tls(io::Error),
-    #[error("it shows no certificate of a node")]
+    #[error("it sent no certificate of a node")]
     Certificate,
     #[error("it did not finish its handshake in time")]
     Slow,
 }
 
 impl Shared {
-    /// Serves a connection, unless another needs its place before its controller has the job.
+    /// Serves a connection. Closes it if another one needs its place before the controller is admitted.
     async fn admit(self: Arc<Self>, tcp: TcpStream, address: SocketAddr, place: (UnidentifiedPlace, CrowdedOut)) {
         let (place, crowded_out) = place;
         tokio::select! {
@@ -167,7 +167,7 @@ impl Shared {
 }
 
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
-/// Addresses of controllers are not configured. An address that a controller was served from counts as known.
+/// Addresses of controllers are not configured. Addresses from which a controller was served count as known.
 const UNIDENTIFIED: UnidentifiedLimits = UnidentifiedLimits { known_max: 16, max: 16, per_address_max: 16 };
-/// Where the system has no descriptor left, it has none a moment later either.
+/// If the system has no file descriptor left, it will not have one a moment later.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);

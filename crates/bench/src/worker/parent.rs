@@ -1,4 +1,4 @@
-//! A worker process that the controller started itself.
+//! A worker process that the controller started.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -8,13 +8,13 @@ use tokio::net::unix::pipe;
 use super::serve::serve;
 use super::wire::TalkError;
 
-/// Serves the process that started this one, over the pipes that are its standard input and output; returns when that has had its
-/// load, or is gone. Must be called in a tokio runtime.
+/// Serves the process that started this one, over the pipes that are its standard input and output. Returns when the
+/// load is over or the parent is gone. Must be called in a tokio runtime.
 pub async fn serve_parent() -> io::Result<()> {
     let from = pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
     let to = pipe::Sender::from_owned_fd(io::stdout().as_fd().try_clone_to_owned()?)?;
     match serve(from, to, None, ()).await {
-        // Nobody is left to tell.
+        // The parent is gone and cannot receive an error.
         Ok(()) | Err(TalkError::Closed) => Ok(()),
         Err(error) => Err(io::Error::other(error)),
     }

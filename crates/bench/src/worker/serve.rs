@@ -1,4 +1,4 @@
-//! One controller is served: one job, from the greeting to the last tally.
+//! Serves one controller: one job, from the greeting to the last tally.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use crate::needs;
 use crate::source::Sources;
 use crate::tally::WireTally;
 
-/// Serves a controller. `own` are this machine's addresses to connect from, where those of the job are not its. `busy` is let go of when
-/// the load is over, before the controller hears of it: it may have another at once.
+/// Serves a controller. `own` are source addresses of this machine, which replace those of the job. `busy` is dropped
+/// when the load is over, before the controller receives the result, so that it can send the next job at once.
 ///
-/// Whatever ends this early, the load ends with it.
+/// The load ends if this function returns early.
 pub(super) async fn serve<R, W, B>(mut from: R, mut to: W, own: Option<&Sources>, busy: B) -> Result<(), TalkError>
 where
     R: AsyncRead + Unpin + Send + 'static,
@@ -43,7 +43,7 @@ where
     }
 }
 
-/// Refuses a controller, with a reason that it will read.
+/// Refuses a controller, and sends it the reason.
 pub(super) async fn refuse<R, W>(mut from: R, mut to: W, why: String) -> Result<(), TalkError>
 where
     R: AsyncRead + Unpin,
@@ -51,14 +51,14 @@ where
 {
     let refused = async {
         wire::greet(&mut from, &mut to).await?;
-        // It is read first, so that closing does not reset what says why.
+        // Reads the job first, so that closing the connection does not reset it and discard the reason.
         wire::skip(&mut from).await?;
         wire::send(&mut to, &Report::Refused { why }).await
     };
     timeout(SILENCE_MAX, refused).await.map_err(|_| TalkError::Silent)?
 }
 
-/// Makes a job ready; refuses in a sentence.
+/// Prepares a job. The error is a sentence.
 fn prepare(job: wire::Job, own: Option<&Sources>) -> Result<(Prepared, Duration), String> {
     let (mut plan, portion, after) = job.into_plan().map_err(|error| error.to_string())?;
     if let Some(own) = own {
@@ -77,12 +77,12 @@ struct Controller<W> {
 }
 
 impl<W: AsyncWrite + Unpin> Controller<W> {
-    /// A controller that takes nothing is gone, too.
+    /// Sends a report. Fails if the controller does not take it within [`SILENCE_MAX`].
     async fn say(&mut self, report: &Report) -> Result<(), TalkError> {
         timeout(SILENCE_MAX, wire::send(&mut self.to, report)).await.map_err(|_| TalkError::Silent)?
     }
 
-    /// Waits for the start; `None`: there will be none.
+    /// Waits for the start. `None`: the controller cancelled the job.
     async fn start(&mut self) -> Result<Option<Instant>, TalkError> {
         loop {
             match self.orders.next().await? {
@@ -97,7 +97,7 @@ impl<W: AsyncWrite + Unpin> Controller<W> {
         }
     }
 
-    /// Tells how the load goes, until it is over and all is told.
+    /// Sends reports about the load until it is over and all samples are sent.
     async fn attend<B>(&mut self, mut load: Load, mut connections: Connections, busy: B) -> Result<(), TalkError> {
         let mut telling = Telling { next: Instant::now() + HEARTBEAT };
         while !(load.is_finished() && connections.are_told()) {
@@ -139,7 +139,8 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// When the next tally is told: so seldom that making them takes little of the machine.
+/// When the next tally is sent. The interval grows with the time that a tally takes, to limit its share of the
+/// machine's time.
 struct Telling {
     next: Instant,
 }
@@ -157,7 +158,7 @@ impl Telling {
     }
 }
 
-/// How often is looked whether a load is over.
+/// The interval between checks whether the load is over.
 const LOOK: Duration = Duration::from_millis(10);
-/// Making a tally takes at most one of so many parts of a thread's time.
+/// Making tallies takes at most this fraction of a thread's time: 1/50.
 const COST_MIN: u32 = 50;

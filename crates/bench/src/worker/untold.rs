@@ -1,4 +1,4 @@
-//! Connections of which the controller has not been told yet.
+//! Samples of connections that have not been sent to the controller yet.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,11 +7,11 @@ use super::wire::{AHEAD_MAX, Order, Report, TalkError};
 use crate::ConnectionLog;
 use crate::sample::{ConnectionSample, SAMPLES_MAX, WireSamples};
 
-/// What the controller is told of connections one by one, if it wants to know.
+/// The samples of connections for the controller, if it requests them.
 #[derive(Debug)]
 pub(super) struct Connections {
     untold: Option<Arc<Untold>>,
-    /// Reports that its log has not taken yet.
+    /// Number of reports that the controller's log has not taken yet.
     ahead: usize,
 }
 
@@ -20,12 +20,12 @@ impl Connections {
         Self { untold: wanted.then(Arc::default), ahead: 0 }
     }
 
-    /// What the load tells.
+    /// The log to which the load's threads pass samples.
     pub(super) fn log(&self) -> Option<Arc<dyn ConnectionLog>> {
         self.untold.clone().map(|untold| untold as Arc<dyn ConnectionLog>)
     }
 
-    /// What may be told now, if there is anything.
+    /// The next report, if there are samples and the controller can take them now.
     pub(super) fn report(&mut self) -> Result<Option<Report>, TalkError> {
         let Some(untold) = self.untold.as_ref().filter(|untold| self.ahead < AHEAD_MAX && !untold.is_empty()) else {
             return Ok(None);
@@ -35,13 +35,13 @@ impl Connections {
         Ok(Some(Report::Connections(samples)))
     }
 
-    /// The log has taken one report.
+    /// The controller's log has taken one report.
     pub(super) fn logged(&mut self) -> Result<(), TalkError> {
         self.ahead = self.ahead.checked_sub(1).ok_or_else(|| Order::Logged.out_of_turn())?;
         Ok(())
     }
 
-    /// Whether nothing is left to tell.
+    /// Whether all samples have been sent.
     pub(super) fn are_told(&self) -> bool {
         self.untold.as_ref().is_none_or(|untold| untold.is_empty())
     }
@@ -55,19 +55,19 @@ impl Drop for Connections {
     }
 }
 
-/// Samples on their way from the load's threads to the controller. Of those that wait there are only so many: where the controller,
-/// or its disk, does not keep up, the load's threads wait.
+/// Samples on their way from the load's threads to the controller. Their number is limited: if the controller or its
+/// disk is too slow, the load's threads wait.
 #[derive(Debug, Default)]
 struct Untold {
     waiting: Mutex<Waiting>,
-    /// There is room again.
+    /// Notified when there is room again.
     room: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     samples: VecDeque<ConnectionSample>,
-    /// Nobody will be told any more.
+    /// The controller is gone, and no more samples are sent.
     given_up: bool,
 }
 
@@ -82,7 +82,7 @@ impl ConnectionLog for Untold {
 }
 
 impl Untold {
-    /// Those that have waited longest, as many as are told at once.
+    /// The oldest samples, at most as many as one report can carry.
     fn take(&self) -> Vec<ConnectionSample> {
         let mut waiting = self.lock();
         let count = waiting.samples.len().min(SAMPLES_MAX);
@@ -95,7 +95,7 @@ impl Untold {
         self.lock().samples.is_empty()
     }
 
-    /// Lets go of all that wait: the controller is gone, and the load ends.
+    /// Releases all waiting threads: the controller is gone, and the load ends.
     fn give_up(&self) {
         self.lock().given_up = true;
         self.room.notify_all();

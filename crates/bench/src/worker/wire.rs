@@ -1,24 +1,24 @@
-//! What a controller and a worker say to each other.
+//! The protocol between controller and worker.
 //!
 //! ```text
 //!  controller                                   worker
 //!      | -- greeting: magic, version ------------> |
 //!      | <------------ greeting: magic, version -- |
-//!      | -- Job ---------------------------------> |   plan, which part of it
+//!      | -- Job ---------------------------------> |   the plan, and the worker's part of it
 //!      | <----------------------- Ready, or Refused |
-//!      | -- Ping --------------------------------> |   a few times: how far away is it?
+//!      | -- Ping --------------------------------> |   a few times, to measure the round-trip time
 //!      | <---------------------------------- Pong -- |
-//!      | -- Start { after } ---------------------> |   all workers at the same instant
+//!      | -- Start { after } ---------------------> |   all workers begin at the same instant
 //!      | <------------------------------ Progress -- |   a tally, again and again
-//!      | <--------------------------- Connections -- |   if there is a log: some at a time
+//!      | <--------------------------- Connections -- |   with a log: samples of some connections
 //!      | -- Logged ------------------------------> |   for each such report, when the log has taken it
-//!      | -- Take --------------------------------> |   everybody at the same time
-//!      | <--------------------------------- Taken -- |   a tally of what has ended since; counting begins anew
+//!      | -- Take --------------------------------> |   to all workers at the same time
+//!      | <--------------------------------- Taken -- |   a tally since the last Take; resets the counts
 //!      | -- Ping, Cut ---------------------------> |
 //!      | <---------------------------------- Done -- |   the last tally
 //! ```
-//! The greeting has the same layout in every version; what follows is understood only by the same version. A message is its
-//! length in 4 bytes (big-endian) and its postcard encoding.
+//! The greeting has the same layout in every version. The messages after it are compatible only within one version. A
+//! message is its length in 4 bytes (big-endian) and its postcard encoding.
 
 mod job;
 
@@ -35,28 +35,28 @@ pub(crate) use job::Job;
 use crate::sample::{BadSamples, WireSamples};
 use crate::tally::{BadTally, WireTally};
 
-/// What a controller says.
+/// A message from the controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Be ready for this.
+    /// Prepare this job.
     Job(Box<Job>),
-    /// Is anybody there?
+    /// Heartbeat, and measurement of the round-trip time.
     Ping,
     /// Begin.
     Start {
-        /// So long after this has come, in nanoseconds.
+        /// In nanoseconds, counted from the arrival of this message.
         after_ns: u64,
     },
     /// The log has taken the connections of one report.
     Logged,
-    /// Say what has ended since the start, or since this was last asked, and begin to count anew.
+    /// Send a tally since the start or since the last `Take`, and reset the counts.
     Take,
-    /// Drop what is in progress, and say what became of the rest.
+    /// Drop the requests in progress, and send the last tally.
     Cut,
 }
 
 impl Order {
-    /// That it came when it made no sense.
+    /// The error that this message is not valid in the current state.
     pub(crate) fn out_of_turn(&self) -> TalkError {
         TalkError::OutOfTurn(match self {
             Self::Job(_) => "Job",
@@ -69,27 +69,27 @@ impl Order {
     }
 }
 
-/// What a worker says.
+/// A message from the worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Report {
-    /// It could begin.
+    /// The worker can begin.
     Ready,
-    /// It will do nothing.
+    /// The worker rejects the job.
     Refused {
-        /// Why, in a sentence.
+        /// The cause, as a sentence.
         why: String,
     },
-    /// Yes.
+    /// The response to `Ping`.
     Pong,
-    /// What has become of what has ended so far, or since it was last taken.
+    /// The tally since the start or since the last `Take`.
     Progress(Box<WireTally>),
     /// Connections that have ended. There are never more than [`AHEAD_MAX`] such reports that the log has not taken.
     Connections(WireSamples),
-    /// What has ended until now.
+    /// The response to `Take`.
     Taken {
-        /// What has become of it.
+        /// The tally since the start or since the last `Take`.
         tally: Box<WireTally>,
-        /// When that was, counted from the common start, in nanoseconds.
+        /// When it was taken, in nanoseconds from the common start.
         at_ns: u64,
     },
     /// The load is over.
@@ -97,7 +97,7 @@ pub(crate) enum Report {
 }
 
 impl Report {
-    /// That it came when it made no sense.
+    /// The error that this message is not valid in the current state.
     pub(crate) fn out_of_turn(&self) -> TalkError {
         TalkError::OutOfTurn(match self {
             Self::Ready => "Ready",
@@ -111,55 +111,55 @@ impl Report {
     }
 }
 
-/// What a load came to.
+/// The results of a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WireDone {
     pub(crate) tally: WireTally,
-    /// From the common start to its end.
+    /// From the common start to the end of the load, in nanoseconds.
     pub(crate) elapsed_ns: u64,
-    /// Why things failed, in sentences, and how often.
+    /// The causes of failures, each as a sentence with its count.
     pub(crate) causes: BTreeMap<String, u64>,
 }
 
-/// A conversation between controller and worker is over before its time. Named by who is at fault.
+/// The link between controller and worker failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TalkError {
-    /// The peer is gone.
+    /// The peer closed the connection.
     #[error("the connection was closed")]
     Closed,
     /// The connection failed.
     #[error("the connection failed: {0}")]
     Io(io::Error),
-    /// The peer is no `watari bench`.
+    /// The peer is not `watari bench`.
     #[error("it does not speak the protocol of watari bench")]
     Foreign,
-    /// The peer is another version.
+    /// The peer has another version of the protocol.
     #[error(
         "it speaks version {theirs} of the protocol, and this program version {VERSION}: use the same Watari everywhere"
     )]
     Version {
-        /// The peer's.
+        /// The peer's version.
         theirs: u16,
     },
-    /// A message is longer than any may be.
+    /// A message is longer than [`LEN_MAX`].
     #[error("a message of {0} bytes is too long")]
     TooLong(usize),
-    /// A message cannot be read.
+    /// A message cannot be decoded.
     #[error("a message cannot be read: {0}")]
     Unreadable(postcard::Error),
-    /// A message goes on behind its end.
+    /// A message has bytes after its end.
     #[error("a message has {0} bytes too many")]
     Trailing(usize),
-    /// It is not the turn of this message.
-    #[error("it said {0} when that made no sense")]
+    /// A message is not valid in the current state.
+    #[error("it sent {0} in the wrong state")]
     OutOfTurn(&'static str),
-    /// The peer said nothing for too long.
-    #[error("nothing came from it for {} s", SILENCE_MAX.as_secs())]
+    /// The peer sent nothing for [`SILENCE_MAX`].
+    #[error("it sent nothing for {} s", SILENCE_MAX.as_secs())]
     Silent,
-    /// A tally that cannot be.
+    /// A tally is invalid.
     #[error(transparent)]
     Tally(#[from] BadTally),
-    /// Connections that cannot be.
+    /// Samples of connections are invalid.
     #[error(transparent)]
     Samples(#[from] BadSamples),
 }
@@ -173,7 +173,7 @@ impl From<io::Error> for TalkError {
     }
 }
 
-/// Says what this is, and finds out what the peer is.
+/// Sends the greeting, and checks the greeting of the peer.
 pub(crate) async fn greet(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
@@ -204,7 +204,7 @@ pub(crate) async fn send(to: &mut (impl AsyncWrite + Unpin), message: &impl Seri
     Ok(to.flush().await?)
 }
 
-/// Receives a message. Memory is taken as bytes come, not as they are announced.
+/// Receives a message. Allocates memory for the bytes that have arrived, not for the announced length.
 pub(crate) async fn receive<T: DeserializeOwned>(from: &mut (impl AsyncRead + Unpin)) -> Result<T, TalkError> {
     let len = length(from).await?;
     let mut bytes = Vec::new();
@@ -215,7 +215,7 @@ pub(crate) async fn receive<T: DeserializeOwned>(from: &mut (impl AsyncRead + Un
     if rest.is_empty() { Ok(message) } else { Err(TalkError::Trailing(rest.len())) }
 }
 
-/// Passes a message over, whatever it is.
+/// Skips a message of any type.
 pub(crate) async fn skip(from: &mut (impl AsyncRead + Unpin)) -> Result<(), TalkError> {
     let len = length(from).await? as u64;
     let skipped = tokio::io::copy(&mut from.take(len), &mut tokio::io::sink()).await?;
@@ -227,18 +227,19 @@ async fn length(from: &mut (impl AsyncRead + Unpin)) -> Result<usize, TalkError>
     if len > LEN_MAX { Err(TalkError::TooLong(len)) } else { Ok(len) }
 }
 
-/// Of what follows the greeting.
+/// The version of the messages after the greeting.
 const VERSION: u16 = 1;
 const MAGIC: [u8; 6] = *b"wbench";
 const GREETING_LEN: usize = MAGIC.len() + 2;
 const LEN_LEN: usize = 4;
-/// Of a message: a list of 10 million lines fits.
+/// The largest message, in bytes. A list of 10 million lines fits.
 const LEN_MAX: usize = 256 << 20;
-/// Reports of connections that may be on their way to the log: enough for tens of thousands of connections a second over a long way.
+/// Reports of connections that may be on their way to the log. Enough for tens of thousands of connections per second
+/// with a long round-trip time.
 pub(crate) const AHEAD_MAX: usize = 4;
-/// How often both sides show that they are there.
+/// The interval at which both sides send a message.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
-/// Who says nothing for so long is given up. A machine under load may be slow.
+/// A peer that sends nothing for this long is given up. A machine under load may be slow.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(20);
 
 #[cfg(test)]

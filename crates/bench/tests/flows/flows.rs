@@ -1,4 +1,4 @@
-//! Flows against a shop that sells only to whoever went through its forms.
+//! Flows against a shop that sells only to clients that submitted its forms.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -35,7 +35,7 @@ name = "done"
 uri = "${place}"
 "#;
 
-/// Hands out tokens and cookies that belong together, and sells to whoever has both.
+/// Hands out tokens and cookies in pairs, and accepts orders only with both of a pair.
 fn shop() -> Server {
     let next = AtomicU64::new(0);
     Server::plain(move |asked: &Asked| {
@@ -73,13 +73,13 @@ fn run(server: &Server, flow: &str, pace: Pace, flows: u64) -> Finished {
     Load::start(plan, None).unwrap().finish()
 }
 
-/// Requests of each step, and how many of them ended so.
+/// For each step, the number of its requests, and how many of them ended this way.
 fn ended(finished: &Finished, kind: EndingKind) -> Vec<(u64, u64)> {
     let parts = (0..finished.tally.classes().len()).map(|class| finished.tally.by_class(class));
     parts.map(|part| (part.requests, part.endings.of(kind))).collect()
 }
 
-/// Flows that came to their end, and that failed.
+/// Completed flows, and failed flows.
 fn flows(finished: &Finished) -> (u64, u64) {
     let flows = finished.tally.flows();
     (flows.done.count(), flows.failed)
@@ -112,7 +112,7 @@ fn a_flow_ends_at_the_answer_that_lacks_something() {
     let server = shop();
     let finished = run(&server, &FLOW.replace("token=(", "ticket=("), Pace::Closed { connections: 2 }, 10);
     assert_eq!(ended(&finished, EndingKind::Local), [(10, 10), (0, 0), (0, 0)]);
-    let note = "step form: no value for \"token\": the answer does not have it".to_owned();
+    let note = "step form: no value for \"token\": the response does not contain it".to_owned();
     assert_eq!((finished.causes.clone(), flows(&finished)), (BTreeMap::from([(note, 10)]), (0, 10)));
     assert_eq!(server.asked().len(), 10);
 }

@@ -1,4 +1,4 @@
-//! Flows and users, against a server that knows what it was asked.
+//! Flows and users, against a server that records its requests.
 #![allow(clippy::unwrap_used)]
 
 mod flows;

@@ -1,4 +1,4 @@
-//! A server of HTTP/1.1, plain or over TLS, that answers as a test says and notes what it was asked.
+//! An HTTP/1.1 server, plain or over TLS. It responds as a test says, and records its requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -8,12 +8,12 @@ use std::thread;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
     /// Method and target.
     pub(crate) line: String,
-    /// Header fields as they came.
+    /// Header fields as received.
     pub(crate) fields: Vec<String>,
     pub(crate) body: String,
 }
@@ -25,13 +25,14 @@ impl Asked {
     }
 }
 
-/// The server; it ends with the test's process.
+/// The server. It ends with the test's process.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) asked: Arc<Mutex<Vec<Asked>>>,
 }
 
-/// Status, header fields, each with its line's end, and body. The field `x-last` has the server close afterwards.
+/// Status, header fields (each with its line end) and body. With the field `x-last`, the server closes the connection
+/// afterwards.
 pub(crate) type Answer = (u16, String, String);
 
 impl Server {
@@ -43,7 +44,7 @@ impl Server {
         Self::start(Some(config()), answer)
     }
 
-    /// What it was asked so far.
+    /// The requests so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
@@ -67,12 +68,12 @@ impl Server {
     }
 }
 
-/// Until the client closes, or asks for it.
+/// Serves a connection until the client closes it or requests its close.
 fn serve(stream: impl Read + Write, log: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked) -> Answer) {
     let mut stream = BufReader::new(stream);
     while let Some(asked) = read(&mut stream) {
         let (status, fields, body) = answer(&asked);
-        // As asked for, or as a server does that loses its patience: without a word.
+        // Closes on request of the client, or without an announcement, like a server whose timeout expired.
         let close = asked.field("connection") == Some("close") || fields.contains("x-last");
         log.lock().unwrap().push(asked);
         let response = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n{fields}\r\n{body}", body.len());

@@ -1,4 +1,4 @@
-//! Users who come back, against a server that gives sessions.
+//! Users with several requests, against a server that stores sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ fn returning_users_take_the_place_of_new_ones() {
     let total = finished.tally.total();
     let users = total.connections.handshakes(Full);
     assert_eq!((total.requests, total.connections.handshakes(Resumed)), (3 * users, 2 * users));
-    // Of 50 requests that begin within the time, at least those of the first 20 ms are of new users.
+    // Of the 50 requests that begin within the time, at least those of the first 20 ms are from new users.
     assert!((2..50).contains(&users), "{users}");
 }
 
@@ -78,7 +78,7 @@ fn users_wait_where_there_are_too_few_connections() {
 
 #[test]
 fn users_who_find_no_connection_for_too_long_give_up_and_come_back() {
-    // Takes connections, and says nothing.
+    // Accepts connections, and sends nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let server = Server { address: silent.local_addr().unwrap(), ..server() };
     let patience = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! How connections come and go.
+//! How connections begin and end.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn a_connection_carries_so_many_requests() {
 
 #[test]
 fn what_a_server_that_goes_away_has_not_processed_goes_elsewhere() {
-    // SETTINGS, and a GOAWAY that names no stream.
+    // SETTINGS, and a GOAWAY with the last stream id 0.
     let server = Server::beginning_with(b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0");
     let ran = run(plan(server.address, false, "- / 0\n", 1, 4, 40));
     assert_eq!((shown(&ran.total.endings), server.asked()), (all(NORMAL, 40), vec![0, 40]));
@@ -35,7 +35,7 @@ fn what_a_server_that_goes_away_has_not_processed_goes_elsewhere() {
 fn what_is_not_processed_goes_on_until_somebody_takes_it() {
     let server =
         Server::plain(|_, request, _| if request == 0 { Reply::GoAway } else { Reply::With(200, Bytes::new()) });
-    // Each connection takes one of the 20 that are sent at once.
+    // Each connection processes one of the 20 requests in progress.
     let ran = run(plan(server.address, false, "- / 0\n", 1, 20, 40));
     assert_eq!(shown(&ran.total.endings), all(NORMAL, 40));
 }
@@ -78,7 +78,7 @@ fn a_connection_that_is_silent_is_replaced() {
     let timeouts = Timeouts { response: Duration::from_millis(200), ..plan.timeouts };
     let ran = run(Plan { timeouts, ..plan });
     assert_eq!(shown(&ran.total.endings), all("TIMEOUT (wait, server)", 4));
-    // The server's SETTINGS came during the first request of each connection, or soon after it.
+    // The server's SETTINGS arrived during the first request of each connection, or soon after it.
     assert!(server.asked().len() > 1 && server.asked().iter().sum::<usize>() == 4, "{:?}", server.asked());
 }
 
@@ -114,7 +114,7 @@ fn those_who_wait_for_a_connection_share_its_refusal() {
 fn a_server_that_does_not_read_holds_nothing_up() {
     let server = Server::deaf();
     let file = tempfile::NamedTempFile::new().unwrap();
-    // More than the system takes; but windows let no more than 64 KiB pass.
+    // More than the system's socket buffer, but the flow control window is only 64 KiB.
     std::fs::write(&file, vec![0; 70_000]).unwrap();
     let line = format!("- / 0 method=POST body={}\n", file.path().display());
     let plan = plan(server.address, false, &line, 1, 2, 2);

@@ -1,4 +1,4 @@
-//! Flows over HTTP/2: what one answer says goes into the next request.
+//! Flows over HTTP/2: the next request contains values of a response.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,6 +36,6 @@ fn a_flow_takes_from_headers_and_bodies() {
     let plan = plan(server.address, false, "- / 0\n", 2, 3, 1);
     let ran = run(Plan { work, stop: Stop { requests: Some(10), after: None }, ..plan });
     assert_eq!(shown(&ran.total.endings), all("NORMAL (response, server)", 20));
-    // Each user has a connection of his own.
+    // Each user has a connection of its own.
     assert_eq!(server.asked(), [2; 10]);
 }

@@ -1,4 +1,4 @@
-//! HTTP/2, against servers that do what a test says.
+//! HTTP/2, against servers that a test scripts.
 #![allow(clippy::unwrap_used)]
 
 mod connections;

@@ -15,12 +15,12 @@ use crate::server::{Reply, Server};
 
 const NORMAL: &str = "NORMAL (response, server)";
 
-/// A server that answers all requests alike.
+/// A server that gives all requests the same response.
 fn always(reply: Reply) -> Server {
     Server::plain(move |_, _, _| reply.clone())
 }
 
-/// How so many requests to such a server end.
+/// The endings of `requests` requests to such a server.
 fn ended(reply: Reply, requests: u64) -> Vec<(String, u64)> {
     shown(&run(plan(always(reply).address, false, "- / 0\n", 1, 2, requests)).total.endings)
 }
@@ -60,12 +60,12 @@ fn an_open_loop_shares_connections_as_well() {
 
 #[test]
 fn bodies_go_there_and_come_back() {
-    // More than the server's window, which it opens as it reads.
+    // More than the server's window. The server increases the window as it reads.
     let body: Vec<u8> = (0..300_000u32).map(|at| (at % 251) as u8).collect();
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, &body).unwrap();
     let digest = digest::digest(&digest::SHA256, &body);
-    // As it is written: in hexadecimal digits.
+    // The notation in lists: hexadecimal digits.
     let sha256 = format!("{digest:?}").rsplit_once(':').unwrap().1.to_owned();
     let line = format!("- / 0 method=POST body={} sha256={sha256}\n", file.path().display());
     let ran = run(plan(always(Reply::Echo).address, false, &line, 1, 3, 6));
@@ -134,6 +134,6 @@ fn what_is_cut_off_is_unfinished() {
     let finished = load.finish();
     let total = finished.tally.total();
     assert_eq!((total.requests, finished.tally.given_up()), (0, 5));
-    // The connection is told of as others are.
+    // The sample of the connection is recorded like any other.
     assert_eq!((total.connections.opened, total.connections.endings.failed()), (1, 0));
 }

@@ -1,4 +1,4 @@
-//! Loads of HTTP/2 on a server of the test.
+//! HTTP/2 loads on a server of the test.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -40,7 +40,7 @@ pub(crate) fn plan(
     }
 }
 
-/// Everything that a run had.
+/// The results of a run.
 pub(crate) struct Ran {
     pub(crate) total: Part,
     pub(crate) connections: Vec<ConnectionSample>,
@@ -54,7 +54,7 @@ pub(crate) fn run(plan: Plan) -> Ran {
     Ran { total: finished.tally.total(), connections }
 }
 
-/// As they are shown, with how many ended so.
+/// Endings as text, with their counts.
 pub(crate) fn shown(endings: &Endings) -> Vec<(String, u64)> {
     endings.iter().map(|(ending, count)| (ending.to_string(), count)).collect()
 }
@@ -63,7 +63,7 @@ pub(crate) fn all(ending: &str, count: u64) -> Vec<(String, u64)> {
     vec![(ending.to_owned(), count)]
 }
 
-/// How connections ended, in order.
+/// The endings of connections, in order.
 pub(crate) fn endings(connections: &[ConnectionSample]) -> Vec<String> {
     connections.iter().map(|sample| sample.ending).map(|ending: Ending| ending.to_string()).collect()
 }

@@ -1,4 +1,4 @@
-//! Servers of HTTP/2, plain or over TLS, that note what they were asked; and others that only pretend.
+//! HTTP/2 servers, plain or over TLS, that record their requests, and servers that break the protocol.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -21,45 +21,45 @@ use tokio_rustls::TlsAcceptor;
 /// What a server does with a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
-    /// Answers.
+    /// Responds.
     With(u16, Bytes),
-    /// Answers with the body that came.
+    /// Responds with the body of the request.
     Echo,
-    /// Answers once so many requests are on their way over the connection.
+    /// Responds when so many requests are in progress on the connection.
     Together(usize),
-    /// Answers once so many connections have come.
+    /// Responds when the server has accepted so many connections.
     Joined(usize, Bytes),
-    /// Announces more than it sends.
+    /// Announces a longer body than it sends.
     Short,
-    /// Takes the stream back.
+    /// Resets the stream.
     Reset(Reason),
-    /// Sends a part, and takes the stream back.
+    /// Sends a part of the response, and resets the stream.
     Break(Reason),
-    /// Nothing.
+    /// Does nothing.
     Stall,
-    /// Answers, and no request after this one.
+    /// Responds, and accepts no later request.
     GoAway,
-    /// Nothing, until so many requests are on their way; then it closes.
+    /// Does nothing until so many requests are in progress, and then closes the connection.
     Cut(usize),
 }
 
-/// The server; it ends with the test's process.
+/// The server. It ends with the test's process.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    /// Of each connection: how many requests came.
+    /// The number of requests on each connection.
     asked: Arc<Mutex<Vec<usize>>>,
 }
 
-/// By connection and request, both from 0.
+/// By the numbers of the connection and of the request, both from 0.
 type Replies = dyn Fn(usize, usize, &Request<RecvStream>) -> Reply + Send + Sync;
 
 impl Server {
-    /// One that speaks HTTP/2 without TLS.
+    /// Serves HTTP/2 without TLS.
     pub(crate) fn plain(reply: impl Fn(usize, usize, &Request<RecvStream>) -> Reply + Send + Sync + 'static) -> Self {
         Self::start(Builder::new(), None, reply)
     }
 
-    /// One that agrees to these protocols by ALPN, and speaks HTTP/2 whatever was agreed on.
+    /// Accepts these protocols by ALPN, and serves HTTP/2 regardless of the result.
     pub(crate) fn tls(
         alpn: &[&str],
         reply: impl Fn(usize, usize, &Request<RecvStream>) -> Reply + Send + Sync + 'static,
@@ -96,7 +96,7 @@ impl Server {
         Self { address, asked }
     }
 
-    /// One that answers the first connection with these bytes, and the others as HTTP/2 does.
+    /// Sends these bytes on the first connection, and serves HTTP/2 on the others.
     pub(crate) fn beginning_with(bytes: &'static [u8]) -> Self {
         let asked: Arc<Mutex<Vec<usize>>> = Arc::default();
         let log = Arc::clone(&asked);
@@ -108,7 +108,7 @@ impl Server {
             async move {
                 if number == 0 {
                     stream.write_all(bytes).await.unwrap();
-                    // Reads all that comes: closing before would be a reset.
+                    // Reads everything that arrives: closing earlier would be a reset.
                     let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
                 } else {
                     serving.serve(&Builder::new(), stream).await;
@@ -118,7 +118,7 @@ impl Server {
         Self { address, asked }
     }
 
-    /// One that takes connections, and neither reads nor writes.
+    /// Accepts connections, and neither reads nor writes.
     pub(crate) fn deaf() -> Self {
         let address = listen(|stream, _| async move {
             let _held = stream;
@@ -127,13 +127,13 @@ impl Server {
         Self { address, asked: Arc::default() }
     }
 
-    /// How many requests came, by connection.
+    /// The number of requests on each connection.
     pub(crate) fn asked(&self) -> Vec<usize> {
         self.asked.lock().unwrap().clone()
     }
 }
 
-/// Serves connections on a thread of their own.
+/// Serves connections on a thread of its own.
 fn listen<F: Future<Output = ()> + Send + 'static>(
     serve: impl Fn(TcpStream, usize) -> F + Send + 'static,
 ) -> SocketAddr {
@@ -156,9 +156,9 @@ struct Serving {
     number: usize,
     reply: Arc<Replies>,
     asked: Arc<Mutex<Vec<usize>>>,
-    /// Connections that have come to the server.
+    /// The number of connections that the server has accepted.
     joined: watch::Receiver<usize>,
-    /// Requests that have come and wait for each other.
+    /// The number of requests that wait for each other.
     open: watch::Sender<usize>,
 }
 
@@ -217,7 +217,7 @@ async fn answer(
             let mut body = respond.send_response(Response::new(()), false).unwrap();
             body.reserve_capacity(1);
             body.send_data(Bytes::from_static(b"x"), false).unwrap();
-            // A reset overtakes what waits to be sent: the head has to be gone.
+            // A reset overtakes frames in the send queue, so the head has to be written first.
             tokio::time::timeout(Duration::from_millis(50), poll_fn(|_| Poll::<()>::Pending)).await.unwrap_err();
             body.send_reset(reason);
         }
@@ -227,7 +227,7 @@ async fn answer(
         Reply::Cut(count) => {
             open.wait_for(|&open| open >= count).await.unwrap();
             cut.add_permits(1);
-            // Dropped now, it would be taken back before.
+            // If dropped now, the stream would be reset before.
             let _ = poll_fn(|cx| respond.poll_reset(cx)).await;
         }
     }
@@ -235,7 +235,7 @@ async fn answer(
 
 fn send(respond: &mut SendResponse<Bytes>, status: u16, body: Bytes) {
     let response = Response::builder().status(status).header("x-path", "/taken").body(()).unwrap();
-    // A client that has given up does not want it any more.
+    // Sending fails if the client has given up the request.
     if let Ok(mut stream) = respond.send_response(response, body.is_empty())
         && !body.is_empty()
     {
@@ -252,7 +252,7 @@ async fn read(mut body: RecvStream) -> Bytes {
     read.into()
 }
 
-/// Agrees to these protocols by ALPN.
+/// Accepts these protocols by ALPN.
 pub(crate) fn acceptor(alpn: &[&str]) -> TlsAcceptor {
     let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let key = PrivateKeyDer::try_from(pair.signing_key.serialize_der()).unwrap();

@@ -1,4 +1,4 @@
-//! Users who come back over HTTP/2.
+//! Users with several requests over HTTP/2.
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use crate::harness::{
 };
 use Step::{Again, Request, Reset, Say, Stall};
 
-/// What becomes of four requests to a server that does `steps`; each has come to it.
+/// The endings of four requests to a server that does `steps`. Asserts that the server received all four.
 fn of(steps: &[Step]) -> Vec<(Ending, u64)> {
     let server = Server::start(steps);
     let finished = run(impatient(plan(&server.url(), 4, 2)));
@@ -44,7 +44,7 @@ fn a_server_that_stalls_is_a_timeout() {
 fn garbage_breaks_the_protocol() {
     let broken = [(by_server(EndingKind::Protocol, Phase::Response), 4)];
     assert_eq!(of(&[Request, Say(b"SSH-2.0-OpenSSH_9.2\r\n"), Stall]), broken);
-    // Nobody has asked for another protocol.
+    // The client did not request an upgrade.
     assert_eq!(of(&[Request, Say(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"), Stall]), broken);
     assert_eq!(
         of(&[Request, Say(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"), Stall]),
@@ -55,7 +55,7 @@ fn garbage_breaks_the_protocol() {
 #[test]
 fn another_answer_than_expected_is_a_mismatch() {
     let server = Server::start(&[Request, Say(OK), Again]);
-    // The digest of what comes, and that of something else.
+    // The digest of the body, and another digest.
     let right = "df1f852f0f88187e232672db9cd520c656ce4f885168764bd3f428e9d6d835c8";
     let list = format!("- /a 0 status=200 sha256={right}\n- /b 0 status=404\n- /c 0 sha256={}\n", "0".repeat(64));
     let finished = run(of_list(&list, &[&server.url()], 30, 3));
@@ -64,7 +64,7 @@ fn another_answer_than_expected_is_a_mismatch() {
 
 #[test]
 fn nobody_there_refuses() {
-    // Bound, and not listening.
+    // Bound, but not listening.
     let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let finished = run(plan(&format!("http://{unused}/"), 7, 3));
     let refused = by_server(EndingKind::Refused, Phase::Connect);
@@ -76,7 +76,7 @@ fn an_address_that_is_not_ours_is_our_own_fault() {
     let server = Server::start(&[Request, Say(OK), Again]);
     let list = "192.0.2.1 /a 0\n::1 /a 0\n";
     let finished = run(of_list(list, &[&server.url()], 4, 1));
-    // The second has no connection to tell of: the server has no address of that family.
+    // The second source has no connection sample: the server has no address of that family.
     assert_eq!(endings(&finished), [(by_client(EndingKind::Local, Phase::Connect), 4)]);
     assert_eq!(finished.tally.total().connections.opened, 2);
     let causes: Vec<_> = finished.causes.iter().map(|(why, count)| (why.as_str(), *count)).collect();
@@ -107,7 +107,7 @@ fn the_last_request_of_a_connection_is_read_until_the_server_closes() {
     assert_eq!(endings(&finished), [(ANSWERED, 5)]);
     assert_eq!(ends_of_connections(&finished), [(by_server(EndingKind::Timeout, Phase::Close), 5)]);
 
-    // With the server's end right behind what nobody asked for, and without.
+    // Unexpected bytes after the response, with and without the server's close directly after them.
     for steps in [&[Request, Say(OK), Say(b"more"), Stall][..], &[Request, Say(OK), Say(b"more")]] {
         let finished = run(impatient(one_each(plan(&Server::start(steps).url(), 5, 2))));
         assert_eq!(endings(&finished), [(ANSWERED, 5)]);
@@ -122,7 +122,7 @@ fn the_last_request_of_a_connection_is_read_until_the_server_closes() {
 
 #[test]
 fn a_connection_that_was_closed_between_requests_is_opened_again() {
-    // Three requests on each connection, and no word that it ends.
+    // Three requests on each connection, which the server closes without an announcement.
     let server = Server::start(&[Request, Say(OK), Request, Say(OK), Request, Say(OK)]);
     let finished = run(plan(&server.url(), 30, 2));
     assert_eq!((endings(&finished), server.requests()), (vec![(ANSWERED, 30)], 30));

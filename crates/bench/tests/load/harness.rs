@@ -1,4 +1,4 @@
-//! Servers by script, and loads for them.
+//! Scripted servers, and loads for them.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,7 +18,7 @@ use watari_bench::site::Site;
 use watari_bench::tally::Endings;
 use watari_bench::tls::TlsOptions;
 
-/// What a server does with each connection: one step after the other, and then it closes.
+/// A step of the script that a server runs for each connection. After the last step, it closes the connection.
 #[derive(Clone)]
 pub(crate) enum Step {
     /// Reads up to the end of a request's head.
@@ -35,12 +35,12 @@ pub(crate) enum Step {
 
 pub(crate) const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nwatari";
 
-/// A server on loopback. Its thread ends with the process: it may wait for a client that never comes.
+/// A server on loopback. Its thread ends with the process, because it may wait for a client that never connects.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    /// Requests whose head was read.
+    /// Number of requests whose heads were read.
     pub(crate) requests: Arc<AtomicU64>,
-    /// Where clients came from.
+    /// The clients' addresses.
     pub(crate) clients: Arc<Mutex<Vec<SocketAddr>>>,
 }
 
@@ -59,7 +59,7 @@ impl Server {
                 let stream = stream.unwrap();
                 clients.lock().unwrap().push(stream.peer_addr().unwrap());
                 let (steps, requests) = (steps.clone(), Arc::clone(&requests));
-                // What a client does to its connection is its own business.
+                // Errors of a connection are ignored.
                 thread::spawn(move || serve(stream, &steps, &requests));
             }
         });
@@ -95,13 +95,13 @@ fn serve(mut stream: TcpStream, steps: &[Step], requests: &AtomicU64) -> io::Res
             }
         }
     }
-    // Closing with bytes unread would be a reset.
+    // Closing with unread bytes would be a reset.
     stream.shutdown(std::net::Shutdown::Write)?;
     io::copy(&mut stream, &mut io::sink())?;
     Ok(())
 }
 
-/// Takes a request without a body from what has come; false if the client closes before.
+/// Takes a request without a body from the received bytes. False if the client closes before.
 fn read_head(stream: &mut TcpStream, unread: &mut Vec<u8>) -> io::Result<bool> {
     loop {
         if let Some(end) = unread.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
@@ -116,7 +116,7 @@ fn read_head(stream: &mut TcpStream, unread: &mut Vec<u8>) -> io::Result<bool> {
     }
 }
 
-/// A closed loop of `requests` over `connections`, which tests change as they like.
+/// A closed loop of `requests` over `connections`. Tests modify it.
 pub(crate) fn plan(url: &str, requests: u64, connections: usize) -> Plan {
     of_list(&format!("- {url} {}\n", u8::from(url.starts_with("https"))), &[], requests, connections)
 }
@@ -144,7 +144,7 @@ pub(crate) fn one_each(plan: Plan) -> Plan {
     Plan { protocol: Protocol::Http1 { requests_per_connection: Some(1), pipeline: 1 }, ..plan }
 }
 
-/// Nothing is waited for longer than this.
+/// The plan with short timeouts.
 pub(crate) fn impatient(plan: Plan) -> Plan {
     let short = Duration::from_millis(200);
     Plan { timeouts: Timeouts { connect: short, response: short }, ..plan }
@@ -154,12 +154,10 @@ pub(crate) fn run(plan: Plan) -> Finished {
     Load::start(plan, None).unwrap().finish()
 }
 
-/// All endings of requests.
 pub(crate) fn endings(finished: &Finished) -> Vec<(Ending, u64)> {
     counted(&finished.tally.total().endings)
 }
 
-/// All endings of connections.
 pub(crate) fn ends_of_connections(finished: &Finished) -> Vec<(Ending, u64)> {
     counted(&finished.tally.total().connections.endings)
 }
@@ -168,7 +166,7 @@ fn counted(endings: &Endings) -> Vec<(Ending, u64)> {
     endings.iter().filter(|(_, count)| *count > 0).collect()
 }
 
-/// `NORMAL`, of requests.
+/// The ending of a successful request.
 pub(crate) const ANSWERED: Ending = Ending { kind: EndingKind::Normal, phase: Phase::Response, side: Side::Server };
 
 pub(crate) fn by_server(kind: EndingKind, phase: Phase) -> Ending {
@@ -179,7 +177,7 @@ pub(crate) fn by_client(kind: EndingKind, phase: Phase) -> Ending {
     Ending::new(kind, phase, Side::Client)
 }
 
-/// Keeps what is told of connections.
+/// Stores the samples of connections.
 #[derive(Debug, Default)]
 pub(crate) struct Kept(pub(crate) Mutex<Vec<ConnectionSample>>);
 

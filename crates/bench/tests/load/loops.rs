@@ -1,4 +1,4 @@
-//! Closed and open loops: how many, from where, when.
+//! Closed and open loops: number, source addresses and times of requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn what_was_taken_is_not_counted_again() {
 fn connections_carry_as_many_requests_as_they_are_to() {
     let server = server();
     let protocol = Protocol::Http1 { requests_per_connection: Some(4), pipeline: 1 };
-    // This server does not close, and is not waited for long.
+    // This server does not close the connection, so the close has a short timeout.
     let finished = run(impatient(Plan { protocol, ..plan(&server.url(), 40, 5) }));
     assert_eq!((endings(&finished), server.requests()), (vec![(ANSWERED, 40)], 40));
     assert_eq!(server.clients.lock().unwrap().len(), 10);
@@ -98,7 +98,7 @@ fn what_a_server_leaves_of_a_pipeline_when_it_says_that_it_closes_is_asked_again
     let protocol = Protocol::Http1 { requests_per_connection: None, pipeline: 5 };
     let finished = run(Plan { protocol, ..plan(&server.url(), 10, 1) });
     assert_eq!(endings(&finished), [(ANSWERED, 10)]);
-    // Two are answered on each connection, and one ends with the run.
+    // Each connection has two responses, and the last connection ends with the run.
     let connections = finished.tally.total().connections;
     assert_eq!((connections.opened, connections.endings.failed()), (5, 0));
 }
@@ -124,8 +124,8 @@ fn an_open_loop_ends_when_it_is_to_and_not_when_the_next_would_be_due() {
     }
 }
 
-/// anma-enma, section 2, experiment 1: the mix of the list is the mix of the load, exactly, because requests are numbered before
-/// they are sent.
+/// anma-enma, section 2, experiment 1: the mix of the load is exactly the mix of the list, because requests are
+/// numbered before they are sent.
 #[test]
 fn the_mix_of_the_list_is_the_mix_of_the_load() {
     for (ipv6, ipv4) in [(5, 5), (8, 2), (2, 8), (10, 0), (0, 10)] {
@@ -167,7 +167,7 @@ fn an_open_loop_sends_what_is_due() {
     let finished = run(Plan { threads: 2, ..open(&server.url(), 2000.0, 400, 50) });
     assert_eq!((endings(&finished), server.requests()), (vec![(ANSWERED, 400)], 400));
     assert_eq!(finished.tally.lags().count(), 400);
-    // The last of 400 is due after 199.5 ms.
+    // The last of 400 requests is due after 199.5 ms.
     assert!(finished.elapsed >= Duration::from_millis(199), "{:?}", finished.elapsed);
 }
 
@@ -178,7 +178,7 @@ fn what_comes_at_a_rate_is_not_pipelined() {
     assert!(matches!(started, Err(StartError::Plan(PlanError::Pipeline))), "{started:?}");
 }
 
-/// Coordinated omission: a server that stalls does not keep requests from being due, and their wait counts.
+/// Coordinated omission: requests are due although the server stalls, and their wait counts.
 #[test]
 fn a_stalled_server_shows_in_the_latency_of_all_that_were_due() {
     let server = Server::start(&[Request, Stall]);
@@ -186,7 +186,8 @@ fn a_stalled_server_shows_in_the_latency_of_all_that_were_due() {
     let total = finished.tally.total();
     assert_eq!(total.requests, 100);
     assert_eq!(total.endings.failed(), 100);
-    // One connection at a time, 200 ms each: one that was due within the first 100 ms was sent after that, the others given up.
+    // One connection at a time, 200 ms each. Of the requests due within the first 100 ms, one was sent after that, and
+    // the others timed out.
     let given_up = Ending::new(EndingKind::Timeout, Phase::Connect, Side::Client);
     let count = endings(&finished).into_iter().find(|(ending, _)| *ending == given_up).map_or(0, |(_, count)| count);
     assert!(count >= 98, "{:?}", endings(&finished));
@@ -217,7 +218,7 @@ fn a_run_that_is_cut_off_says_what_it_left() {
     let finished = load.finish();
     let total = finished.tally.total();
     assert_eq!((total.requests, finished.tally.given_up()), (0, 5));
-    // The connections are told of as the others are.
+    // The samples of the connections are recorded like any other.
     assert_eq!((total.connections.opened, total.connections.endings.failed()), (5, 0));
 }
 

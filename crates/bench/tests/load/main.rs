@@ -1,4 +1,4 @@
-//! Loads against servers that do what they are told: every ending, counted once, with its phase and its side.
+//! Loads against scripted servers: every ending, counted once, with its phase and its side.
 
 #![allow(clippy::unwrap_used)]
 

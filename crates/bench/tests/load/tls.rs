@@ -1,4 +1,4 @@
-//! TLS: what was agreed on, full and resumed handshakes, whom to trust.
+//! TLS: negotiated parameters, full and resumed handshakes, verification of certificates.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -21,12 +21,12 @@ use watari_record::Version;
 
 use crate::harness::{ANSWERED, OK, by_client, endings, one_each, plan, run};
 
-/// A server that answers one request on each connection, and says how it saw the handshakes.
+/// A server that responds to one request on each connection, and counts full and resumed handshakes.
 struct Server {
     address: SocketAddr,
     full: Arc<AtomicU64>,
     resumed: Arc<AtomicU64>,
-    /// Has the server's certificate, `ca.pem`.
+    /// Contains the server's certificate, `ca.pem`.
     directory: TempDir,
 }
 
@@ -77,13 +77,13 @@ impl Server {
         Pem::read(&self.directory.path().join("ca.pem")).unwrap()
     }
 
-    /// Full and resumed handshakes, as the server saw them.
+    /// Full and resumed handshakes, as counted by the server.
     fn seen(&self) -> (u64, u64) {
         (self.full.load(Ordering::SeqCst), self.resumed.load(Ordering::SeqCst))
     }
 }
 
-/// Full and resumed handshakes, as the load saw them.
+/// Full and resumed handshakes, as counted by the load.
 fn reported(finished: &Finished) -> (u64, u64) {
     let connections = finished.tally.total().connections;
     (connections.handshakes(sample::HandshakeKind::Full), connections.handshakes(sample::HandshakeKind::Resumed))

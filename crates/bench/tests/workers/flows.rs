@@ -1,4 +1,4 @@
-//! Users whom several workers have go through a flow.
+//! Users of several workers that run a flow.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,8 @@ use watari_bench::schedule::{Rate, Schedule, Spacing};
 use crate::server::Server;
 use crate::support::{cluster, fleet, plan, requests, run, workers};
 
-/// Every user asks for his own path twice, with a think time of his share between, and then sends what the answer gave him.
+/// Every user requests its own path twice, with a think time between. Then it requests the path that it took from the
+/// response.
 const FLOW: &str = "\
 [[step]]
 name = 'own'
@@ -24,7 +25,7 @@ uri = '/${word}'
 body_file = 'body'
 ";
 
-/// As a controller reads it, from files that are gone before the run.
+/// As a controller reads it. The files are removed before the run.
 fn of_file(server: &Server, text: &str) -> Work {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("flow.toml");
@@ -37,7 +38,7 @@ fn plan_of(server: &Server, text: &str, users: u64) -> Plan {
     Plan { work: of_file(server, text), ..plan(server, "- / 0\n", 6, requests(users)) }
 }
 
-/// What each path is asked for by so many users, whoever has them.
+/// The number of requests for each path with `users` users, however they are distributed.
 fn expected(users: u64) -> BTreeMap<String, u64> {
     let own = (0..users).map(|user| (format!("/own/{user}"), 2));
     own.chain([("/ok".to_owned(), users)]).collect()
@@ -76,7 +77,7 @@ async fn why_users_cannot_go_on_is_told_of_all_workers() {
     let workers = workers(dir.path(), 2).await;
     let stuck = FLOW.replace("(o.)", "(x)");
     let finished = run(&fleet(dir.path(), "lead", &workers), plan_of(&server, &stuck, 9)).await;
-    let why = "step own: no value for \"word\": the answer does not have it".to_owned();
+    let why = "step own: no value for \"word\": the response does not contain it".to_owned();
     assert_eq!((finished.load.causes, finished.load.tally.flows().failed), (BTreeMap::from([(why, 9)]), 9));
     assert_eq!((server.total(), finished.load.tally.total().endings.of(EndingKind::Local)), (9, 9));
 }

@@ -1,4 +1,4 @@
-//! Connections of workers, one by one.
+//! The log of the connections of workers.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use watari_bench::sample::ConnectionSample;
 use crate::server::Server;
 use crate::support::{cluster, finish, fleet, plan, requests, start_logged, wait_until, workers};
 
-/// Keeps what it is told. While it is held, it takes nothing.
+/// Stores samples. While it is held, it blocks.
 #[derive(Debug, Default)]
 struct Log {
     samples: Mutex<Vec<ConnectionSample>>,
@@ -34,7 +34,7 @@ impl Log {
         self.samples.lock().unwrap().len()
     }
 
-    /// From where they were made, sorted. The system gives a port again once it is free.
+    /// The addresses of the connections, sorted. The system reuses a port once it is free.
     fn clients(&self) -> Vec<SocketAddr> {
         let mut clients: Vec<_> = self.samples.lock().unwrap().iter().map(|sample| sample.local.unwrap()).collect();
         clients.sort_unstable();
@@ -42,15 +42,16 @@ impl Log {
     }
 }
 
-/// How many of `seen`, sorted, are not among `told`, sorted; everything that is told must have been seen, as often.
+/// How many of `seen` are not in `told`. Both are sorted. Asserts that everything in `told` is also in `seen`, as
+/// often.
 fn untold(told: &[SocketAddr], seen: &[SocketAddr]) -> usize {
     let mut told = told.iter().peekable();
     let untold = seen.iter().filter(|client| told.next_if_eq(client).is_none()).count();
-    assert_eq!(told.next(), None, "told, and not seen");
+    assert_eq!(told.next(), None, "logged, but not seen by the server");
     untold
 }
 
-/// A connection for each request.
+/// One connection for each request.
 fn connections(server: &Server, list: &str, stop: Stop) -> Plan {
     let protocol = Protocol::Http1 { requests_per_connection: Some(1), pipeline: 1 };
     Plan { protocol, ..plan(server, list, 9, stop) }
@@ -84,12 +85,12 @@ async fn of_a_run_that_is_cut_every_connection_that_counts_is_told() {
     let workers = workers(dir.path(), 2).await;
     let plan = connections(&server, "- /a 0\n", ENDLESS);
     let running = start_logged(&fleet(dir.path(), "lead", &workers), plan, Some(log.clone())).await.unwrap();
-    wait_until("nothing is told", || log.len() > 300).await;
+    wait_until("nothing is logged", || log.len() > 300).await;
     running.cut();
     let finished = finish(running).await;
     assert!(finished.workers.iter().all(|worker| worker.lost.is_none()), "{:?}", finished.workers);
     assert_eq!(log.len() as u64, finished.load.tally.total().connections.opened);
-    // What was in progress is in no count, and has no line.
+    // Connections in progress are in no count and have no sample.
     assert!(untold(&log.clients(), &server.clients()) <= 9);
 }
 
@@ -100,8 +101,8 @@ async fn a_log_that_does_not_keep_up_delays_the_load_and_loses_nothing() {
     log.held.store(true, Ordering::Relaxed);
     let plan = connections(&server, "- /a 0\n", ENDLESS);
     let running = start_logged(&fleet(dir.path(), "lead", &workers), plan, Some(log.clone())).await.unwrap();
-    // The link goes on telling meanwhile: the log is behind, and nobody is lost.
-    wait_until("the worker tells", || running.tally().total().requests > 1000).await;
+    // Meanwhile the link delivers tallies: the log is behind, and no worker is lost.
+    wait_until("the worker reports", || running.tally().total().requests > 1000).await;
     assert_eq!(log.len(), 0);
     running.cut();
     assert!(!running.is_finished());
@@ -117,7 +118,7 @@ async fn of_a_worker_that_is_lost_what_it_had_told_remains() {
     let mut workers = workers(dir.path(), 2).await;
     let plan = connections(&server, "- /a 0\n", ENDLESS);
     let running = start_logged(&fleet(dir.path(), "lead", &workers), plan, Some(log.clone())).await.unwrap();
-    wait_until("nothing is told", || log.len() > 100 && running.tally().total().requests > 0).await;
+    wait_until("nothing is logged", || log.len() > 100 && running.tally().total().requests > 0).await;
     drop(workers.pop());
     let before = log.len();
     wait_until("the other goes on", || log.len() > before + 100).await;
@@ -125,6 +126,6 @@ async fn of_a_worker_that_is_lost_what_it_had_told_remains() {
     let finished = finish(running).await;
     assert!(finished.workers[0].lost.is_none() && finished.workers[1].lost.is_some(), "{:?}", finished.workers);
     untold(&log.clients(), &server.clients());
-    // Connections are told more often than tallies.
+    // Workers send samples more often than tallies.
     assert!(log.len() as u64 >= finished.load.tally.total().connections.opened);
 }

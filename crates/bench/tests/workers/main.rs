@@ -1,4 +1,4 @@
-//! Loads that several workers make together, over mutual TLS on loopback, against a server that counts.
+//! Loads that several workers generate together, over mutual TLS on loopback, against a server that counts.
 
 #![allow(clippy::unwrap_used)]
 

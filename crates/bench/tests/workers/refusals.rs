@@ -1,4 +1,4 @@
-//! Whom workers and controllers refuse.
+//! The peers that workers and controllers refuse.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ async fn what_is_no_load_generator_does_not_listen() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_load_generators_of_the_cluster_are_given_work() {
     let (dir, server) = (cluster(), Server::start());
-    // An agent that answers as a worker would.
+    // An agent that sends the responses of a worker.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let acceptor = TlsAcceptor::from(Arc::clone(identity(dir.path(), "a1").server_config()));
@@ -67,7 +67,7 @@ async fn a_worker_survives_what_strangers_say() {
         &b"garbage!"[..],
         // Another version.
         b"wbench\xff\xff",
-        // The right greeting, and then a message that is too long, one that is none, and one out of turn.
+        // The right greeting, followed by a message that is too long, an invalid one, and one in the wrong state.
         b"wbench\x00\x01\xff\xff\xff\xff",
         b"wbench\x00\x01\x00\x00\x00\x03\xff\xff\xff",
         b"wbench\x00\x01\x00\x00\x00\x01\x01",
@@ -79,7 +79,7 @@ async fn a_worker_survives_what_strangers_say() {
     assert_eq!(finished.load.tally.total().requests, 4);
 }
 
-/// They are more than may wait, and come from the controller's address.
+/// They are more than the limit, and come from the controller's address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_connections_keep_no_controller_out() {
     let (dir, server) = (cluster(), Server::start());
@@ -123,20 +123,20 @@ async fn what_cannot_be_shared_out_is_refused() {
     assert_eq!(why, "the last of 2 workers would begin 5 s after the first, when the run is over");
 }
 
-/// What a worker answers to whom says this, until it hangs up.
+/// Sends these bytes to a worker, and returns its response up to the end of the connection.
 async fn hear(worker: &Worker, config: Arc<ClientConfig>, said: &[u8]) -> Vec<u8> {
     let tcp = TcpStream::connect(worker.address).await.unwrap();
     let name = ServerName::try_from("w1").unwrap();
     let mut stream = TlsConnector::from(config).connect(name, tcp).await.unwrap();
     let mut heard = Vec::new();
     if stream.write_all(said).await.is_ok() {
-        // However it ends.
+        // However the connection ends.
         let _ = stream.read_to_end(&mut heard).await;
     }
     heard
 }
 
-/// A client that trusts the cluster, and shows no certificate.
+/// A client that trusts the cluster, and sends no certificate.
 fn anonymous(dir: &Path) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(dir.join("ca.pem")).unwrap()).unwrap();

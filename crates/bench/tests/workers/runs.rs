@@ -1,4 +1,4 @@
-//! What workers do together.
+//! Loads of several workers.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::{cluster, finish, fleet, plan, requests, run, start, wait_un
 
 const LIST: &str = "- /a 0 weight=3\n- /b 0\n";
 
-/// For as long as anybody could want.
+/// Longer than any test.
 const ENDLESS: Stop = Stop { requests: None, after: Some(Duration::from_hours(1)) };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -21,7 +21,8 @@ async fn all_together_ask_for_what_the_list_says() {
         let (dir, server) = (cluster(), Server::start());
         let workers = workers(dir.path(), count).await;
         let finished = run(&fleet(dir.path(), "lead", &workers), plan(&server, LIST, 7, requests(1003))).await;
-        // Of any beginning of the list, each line has its share to within one; 1,003 requests are 250 rounds and three.
+        // In any prefix of the requests, each line has its share to within one. 1,003 requests are 250 rounds and
+        // three.
         let asked = server.requests();
         assert_eq!((asked["/a"] + asked["/b"], asked["/b"].abs_diff(251)), (1003, 0), "{asked:?}");
         let total = finished.load.tally.total();
@@ -58,7 +59,7 @@ async fn staggered_workers_begin_one_after_the_other() {
     let stop = Stop { requests: None, after: Some(Duration::from_millis(1200)) };
     let finished = run(&fleet, plan(&server, LIST, 4, stop)).await;
     let points = finished.load.tally.series().points();
-    // Nobody of the second worker connects in the first second.
+    // The second worker makes no connection in the first second.
     assert!(points[0].opened <= 2, "{}", points[0].opened);
     assert_eq!(points.iter().map(|point| point.opened).sum::<u64>(), 4);
     assert_eq!(finished.workers.iter().map(|worker| worker.after.as_secs()).collect::<Vec<_>>(), [0, 1]);
@@ -70,8 +71,8 @@ async fn a_run_that_is_cut_is_told() {
     let (dir, server) = (cluster(), Server::start());
     let workers = workers(dir.path(), 2).await;
     let running = start(&fleet(dir.path(), "lead", &workers), plan(&server, LIST, 4, ENDLESS)).await.unwrap();
-    // What workers tell in between is seen here.
-    wait_until("no worker tells", || running.tally().total().requests > 0).await;
+    // The run shows the workers' tallies while it is in progress.
+    wait_until("no worker reports", || running.tally().total().requests > 0).await;
     running.cut();
     let finished = finish(running).await;
     assert!(finished.workers.iter().all(|worker| worker.lost.is_none()), "{:?}", finished.workers);
@@ -84,7 +85,7 @@ async fn a_worker_that_is_lost_does_not_end_the_run() {
     let (dir, server) = (cluster(), Server::start());
     let mut workers = workers(dir.path(), 2).await;
     let running = start(&fleet(dir.path(), "lead", &workers), plan(&server, LIST, 4, ENDLESS)).await.unwrap();
-    wait_until("no worker tells", || running.tally().total().requests > 0).await;
+    wait_until("no worker reports", || running.tally().total().requests > 0).await;
     drop(workers.pop());
     let before = running.tally().total().requests;
     wait_until("the other goes on", || running.tally().total().requests > before + 100).await;
@@ -104,7 +105,7 @@ async fn a_worker_drops_the_load_of_a_controller_that_goes_away() {
     let busy = start(&fleet, plan(&server, LIST, 4, requests(1))).await.unwrap_err().to_string();
     assert!(busy.ends_with(": it is busy with the load of another controller"), "{busy}");
     drop(running);
-    // It is free again, and nothing of the other load is left.
+    // The worker is free again, and nothing of the other load is left.
     let mut free = None;
     while free.is_none() {
         free = start(&fleet, plan(&server, "- /c 0\n", 1, requests(10))).await.ok();

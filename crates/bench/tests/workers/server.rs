@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Answers every request, and counts them by path.
+/// Responds to every request, and counts requests by path.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     requests: Arc<Mutex<BTreeMap<String, u64>>>,
@@ -19,7 +19,7 @@ impl Server {
         Self::answering(u64::MAX)
     }
 
-    /// One that answers so many requests, and leaves the others without an answer.
+    /// Responds to the first `limit` requests, and leaves the others without a response.
     pub(crate) fn answering(limit: u64) -> Self {
         let left = Arc::new(AtomicU64::new(limit));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -36,12 +36,12 @@ impl Server {
         server
     }
 
-    /// How often each path was asked for.
+    /// The number of requests for each path.
     pub(crate) fn requests(&self) -> BTreeMap<String, u64> {
         self.requests.lock().unwrap().clone()
     }
 
-    /// From where connections came, sorted.
+    /// The clients' addresses, sorted.
     pub(crate) fn clients(&self) -> Vec<SocketAddr> {
         let mut clients = self.clients.lock().unwrap().clone();
         clients.sort_unstable();
@@ -53,7 +53,7 @@ impl Server {
     }
 }
 
-/// Until the client closes, resets, or asks for it.
+/// Serves a connection until the client closes it, resets it or requests its close.
 fn serve(mut stream: &TcpStream, counted: &Mutex<BTreeMap<String, u64>>, left: &AtomicU64) {
     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
     while let Some(first) = lines.next() {

@@ -1,4 +1,4 @@
-//! Workers, controllers, plans.
+//! Workers, controllers and plans.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -36,7 +36,7 @@ pub(crate) fn identity(dir: &Path, name: &str) -> Identity {
     Identity::load(dir, &NodeName::new(name).unwrap()).unwrap()
 }
 
-/// A worker that listens; it ends with the test.
+/// A listening worker. It ends with the test.
 pub(crate) struct Worker {
     pub(crate) address: SocketAddr,
     serving: JoinHandle<()>,
@@ -73,7 +73,7 @@ pub(crate) fn fleet(dir: &Path, node: &str, workers: &[Worker]) -> Fleet {
     }
 }
 
-/// Asks for the lines of a list, over connections that are kept.
+/// Requests the lines of a list over persistent connections.
 pub(crate) fn plan(server: &Server, list: &str, connections: usize, stop: Stop) -> Plan {
     let list = AccessList::parse("list", list, |_| unreachable!("no line names a file")).unwrap();
     let site = Site::resolve(&format!("http://{}/", server.address)).unwrap().0;
@@ -94,7 +94,7 @@ pub(crate) fn requests(count: u64) -> Stop {
     Stop { requests: Some(count), after: None }
 }
 
-/// Starts a run; it blocks, as the command does.
+/// Starts a run. Blocks, like the command.
 pub(crate) async fn start(fleet: &Fleet, plan: Plan) -> Result<Running, StartError> {
     start_logged(fleet, plan, None).await
 }
@@ -116,12 +116,12 @@ pub(crate) async fn run(fleet: &Fleet, plan: Plan) -> Finished {
     finish(start(fleet, plan).await.unwrap()).await
 }
 
-/// Why a run could not begin.
+/// The error of a run that could not begin.
 pub(crate) async fn refused(fleet: &Fleet, plan: Plan) -> String {
     start(fleet, plan).await.unwrap_err().to_string()
 }
 
-/// Waits for a state; far longer than it takes.
+/// Waits for a state. The timeout is far longer than it takes.
 pub(crate) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
     while !is_so() {

@@ -1,4 +1,4 @@
-//! What has ended is taken out of a load that goes on.
+//! Taking tallies from a running load.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use watari_bench::plan::{Plan, Stop, Timeouts};
 use crate::server::Server;
 use crate::support::{cluster, finish, fleet, plan, requests, start, wait_until, workers};
 
-/// Goes on, and waits for answers, for as long as anybody could want.
+/// A plan that runs, and waits for responses, longer than any test.
 fn patient(server: &Server) -> Plan {
     let long = Duration::from_hours(1);
     let stop = Stop { requests: None, after: Some(long) };
@@ -35,7 +35,7 @@ async fn everything_is_taken_once() {
             all >= 5000
         })
         .await;
-        wait_until("not everybody waits", || server.total() == 5006).await;
+        wait_until("not all connections wait", || server.total() == 5006).await;
         assert_eq!((all, block_in_place(|| running.take()).unwrap().tally.total().requests), (5000, 0));
         running.cut();
         let finished = finish(running).await;
@@ -52,14 +52,14 @@ async fn of_a_load_that_lost_a_worker_nothing_is_taken() {
     block_in_place(|| running.take()).unwrap();
     drop(workers.pop());
     let mut noticed = None;
-    wait_until("nobody notices", || {
+    wait_until("no loss is reported", || {
         noticed = block_in_place(|| running.take()).err();
         noticed.is_some()
     })
     .await;
     let lost = noticed.unwrap();
     assert_eq!(lost.to_string(), format!("w2 ({second}) was lost: the connection was closed"));
-    // Nor later, though the other goes on.
+    // Later calls return the same error, although the other worker continues.
     assert_eq!(block_in_place(|| running.take()).unwrap_err(), lost);
     running.cut();
     finish(running).await;
@@ -73,7 +73,7 @@ async fn of_a_load_that_is_over_nothing_is_taken() {
     let mut running = start(&fleet(dir.path(), "lead", &workers), plan).await.unwrap();
     wait_until("it goes on", || running.is_finished()).await;
     let lost = block_in_place(|| running.take()).unwrap_err();
-    assert_eq!(lost.why, "it does not say what has ended");
+    assert_eq!(lost.why, "it sends no results");
     assert_eq!(finish(running).await.load.tally.total().requests, 10);
 }
 

@@ -1,4 +1,4 @@
-//! An exact amount of work, and whether it was done.
+//! An exact amount of work, and the check that all of it was done.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,24 +22,24 @@ pub(crate) struct Work {
     key: Key,
     item: Item,
     pub(super) requests: u64,
-    /// So many on a connection, which the server closes then; none: as many as come.
+    /// Requests on one connection, after which the server closes it. `None`: no limit.
     pub(super) requests_per_connection: Option<u64>,
     pub(super) pace: Pace,
 }
 
 impl Work {
-    /// `requests` for `item`, over `connections` that stay.
+    /// `requests` requests for `item`, over `connections` keep-alive connections.
     pub(crate) fn of_regulars(item: Item, connections: usize, requests: u64) -> Self {
         let pace = Pace::Closed { connections };
         Self { key: Key::P256, item, requests, requests_per_connection: None, pace }
     }
 
-    /// `visits`, each with a connection of its own, for the small file.
+    /// `visits` requests for the small file, each on its own connection.
     pub(crate) fn of_visitors(key: Key, pace: Pace, visits: u64) -> Self {
         Self { key, item: SMALL, requests: visits, requests_per_connection: Some(1), pace }
     }
 
-    /// The key of the server is that of the name it is asked by.
+    /// The server name of the requests selects the server's key.
     pub(super) fn requests_to(&self, service: SocketAddr) -> Result<Requests, Failure> {
         let host = self.key.host();
         let target = site::Site {
@@ -57,13 +57,13 @@ impl Work {
 
     fn line(&self) -> String {
         let Item { path, len } = self.item;
-        // What it takes to digest what is large, the servers would have to do without.
+        // Digests of large files would take CPU time from the servers.
         let content = if len > DIGESTED_LEN_MAX { String::new() } else { format!(" sha256={}", sha256(self.item)) };
         format!("- {path} 1 status=200{content}")
     }
 
-    /// Whether everything came as it should, over no more connections than it should, with full handshakes; or with none but the first of
-    /// each client, if they resume.
+    /// Checks that all responses are as expected, that there are no more connections than expected, and that all
+    /// handshakes are full. If clients resume, only the first handshake of each client may be full.
     pub(super) fn check(&self, done: &Part, resume: Resume) -> Result<(), String> {
         let connections = &done.connections;
         let came = done.endings.of(EndingKind::Normal) == self.requests
@@ -114,7 +114,7 @@ fn sha256(item: Item) -> String {
     digest(&SHA256, &item.content()).as_ref().iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
 }
 
-/// Of what is larger, the content is not checked, in bytes.
+/// Clients do not check the content of larger files. In bytes.
 const DIGESTED_LEN_MAX: u64 = 64 * 1024;
 
 #[cfg(test)]
@@ -166,7 +166,7 @@ mod tests {
         assert!(line(SMALL).starts_with("- /small.bin 1 status=200 sha256="));
     }
 
-    /// With full handshakes.
+    /// A result in which all handshakes are full.
     fn done(requests: &[(EndingKind, u64)], body_bytes: u64, connections: u64) -> Part {
         let mut endings = Endings::default();
         for (kind, count) in requests {

@@ -1,4 +1,4 @@
-//! How each generator is told what to do, and tells what it did.
+//! The command line of each generator, and the number of requests in its output.
 
 use std::env;
 use std::io;
@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 
 use super::{CONNECTIONS, Kind};
 
-/// A load generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Generator {
     Watari,
@@ -29,7 +28,7 @@ impl Generator {
         }
     }
 
-    /// The `watari` that was built with this program lies beside it.
+    /// The program to run. `watari` is the one in the directory of this program, built together with it.
     pub(super) fn program(self) -> io::Result<PathBuf> {
         match self {
             Self::Watari => Ok(env::current_exe()?.with_file_name("watari")),
@@ -37,7 +36,7 @@ impl Generator {
         }
     }
 
-    /// Its arguments for work of about so many seconds; where a generator takes only a number of requests, it is one that some
+    /// The arguments for about `seconds` of work. Generators that take only a number of requests get the number that a
     /// machine of today does in that time.
     pub(super) fn arguments(self, kind: Kind, url: &str, seconds: u64) -> Vec<String> {
         let requests = seconds * requests_per_s(kind);
@@ -60,7 +59,7 @@ impl Generator {
         arguments
     }
 
-    /// How many requests it says were answered; none, if it says that some were not.
+    /// The number of answered requests in the output. `None` if the output reports failures.
     pub(super) fn requests(self, said: &str) -> Option<u64> {
         match self {
             Self::Watari => {
@@ -84,7 +83,7 @@ impl Generator {
     }
 }
 
-/// About what a core does in a second.
+/// The approximate rate of one core, in requests per second.
 fn requests_per_s(kind: Kind) -> u64 {
     match kind {
         Kind::PerConnection => 16_000,

@@ -1,4 +1,4 @@
-//! A download, and when each piece of it came.
+//! A download, with the arrival time of each piece.
 
 use std::io;
 use std::thread::scope;
@@ -10,20 +10,20 @@ use crate::connection::Opener;
 use crate::failure::Failure;
 use crate::servers::Watari;
 
-/// What is downloaded.
+/// The path of the file.
 pub(super) const PATH: &str = "/file";
 
-/// Pieces as they came.
+/// The pieces of a download, in the order of their arrival.
 pub(super) struct Download {
-    /// Since the request, in seconds, and how many bytes had come then.
+    /// For each piece: seconds since the request, and bytes received so far.
     pieces: Vec<(f64, u64)>,
 }
 
-/// Until a download has its speed, in seconds.
+/// Time in which a download reaches its rate, in seconds.
 const START_S: f64 = 1.0;
 
 impl Download {
-    /// Downloads everything, and compares it; orders it to move when half of it has come, if that is wanted.
+    /// Downloads and compares all content. With `move_it`, orders a handover when half of the content has arrived.
     pub(super) fn run(opener: &Opener, watari: &Watari, content: &Content, move_it: bool) -> Result<Self, Failure> {
         let mut connection = opener.open(watari.server.service)?;
         let (mut pieces, begun) = (Vec::new(), Instant::now());
@@ -45,20 +45,20 @@ impl Download {
         Ok(Self { pieces })
     }
 
-    /// From the first quarter of the bytes to the last byte, in seconds: what it takes to begin is another thing.
+    /// Seconds from the first quarter of the bytes to the last byte. The beginning of the download does not count.
     pub(super) fn took(&self) -> f64 {
         let Some((end, len)) = self.pieces.last() else { return f64::NAN };
         let quarter = self.pieces.partition_point(|(_, position)| *position < len / 4);
         end - self.pieces[quarter].0
     }
 
-    /// The longest time without a byte, in seconds, once it had its speed.
+    /// The longest time without a byte, in seconds, after [`START_S`].
     pub(super) fn longest_pause(&self) -> f64 {
         let pauses = self.running().windows(2).map(|pair| pair[1].0 - pair[0].0);
         pauses.max_by(f64::total_cmp).unwrap_or(f64::NAN)
     }
 
-    /// Which part of the average speed is missing in the worst second, once it had its speed.
+    /// The share of the average rate that is missing in the worst second, after [`START_S`].
     pub(super) fn worst_dip(&self) -> f64 {
         let pieces = self.running();
         let second = |from: &(f64, u64)| {
@@ -75,19 +75,19 @@ impl Download {
     }
 }
 
-/// Between two pieces, in bytes per second.
+/// The rate between two pieces, in bytes per second.
 fn speed(from: &(f64, u64), to: &(f64, u64)) -> f64 {
     (to.1 - from.1) as f64 / (to.0 - from.0)
 }
 
 #[cfg(test)]
 mod tests {
-    // All of these are exact.
+    // All values in these tests are exact.
     #![allow(clippy::float_cmp)]
 
     use super::*;
 
-    /// A piece each quarter of a second, and none for a while.
+    /// A piece each quarter of a second, and a gap of `pieces` pieces before piece `from`.
     fn paused(from: u64, pieces: u64) -> Download {
         let at = |piece: u64| if piece >= from { piece + pieces } else { piece };
         Download { pieces: (0..40).map(|piece| (at(piece) as f64 / 4.0, piece + 1)).collect() }

@@ -1,4 +1,4 @@
-//! `HAProxy`, as relay of TCP and as server of the site's small file.
+//! `HAProxy` as TCP relay, as proxy, and as server of the site's small file.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,8 +11,8 @@ use crate::failure::{Failure, doing};
 use crate::process::Process;
 use crate::site::{Key, SMALL, Site};
 
-/// Relays TCP to `backend`, with splice(2) or by way of its own memory. `option splice-auto` would not do: TLS
-/// records come in pieces that are too short for it, and it never splices.
+/// Relays TCP to `backend`, with splice(2) or through its own memory. `option splice-auto` never splices here, because
+/// the pieces of TLS records are too short for it.
 pub(crate) fn haproxy(site: &Site, clients: &Clients, backend: SocketAddr, splice: bool) -> Result<Server, Failure> {
     let service = site.address()?;
     let (name, option) =
@@ -26,7 +26,7 @@ pub(crate) fn haproxy(site: &Site, clients: &Clients, backend: SocketAddr, splic
     Server { service, processes: vec![process] }.ready(clients)
 }
 
-/// Forwards HTTPS to `origin`, over connections that it keeps.
+/// Forwards HTTPS to `origin`, over keep-alive connections.
 pub(crate) fn haproxy_proxy(site: &Site, clients: &Clients, origin: SocketAddr) -> Result<Server, Failure> {
     let (service, certificates) = (site.address()?, certificates(site)?);
     let text = format!(
@@ -40,7 +40,7 @@ pub(crate) fn haproxy_proxy(site: &Site, clients: &Clients, origin: SocketAddr) 
     Server { service, processes: vec![process] }.ready(clients)
 }
 
-/// `HAProxy` as end of TLS, and what it was started with.
+/// `HAProxy` that terminates TLS, with its configuration and log for another start.
 pub(crate) struct Haproxy {
     pub(crate) server: Server,
     config: String,
@@ -62,7 +62,7 @@ pub(crate) fn haproxy_of_tls(site: &Site, clients: &Clients) -> Result<Haproxy, 
     Ok(Haproxy { server: Server { service, processes: vec![process] }.ready(clients)?, config, log })
 }
 
-/// As `bind` has them.
+/// The certificates as options of `bind`.
 fn certificates(site: &Site) -> Result<String, Failure> {
     let mut certificates = String::new();
     for key in Key::ALL {
@@ -75,7 +75,7 @@ fn certificates(site: &Site) -> Result<String, Failure> {
 }
 
 impl Haproxy {
-    /// Starts another process, which takes over the address, and tells the old one to end (`-sf`).
+    /// Starts another process, which takes over the address and signals the old one to end (`-sf`).
     pub(crate) fn replace(&mut self) -> Result<Replaced, Failure> {
         let old = self.server.processes[0].id();
         let arguments = ["-db", "-f", &self.config, "-sf", &old.to_string()];

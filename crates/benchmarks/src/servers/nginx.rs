@@ -1,4 +1,4 @@
-//! nginx, as server of the site and as relay of TCP.
+//! nginx as server of the site, as proxy, and as TCP relay.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use crate::failure::{Failure, doing, tls};
 use crate::process::Process;
 use crate::site::{Key, Site};
 
-/// Debian's path of the module that relays TCP.
+/// The path of nginx's stream module in Debian.
 const STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 
 /// Serves the files over HTTPS.
@@ -23,7 +23,7 @@ pub(crate) fn nginx(site: &Site, clients: &Clients) -> Result<Server, Failure> {
     start(site, "nginx", service, "", &http)?.ready(clients)
 }
 
-/// The same in TLS 1.2, too; its workers share the keys of tickets, which a file holds.
+/// Serves the files over HTTPS, also in TLS 1.2. The workers share ticket keys, which a file holds.
 pub(crate) fn nginx_with_tickets(site: &Site, clients: &Clients) -> Result<Server, Failure> {
     let service = site.address()?;
     let mut keys = [0; TICKET_KEYS_LEN];
@@ -39,10 +39,10 @@ pub(crate) fn nginx_with_tickets(site: &Site, clients: &Clients) -> Result<Serve
     start(site, "nginx-tickets", service, "", &http)?.ready(clients)
 }
 
-/// As long as nginx wants them, for AES-256, in bytes.
+/// Length of nginx's ticket key file with AES-256, in bytes.
 const TICKET_KEYS_LEN: usize = 80;
 
-/// What load generators ask: each kind of service at an address of its own, because not all of them send a server name.
+/// The server for load generators. Each service has its own address, because some generators send no server name.
 pub(crate) struct Asked {
     pub(crate) server: Server,
     pub(crate) plain: SocketAddr,
@@ -77,7 +77,7 @@ pub(crate) fn nginx_as_origin(site: &Site, clients: &Clients) -> Result<(Server,
     Ok((start(site, "nginx-origin", service, "", &http)?.ready(clients)?, plain))
 }
 
-/// Forwards HTTPS to `origin`, over connections that it keeps.
+/// Forwards HTTPS to `origin`, over keep-alive connections.
 pub(crate) fn nginx_proxy(site: &Site, clients: &Clients, origin: SocketAddr) -> Result<Server, Failure> {
     let service = site.address()?;
     let told = "proxy_set_header Host $host; proxy_set_header X-Forwarded-Host $host; \
@@ -114,7 +114,7 @@ fn host(site: &Site, service: SocketAddr, key: Key) -> String {
 }
 
 fn start(site: &Site, name: &str, service: SocketAddr, module: &str, role: &str) -> Result<Server, Failure> {
-    // Workers give up root, and could not read the site's directory then.
+    // Without `user root`, workers give up root, and cannot read the site's directory.
     let text = format!(
         "{module}daemon off;\nworker_processes auto;\nuser root;\npid {};\nerror_log stderr warn;\n\
          events {{ worker_connections 16384; }}\n{role}",

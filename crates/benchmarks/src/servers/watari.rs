@@ -19,21 +19,21 @@ use crate::site::{Key, Site};
 const DISPATCHER: &str = "d1";
 /// The agent that does all handshakes of [`Watari::moving`].
 pub(crate) const MOVED_FROM: &str = "a1";
-/// The agent that has no private key, and takes connections over.
+/// The agent that has no private key, and takes over connections.
 pub(crate) const MOVED_TO: &str = "a2";
-/// The agent of [`Watari::emptying`] that gets all connections, and gives them away.
+/// The agent of [`Watari::emptying`] that gets all connections, and moves them to others.
 const EMPTIED: &str = "a1";
 
 const COMMITTED: &str = "watari_dispatcher_moves_committed_total ";
 
-/// A dispatcher and its agents. In [`Server::processes`] they are in that order.
+/// A dispatcher and its agents, in this order in [`Server::processes`].
 pub(crate) struct Watari {
     pub(crate) server: Server,
     metrics: SocketAddr,
     program: String,
     /// The dispatcher's administration socket.
     admin: PathBuf,
-    /// The first agent's.
+    /// The first agent's administration socket.
     agent_admin: PathBuf,
 }
 
@@ -41,48 +41,48 @@ struct Node {
     name: &'static str,
     mesh: SocketAddr,
     metrics: SocketAddr,
-    /// Where an agent takes legs.
+    /// The address at which an agent accepts legs.
     legs: SocketAddr,
 }
 
 impl Watari {
-    /// A dispatcher and an agent, which does everything.
+    /// A dispatcher and one agent, which does handshakes and serves the files.
     pub(crate) fn single(site: &Site, clients: &Clients) -> Result<Self, Failure> {
         Self::start(site, clients, "single", &[MOVED_FROM])
     }
 
-    /// A dispatcher and an agent, which forwards requests: `proxy` is `[agent.proxy]` and what is below it.
+    /// A dispatcher and one agent, which forwards requests. `proxy` is the text of `[agent.proxy]` and its tables.
     pub(crate) fn forwarding(site: &Site, clients: &Clients, proxy: String) -> Result<Self, Failure> {
         let shape = Shape { proxy: Some(proxy), ..Shape::default() };
         Self::start_as(site, clients, "forwarding", &[MOVED_FROM], shape)
     }
 
-    /// A dispatcher and so many agents, which take turns and keep what they get, and share sessions in this mode.
+    /// A dispatcher and `agents` agents. They get connections in turn, keep them, and share sessions by `mode`.
     pub(crate) fn resuming(site: &Site, clients: &Clients, mode: &str, agents: usize) -> Result<Self, Failure> {
         let sessions = format!("[agent.sessions]\nmode = \"{mode}\"\ntickets = 1\n");
         let shape = Shape { bulk: "stay", all_have_keys: true, sessions, proxy: None };
         Self::start_as(site, clients, mode, &["a1", "a2", "a3"][..agents], shape)
     }
 
-    /// A dispatcher and two agents: one does all handshakes, and keeps the clients whose addresses select it; the others'
-    /// connections are moved.
+    /// A dispatcher and two agents. One agent does all handshakes, keeps the clients whose addresses select it, and
+    /// moves the connections of the others.
     pub(crate) fn moving(site: &Site, clients: &Clients) -> Result<Self, Failure> {
         Self::start(site, clients, "moving", &[MOVED_FROM, MOVED_TO])
     }
 
-    /// A dispatcher and three agents, of which the first gets all connections until the others are opened.
+    /// A dispatcher and three agents. The first agent gets all connections until [`Self::open_others`].
     pub(crate) fn emptying(site: &Site, clients: &Clients) -> Result<Self, Failure> {
         let watari = Self::start(site, clients, "emptying", &[EMPTIED, "a2", "a3"])?;
         watari.order_others("drain")?;
         Ok(watari)
     }
 
-    /// The other agents of [`Watari::emptying`] may have connections, too.
+    /// Makes the other agents of [`Watari::emptying`] available for connections.
     pub(crate) fn open_others(&self) -> Result<(), Failure> {
         self.order_others("undrain")
     }
 
-    /// Tells the first agent to end, as a service manager does.
+    /// Sends SIGTERM to the first agent, as a service manager does.
     pub(crate) fn end_first_agent(&self) -> Result<Replaced, Failure> {
         let agent = &self.server.processes[1];
         agent.signal(Signal::TERM)?;
@@ -93,7 +93,7 @@ impl Watari {
         ["a2", "a3"].into_iter().try_for_each(|agent| self.ctl(&self.admin, &[order, agent]).map(drop))
     }
 
-    /// Has the first agent let the only download that there is go on at another origin.
+    /// Orders the first agent to continue its only download from another origin.
     pub(crate) fn move_download(&self) -> Result<(), Failure> {
         let pools = self.ctl(&self.agent_admin, &["--json", "origins"])?;
         let pools: Vec<serde_json::Value> = serde_json::from_slice(&pools)
@@ -103,7 +103,7 @@ impl Watari {
         self.ctl(&self.agent_admin, &["origins", "move", &transfer.to_string()]).map(drop)
     }
 
-    /// What `watari ctl` answers.
+    /// Runs `watari ctl`, and returns its output.
     fn ctl(&self, admin: &Path, order: &[&str]) -> Result<Vec<u8>, Failure> {
         let answer = Command::new(&self.program).arg("ctl").args(order).arg("--admin").arg(admin).output();
         let answer = answer.map_err(doing(format!("running watari ctl {}", order.join(" "))))?;
@@ -114,7 +114,7 @@ impl Watari {
         Err(doing(order.join(" "))(std::io::Error::other(why)))
     }
 
-    /// How many connections have been moved since the dispatcher began.
+    /// Number of connections that have moved since the dispatcher started.
     pub(crate) fn moves(&self) -> Result<u64, Failure> {
         let mut text = String::new();
         let mut ask = || -> std::io::Result<()> {
@@ -143,7 +143,7 @@ impl Watari {
         };
         let nodes: Vec<Node> = [DISPATCHER].iter().chain(agents).map(|name| node(name)).collect::<Result<_, _>>()?;
         let service = site.address()?;
-        // Some are started several times.
+        // Some benchmarks start the same kind of cluster several times.
         let name = format!("{name}-{}", service.ip());
         let cluster = Cluster { site, name, nodes, service, shape };
         cluster.issue()?;
@@ -168,15 +168,15 @@ struct Cluster<'a> {
     shape: Shape,
 }
 
-/// In what clusters differ.
+/// The settings in which clusters differ.
 struct Shape {
-    /// Which agent gets a client's data, as configurations say it.
+    /// The value of `bulk`, which selects the agent for a client's data.
     bulk: &'static str,
-    /// Whether all agents do handshakes, or the first.
+    /// Whether all agents do handshakes, or only the first.
     all_have_keys: bool,
-    /// `[agent.sessions]`, if it is not the default.
+    /// The text of `[agent.sessions]`, if it is not the default.
     sessions: String,
-    /// `[agent.proxy]`, if agents do not have the files.
+    /// The text of `[agent.proxy]`, if agents do not serve the files themselves.
     proxy: Option<String>,
 }
 
@@ -260,7 +260,7 @@ impl Cluster<'_> {
         text
     }
 
-    /// Whether `node` has all its links, and, a dispatcher, can use its agents.
+    /// Checks that `node` has all its links. Of a dispatcher, also checks that it can use its agents.
     fn linked(&self, program: &str, node: &Node) -> Result<(), String> {
         let answer = Command::new(program).args(["ctl", "--json", "nodes", "--admin"]).arg(self.admin(node)).output();
         let answer = answer.map_err(|error| error.to_string())?;
@@ -273,7 +273,7 @@ impl Cluster<'_> {
     }
 }
 
-/// The `watari` that was built beside this program.
+/// The path of `watari`, which was built together with this program and is in the same directory.
 fn program() -> Result<String, Failure> {
     let beside = std::env::current_exe().map(|program| program.with_file_name("watari"));
     let program = beside.and_then(std::fs::canonicalize).map_err(doing("finding watari beside this program"))?;

@@ -1,4 +1,4 @@
-//! What it takes to find a session that a node keeps, among more and more of them.
+//! The time in which a node finds a stored session, among more and more of them.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -14,15 +14,15 @@ use crate::failure::{Failure, doing, tls};
 use crate::measure::Samples;
 use crate::report::{Report, Row, Unit};
 
-/// With how many sessions to begin.
+/// The smallest number of sessions.
 const FEWEST: u64 = 1_000;
 const SESSION_LEN: usize = 300;
-/// How many lookups are timed for a sample.
+/// Lookups for one sample.
 const LOOKUPS: u64 = 100_000;
-/// How many sessions are put into a database in one transaction.
+/// Sessions that one transaction puts into a database.
 const BATCH: u64 = 50_000;
 
-/// The most that a lookup should take with any number of sessions, in seconds: little beside a handshake that resumes.
+/// Targets: the longest lookup with any number of sessions, in seconds. A resumed handshake takes much longer.
 const MEMORY_TARGET: f64 = 2e-6;
 const DATABASE_TARGET: f64 = 20e-6;
 
@@ -64,7 +64,7 @@ fn add(
     Ok(())
 }
 
-/// CPU seconds for each lookup. So many should be found, or the figure means nothing.
+/// CPU seconds per lookup. Returns an error unless exactly `expected` lookups find a session.
 fn time(
     place: &'static str,
     draws: Range<u64>,
@@ -91,7 +91,7 @@ fn in_memory(count: u64) -> Result<Store, Failure> {
     Ok(store)
 }
 
-/// In the order of their keys: in any other, ten million would take hours to write.
+/// Writes the sessions in the order of their keys. In any other order, ten million sessions would take hours.
 fn in_database(dir: &Path, count: u64) -> Result<Database, Failure> {
     let database = Database::open(&dir.join("sessions.redb"), u64::MAX)?;
     for first in (0..count).step_by(BATCH as usize) {
@@ -104,12 +104,12 @@ fn in_database(dir: &Path, count: u64) -> Result<Database, Failure> {
     Ok(database)
 }
 
-/// The key of a session, of so many: spread evenly as digests are, and larger for larger numbers.
+/// The key of session `number` of `count`. Keys are spread as evenly as digests, and rise with the number.
 fn key(number: u64, count: u64) -> SessionKey {
     keyed(number, count, 0)
 }
 
-/// A key that nothing has, right beside one that something has.
+/// A key that no session has, next to the key of session `number`.
 fn stranger(number: u64, count: u64) -> SessionKey {
     keyed(number, count, 1)
 }
@@ -123,7 +123,7 @@ fn keyed(number: u64, count: u64, salt: u64) -> SessionKey {
     SessionKey(key)
 }
 
-/// Numbers that look random, each another (the finalizer of `SplitMix64`).
+/// A pseudorandom number, a different one for each input (the finalizer of `SplitMix64`).
 fn mixed(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

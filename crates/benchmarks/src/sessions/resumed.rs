@@ -1,8 +1,9 @@
 //! Handshakes that resume.
 //!
-//! Clients come again and again, each with a connection for one request, and resume all but their first. At one server, an agent is
-//! beside nginx whose workers share keys of tickets; both give one ticket for each handshake. In a cluster of three agents that take turns,
-//! modes are beside each other.
+//! Clients connect again and again, with one request on each connection, and resume all connections but their first.
+//!
+//! * One server: an agent beside nginx whose workers share ticket keys. Both send one ticket for each handshake.
+//! * A cluster of three agents that get connections in turn: the modes of sharing beside each other.
 
 use watari_record::CipherSuite;
 
@@ -15,13 +16,14 @@ use crate::report::{Report, Row, Unit};
 use crate::servers::{Server, Watari, nginx_with_tickets};
 use crate::site::{Key, Site};
 
-/// The suites that clients offer, one of each version, and the most of nginx's CPU that an agent should take.
+/// The suites that clients offer, one of each version. Each has its target: the largest ratio of the agent's CPU time
+/// to that of nginx.
 const SUITES: [(CipherSuite, f64); 2] =
     [(CipherSuite::TLS_AES_128_GCM_SHA256, 0.8), (CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, 0.95)];
-/// The most of the CPU of `tickets` that other modes should take.
+/// Target: the largest ratio of the CPU time with another mode to that with `tickets`.
 const MODE_TARGET: f64 = 1.25;
 
-/// Measures both.
+/// Measures one server, and the cluster.
 pub(crate) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     let clients = Clients::new(site)?;
     let nginx = nginx_with_tickets(site, &clients)?;

@@ -1,7 +1,7 @@
-//! What it costs to share sessions as a cluster grows: simulated, with the code that nodes run.
+//! The cost of sharing sessions as a cluster grows, simulated with the code that nodes run.
 //!
-//! Nothing is lost or late. Each client of TLS 1.3 shakes hands in full once and resumes twice, each time at a node that is drawn at
-//! random; each handshake makes two sessions, as with `tickets = 2`.
+//! No message is lost or late. Each client of TLS 1.3 does one full handshake and resumes twice, each time at a node
+//! drawn at random. Each handshake makes two sessions, as with `tickets = 2`.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
@@ -13,11 +13,11 @@ use watari_wire::{Message, NodeName, SecretBytes, SessionKey, frame};
 
 use crate::failure::{Failure, tls};
 
-/// What stands above it.
+/// The heading of the table.
 pub(super) const TITLE: &str =
-    "What sharing sessions takes, by the number of agents (simulated with the code that agents run)";
+    "Cost of sharing sessions, by the number of agents (simulated with the code that agents run)";
 
-/// A table of what each mode costs, by the number of nodes.
+/// A table of the cost of each mode, by the number of nodes.
 pub(super) fn table() -> Result<String, Failure> {
     let mut table = String::from(HEAD);
     for nodes in SIZES {
@@ -32,16 +32,17 @@ const SIZES: [usize; 9] = [2, 3, 5, 10, 20, 50, 100, 300, 1000];
 const CLIENTS: u64 = 200;
 const RESUMPTIONS: u64 = 2;
 const TICKETS: u64 = 2;
-/// As rustls' sessions of TLS 1.3 are, without a client certificate.
+/// Length of rustls' TLS 1.3 sessions without a client certificate, in bytes.
 const SESSION_LEN: usize = 150;
 
 const HEAD: &str = "\
-| nodes | push: messages, bytes of a handshake | a node's share | copies of a session | owner: messages, bytes | a node's share | copies \
-| tickets: bytes a node is sent a day |
+| agents | push: messages, bytes per handshake | push: per agent, sent + received | push: copies of a session \
+| owner: messages, bytes per handshake | owner: per agent, sent + received | owner: copies of a session \
+| tickets: bytes that an agent receives per day |
 | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 ";
 
-/// What was sent for all handshakes.
+/// Messages and bytes that the nodes sent for all handshakes, and the copies of sessions that they store.
 struct Costs {
     nodes: usize,
     messages: u64,
@@ -68,14 +69,14 @@ impl std::fmt::Display for Costs {
         let handshakes = (CLIENTS * (1 + RESUMPTIONS)) as f64;
         let (messages, bytes) = (self.messages as f64 / handshakes, self.bytes as f64 / handshakes);
         let nodes = self.nodes as f64;
-        // What one sends, another receives.
+        // One node sends each message, and another receives it.
         let (sent_and_received, share) = (2.0 * messages / nodes, 2.0 * bytes / nodes);
         let copies = self.copies as f64 / (handshakes * TICKETS as f64);
         write!(f, "{messages:.1}, {bytes:.0} | {sent_and_received:.2}, {share:.0} | {copies:.1}")
     }
 }
 
-/// Nodes whose messages arrive at once.
+/// Nodes whose messages arrive without delay.
 struct Cluster {
     names: Vec<NodeName>,
     by_name: HashMap<NodeName, usize>,
@@ -107,7 +108,7 @@ impl Cluster {
         }
     }
 
-    /// A handshake's sessions; one of them is what the client will resume.
+    /// Stores a handshake's sessions, and returns the key of the one that the client will resume.
     fn establish(&mut self, node: usize) -> SessionKey {
         let made: Vec<_> = (0..TICKETS).map(|_| self.session(node)).collect();
         let key = made[0].0;
@@ -125,7 +126,7 @@ impl Cluster {
         (SessionKey(key), Session { secret, expires: NOW.unix_s + 3600, issuer })
     }
 
-    /// Until nobody has anything to say.
+    /// Delivers messages until no node sends any more.
     fn deliver(&mut self, from: usize, actions: Vec<Action>) {
         let mut sent: VecDeque<(usize, Vec<Action>)> = [(from, actions)].into();
         while let Some((from, actions)) = sent.pop_front() {
@@ -140,7 +141,7 @@ impl Cluster {
         }
     }
 
-    /// Any node, the same in every run.
+    /// A node drawn at random, the same in every run.
     fn drawn(&self, client: u64, visit: u64) -> usize {
         let digest = digest(&SHA256, &[client.to_be_bytes(), visit.to_be_bytes()].concat());
         let number = digest.as_ref().first_chunk().map_or(0, |first| u64::from_be_bytes(*first));
@@ -150,8 +151,8 @@ impl Cluster {
 
 const NOW: Now = Now { ms: 1_000, unix_s: 1_000_000 };
 
-/// What a node is sent in a day in which keys are rotated every six hours, and in which it begins anew once: then all others tell it what
-/// they know.
+/// Bytes that a node receives in a day. Keys rotate every six hours, and the node restarts once. After the restart,
+/// each other node sends it all its seeds.
 fn rotation(nodes: usize) -> u64 {
     let settings = RingSettings {
         lifetime: Duration::from_hours(12),

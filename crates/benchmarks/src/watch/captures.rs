@@ -1,4 +1,4 @@
-//! Captures that are made for it: what is in them is known, and the same on each machine.
+//! Generated captures. Their content is known, and the same on each machine.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -12,22 +12,21 @@ use watari_packets::{Flags, Frame, LinkType, Segment, Timestamp};
 use crate::failure::{Failure, doing, planning};
 use crate::site::Site;
 
-/// A capture file.
 pub(super) struct Capture {
     pub(super) path: PathBuf,
     pub(super) packets: u64,
     pub(super) connections: u64,
 }
 
-/// As many octets of each packet as are enough for states.
+/// Octets of each packet in a capture: enough to determine states.
 const SNAP_LEN: usize = 96;
-/// Of a connection with one request, which the server closes.
+/// Packets of a connection with one request, which the server closes.
 pub(super) const PACKETS_OF_SHORT: u64 = 10;
-/// How many long connections there are at once.
+/// Concurrent long connections.
 const LONG_FLOWS: u64 = 50;
 const REQUEST_LEN: u32 = 120;
 const SEGMENT_LEN: u32 = 1448;
-/// Octets of each packet that have the heads of HTTP: what `live` takes.
+/// Octets of each packet in captures with HTTP heads: as many as `watari watch live` captures by default.
 const SNAP_LEN_OF_HEADS: usize = 600;
 const REQUESTS_OF_KEPT: u64 = 100;
 const KEPT_CONTENT_LEN: usize = 1024;
@@ -38,7 +37,7 @@ const KEPT_ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Tu
     Connection: keep-alive\r\nETag: \"6563a1-400\"\r\nAccept-Ranges: bytes\r\n\r\n";
 const SERVER: ([u8; 4], u16) = ([10, 0, 0, 2], 80);
 
-/// Downloads that take turns, with an acknowledgment for every other segment.
+/// Downloads that send in turn, with an acknowledgment for every other segment.
 pub(super) fn long_flows(site: &Site, packets: u64) -> Result<Capture, Failure> {
     let mut out = Out::create(site, "long.pcap")?;
     let mut flows: Vec<_> = (0..LONG_FLOWS).map(Flow::new).collect();
@@ -59,7 +58,7 @@ pub(super) fn long_flows(site: &Site, packets: u64) -> Result<Capture, Failure> 
     out.finish(LONG_FLOWS)
 }
 
-/// So many connections with one request each, twenty at once.
+/// `count` connections with one request each, 20 of them concurrent.
 pub(super) fn short_connections(site: &Site, name: &str, count: u64) -> Result<Capture, Failure> {
     let mut out = Out::create(site, name)?;
     for first in (0..count).step_by(20) {
@@ -80,7 +79,8 @@ pub(super) fn short_connections(site: &Site, name: &str, count: u64) -> Result<C
     out.finish(count)
 }
 
-/// Connections of clear HTTP/1, fifty at once, with [`REQUESTS_OF_KEPT`] requests each, of which heads are read.
+/// Keep-alive connections of HTTP/1 in clear text with [`REQUESTS_OF_KEPT`] requests each, 50 of them concurrent. The
+/// monitor reads the heads.
 pub(super) fn kept_connections(site: &Site, packets: u64) -> Result<Capture, Failure> {
     let mut out = Out::create_with(site, "kept.pcap", SNAP_LEN_OF_HEADS)?;
     let answer = [KEPT_ANSWER, &[b'x'; KEPT_CONTENT_LEN]].concat();
@@ -109,7 +109,7 @@ pub(super) fn kept_connections(site: &Site, packets: u64) -> Result<Capture, Fai
     out.finish(connections)
 }
 
-/// So many connections that have got an answer, and stay.
+/// `count` connections that have got a response and stay open.
 pub(super) fn open_connections(site: &Site, name: &str, count: u64) -> Result<Capture, Failure> {
     let mut out = Out::create(site, name)?;
     for number in 0..count {
@@ -158,7 +158,7 @@ impl Out {
     }
 }
 
-/// A connection, and what its ends send next.
+/// A connection, with the next sequence number of each end.
 struct Flow {
     client: SocketAddr,
     client_next: u32,
@@ -166,7 +166,7 @@ struct Flow {
 }
 
 impl Flow {
-    /// The connection of this number: 50,000 of each client.
+    /// The connection with this number. Each client address has 50,000 connections.
     fn new(number: u64) -> Self {
         let (host, port) = (number / 50_000, 10_000 + number % 50_000);
         let client = SocketAddr::from(([10, 1, (host >> 8) as u8, host as u8], port as u16));
@@ -216,7 +216,7 @@ impl Flow {
     }
 }
 
-/// How many numbers a segment takes.
+/// Sequence numbers that a segment takes. SYN and FIN take one each.
 fn taken(flags: Flags, len: u32) -> u32 {
     len + u32::from(flags.contains(Flags::SYN)) + u32::from(flags.contains(Flags::FIN))
 }

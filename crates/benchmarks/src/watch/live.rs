@@ -1,4 +1,4 @@
-//! A server that does as much as it can, watched and not.
+//! A server under full load, watched and not watched.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,20 +16,20 @@ use crate::report::{Report, Row, Unit};
 use crate::servers::nginx_for_generators;
 use crate::site::{SMALL, Site};
 
-/// Of one core.
+/// Target: the monitor's share of one core.
 const CPU_TARGET: f64 = 0.1;
 
-/// How long what was captured takes to be counted, with a margin: a report comes each second.
+/// Time in which captured packets are counted, with a margin. The monitor reports each second.
 const COUNTED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Whether anybody watches.
+/// Whether the monitor runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Watched {
     Yes,
     No,
 }
 
-/// What wrk gets from nginx, what watching takes, and what it misses.
+/// Measures the time of wrk's requests to nginx, the CPU time of the monitor, and the packets that it dropped.
 pub(super) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result<(), Failure> {
     eprintln!("a server that is watched ..");
     let asked = nginx_for_generators(site, &Clients::new(site)?)?;
@@ -42,16 +42,16 @@ pub(super) fn measure(site: &Site, scale: &Scale, report: &mut Report) -> Result
     let [watched, alone] = [0, 1].map(|at: usize| Samples::of(&costs[at], |costs| costs[0]));
     let [cpu, dropped, packets] = [1, 2, 3].map(|at| Samples::of(&costs[0], |costs| costs[at]));
     let none = || Samples::new(vec![0.0]);
-    let row = "watch: time for a request by wrk and nginx, watched".to_owned();
+    let row = "watch: time of a request from wrk to nginx, watched".to_owned();
     report.add(Row::against(row, Unit::Microseconds, watched, "not watched", alone, None));
-    let row = "watch: CPU while wrk and nginx do what they can".to_owned();
-    report.add(Row::limited(row, Unit::Percent, cpu, "nobody", none(), CPU_TARGET));
-    let row = "watch: packets dropped meanwhile".to_owned();
-    report.add(Row::limited(row, Unit::Count, dropped, "packets", packets, 0.0));
+    let row = "watch: CPU of the monitor while wrk and nginx run at full speed".to_owned();
+    report.add(Row::limited(row, Unit::Percent, cpu, "no monitor", none(), CPU_TARGET));
+    let row = "watch: packets dropped while wrk and nginx run at full speed".to_owned();
+    report.add(Row::limited(row, Unit::Count, dropped, "packets captured", packets, 0.0));
     Ok(())
 }
 
-/// Seconds for a request, the share of a core, packets dropped and packets seen.
+/// Returns seconds per request, the share of a core, packets dropped, and packets captured.
 fn watch(site: &Site, server: SocketAddr, url: &str, seconds: u64) -> Result<Vec<f64>, Failure> {
     let metrics = site.address()?;
     let (program, log) = (watari()?, site.path("watch.log"));
@@ -62,7 +62,7 @@ fn watch(site: &Site, server: SocketAddr, url: &str, seconds: u64) -> Result<Vec
     let (before, began) = (process.cpu()?, Instant::now());
     let rate = wrk(url, seconds)?;
     let used = process.cpu()?.saturating_sub(before).as_secs_f64() / began.elapsed().as_secs_f64();
-    // When no more is counted than before, that was all.
+    // All packets are counted when the count no longer grows.
     let seen = |text: &str| count(text, "packets_total");
     let mut before = 0.0;
     let text = process.wait_until(|| {
@@ -75,7 +75,7 @@ fn watch(site: &Site, server: SocketAddr, url: &str, seconds: u64) -> Result<Vec
     Ok(vec![1.0 / rate, used, count(&text, "packets_dropped_total"), seen(&text)])
 }
 
-/// Requests a second.
+/// Runs wrk, and returns its requests per second.
 fn wrk(url: &str, seconds: u64) -> Result<f64, Failure> {
     let duration = format!("-d{seconds}s");
     let output = Command::new("wrk").args(["-t1", "-c50", &duration, url]).stderr(Stdio::inherit()).output();
@@ -85,7 +85,7 @@ fn wrk(url: &str, seconds: u64) -> Result<f64, Failure> {
     rate.ok_or_else(|| Failure::Generator { name: "wrk", said })
 }
 
-/// All metrics.
+/// The text of all metrics.
 fn scraped(address: SocketAddr) -> Result<String, String> {
     let ask = || {
         let mut stream = TcpStream::connect(address)?;
@@ -97,7 +97,7 @@ fn scraped(address: SocketAddr) -> Result<String, String> {
     ask().map_err(|error: std::io::Error| error.to_string())
 }
 
-/// The sum of a metric's values.
+/// The sum of a metric's values, with any labels.
 fn count(text: &str, name: &str) -> f64 {
     let of_metric =
         |line: &&str| line.strip_prefix("watari_watch_").is_some_and(|rest| rest.starts_with(&format!("{name}{{")));

@@ -1,8 +1,8 @@
-//! Which system calls are forbidden: seccomp.
+//! Forbids system calls, with seccomp.
 //!
-//! A list of what is allowed would have to know what every library calls, and what the next version of it will. What is forbidden here
-//! is what a process that was taken over would go on with: programs, other processes, and those parts of the kernel that only
-//! administrators need, where most of its own mistakes have been found.
+//! A list of allowed calls would have to contain the calls of every library, and of its next version. So this is a list
+//! of forbidden calls: those that an attacker would need who controls the process. They run programs, reach other
+//! processes, or use parts of the kernel that only administrators need and that had most of its vulnerabilities.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -14,17 +14,17 @@ use seccompiler::{
     TargetArch, apply_filter,
 };
 
-/// Programs are run.
+/// These run programs.
 const PROGRAMS: [libc::c_long; 2] = [libc::SYS_execve, libc::SYS_execveat];
 
 const NEVER: [libc::c_long; 46] = [
-    // Other processes are looked into.
+    // These access other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
-    // The view of the system changes; namespaces also give capabilities within.
+    // These change the view of the system. Namespaces also give capabilities within them.
     libc::SYS_unshare,
     libc::SYS_setns,
     libc::SYS_chroot,
@@ -39,13 +39,13 @@ const NEVER: [libc::c_long; 46] = [
     libc::SYS_fsmount,
     libc::SYS_fspick,
     libc::SYS_open_by_handle_at,
-    // Code comes into the kernel.
+    // These load code into the kernel.
     libc::SYS_bpf,
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
     libc::SYS_kexec_load,
-    // Parts of it that little but attacks has need of here.
+    // Parts of the kernel that this process does not need, and that attacks use.
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
     libc::SYS_io_uring_setup,
@@ -57,7 +57,7 @@ const NEVER: [libc::c_long; 46] = [
     libc::SYS_vhangup,
     libc::SYS_personality,
     libc::SYS_lookup_dcookie,
-    // The machine as a whole changes.
+    // These change the whole host.
     libc::SYS_reboot,
     libc::SYS_swapon,
     libc::SYS_swapoff,
@@ -71,7 +71,7 @@ const NEVER: [libc::c_long; 46] = [
     libc::SYS_setdomainname,
 ];
 
-/// Forbids them, if the system can; says whether it can.
+/// Installs the filters. Returns whether the kernel has seccomp.
 pub(super) fn forbid(programs: bool) -> Result<bool, seccompiler::Error> {
     let Ok(arch) = TargetArch::try_from(ARCH) else { return Ok(false) };
     if secure_computing_mode().is_err() {
@@ -82,7 +82,7 @@ pub(super) fn forbid(programs: bool) -> Result<bool, seccompiler::Error> {
     Ok(true)
 }
 
-/// Each is answered as if a capability were missing.
+/// Each call fails with `EPERM`, as without a capability.
 fn refusals(programs: bool, arch: TargetArch) -> Result<BpfProgram, seccompiler::Error> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = NEVER.iter().map(|call| (*call, Vec::new())).collect();
     if !programs {
@@ -95,7 +95,7 @@ fn refusals(programs: bool, arch: TargetArch) -> Result<BpfProgram, seccompiler:
     filter(rules, libc::EPERM, arch)
 }
 
-/// Its flags lie where a filter cannot see them. Told that the kernel is too old for it, the C library uses `clone`.
+/// A filter cannot see the flags of `clone3`. On `ENOSYS` the C library uses `clone`.
 fn clone3(arch: TargetArch) -> Result<BpfProgram, seccompiler::Error> {
     filter(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS, arch)
 }

@@ -1,4 +1,4 @@
-//! Which files may be opened: Landlock.
+//! Restricts the files that may be opened, with Landlock.
 
 use std::fmt;
 use std::fs;
@@ -11,10 +11,11 @@ use landlock::{
 
 use super::{Keep, PrivilegesError, path_error};
 
-/// What is restricted, where the kernel can: all that one of 6.12 can.
+/// The restrictions of Linux 6.12, as far as the kernel has them.
 const NEWEST: ABI = ABI::V6;
 
-/// What the C library reads to look up a name (nsswitch.conf(5), and the modules that it names), and certificate authorities.
+/// The files that the C library reads to resolve a name (nsswitch.conf(5), and its modules), and the certificate
+/// authorities.
 const NAMES: [&str; 6] = [
     "/etc",
     "/lib",
@@ -24,14 +25,14 @@ const NAMES: [&str; 6] = [
     "/run/systemd/resolve",
 ];
 
-/// How far the kernel follows the rules.
+/// How far the kernel enforces the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enforced {
-    /// Only what was named can be opened, and no process outside can be signalled.
+    /// Only the files of `Keep` can be opened, and processes outside cannot be signalled.
     Fully,
-    /// The kernel is too old for some of it (before 6.12).
+    /// The kernel is too old for some rules (before 6.12).
     Partly,
-    /// The kernel has no Landlock, or it is switched off. The user's permissions are what is left.
+    /// The kernel has no Landlock, or it is disabled. Only the user's permissions apply.
     Not,
 }
 
@@ -40,7 +41,7 @@ pub enum Enforced {
 pub(super) struct Rules(RulesetCreated);
 
 impl Rules {
-    /// Opens what is named.
+    /// Opens the paths of `keep`.
     pub(super) fn new(keep: &Keep) -> Result<Self, PrivilegesError> {
         let all = AccessFs::from_all(NEWEST);
         let read = AccessFs::ReadFile | AccessFs::ReadDir;
@@ -64,7 +65,7 @@ impl Rules {
         Ok(rules)
     }
 
-    /// From now on.
+    /// Enforces the rules from now on.
     pub(super) fn enforce(self) -> Result<Enforced, PrivilegesError> {
         Ok(match self.0.restrict_self()?.ruleset {
             RulesetStatus::FullyEnforced => Enforced::Fully,
@@ -85,7 +86,7 @@ impl fmt::Display for Enforced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Fully => "restricted",
-            Self::Partly => "restricted as far as this kernel can",
+            Self::Partly => "restricted as far as this kernel supports it",
             Self::Not => "not restricted (no Landlock)",
         })
     }

@@ -1,4 +1,4 @@
-//! What rings have no room for is counted.
+//! Rings count the frames for which they have no room.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use watari_capture::{Options, open};
 use crate::network::{alone, serve, visit};
 use crate::seen::DEADLINE;
 
-/// Of rings that are too small and not read: as many as were received have been delivered or dropped.
+/// With rings that are too small and not read: each received frame was delivered or dropped.
 #[test]
 fn drops_are_counted() {
     alone("drops::drops_are_counted", || {
@@ -39,7 +39,7 @@ fn drops_are_counted() {
     });
 }
 
-/// Without a filter, too, frames are cut in the kernel, and so take less of the ring.
+/// Without a filter, too, the kernel truncates frames, and so they take less of the ring.
 #[test]
 fn a_ring_has_room_for_as_many_frames_as_it_says() {
     alone("drops::a_ring_has_room_for_as_many_frames_as_it_says", || {

@@ -1,4 +1,4 @@
-//! What is wrong is said in a sentence.
+//! Error messages.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -16,7 +16,7 @@ fn interfaces_that_are_not_there_or_not_up() {
     alone("errors::interfaces_that_are_not_there_or_not_up", || {
         let _peer = Peer::connect();
         let text = error("eth9", None).to_string();
-        assert_eq!(text, "there is no interface eth9: there are a0, any, lo");
+        assert_eq!(text, "there is no interface eth9, the existing ones are a0, any, lo");
         ip("link set a0 down");
         let down = error("a0", None);
         assert!(matches!(down, CaptureError::Open { .. }), "{down:?}");
@@ -58,7 +58,7 @@ fn an_interface_that_goes_away() {
     });
 }
 
-/// A network's root, seen by somebody who has nothing to say there.
+/// The process is root in its user namespace, and has no rights in the network's.
 #[test]
 fn without_the_capability() {
     const INSIDE: &str = "WATARI_CAPTURE_UNPRIVILEGED";

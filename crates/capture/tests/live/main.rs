@@ -1,4 +1,4 @@
-//! Real connections over real interfaces are captured.
+//! Captures real connections over real interfaces.
 #![allow(clippy::unwrap_used)]
 
 mod drops;

@@ -1,4 +1,4 @@
-//! Networks that a test has for itself: its process is in a network namespace, and [`Peer`]s in others.
+//! A network for each test: its process is in a network namespace, and [`Peer`]s are in others.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,17 +9,17 @@ use std::thread;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{geteuid, gettid};
 
-/// Says to a test that it is in a network of its own.
+/// Set in a test's process that is in its own network.
 const INSIDE: &str = "WATARI_CAPTURE_TEST";
 
-/// Runs the test of this name again, in a network of its own, where `test` is run.
+/// Runs the test of this name in another process with its own network. That process runs `test`.
 pub(crate) fn alone(name: &str, test: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         ip("link set lo up");
         return test();
     }
     let mut command = Command::new("unshare");
-    // Root needs no user namespace for this, and not every system lets one be made.
+    // Root needs no user namespace for this, and not every system allows one.
     command.args(if geteuid().is_root() { &["--net"][..] } else { &["--map-root-user", "--net"] });
     command.arg(std::env::current_exe().unwrap()).args(["--exact", name, "--nocapture"]).env(INSIDE, name);
     let output = command.output().unwrap();
@@ -27,12 +27,12 @@ pub(crate) fn alone(name: &str, test: impl FnOnce()) {
     let said = String::from_utf8_lossy(&said);
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
     for line in said.lines().filter(|line| line.starts_with("SKIPPED")) {
-        // Past the harness, which would keep it to itself.
+        // Not by `eprintln!`, because the test harness would capture it.
         std::io::stderr().write_all(format!("{name}: {line}\n").as_bytes()).unwrap();
     }
 }
 
-/// What is not tested, because the kernel cannot.
+/// Prints which part of the test the kernel does not support.
 pub(crate) fn skip(why: &str) {
     eprintln!("SKIPPED: {why}");
 }
@@ -42,13 +42,13 @@ pub(crate) fn ip(arguments: &str) {
     assert!(try_ip(arguments), "ip {arguments}");
 }
 
-/// The same, of what kernels may not have.
+/// The same for features that a kernel may lack. Returns whether it succeeded.
 pub(crate) fn try_ip(arguments: &str) -> bool {
     let mut command = Command::new("ip");
     command.args(arguments.split(' ')).stderr(Stdio::null()).status().unwrap().success()
 }
 
-/// A thread in a network of its own, behind a cable: `a0` at the test's end, `b0` at its.
+/// A thread in its own network, behind a virtual cable: `a0` at the test's end, `b0` at the thread's.
 pub(crate) struct Peer {
     tasks: Sender<Task>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Peer {
 type Task = Box<dyn FnOnce() + Send>;
 
 impl Peer {
-    /// The test has 10.9.0.1 and `fd09::1`, the peer 2 instead of 1.
+    /// The test has 10.9.0.1 and `fd09::1`. The peer has 2 instead of 1.
     pub(crate) fn connect() -> Self {
         let (tasks, receiver) = mpsc::channel::<Task>();
         let (told, tid) = mpsc::channel();
@@ -74,14 +74,15 @@ impl Peer {
         peer
     }
 
-    /// Does it there.
+    /// Runs `task` in the peer's network.
     pub(crate) fn run<T: Send + 'static>(&self, task: impl FnOnce() -> T + Send + 'static) -> T {
         let (done, result) = mpsc::channel();
         self.tasks.send(Box::new(move || done.send(task()).unwrap())).unwrap();
         result.recv().unwrap()
     }
 
-    /// The same device at both ends, if the kernel has that kind; `{near}` and `{far}` in the arguments are of the end before them.
+    /// Adds the same device at both ends, and returns whether the kernel supports it. `{near}` and `{far}` in `kind`
+    /// stand for the addresses of the ends.
     pub(crate) fn add(&self, name: &str, kind: &str, network: u8) -> bool {
         let here = kind.replace("{cable}", "a0").replace("{near}", "10.9.0.1").replace("{far}", "10.9.0.2");
         let there = kind.replace("{cable}", "b0").replace("{near}", "10.9.0.2").replace("{far}", "10.9.0.1");
@@ -101,7 +102,7 @@ impl Peer {
         true
     }
 
-    /// A server at the peer, which answers what it is told; until the test ends.
+    /// Starts an echo server at the peer, which runs until the test ends.
     pub(crate) fn serve(&self, ip: &str) -> SocketAddr {
         let ip = ip.to_owned();
         self.run(move || serve(&ip))
@@ -111,11 +112,11 @@ impl Peer {
 fn address(device: &str, v4: &str, v6: &str) {
     ip(&format!("addr add {v4} dev {device}"));
     ip(&format!("link set {device} up"));
-    // What cannot have an address of this version (IP in IP) does without.
+    // A device that cannot have an address of this version (IP in IP) has none.
     try_ip(&format!("addr add {v6} dev {device} nodad"));
 }
 
-/// A server in this thread's network.
+/// Starts an echo server in this thread's network.
 pub(crate) fn serve(ip: &str) -> SocketAddr {
     let listener = TcpListener::bind((ip, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -130,7 +131,7 @@ pub(crate) fn serve(ip: &str) -> SocketAddr {
     address
 }
 
-/// A client's connection from its SYN to its last FIN; returns the client's address.
+/// A client's connection from its SYN to its last FIN. Returns the client's address.
 pub(crate) fn visit(server: SocketAddr) -> SocketAddr {
     let mut stream = TcpStream::connect(server).unwrap();
     let client = stream.local_addr().unwrap();

@@ -13,7 +13,7 @@ use crate::seen::{Seen, by_client, read_whole};
 
 const CONNECTIONS: usize = 200;
 
-/// Both directions of each connection come to one ring, and nothing is missing or there twice.
+/// Both directions of each connection come to one ring, without gaps or duplicates.
 fn share(interface: &str, server: SocketAddr, threads: usize) {
     let filter = Some("tcp or proto gre or ip proto 4".to_owned());
     let mut rings = open(&Options { threads, filter, ..Options::new(interface) }).unwrap();
@@ -42,7 +42,7 @@ fn a_connection_stays_at_one_ring() {
                 share("a0", peer.serve(ip), threads);
             }
             share("lo", serve("127.0.0.1"), threads);
-            // Frames of loopback interfaces are received twice there, and given out once.
+            // The kernel receives frames of loopback interfaces twice there, and the ring returns them once.
             share("any", serve("::1"), threads);
         }
     });
@@ -67,7 +67,7 @@ fn a_connection_in_gre_or_ip_in_ip_stays_at_one_ring() {
 /// Puts headers around a packet.
 type Around = fn(Builder) -> Builder;
 
-/// The kernel looks for connections behind the headers of `PPPoE`, but not behind labels: all of those come to one ring.
+/// The kernel parses connections behind `PPPoE` headers, but not behind MPLS labels: all of those come to one ring.
 #[test]
 fn a_connection_in_pppoe_or_mpls_stays_at_one_ring() {
     alone("rings::a_connection_in_pppoe_or_mpls_stays_at_one_ring", || {
@@ -102,7 +102,7 @@ fn packet((source, destination): (SocketAddr, SocketAddr)) -> Builder {
     Builder::tcp(&segment, &[]).ip(source.ip(), destination.ip())
 }
 
-/// Frames that come before all rings have joined come to none twice.
+/// Frames that come before all rings have joined come to no ring twice.
 #[test]
 fn what_comes_at_the_beginning_comes_once() {
     alone("rings::what_comes_at_the_beginning_comes_once", || {

@@ -1,4 +1,4 @@
-//! What was captured.
+//! Reads and checks captured segments.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use watari_capture::{Options, Ring, open};
 use watari_packets::{Decoded, Decoder, Flags, Frame, Timestamp};
 
-/// A segment, and which ring had it.
+/// A segment, and the ring that it came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) ring: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Seen {
     pub(crate) len: u32,
 }
 
-/// Longer than anything takes.
+/// Longer than any test takes.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Captures on an interface.
@@ -26,7 +26,7 @@ pub(crate) fn on(interface: &str, filter: &str) -> Vec<Ring> {
     open(&Options { filter: Some(filter.to_owned()), ..Options::new(interface) }).unwrap()
 }
 
-/// Reads until it is enough.
+/// Reads until `enough` returns true.
 pub(crate) fn read(rings: &mut [Ring], enough: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
     let (mut seen, begun) = (Vec::new(), Instant::now());
     while !enough(&seen) {
@@ -63,7 +63,7 @@ pub(crate) fn by_client(seen: &[Seen], server: SocketAddr) -> BTreeMap<SocketAdd
     clients
 }
 
-/// Whether that is a connection as [`visit`](crate::network::visit) makes: each of what it consists of once in each direction.
+/// Whether this is a whole connection of [`visit`](crate::network::visit): each of its segments once.
 pub(crate) fn is_whole(connection: &[Seen], server: SocketAddr) -> bool {
     let count = |from_server: bool, is: &dyn Fn(&Seen) -> bool| {
         connection.iter().filter(|it| (it.source == server) == from_server && is(it)).count()
@@ -76,7 +76,7 @@ pub(crate) fn is_whole(connection: &[Seen], server: SocketAddr) -> bool {
     })
 }
 
-/// Reads until there are these connections of the server's, as a whole; there may be no others.
+/// Reads until all connections of `clients` are complete. Fails if the server has others.
 pub(crate) fn read_whole(rings: &mut [Ring], server: SocketAddr, clients: &[SocketAddr]) -> Vec<Seen> {
     let seen = read(rings, |seen| {
         let found = by_client(seen, server);
@@ -86,8 +86,8 @@ pub(crate) fn read_whole(rings: &mut [Ring], server: SocketAddr, clients: &[Sock
     seen
 }
 
-/// Checks that `ring`, which has delivered so many frames, counts each of them `copies` times. More may come when a connection is
-/// whole, such as its last acknowledgement.
+/// Checks that `ring`, which has delivered `delivered` frames, counts each of them `copies` times. More may arrive
+/// after a connection is complete, such as its last acknowledgement.
 pub(crate) fn check_counts(ring: &mut Ring, mut delivered: u64, copies: u64) {
     let begun = Instant::now();
     loop {

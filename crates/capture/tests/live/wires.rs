@@ -1,4 +1,4 @@
-//! Each kind of link and tunnel, with connections of the kernel's and with frames that are put on the wire as they are.
+//! Each kind of link and tunnel, with connections of the kernel and with crafted frames.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -100,7 +100,7 @@ fn tunnels_that_the_kernel_makes() {
                 "sit7" => peer.serve(&format!("fd09:{network}::2")),
                 _ => peer.serve(&format!("10.9.{network}.2")),
             };
-            // On the cable, where they have their tunnel around them.
+            // On the cable, frames have the tunnel headers around them.
             let mut rings = open(&Options::new("a0")).unwrap();
             let clients = [visit(server), visit(server)];
             read_whole(&mut rings, server, &clients);
@@ -108,7 +108,7 @@ fn tunnels_that_the_kernel_makes() {
     });
 }
 
-/// Frames as other machines send them, which arrive at the interface.
+/// Frames as other hosts send them, which arrive at the interface.
 #[test]
 fn frames_of_every_kind() {
     alone("wires::frames_of_every_kind", || {
@@ -175,7 +175,7 @@ fn tcp([from, to]: [&str; 2], port: u16) -> Builder {
     Builder::tcp(&segment, &[]).ip(segment.source.ip(), segment.destination.ip())
 }
 
-/// The kernel takes the tag off before it shows the frame, and libpcap puts it back behind the filter.
+/// The kernel removes the tag before it shows the frame, and libpcap restores it after the filter.
 #[test]
 fn filters_see_through_one_vlan_tag() {
     alone("wires::filters_see_through_one_vlan_tag", || {
@@ -220,7 +220,7 @@ fn nothing_comes_where_nothing_happens() {
         for _ in 0..3 {
             assert_eq!(rings[0].next().unwrap(), None);
         }
-        // The first call finds nothing, two wait.
+        // The first call finds no frame. Two more calls wait.
         assert!(begun.elapsed() >= Duration::from_millis(190));
     });
 }

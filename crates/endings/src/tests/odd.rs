@@ -44,7 +44,7 @@ const CASES: &[(&str, &str, &[&str])] = &[
     ),
     // Probes.
     (
-        "whether anybody is there, with an octet and without",
+        "keepalive probes, with an octet and without",
         "Cs Ssa Ca C+9 S+9 Ca ~40 Sa@9 Ca ~40 S@9+1 Ca ~40 Ca@9 Sa ~3 Cf Sf Ca",
         &["C_NORMAL idle SF ShADdatFf 9/9"],
     ),

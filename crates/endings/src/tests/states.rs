@@ -380,7 +380,7 @@ fn what_was_not_seen_is_no_failure() {
     }
 }
 
-/// Unanswered SYNs and requests, except of clients that left early.
+/// Unanswered SYNs and requests, except of clients that left before they were overdue.
 #[test]
 fn who_got_nothing() {
     let cases = [

@@ -118,13 +118,13 @@ impl Cause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     /// There is no other origin, or each has refused.
-    #[error("no origin is left")]
+    #[error("no other origin is left")]
     Nowhere,
     /// It failed too often in a row.
-    #[error("it has failed too often")]
+    #[error("it has failed too often in a row")]
     TooOften,
     /// It is being moved already.
-    #[error("it is being moved")]
+    #[error("it is moving already")]
     Moving,
 }
 

@@ -331,5 +331,5 @@ fn causes_read_as_sentences() {
     let cause = HandshakeError::ClosedEarly(Stage::Finished);
     assert_eq!(cause.to_string(), "the client closed the connection before its Finished");
     let cause = HandshakeError::TimedOut(Stage::ClientHello);
-    assert_eq!(cause.to_string(), "the client took too long: time is up before its ClientHello was complete");
+    assert_eq!(cause.to_string(), "the handshake timed out before its ClientHello was complete");
 }

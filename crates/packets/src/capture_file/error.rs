@@ -43,7 +43,7 @@ pub enum ReadError {
         source: UnknownLinkType,
     },
     /// A frame is longer than any capture allows, so the data before it are damaged.
-    #[error("a frame of {len} captured bytes at byte {offset}, where {FRAME_LEN_MAX} at most were expected")]
+    #[error("a frame of {len} captured bytes at byte {offset}, where at most {FRAME_LEN_MAX} were expected")]
     FrameTooLong {
         /// Offset of its header.
         offset: u64,
@@ -78,7 +78,7 @@ pub enum ReadError {
         len: u32,
     },
     /// A frame of an interface without a description.
-    #[error("a frame of interface {interface} at byte {offset}, where one of {count} was expected")]
+    #[error("a frame at byte {offset} has interface {interface} (from 0), but its section describes only {count}")]
     Interface {
         /// Offset of its block.
         offset: u64,
@@ -95,7 +95,7 @@ pub enum ReadError {
         limit: usize,
     },
     /// An interface counts time in units that are too small for 64 bits.
-    #[error("a time resolution of {resolution:#04x} at byte {offset}, where 10^-19 or 2^-63 at least was expected")]
+    #[error("a time resolution of {resolution:#04x} at byte {offset}, where at least 10^-19 or 2^-63 was expected")]
     Resolution {
         /// Offset of the resolution.
         offset: u64,
@@ -103,14 +103,14 @@ pub enum ReadError {
         resolution: u8,
     },
     /// The gzip data are invalid.
-    #[error("behind byte {offset} of what is unpacked: {source}, where gzip was expected")]
+    #[error("invalid gzip data behind byte {offset} of the unpacked data: {source}")]
     Gzip {
         /// How many bytes were unpacked.
         offset: u64,
         source: io::Error,
     },
     /// Reading fails.
-    #[error("cannot be read behind byte {offset}: {source}")]
+    #[error("cannot read behind byte {offset}: {source}")]
     Io {
         /// How many bytes were read.
         offset: u64,
@@ -153,7 +153,7 @@ impl fmt::Display for Part {
             Self::Frame => "a frame",
             Self::BlockHeader => "a block's header",
             Self::Block => "a block",
-            Self::Gzip => "what is packed",
+            Self::Gzip => "the gzip data",
         })
     }
 }
@@ -161,7 +161,7 @@ impl fmt::Display for Part {
 impl fmt::Display for BlockLen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Block => f.write_str("12 or more, in fours,"),
+            Self::Block => f.write_str("12 or more, in multiples of 4,"),
             Self::AtLeast(len) => write!(f, "{len} or more"),
         }
     }

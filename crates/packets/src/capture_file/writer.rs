@@ -21,12 +21,12 @@ pub enum WriteError {
     #[error("a frame of link type {} in a file of link type {}", .frame.0, .file.0)]
     LinkType { frame: LinkType, file: LinkType },
     /// The format has 32 bits for seconds.
-    #[error("a frame was captured {seconds} s after 1970, which is more than pcap can say")]
+    #[error("a frame was captured {seconds} s after 1970, where pcap has 32 bits for seconds")]
     Time {
         /// The time of capture, in seconds since the Unix epoch.
         seconds: u64,
     },
-    #[error("cannot be written: {0}")]
+    #[error("cannot write: {0}")]
     Io(#[from] io::Error),
 }
 

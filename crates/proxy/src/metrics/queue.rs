@@ -90,22 +90,22 @@ impl Queues {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
             "watari_proxy_queue_in_progress",
-            "Requests that have a place at the origins of a pool, by the rule of its queue",
+            "Requests that hold a slot at the origins of a pool, by queue rule",
             self.in_progress.clone(),
         );
         registry.register(
             "watari_proxy_queue_waiting",
-            "Requests that wait for a place at the origins of a pool, by the rule of its queue",
+            "Requests that wait for a slot at the origins of a pool, by queue rule",
             self.waiting.clone(),
         );
         registry.register(
             "watari_proxy_queue_refused",
-            "Requests that got no place at the origins of a pool, by the rule of its queue and cause",
+            "Requests that got no slot at the origins of a pool, by queue rule and cause",
             self.refused.clone(),
         );
         registry.register(
             "watari_proxy_queue_wait_seconds",
-            "How long requests waited that then got a place at the origins of a pool",
+            "Time that requests waited until they got a slot at the origins of a pool",
             self.wait_seconds.clone(),
         );
     }

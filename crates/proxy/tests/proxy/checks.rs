@@ -170,7 +170,7 @@ async fn an_origin_that_is_well_again_gets_its_share_by_and_by() {
     let addresses = [a.address.clone(), b.address.clone()];
     let fixture = Fixture::of(PoolConfig { check: Some(by_http()), balance, ..PoolConfig::plain("pool", addresses) });
     fixture.proxy.start();
-    assert_eq!(answers(&fixture, "a", 40).await, 20, "nobody starts slowly where all are new");
+    assert_eq!(answers(&fixture, "a", 40).await, 20, "new origins begin without a slow start");
     a.set(503);
     until(|| available(&fixture) == [false, true]).await;
     a.set(200);

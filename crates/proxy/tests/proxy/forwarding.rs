@@ -284,7 +284,7 @@ impl http_body::Body for Untouchable {
     type Error = Infallible;
 
     fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        panic!("nobody has asked for it");
+        panic!("the body was read");
     }
 }
 

@@ -278,7 +278,7 @@ async fn an_upload_that_stalls_is_the_clients_fault() {
     let (pieces, request) = upload();
     pieces.send(Ok(Frame::data("half".into()))).unwrap();
     let answer = read(fixture.respond(request).await).await;
-    assert_eq!(answer, (408, Ok("the request's body stopped coming\n".into())));
+    assert_eq!(answer, (408, Ok("the request's body came too slowly\n".into())));
 }
 
 /// A body of known length, of which a byte arrives every ten milliseconds.
@@ -312,7 +312,7 @@ async fn an_upload_that_crawls_is_the_clients_fault() {
     let body = Crawl { left: LEN, next: Box::pin(sleep(Duration::ZERO)) };
     let request = Request::post("/").header("host", "example.org").header("content-length", LEN).body(body).unwrap();
     let answer = read(fixture.respond(request).await).await;
-    assert_eq!(answer, (408, Ok("the request's body stopped coming\n".into())));
+    assert_eq!(answer, (408, Ok("the request's body came too slowly\n".into())));
 }
 
 #[tokio::test]

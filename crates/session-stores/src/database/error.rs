@@ -12,17 +12,17 @@ pub enum DatabaseError {
     #[error("{} is in use: another process has it open, and each node needs a database of its own", .0.display())]
     InUse(PathBuf),
     /// The file is not a database of sessions.
-    #[error("{} is something else than a database of sessions, and is left alone", .0.display())]
+    #[error("{} is not a database of sessions, and is not changed", .0.display())]
     NotADatabase(PathBuf),
     /// Another version of this program wrote it.
-    #[error("{} is a database of format {found}, which this version does not know; remove it to begin a new one", path.display())]
+    #[error("{} is a database of format {found}, which this version does not support; remove it, and the agent makes a new one", path.display())]
     OtherFormat {
         path: PathBuf,
         /// The format number in the file.
         found: u64,
     },
     /// The content is damaged.
-    #[error("{} is damaged ({cause}); remove it to begin a new one: it costs full handshakes and nothing else", path.display())]
+    #[error("{} is damaged ({cause}); remove it, and the agent makes a new one: clients then do full handshakes", path.display())]
     Damaged {
         path: PathBuf,
         /// The inconsistency that was found.

@@ -8,7 +8,7 @@ use ::redis::{ErrorKind, RedisError as ClientError};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RedisError {
     /// There is no connection at present. It is being made.
-    #[error("the Redis server is away")]
+    #[error("no connection to the Redis server")]
     Away,
     /// The server did not respond in time.
     #[error("the Redis server did not answer within {} ms", .0.as_millis())]
@@ -17,10 +17,10 @@ pub enum RedisError {
     #[error("the connection to the Redis server was lost: {0}")]
     Lost(String),
     /// The server sent an error: for example, it has no room, or this user has no permission.
-    #[error("the Redis server refuses: {0}")]
+    #[error("the Redis server answered with an error: {0}")]
     Refused(String),
     /// The response has an unexpected type.
-    #[error("the Redis server answered {found} where {expected} was expected")]
+    #[error("the Redis server sent {found} instead of {expected}")]
     Garbage {
         /// The type of the response.
         found: &'static str,

@@ -53,7 +53,7 @@ impl Link {
         let mut current = self.lock();
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(&current.lost, &connection.lost)) {
             *current = None;
-            warn!(%why, "the connection to the Redis server is given up");
+            warn!(%why, "closed the connection to the Redis server");
             connection.lost.notify_one();
         }
     }
@@ -63,7 +63,7 @@ impl Link {
         let lost = Arc::clone(&connection.lost);
         *self.lock() = Some(connection);
         tokio::select! {
-            () = driver => warn!("the Redis server has ended the connection"),
+            () = driver => warn!("the Redis server closed the connection"),
             () = lost.notified() => {}
         }
         *self.lock() = None;
@@ -99,7 +99,7 @@ pub(super) async fn keep(settings: Arc<RedisSettings>, link: Arc<Link>, counters
                 counters.not_connected();
                 // Logs only the first failure, because the server may be away for long.
                 if std::mem::take(&mut was_up) {
-                    warn!(server = %settings, %cause, "the Redis server is away");
+                    warn!(server = %settings, %cause, "no connection to the Redis server");
                 }
             }
         }

@@ -119,7 +119,7 @@ fn kind(value: &Value) -> &'static str {
         Value::BulkString(_) => "a value",
         Value::Array(_) => "an array",
         Value::SimpleString(_) | Value::Okay => "a status",
-        _ => "what this version of the protocol does not have",
+        _ => "an unsupported type",
     }
 }
 

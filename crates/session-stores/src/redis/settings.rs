@@ -44,7 +44,7 @@ pub struct RedisCredentials {
 #[derive(Debug, thiserror::Error)]
 pub enum BadRedisSettings {
     /// The address is not a valid URL of a Redis server.
-    #[error("{url}: {why} (it should be like redis://HOST:PORT/DATABASE, or rediss:// for TLS)")]
+    #[error("{url}: {why} (expected redis://HOST:PORT/DATABASE, or rediss:// for TLS)")]
     Url {
         /// The configured URL, without a password.
         url: String,
@@ -54,7 +54,7 @@ pub enum BadRedisSettings {
     #[error("{}: {cause}", path.display())]
     File { path: PathBuf, cause: io::Error },
     /// All users of the machine may read a file with a password or key.
-    #[error("{} can be read by everybody on this machine (chmod 600 it)", .0.display())]
+    #[error("{} is readable by all users: chmod 600 it", .0.display())]
     Exposed(PathBuf),
     /// The content of a file is not valid.
     #[error("{}: {why}", path.display())]
@@ -82,22 +82,25 @@ impl RedisSettings {
         authorities: Option<&Path>,
         client: Option<(&Path, &Path)>,
     ) -> Result<Self, BadRedisSettings> {
-        let parsed = Url::parse(url).map_err(|_| bad(url, "this is no URL"))?;
+        let parsed = Url::parse(url).map_err(|_| bad(url, "not a URL"))?;
         let tls = match parsed.scheme() {
             "redis" => None,
             "rediss" => Some(RedisTls::load(authorities, client)?),
-            _ => return Err(bad(url, "this is no address of a Redis server")),
+            _ => return Err(bad(url, "the scheme is not redis or rediss")),
         };
         if !parsed.username().is_empty() || parsed.password().is_some() {
-            return Err(bad("the Redis server's URL", "user and password are settings of their own"));
+            return Err(bad(
+                "the Redis server's URL",
+                "a user or password is not allowed: set username and password_file",
+            ));
         }
         if parsed.query().is_some() || parsed.fragment().is_some() {
-            return Err(bad(url, "there is something behind the database"));
+            return Err(bad(url, "a query or fragment is not allowed"));
         }
         let host = parsed.host_str().filter(|host| !host.is_empty()).ok_or_else(|| bad(url, "the host is missing"))?;
         let database = match parsed.path().trim_start_matches('/') {
             "" => 0,
-            number => number.parse().map_err(|_| bad(url, "the database is no number"))?,
+            number => number.parse().map_err(|_| bad(url, "the database is not a number"))?,
         };
         Ok(Self {
             host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
@@ -127,9 +130,9 @@ impl RedisCredentials {
     pub fn load(username: Option<String>, path: &Path) -> Result<Self, BadRedisSettings> {
         let content = read_secret(path)?;
         let bad = |why: &str| BadRedisSettings::Content { path: path.to_owned(), why: why.to_owned() };
-        let text = std::str::from_utf8(&content).map_err(|_| bad("the password is no UTF-8"))?;
+        let text = std::str::from_utf8(&content).map_err(|_| bad("the password is not UTF-8"))?;
         let password =
-            text.lines().next().filter(|line| !line.is_empty()).ok_or_else(|| bad("there is no password"))?;
+            text.lines().next().filter(|line| !line.is_empty()).ok_or_else(|| bad("the first line has no password"))?;
         Ok(Self { username, password: Zeroizing::new(password.to_owned()) })
     }
 }
@@ -162,7 +165,7 @@ fn read_limited(path: &Path, file: File, content: &mut Vec<u8>) -> Result<(), Ba
     let read = file.take(FILE_LEN_MAX + 1).read_to_end(content);
     let len = read.map_err(|cause| BadRedisSettings::File { path: path.to_owned(), cause })?;
     if len as u64 > FILE_LEN_MAX {
-        return Err(BadRedisSettings::Content { path: path.to_owned(), why: "this is too long".to_owned() });
+        return Err(BadRedisSettings::Content { path: path.to_owned(), why: "too large: more than 64 KiB".to_owned() });
     }
     Ok(())
 }

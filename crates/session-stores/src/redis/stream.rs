@@ -30,7 +30,10 @@ impl Received {
 
     fn add(&self, len: usize) -> io::Result<()> {
         if self.0.fetch_add(len, Ordering::Relaxed) + len > UNANSWERED_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it sends more than anybody has asked for"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the server sent more than 16 MiB before a response was complete",
+            ));
         }
         Ok(())
     }

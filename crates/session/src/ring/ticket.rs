@@ -52,7 +52,7 @@ pub(super) fn seal(key: &Secret, header: &Header, terms: &[u8], session: Dated<&
     let aad = Aad::from([&ticket[..], terms].concat());
     let nonce = Nonce::assume_unique_for_key(header.nonce);
     let done = own(key, header).seal_in_place_append_tag(nonce, aad, &mut sealed);
-    done.expect("a session is far shorter than what a nonce is good for");
+    done.expect("a session is far shorter than the limit of the AEAD");
     ticket.append(&mut sealed);
     ticket
 }

@@ -15,10 +15,10 @@ use crate::pace::Throttle;
 use crate::reply::{Drip, End, Instead, Reply};
 use crate::request::Asked;
 
-/// How much of a body is made and written at a time, in bytes.
+/// Bytes of a body that are generated and written at a time.
 const PIECE_LEN: usize = 64 * 1024;
 
-/// Answers request after request, until either side has enough.
+/// Answers requests until either side closes.
 pub(super) async fn serve(mut socket: TcpStream, number: usize, shared: Arc<Shared>) {
     socket.set_nodelay(true).ok();
     let mut ahead = Vec::new();
@@ -41,7 +41,7 @@ pub(super) async fn serve(mut socket: TcpStream, number: usize, shared: Arc<Shar
                 delivered(&socket).await;
                 socket.set_zero_linger().ok();
                 shared.death.notify_one();
-                // All connections end together, this one too: who sees it end finds no other one open.
+                // All connections end at once. So when a client sees one end, no other is open.
                 return std::future::pending().await;
             }
             End::Stall(_) => return stall(socket).await,
@@ -49,13 +49,13 @@ pub(super) async fn serve(mut socket: TcpStream, number: usize, shared: Arc<Shar
     }
 }
 
-/// What was sent before arrives, unless the other side is slow to take it.
+/// Resets the connection. Earlier bytes arrive first, unless the other side reads them slowly.
 async fn reset(socket: TcpStream) {
     delivered(&socket).await;
     socket.set_zero_linger().ok();
 }
 
-/// Reads, so that a connection that the other side gives up ends here, too.
+/// Reads, so that the connection ends when the other side closes it.
 async fn stall(mut socket: TcpStream) {
     while socket.read_u8().await.is_ok() {}
 }
@@ -67,7 +67,7 @@ struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    /// How the connection is to end, or that it did.
+    /// Sends the answer. Returns how the connection has to end, or that it did.
     async fn send(mut self, bodiless: bool) -> io::Result<End> {
         match self.reply.instead {
             Some(Instead::Garbage) => {
@@ -134,7 +134,7 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// A transfer, as long as this lives.
+/// Counts a transfer while this lives.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {

@@ -1,4 +1,4 @@
-//! Waiting for what was written to arrive.
+//! Waits until written bytes have arrived.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
-/// How long the other side may leave its buffer full.
+/// The longest wait for the other side to read from its full buffer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often the system is asked.
+/// The interval of the checks.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Waits until all that was written is in the other side's buffer, or for [`PATIENCE`]. Nothing else tells but an
-/// `ioctl`, which nobody offers without `unsafe`.
+/// Waits until all written bytes are in the other side's buffer, at most for [`PATIENCE`]. It reads the system's list
+/// of connections, because the `ioctl` for this is not available without `unsafe`.
 pub(super) async fn delivered(socket: &TcpStream) {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline && is_unacknowledged(socket).unwrap_or(false) {
@@ -21,7 +21,7 @@ pub(super) async fn delivered(socket: &TcpStream) {
     }
 }
 
-/// From the system's list of connections (proc(5)); `None` where this one is not in it.
+/// From the system's list of connections (proc(5)); `None` if this one is not in it.
 fn is_unacknowledged(socket: &TcpStream) -> Option<bool> {
     let (local, peer) = (notation(socket.local_addr().ok()?)?, notation(socket.peer_addr().ok()?)?);
     let list = std::fs::read_to_string("/proc/net/tcp").ok()?;
@@ -33,7 +33,7 @@ fn is_unacknowledged(socket: &TcpStream) -> Option<bool> {
     })
 }
 
-/// As the list has it: the bytes of the address as a number of the machine's.
+/// The address as in that list: its bytes as a number in the byte order of the host.
 fn notation(address: SocketAddr) -> Option<String> {
     match address {
         SocketAddr::V4(address) => {

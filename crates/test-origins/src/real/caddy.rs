@@ -1,4 +1,5 @@
-//! Caddy, which keeps things in its user's home. It serves all hosts, because a proxy asks for that of its client.
+//! Caddy, which stores its state in its user's home directory. It serves all hosts, because a proxy sends its client's
+//! `Host`.
 
 use super::{Place, Plan};
 

@@ -1,4 +1,4 @@
-//! Files to be served.
+//! Files for servers.
 
 use std::fs::{File, Permissions, set_permissions};
 use std::io::{self, Write};
@@ -10,28 +10,27 @@ use tempfile::TempDir;
 
 use crate::content::Content;
 
-/// A directory of files that everybody may read. It goes when this is dropped.
+/// A directory of files that all users may read. Dropping it deletes it.
 #[derive(Debug)]
 pub struct Docroot(TempDir);
 
 impl Docroot {
-    /// An empty one.
+    /// An empty directory.
     ///
     /// # Errors
-    /// There is no place for temporary files.
+    /// No temporary directory can be made.
     pub fn new() -> io::Result<Self> {
         tempdir().map(Self)
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// Writes a file anew that was last modified then.
+    /// Writes a file with this time of modification.
     ///
     /// # Errors
-    /// It could not be written.
+    /// The file cannot be written.
     pub fn put(&self, name: &str, content: &Content, modified: SystemTime) -> io::Result<()> {
         const PIECE_LEN: usize = 1024 * 1024;
         let path = self.path().join(name);
@@ -44,7 +43,7 @@ impl Docroot {
     }
 }
 
-/// A directory that everybody may look into, whatever the umask.
+/// A directory that all users may read, independent of the umask.
 pub(super) fn tempdir() -> io::Result<TempDir> {
     let dir = tempfile::Builder::new().prefix("watari-origin-").tempdir()?;
     set_permissions(dir.path(), Permissions::from_mode(0o755))?;

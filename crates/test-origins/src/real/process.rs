@@ -1,4 +1,4 @@
-//! A server's process.
+//! The process of a server.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,25 +16,25 @@ use tempfile::TempDir;
 use super::{Plan, StartError};
 use crate::raw;
 
-/// Longer than any server takes to begin or to end on the slowest machine.
+/// Longer than any server takes to start or to end on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often it is looked at meanwhile.
+/// The interval of the checks.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Debian's `nobody` and `nogroup`.
 const NOBODY: u32 = 65534;
 
-/// What a server writes, in its directory.
+/// The file with the output of a server, in its directory.
 const OUTPUT: &str = "output";
 
 #[derive(Debug)]
 pub(super) struct Process {
     program: &'static str,
     child: Child,
-    /// What ends it.
+    /// The signal that ends it.
     end: Signal,
-    /// Outlives the process.
+    /// Deleted after the process has ended.
     dir: TempDir,
 }
 
@@ -83,7 +83,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.signal(self.end);
-        // It may be stopped.
+        // It may be stopped (SIGSTOP).
         self.signal(Signal::CONT);
         let deadline = Instant::now() + PATIENCE;
         while self.child.try_wait().is_ok_and(|status| status.is_none()) {
@@ -95,14 +95,14 @@ impl Drop for Process {
     }
 }
 
-/// In `PATH`, and where Debian keeps servers.
+/// Searches `PATH`, and the directory in which Debian has servers.
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut candidates = std::env::split_paths(&path).chain(["/usr/sbin".into()]).map(|dir| dir.join(program));
     candidates.find(|path| path.is_file())
 }
 
-/// Writes what is in a server's directory, for the user that it will be.
+/// Writes the files of a server, for the user that runs it.
 fn furnish(dir: &Path, plan: &Plan) -> io::Result<()> {
     for name in &plan.directories {
         fs::create_dir(dir.join(name))?;
@@ -132,7 +132,7 @@ fn spawn(program: &Path, plan: Plan, dir: &Path) -> io::Result<Child> {
     command.spawn()
 }
 
-/// With anything.
+/// Whether it sends any answer.
 fn answers(address: SocketAddr) -> bool {
     raw::ask_within(PATIENCE, address, "HEAD", "/", &[]).is_ok()
 }

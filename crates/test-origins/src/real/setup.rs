@@ -1,19 +1,18 @@
-//! The configurations that are tried.
+//! The tested configurations.
 
 use super::{Docroot, Running, Server, StartError};
 
-/// A server, and how it is configured beyond what it takes to run.
+/// A server with a configuration beyond the minimum.
 #[derive(Debug, Clone, Copy)]
 pub struct Setup {
-    /// Which server.
     pub server: Server,
-    /// As `docs/origins.md` calls it.
+    /// Its name in `docs/origins.md`.
     pub configuration: &'static str,
     lines: &'static str,
 }
 
 impl Setup {
-    /// All of them, in the order of `docs/origins.md`.
+    /// All setups, in the order of `docs/origins.md`.
     pub const ALL: &[Self] = &[
         setup(Server::Apache, "as it comes", ""),
         setup(Server::Apache, "`FileETag INode MTime Size`", "FileETag INode MTime Size"),

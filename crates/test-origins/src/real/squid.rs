@@ -26,10 +26,10 @@ shutdown_lifetime 0 seconds
         port = place.behind.port(),
         more = place.more,
     );
-    // It names memory that it shares with nobody by this, for all of the machine.
+    // The name of its shared memory, which has to be unique on the machine.
     let name = format!("origin{}at{}", place.address.port(), place.address.ip().to_string().replace('.', "x"));
     let mut plan = Plan::new(["-N", "-n", &name, "-f", &place.file("squid.conf")], "squid.conf", configuration);
-    // Else that memory stays.
+    // After another signal its shared memory would stay.
     plan.end = Signal::INT;
     plan
 }

@@ -36,7 +36,7 @@ logdir: {dir}/log
     )
 }
 
-/// The user `#-1` is whoever starts it.
+/// The user `#-1` is the one that starts it.
 fn records(place: &Place<'_>) -> String {
     format!(
         "CONFIG proxy.config.http.server_ports STRING {port}:ip-in={ip}

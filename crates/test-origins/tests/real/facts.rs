@@ -1,4 +1,4 @@
-//! What one server does, found out by raw requests.
+//! The behavior of a server, by raw requests.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use watari_test_origins::real::Docroot;
 
 use crate::moves::moves;
 
-/// What can be told of a server from two of its kind, each with its own copies of the same files.
+/// The facts about a server, from two instances with their own copies of the same files.
 pub(crate) struct Facts {
     accept_ranges: String,
     etag: &'static str,
@@ -30,7 +30,8 @@ pub(crate) struct Facts {
 impl Facts {
     /// The first server has the [`originals`], the second the [`copies`].
     pub(crate) fn find(first: SocketAddr, second: SocketAddr) -> Self {
-        // Asked for before anything else, so that a cache has to fetch it, and again when it may have it all.
+        // The first request, for which a cache has to fetch the file. It is repeated later, when the cache may have the
+        // file.
         let cold = range(first, &[]);
         let (whole, fresh) = (get(first, "same.txt", &[]), get(first, "fresh.txt", &[]));
         let head = raw::ask(first, "HEAD", "/same.txt", &IDENTITY).unwrap();
@@ -54,7 +55,7 @@ impl Facts {
         }
     }
 
-    /// As they stand in the table.
+    /// The cells of the server's line in the table.
     pub(crate) fn cells(&self) -> Vec<String> {
         let yes = |fact| if fact { "yes" } else { "no" };
         let cells = [
@@ -77,14 +78,14 @@ impl Facts {
     }
 }
 
-/// Whether a condition of a request is met or not makes a difference.
+/// Whether the condition of a request makes a difference.
 #[derive(PartialEq, Eq)]
 enum Precondition {
-    /// There is no validator to ask by.
+    /// There is no validator for a condition.
     Absent,
     Honoured,
     Ignored,
-    /// The true one fails as the false one does.
+    /// The correct validator fails like a wrong one.
     NeverTrue,
 }
 
@@ -107,17 +108,17 @@ impl Precondition {
     }
 }
 
-/// What two servers say of a file and its copy.
+/// Whether two servers' validators of a file and its copy agree.
 #[derive(PartialEq, Eq)]
 enum Copies {
-    /// They say nothing.
+    /// They send no validators.
     Unknown,
     Same,
     Different,
 }
 
 impl Copies {
-    /// By the tag, or else by the date.
+    /// Compares the tags, or else the dates.
     fn compare(first: &Answer, second: &Answer) -> Self {
         let validator = |answer: &Answer| answer.field("etag").or(answer.field("last-modified")).map(str::to_owned);
         match (validator(first), validator(second)) {
@@ -136,25 +137,25 @@ impl Copies {
     }
 }
 
-/// One file.
+/// A directory with one file.
 pub(crate) fn root_of(name: &str, content: &Content) -> Docroot {
     let root = Docroot::new().unwrap();
     root.put(name, content, modified()).unwrap();
     root
 }
 
-/// Files as an operator made them.
+/// The original files.
 pub(crate) fn originals() -> Docroot {
     let root = Docroot::new().unwrap();
     for name in ["same.txt", "whole.txt", "other.txt"] {
         root.put(name, &content(), modified()).unwrap();
     }
-    // No server takes so long that this is past when it is asked.
+    // This time is still in the future when the server is asked.
     root.put("fresh.txt", &content(), SystemTime::now() + Duration::from_mins(10)).unwrap();
     root
 }
 
-/// Copies of them: one that keeps the time, one that keeps its seconds only, and one that was made another day.
+/// Copies of the files: one with the same time, one with its seconds only, and one of another day.
 pub(crate) fn copies() -> Docroot {
     let root = Docroot::new().unwrap();
     root.put("same.txt", &content(), modified()).unwrap();
@@ -172,7 +173,7 @@ fn whole_second() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_hours(498_198)
 }
 
-/// What every server that compresses would like to compress.
+/// Content that every compressing server compresses.
 pub(crate) fn content() -> Content {
     Content::given("All work and no play makes Jack a dull boy.\n".repeat(7000))
 }
@@ -187,13 +188,13 @@ fn range(address: SocketAddr, fields: &[(&str, &str)]) -> Answer {
     get(address, "same.txt", &fields)
 }
 
-/// Whether it is what [`range`] asks for.
+/// Whether it is the answer to [`range`].
 fn is_part(answer: &Answer) -> bool {
     let said = format!("bytes 1000-250000/{}", content().len());
     answer.status == 206 && answer.field("content-range") == Some(&said) && answer.body == content().at(1000, 249_001)
 }
 
-/// Whether a part says that it is of this whole.
+/// Whether the `Content-Range` of a part fits the whole.
 fn is_of(part: &Answer, whole: &Answer) -> bool {
     ["etag", "last-modified"].iter().all(|name| part.field(name) == whole.field(name))
 }
@@ -216,7 +217,7 @@ fn strength(answer: &Answer) -> &'static str {
     }
 }
 
-/// When the server compresses.
+/// The coding of a compressing server.
 fn coding(address: SocketAddr, identity: &Answer) -> &'static str {
     let asked = raw::ask(address, "GET", "/same.txt", &[("Accept-Encoding", "gzip")]).unwrap();
     match (identity.field("content-encoding"), asked.field("content-encoding")) {
@@ -228,7 +229,7 @@ fn coding(address: SocketAddr, identity: &Answer) -> &'static str {
 
 const IDENTITY: [(&str, &str); 1] = [("Accept-Encoding", "identity")];
 
-/// What HEAD says as GET does.
+/// The fields that HEAD should send as GET does.
 const ALIKE: [&str; 4] = ["etag", "last-modified", "content-length", "accept-ranges"];
 
 const ANOTHER_DATE: &str = "Sat, 31 Oct 2026 06:00:00 GMT";

@@ -1,7 +1,7 @@
-//! What real servers do that a transfer can move between: started, asked, and compared with the table in
-//! `docs/origins.md`.
+//! The behavior of real servers between which a transfer can move. The tests start them, send requests, and compare the
+//! results with the table in `docs/origins.md`.
 //!
-//! `make origins` writes that table anew.
+//! `make origins` rewrites that table.
 
 #![allow(clippy::unwrap_used)]
 
@@ -29,7 +29,7 @@ fn write_the_table() {
     table::write(&rows::ask_all());
 }
 
-/// They make a tag and a date of the same things in the same way, or pass on what nginx made.
+/// They derive tags and dates from the same properties in the same way, or pass on those of nginx.
 #[test]
 fn a_pool_may_mix_nginx_h2o_and_caches_before_nginx() {
     use Server::{H2o, Nginx, Squid, TrafficServer, Varnish};
@@ -44,8 +44,8 @@ fn a_pool_may_mix_nginx_h2o_and_caches_before_nginx() {
     }
 }
 
-/// What comes compressed is cached so, and what is made of it for others is no longer the file that the tag was given
-/// to.
+/// Varnish caches a compressed answer as it is. The decompressed file for other clients differs from the one that the
+/// tag belongs to.
 #[test]
 fn varnish_that_compresses_weakens_tags() {
     let root = facts::originals();
@@ -55,7 +55,7 @@ fn varnish_that_compresses_weakens_tags() {
     assert!(answer.field("etag").unwrap().starts_with("W/"));
 }
 
-/// With each setup of which the table says that transfers move.
+/// For each setup whose transfers move according to the table.
 #[test]
 fn a_transfer_outlives_its_server() {
     // More than fits between a server and a client that does not read.

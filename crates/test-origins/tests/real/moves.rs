@@ -1,4 +1,4 @@
-//! Whether a transfer can move between two real servers, as `watari-handover` decides it.
+//! Whether a transfer can move between two real servers, by the rules of `watari-handover`.
 
 use std::net::SocketAddr;
 
@@ -8,10 +8,11 @@ use watari_handover::{Refusal, Stays, Terms, Transfer};
 use watari_test_origins::Content;
 use watari_test_origins::raw::{self, Answer};
 
-/// How much of the file comes from the first.
+/// The offset up to which the first server delivers.
 const CUT_AT: usize = 100_001;
 
-/// Begins at the first, goes on at the second, and compares all of it with the file; or why it stays.
+/// Begins at the first server, continues at the second, and compares the result with the file. The error is why the
+/// transfer cannot move.
 pub(crate) fn moves(
     first: SocketAddr,
     second: SocketAddr,
@@ -23,7 +24,7 @@ pub(crate) fn moves(
     goes_on(begun, second, target, content)
 }
 
-/// Goes on where this ended.
+/// Continues at the second server.
 pub(crate) fn goes_on(begun: Answer, second: SocketAddr, target: &str, content: &Content) -> Result<(), &'static str> {
     let (status, head) = head(&begun);
     let mut transfer =

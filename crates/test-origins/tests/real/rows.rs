@@ -1,4 +1,4 @@
-//! Asking all of them.
+//! Collects the facts of all servers.
 
 use std::thread;
 
@@ -7,7 +7,7 @@ use watari_test_origins::real::Setup;
 use crate::facts::{self, Facts};
 use crate::table::Row;
 
-/// A few at a time.
+/// Asks a few servers at a time.
 pub(crate) fn ask_all() -> Vec<Row> {
     let rows = Setup::ALL.chunks(4).map(|setups| {
         thread::scope(|scope| {

@@ -2,23 +2,23 @@
 
 use watari_test_origins::Table;
 
-/// One line of it.
+/// One line of the table.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Row(pub(crate) Vec<String>);
 
 impl Row {
-    /// Whether a transfer does, as its last column has it.
+    /// Whether transfers move, as in the last column.
     pub(crate) fn moves(&self) -> bool {
         self.0.last().is_some_and(|cell| cell == "yes")
     }
 }
 
-/// What stands there.
+/// Reads the table.
 pub(crate) fn read() -> Vec<Row> {
     TABLE.read().into_iter().map(Row).collect()
 }
 
-/// Puts these rows there.
+/// Replaces the rows.
 pub(crate) fn write(rows: &[Row]) {
     TABLE.write(rows.iter().map(|Row(cells)| cells));
 }

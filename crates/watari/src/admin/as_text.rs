@@ -22,7 +22,7 @@ where
 pub(super) mod option {
     use super::{Deserialize, Deserializer, Display, Error, FromStr, Serializer};
 
-    #[allow(clippy::ref_option, reason = "serde gives it so")]
+    #[allow(clippy::ref_option, reason = "serde passes a reference to the option")]
     pub(in super::super) fn serialize<S: Serializer>(
         value: &Option<impl Display>,
         serializer: S,

@@ -17,13 +17,13 @@ const EXCHANGE_MAX: Duration = Duration::from_secs(10);
 /// A question without an answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
-    #[error("no node answers on {}: {cause} (is it running, and is this its admin socket?)", socket.display())]
+    #[error("no node answers on {}: {cause} (check that it runs, and that this is its admin socket)", socket.display())]
     Connect { socket: PathBuf, cause: io::Error },
     #[error("the exchange with the node on {} failed: {cause}", socket.display())]
     Exchange { socket: PathBuf, cause: io::Error },
-    #[error("the node on {} took too long to answer", .0.display())]
+    #[error("the node on {} did not answer in time", .0.display())]
     Timeout(PathBuf),
-    #[error("the node on {} gave an answer that cannot be understood", .0.display())]
+    #[error("the node on {} sent an invalid answer", .0.display())]
     Garbled(PathBuf),
     #[error("the node refused: {0}")]
     Refused(String),

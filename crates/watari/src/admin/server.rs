@@ -37,14 +37,14 @@ pub(crate) struct Server {
 pub(crate) enum BindError {
     #[error("another process listens on the admin socket {}", .0.display())]
     InUse(PathBuf),
-    #[error("{} exists and is no socket", .0.display())]
+    #[error("{} exists and is not a socket", .0.display())]
     NoSocket(PathBuf),
     #[error(
-        "the admin socket {} cannot be made: there is no directory {}; make it (systemd: RuntimeDirectory=watari), or set admin in [node]",
+        "cannot make the admin socket {}: there is no directory {}; make it (systemd: RuntimeDirectory=watari), or set admin in [node]",
         path.display(), directory.display()
     )]
     NoDirectory { path: PathBuf, directory: PathBuf },
-    #[error("the admin socket {} cannot be made: {cause} (admin in [node])", path.display())]
+    #[error("cannot make the admin socket {}: {cause} (admin in [node])", path.display())]
     System { path: PathBuf, cause: io::Error },
 }
 
@@ -115,7 +115,7 @@ where
     let read = BufReader::new(reader.take(QUESTION_LEN_MAX)).read_line(&mut line).await;
     let answer = match read {
         Ok(_) => respond(&line, answer).await,
-        Err(error) => Answer::Error(format!("the question cannot be read: {error}")),
+        Err(error) => Answer::Error(format!("cannot read the question: {error}")),
     };
     let mut bytes = serde_json::to_vec(&answer)?;
     bytes.push(b'\n');
@@ -129,10 +129,11 @@ async fn respond<A: Future<Output = Answer>>(line: &str, answer: &impl Fn(Topic)
     }
     match serde_json::from_str::<Question>(line) {
         Ok(question) if question.version == VERSION => answer(question.topic).await,
-        Ok(question) => {
-            Answer::Error(format!("this node speaks version {VERSION} of the admin protocol, not {}", question.version))
-        }
-        Err(error) => Answer::Error(format!("this node does not know the question: {error}")),
+        Ok(question) => Answer::Error(format!(
+            "this node supports version {VERSION} of the admin protocol, not {}",
+            question.version
+        )),
+        Err(error) => Answer::Error(format!("this node does not support the question: {error}")),
     }
 }
 
@@ -228,18 +229,15 @@ mod tests {
         let running = Running::start();
         let long = [b'x'; QUESTION_LEN_MAX as usize + 1];
         let cases: [(&[u8], &str); 10] = [
-            (b"\n", "does not know the question"),
+            (b"\n", "does not support the question"),
             (b"{\"version\":1,\"topic\":\"moon\"}\n", "unknown variant `moon`"),
             (b"{\"version\":1,\"topic\":\"nodes\",\"x\":1}\n", "unknown field `x`"),
             (b"{\"version\":1,\"topic\":\"drain\"}\n", "expected struct variant"),
             (b"{\"version\":1,\"topic\":{\"drain\":{\"node\":\"A1\"}}}\n", "a node name is"),
             (b"{\"version\":1,\"topic\":{\"drain\":{\"node\":\"a1\",\"x\":1}}}\n", "unknown field `x`"),
-            (
-                b"{\"version\":1,\"topic\":{\"move\":{\"connection\":\"1\",\"node\":\"a1\"}}}\n",
-                "a connection is named by",
-            ),
-            (b"{\"version\":2,\"topic\":\"nodes\"}\n", "speaks version 1"),
-            (b"\xff\n", "cannot be read"),
+            (b"{\"version\":1,\"topic\":{\"move\":{\"connection\":\"1\",\"node\":\"a1\"}}}\n", "a connection id is"),
+            (b"{\"version\":2,\"topic\":\"nodes\"}\n", "supports version 1"),
+            (b"\xff\n", "cannot read the question"),
             (&long[..QUESTION_LEN_MAX as usize], "one line of at most"),
         ];
         for (line, expected) in cases {

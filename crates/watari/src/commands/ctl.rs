@@ -17,7 +17,7 @@ use crate::admin::{Answer, AskError, Connection, Topic, ask};
 use crate::config::{DEFAULT_ADMIN, Span};
 use crate::failure::Failure;
 
-/// Ask a running node, or have it move connections
+/// Query and control a running node
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Ctl {
@@ -41,29 +41,30 @@ Examples:
 
 #[derive(Subcommand)]
 enum What {
-    /// How the node is
+    /// Show the state of the node
     #[command(after_help = "Example:\n  watari ctl status")]
     Status,
-    /// The nodes of the cluster in this node's view, itself included; or orders about membership
+    /// Show the nodes that this node has in its view, itself included; or evict and admit nodes
     #[command(after_help = NODES_EXAMPLES)]
     Nodes {
         #[command(subcommand)]
         order: Option<Membership>,
     },
-    /// The connections of clients that it holds
+    /// Show the client connections of the node
     #[command(after_help = "Example:\n  watari ctl --json connections | jq '.[] | select(.moves > 0)'")]
     Connections,
-    /// How an agent resumes sessions, and how often sessions that clients offered were not resumed
+    /// Show how an agent resumes sessions, and how many offered sessions it did not resume
     ///
-    /// Resumed sessions count by where they were established: at this agent (here), at another (elsewhere), or there with something that
-    /// had to be fetched while the handshake waited (pulled); missed is why a session that was offered was not resumed.
+    /// Resumed sessions count by where they were established: here at this agent, elsewhere at another agent, or
+    /// pulled: at another agent, with data that was fetched during the handshake. The column missed has the causes of
+    /// sessions that were offered and not resumed.
     #[command(after_help = "Example:\n  watari ctl --admin a1.sock sessions")]
     Sessions,
-    /// The origins of an agent, requests that wait for them, movable resources, and running downloads; or orders about
-    /// them
+    /// Show the origins of an agent, their queues, movable resources and running downloads; or drain origins and move
+    /// downloads
     ///
-    /// A resource is movable if another origin has shown that it holds the same bytes: by a strong validator, the same length,
-    /// and ranges. Otherwise it is said why not.
+    /// A resource is movable if another origin has shown that it has the same bytes: by a strong validator, the same
+    /// length, and ranges. Otherwise the column why has the reason.
     #[command(after_help = ORIGINS_EXAMPLES)]
     Origins {
         #[command(subcommand)]
@@ -71,41 +72,43 @@ enum What {
     },
     /// Move a connection to another agent
     ///
-    /// The node that is asked is the connection's dispatcher. A connection moves when no request is in progress; HTTP/2
-    /// cannot move. Exit status 1 says that it is not there after five seconds; it may still move later.
+    /// The socket must be that of the connection's dispatcher. A connection moves when no request is in progress;
+    /// HTTP/2 cannot move. The exit status is 1 if the connection has not moved after 5 s; it may still move later.
     #[command(after_help = "Example:\n  watari ctl --admin d1.sock move 5d1c0c9a55e0b7f3-12 a2")]
     Move {
         /// The connection, as `connections` names it
         #[arg(value_name = "CONN")]
         connection: ConnectionId,
-        /// The agent it shall go to
+        /// The agent to move it to
         #[arg(value_parser = NodeName::new)]
         node: NodeName,
     },
     /// Drain an agent: new connections go to other agents, and its connections move there
-    /// The node that is asked is a dispatcher; only its own connections are meant, so ask every dispatcher. HTTP/1.1
-    /// moves between requests, HTTP/2 connections get a GOAWAY, and nothing is cut, not even when the time is over:
-    /// connections that remain are listed, and the exit status is 1. The agent stays drained until `undrain`, also when
-    /// it starts anew.
+    ///
+    /// A dispatcher drains only its own connections, so drain the agent at every dispatcher. HTTP/1.1 connections move
+    /// between requests, and HTTP/2 connections get a GOAWAY. No connection is cut, even after the grace time: the
+    /// command then lists the connections that remain, and its exit status is 1. The agent stays drained until
+    /// `undrain`, even if it restarts.
     #[command(after_help = DRAIN_EXAMPLES)]
     Drain {
         /// The agent
         #[arg(value_parser = NodeName::new)]
         node: NodeName,
-        /// How long to wait for its connections to move or end
+        /// The time to wait for its connections to move or end
         #[arg(long, value_name = "TIME", default_value = "30s")]
         grace: Span,
     },
-    /// The keys of session tickets
+    /// Rotate the keys of session tickets
     #[command(subcommand, after_help = "Example:\n  watari ctl --admin a1.sock keys rotate")]
     Keys(Keys),
     /// Read the configuration file again
     ///
-    /// Prints what has changed. Where anything in the file, or in a file that it names, is wrong, nothing changes: that
-    /// is said, and the exit status is 1. Connections go on; those that begin when this has returned see what is new.
+    /// Prints the changes. If the file, or a file that it names, has a mistake, the command prints the mistakes, the
+    /// node changes nothing, and the exit status is 1. Existing connections continue; connections that begin after the
+    /// command has ended get the new settings.
     #[command(after_help = "Example:\n  watari ctl --admin a1.sock reload")]
     Reload,
-    /// Let a drained agent have connections again
+    /// End the drain of an agent: it gets connections again
     #[command(after_help = "Example:\n  watari ctl --admin d1.sock undrain a1")]
     Undrain {
         /// The agent
@@ -116,18 +119,18 @@ enum What {
 
 #[derive(Subcommand)]
 enum Membership {
-    /// Put a node out of the cluster, whatever its certificate says
-    /// The links of all nodes to it end, and all nodes refuse it from then on; agents make new ticket keys, which it
-    /// does not get. An eviction at any node counts at all nodes, as long as one node that has it keeps running. To
-    /// evict a node for good, also make sure that it has no valid certificate.
-    /// that has heard of it. To evict for good, also let no valid certificate be left with it.
+    /// Evict a node from the cluster, even if its certificate is valid
+    ///
+    /// All nodes end their links to it, and refuse it from then on; agents make new ticket keys, which it does not get.
+    /// The eviction reaches all nodes, and lasts as long as one node that has it runs. To evict a node permanently,
+    /// also make sure that it has no valid certificate.
     #[command(after_help = "Example:\n  watari ctl --admin d1.sock nodes evict a3")]
     Evict {
         /// The node
         #[arg(value_parser = NodeName::new)]
         node: NodeName,
     },
-    /// Let an evicted node be a member again
+    /// Admit an evicted node: it may be a member again
     #[command(after_help = "Example:\n  watari ctl --admin d1.sock nodes admit a3")]
     Admit {
         /// The node
@@ -138,9 +141,9 @@ enum Membership {
 
 #[derive(Subcommand)]
 enum Keys {
-    /// Begin anew with fresh randomness, at this agent and at all others that it has links to
+    /// Make new ticket keys from fresh random bytes, at this agent and at all agents that it has links to
     ///
-    /// An attacker with the previous keys cannot open what is sealed afterwards. Tickets that clients have stay good.
+    /// An attacker with the previous keys cannot open tickets that are sealed later. Existing tickets stay valid.
     #[command(after_help = "Example:\n  watari ctl --admin a1.sock keys rotate")]
     Rotate,
 }
@@ -188,13 +191,11 @@ const POLL: Duration = Duration::from_millis(50);
 /// An order was given, and has not had its effect.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unfulfilled {
-    #[error("the connection {0} has ended, or is of another dispatcher")]
+    #[error("the connection {0} has ended, or belongs to another dispatcher")]
     Gone(ConnectionId),
     #[error("the connection {connection} is still on {node} after {seconds} s{}", in_brackets(.stays.as_deref()))]
     Stayed { connection: ConnectionId, node: String, seconds: u64, stays: Option<String> },
-    #[error(
-        "{remaining} of the connections on {node} are still there after {seconds} s; it stays drained, and they go on"
-    )]
+    #[error("{remaining} of the connections on {node} remain after {seconds} s; it stays drained, and they continue")]
     Remaining { node: NodeName, remaining: usize, seconds: f64 },
 }
 
@@ -214,7 +215,8 @@ impl Ctl {
             What::Status => node.show(Topic::Status).await,
             What::Nodes { order: None } => node.show(Topic::Nodes).await,
             What::Nodes { order: Some(Membership::Evict { node: evicted }) } => {
-                let said = format!("{evicted} is evicted: its link has ended, and all nodes that have links refuse it");
+                let said =
+                    format!("{evicted} is evicted: this node has ended its link, and all linked nodes refuse it");
                 let done = Done::of("evict", [("node", evicted.to_string())]).saying(said);
                 node.order(Topic::Evict { node: evicted }, done).await
             }
@@ -230,8 +232,8 @@ impl Ctl {
             What::Move { connection, node: target } => moving::run(&node, connection, &target).await,
             What::Drain { node: agent, grace } => drain::run(&node, agent, grace.get()).await,
             What::Keys(Keys::Rotate) => {
-                let said = "ticket keys begin anew, here and at the agents that this one has links to; \
-                            tickets that clients have stay good";
+                let said = "ticket keys are rotated, here and at the agents that this one has links to; \
+                            existing tickets stay valid";
                 node.order(Topic::RotateKeys, Done::of("rotate_keys", []).saying(said.to_owned())).await
             }
             What::Reload => node.show(Topic::Reload).await,

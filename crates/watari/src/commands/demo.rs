@@ -13,7 +13,7 @@ use crate::process;
 #[derive(Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct Demo {
-    /// Run the scenario, print what happened, and end: status 0 only if everything arrived byte for byte
+    /// Run the scenario, print the results, and end: status 0 only if all bytes arrived as expected
     #[arg(long)]
     once: bool,
     #[command(subcommand)]
@@ -22,21 +22,21 @@ pub(crate) struct Demo {
 
 const EXAMPLES: &str = "\
 Examples:
-  watari demo           stays up until Ctrl-C, and says how to reach it
+  watari demo           runs until Ctrl-C, and prints how to reach it
   watari demo --once    400 connections, both TLS versions, both kinds of key";
 
 #[derive(Subcommand)]
 enum Part {
     /// Run only one of the demo's origins, until the process that started it ends
     ///
-    /// It serves a directory over plain HTTP and answers PUT and POST with the SHA-256 of what it was sent. The address it
-    /// listens on is its first line of output.
+    /// It serves a directory over plain HTTP, and answers PUT and POST with the SHA-256 of the body. Its first line of
+    /// output is the address that it listens on.
     #[command(after_help = "Example:\n  watari demo origin --root . --listen 127.0.0.1:8080")]
     Origin {
         /// The directory to serve
         #[arg(long)]
         root: PathBuf,
-        /// Where to listen; port 0 is any
+        /// The address to listen on; port 0 selects a free port
         #[arg(long, default_value = "127.0.0.1:0")]
         listen: SocketAddr,
     },

@@ -11,7 +11,7 @@ use super::{print, print_json};
 use crate::failure::Failure;
 use crate::table::Table;
 
-/// Make and show the certificates that identify nodes to each other
+/// Make and show the certificates of nodes
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +30,7 @@ enum Command {
     Init {
         #[command(flatten)]
         directory: Directory,
-        /// The cluster's name, which its certificates bear
+        /// The cluster's name, which is in its certificates
         #[arg(long, default_value = "watari")]
         cluster: String,
     },
@@ -53,7 +53,7 @@ A node needs ca.pem, NODE.pem and NODE.key of the directory. ca.key stays where 
         /// The roles of the node
         #[arg(long = "role", value_name = "ROLE", required = true, value_delimiter = ',')]
         roles: Vec<Role>,
-        /// How long the certificate is good, in days
+        /// The validity of the certificate, in days
         #[arg(long, default_value_t = 365)]
         days: u32,
     },

@@ -39,10 +39,11 @@ Examples:
   watari run --config d1.toml
   watari run --config d1.toml --check
 
-SIGTERM ends the node after an agent has given its connections to others, for which it has [node] drain_timeout; SIGINT, or
-a second signal, ends it at once. SIGHUP has it read its configuration again, as `watari ctl reload` does. SIGUSR1 has it open
-its access log again, after logrotate has renamed it. SIGUSR2, SIGALRM and other signals without a meaning are ignored. A line
-on the standard error says when it is ready, and so does READY=1 on $NOTIFY_SOCKET (sd_notify(3)).";
+On SIGTERM an agent moves its connections to others, for at most [node] drain_timeout, and the node ends; SIGINT, or a
+second signal, ends it at once. On SIGHUP the node reads its configuration again, like `watari ctl reload`. On SIGUSR1
+it opens its access log again, after logrotate has renamed it. SIGUSR2, SIGALRM and other signals without a meaning
+are ignored. When the node is ready, it prints a line on the standard error, and sends READY=1 to $NOTIFY_SOCKET
+(sd_notify(3)).";
 
 /// The output of `--check --json`.
 #[derive(Serialize)]
@@ -70,7 +71,7 @@ impl Run {
         }
         let Checked { config, node, roles, peers, certificates } = checked;
         let (config, roles) = (config.display(), roles.join(", "));
-        print(format_args!("{config} can be used: node {node}, {roles}; peers {peers}, certificates {certificates}\n"))
+        print(format_args!("{config} is valid: node {node}, {roles}; peers {peers}, certificates {certificates}\n"))
     }
 
     pub(crate) fn execute(self) -> Result<(), Failure> {

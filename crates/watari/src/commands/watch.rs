@@ -23,8 +23,8 @@ pub(crate) struct Watch {
 
 const EXAMPLES: &str = "\
 Examples:
-  watari watch live -i eth0               a server's state, while it works
-  watari watch pcap capture.pcap          what a recording says of its servers
+  watari watch live -i eth0               the state of a running server
+  watari watch pcap capture.pcap          the states of servers in a capture
   watari watch pcap --help                all options of a command";
 
 #[derive(Subcommand)]

@@ -75,7 +75,7 @@ impl<'a> Check<'a> {
 
     fn config(&self, raw: RawConfig) -> Result<Config, Wrong> {
         if raw.dispatcher.is_none() && raw.agent.is_none() {
-            return self.wrong(&raw.node, "the node has no role: neither [dispatcher] nor [agent] is there");
+            return self.wrong(&raw.node, "the node has no role: add [dispatcher] or [agent]");
         }
         let is_agent = raw.agent.is_some();
         let listeners = self.listeners(&raw);
@@ -134,7 +134,7 @@ impl<'a> Check<'a> {
         }
         for (at, (line, address)) in all.iter().enumerate() {
             if let Some((first, other)) = all[..at].iter().find(|(_, other)| collide(*other, *address)) {
-                return Err((*line, format!("{address} is taken already, by {other} of line {first}")));
+                return Err((*line, format!("{address} is in use already, by {other} on line {first}")));
             }
         }
         Ok(())
@@ -142,7 +142,7 @@ impl<'a> Check<'a> {
 
     fn dispatcher(&self, node: &Node, is_agent: bool, peers: &[Peer], raw: RawDispatcher) -> Result<Dispatcher, Wrong> {
         if raw.listen.get_ref().is_empty() && raw.listen_proxy.is_empty() {
-            return self.wrong(&raw.listen, "the dispatcher listens nowhere");
+            return self.wrong(&raw.listen, "the dispatcher needs an address in listen or listen_proxy");
         }
         let discover = self.note(self.discover(node.join, raw.discover, &raw.agents));
         let agents = self.note(self.agents(node, is_agent, peers, raw.agents));
@@ -195,23 +195,24 @@ impl<'a> Check<'a> {
         let mut seen = BTreeMap::new();
         self.each(raw.into_iter().map(|raw| {
             if raw.names.get_ref().is_empty() {
-                return self.wrong(&raw.names, "nothing is passed through: there are no names");
+                return self.wrong(&raw.names, "names is empty: expected at least one server name");
             }
             if raw.backends.get_ref().is_empty() {
-                return self.wrong(&raw.backends, "what is passed through goes nowhere: there are no backends");
+                return self.wrong(&raw.backends, "backends is empty: expected at least one address");
             }
             let mut names = Vec::new();
             for text in raw.names.get_ref() {
                 let name = self.element::<HostPattern>(text)?.0;
                 if let Some(line) = seen.insert(name.clone(), self.line(text)) {
-                    return self.wrong(text, format!("the name {name} is there twice, first on line {line}"));
+                    return self.wrong(text, format!("the name {name} is listed twice, first on line {line}"));
                 }
                 names.push(name);
             }
             let backends = self.addresses(raw.backends.get_ref())?;
             for (text, backend) in raw.backends.get_ref().iter().zip(&backends) {
                 if own.iter().any(|own| leads_to(*backend, *own)) {
-                    return self.wrong(text, format!("{backend} is where this dispatcher itself listens"));
+                    return self
+                        .wrong(text, format!("{backend} is a listener of this dispatcher: connections would loop"));
                 }
             }
             Ok(PassthroughRule {
@@ -230,11 +231,13 @@ impl<'a> Check<'a> {
     ) -> Result<Vec<IpNet>, Wrong> {
         match (listen_proxy.first(), proxy_from) {
             (None, None) => Ok(Vec::new()),
-            (None, Some(proxy_from)) => self.wrong(&proxy_from, "proxy_from is of no use without listen_proxy"),
+            (None, Some(proxy_from)) => self.wrong(&proxy_from, "proxy_from has no effect without listen_proxy"),
             (Some(_), Some(networks)) if !networks.get_ref().is_empty() => {
                 networks.get_ref().iter().map(|network| Ok(self.element::<Network>(network)?.0)).collect()
             }
-            (Some(listen), _) => self.wrong(listen, "proxy_from has to say who may connect to listen_proxy"),
+            (Some(listen), _) => {
+                self.wrong(listen, "listen_proxy needs proxy_from, the networks that may connect to it")
+            }
         }
     }
 
@@ -244,9 +247,7 @@ impl<'a> Check<'a> {
         let site = match (raw.files, raw.proxy) {
             (Some(files), None) => Ok(Site::Files(self.path(&files.root))),
             (None, Some(proxy)) => self.proxy(proxy).map(|proxy| Site::Proxy(Box::new(proxy))),
-            (None, None) => {
-                Err((line, "the agent serves nothing: neither [agent.files] nor [agent.proxy] is there".into()))
-            }
+            (None, None) => Err((line, "the agent has nothing to serve: add [agent.files] or [agent.proxy]".into())),
             (Some(_), Some(proxy)) => {
                 self.wrong(&proxy, "the agent serves either [agent.files] or [agent.proxy], not both")
             }
@@ -286,7 +287,9 @@ impl<'a> Check<'a> {
         what: &str,
     ) -> Result<(), Wrong> {
         match seen.insert(value.get_ref().clone(), self.line(value)) {
-            Some(line) => self.wrong(value, format!("{what} {} is there twice, first on line {line}", value.get_ref())),
+            Some(line) => {
+                self.wrong(value, format!("{what} {} is listed twice, first on line {line}", value.get_ref()))
+            }
             None => Ok(()),
         }
     }
@@ -297,9 +300,8 @@ impl<'a> Check<'a> {
         address: &Spanned<Address>,
     ) -> Result<(), Wrong> {
         match seen.insert(address.get_ref().0, self.line(address)) {
-            Some(line) => {
-                self.wrong(address, format!("the address {} is there twice, first on line {line}", address.get_ref().0))
-            }
+            Some(line) => self
+                .wrong(address, format!("the address {} is listed twice, first on line {line}", address.get_ref().0)),
             None => Ok(()),
         }
     }
@@ -325,7 +327,7 @@ impl<'a> Check<'a> {
         match (certificate, key) {
             (Some(certificate), Some(key)) => Ok(Some((self.path(certificate), self.path(key)))),
             (None, None) => Ok(None),
-            (Some(alone), None) | (None, Some(alone)) => self.wrong(alone, "a certificate and its key go together"),
+            (Some(alone), None) | (None, Some(alone)) => self.wrong(alone, "set both the certificate and its key"),
         }
     }
 

@@ -70,9 +70,7 @@ impl TryFrom<Span> for MoveTimeout {
     fn try_from(span: Span) -> Result<Self, String> {
         if span.get() > MOVE_TIMEOUT_MAX {
             let max_s = MOVE_TIMEOUT_MAX.as_secs();
-            return Err(format!(
-                "move_timeout is at most {max_s}s: agents that wait for the decision give up after 10 s"
-            ));
+            return Err(format!("move_timeout is at most {max_s}s: agents wait at most 10 s for the decision"));
         }
         Ok(Self(span.get()))
     }

@@ -242,7 +242,7 @@ impl Config {
                 options.certificates.push(certificate);
             } else if !files.default {
                 let sentence = format!(
-                    "{} is issued for no DNS name, so only `default` can be its use",
+                    "{} has no DNS name: set default = true, or use another certificate",
                     files.chain.value.display()
                 );
                 return Err(self.wrong(files.chain.line, &sentence));
@@ -309,7 +309,7 @@ fn refuse_exposed(key: &File) -> io::Result<()> {
     if mode & 0o004 == 0 {
         return Ok(());
     }
-    let sentence = format!("everybody on this machine can read it (its mode is {mode:04o}): chmod 600 it");
+    let sentence = format!("all users can read it (mode {mode:04o}): chmod 600 it");
     Err(io::Error::new(ErrorKind::PermissionDenied, sentence))
 }
 

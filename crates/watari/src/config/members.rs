@@ -21,13 +21,15 @@ impl Check<'_> {
                 let said = advertise.as_ref().unwrap_or(&node.mesh);
                 let mesh = said.get_ref().0;
                 if mesh.ip().is_unspecified() {
-                    return self
-                        .wrong(said, format!("nobody connects to {mesh}: advertise has to say to what instead"));
+                    return self.wrong(
+                        said,
+                        format!("nodes cannot connect to {mesh}: set advertise to an address that they reach"),
+                    );
                 }
                 let legs = raw.agent.as_ref().map(|agent| agent.get_ref().legs.get_ref().0);
                 Ok(Join::Certified { mesh, legs: legs.map(|legs| seen_from_outside(legs, mesh)) })
             }
-            (_, Some(advertise)) => self.wrong(advertise, "advertise is of no use unless join is \"certified\""),
+            (_, Some(advertise)) => self.wrong(advertise, "advertise has no effect unless join is \"certified\""),
             (_, None) => Ok(Join::Configured),
         }
     }
@@ -57,11 +59,11 @@ impl Check<'_> {
             self.once_at(&mut addresses, &agent.legs)?;
             let (own, name) = (&node.name.value, agent.name.get_ref());
             if name == own && !is_agent {
-                return self.wrong(&agent.name, format!("this node, {name}, is no agent ([agent])"));
+                return self.wrong(&agent.name, format!("this node, {name}, is not an agent: it has no [agent]"));
             }
             let may_come = node.join != Join::Configured || peers.iter().any(|peer| peer.name == *name);
             if name != own && !may_come {
-                return self.wrong(&agent.name, format!("the agent {name} is none of the peers ([[peer]])"));
+                return self.wrong(&agent.name, format!("the agent {name} is not a peer: add a [[peer]]"));
             }
             Ok(AgentConfig {
                 name: agent.name.into_inner(),
@@ -81,9 +83,11 @@ impl Check<'_> {
     ) -> Result<bool, Wrong> {
         match discover.filter(|discover| *discover.get_ref()) {
             Some(discover) if join == Join::Configured => {
-                self.wrong(&discover, "agents can be discovered only where join is \"certified\" ([node])")
+                self.wrong(&discover, "discover needs join = \"certified\" in [node]")
             }
-            None if agents.get_ref().is_empty() => self.wrong(agents, "the dispatcher has no agents"),
+            None if agents.get_ref().is_empty() => {
+                self.wrong(agents, "the dispatcher has no agents: add one, or set discover = true")
+            }
             discover => Ok(discover.is_some()),
         }
     }
@@ -160,17 +164,17 @@ mod tests {
     fn what_cannot_be_is_refused() {
         let dispatcher = "[dispatcher]\nlisten = [\"127.0.0.1:2\"]\nagents = []\n";
         let cases: [(&[&str], &str); 5] = [
-            (
-                &["mesh = \"[::]:1\"\njoin = \"certified\"\n", AGENT],
-                "4: nobody connects to [::]:1: advertise has to say",
-            ),
-            (&["mesh = \"127.0.0.1:1\"\nadvertise = \"127.0.0.1:1\"\n", AGENT], "5: advertise is of no use unless"),
+            (&["mesh = \"[::]:1\"\njoin = \"certified\"\n", AGENT], "4: nodes cannot connect to [::]:1: set advertise"),
+            (&["mesh = \"127.0.0.1:1\"\nadvertise = \"127.0.0.1:1\"\n", AGENT], "5: advertise has no effect unless"),
             (
                 &["mesh = \"127.0.0.1:1\"\njoin = \"open\"\n", AGENT],
-                "5: \"open\" is not possible here: there are configured and certified",
+                "5: \"open\" is not allowed here: expected one of configured, certified",
             ),
-            (&["mesh = \"127.0.0.1:1\"\n", dispatcher, "discover = true\n"], "8: agents can be discovered only where"),
-            (&["mesh = \"127.0.0.1:1\"\n", dispatcher, "discover = false\n"], "7: the dispatcher has no agents"),
+            (&["mesh = \"127.0.0.1:1\"\n", dispatcher, "discover = true\n"], "8: discover needs join"),
+            (
+                &["mesh = \"127.0.0.1:1\"\n", dispatcher, "discover = false\n"],
+                "7: the dispatcher has no agents: add one, or set discover = true",
+            ),
         ];
         for (parts, expected) in cases {
             let refused = parse(parts).unwrap_err();

@@ -157,11 +157,13 @@ impl Check<'_> {
         let pools = match (raw.origins, raw.pool) {
             (Some(origins), pools) => {
                 if let Some(pool) = pools.first() {
-                    return self.wrong(pool, "either the proxy itself has origins, or its pools have");
+                    return self.wrong(pool, "set origins either in [agent.proxy] or in its pools, not in both");
                 }
                 vec![self.only_pool(&origins)?]
             }
-            (None, pools) if pools.is_empty() => return Err((line, "the proxy has no origins".to_owned())),
+            (None, pools) if pools.is_empty() => {
+                return Err((line, "the proxy has no origins: set origins, or add an [[agent.proxy.pool]]".to_owned()));
+            }
             (None, pools) => self.pools(&pools)?,
         };
         let mut gate = self.gate(raw.access_log.as_ref(), &raw.limits);
@@ -216,7 +218,7 @@ impl Check<'_> {
 
     fn origins(&self, raw: &Names) -> Result<Vec<OriginAddress>, Wrong> {
         if raw.get_ref().is_empty() {
-            return self.wrong(raw, "a pool without origins serves nobody");
+            return self.wrong(raw, "a pool needs at least one origin");
         }
         self.each(raw.get_ref().iter().map(|origin| Ok(self.element::<Origin>(origin)?.0)))
     }
@@ -225,7 +227,7 @@ impl Check<'_> {
         let identity = self.identity(raw.certificate.as_ref(), raw.key.as_ref())?;
         let server_name = raw.server_name.as_ref().map(|name| {
             let parsed = ServerName::try_from(name.get_ref().clone());
-            parsed.or_else(|_| self.wrong(name, format!("\"{}\" is no name of a host", name.get_ref())))
+            parsed.or_else(|_| self.wrong(name, format!("\"{}\" is not a host name", name.get_ref())))
         });
         let ca = raw.ca.as_ref().map(|ca| self.path(ca));
         Ok(Tls { ca, identity, server_name: server_name.transpose()? })
@@ -239,9 +241,7 @@ impl Check<'_> {
                 self.each(raw.iter().map(|raw| self.new_route(raw, pools, gate, &mut seen)))
             }
             ([_], true) => Ok(vec![Route::to_pool(None, PathPrefix::all(), 0)]),
-            ([.., last], true) => {
-                Err((last.line, "where there are several pools, [[agent.proxy.route]] has to say what they get".into()))
-            }
+            ([.., last], true) => Err((last.line, "several pools need at least one [[agent.proxy.route]]".into())),
             ([], true) => Ok(Vec::new()),
         }
     }
@@ -269,7 +269,7 @@ impl Check<'_> {
             (Some(pool), None, None) => self.to_pool(pool, pools)?,
             (None, Some(refuse), None) => self.to_nobody(refuse)?,
             (None, None, Some(redirect)) => Destination::Redirect(self.redirect(redirect)?),
-            _ => return self.wrong(spanned, "a route has either a pool, refuse = 403 or 404, or a redirect"),
+            _ => return self.wrong(spanned, "a route needs exactly one of pool, refuse and redirect"),
         };
         let host = raw.host.as_ref().map(|host| {
             host.get_ref()

@@ -29,7 +29,7 @@ impl Config {
         let Some((key, _)) = kept.into_iter().find(|(_, same)| !same) else { return Ok(()) };
         // A removed key has no line. The error then points to the table `node`.
         let line = new.outline.line_of(key).or(new.outline.line_of("node")).unwrap_or(1);
-        Err(new.wrong(line, &format!("{key} cannot change while the node runs: restart it")))
+        Err(new.wrong(line, &format!("{key} cannot change while the node runs: restart the node")))
     }
 
     fn threads(&self) -> Option<NonZeroUsize> {

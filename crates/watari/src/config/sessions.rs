@@ -38,20 +38,19 @@ impl Check<'_> {
         if let Some(lifetime) = &raw.lifetime {
             sharing.lifetime = lifetime.get_ref().get();
             if !(LIFETIME_MIN..=LIFETIME_MAX).contains(&sharing.lifetime) {
-                return self
-                    .wrong(lifetime, "a session can be resumed for ten minutes at least, and seven days at most");
+                return self.wrong(lifetime, "lifetime must be from 10m to 7d");
             }
         }
         sharing.rotation = raw.rotation.as_ref().map_or(sharing.lifetime / 2, |rotation| rotation.get_ref().get());
         if let Some(rotation) = &raw.rotation
             && (sharing.rotation.is_zero() || sharing.lifetime.div_duration_f64(sharing.rotation) > ROTATIONS_MAX)
         {
-            return self.wrong(rotation, "ticket keys are rotated at most 24 times in the lifetime of a session");
+            return self.wrong(rotation, "rotation must be at least 1/24 of lifetime");
         }
         if let Some(tickets) = &raw.tickets {
             sharing.tickets_per_handshake = *tickets.get_ref();
             if !(1..=TICKETS_MAX).contains(&sharing.tickets_per_handshake) {
-                return self.wrong(tickets, format!("a handshake gives 1 to {TICKETS_MAX} tickets"));
+                return self.wrong(tickets, format!("tickets must be from 1 to {TICKETS_MAX}"));
             }
         }
         sharing.single_use = raw.single_use.as_ref().is_some_and(|single_use| *single_use.get_ref());
@@ -59,20 +58,16 @@ impl Check<'_> {
             && sharing.single_use
             && !matches!(sharing.mode, Mode::Push | Mode::Owner | Mode::Redis)
         {
-            return self.wrong(
-                single_use,
-                "only of sessions that somebody keeps (mode \"owner\", \"push\" or \"redis\") can it be known whether they were used",
-            );
+            return self
+                .wrong(single_use, "single_use needs a mode that stores sessions: \"owner\", \"push\" or \"redis\"");
         }
         sharing.early_data = raw.early_data.as_ref().is_some_and(|early_data| *early_data.get_ref());
         if let Some(early_data) = &raw.early_data
             && sharing.early_data
             && !matches!(sharing.mode, Mode::Push | Mode::Owner)
         {
-            return self.wrong(
-                early_data,
-                "early data takes agents that have kept the sessions they approve it for: mode \"owner\" or \"push\"",
-            );
+            return self
+                .wrong(early_data, "early_data needs a mode in which agents store sessions: \"owner\" or \"push\"");
         }
         sharing.keys_file = raw.keys_file.as_ref().map(|path| self.path(path).value);
         sharing.database = self.database(raw, sharing.mode)?;
@@ -84,9 +79,9 @@ impl Check<'_> {
     fn database(&self, raw: &RawSessions, mode: Mode) -> Result<Option<DatabaseFile>, Wrong> {
         match (&raw.database, &raw.database_mib) {
             (Some(path), _) if mode == Mode::Redis => {
-                self.wrong(path, "in mode \"redis\" agents keep no sessions, so there is nothing for a database")
+                self.wrong(path, "database has no effect in mode \"redis\": agents store no sessions")
             }
-            (None, Some(mib)) => self.wrong(mib, "database_mib is of no use without a database"),
+            (None, Some(mib)) => self.wrong(mib, "database_mib has no effect without database"),
             (None, None) => Ok(None),
             (Some(path), mib) => {
                 let mib = mib.as_ref().map_or(DATABASE_MIB, |mib| mib.get_ref().get());
@@ -98,15 +93,17 @@ impl Check<'_> {
     fn redis(&self, raw: &RawSessions, mode: Mode) -> Result<Option<RedisServer>, Wrong> {
         let server = match (&raw.redis, mode, &raw.mode) {
             (None, Mode::Redis, Some(mode)) => {
-                return self.wrong(mode, "[agent.sessions.redis] has to say where the server is");
+                return self.wrong(mode, "mode \"redis\" needs [agent.sessions.redis] with the url of the server");
             }
             (None, ..) => return Ok(None),
             (Some(redis), Mode::Redis, _) => redis.get_ref(),
-            (Some(redis), ..) => return self.wrong(redis, "a Redis server is of no use unless mode is \"redis\""),
+            (Some(redis), ..) => {
+                return self.wrong(redis, "[agent.sessions.redis] has no effect unless mode is \"redis\"");
+            }
         };
         let certificate = self.identity(server.certificate.as_ref(), server.key.as_ref())?;
         if let (Some(name), None) = (&server.username, &server.password_file) {
-            return self.wrong(name, "who has a name there has a password, too: password_file");
+            return self.wrong(name, "username needs password_file");
         }
         let path = |path: &Spanned<PathBuf>| self.path(path).value;
         Ok(Some(RedisServer {

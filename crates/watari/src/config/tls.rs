@@ -33,7 +33,7 @@ impl Check<'_> {
     ) -> Result<Option<Tls>, Wrong> {
         if certificates.is_empty() {
             return match raw {
-                Some(raw) => self.wrong(&raw, "[agent.tls] is of no use without a certificate ([[agent.certificate]])"),
+                Some(raw) => self.wrong(&raw, "[agent.tls] has no effect without an [[agent.certificate]]"),
                 None => Ok(None),
             };
         }
@@ -73,13 +73,13 @@ impl Check<'_> {
             let at = self.line(&raw.address);
             let ListenerAddress(listener) = *raw.address.get_ref();
             if let Some(first) = seen.insert(listener, at) {
-                return Err((at, format!("the listener {listener} is there twice, first on line {first}")));
+                return Err((at, format!("the listener {listener} is listed twice, first on line {first}")));
             }
             let set = self.set(raw.terms(), Some(line), default)?;
             if let (Some(ca), false) = (&set.ca, asks(&set)) {
                 let own = default.ca.as_ref().is_none_or(|inherited| inherited.line != ca.line);
                 if own {
-                    return Err((ca.line, "client_ca is of no use while client_certificates is \"none\"".into()));
+                    return Err((ca.line, "client_ca has no effect while client_certificates is \"none\"".into()));
                 }
             }
             sets.push((listener, set));
@@ -110,7 +110,8 @@ impl Check<'_> {
     fn suites_are_of_use(&self, suites: &Names, policy: &Policy) -> Result<(), Wrong> {
         for (name, suite) in suites.get_ref().iter().zip(&policy.suites) {
             if !policy.versions.contains(&suite.version()) {
-                return self.wrong(name, format!("{suite} is of {}, which versions leaves out", suite.version()));
+                return self
+                    .wrong(name, format!("{suite} is a suite of {}, which is not in versions", suite.version()));
             }
         }
         Ok(())
@@ -142,7 +143,7 @@ fn inherited_ca_is_of_use(default: &Set, listeners: &[(Listener, Set)]) -> Resul
     if asks(default) || listeners.iter().any(|(_, set)| inherits(set)) {
         return Ok(());
     }
-    Err((ca.line, "client_ca is of no use while client_certificates is \"none\"".into()))
+    Err((ca.line, "client_ca has no effect while client_certificates is \"none\"".into()))
 }
 
 fn asks(set: &Set) -> bool {
@@ -156,7 +157,7 @@ fn terms(set: Set) -> Result<Terms, Wrong> {
         (Some(At { value: Demand::Optional, .. }), Some(ca)) => ClientCertificates::Optional(ca),
         (Some(At { value: Demand::Required, .. }), Some(ca)) => ClientCertificates::Required(ca),
         (Some(demand), None) => {
-            let sentence = "client_ca has to say which authorities client certificates may come from";
+            let sentence = "client_certificates needs client_ca, the accepted authorities";
             return Err((demand.line, sentence.into()));
         }
     };
@@ -165,9 +166,9 @@ fn terms(set: Set) -> Result<Terms, Wrong> {
 
 fn sentence(error: BadPolicy) -> String {
     match error {
-        BadPolicy::NoVersion => "versions is empty: nobody could connect".into(),
-        BadPolicy::NoSuite(version) => format!("none of the suites is of {version}, which versions has"),
-        BadPolicy::NoGroup(version) => format!("none of the groups is for {version}, which versions has"),
+        BadPolicy::NoVersion => "versions is empty: expected 1.2, 1.3 or both".into(),
+        BadPolicy::NoSuite(version) => format!("suites has none of {version}, which is in versions"),
+        BadPolicy::NoGroup(version) => format!("groups has none for {version}, which is in versions"),
     }
 }
 
@@ -175,27 +176,27 @@ fn version(name: &str) -> Result<Version, String> {
     match name {
         "1.2" => Ok(Version::Tls12),
         "1.3" => Ok(Version::Tls13),
-        _ => Err(format!("\"{name}\" is no version that is spoken: 1.2 and 1.3 are")),
+        _ => Err(format!("\"{name}\" is not a supported version: expected 1.2 or 1.3")),
     }
 }
 
 fn suite(name: &str) -> Result<CipherSuite, String> {
     CipherSuite::ALL.into_iter().find(|suite| suite.name() == name).ok_or_else(|| {
         format!(
-            "\"{name}\" is no cipher suite that is spoken: TLS_AES_128_GCM_SHA256 is, and others with ECDHE and an \
-             AEAD, as IANA names them"
+            "\"{name}\" is not a supported cipher suite: expected the IANA name of a suite with ECDHE and an \
+             AEAD, or of TLS 1.3, such as TLS_AES_128_GCM_SHA256"
         )
     })
 }
 
 fn group(name: &str) -> Result<Group, String> {
     let known = || Group::ALL.map(Group::name).join(", ");
-    Group::from_name(name).ok_or_else(|| format!("\"{name}\" is none of the groups, which are {}", known()))
+    Group::from_name(name).ok_or_else(|| format!("\"{name}\" is not a supported group: expected one of {}", known()))
 }
 
 fn alpn(name: &str) -> Result<String, String> {
     if ALPN.contains(&name) {
         return Ok(name.to_owned());
     }
-    Err(format!("\"{name}\" is not spoken: h2 and http/1.1 are"))
+    Err(format!("\"{name}\" is not a supported protocol: expected h2 or http/1.1"))
 }

@@ -88,9 +88,9 @@ impl FromStr for Span {
         let unit_ms = UNITS_MS.iter().find(|(name, _)| *name == unit).map(|(_, ms)| *ms);
         let number: Option<u64> = number.parse().ok();
         match number.zip(unit_ms).and_then(|(number, unit_ms)| number.checked_mul(unit_ms)) {
-            Some(0) => Err(format!("\"{text}\" is no time at all")),
+            Some(0) => Err(format!("\"{text}\" must be more than 0")),
             Some(ms) => Ok(Self(Duration::from_millis(ms))),
-            None => Err(format!("\"{text}\" is no length of time, such as 500ms, 10s, 5m, 2h or 7d")),
+            None => Err(format!("\"{text}\" is not a duration, such as 500ms, 10s, 5m, 2h or 7d")),
         }
     }
 }
@@ -100,10 +100,10 @@ impl TryFrom<String> for Address {
 
     fn try_from(text: String) -> Result<Self, String> {
         match text.parse::<SocketAddr>() {
-            Ok(address) if address.port() == 0 => Err(format!("\"{text}\" has port 0: no connection is possible")),
+            Ok(address) if address.port() == 0 => Err(format!("\"{text}\" has port 0: expected 1 to 65535")),
             Ok(address) => Ok(Self(address)),
             Err(_) => {
-                Err(format!("\"{text}\" is no IP address with a port, such as 192.0.2.1:443 or [2001:db8::1]:443"))
+                Err(format!("\"{text}\" is not an IP address with a port, such as 192.0.2.1:443 or [2001:db8::1]:443"))
             }
         }
     }
@@ -115,10 +115,10 @@ impl TryFrom<String> for Network {
     fn try_from(text: String) -> Result<Self, String> {
         match text.parse::<IpNet>() {
             Ok(network) if network.trunc() != network => {
-                Err(format!("\"{text}\" has bits beyond its prefix: \"{}\" is meant", network.trunc()))
+                Err(format!("\"{text}\" has bits after its prefix: did you mean \"{}\"?", network.trunc()))
             }
             Ok(network) => Ok(Self(network)),
-            Err(_) => Err(format!("\"{text}\" is no network, such as 192.0.2.0/24 or 2001:db8::/32")),
+            Err(_) => Err(format!("\"{text}\" is not a network, such as 192.0.2.0/24 or 2001:db8::/32")),
         }
     }
 }
@@ -127,7 +127,7 @@ impl TryFrom<String> for HostPattern {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        text.parse().map(Self).map_err(|error| format!("\"{text}\" is no name: {error}"))
+        text.parse().map(Self).map_err(|error| format!("\"{text}\" is not a valid name: {error}"))
     }
 }
 
@@ -171,13 +171,16 @@ impl TryFrom<String> for ListenerAddress {
     fn try_from(text: String) -> Result<Self, String> {
         if let Some(port) = text.strip_prefix(':') {
             return match port.parse() {
-                Ok(0) | Err(_) => Err(format!("\"{text}\" is no port, such as :8443")),
+                Ok(0) | Err(_) => Err(format!("\"{text}\" is not a port, such as :8443")),
                 Ok(port) => Ok(Self(Listener { ip: None, port })),
             };
         }
         let Address(address) = text.try_into()?;
         if address.ip().is_unspecified() {
-            return Err(format!("no client connects to {address}: \":{}\" means all addresses", address.port()));
+            return Err(format!(
+                "clients cannot connect to {address}: write \":{}\" for all addresses",
+                address.port()
+            ));
         }
         Ok(Self(Listener { ip: Some(address.ip()), port: address.port() }))
     }
@@ -187,7 +190,7 @@ impl TryFrom<String> for Origin {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        text.parse().map(Self).map_err(|error| format!("\"{text}\" is no origin: {error}"))
+        text.parse().map(Self).map_err(|error| format!("\"{text}\" is not an origin: {error}"))
     }
 }
 
@@ -200,7 +203,7 @@ impl TryFrom<String> for Level {
         let levels = text.split(',').map(|directive| directive.rsplit('=').next().unwrap_or_default());
         match Targets::from_str(&text) {
             Ok(targets) if levels.into_iter().all(known) => Ok(Self(targets)),
-            _ => Err(format!("\"{text}\" is no log level, such as info or info,watari_mesh=debug")),
+            _ => Err(format!("\"{text}\" is not a log level, such as info or info,watari_mesh=debug")),
         }
     }
 }

@@ -36,14 +36,11 @@ pub(super) fn known(message: &str) -> Option<Vec<String>> {
 
 /// `table` is empty for the file itself.
 pub(super) fn unknown_key(table: &str, key: &str, known: &[String]) -> String {
-    let what = if table.is_empty() {
-        format!("[{key}] is no table of this file")
-    } else {
-        format!("[{table}] has no key \"{key}\"")
-    };
+    let what =
+        if table.is_empty() { format!("unknown table [{key}]") } else { format!("[{table}] has no key \"{key}\"") };
     match nearest(key, known) {
-        Some(near) => format!("{what}: is \"{near}\" meant?"),
-        None => format!("{what}: {}", there_are(known)),
+        Some(near) => format!("{what}: did you mean \"{near}\"?"),
+        None => format!("{what}: {}", choice(known)),
     }
 }
 
@@ -61,25 +58,25 @@ pub(super) fn value(message: &str, known: &[String]) -> String {
         let quoted = quoted(message);
         let (word, known) = quoted.split_first().map_or(("", &[][..]), |(word, known)| (word.as_str(), known));
         return match nearest(word, known) {
-            Some(near) => format!("\"{word}\" is not possible here: is \"{near}\" meant?"),
-            None => format!("\"{word}\" is not possible here: {}", there_are(known)),
+            Some(near) => format!("\"{word}\" is not allowed here: did you mean \"{near}\"?"),
+            None => format!("\"{word}\" is not allowed here: {}", choice(known)),
         };
     }
     // toml passes a date to a table as a field.
     if message.starts_with("unknown field `$__") {
         let keys = quoted(message).split_off(1);
-        return format!("a date is written here, where a table with the keys {} is needed", list(&keys));
+        return format!("expected a table with the keys {}, found a date", list(&keys));
     }
     let Some((found, expected)) = parts(message) else { return one_line(message) };
     if found.contains("$__") || expected.contains("$__") || message.contains("$__") {
-        return format!("a date is written here, where {} is needed", wanted(expected, known));
+        return format!("expected {}, found a date", wanted(expected, known));
     }
-    format!("{} is needed here, not {}", wanted(expected, known), shown(found))
+    format!("expected {}, found {}", wanted(expected, known), shown(found))
 }
 
 /// The message for text that is not TOML.
 pub(super) fn syntax(message: &str) -> String {
-    format!("this is no TOML: {}", one_line(message))
+    format!("invalid TOML: {}", one_line(message))
 }
 
 fn one_line(message: &str) -> String {
@@ -101,7 +98,7 @@ fn shown(found: &str) -> String {
         "map" => "a table".to_owned(),
         _ => match (number, found.strip_prefix("boolean `"), found.strip_prefix("string ")) {
             (Some(number), ..) | (_, Some(number), _) => number.trim_end_matches('`').to_owned(),
-            (.., Some(text)) => format!("the text {text}"),
+            (.., Some(text)) => format!("the string {text}"),
             _ => found.to_owned(),
         },
     }
@@ -113,19 +110,19 @@ fn wanted(expected: &str, known: &[String]) -> String {
         return format!("a table with the keys {}", list(known));
     }
     if !known.is_empty() && is_choice(expected) {
-        return format!("one of {}", list(known));
+        return format!("one of {}", known.join(", "));
     }
     let above_zero = expected.contains("nonzero");
     let words: Vec<_> = expected.split(|c: char| !c.is_ascii_alphanumeric()).collect();
     let integer = INTEGERS.iter().find(|(name, _)| words.contains(name));
     match (integer, expected) {
         (Some((_, max)), _) => format!("a whole number {} to {max}", if above_zero { "from 1" } else { "from 0" }),
-        (_, "a string" | "a borrowed string" | "path string" | "a character") => "a text in quotes".to_owned(),
+        (_, "a string" | "a borrowed string" | "path string" | "a character") => "a string in quotes".to_owned(),
         (_, "a boolean") => "true or false".to_owned(),
         (_, "a sequence") => "a list in brackets".to_owned(),
         (_, "f32" | "f64") => "a number".to_owned(),
         (_, text) if text.starts_with("struct ") || text.starts_with("a map") => "a table".to_owned(),
-        (_, text) if is_choice(text) => "a text in quotes".to_owned(),
+        (_, text) if is_choice(text) => "a string in quotes".to_owned(),
         (_, text) => text.to_owned(),
     }
 }
@@ -151,8 +148,11 @@ fn list(words: &[String]) -> String {
     }
 }
 
-fn there_are(words: &[String]) -> String {
-    format!("there {} {}", if words.len() == 1 { "is" } else { "are" }, list(words))
+fn choice(words: &[String]) -> String {
+    match words {
+        [word] => format!("expected {word}"),
+        words => format!("expected one of {}", words.join(", ")),
+    }
 }
 
 /// The most similar word, if one is similar enough.
@@ -205,19 +205,19 @@ mod tests {
     #[test]
     fn no_type_is_named() {
         let cases = [
-            ("invalid type: string \"10/s\", expected struct RawRate", "a table is needed here, not the text \"10/s\""),
-            ("invalid type: integer `5`, expected a string", "a text in quotes is needed here, not 5"),
-            ("invalid value: integer `-1`, expected usize", "a whole number from 0 to 2^63 is needed here, not -1"),
+            ("invalid type: string \"10/s\", expected struct RawRate", "expected a table, found the string \"10/s\""),
+            ("invalid type: integer `5`, expected a string", "expected a string in quotes, found 5"),
+            ("invalid value: integer `-1`, expected usize", "expected a whole number from 0 to 2^63, found -1"),
             (
                 "invalid value: integer `0`, expected a nonzero u32",
-                "a whole number from 1 to 4294967295 is needed here, not 0",
+                "expected a whole number from 1 to 4294967295, found 0",
             ),
-            ("invalid type: map, expected a sequence", "a list in brackets is needed here, not a table"),
+            ("invalid type: map, expected a sequence", "expected a list in brackets, found a table"),
             (
                 "unknown field `$__toml_private_datetime`, expected `ipv4` or `ipv6`",
-                "a date is written here, where a table with the keys ipv4 and ipv6 is needed",
+                "expected a table with the keys ipv4 and ipv6, found a date",
             ),
-            ("\"5\" is no length of time", "\"5\" is no length of time"),
+            ("\"5\" is not a duration", "\"5\" is not a duration"),
         ];
         for (message, expected) in cases {
             assert_eq!(value(message, &[]), expected);

@@ -95,7 +95,7 @@ impl Cluster {
         match ask(&self.layout.admin(node), Topic::Nodes).await {
             Ok(Answer::Nodes(nodes)) => {
                 let missing = nodes.iter().find(|other| !other.up || other.available == Some(false));
-                missing.map_or(Ok(()), |other| Err(format!("{node} has no use of {} yet", other.name)))
+                missing.map_or(Ok(()), |other| Err(format!("{node} cannot use {} yet", other.name)))
             }
             Ok(other) => Err(format!("{node} answers {other:?}")),
             Err(error) => Err(error.to_string()),

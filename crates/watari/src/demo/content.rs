@@ -14,7 +14,7 @@ const LENGTHS: [usize; 9] = [1, 1_000, 16_383, 16_384, 16_385, 65_537, 250_000, 
 const INDEX: &str = "\
 <!doctype html>
 <title>Watari</title>
-<p>One agent shook hands with you, and most likely another one sent you this.
+<p>One agent did the TLS handshake, and most likely another one sent this page.
 ";
 
 /// A file of the site.

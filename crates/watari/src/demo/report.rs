@@ -78,11 +78,11 @@ impl Report {
             report.enter(class, visit);
         }
         let errors = report.errors.len();
-        report.check(errors == 0, format!("{} of {total} connections byte for byte as they should be", total - errors));
+        report.check(errors == 0, format!("{} of {total} connections had the expected bytes", total - errors));
         for class in Class::ALL {
             let row = report.rows.entry(class).or_default();
             let what = format!(
-                "{}, {}: {} of {} connections served by another agent than shook hands",
+                "{}, {}: {} of {} connections served by another agent than did the handshake",
                 class.version, class.key, row.moved, row.connections
             );
             let some = row.moved > 0;
@@ -91,11 +91,11 @@ impl Report {
         let Counters { handshakes, moves_committed, moves_aborted } = counters;
         report.check(*handshakes == total as u64, format!("the dispatcher counts {handshakes} handshakes"));
         let what = format!(
-            "the dispatcher counts {moves_committed} moves, the visitors {moves} ({moves_aborted} were given up harmlessly)"
+            "the dispatcher counts {moves_committed} moves, the visitors {moves} ({moves_aborted} were aborted without harm)"
         );
         report.check(*moves_committed == moves, what);
         report.check(left_behind == 0, format!("{left_behind} connections left behind"));
-        report.check(ended.is_none(), ended.unwrap_or_else(|| "all processes are still there".into()));
+        report.check(ended.is_none(), ended.unwrap_or_else(|| "all processes are running".into()));
         report
     }
 
@@ -222,7 +222,7 @@ watari_dispatcher_moves_aborted_total{reason=\"x y\"} 1
     fn many_errors_are_cut() {
         let visits = (0..13).map(|_| (Class::ALL[0], Err(VisitError::Timeout))).collect();
         let text = Report::new(visits, &Counters::read(PAGE), 0, None).to_string();
-        assert_eq!(text.matches("error: TLS 1.2, RSA-2048: it took too long").count(), 10);
+        assert_eq!(text.matches("error: TLS 1.2, RSA-2048: the visit was not complete in time").count(), 10);
         assert!(text.contains("error: and 3 more\n"), "{text}");
     }
 }

@@ -64,7 +64,7 @@ pub(super) enum VisitError {
     Connect(std::io::Error),
     #[error("the handshake failed: {0}")]
     Handshake(std::io::Error),
-    #[error("the handshake agreed on something else than was asked for: {0}")]
+    #[error("the handshake negotiated another value than requested: {0}")]
     Agreed(String),
     #[error("HTTP failed: {0}")]
     Http(#[from] hyper::Error),
@@ -72,13 +72,13 @@ pub(super) enum VisitError {
     Status { method: Method, path: String, status: StatusCode },
     #[error("{path} is wrong from byte {at} of {len} on")]
     Content { path: String, at: usize, len: usize },
-    #[error("the origin's SHA-256 of an upload of {len} bytes is not ours")]
+    #[error("the origin's SHA-256 of an upload of {len} bytes differs from the client's")]
     Digest { len: usize },
-    #[error("the dispatcher cannot be asked: {0}")]
+    #[error("cannot query the dispatcher: {0}")]
     Ask(#[from] AskError),
-    #[error("the dispatcher does not know the connection")]
+    #[error("the dispatcher does not list the connection")]
     Unknown,
-    #[error("it took too long")]
+    #[error("the visit was not complete in time")]
     Timeout,
 }
 

@@ -17,11 +17,11 @@ pub(super) async fn before_the_end(agent: &Agent, grace: Duration, end: &mut End
     tokio::select! {
         left = agent.drain(grace) => match left {
             0 => tracing::info!("drained"),
-            left => tracing::warn!(left, "not drained in time: the connections left end with the node"),
+            left => tracing::warn!(left, "not drained in time: the remaining connections end with the node"),
         },
         signal = end.next() => {
             let left = agent.occupied();
-            tracing::warn!(%signal, left, "not drained: asked to end at once");
+            tracing::warn!(%signal, left, "not drained: a second signal ends the node at once");
         }
         () = log_progress(agent) => {}
     }

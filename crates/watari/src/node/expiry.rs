@@ -49,8 +49,7 @@ pub(crate) struct Warning {
 impl Expiry {
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let expiry = Self::default();
-        let help = "When each certificate that is in use expires, in seconds since 1970: those of listeners with their chains, the \
-                    authorities of client certificates, the node's own and its cluster's authority";
+        let help = "Expiry of each certificate in use, in seconds since 1970: those of listeners with their chains, the authorities of client certificates, the node's own and its cluster's authority";
         registry.register("watari_certificate_expiry_timestamp_seconds", help, expiry.metric.clone());
         expiry
     }

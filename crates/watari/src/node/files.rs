@@ -131,8 +131,8 @@ fn warn(files: u64, wanted: u64, key: &str, lowered_to: usize) {
         wanted,
         key,
         lowered_to,
-        "a limit does not fit into the files that may be open: raise them \
-        (ulimit -n, LimitNOFILE=) or lower it"
+        "the system's limit on open files is too low for a configured limit: raise it \
+        (ulimit -n, LimitNOFILE=), or lower the configured limit"
     );
 }
 

@@ -52,7 +52,7 @@ pub(super) enum ReloadError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Node(#[from] NodeError),
-    #[error("the peer {peer} cannot go: it has {connections} connections of this node; drain it first")]
+    #[error("the peer {peer} cannot be removed: it has {connections} connections of this node; drain it first")]
     PeerInUse { peer: NodeName, connections: usize },
     #[error("the reload failed: {0}")]
     Panicked(#[from] JoinError),
@@ -207,7 +207,7 @@ impl Reloader {
             let refusal = self.renew_certificates().await.err().map(|error| error.to_string());
             // Files that are written one after the other do not match for a while.
             if let Some(error) = refusal.as_ref().filter(|error| refused.as_ref() != Some(*error)) {
-                tracing::warn!(%error, "certificates have changed, and are of no use yet: those from before stay");
+                tracing::warn!(%error, "changed certificates are not usable yet: the previous ones stay in use");
             }
             refused = refusal;
         }
@@ -225,7 +225,7 @@ impl Reloader {
             running.reload(agent.settings.clone());
         }
         *state = Arc::new(State { config: state.config.clone(), agent: Some(agent) });
-        tracing::info!(files, "certificates loaded anew");
+        tracing::info!(files, "certificates loaded again");
         self.look_at_expiry(&state, true).await;
         Ok(())
     }

@@ -66,7 +66,7 @@ impl View {
 
     fn order<E: ToString>(&self, order: impl FnOnce(&Dispatcher) -> Result<(), E>) -> Answer {
         let Some(dispatcher) = &self.running.dispatcher else {
-            return Answer::Error(format!("{} is no dispatcher, and only those move and drain", self.name));
+            return Answer::Error(format!("{} is not a dispatcher: only dispatchers move and drain", self.name));
         };
         done(order(dispatcher))
     }
@@ -74,7 +74,7 @@ impl View {
     /// `what` completes the error "only agents ..".
     fn of_agent<E: ToString>(&self, what: &str, order: impl FnOnce(&Agent) -> Result<Answer, E>) -> Answer {
         let Some(agent) = &self.running.agent else {
-            return Answer::Error(format!("{} is no agent, and only those {what}", self.name));
+            return Answer::Error(format!("{} is not an agent: only agents {what}", self.name));
         };
         order(agent).unwrap_or_else(|refused| Answer::Error(refused.to_string()))
     }

@@ -105,7 +105,7 @@ fn a_pair_that_does_not_fit_yet_leaves_the_old_one() {
     let (dir, before) = (cluster.dir().join("site"), shown(&cluster));
     let renewed = renew(true);
     rename_into(&dir.join("p256.pem"), &renewed.chain_pem);
-    let warnings = |agent: &crate::harness::node::Node| agent.log().matches("of no use yet").count();
+    let warnings = |agent: &crate::harness::node::Node| agent.log().matches("not usable yet").count();
     until("all agents have seen it", || cluster.agents().all(|agent| warnings(agent) > 0));
     assert_eq!(shown(&cluster), before);
     let key = dir.join("p256.key");

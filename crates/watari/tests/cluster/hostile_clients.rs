@@ -77,7 +77,7 @@ impl Scene {
 fn what_is_not_tls_is_refused() {
     let mut scene = Scene::set();
     scene.check_refused(&[0xff; 64], UNEXPECTED_MESSAGE, "garbage", "does not speak TLS");
-    scene.check_refused(b"GET / HTTP/1.1\r\n\r\n", UNEXPECTED_MESSAGE, "plain_http", "speaks plain HTTP");
+    scene.check_refused(b"GET / HTTP/1.1\r\n\r\n", UNEXPECTED_MESSAGE, "plain_http", "plain HTTP to a TLS port");
     let sslv2_hello = [&[0x80, 0x2e, 1, 3, 1, 0, 0x15, 0, 0, 0, 0x10][..], &[7; 40]].concat();
     scene.check_refused(&sslv2_hello, PROTOCOL_VERSION, "sslv2_hello", "SSL 2.0");
 }
@@ -98,13 +98,13 @@ fn a_client_that_wants_what_there_is_not_is_refused() {
         &["-servername", "other.test"],
         "alert number 112",
         "unknown_sni",
-        "asks for \"other.test\", for which there is no certificate",
+        "no certificate for the name that the client asks for: \"other.test\"",
     );
     scene.check_openssl_refused(&["-alpn", "smtp"], "alert number 120", "no_common_alpn", "application protocol");
     let old = ["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"];
     scene.check_openssl_refused(&old, "alert number 70", "no_common_version", "neither TLS 1.2 nor TLS 1.3");
     let cbc = ["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-SHA"];
-    scene.check_openssl_refused(&cbc, "alert number 40", "no_common_suite", "no cipher suite");
+    scene.check_openssl_refused(&cbc, "alert number 40", "no_common_suite", "no supported cipher suite");
 }
 
 const HALF_A_HELLO: [u8; 11] = [22, 3, 1, 0, 100, 1, 0, 0, 96, 3, 3];

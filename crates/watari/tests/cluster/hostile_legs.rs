@@ -102,7 +102,7 @@ fn a_leg_that_says_nothing_is_not_waited_for() {
     let mut leg = TcpStream::connect(scene.agent().legs).unwrap();
     let from = leg.local_addr().unwrap();
     assert!(listen(&mut leg).is_empty());
-    scene.check_reported("slow", before, from, "the preface took too long");
+    scene.check_reported("slow", before, from, "the preface was not complete in time");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn forged_authenticators_are_refused() {
         assert!(listen(&mut leg).is_empty());
         scene.agent().count(REFUSED, "bad_authenticator") > before
     });
-    scene.check_refused(&forge(DISPATCHER, live.unwrap()), "bad_authenticator", "whose authenticator is wrong");
+    scene.check_refused(&forge(DISPATCHER, live.unwrap()), "bad_authenticator", "has a wrong authenticator");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_made_up_commit_is_refused() {
     let id = format!("connection={}", connection());
     until("it is logged", || {
         let log = scene.agent().log();
-        log.lines().any(|line| line.contains(&id) && line.contains("committed, but not held here"))
+        log.lines().any(|line| line.contains(&id) && line.contains("this agent does not hold the connection"))
     });
     scene.bystander.download(10_000, 2).unwrap();
 }

@@ -117,7 +117,7 @@ const ATTEMPTS_MAX: usize = 10;
 
 /// Returns whether an idle leg was used. If so, no client may be cut off.
 fn dies_with_a_leg_in_use(cluster: &Cluster) -> bool {
-    let retries = || cluster.dispatcher().log().matches("no answer on a leg that was used before").count();
+    let retries = || cluster.dispatcher().log().matches("no answer on a reused leg").count();
     let before = (retries(), cluster.clients_cut());
     cluster.leave_legs_behind("a1");
     let tap = cluster.tap("a1");

@@ -69,7 +69,7 @@ fn move_all(cluster: &Cluster, mut random: Random, check_clients: impl Fn()) {
             match order_move(&cluster.dispatcher().admin(), id, random.pick(&others)) {
                 Ok(()) => {}
                 // The connection has gone there by an earlier order.
-                Err(refused) => assert_eq!(refused, "the connection is there already"),
+                Err(refused) => assert_eq!(refused, "the agent has the connection already"),
             }
         }
         connections.iter().all(|connection| connection.moves >= MOVES_MIN)

@@ -92,7 +92,7 @@ fn check_slow_client(slow: impl FnOnce(&Cluster) -> Box<dyn FnOnce()>) {
     let is_cut = slow(&cluster);
     until("it is noticed", || stalled(&cluster) > 0);
     is_cut();
-    until("it is logged", || cluster.agent_logs().contains("client given up"));
+    until("it is logged", || cluster.agent_logs().contains("connection closed: the client stalls"));
     until("only the bystander is left", || cluster.count_on_agents("watari_agent_connections", "") == 1);
     bystander.download(1_000_000, 2).unwrap();
     assert_eq!(cluster.count_on_agents("watari_agent_connections_ended_total", "cut"), 1);
@@ -431,7 +431,7 @@ fn a_node_takes_only_as_many_clients_as_there_are_files_for() {
     bystander.download(1_000_000, 2).unwrap();
     for node in cluster.agents().chain([cluster.dispatcher()]) {
         let log = node.log();
-        assert!(log.contains("does not fit into the files that may be open"), "{log}");
+        assert!(log.contains("limit on open files is too low"), "{log}");
         assert!(!log.contains("cannot accept"), "{log}");
     }
     drop(clients);
@@ -445,7 +445,7 @@ fn a_reload_allows_only_as_many_clients_as_there_are_files_for() {
     let few = Plan { files_max: Some(400), dispatcher_limits: "connections_max = 10", ..Plan::default() };
     let cluster = Cluster::start(&few);
     let dispatcher = cluster.dispatcher();
-    let warned = || dispatcher.log().contains("does not fit into the files that may be open");
+    let warned = || dispatcher.log().contains("limit on open files is too low");
     assert!(!warned());
     let mut bystander = bystander(&cluster);
     let reloaded = dispatcher.reconfigure(|text| text.replace("connections_max = 10", "connections_max = 9000"));

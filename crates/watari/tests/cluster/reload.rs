@@ -78,7 +78,7 @@ fn what_is_wrong_changes_nothing() {
         ),
         (
             text.replace("name = \"a1\"", "name = \"a9\""),
-            "node.name cannot change while the node runs: restart it".into(),
+            "node.name cannot change while the node runs: restart the node".into(),
         ),
         (
             text.replace("[agent.proxy]", "[agent.files]\nroot = \"gone\"\n#").replace("\norigins", "\n# origins"),
@@ -200,7 +200,7 @@ fn peers_come_and_go() {
 
     agent.configure(|text| text.replace(&peer("d1"), ""));
     let refused = ctl::reload(&agent.admin()).unwrap_err();
-    assert!(refused.contains("the peer d1 cannot go: it has 1 connections of this node"), "{refused}");
+    assert!(refused.contains("the peer d1 cannot be removed: it has 1 connections of this node"), "{refused}");
     let links = || agent.count("watari_mesh_links_up", "");
     assert_eq!(links(), 3);
 

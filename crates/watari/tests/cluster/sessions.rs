@@ -381,6 +381,6 @@ fn only_agents_have_keys() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         String::from_utf8_lossy(&output.stderr).trim(),
-        "watari: the node refused: d1 is no agent, and only those resume sessions"
+        "watari: the node refused: d1 is not an agent: only agents resume sessions"
     );
 }

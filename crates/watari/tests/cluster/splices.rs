@@ -70,7 +70,7 @@ fn connect(cluster: &Cluster, taste: &Taste) -> Http<Tls> {
 fn order(cluster: &Cluster, connection: &Connection, random: &mut Random) {
     let others: Vec<_> = AGENTS.into_iter().filter(|agent| *agent != connection.node).collect();
     if let Err(refused) = order_move(&cluster.dispatcher().admin(), &connection.id, random.pick(&others)) {
-        assert_eq!(refused, "the connection is there already");
+        assert_eq!(refused, "the agent has the connection already");
     }
 }
 

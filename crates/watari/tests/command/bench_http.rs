@@ -20,7 +20,7 @@ fn nobody_there_is_told_and_fails() {
     assert_eq!(ended.status, Some(1), "{}", ended.error);
     assert_eq!(
         ended.error,
-        "watari: no request succeeded: the summary has their statuses and endings (--ok-status says which statuses are success)\n"
+        "watari: no request succeeded: the summary has their statuses and endings (--ok-status sets the statuses that are success)\n"
     );
     let run: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!((&run["requests"], &run["endings"]["REFUSED"]), (&20.into(), &20.into()));
@@ -38,7 +38,7 @@ fn wrong_usage_says_what_and_where() {
     assert!(refused(&["ftp://127.0.0.1/"]).contains("names no http or https server"));
     assert!(refused(&["http://nowhere.invalid/"]).contains("nowhere.invalid"));
     let version = ["https://127.0.0.1/", "--tls", "1.2", "--suite", "TLS_AES_128_GCM_SHA256"];
-    assert!(refused(&version).contains("no handshake could come about"));
+    assert!(refused(&version).contains("no handshake is possible"));
 }
 
 #[test]

@@ -178,8 +178,8 @@ fn servers_are_counted_without_a_search() {
     assert_eq!(ended.status, Some(0), "{}", ended.error);
     // Two requests in the busiest second, times three, at a capacity of half a request each.
     assert!(ended.out.contains("\nServers: 14\n  12 for 6.0 requests/s at 0.5 each, 2 spare\n"), "{}", ended.out);
-    assert!(ended.out.contains("3, and 1 bad lines left out"), "{}", ended.out);
-    assert!(ended.error.starts_with("left out: access.log:4: "), "{}", ended.error);
+    assert!(ended.out.contains("3, and 1 bad lines skipped"), "{}", ended.out);
+    assert!(ended.error.starts_with("skipped: access.log:4: "), "{}", ended.error);
 
     let hours = format!("requests_per_hour = [{}36_000_000]\n", "0, ".repeat(23));
     fs::write(dir.path().join("day.toml"), hours).unwrap();
@@ -200,15 +200,15 @@ fn what_cannot_be_is_refused_before_it_takes_long() {
     let searched = |more: &[&str]| refused(&[&["http://127.0.0.1:9/", "--expect", "p99<1s"], more].concat());
     assert_eq!(
         refused(&["http://127.0.0.1:9/"]),
-        "watari: --expect is needed: it says what a load is that the server bears"
+        "watari: --expect is needed: it states what the server must meet under a load"
     );
     assert_eq!(
         searched(&["--repeats", "2"]),
-        "watari: the number of repeats is odd, so that most of them say the same; 2 is not"
+        "watari: the number of repeats must be odd, so that there is a majority; 2 is even"
     );
     assert_eq!(searched(&["--to", "100000000"]), "watari: a rate is from 0.001 to 10000000 a second");
     assert_eq!(searched(&["--headroom", "1"]), "watari: headroom is a share from 0 to under 1, such as 0.3, not 1");
-    assert!(searched(&["--log", "bad.log"]).starts_with("watari: no line can be used: bad.log:1: "));
+    assert!(searched(&["--log", "bad.log"]).starts_with("watari: no usable line: bad.log:1: "));
     assert!(searched(&["--html", "none/x"]).starts_with("watari: cannot write none/x: "));
     let given = |more: &[&str]| refused(&[&["--capacity", "1"], more].concat());
     assert_eq!(given(&[]), "watari: --capacity needs a --log or a --profile to predict from");
@@ -233,12 +233,12 @@ fn a_server_that_bears_nothing_is_told() {
         assert_eq!(ended.status, Some(1), "{}", ended.out);
         assert_eq!(
             ended.error,
-            "watari: no request succeeded: the summary has their statuses and endings (--ok-status says which statuses are success)\n"
+            "watari: no request succeeded: the summary has their statuses and endings (--ok-status sets the statuses that are success)\n"
         );
         ended.out
     };
     let sentence = "3 single requests: REFUSED (connect, server)\n\
-                    The server answers nothing as it should, not even single requests.\n";
+                    The server does not respond correctly, not even to single requests.\n";
     assert!(of_nobody(&[]).ends_with(sentence));
     let told: Value = serde_json::from_str(&of_nobody(&["--json"])).unwrap();
     let search = &told["search"];
@@ -265,5 +265,5 @@ fn a_search_that_is_broken_off_tells_what_it_has() {
     let mut rest = String::new();
     output.read_to_string(&mut rest).unwrap();
     assert!(running.wait().success(), "{rest}");
-    assert!(rest.contains("The search ended before it was done."), "{rest}");
+    assert!(rest.contains("The search ended early."), "{rest}");
 }

@@ -26,7 +26,7 @@ fn slower_is_worse_and_the_same_is_no_different() {
     assert_eq!(verdict(&comparison, "requests_per_s"), "worse");
     assert_eq!(verdict(&comparison, "failures"), "none");
     let text = watari(dir.path(), &["bench", "compare", "a.json", "a.json"]).done();
-    assert!(text.contains("as far as can be seen") && !text.contains("worse\n"), "{text}");
+    assert!(text.contains("not significantly different") && !text.contains("worse\n"), "{text}");
 }
 
 #[test]
@@ -50,8 +50,10 @@ fn files_that_are_no_summaries_are_refused() {
     let refused = |file: &str| watari(dir.path(), &["bench", "compare", file, file]).refused(2);
     assert_eq!(refused("none.json"), "watari: none.json cannot be read: No such file or directory (os error 2)");
     let twice = watari(dir.path(), &["bench", "compare", "a.json,b.json,a.json", "b.json"]).refused(2);
-    assert_eq!(twice, "watari: a.json is given twice; each file is a run");
-    assert!(refused("other.json").starts_with("watari: other.json is no summary written by `watari bench --json`: "));
+    assert_eq!(twice, "watari: a.json is given twice: each file must be another run");
+    assert!(
+        refused("other.json").starts_with("watari: other.json is not a summary written by `watari bench --json`: ")
+    );
 }
 
 /// A run of 20 s in which each request took `took_ms`.

@@ -121,7 +121,7 @@ fn refusals_are_one_sentence() {
     let (_, ended) = ctl(&["status"], &json!({"error": "busy"}));
     assert_eq!(ended.refused(1), "watari: the node refused: busy");
     let (_, ended) = ctl(&["status"], &json!({"nodes": []}));
-    assert_eq!(ended.refused(1), "watari: the node on s gave an answer that cannot be understood");
+    assert_eq!(ended.refused(1), "watari: the node on s sent an invalid answer");
     let dir = tempfile::tempdir().unwrap();
     let nobody = watari(dir.path(), &["ctl", "--admin", "none", "status"]).refused(1);
     assert!(nobody.starts_with("watari: no node answers on none: No such file or directory"), "{nobody}");
@@ -137,13 +137,13 @@ fn orders_are_sent_as_they_are_written_down() {
     assert_eq!(done, json!({"done": "undrain", "node": "a1"}));
     let (question, ended) = ctl(&["keys", "rotate"], &json!("done"));
     assert_eq!(question, json!({"version": 1, "topic": "rotate_keys"}));
-    assert!(ended.done().starts_with("ticket keys begin anew"));
+    assert!(ended.done().starts_with("ticket keys are rotated"));
     let (question, ended) = ctl(&["move", "00000000000000ff-1", "a2"], &json!({"error": "no"}));
     let order = json!({"move": {"connection": "00000000000000ff-1", "node": "a2"}});
     assert_eq!(question, json!({"version": 1, "topic": order}));
     assert_eq!(ended.refused(1), "watari: the node refused: no");
     let (_, ended) = ctl(&["undrain", "a1"], &json!({"connections": []}));
-    assert_eq!(ended.refused(1), "watari: the node on s gave an answer that cannot be understood");
+    assert_eq!(ended.refused(1), "watari: the node on s sent an invalid answer");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_reload_tells_what_has_changed() {
 agent.limits.requests_max: (not set) -> 77
 peer[a2].mesh: \"192.0.2.2:1\" -> \"192.0.2.3:1\"
 log.level: \"debug\" -> (not set)
-site.pem: read anew
+site.pem: read again
 ";
     assert_eq!(ended.done(), expected);
     let (_, ended) = ctl(&["--json", "reload"], &json!({ "reloaded": reloaded }));

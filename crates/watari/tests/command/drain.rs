@@ -30,7 +30,7 @@ fn an_order_that_cannot_be_followed_is_refused() {
     let (id, here) = (connection["id"].as_str().unwrap(), connection["node"].as_str().unwrap());
     let (boot, _) = id.split_once('-').unwrap();
     let cases: [(&[&str], &str); 5] = [
-        (&["move", id, here], "the connection is there already"),
+        (&["move", id, here], "the agent has the connection already"),
         (&["move", id, "a9"], "there is no such agent"),
         (&["move", &format!("{boot}-999"), "a1"], "there is no such connection, or its handshake is not done"),
         (&["drain", "a9"], "there is no such agent"),
@@ -48,7 +48,7 @@ fn only_dispatchers_take_orders() {
     let dir = agent();
     let _node = Running::node(dir.path(), "n1.toml");
     let refused = watari(dir.path(), &["ctl", "--admin", "n1.sock", "drain", "n1"]).refused(1);
-    assert_eq!(refused, "watari: the node refused: n1 is no dispatcher, and only those move and drain");
+    assert_eq!(refused, "watari: the node refused: n1 is not a dispatcher: only dispatchers move and drain");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_download_is_not_cut_when_the_time_is_over_and_moves_at_its_end() {
     client.begin_large();
     let ended = cluster.ctl(&["drain", "a1", "--grace", "1s", "--json"]);
     assert_eq!(ended.status, Some(1));
-    let sentence = "1 of the connections on a1 are still there after 1 s; it stays drained, and they go on";
+    let sentence = "1 of the connections on a1 remain after 1 s; it stays drained, and they continue";
     assert_eq!(ended.error, format!("watari: {sentence}\n"));
     let report: Value = serde_json::from_str(&ended.out).unwrap();
     let remaining = report["remaining"].as_array().unwrap();

@@ -37,7 +37,7 @@ fn refusals_are_one_sentence() {
     pki(&["init"]).done();
     assert_eq!(pki(&["init"]).refused(1), "watari: pki/ca.pem exists already and is not overwritten");
     let days = pki(&["issue", "a1", "--role", "agent", "--days", "0"]).refused(2);
-    assert_eq!(days, "watari: a certificate is good for 1 to 3650 days");
+    assert_eq!(days, "watari: a certificate is valid for 1 to 3650 days");
     assert!(fs::metadata(dir.path().join("pki/a1.key")).is_err());
 }
 

@@ -13,7 +13,7 @@ use crate::support::{Running, agent, command, service_manager, told, watari};
 fn a_good_configuration_passes_the_check() {
     let dir = agent();
     let checked = watari(dir.path(), &["run", "--config", "n1.toml", "--check"]).done();
-    assert_eq!(checked, "n1.toml can be used: node n1, agent; peers 0, certificates 0\n");
+    assert_eq!(checked, "n1.toml is valid: node n1, agent; peers 0, certificates 0\n");
     let checked = watari(dir.path(), &["run", "--config", "n1.toml", "--check", "--json"]).done();
     let expected =
         serde_json::json!({"config": "n1.toml", "node": "n1", "roles": ["agent"], "peers": 0, "certificates": 0});
@@ -28,12 +28,12 @@ fn a_wrong_configuration_is_refused_with_file_and_line() {
     let good = fs::read_to_string(&path).unwrap();
     fs::write(&path, good.replace("root =", "rot =")).unwrap();
     let refused = watari(dir.path(), &["run", "--config", "n1.toml"]).refused(2);
-    assert_eq!(refused, "watari: n1.toml:10: [agent.files] has no key \"rot\": is \"root\" meant?");
+    assert_eq!(refused, "watari: n1.toml:10: [agent.files] has no key \"rot\": did you mean \"root\"?");
     fs::write(&path, good.replace("legs", "lgs").replace("[agent.files]", "[agent.fils]")).unwrap();
     let ended = watari(dir.path(), &["run", "--config", "n1.toml", "--check"]);
     assert_eq!(ended.status, Some(2));
-    let expected = "watari: n1.toml:8: [agent] has no key \"lgs\": is \"legs\" meant?\n\
-                    watari: n1.toml:9: [agent] has no key \"fils\": is \"files\" meant?\n";
+    let expected = "watari: n1.toml:8: [agent] has no key \"lgs\": did you mean \"legs\"?\n\
+                    watari: n1.toml:9: [agent] has no key \"fils\": did you mean \"files\"?\n";
     assert_eq!(ended.error, expected, "all mistakes are shown");
     fs::write(&path, good.replace("n1\"", "n2\"")).unwrap();
     let refused = watari(dir.path(), &["run", "--config", "n1.toml", "--check"]).refused(2);
@@ -52,7 +52,7 @@ fn a_missing_directory_of_the_admin_socket_is_named_with_its_key() {
     let config = fs::read_to_string(&path).unwrap().replace("n1.sock", "gone/n1.sock");
     fs::write(&path, config).unwrap();
     let refused = watari(dir.path(), &["run", "--config", "n1.toml"]).refused(1);
-    let expected = "watari: the admin socket gone/n1.sock cannot be made: there is no directory gone; make it \
+    let expected = "watari: cannot make the admin socket gone/n1.sock: there is no directory gone; make it \
                     (systemd: RuntimeDirectory=watari), or set admin in [node]";
     assert_eq!(refused, expected);
 }

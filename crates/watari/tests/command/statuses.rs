@@ -74,7 +74,7 @@ fn what_is_success_can_be_said() {
     assert_eq!((code, &figures["failed"]), (Some(1), &json!(5)));
     let wrong = bench(&["http", &url, "--ok-status", "4xx"]);
     assert_eq!(wrong.status, Some(2));
-    assert!(wrong.error.contains("is no list of statuses"), "{}", wrong.error);
+    assert!(wrong.error.contains("is not a list of statuses"), "{}", wrong.error);
     // A line that expects a status defines success by itself.
     let dir = tempdir().unwrap();
     std::fs::write(dir.path().join("list"), "- /404 0 status=404\n- /200 0\n").unwrap();

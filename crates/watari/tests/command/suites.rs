@@ -49,7 +49,7 @@ fn an_engine_that_is_missing_is_told_and_only_fails_who_asked_for_it() {
         let arguments = arguments(further);
         command(dir.path(), &arguments).env("PATH", dir.path()).env_remove("JAVA_HOME").output().unwrap()
     };
-    let missing = "no java is found, neither in JAVA_HOME nor in PATH";
+    let missing = "java was found neither in JAVA_HOME nor in PATH";
 
     let others = without_java(&["--suite", "TLS_AES_128_GCM_SHA256", "--json"]);
     assert_eq!(others.status.code(), Some(0));
@@ -59,7 +59,7 @@ fn an_engine_that_is_missing_is_told_and_only_fails_who_asked_for_it() {
 
     let asked = without_java(&["--engine", "jsse"]);
     assert_eq!(asked.status.code(), Some(1));
-    assert_eq!(String::from_utf8(asked.stderr).unwrap(), format!("watari: jsse is not to be had here: {missing}\n"));
+    assert_eq!(String::from_utf8(asked.stderr).unwrap(), format!("watari: jsse is not available: {missing}\n"));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn the_table_stands_beside_the_paper() {
 fn suites_that_nobody_has_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let refused = watari(dir.path(), &arguments(&["--engine", "rustls", "--suite", "KRB5"])).refused(1);
-    assert_eq!(refused, "watari: no engine that is present offers a suite named like KRB5");
+    assert_eq!(refused, "watari: no available engine offers a suite whose name contains KRB5");
     let wrong: [&[&str]; 3] = [&["--engine", "gnutls"], &["--bulk", "much"], &["--connections", "0"]];
     for further in wrong {
         let ended = watari(dir.path(), &arguments(further));

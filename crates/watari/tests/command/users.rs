@@ -91,6 +91,6 @@ fn flows_are_gone_through() {
     let shared: Value = serde_json::from_str(&shared).unwrap();
     assert_eq!((&shared["requests"], &shared["by_class"]["b"]["endings"]["NORMAL"]), (&10.into(), &5.into()));
     let refused = http(&["--flow", "bad.toml"]).refused(2);
-    assert!(refused.starts_with("watari: bad.toml:7: nothing gives \"x\" a value"), "{refused}");
+    assert!(refused.starts_with("watari: bad.toml:7: \"x\" has no value: "), "{refused}");
     assert_eq!(http(&["--flow", "good.toml", "--pipeline", "2"]).status, Some(2));
 }

@@ -139,7 +139,7 @@ fn a_worker_that_is_killed_is_told_and_the_rest_counts() {
     running.signal(Signal::INT);
     let (out, error) = told(&mut running.0);
     assert_eq!(running.wait().code(), Some(1));
-    assert_eq!(error, "watari: 1 of the workers were lost, and the figures lack what they did last\n");
+    assert_eq!(error, "watari: 1 of the workers were lost: the figures lack their last results\n");
     let summary: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(summary["run"]["workers"][0]["lost"], Value::Null);
     assert_eq!(summary["run"]["workers"][1]["lost"], "the connection was closed");
@@ -226,7 +226,7 @@ fn a_search_takes_as_many_processes_as_files_make_necessary() {
     );
     let output = Command::new("sh").args(["-c", &search]).current_dir(dir.path()).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(error, "2 processes share 100 connections: one may have 200 open files\n");
+    assert_eq!(error, "2 processes share 100 connections: one process may open only 200 files\n");
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &told["search"]["finding"]["level"]), (Some(0), &100.into()), "{told}");
     // Three single requests measure the server without a load.

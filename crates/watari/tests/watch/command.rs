@@ -59,7 +59,7 @@ fn what_cannot_be_done_is_said() {
         (format!("{judge} --node j1 --config lost.toml"), 1, "nowhere"),
         (format!("{judge} --node j1 --profile nowhere.toml"), 2, "cannot read the profile nowhere.toml"),
         ("pcap --anonymize-key open.key -".to_owned(), 2, "--anonymize <WHOSE>"),
-        ("pcap --anonymize all --anonymize-key open.key -".to_owned(), 2, "open.key can be read by everybody"),
+        ("pcap --anonymize all --anonymize-key open.key -".to_owned(), 2, "open.key is readable by all users"),
         ("pcap --timeout 0s nowhere.pcap".to_owned(), 2, "0s is less than 1s"),
         ("pcap nowhere.pcap".to_owned(), 1, "nowhere.pcap"),
         ("pcap --requests nowhere.pcap".to_owned(), 1, "nowhere.pcap"),
@@ -179,7 +179,7 @@ fn a_packet_of_the_future_is_a_stray() {
         assert!(output.status.success(), "{output:?}");
         [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap())
     };
-    let stray = "watari: 1 packet is dated hours ahead of those around: it is taken for as late as those before\n";
+    let stray = "watari: 1 packet is dated hours ahead of the packets around: it is counted at the time of the packets before\n";
     for (name, one, other) in
         [("all.pcap", all.clone(), odd.clone()), ("paused.pcap", paused(all.clone()), paused(odd.clone()))]
     {

@@ -27,7 +27,7 @@ pub(crate) fn is_inside(test: &str, needs: &[&str]) -> bool {
         run(program("ip").args(["link", "set", "lo", "up"]));
         return true;
     }
-    #[expect(clippy::explicit_write, reason = "what `eprintln!` prints is kept from the eye where a test passes")]
+    #[expect(clippy::explicit_write, reason = "the test harness hides the output of `eprintln!` if a test passes")]
     if let Some(missing) = needs.iter().find(|program| !is_there(program)) {
         writeln!(io::stderr(), "SKIPPED: {test}: there is no {missing}, which `scripts/deps test` installs").unwrap();
         return false;

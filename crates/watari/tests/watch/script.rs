@@ -161,13 +161,13 @@ impl Scene {
     }
 
     /// A pause longer than the idle limit.
-    #[expect(clippy::unused_self, reason = "a step of a script, as the others are")]
+    #[expect(clippy::unused_self, reason = "same signature as the other steps of the script")]
     pub(crate) fn idle(&mut self) {
         thread::sleep(IDLE);
     }
 
     /// A pause longer than the timeout.
-    #[expect(clippy::unused_self, reason = "a step of a script, as the others are")]
+    #[expect(clippy::unused_self, reason = "same signature as the other steps of the script")]
     pub(crate) fn time_out(&mut self) {
         thread::sleep(TIMEOUT_AND_MORE);
     }
@@ -233,7 +233,7 @@ impl Scene {
         self.send_raw(self.known.server, self.known.client, flags);
     }
 
-    #[expect(clippy::unused_self, reason = "a step of a script, as the others are")]
+    #[expect(clippy::unused_self, reason = "same signature as the other steps of the script")]
     fn send_raw(&mut self, source: SocketAddr, destination: SocketAddr, flags: Flags) {
         let raw = Socket::new(Domain::for_address(source), Type::RAW, Some(Protocol::TCP)).unwrap();
         let octets = Builder::tcp(&bare(Timestamp(0), source, destination, flags), &[]).finish();

@@ -1,4 +1,4 @@
-// The page: a header, the list of servers, and those that are selected beside each other.
+// The page: a header, the list of servers, and the selected servers side by side.
 import { useEffect, useReducer, useRef } from "preact/hooks";
 import type { Board, Course, Sensor } from "./board.ts";
 import { keyOf, ofKey } from "./board.ts";
@@ -11,7 +11,8 @@ import { Panel } from "./panel.tsx";
 import type { Action, PageState } from "./state.ts";
 import { begin, next, ofHash, toHash } from "./state.ts";
 
-// Connections are told when they have settled: rows of so many of the latest seconds still change, and come with all news.
+// Connections are reported when they have settled. So the rows of this many latest seconds still change, and come with
+// each tick.
 const SETTLE_S = 5;
 
 export function App() {
@@ -24,7 +25,7 @@ export function App() {
       <Header board={board} link={link} />
       <main>
         {board !== null && <Away board={board} />}
-        {board === null ? <p class="note">Waiting for the first news…</p> : <List board={board} selected={selected} tell={tell} />}
+        {board === null ? <p class="note">Waiting for data…</p> : <List board={board} selected={selected} tell={tell} />}
         {board !== null && <Columns state={state} board={board} tell={tell} />}
       </main>
       {board !== null && <Sensors board={board} />}
@@ -32,8 +33,8 @@ export function App() {
   );
 }
 
-// Listens, and asks for the past of what is selected, if it is watched: at first, and with the first news after the stream was
-// away or slow.
+// Listens to the stream, and requests the past of selected servers that are watched: at first, and with the first tick
+// after the stream was interrupted or slow.
 function useLive(state: PageState, tell: (action: Action) => void): void {
   const current = useRef(state);
   current.current = state;
@@ -65,10 +66,10 @@ async function fetchCourse(key: string, asked: number, tell: (action: Action) =>
   const { sensor, server } = ofKey(key);
   try {
     const answer = await fetch(courseUrl(sensor, server));
-    // What is not watched any more has no past, and when it comes back, that begins with what ticks say.
+    // A server that is no longer watched has no past. When it comes back, its past begins with the ticks.
     if (answer.ok) tell({ is: "course", key, course: (await answer.json()) as Course, asked });
   } catch {
-    // The server is away; the tick after it is back asks again.
+    // The server is unreachable. The first tick after that triggers another request.
     failed();
   }
 }
@@ -103,7 +104,7 @@ function Header({ board, link }: { board: Board | null; link: Link }) {
 
 function LinkState({ board, link }: { board: Board | null; link: Link }) {
   const since = board === null ? "" : ` since ${moment(board.now, board.now)}`;
-  const words = { connecting: "connecting…", live: "live", stale: `no news${since}, trying again` }[link];
+  const words = { connecting: "connecting…", live: "live", stale: `no data${since}, reconnecting` }[link];
   return (
     <p class={`link ${link}`} role="status">
       <span aria-hidden="true">{link === "live" ? "●" : link === "stale" ? "▲" : "○"}</span> {words}
@@ -114,7 +115,7 @@ function LinkState({ board, link }: { board: Board | null; link: Link }) {
 function Columns({ state, board, tell }: { state: PageState; board: Board; tell: (action: Action) => void }) {
   const { selected, histories, link } = state;
   if (board.servers.length === 0 && selected.length === 0) return null;
-  if (selected.length === 0) return <p class="note">Choose a server to see it; choose several to see them beside each other.</p>;
+  if (selected.length === 0) return <p class="note">Select a server to show it, or several to show them side by side.</p>;
   const servers = new Map(board.servers.map((server) => [keyOf(server), server]));
   return (
     <section class="columns" data-count={selected.length} aria-label="Selected servers">
@@ -133,7 +134,7 @@ function Columns({ state, board, tell }: { state: PageState; board: Board; tell:
   );
 }
 
-// Sensors that are away, said where nobody overlooks it; not all of them by name, if there are many.
+// A prominent note about disconnected sensors. If there are many, only some are named.
 function Away({ board }: { board: Board }) {
   const away = board.sensors.filter((sensor) => sensor.away);
   if (away.length === 0) return null;
@@ -143,8 +144,8 @@ function Away({ board }: { board: Board }) {
     <div class="away" role="status">
       <p>
         <span aria-hidden="true">▲</span>{" "}
-        {away.length === 1 ? "A sensor is away: its" : `${count(away.length)} sensors are away: their`} servers are shown as they
-        were then.
+        {away.length === 1 ? "A sensor is disconnected: its" : `${count(away.length)} sensors are disconnected: their`} servers are
+        shown as in the last report.
       </p>
       <ul>
         {named.map(({ name, heard }) => (
@@ -168,8 +169,8 @@ function Sensors({ board }: { board: Board }) {
     <details class="sensors">
       <summary>
         Sensors: {count(board.sensors.length)}
-        {away > 0 && `, away: ${count(away)}`}, packets lost: {count(of((it) => it.dropped + it.dropped_by_interface))}
-        {seconds > 0 && `, seconds of servers lost: ${count(seconds)}`}
+        {away > 0 && `, disconnected: ${count(away)}`}, packets lost: {count(of((it) => it.dropped + it.dropped_by_interface))}
+        {seconds > 0 && `, server seconds lost: ${count(seconds)}`}
       </summary>
       <ul>
         {board.sensors.map((sensor) => (
@@ -188,18 +189,18 @@ function SensorItem({ sensor, now }: { sensor: Sensor; now: number }) {
   const parts = [
     ...(heard > 0 ? [`${duration(now - heard)} ago`] : []),
     `${count(sensor.packets)} packets`,
-    `lost ${count(sensor.dropped)} here, ${count(sensor.dropped_by_interface)} at the interface`,
-    `${count(sensor.evicted)} connections given up, ${count(sensor.untracked)} packets not followed`,
+    `${count(sensor.dropped)} dropped by the sensor, ${count(sensor.dropped_by_interface)} by the interface`,
+    `${count(sensor.evicted)} connections evicted, ${count(sensor.untracked)} packets of untracked connections`,
     `${count(sensor.stray)} stray packets`,
-    ...(sensor.hanging > 0 ? [`${count(sensor.hanging)} threads hang`] : []),
-    ...(sensor.unwatched + sensor.untold > 0 ? [`too many servers: ${count(sensor.unwatched + sensor.untold)} times one was left out`] : []),
-    ...(lost > 0 ? [`${count(lost)} seconds of servers lost while it was away`] : []),
-    ...(refused > 0 ? [`${count(refused)} seconds of servers refused, because they are of no time that can be`] : []),
+    ...(sensor.hanging > 0 ? [`${count(sensor.hanging)} capture threads hang`] : []),
+    ...(sensor.unwatched + sensor.untold > 0 ? [`too many servers: ${count(sensor.unwatched + sensor.untold)} events or server seconds left out`] : []),
+    ...(lost > 0 ? [`${count(lost)} server seconds lost while disconnected`] : []),
+    ...(refused > 0 ? [`${count(refused)} server seconds refused because of impossible times`] : []),
     ...(ahead === null ? [] : [`its clock is ${offset(ahead)}`]),
   ];
   return (
     <li>
-      <b>{name}</b> {away && <b class="unheard">away, </b>}
+      <b>{name}</b> {away && <b class="unheard">disconnected, </b>}
       {heardAt(heard, now)} · {parts.join(" · ")}
     </li>
   );

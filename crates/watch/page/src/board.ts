@@ -1,9 +1,10 @@
-// What the server says: `BoardView` and `CourseView` of board.rs. Times are seconds since the Unix epoch, shares 0 to 1.
+// The JSON of the server: `BoardView` and `CourseView` of board.rs. Times are seconds since the Unix epoch, shares 0 to
+// 1.
 
 export const STATES = ["idle", "normal", "saturated", "stopped"] as const;
 export type State = (typeof STATES)[number];
 
-// A second, as numbers in the order of `Board.columns`.
+// The numbers of a second, in the order of `Board.columns`.
 export type Row = readonly number[];
 
 export interface Board {
@@ -16,7 +17,7 @@ export interface Board {
   servers: Server[];
 }
 
-// What servers are judged by; a limit that is null is none.
+// The limits between the states of servers; null is no limit.
 export interface Profile {
   span_s: number;
   stopped_span_s: number;
@@ -30,7 +31,8 @@ export interface Profile {
 export interface Sensor {
   name: string;
   heard: number;
-  // The end of the last second of which all is reported, by its own clock, and how many seconds before are covered, at most ten.
+  // The end of the last complete second, by its own clock, and the number of seconds before that are covered, at most
+  // ten.
   complete_until: number;
   covered_s: number;
   packets: number;
@@ -39,19 +41,19 @@ export interface Sensor {
   evicted: number;
   untracked: number;
   stray: number;
-  // Seconds of servers of which nothing was reported, because there were too many.
+  // Seconds of servers that were not reported, because there were too many.
   untold: number;
-  // Times that something happened at a server that is not watched, because there are too many.
+  // Number of events at servers that are not watched, because there are too many.
   unwatched: number;
-  // Threads that are behind the others, and not waited for.
+  // Threads that are behind the others, for which the board does not wait.
   hanging: number;
-  // Another machine, and not connected.
+  // Whether it is another machine, and not connected.
   away: boolean;
   // How far its clock is ahead of the server's.
   clock_offset_s: number | null;
-  // Seconds of servers that it had to drop before they were heard.
+  // Seconds of servers that it dropped before the judge got them.
   lost: number;
-  // Seconds of servers that are of no time that can be.
+  // Seconds of servers that were refused, because their time is impossible.
   refused: number;
 }
 
@@ -66,7 +68,7 @@ export interface Server {
   // Over the span of the current state, and its length in seconds: for a stopped server, since it stopped.
   shares: Shares | null;
   shares_span_s: number;
-  // The span of the profile, that of stopped servers, ten complete seconds.
+  // The span of the profile, that of stopped servers, and ten complete seconds.
   spans: Span[];
   rows: Row[];
 }
@@ -77,7 +79,7 @@ export interface Shares {
   timeout: number;
 }
 
-// Rates and times are of its complete seconds, `covered_s`; null where there is none.
+// Rates and times are those of its complete seconds, `covered_s`; null if there are none.
 export interface Span {
   span_s: number;
   covered_s: number;
@@ -99,56 +101,56 @@ export interface Course {
   timeline: Since[];
 }
 
-// What a server was in from then on.
+// The state of a server from `since` on.
 export interface Since {
   since: number;
   state: State;
 }
 
-// A server at a sensor; the same server may be seen by several.
+// A server at a sensor. Several sensors may see the same server.
 export function keyOf(server: Pick<Server, "sensor" | "server">): string {
   return `${server.server} ${server.sensor}`;
 }
 
-// An address has no space, a sensor's name may have some.
+// An address has no space; a sensor's name may have some.
 export function ofKey(key: string): { sensor: string; server: string } {
   const at = key.indexOf(" ");
   return { server: key.slice(0, at), sensor: key.slice(at + 1) };
 }
 
-// The last ten seconds: what it does now.
+// The last ten seconds.
 export function recent(server: Server): Span | undefined {
   return server.spans.at(-1);
 }
 
-// What it is judged by.
+// The span over which the server is judged.
 export function judged(server: Server): Span | undefined {
   return server.spans[0];
 }
 
-// Of the connections that ended with TLS, the share that were resumed.
+// The share of resumed sessions in the connections that ended with TLS.
 export function resumedShare(span: Span | undefined): number | null {
   if (span === undefined) return null;
   const all = span.tls_full + span.tls_resumed;
   return all > 0 ? span.tls_resumed / all : null;
 }
 
-// X, Y and Z: what they are called, everywhere.
+// The names of X, Y and Z on the page.
 export const SHARES = [
-  { letter: "X", name: "delivered", short: "X delivered", says: "X: delivered, of what ended", value: (shares: Shares) => shares.s_normal },
-  { letter: "Y", name: "client aborts", short: "Y aborts", says: "Y: cut off by clients, of what ended", value: (shares: Shares) => shares.client_abort },
-  { letter: "Z", name: "timeouts", short: "Z timeouts", says: "Z: out of time, of what ended", value: (shares: Shares) => shares.timeout },
+  { letter: "X", name: "delivered", short: "X delivered", says: "X: delivered, share of ended connections", value: (shares: Shares) => shares.s_normal },
+  { letter: "Y", name: "client aborts", short: "Y aborts", says: "Y: cut off by clients, share of ended connections", value: (shares: Shares) => shares.client_abort },
+  { letter: "Z", name: "timeouts", short: "Z timeouts", says: "Z: timed out, share of ended connections", value: (shares: Shares) => shares.timeout },
 ] as const;
 
-// How much time charts cover.
+// The time that charts cover, in seconds.
 export function heldSpan(profile: Profile): number {
   return Math.max(profile.span_s, profile.stopped_span_s, 10);
 }
 
-// Sensors say something each second; of one that has not for so long, nothing is known.
+// Sensors report each second. Without a report for this many seconds, the states of their servers are unknown.
 export const UNHEARD_S = 10;
 
-// Since when nothing is known of a sensor's servers: they are shown as they were then. Null: it is heard.
+// Since when the states of a sensor's servers are unknown: the page shows them as they were then. Null: they are known.
 export function unheardSince(sensor: Sensor | undefined, now: number): number | null {
   if (sensor === undefined) return 0;
   const ago = now - (sensor.heard - (sensor.clock_offset_s ?? 0));

@@ -1,4 +1,4 @@
-// A chart by uPlot, with a legend that says what is under the cursor, or else the latest. All charts share one cursor.
+// A chart by uPlot. Its legend has the values under the cursor, or else the latest. All charts share one cursor.
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import { clock, moment } from "./format.ts";
@@ -11,7 +11,7 @@ export interface Drawn {
   values: readonly (number | null)[];
   // The value in the legend without a cursor.
   now: number | null;
-  // Where it is drawn, if that is not where its values are: on others.
+  // The drawn values, if they differ because the series is stacked on others.
   drawn?: readonly (number | null)[];
   isArea?: boolean;
 }
@@ -20,14 +20,14 @@ interface Props {
   title: string;
   height: number;
   series: readonly Drawn[];
-  // When each bin begins, and how long it lasts.
+  // The begin of each bin. `width` is the length of a bin in seconds.
   xs: readonly number[];
   width: number;
   from: number;
   to: number;
   // The time in the legend without a cursor.
   last: string;
-  // Whether values differ by powers of ten: a single high value must not flatten all others.
+  // Whether the scale is logarithmic: a single high value must not flatten all others.
   isLog?: boolean;
   text: (value: number | null | undefined) => string;
 }
@@ -37,7 +37,7 @@ export function Chart(props: Props) {
   const place = useRef<HTMLDivElement>(null);
   const [cursor, setCursor] = useState<number | null>(null);
   usePlot(place, props, setCursor);
-  // Behind the last bin is only its end.
+  // The last x is only the end of the last bin.
   const at = cursor === null || xs.length === 0 ? null : Math.min(cursor, xs.length - 1);
   const said = ({ values, now }: Drawn) => (at === null ? now : values[at]);
   const shown = series.filter(({ isArea, values }) => isArea !== true || values.some((value) => value !== null && value > 0));
@@ -55,7 +55,7 @@ export function Chart(props: Props) {
             {drawn.name} <b>{text(said(drawn))}</b>
           </li>
         ))}
-        {shown.length === 0 && <li>nothing ended</li>}
+        {shown.length === 0 && <li>no connection ended</li>}
       </ul>
     </figure>
   );
@@ -88,8 +88,8 @@ function usePlot(place: { current: HTMLDivElement | null }, props: Props, setCur
   });
 }
 
-// The topmost of a stack is drawn first, so that those below it cover it. Steps end where the next one begins, the last one where its
-// bin ends.
+// The topmost series of a stack is drawn first, so that those below cover it. A step ends where the next one begins,
+// and the last one where its bin ends.
 function dataOf({ xs, width, series }: Props): uPlot.AlignedData {
   const end = xs.at(-1);
   if (end === undefined) return [[], ...series.map(() => [])];

@@ -1,4 +1,4 @@
-// What ended, what was asked, how long answers took, what is open: over the held time.
+// Charts of endings, requests, response times and open connections, over the stored time.
 import type { Row, Server } from "./board.ts";
 import { recent } from "./board.ts";
 import type { Drawn } from "./chart.tsx";
@@ -22,7 +22,7 @@ interface Props {
 export function Charts({ rows, columns, boundsMs, server, from, until, to }: Props) {
   const whole = rows.filter((row) => time(row) < until);
   const binned = bins(whole, columns.length, from, to, until);
-  // Legends without a cursor cover the same seconds as the facts beside the picture.
+  // Legends without a cursor cover the same seconds as the facts beside the diagram.
   const width = recent(server)?.covered_s ?? 0;
   const last = lately(whole, columns.length, until, width);
   const of = (name: string) => ({ values: perSecond(binned, columns.indexOf(name)), now: perSecond(last, columns.indexOf(name))[0] ?? null });

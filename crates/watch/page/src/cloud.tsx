@@ -1,4 +1,4 @@
-// The ternary picture: a point for each second in which connections ended, fading by age.
+// The ternary diagram: a point for each second in which connections ended, fading by age.
 import type { Profile, Row, Shares } from "./board.ts";
 import { SHARES, heldSpan } from "./board.ts";
 import { percent, span as spanText } from "./format.ts";
@@ -13,14 +13,14 @@ interface Props {
   now: number;
 }
 
-// Around a triangle whose corners are 200 from its middle.
+// Around a triangle whose corners are 200 from its center.
 const VIEW_BOX = "-262 -232 524 386";
 const GRID = plot.gridLines(5).flat();
 
 export function Cloud({ rows, shares, spanS, profile, now }: Props) {
   const span = heldSpan(profile);
   const points = dots(rows, now, span);
-  const says = shares === null ? "nothing ended" : sentence(shares);
+  const says = shares === null ? "no connection ended" : sentence(shares);
   return (
     <figure class="cloud">
       <svg
@@ -38,7 +38,7 @@ export function Cloud({ rows, shares, spanS, profile, now }: Props) {
       </svg>
       <figcaption>
         {shares === null ? (
-          <>Nothing ended in the last {spanText(spanS)}: no X, Y and Z.</>
+          <>No connection ended in the last {spanText(spanS)}, so no X, Y and Z.</>
         ) : (
           <>
             <span class="ring" aria-hidden="true" /> last {spanText(spanS)}: {says}

@@ -1,4 +1,4 @@
-// Numbers with units, and times, for people.
+// Numbers with units, and times, as text.
 
 const NONE = "–";
 
@@ -6,7 +6,7 @@ export function count(value: number): string {
   return value.toLocaleString("en-US", { maximumFractionDigits: 0 });
 }
 
-// Three digits that say something.
+// At most three significant digits.
 export function short(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
   if (value !== 0 && Math.abs(value) < 0.01) return "< 0.01";
@@ -39,7 +39,7 @@ function withUnit(text: string, unit: string): string {
   return text === NONE ? text : text + unit;
 }
 
-// Of the day, where the reader is.
+// The time of day in the reader's time zone.
 export function clock(seconds: number): string {
   const at = new Date(seconds * 1000);
   return [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
@@ -53,7 +53,7 @@ export function zone(seconds: number): string {
   return `UTC${minutes < 0 ? "-" : "+"}${hours}${rest === 0 ? "" : `:${String(rest).padStart(2, "0")}`}`;
 }
 
-// With the zone. The date is included unless it is today.
+// A time with its zone. The date is included unless it is today.
 export function moment(seconds: number, now: number): string {
   const [at, today] = [new Date(seconds * 1000), new Date(now * 1000)];
   const time = `${clock(seconds)} ${zone(seconds)}`;
@@ -62,9 +62,9 @@ export function moment(seconds: number, now: number): string {
   return `${day} ${time}`;
 }
 
-// Of something that is heard now and then.
+// The time of a sensor's last report.
 export function heardAt(seconds: number, now: number): string {
-  return seconds > 0 ? `heard last at ${moment(seconds, now)}` : "not heard yet";
+  return seconds > 0 ? `last report at ${moment(seconds, now)}` : "no report yet";
 }
 
 // How far a clock is ahead of another.
@@ -83,7 +83,7 @@ export function duration(seconds: number): string {
   return hours < 24 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
-// Of a span of the profile.
+// A span of the profile.
 export function span(seconds: number): string {
   return seconds >= 120 && seconds % 60 === 0 ? `${seconds / 60} min` : `${seconds} s`;
 }

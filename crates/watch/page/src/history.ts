@@ -1,4 +1,4 @@
-// The seconds of a server that are held, and what it was in.
+// The stored seconds of a server, and its states.
 import type { Course, Row, Server, Since } from "./board.ts";
 
 export interface History {
@@ -10,10 +10,10 @@ export interface History {
 
 export const NOTHING: History = { rows: [], timeline: [] };
 
-// How many changes are held, as on the server.
+// The most changes that are stored, as on the server.
 const TIMELINE_MAX = 256;
 
-// Rows of `newer` replace those of the same second: connections are told when they have settled.
+// Merges rows. Those of `newer` replace those of the same second, which change until connections have settled.
 export function mergeRows(older: readonly Row[], newer: readonly Row[]): Row[] {
   const merged: Row[] = [];
   let at = 0;
@@ -25,7 +25,7 @@ export function mergeRows(older: readonly Row[], newer: readonly Row[]): Row[] {
   return merged.concat(older.slice(at));
 }
 
-// What the whole course says, and what came since it was asked for, from the second `asked` on.
+// Merges a requested course with the rows that came since the request, from the second `asked` on.
 export function withCourse(history: History, course: Course, asked: number): History {
   const last = course.timeline.at(-1)?.since ?? -Infinity;
   const later = history.timeline.filter(({ since }) => since > last && since >= asked);
@@ -33,7 +33,7 @@ export function withCourse(history: History, course: Course, asked: number): His
   return { rows: mergeRows(course.rows, rows), timeline: [...course.timeline, ...later] };
 }
 
-// A second later: `from` is the first that is still held.
+// Adds a tick's rows, and drops those before `from`.
 export function withNews(history: History, server: Server, from: number): History {
   const rows = mergeRows(history.rows, server.rows).filter((row) => time(row) >= from);
   return { rows, timeline: withState(history.timeline, server) };
@@ -49,12 +49,12 @@ export function time(row: Row): number {
   return row[0] ?? 0;
 }
 
-// A stretch of the timeline.
+// A part of the timeline in one state.
 export interface Stretch extends Since {
   until: number;
 }
 
-// What it was in between `from` and `to`. Before the first that is known, nothing is.
+// The states between `from` and `to`. The time before the first known state is left out.
 export function stretches(timeline: readonly Since[], from: number, to: number): Stretch[] {
   const ends = timeline.map((entry, at) => ({ ...entry, until: timeline[at + 1]?.since ?? to }));
   const inside = ends.filter(({ since, until }) => until > from && since < to);

@@ -1,10 +1,11 @@
-// Elects the tab that holds the stream. A browser opens few connections to one server (six by HTTP/1.1), and a stream occupies one as long
-// as it lasts. So one tab, the leader, receives the stream and passes it on to the others.
+// Elects the tab that holds the stream. A browser opens few connections to one server (six with HTTP/1.1), and a stream
+// occupies one as long as it lasts. So one tab, the leader, receives the stream and passes it on to the others.
 //
 //   follower ── no message of a leader for LEADER_LOST_MS plus a random time ─────────────▶ leader, of the next term
 //   leader ──── a leader of a later term, or of the same with a greater id ─────────────▶ follower
 //
-// Pure: messages and the time come in, messages to send come out. A tab in the background may be late by any time; another leads then.
+// Pure: messages and the time come in, messages to send come out. A tab in the background may be late by any time; then
+// another tab becomes the leader.
 
 export type Message =
   // A new tab asks for the leader and the latest board.
@@ -25,7 +26,7 @@ const CHANCE_MS = 400;
 
 export class Election {
   isLeader = false;
-  // When this tab becomes the leader, unless it hears of one.
+  // When this tab becomes the leader, unless it receives a leader's message.
   private due: number;
   private term = 0;
   private said = -Infinity;
@@ -38,7 +39,7 @@ export class Election {
     this.due = now + FIRST_WAIT_MS;
   }
 
-  // To be called as time goes on. Returns the message to send, if any: leaders announce themselves.
+  // Call it as time passes. Returns the message to send, if any: leaders announce themselves.
   look(now: number): Message | null {
     if (!this.isLeader && now >= this.due) {
       this.isLeader = true;
@@ -61,7 +62,7 @@ export class Election {
     }
   }
 
-  // Gives up the lead.
+  // Ends this tab's leadership.
   leave(now: number): Message | null {
     const was = this.isLeader;
     this.isLeader = false;
@@ -78,7 +79,7 @@ export class Election {
     return { is: "board", term: this.term, id: this.id, data };
   }
 
-  // Whether a tab of that term and id takes precedence over this one.
+  // Whether a tab with this term and id takes precedence over this one.
   private gives(term: number, id: string): boolean {
     return term > this.term || (term === this.term && (!this.isLeader || id > this.id));
   }

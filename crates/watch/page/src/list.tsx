@@ -1,4 +1,4 @@
-// The list of servers: sorted, filtered, and chosen from, by mouse, finger and keyboard.
+// The list of servers: sorted, filtered, and selected by mouse, finger and keyboard.
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Board, Sensor, Server } from "./board.ts";
 import { SHARES, judged, keyOf, recent, resumedShare, unheardSince } from "./board.ts";
@@ -66,10 +66,10 @@ export function List({ board, selected, tell }: Props) {
 function Nobody({ board }: { board: Board }) {
   const [text, hint] =
     board.sensors.length === 0
-      ? ["No sensor has said anything yet.", "Servers appear here as soon as a sensor sees connections to them."]
+      ? ["No sensor has sent a report yet.", "Servers appear here as soon as a sensor sees connections to them."]
       : board.sensors.every(({ away }) => away)
-        ? ["No sensor is connected.", "Servers appear here when one is, and sees connections to them."]
-        : ["Nothing is watched yet.", "The sensors hear no connections. A server appears here with its first one."];
+        ? ["No sensor is connected.", "Servers appear here when a sensor connects and sees connections to them."]
+        : ["No server is watched yet.", "The sensors see no connections. A server appears here with its first connection."];
   return (
     <section class="nobody">
       <h2>{text}</h2>
@@ -89,7 +89,7 @@ interface ToolsProps {
 
 function Tools({ shown, all, order, setOrder, filter, setFilter }: ToolsProps) {
   const input = useRef<HTMLInputElement>(null);
-  // Layout effects: whoever sees the list can use its keys.
+  // Layout effects run before the list is shown, so its keys work at once.
   useLayoutEffect(() => {
     const slash = (event: KeyboardEvent) => {
       if (event.key !== "/" || event.target instanceof HTMLInputElement) return;
@@ -164,7 +164,7 @@ function Cells({ server, sensor, now, isSelected, toggle }: CellsProps) {
         {server.sensor}{" "}
         {unheard !== null && (
           <small class="unheard">
-            {sensor?.away === true ? "away" : "silent"}, {heardAt(unheard, now)}
+            {sensor?.away === true ? "disconnected" : "silent"}, {heardAt(unheard, now)}
           </small>
         )}
       </td>
@@ -187,7 +187,7 @@ function Figure({ title, text, as = title.toLowerCase() }: { title: string; text
   );
 }
 
-// One row can be reached by Tab, the others from there by arrows.
+// Tab reaches one row, and arrow keys reach the others from there.
 function useRows(keys: readonly string[], selected: readonly string[], tell: (action: Action) => void) {
   const table = useRef<HTMLTableElement>(null);
   const [active, setActive] = useState<string | null>(null);
@@ -229,7 +229,8 @@ function useRows(keys: readonly string[], selected: readonly string[], tell: (ac
   return { table, onKeyDown, of };
 }
 
-// A row that is moved because the order changed loses the focus in browsers; it gets it back, unless it was taken away.
+// When the order changes, browsers take the focus from a moved row. It gets the focus back, unless the user moved it
+// elsewhere.
 function useKeptFocus(table: { current: HTMLTableElement | null }, row: () => HTMLElement | undefined): void {
   const isWanted = useRef(false);
   useLayoutEffect(() => {

@@ -1,11 +1,11 @@
-// The order and the choice of the list.
+// The order and the filter of the list.
 import type { Server } from "./board.ts";
 import { SHARES, STATES, judged, keyOf, recent, resumedShare } from "./board.ts";
 
 export interface Column {
   key: string;
   title: string;
-  // What it says, in full.
+  // The full name, as a description.
   says: string;
   isNumber: boolean;
   value: (server: Server) => string | number | null;
@@ -15,10 +15,10 @@ export interface Column {
 export const COLUMNS: readonly Column[] = [
   { key: "state", title: "State", says: "worst first", isNumber: false, value: (it) => -STATES.indexOf(it.state) },
   { key: "server", title: "Server", says: "address and port", isNumber: false, value: (it) => it.server },
-  { key: "sensor", title: "Sensor", says: "who sees it", isNumber: false, value: (it) => it.sensor },
+  { key: "sensor", title: "Sensor", says: "the sensor that reports the server", isNumber: false, value: (it) => it.sensor },
   { key: "open", title: "Open", says: "open connections, at the end of the last complete second", isNumber: true, value: (it) => it.open },
   { key: "rate", title: "Requests", says: "answered requests per second, last 10 s", isNumber: true, value: (it) => recent(it)?.answered_per_s ?? null },
-  { key: "p99", title: "p99", says: "time to the first octet that 99 % of answers took at most, last 10 s", isNumber: true, value: (it) => recent(it)?.response_p99_ms ?? null },
+  { key: "p99", title: "p99", says: "99th percentile of the time to the first octet of an answer, last 10 s", isNumber: true, value: (it) => recent(it)?.response_p99_ms ?? null },
   ...SHARES.map(({ letter, name, says, value }) => ({
     key: letter.toLowerCase(),
     title: `${letter} ${name}`,
@@ -36,13 +36,14 @@ export interface Order {
 
 export const WORST_FIRST: Order = { key: "state", isDescending: false };
 
-// What a click on a heading makes of the order: numbers are shown from the top first.
+// The order after a click on a heading. Numbers are first sorted from the largest.
 export function nextOrder(order: Order, column: Column): Order {
   if (order.key === column.key) return { ...order, isDescending: !order.isDescending };
   return { key: column.key, isDescending: column.isNumber };
 }
 
-// Those whose words all occur, in this order; what has no value is last, and what is equal stays in the order of addresses.
+// The servers that match all words of the filter, in this order. Servers without a value are last, and equal ones are
+// in the order of addresses.
 export function listed(servers: readonly Server[], order: Order, filter: string): Server[] {
   const words = filter.toLowerCase().split(/\s+/).filter((word) => word !== "");
   const isMeant = (server: Server) => {

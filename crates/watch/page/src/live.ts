@@ -1,27 +1,28 @@
-// The live stream: it reconnects by itself, and reports when no events come. All tabs of a browser share one
+// The live stream. It reconnects by itself, and reports when no events come. All tabs of a browser share one stream
 // (leader.ts).
 import type { Board } from "./board.ts";
 import type { Message } from "./leader.ts";
 import { Election } from "./leader.ts";
 
-// Stale: nothing has come for a while.
+// Stale: no event has come for STALE_MS.
 export type Link = "connecting" | "live" | "stale";
 
 export interface Listener {
   board(board: Board): void;
   link(link: Link): void;
-  // It is there again, or for the first time: what came between is not known.
+  // The stream is open, for the first time or again. Events in between were missed.
   opened(): void;
 }
 
 // Ticks come each second.
 const STALE_MS = 3_500;
-// The stream says something each 15 seconds, even if it is nothing.
+// A connection that seems open is replaced after this time without events. The server sends at least a comment each 15
+// s.
 const GIVE_UP_MS = 10_000;
 const RETRY_MS = 1_000;
 const LOOK_MS = 100;
 
-// Begins to listen; the result ends it.
+// Begins to listen. The result ends it.
 export function listen(url: string, listener: Listener): () => void {
   const channel = typeof BroadcastChannel === "function" ? new BroadcastChannel(`watari-watch ${url}`) : null;
   const election = new Election(Math.random().toString(36).slice(2), performance.now());
@@ -76,7 +77,7 @@ export function listen(url: string, listener: Listener): () => void {
       if (last !== null) say(election.pass(last));
     }
   });
-  // A tab that closes hands over the lead at once.
+  // A tab that closes gives up the leadership at once.
   const leave = () => {
     say(election.leave(performance.now()));
     follow();
@@ -95,7 +96,7 @@ export function listen(url: string, listener: Listener): () => void {
 }
 
 interface Stream {
-  // No events come: reconnects if it is time for that.
+  // Call it if no events come: reconnects if it is time for that.
   retry(): void;
   close(): void;
 }
@@ -111,7 +112,7 @@ function open(url: string, on: { opened(): void; board(data: string): void }): S
   };
   let source = begin();
   return {
-    // A browser reconnects by itself, but not after a response that is an error, and not while a dead connection seems open.
+    // A browser reconnects by itself, but not after an error response, and not while a dead connection seems open.
     retry: () => {
       const wait = source.readyState === EventSource.CLOSED ? RETRY_MS : GIVE_UP_MS;
       if (performance.now() - begun < wait) return;
@@ -122,7 +123,7 @@ function open(url: string, on: { opened(): void; board(data: string): void }): S
   };
 }
 
-// Where the past of a server is.
+// The URL of a server's past.
 export function courseUrl(sensor: string, server: string): string {
   return `/api/course?${new URLSearchParams({ sensor, server })}`;
 }

@@ -1,4 +1,4 @@
-// One server: what it is in and why, its cloud, its past.
+// One server: its state and evidence, its diagram, and its past.
 import type { Board, Sensor, Server } from "./board.ts";
 import { heldSpan, judged, ofKey, recent, resumedShare, unheardSince } from "./board.ts";
 import { Charts } from "./charts.tsx";
@@ -32,7 +32,7 @@ export function Panel({ id, server, board, history, isStale, close }: Props) {
         </button>
       </header>
       {server === undefined ? (
-        <p class="note">Nothing has been seen of it for a while: it is not watched now. It comes back with its first connection.</p>
+        <p class="note">No sensor has seen a connection to it for a while: it is not watched now. It returns with its next connection.</p>
       ) : (
         <Content {...{ server, board, history }} sensor={who} />
       )}
@@ -81,13 +81,13 @@ function Content({ server, board, history, sensor }: ContentProps) {
 function Verdict({ server, sensor, now }: { server: Server; sensor: Sensor | undefined; now: number }) {
   const { state, since, because } = server;
   const unheard = unheardSince(sensor, now);
-  // Of what has been since nothing is known, not even that it lasts.
+  // The state after the last report is unknown, and so is its duration.
   const until = unheard ?? now;
   return (
     <p class="because">
       <Sign state={state} isPast={unheard !== null} />{" "}
       {since === null ? (
-        "so far: too little has happened to say more."
+        "so far: too little has happened to decide."
       ) : (
         <>
           since {moment(since, now)} ({duration(until - since)}): {because}.
@@ -95,8 +95,8 @@ function Verdict({ server, sensor, now }: { server: Server; sensor: Sensor | und
       )}
       {unheard !== null && (
         <b class="unheard">
-          {" "}That was at {moment(unheard, now)}: its sensor {sensor?.away === true ? "is away" : "says nothing"}, and what has happened
-          since is not known.
+          {" "}State at {moment(unheard, now)}: its sensor {sensor?.away === true ? "is disconnected" : "is silent"}, and later
+          events are unknown.
         </b>
       )}
     </p>
@@ -110,9 +110,9 @@ function Facts({ server }: { server: Server }) {
     ["Open", count(server.open), "open connections, at the end of the last complete second"],
     ["New", rate(short?.opened_per_s), `connections opened per second, ${last}`],
     ["Requests", rate(short?.answered_per_s), `answered requests per second, ${last}`],
-    ["p50", milliseconds(short?.response_p50_ms), `median time to the first octet of answers, ${last}`],
-    ["p99", milliseconds(short?.response_p99_ms), `time to the first octet that 99 % of answers took at most, ${last}`],
-    ["Unanswered", percent(short?.unanswered), `of what asked, ${last}`],
+    ["p50", milliseconds(short?.response_p50_ms), `median of the time to the first octet of an answer, ${last}`],
+    ["p99", milliseconds(short?.response_p99_ms), `99th percentile of the time to the first octet of an answer, ${last}`],
+    ["Unanswered", percent(short?.unanswered), `share of attempts and requests, ${last}`],
     ["To clients", bytesRate(short?.bytes_per_s), `of connections that ended in the ${last}`],
     ["TLS resumed", percent(resumedShare(long)), "of the sessions in the judged span"],
     ["TLS handshake", milliseconds(long?.tls_handshake_ms), "mean, in the judged span"],

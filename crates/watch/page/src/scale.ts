@@ -1,6 +1,6 @@
-// The scale of times: powers of ten, so that an outage of seconds leaves milliseconds apart.
+// The scale of times in powers of ten: with an outage of seconds, milliseconds stay readable.
 
-// Whole powers of ten around what there is, at least two of them.
+// Whole powers of ten around the values, at least two of them.
 export function decades(min: number | null, max: number | null): [number, number] {
   if (min === null || max === null || !(min > 0) || !(max > 0)) return [1, 100];
   const from = Math.floor(Math.log10(min) + 1e-9);

@@ -1,8 +1,8 @@
-// Rows as what charts draw: bins of equal width from the first held second to now.
+// Rows as series of charts: bins of equal width from the first stored second to now.
 import type { Row } from "./board.ts";
 import { time } from "./history.ts";
 
-// In the order in which they are stacked, the good ones at the bottom.
+// In the order of the stack, the good ones at the bottom.
 export const ENDINGS = [
   "S_NORMAL",
   "C_NORMAL",
@@ -15,7 +15,7 @@ export const ENDINGS = [
   "BACKSCATTER",
 ] as const;
 
-// A chart has about so many bins.
+// A chart has at most about this many bins.
 const BINS = 120;
 const WIDTHS_S = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600];
 
@@ -25,13 +25,14 @@ export function binWidth(span: number): number {
 
 export interface Bins {
   width: number;
-  // When each begins: whole multiples of the width, so that bins do not change what they hold as time goes on.
+  // The begins of bins: whole multiples of the width, so that the content of a bin does not change as time passes.
   starts: number[];
   // The sums of each column in each bin.
   sums: number[][];
 }
 
-// Of what a chart from `from` to `to` shows. After `until` nothing is known, or not all of it: only bins that end before are shown.
+// The bins of a chart from `from` to `to`. Data after `until` are missing or incomplete: only bins that end before it
+// are included.
 export function bins(rows: readonly Row[], columns: number, from: number, to: number, until = to): Bins {
   const width = binWidth(to - from);
   const first = Math.ceil(from / width) * width;
@@ -46,7 +47,7 @@ export function bins(rows: readonly Row[], columns: number, from: number, to: nu
   return { width, starts, sums };
 }
 
-// Some seconds as one bin: for legends, and for the facts of the server.
+// Some seconds as one bin, for legends and for the facts of the server.
 export function lately(rows: readonly Row[], columns: number, until: number, width: number): Bins {
   const sums = Array.from({ length: columns }, () => [0]);
   for (const row of rows.filter((row) => time(row) >= until - width && time(row) < until)) {
@@ -60,7 +61,8 @@ export function perSecond({ sums, width }: Bins, column: number): number[] {
   return (sums[column] ?? []).map((sum) => sum / width);
 }
 
-// A quantile of the times in each bin, from counts by bucket; null for an empty bin. As `Histogram::quantile` has it.
+// A quantile of the times in each bin, from counts by bucket; null for an empty bin. As `Histogram::quantile` computes
+// it.
 export function quantiles(buckets: readonly (readonly number[])[], bounds: readonly number[], share: number): (number | null)[] {
   return (buckets[0] ?? []).map((_, bin) => {
     const counts = buckets.map((ofBins) => ofBins[bin]!);
@@ -75,13 +77,14 @@ export function quantiles(buckets: readonly (readonly number[])[], bounds: reado
   });
 }
 
-// Each with all those below it: what is drawn of it is what stands out above the one before.
+// Adds to each series those below it. The visible part of an area is its own values.
 export function stack(series: readonly (readonly number[])[]): number[][] {
   let below: number[] = [];
   return series.map((values) => (below = values.map((value, at) => value + (below[at] ?? 0))));
 }
 
-// How many connections were open at the end of each second: what is open now, less what began, plus what ended since.
+// Connections that were open at the end of each second: those open now, minus those that began since, plus those that
+// ended since.
 export function openAtEnds(rows: readonly Row[], columns: readonly string[], openNow: number): Map<number, number> {
   const opened = columns.indexOf("opened");
   const closing = [...ENDINGS, "evicted"].map((name) => columns.indexOf(name));
@@ -95,7 +98,7 @@ export function openAtEnds(rows: readonly Row[], columns: readonly string[], ope
   return open;
 }
 
-// The last that is known in each bin, which holds until something happens. Nothing is known before the first row.
+// The last known value in each bin, which stays until it changes. There is none before the first row.
 export function openSeries(open: ReadonlyMap<number, number>, { starts, width }: Bins): (number | null)[] {
   const known = [...open].sort(([a], [b]) => a - b);
   let at = 0;

@@ -1,7 +1,7 @@
-// The state of a server, by colour, shape and word.
+// The state of a server, by color, shape and word.
 import type { State } from "./board.ts";
 
-// A shape of its own for each, for those who do not see the colours.
+// A shape for each state, for readers who do not see the colors.
 const SHAPES: Record<State, string> = {
   idle: "M8 3.5a4.5 4.5 0 1 0 .01 0Z",
   normal: "M8 2.5a5.5 5.5 0 1 0 .01 0Z",
@@ -9,7 +9,7 @@ const SHAPES: Record<State, string> = {
   stopped: "M3 3h10v10H3Z",
 };
 
-// `isPast`: that was its state, and what it is in now is not known.
+// `isPast`: an earlier state. The present one is unknown.
 export function Sign({ state, isPast }: { state: State; isPast: boolean }) {
   return (
     <span class={isPast ? `sign past ${state}` : `sign ${state}`}>

@@ -1,4 +1,4 @@
-// What the page knows, and what it shows of it.
+// The state of the page.
 import type { Board, Course } from "./board.ts";
 import { heldSpan, keyOf } from "./board.ts";
 import type { History } from "./history.ts";
@@ -9,9 +9,9 @@ import { WORST_FIRST, listed } from "./listing.ts";
 export interface PageState {
   readonly board: Board | null;
   readonly link: Link;
-  // Shown beside each other, in this order.
+  // Shown side by side, in this order.
   readonly selected: readonly string[];
-  // Of those that are selected.
+  // Of the selected servers.
   readonly histories: ReadonlyMap<string, History>;
 }
 
@@ -19,12 +19,12 @@ export type Action =
   | { is: "board"; board: Board }
   | { is: "link"; link: Link }
   | { is: "course"; key: string; course: Course; asked: number }
-  // Only these are shown.
+  // Selects only these servers.
   | { is: "select"; keys: readonly string[] }
-  // One more, or one less.
+  // Selects one more server, or one fewer.
   | { is: "toggle"; key: string };
 
-// More columns than this nobody can compare.
+// The most selected servers: readers cannot compare more columns.
 export const SELECTED_MAX = 8;
 
 export function begin(selected: readonly string[]): PageState {
@@ -49,7 +49,7 @@ export function next(state: PageState, action: Action): PageState {
 function withBoard(state: PageState, board: Board): PageState {
   const isFirst = (state.board?.servers.length ?? 0) === 0 && state.selected.length === 0;
   const selected = isFirst ? worst(board) : state.selected;
-  // Complete seconds begin and end a little earlier, and sensors' clocks differ.
+  // Complete seconds begin and end a little before `now`, and sensors' clocks differ.
   const from = board.now - heldSpan(board.profile) - MARGIN_S;
   const histories = new Map(state.histories);
   for (const server of board.servers) {
@@ -61,7 +61,7 @@ function withBoard(state: PageState, board: Board): PageState {
 
 const MARGIN_S = 70;
 
-// Who opens the page sees something.
+// The server that is selected when the page opens.
 function worst(board: Board): string[] {
   return listed(board.servers, WORST_FIRST, "").slice(0, 1).map(keyOf);
 }
@@ -81,7 +81,7 @@ function toggled(keys: readonly string[], key: string): readonly string[] {
   return keys.includes(key) ? keys.filter((other) => other !== key) : [...keys, key];
 }
 
-// What is selected stands in the address, so that it survives a reload and can be sent to others.
+// The selection is in the URL, so it survives a reload and can be shared.
 export function toHash(selected: readonly string[]): string {
   return selected.map(encodeURIComponent).join("&");
 }

@@ -1,4 +1,5 @@
-// The ternary picture: S_NORMAL at the left corner, client aborts at the right, TIMEOUT at the top (ANMA paper, chapter 2).
+// The ternary diagram: S_NORMAL at the left corner, client aborts at the right, TIMEOUT at the top (ANMA paper, chapter
+// 2).
 import { barycentric, ternaryPlot } from "d3-ternary";
 import type { Profile, Row, Shares } from "./board.ts";
 import { time } from "./history.ts";
@@ -7,7 +8,7 @@ export const RADIUS = 200;
 
 export type Point = readonly [x: number, y: number];
 
-// X, Y and Z, of which only the proportions matter.
+// X, Y and Z. Only the proportions matter.
 export type Weights = readonly [sNormal: number, clientAbort: number, timeout: number];
 
 // d3-ternary's a is at the top, b at the left, c at the right.
@@ -26,19 +27,19 @@ export function ofShares(shares: Shares): Weights {
 export interface Dot {
   t: number;
   at: Point;
-  // 0 is new; AGES - 1 is about to go.
+  // 0 is new; AGES - 1 is the oldest.
   age: number;
 }
 
 export const AGES = 8;
 
-// One for each second in which connections ended, the oldest first.
+// A dot for each second in which connections ended, the oldest first.
 export function dots(rows: readonly Row[], now: number, span: number): Dot[] {
   const ended = rows.filter((row) => weights(row).some((count) => count > 0));
   return ended.map((row) => ({ t: time(row), at: plot(weights(row)), age: age(now - time(row), span) }));
 }
 
-// As `columns` has them: t, x, y, z.
+// The order in `columns` is t, x, y, z.
 function weights(row: Row): Weights {
   return [row[1] ?? 0, row[2] ?? 0, row[3] ?? 0];
 }
@@ -47,15 +48,15 @@ export function age(seconds: number, span: number): number {
   return Math.min(AGES - 1, Math.max(0, Math.floor((seconds / span) * AGES)));
 }
 
-// Beyond its line a server counts as saturated.
+// A limit: beyond its line a server counts as saturated.
 export interface Boundary {
   label: string;
   line: readonly [Point, Point];
-  // What lies beyond.
+  // The area beyond the line.
   area: readonly Point[];
 }
 
-// Those of a profile; a limit of 1 or of nothing is none.
+// The limits of a profile. A limit of null, 0 or 1 is none.
 export function boundaries(profile: Profile): Boundary[] {
   const found: Boundary[] = [];
   const add = (limit: number | null, what: string, corners: (limit: number) => Weights[]) => {
@@ -77,20 +78,20 @@ export interface Label {
   anchor: "start" | "middle";
 }
 
-// The names of the corners stand below the triangle; limits that end there have a row below those.
+// The names of the corners are below the triangle. Limits that end there have a row below those.
 const BELOW = RADIUS / 2 + 42;
 // Beside the right edge: above the right corner's name, below that of the top.
 const BESIDE_MAX = RADIUS / 2 - 6;
 const BESIDE_MIN = -RADIUS + 4;
 const LINE_HEIGHT = 17;
 
-// At the ends of their lines: beside the right edge, where none covers another, or below the base.
+// Labels at the ends of their lines: beside the right edge without overlaps, or below the base.
 export function labels(limits: readonly Boundary[]): Label[] {
   const ends = limits.map(({ label, line: [, [x, y]] }) => ({ label, x, y }));
   const isBelow = ({ y }: { y: number }) => Math.abs(y - RADIUS / 2) < 1e-6;
   const below = ends.filter(isBelow).map(({ label, x }): Label => ({ label, x, y: BELOW, anchor: "middle" }));
   const beside = ends.filter((end) => !isBelow(end)).sort((a, b) => b.y - a.y);
-  // From below each stands above the one before, then from above each below.
+  // First from below: each is above the one before. Then from above: each is below the one before.
   const heights = beside.map(({ y }) => y + 4);
   for (let at = 0, free = BESIDE_MAX; at < heights.length; at++) free = (heights[at] = Math.min(heights[at]!, free)) - LINE_HEIGHT;
   for (let at = heights.length - 1, free = BESIDE_MIN; at >= 0; at--) free = (heights[at] = Math.max(heights[at]!, free)) + LINE_HEIGHT;

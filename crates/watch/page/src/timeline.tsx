@@ -1,4 +1,4 @@
-// What a server was in, as a strip.
+// The states of a server, as a strip.
 import type { Since } from "./board.ts";
 import { clock, duration, moment } from "./format.ts";
 import { stretches } from "./history.ts";
@@ -6,7 +6,7 @@ import { stretches } from "./history.ts";
 interface Props {
   timeline: readonly Since[];
   from: number;
-  // What it was in after that is not known.
+  // The state after this time is unknown.
   until: number;
   to: number;
 }
@@ -17,7 +17,7 @@ export function Timeline({ timeline, from, until: known, to }: Props) {
   return (
     <figure class="timeline">
       <figcaption>States</figcaption>
-      <ol class="strip" aria-label="States in the held time">
+      <ol class="strip" aria-label="States over time">
         {parts.map(({ state, since, until }) => (
           <li
             key={`${state} ${until === known ? "now" : until}`}

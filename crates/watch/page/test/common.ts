@@ -1,4 +1,4 @@
-// What the server would say.
+// Samples of the server's JSON.
 import type { Board, Profile, Row, Sensor, Server, Span } from "../src/board.ts";
 
 export const COLUMNS = [

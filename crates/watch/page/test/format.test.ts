@@ -57,6 +57,6 @@ test("clocks are ahead or behind", () => {
 
 test("a sensor that has said nothing was not heard in 1970", () => {
   const noon = new Date(2026, 4, 6, 12, 3, 9).getTime() / 1000;
-  assert.equal(heardAt(0, noon), "not heard yet");
-  assert.equal(heardAt(noon, noon + 60), `heard last at 12:03:09 ${zone(noon)}`);
+  assert.equal(heardAt(0, noon), "no report yet");
+  assert.equal(heardAt(noon, noon + 60), `last report at 12:03:09 ${zone(noon)}`);
 });

@@ -43,7 +43,7 @@ test("a course takes the place of what was known but for what came since it was 
   const history = withCourse(known, course, 7);
   assert.deepEqual(xs(history.rows), [[1, 1], [3, 1], [7, 9], [8, 9]]);
   assert.deepEqual(history.timeline.map(({ since }) => since), [1, 8]);
-  // A server that began anew knows nothing of before.
+  // A server that restarted has no earlier past.
   assert.deepEqual(withCourse(known, { rows: [], timeline: [] }, 100), NOTHING);
 });
 
@@ -56,6 +56,6 @@ test("stretches end where the next begins, and are cut to what is shown", () => 
   ]);
   assert.deepEqual(stretches(timeline, 60, 80), [{ state: "saturated", since: 60, until: 80 }]);
   assert.deepEqual(stretches([], 0, 100), []);
-  // All that is known is older than what is shown.
+  // All known states are older than the shown time.
   assert.deepEqual(stretches(timeline, 120, 100), []);
 });

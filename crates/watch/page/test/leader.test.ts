@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { Message } from "../src/leader.ts";
 import { Election, FIRST_WAIT_MS, LEADER_LOST_MS } from "../src/leader.ts";
 
-// Tabs that hear each other at once, unless they are frozen.
+// Tabs that receive each other's messages at once, unless they are frozen.
 class Tabs {
   now = 0;
   readonly tabs: Election[] = [];
@@ -69,7 +69,7 @@ test("a leader that goes is followed at once, one that freezes soon", () => {
   tabs.pass(LEADER_LOST_MS + 1_000);
   assert.equal(tabs.leaders().length, 1);
   assert.notEqual(tabs.leaders()[0], next);
-  // It thaws, and sees that another leads.
+  // It resumes, and finds another leader.
   const now = tabs.leaders()[0];
   tabs.frozen.clear();
   tabs.pass(2_000);

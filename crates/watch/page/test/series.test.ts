@@ -30,7 +30,7 @@ test("no rows are bins of nothing", () => {
   assert.equal(starts.length, 60);
   assert.ok(sums[X]!.every((count) => count === 0));
   assert.deepEqual(bins([], COLUMNS.length, 60, 0).starts, []);
-  // What is not known has no bins, and leaves the others as they are.
+  // A series without data has no bins, and leaves the others unchanged.
   assert.deepEqual(bins([], COLUMNS.length, 0, 1_200, 35).starts, [0, 10, 20]);
   assert.deepEqual(bins([], COLUMNS.length, 60, 120, 50).starts, []);
 });

@@ -27,7 +27,7 @@ test("only of what is selected the past is kept", () => {
   assert.deepEqual([...state.histories.keys()], [keyOf(A)]);
   state = next(state, { is: "toggle", key: keyOf(A) });
   assert.equal(state.histories.size, 0);
-  // A course that comes too late is not wanted any more.
+  // A course that comes too late is dropped.
   state = next(state, { is: "course", key: keyOf(A), course: { rows: [row(1)], timeline: [] }, asked: 0 });
   assert.equal(state.histories.size, 0);
 });

@@ -62,7 +62,7 @@ test("paths are written as SVG has them", () => {
   assert.equal(path([[0, 1], [2, 3], [4, 5]], true), "M0.0,1.0L2.0,3.0L4.0,5.0Z");
 });
 
-// About as wide and high as style.css draws it; `x` is where it is anchored.
+// About as wide and high as style.css draws it; `x` is its anchor.
 function box(text: string, x: number, y: number, anchor: string, size: number) {
   const width = text.length * size * 0.6;
   const left = anchor === "start" ? x : anchor === "end" ? x - width : x - width / 2;

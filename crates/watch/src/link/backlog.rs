@@ -1,4 +1,4 @@
-//! What a sensor holds: reports that no judge has taken, and those of the last while for a judge that is new.
+//! The backlog of a sensor: reports that no judge has taken, and those of the last while for a new judge.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use watari_packets::Timestamp;
 use super::wire::{self, FromSensor, TALLIES_MAX, Taken, WireReport};
 use crate::report::Report;
 
-/// How much is held; what is older, or more, goes, the oldest first.
+/// The limits of a backlog. Beyond them, the oldest reports are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// By the time of reports.
@@ -19,26 +19,26 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// The span of the profiles; 64 MiB.
+    /// 20 minutes, as the span of the profiles; 64 MiB.
     fn default() -> Self {
         Self { span: Duration::from_mins(20), len: 64 << 20 }
     }
 }
 
-/// Numbers reports and holds them, ready to be sent.
+/// Numbers reports and stores them, encoded.
 #[derive(Debug)]
 pub struct Backlog {
     limits: Limits,
-    /// Their numbers follow each other.
+    /// Their numbers are consecutive.
     held: VecDeque<Held>,
     len: usize,
     /// The last number.
     number: u64,
-    /// How many tallies were told.
+    /// Number of tallies reported.
     told: u64,
     taken: Taken,
     latest: Timestamp,
-    /// How far each part has come.
+    /// The time of each thread.
     parts: BTreeMap<u8, Timestamp>,
 }
 
@@ -50,16 +50,15 @@ struct Held {
     message: Arc<[u8]>,
 }
 
-/// A judge says that it has taken what there was not.
+/// A judge acknowledges reports that the sensor has not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it says that it has taken report {0}, which was never told")]
+#[error("it acknowledged report {0}, which was not sent")]
 pub struct FalseTaking(pub u64);
 
-/// What a held report takes besides its message.
+/// Bytes of a stored report in addition to its message.
 const OVERHEAD: usize = size_of::<Held>() + 2 * size_of::<usize>();
 
 impl Backlog {
-    /// Of nothing yet.
     pub const fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -73,8 +72,8 @@ impl Backlog {
         }
     }
 
-    /// A part of the sensor reports. What is longer than a message goes in several; only the last says how far the part has
-    /// come, so that nothing is judged before all of it is there.
+    /// Stores a report of the thread `part`. A report that is longer than a message is split. Only the last message has
+    /// the thread's new time, so that nothing is judged before all of it has arrived.
     pub fn tell(&mut self, part: u8, report: &Report) {
         let mut chunks = report.tallies.chunks(TALLIES_MAX);
         let mut chunk = chunks.next().unwrap_or_default();
@@ -89,7 +88,7 @@ impl Backlog {
         self.trim();
     }
 
-    /// Judges have taken so much.
+    /// Takes a judge's acknowledgment.
     pub fn take(&mut self, taken: Taken) -> Result<(), FalseTaking> {
         if taken.number > self.number || taken.told > self.told || taken.missed > taken.told {
             return Err(FalseTaking(taken.number));
@@ -100,34 +99,34 @@ impl Backlog {
         Ok(())
     }
 
-    /// How far judges have taken reports.
+    /// The reports that judges have taken.
     pub const fn taken(&self) -> Taken {
         self.taken
     }
 
-    /// Whether there is something that no judge has taken.
+    /// Whether it has reports that no judge has taken.
     pub const fn is_untaken(&self) -> bool {
         self.taken.number < self.number
     }
 
-    /// How many tallies were told.
+    /// Number of tallies reported.
     pub const fn told(&self) -> u64 {
         self.told
     }
 
-    /// How many tallies were dropped before a judge had them, as far as is known: a judge that has taken them and could not say
-    /// so yet corrects it.
+    /// Tallies dropped before a judge got them, as far as acknowledged. A judge may have taken them without an
+    /// acknowledgment yet, which then corrects this.
     pub fn lost(&self) -> u64 {
         let held_from = self.held.front().map_or(self.told, |held| held.before);
         self.taken.missed + held_from.saturating_sub(self.taken.told)
     }
 
-    /// How many bytes are held.
+    /// Bytes stored.
     pub const fn held_len(&self) -> usize {
         self.len
     }
 
-    /// The oldest beyond this number.
+    /// The oldest report after this number.
     fn after(&self, number: u64) -> Option<&Held> {
         let first = self.held.front()?.number;
         let index = (number + 1).saturating_sub(first);
@@ -142,7 +141,8 @@ impl Backlog {
         let message = wire::encode(&FromSensor::Report { number, before, report });
         let message = message.expect("the fullest report is short enough").into();
         let held = Held { number, before, at, message };
-        // It goes back where the clock is set back; what is older is of the future then, and held as long as there is room.
+        // The time goes back if the clock is set back. Older reports are then in the future, and stay while there is
+        // room.
         self.latest = at;
         self.len += held.len();
         self.held.push_back(held);
@@ -164,7 +164,7 @@ impl Held {
     }
 }
 
-/// What is sent next on one connection.
+/// The next report to send on one connection.
 #[derive(Debug)]
 pub struct Cursor {
     sent: u64,
@@ -172,17 +172,17 @@ pub struct Cursor {
     ahead: VecDeque<u64>,
 }
 
-/// How many reports are sent ahead of what the judge has taken. What it says of them always fits into what the system holds
-/// for a connection: neither waits for the other to read.
+/// The most reports that are sent without an acknowledgment. The acknowledgments of so many always fit into the
+/// system's buffers of a connection, so the two sides cannot block each other.
 const AHEAD_MAX: usize = 64;
 
 impl Cursor {
-    /// A judge has had the reports up to this number.
+    /// A cursor for a judge that has taken the reports up to this number.
     pub const fn behind(number: u64) -> Self {
         Self { sent: number, ahead: VecDeque::new() }
     }
 
-    /// What is sent now, if something is.
+    /// The next report to send now, if any.
     pub fn next(&mut self, backlog: &Backlog) -> Option<Arc<[u8]>> {
         if self.ahead.len() >= AHEAD_MAX {
             return None;

@@ -1,4 +1,4 @@
-//! What a judge has taken.
+//! The judge's record of the reports that it has taken.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,7 +6,7 @@ use watari_wire::NodeName;
 
 use super::wire::Taken;
 
-/// How far reports have been taken: of each sensor, of each of its runs.
+/// The reports taken, by sensor and run.
 #[derive(Debug, Default)]
 pub struct Books {
     sensors: BTreeMap<NodeName, VecDeque<Account>>,
@@ -18,33 +18,33 @@ struct Account {
     taken: Taken,
 }
 
-/// How many runs of a sensor are known. It has one; two processes of one certificate, which by turns take the place of each
-/// other, still are told apart.
+/// The most runs of a sensor that are remembered. Usually there is one. Two processes with the same certificate, which
+/// replace each other by turns, are still distinguished.
 pub const RUNS_MAX: usize = 16;
 
-/// A run of a sensor, as a judge finds it.
+/// A run of a sensor on a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opened {
-    /// How far its reports have been taken.
+    /// The reports taken from it.
     pub taken: Taken,
-    /// Whether the judge did not know it.
+    /// Whether the run is new to this judge.
     pub is_new: bool,
 }
 
-/// What becomes of a report.
+/// The result of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taking {
-    /// How far reports have been taken now.
+    /// The reports taken, with this one.
     pub taken: Taken,
-    /// Whether it is to be taken: it was not before.
+    /// Whether this report has to be processed; false if it was taken before.
     pub is_next: bool,
-    /// How many tallies before it no judge has had, and will have.
+    /// Tallies before this report that no judge has got, nor will get.
     pub missed: u64,
 }
 
 impl Books {
-    /// A run of a sensor connects, and says what judges have taken of it. To one that does not know it, what others have had is
-    /// not missing.
+    /// A run of a sensor connects. `before`: what judges have taken of it. To a judge for which the run is new, the
+    /// reports that others have taken do not count as missed.
     pub fn open(&mut self, sensor: &NodeName, run: u64, before: Taken) -> Opened {
         let accounts = self.sensors.entry(sensor.clone()).or_default();
         let known = accounts.iter().position(|account| account.run == run).and_then(|at| accounts.remove(at));
@@ -58,7 +58,8 @@ impl Books {
         Opened { taken, is_new }
     }
 
-    /// A report comes, of so many tallies, behind so many others. `None`: the run is not known any more.
+    /// Takes a report with `count` tallies, and `before` tallies in all earlier reports. `None` if the run is no longer
+    /// remembered.
     pub fn take(&mut self, sensor: &NodeName, run: u64, number: u64, before: u64, count: u64) -> Option<Taking> {
         let accounts = self.sensors.get_mut(sensor)?;
         let taken = &mut accounts.iter_mut().find(|account| account.run == run)?.taken;

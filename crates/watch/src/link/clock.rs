@@ -1,4 +1,4 @@
-//! What time it is, here and there.
+//! Clocks and their offsets.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,22 +7,21 @@ use std::time::Duration;
 
 use watari_packets::Timestamp;
 
-/// A clock on the wall.
+/// A clock of the time of day.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Clock {
-    /// The system's.
+    /// The system's clock.
     pub fn system() -> Self {
         Self::new(crate::clock::now)
     }
 
-    /// Another.
+    /// Another clock, for tests.
     pub fn new(read: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Arc::new(read))
     }
 
-    /// What it shows.
     pub fn now(&self) -> Timestamp {
         (self.0)()
     }
@@ -34,16 +33,16 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// How far a clock is ahead of another, of the last few times that both were asked.
+/// The offset of a clock to another one, from the last measurements.
 #[derive(Debug, Default)]
 pub(super) struct Offsets(VecDeque<(Duration, i64)>);
 
-/// How many times are remembered.
+/// Number of measurements that are stored.
 const OFFSETS_MAX: usize = 8;
 
 impl Offsets {
-    /// At `sent` the other was asked, and said `theirs`, which was here after `round_trip`: it answered in the middle, as far as is
-    /// known.
+    /// Adds a measurement: a request sent at `sent` was answered with the time `theirs` after `round_trip`. It assumes
+    /// that the answer was given in the middle.
     pub(super) fn add(&mut self, sent: Timestamp, theirs: Timestamp, round_trip: Duration) {
         let middle = sent + round_trip / 2;
         let offset = (i128::from(middle.0) - i128::from(theirs.0)).clamp(i64::MIN.into(), i64::MAX.into());
@@ -53,7 +52,7 @@ impl Offsets {
         self.0.push_back((round_trip, offset as i64));
     }
 
-    /// That of the shortest way, which is wrong by half of it at most. In nanoseconds.
+    /// The offset from the shortest round trip, in nanoseconds. Its error is at most half of that round trip.
     pub(super) fn best(&self) -> Option<i64> {
         self.0.iter().min_by_key(|(round_trip, _)| *round_trip).map(|(_, offset)| *offset)
     }
@@ -67,7 +66,7 @@ mod tests {
     fn the_shortest_way_tells_best() {
         let mut offsets = Offsets::default();
         assert_eq!(offsets.best(), None);
-        // 3 s behind; one answer waited for a second on its way back.
+        // The clock is 3 s behind. One answer was delayed by 1 s on its way back.
         for (sent, round_trip_ms) in [(10, 20), (11, 1_000), (12, 30)] {
             let round_trip = Duration::from_millis(round_trip_ms);
             let theirs = Timestamp((sent + 3) * 1_000_000_000 + 10_000_000);

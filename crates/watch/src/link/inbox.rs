@@ -1,4 +1,4 @@
-//! What the judge says.
+//! Messages from the judge.
 
 use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
@@ -6,7 +6,8 @@ use tokio::task::{self, AbortHandle};
 
 use super::wire::{self, FromJudge, TalkError};
 
-/// Messages of the judge, read by a task of its own: half a message is not lost when something else comes first.
+/// Reads messages of the judge in a task of its own, so that a partly read message is not lost when another event comes
+/// first.
 pub(super) struct Inbox {
     received: mpsc::Receiver<Result<FromJudge, TalkError>>,
     reader: AbortHandle,
@@ -27,7 +28,7 @@ impl Inbox {
         Self { received, reader: reader.abort_handle() }
     }
 
-    /// The next message. Nothing is lost when the future is dropped.
+    /// The next message. Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Result<FromJudge, TalkError> {
         self.received.recv().await.unwrap_or(Err(TalkError::Closed))
     }

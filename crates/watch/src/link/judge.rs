@@ -1,4 +1,4 @@
-//! What a judge does with what sensors tell.
+//! The judge: takes the reports of sensors.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -16,7 +16,7 @@ use super::wire::{Taken, TalkError, WireReport};
 use crate::board::{AHEAD_MAX_S, Board};
 use crate::report::Report;
 
-/// Takes what sensors tell to a board. It outlives the [`Listening`](super::Listening) that serves it.
+/// Passes the reports of sensors to a board. It outlives the [`Listening`](super::Listening) that serves it.
 #[derive(Debug, Clone)]
 pub struct Judge(Arc<Desk>);
 
@@ -32,7 +32,7 @@ struct Desk {
 struct State {
     books: Books,
     seats: BTreeMap<NodeName, TakenSeat>,
-    /// The last number of a seat.
+    /// The number of the latest seat.
     seat: u64,
     counts: JudgeCounts,
     refusal: Option<String>,
@@ -43,57 +43,56 @@ struct State {
 struct TakenSeat {
     number: u64,
     run: u64,
-    /// Tells it to leave.
+    /// Ends the connection.
     leave: oneshot::Sender<Replaced>,
 }
 
-/// Who has taken the place of a connection.
+/// The connection that replaced another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Replaced {
-    /// The sensor itself, which knew before the judge that this one is dead.
+    /// The same run of the sensor, which detected before the judge that the old connection was dead.
     ByItself,
-    /// Another run: a process that has begun anew, or one of two that have the same certificate.
+    /// Another run: a restarted process, or one of two with the same certificate.
     ByAnother,
 }
 
-/// What came of connections and of what they said, since the judge began.
+/// Counts of connections and reports since the judge began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JudgeCounts {
     /// Sensors that are connected.
     pub connected: usize,
     /// Connections of sensors.
     pub welcomed: u64,
-    /// Connections that another of the same sensor took the place of.
+    /// Connections that were replaced by another one of the same sensor.
     pub replaced: u64,
-    /// Connections of somebody else, or that misbehaved.
+    /// Connections of peers that are not sensors, or that violated the protocol.
     pub refused: u64,
-    /// Connections that had not identified their sensor when another connection needed their place.
+    /// Connections without an identified sensor that had to make room for others.
     pub crowded: u64,
     /// Reports that were taken.
     pub reports: u64,
-    /// Reports that had been taken before.
+    /// Reports that sensors sent again after they were taken.
     pub repeated: u64,
     /// Seconds of servers that were taken.
     pub tallies: u64,
 }
 
-/// Seconds that are longer past than the spans of the profile, or than sensors hold what they told, and this are refused.
+/// Seconds are refused that are this much older than the spans of the profile and the backlog of sensors, in seconds.
 pub const BEHIND_MAX_S: u64 = 600;
 
 impl Judge {
-    /// Takes to this board.
+    /// A judge for this board.
     pub fn new(board: Arc<Mutex<Board>>, clock: Clock) -> Self {
         let run = rand::random();
         Self(Arc::new(Desk { board, clock, run, state: Mutex::default() }))
     }
 
-    /// What has come of it so far.
     pub fn counts(&self) -> JudgeCounts {
         let state = self.state();
         JudgeCounts { connected: state.seats.len(), ..state.counts }
     }
 
-    /// Why somebody was refused last.
+    /// The reason of the last refusal.
     pub fn last_refusal(&self) -> Option<String> {
         self.state().refusal.clone()
     }
@@ -106,7 +105,7 @@ impl Judge {
         self.0.clock.now()
     }
 
-    /// A run of a sensor connects; whoever was connected as that sensor has to leave. `None`: there are too many sensors.
+    /// A run of a sensor connects. An older connection of this sensor has to end. `None` if there are too many sensors.
     pub(super) fn seat(&self, sensor: &NodeName, run: u64, before: Taken) -> Option<(Seat, Taken)> {
         let mut state = self.state();
         let mut board = self.board();
@@ -121,7 +120,7 @@ impl Judge {
         let number = state.seat;
         if let Some(before) = state.seats.insert(sensor.clone(), TakenSeat { number, run, leave }) {
             state.counts.replaced += 1;
-            // It may be about to leave anyway.
+            // The older connection may be ending already.
             let _ = before.leave.send(if before.run == run { Replaced::ByItself } else { Replaced::ByAnother });
         }
         state.counts.welcomed += 1;
@@ -139,7 +138,7 @@ impl Judge {
         self.state().counts.crowded += 1;
     }
 
-    /// Locked before the board where both are.
+    /// Lock order: this before the board.
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -149,7 +148,7 @@ impl Judge {
     }
 }
 
-/// The connection of a sensor, which is there until this is dropped.
+/// The connection of a sensor. Dropping this disconnects it.
 #[derive(Debug)]
 pub(super) struct Seat {
     judge: Judge,
@@ -160,12 +159,12 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// Waits until another connection takes the place of this one.
+    /// Waits until another connection replaces this one.
     pub(super) async fn replaced(&mut self) -> Replaced {
         (&mut self.left).await.unwrap_or(Replaced::ByItself)
     }
 
-    /// Takes a report, once, and judges what it says before another comes. Returns how far reports have been taken.
+    /// Takes a report, once, and judges its seconds before the next report. Returns the reports taken so far.
     pub(super) fn take(&self, number: u64, before: u64, report: WireReport) -> Result<Taken, TalkError> {
         let part = report.part();
         let mut report = report.into_report()?;
@@ -190,7 +189,7 @@ impl Seat {
         Ok(taking.taken)
     }
 
-    /// The sensor has measured how far its clock is ahead.
+    /// Sets the offset of the sensor's clock, as it measured it.
     pub(super) fn clock_offset(&self, offset_ns: Option<i64>) {
         if let Some(link) = self.judge.board().link(self.sensor.as_str()) {
             link.clock_offset_ns = offset_ns;
@@ -210,7 +209,7 @@ impl Drop for Seat {
     }
 }
 
-/// Takes from a report what is of no time that can be at `now`. Returns how many tallies those are.
+/// Removes impossible seconds from a report that arrives at `now`. Returns the number of removed tallies.
 pub fn sift(report: &mut Report, now: Timestamp, profile: &Profile) -> u64 {
     let possible = possible(now, profile);
     let count = report.tallies.len();
@@ -219,7 +218,7 @@ pub fn sift(report: &mut Report, now: Timestamp, profile: &Profile) -> u64 {
     (count - report.tallies.len()) as u64
 }
 
-/// Which seconds can be. More of them would be held than memory is bounded by, and would judge a time that has not come.
+/// The possible seconds. Others would exceed the memory limits, or advance time into the future.
 fn possible(now: Timestamp, profile: &Profile) -> RangeInclusive<u64> {
     let now_s = now.0 / 1_000_000_000;
     let span_s = profile.span.max(profile.stopped_span).max(Limits::default().span).as_secs();

@@ -1,4 +1,4 @@
-//! A judge that listens for sensors.
+//! The judge's listener for sensors.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
@@ -18,7 +18,7 @@ use watari_wire::{NodeName, Role};
 use super::judge::Judge;
 use super::serve::{Ended, dismiss, serve};
 
-/// A judge that listens.
+/// The listener of a judge.
 #[derive(Debug)]
 pub struct Listening {
     listener: TcpListener,
@@ -28,7 +28,7 @@ pub struct Listening {
 /// A judge cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The certificate is not that of a judge.
+    /// The certificate does not allow the role of a judge.
     #[error("the certificate of {0} does not allow the role {role}", role = Role::Judge)]
     Role(NodeName),
     /// The listener cannot be used.
@@ -39,7 +39,7 @@ pub enum ListenError {
 struct Shared {
     identity: Identity,
     judge: Judge,
-    /// Connections on which no sensor has said hello yet, and those that are being dismissed.
+    /// Connections without a hello of a sensor, and those that are being refused.
     unidentified: Arc<Unidentified>,
     complaints: Mutex<Complaints>,
 }
@@ -51,7 +51,7 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Listening {
-    /// Listens; what sensors tell goes to `judge`. Must be called in a tokio runtime.
+    /// Listens for sensors of `judge`. Must be called in a tokio runtime.
     pub fn on(listener: StdTcpListener, identity: Identity, judge: Judge) -> Result<Self, ListenError> {
         if !identity.roles().contains(&Role::Judge) {
             return Err(ListenError::Role(identity.node().clone()));
@@ -64,12 +64,12 @@ impl Listening {
         Ok(Self { listener, shared: Arc::new(shared) })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves sensors, until it is dropped; their connections end with it.
+    /// Serves sensors until it is dropped, which ends their connections.
     pub async fn run(self) {
         let mut served = JoinSet::new();
         loop {
@@ -78,7 +78,7 @@ impl Listening {
                     Ok((tcp, address)) => {
                         let place = self.shared.unidentified.enter(address.ip(), false);
                         served.spawn(Arc::clone(&self.shared).admit(tcp, address, place));
-                        // Lets the task see the first bytes of the peer before newer connections need its place.
+                        // Lets the task see the first bytes of the peer before newer connections need its slot.
                         yield_now().await;
                     }
                     Err(error) => {
@@ -92,12 +92,12 @@ impl Listening {
     }
 }
 
-/// A peer is nobody to talk to.
+/// The peer is not a node of the cluster.
 #[derive(Debug, thiserror::Error)]
 enum Stranger {
     #[error("TLS: {0}")]
     Tls(io::Error),
-    #[error("it shows no certificate of a node")]
+    #[error("its certificate identifies no node")]
     Certificate,
     #[error("it did not finish its handshake in time")]
     Slow,
@@ -111,14 +111,14 @@ struct Met {
 }
 
 impl Shared {
-    /// Serves a connection, unless another needs its place before a sensor has said hello on it.
+    /// Serves a connection, unless another one needs its slot before a sensor's hello.
     async fn admit(self: Arc<Self>, tcp: TcpStream, address: SocketAddr, place: (UnidentifiedPlace, CrowdedOut)) {
         let (place, crowded_out) = place;
         tokio::select! {
             biased;
             () = self.serve(tcp, address, place) => {}
             () = crowded_out => {
-                self.say(address, None, "it has not identified itself, and another connection needs its place");
+                self.say(address, None, "it did not identify itself before another connection needed its slot");
                 self.judge.crowded();
             }
         }
@@ -131,11 +131,11 @@ impl Shared {
         };
         let (mut from, mut to) = tokio::io::split(stream);
         match serve(&mut from, &mut to, &self.judge, &node, is_sensor, place).await {
-            Ended::Left => info!(%address, %node, "sensor left"),
-            Ended::Lost(error) => warn!(%address, %node, %error, "sensor lost"),
+            Ended::Left => info!(%address, %node, "sensor closed its connection"),
+            Ended::Lost(error) => warn!(%address, %node, %error, "connection to sensor lost"),
             Ended::Refused(why) => {
                 self.complain(address, Some(&node), why.clone());
-                // Without the reason if another connection needs the place.
+                // The peer does not get the reason if another connection needs the slot.
                 let (_place, crowded_out) = self.unidentified.enter(address.ip(), false);
                 tokio::select! {
                     () = dismiss(&mut from, &mut to, why) => {}
@@ -175,7 +175,7 @@ impl Shared {
     }
 }
 
-/// Whoever is refused can come again at once: the log takes so many of them in a while, and then how many there were.
+/// Limits log lines of refusals, because a refused peer can come again at once. Those left out are counted.
 #[derive(Debug)]
 struct Complaints {
     since: Instant,
@@ -191,7 +191,7 @@ impl Complaints {
         Self { since: now, said: 0, unsaid: 0 }
     }
 
-    /// Whether something may be said, and how much was not since the last time.
+    /// Whether to log a refusal now: `Some` with the number left out since the last one.
     fn may(&mut self, now: Instant) -> Option<u64> {
         if now.saturating_duration_since(self.since) >= COMPLAINTS_SPAN {
             (self.since, self.said) = (now, 0);
@@ -206,9 +206,9 @@ impl Complaints {
 }
 
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
-/// Addresses of sensors are not configured. An address that a sensor has identified itself from counts as known.
+/// Addresses of sensors are not configured. After a sensor has identified itself, its address counts as known.
 const UNIDENTIFIED: UnidentifiedLimits = UnidentifiedLimits { known_max: 64, max: 64, per_address_max: 16 };
-/// Where the system has no descriptor left, it has none a moment later either.
+/// If the system has no file descriptor left, an immediate retry would fail too.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How telling a judge, and being told, goes: as metrics.
+//! Prometheus metrics of reporters and judges.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use super::judge::Judge;
 use super::reporter::Shared;
 
-/// A [`Reporter`](super::Reporter) that is scraped.
+/// The metrics of a [`Reporter`](super::Reporter).
 #[derive(Debug)]
 pub struct ReporterMetrics(pub(super) Arc<Shared>);
 
@@ -19,23 +19,23 @@ impl Collector for ReporterMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let counts = self.0.counts();
         let is_connected = ConstGauge::new(u64::from(counts.is_connected));
-        let help = "Whether the judge is there: 1, or 0";
+        let help = "Whether the judge is connected: 1, else 0";
         is_connected.encode(encoder.encode_descriptor("judge_connected", help, None, is_connected.metric_type())?)?;
         let octets = ConstGauge::new(counts.held_len as u64);
-        let help = "What is held of reports, in octets";
+        let help = "Size of the stored reports, in octets";
         octets.encode(encoder.encode_descriptor("reports_held_bytes", help, None, octets.metric_type())?)?;
         counters(
             &mut encoder,
             [
-                ("server_seconds_reported", "Seconds of servers that were reported", counts.told),
-                ("server_seconds_lost", "Seconds of servers that were dropped before a judge had them", counts.lost),
-                ("judge_connections", "Times that a judge was connected", counts.connections),
+                ("server_seconds_reported", "Server seconds reported", counts.told),
+                ("server_seconds_lost", "Server seconds dropped before a judge had them", counts.lost),
+                ("judge_connections", "Connections to a judge", counts.connections),
             ],
         )
     }
 }
 
-/// A [`Judge`] that is scraped.
+/// The metrics of a judge.
 #[derive(Debug)]
 pub struct JudgeMetrics(pub Judge);
 
@@ -49,20 +49,20 @@ impl Collector for JudgeMetrics {
             &mut encoder,
             [
                 ("sensor_connections", "Connections of sensors", counts.welcomed),
+                ("sensor_connections_replaced", "Connections replaced by another of the same sensor", counts.replaced),
                 (
-                    "sensor_connections_replaced",
-                    "Connections that another of the same sensor replaced",
-                    counts.replaced,
+                    "sensor_connections_refused",
+                    "Refused connections: the peer is no sensor, or violates the protocol",
+                    counts.refused,
                 ),
-                ("sensor_connections_refused", "Connections of somebody else, or that misbehaved", counts.refused),
                 (
                     "sensor_connections_crowded",
-                    "Connections closed before they had identified their sensor, because newer ones needed the place",
+                    "Connections closed before they identified their sensor, because newer ones needed the slot",
                     counts.crowded,
                 ),
-                ("reports_taken", "Reports that were taken", counts.reports),
-                ("reports_repeated", "Reports that had been taken before", counts.repeated),
-                ("server_seconds_taken", "Seconds of servers that were taken", counts.tallies),
+                ("reports_taken", "Reports taken from sensors", counts.reports),
+                ("reports_repeated", "Reports that sensors sent again after they were taken", counts.repeated),
+                ("server_seconds_taken", "Server seconds taken from sensors", counts.tallies),
             ],
         )
     }

@@ -1,4 +1,4 @@
-//! A sensor tells a judge on another machine.
+//! The sensor's side: sends reports to a judge on another machine.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,60 +17,61 @@ use super::metrics::ReporterMetrics;
 use super::session::{LinkError, Session};
 use crate::report::Report;
 
-/// Tells a judge what capture threads report, from [`Reporter::start`] on; while the judge is away it is held. Ends when it is
-/// dropped; [`Reporter::finish`] tells the rest before.
+/// Sends reports of capture threads to a judge, from [`Reporter::start`] on. While the judge is away, it stores them.
+/// Dropping it ends it; [`Reporter::finish`] sends the rest first.
 #[derive(Debug)]
 pub struct Reporter {
     shared: Arc<Shared>,
     telling: JoinHandle<()>,
 }
 
-/// How a sensor tells.
+/// Options of a reporter.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What is held.
+    /// The limits of the backlog.
     pub limits: Limits,
-    /// How long to wait for a judge that is away.
+    /// The wait between connection attempts.
     pub backoff: Backoff,
-    /// The clock that is compared with the judge's: that of reports.
+    /// The clock of reports, which is compared with the judge's.
     pub clock: Clock,
 }
 
-/// How long to wait before another attempt: twice as long after each, and up to half less, so that not all sensors come at once.
+/// The wait between connection attempts. It doubles after each, and up to half of it is random, so that sensors do not
+/// come all at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
-    /// After the first.
+    /// After the first attempt.
     pub first: Duration,
-    /// At most.
+    /// The longest wait.
     pub max: Duration,
 }
 
-/// A sensor cannot tell.
+/// A reporter cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The certificate is not that of a sensor.
+    /// The certificate does not allow the role of a sensor.
     #[error("the certificate of {0} does not allow the role {role}", role = Role::Sensor)]
     Role(NodeName),
 }
 
-/// How telling goes.
+/// Counts of a reporter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReporterCounts {
-    /// Tallies that were told.
+    /// Tallies reported.
     pub told: u64,
-    /// Tallies that were dropped before a judge had them.
+    /// Tallies that were dropped before a judge got them.
     pub lost: u64,
-    /// Bytes that are held.
+    /// Bytes in the backlog.
     pub held_len: usize,
-    /// Whether there is something that no judge has taken.
+    /// Whether the backlog has reports that no judge has taken.
     pub is_untaken: bool,
-    /// Whether a judge is there.
+    /// Whether a judge is connected.
     pub is_connected: bool,
-    /// How often one was.
+    /// Number of connections to judges.
     pub connections: u64,
-    /// How often one was that had not been before: it has been told all that was held.
+    /// Number of new judges, to which the whole backlog was sent.
     pub judges: u64,
-    /// Why none is there, the last time that none was.
+    /// The reason of the last failed connection.
     pub trouble: Option<String>,
 }
 
@@ -87,8 +88,8 @@ impl Default for Backoff {
 }
 
 impl Reporter {
-    /// Tells the judge at `address` (a host and a port), which is looked up for each attempt. Runs on the runtime that it is
-    /// called in.
+    /// Connects to the judge at `address` (a host and a port), which is resolved for each attempt. Runs on the tokio
+    /// runtime of the caller.
     pub fn start(address: String, identity: Identity, options: Options) -> Result<Self, StartError> {
         if !identity.roles().contains(&Role::Sensor) {
             return Err(StartError::Role(identity.node().clone()));
@@ -99,26 +100,27 @@ impl Reporter {
         Ok(Self { shared, telling: tokio::spawn(telling.run()) })
     }
 
-    /// A part of the sensor reports, once a second, even that nothing happened: that alone says that it listens. Never waits.
+    /// Takes a report of the thread `part`. Each thread has to report once a second, even without events, because only
+    /// reports show that it runs. Never blocks.
     pub fn tell(&self, part: u8, report: &Report) {
         self.shared.backlog().tell(part, report);
         self.shared.changed.notify_one();
     }
 
-    /// How it goes.
     pub fn counts(&self) -> ReporterCounts {
         self.shared.counts()
     }
 
-    /// The same, for Prometheus.
+    /// The counts for Prometheus.
     pub fn metrics(&self) -> ReporterMetrics {
         ReporterMetrics(Arc::clone(&self.shared))
     }
 
-    /// Tells what no judge has taken, for `limit` at most, and ends. Returns how it went: whether something is left.
+    /// Sends the reports that no judge has taken, for `limit` at most, and ends. The result shows whether some are
+    /// left.
     pub async fn finish(mut self, limit: Duration) -> ReporterCounts {
         self.shared.end();
-        // Whether it was in time is told by what is left.
+        // The counts show whether all was sent in time.
         let _ = timeout(limit, &mut self.telling).await;
         self.counts()
     }
@@ -130,10 +132,10 @@ impl Drop for Reporter {
     }
 }
 
-/// What capture threads and the link share.
+/// State that capture threads and the link share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Whatever judge there is knows by it which reports it has had.
+    /// A random number, by which judges distinguish the runs of this sensor.
     run: u64,
     clock: Clock,
     backlog: Mutex<Backlog>,
@@ -175,17 +177,17 @@ impl Shared {
         self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there is something new.
+    /// Waits for new reports, or for the end.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Whether it ends, and has nothing more to tell.
+    /// Whether it is ending, and all reports are taken.
     pub(super) fn is_done(&self) -> bool {
         *self.is_ending.borrow() && !self.backlog().is_untaken()
     }
 
-    /// The judge of this run is there.
+    /// Connected to the judge of this run.
     pub(super) fn welcomed(&self, judge: u64) {
         let mut state = self.state();
         state.is_connected = true;
@@ -195,7 +197,7 @@ impl Shared {
         }
     }
 
-    /// There is no judge. Returns whether that is news.
+    /// Not connected. Returns whether the reason is new.
     fn left(&self, why: String) -> bool {
         let mut state = self.state();
         let was_connected = std::mem::take(&mut state.is_connected);
@@ -229,7 +231,7 @@ impl Shared {
     }
 }
 
-/// Tells, and connects again.
+/// The task that connects and sends.
 struct Telling {
     shared: Arc<Shared>,
     address: String,
@@ -256,7 +258,7 @@ impl Telling {
         }
     }
 
-    /// One connection; if it fails, whether the judge was there.
+    /// One connection. The error has whether the judge had accepted the connection.
     async fn session(&self) -> Result<(), (LinkError, bool)> {
         let connected = Session::connect(&self.shared, &self.address, &self.identity).await;
         let session = connected.map_err(|error| (error, false))?;
@@ -267,18 +269,18 @@ impl Telling {
     fn complain(&self, error: &LinkError) {
         let address = &self.address;
         if self.shared.left(error.to_string()) {
-            warn!(address, %error, "no judge, reports are held");
+            warn!(address, %error, "no connection to the judge, reports are stored");
         } else {
-            debug!(address, %error, "no judge still");
+            debug!(address, %error, "still no connection to the judge");
         }
     }
 
-    /// Waits, but not longer than the first time when the sensor ends.
+    /// Waits. If the sensor ends, it waits for `backoff.first` at most.
     async fn rest(&self, wait: Duration) {
         let wait = wait.mul_f64(1.0 - rand::random::<f64>() / 2.0);
         let mut ending = self.shared.is_ending.subscribe();
         sleep(wait.min(self.backoff.first)).await;
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         let _ = timeout(wait.saturating_sub(self.backoff.first), ending.wait_for(|is_ending| *is_ending)).await;
     }
 }

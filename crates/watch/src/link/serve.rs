@@ -1,4 +1,4 @@
-//! One sensor is served, from the greeting until it leaves.
+//! Serves one sensor, from the greeting to the end of its connection.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use super::judge::{Judge, Replaced, Seat};
 use super::wire::{self, FromJudge, FromSensor, TalkError};
 use crate::board::SENSORS_MAX;
 
-/// How serving a sensor ended.
+/// How the connection of a sensor ended.
 pub(super) enum Ended {
-    /// It hung up.
+    /// The sensor closed it.
     Left,
-    /// The connection failed, or it fell silent.
+    /// The connection failed, or the sensor's idle timeout passed.
     Lost(TalkError),
-    /// It has to be told to go ([`dismiss`]): this is why.
+    /// The judge ends it, and sends this reason ([`dismiss`]).
     Refused(String),
 }
 
-/// It has to go.
+/// Why the judge ends a connection.
 #[derive(Debug, thiserror::Error)]
 enum Dismissal {
     #[error("the certificate of {0} does not allow the role {role}", role = Role::Sensor)]
     Role(NodeName),
-    #[error("there are {SENSORS_MAX} other sensors, and no room for more")]
+    #[error("the judge has {SENSORS_MAX} other sensors, the maximum")]
     Crowded,
     #[error("another sensor has connected as {0}: each needs a certificate of its own")]
     Replaced(NodeName),
@@ -35,7 +35,7 @@ enum Dismissal {
     Talk(#[from] TalkError),
 }
 
-/// Serves the sensor `node`, which gives up its `place` among the unidentified when it has said hello.
+/// Serves the sensor `node`, which frees its `place` among the unidentified connections with its hello.
 pub(super) async fn serve<R, W>(
     from: &mut R,
     to: &mut W,
@@ -135,7 +135,8 @@ where
     }
 }
 
-/// Says why, and reads on for a while: to close before all has been read would reset the connection, and with it what was said.
+/// Sends the reason, and reads on for a while. If it closed before all was read, the system would reset the connection,
+/// and the reason could be lost.
 pub(super) async fn dismiss<R, W>(from: &mut R, to: &mut W, why: String)
 where
     R: AsyncRead + Unpin,
@@ -147,7 +148,7 @@ where
         tokio::io::copy(&mut from.take(FAREWELL_LEN_MAX), &mut tokio::io::sink()).await?;
         Ok::<_, TalkError>(())
     };
-    // Whoever does not listen does not get to know.
+    // A peer that does not read does not get the reason.
     let _ = timeout(FAREWELL_MAX, dismissed).await;
 }
 

@@ -1,4 +1,4 @@
-//! A sensor's end of one connection to a judge.
+//! The sensor's side of one connection to a judge.
 
 use std::io;
 use std::sync::Arc;
@@ -20,30 +20,30 @@ use super::inbox::Inbox;
 use super::reporter::Shared;
 use super::wire::{self, FromJudge, FromSensor, HEARTBEAT, TalkError};
 
-/// A sensor cannot tell a judge anything.
+/// A connection to a judge failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// It cannot be reached.
+    /// The judge cannot be reached.
     #[error("cannot connect: {0}")]
     Connect(io::Error),
-    /// TLS fails: a certificate of another authority, here or there.
+    /// TLS failed: a certificate of another authority, on either side.
     #[error("TLS: {0}")]
     Tls(io::Error),
-    /// What is there is no judge.
+    /// The peer is not a judge.
     #[error("its certificate does not allow the role {role}", role = Role::Judge)]
     Role,
-    /// It took too long.
+    /// The judge did not answer in time.
     #[error("no answer within {} s", CONNECT_MAX.as_secs())]
     Slow,
-    /// It does not want to.
-    #[error("it refuses: {0}")]
+    /// The judge refused the connection.
+    #[error("it refused the connection: {0}")]
     Refused(String),
-    /// The conversation failed.
+    /// The protocol failed.
     #[error(transparent)]
     Talk(#[from] TalkError),
 }
 
-/// A judge that has said how far it has taken reports.
+/// A connection on which the judge has acknowledged reports.
 pub(super) struct Session<'a> {
     shared: &'a Shared,
     judge: NodeName,
@@ -51,12 +51,12 @@ pub(super) struct Session<'a> {
     to: WriteHalf<TlsStream<TcpStream>>,
     cursor: Cursor,
     beats: Interval,
-    /// When it was asked whether it is there, and has not answered.
+    /// The time of a heartbeat without an answer yet, by both clocks.
     asked: Option<(Instant, Timestamp)>,
     offsets: Offsets,
 }
 
-/// What there is to do.
+/// The next action.
 enum Turn {
     Hear(FromJudge),
     Beat,
@@ -65,7 +65,7 @@ enum Turn {
 }
 
 impl<'a> Session<'a> {
-    /// Connects to the judge at `address`, whatever its name.
+    /// Connects to the judge at `address`, with any name.
     pub(super) async fn connect(shared: &'a Shared, address: &str, identity: &Identity) -> Result<Self, LinkError> {
         timeout(CONNECT_MAX, Self::connect_slowly(shared, address, identity)).await.map_err(|_| LinkError::Slow)?
     }
@@ -74,7 +74,7 @@ impl<'a> Session<'a> {
         let tcp = TcpStream::connect(address).await.map_err(LinkError::Connect)?;
         tcp.set_nodelay(true).map_err(LinkError::Connect)?;
         let connector = TlsConnector::from(Arc::clone(identity.client_config_for_any()));
-        // The judge's certificate names a node, not the place where it runs; no name is checked, and none is sent.
+        // The judge's certificate names a node, not its host. So no server name is checked or sent.
         let nowhere = ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into());
         let stream = connector.connect(nowhere, tcp).await.map_err(LinkError::Tls)?;
         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
@@ -90,12 +90,12 @@ impl<'a> Session<'a> {
         Ok(Self { shared, judge, inbox, to, cursor, beats, asked: None, offsets: Offsets::default() })
     }
 
-    /// Who the judge is.
+    /// The name of the judge.
     pub(super) const fn judge(&self) -> &NodeName {
         &self.judge
     }
 
-    /// Tells what there is to tell, until the sensor ends and all of it is taken.
+    /// Sends reports, until the sensor ends and all are taken.
     pub(super) async fn tell(mut self) -> Result<(), LinkError> {
         while !self.shared.is_done() {
             match self.turn().await? {
@@ -108,7 +108,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// What the judge says comes before what there is to say: it is short, and makes room.
+    /// Messages of the judge come first: they are short, and make room.
     async fn turn(&mut self) -> Result<Turn, LinkError> {
         tokio::select! {
             biased;
@@ -143,7 +143,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Asks whether the judge is there, unless it has been asked already.
+    /// Sends a heartbeat, unless the last one has no answer yet.
     async fn beat(&mut self) -> Result<(), LinkError> {
         if self.asked.is_some() {
             return Ok(());
@@ -173,7 +173,7 @@ async fn greeted(
     }
 }
 
-/// What comes from outside is no more than text in a log.
+/// Text from outside is escaped for the log.
 fn refused(why: &str) -> LinkError {
     LinkError::Refused(why.escape_debug().collect())
 }

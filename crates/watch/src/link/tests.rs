@@ -25,7 +25,7 @@ fn server() -> SocketAddr {
     ([192, 0, 2, 1], 443).into()
 }
 
-/// Tallies that can be told from each other by their second.
+/// A report whose tallies differ by their seconds.
 fn report(at_s: u64, seconds: std::ops::Range<u64>) -> Report {
     let tally = Tally { opened: 1, ..Tally::default() };
     Report {
@@ -50,11 +50,11 @@ enum Step {
     Judge,
     /// The sensor reads an answer.
     Sensor,
-    /// The judge reads what came on a connection that another has taken the place of.
+    /// The judge reads a report from a connection that was replaced.
     Ghost,
-    /// Without that the judge notices that the one before is gone.
+    /// The sensor connects before the judge detects the end of the old connection.
     Connect,
-    /// What the judge says to the hello is lost.
+    /// The judge's answer to the hello is lost.
     HalfConnect,
     Break,
     JudgeRestarts,
@@ -86,9 +86,9 @@ struct World {
     link: Option<Link>,
     ghost: VecDeque<Arc<[u8]>>,
     books: Books,
-    /// What this judge has taken, of this run of the sensor.
+    /// The tallies that this judge has taken of this run.
     taken: Vec<u64>,
-    /// What any judge has taken of it.
+    /// The tallies that any judge has taken of this run.
     taken_by_any: BTreeSet<u64>,
 }
 
@@ -161,7 +161,7 @@ impl World {
                 (self.link, self.ghost) = (None, VecDeque::new());
                 self.books = Books::default();
                 self.taken.clear();
-                // What it has taken and could not say is gone with it.
+                // Tallies that this judge took without an acknowledgment are lost with it.
                 self.taken_by_any.split_off(&self.backlog.taken().told);
             }
             Step::SensorRestarts => {
@@ -175,7 +175,7 @@ impl World {
         }
     }
 
-    /// The judge reads a report; in order, and none twice.
+    /// The judge reads a report. Checks the order, and that none comes twice.
     fn judge(&mut self, message: &[u8]) -> Option<Taken> {
         let (number, before, _, report) = read(message);
         let taking = self.books.take(&name(), self.run, number, before, report.tallies.len() as u64)?;
@@ -190,7 +190,7 @@ impl World {
         Some(taking.taken)
     }
 
-    /// The link holds for long enough.
+    /// The connection stays up for long enough.
     fn settle(&mut self) {
         self.step(&Step::Connect);
         loop {
@@ -206,7 +206,7 @@ impl World {
     }
 }
 
-/// A few reports.
+/// Limits of a few reports.
 fn tight() -> Limits {
     let mut backlog = Backlog::new(Limits::default());
     backlog.tell(0, &report(1, 0..2));
@@ -214,7 +214,7 @@ fn tight() -> Limits {
 }
 
 proptest! {
-    /// The invariant of the module: what the sensor told is what judges have taken, once each, and what is counted as lost.
+    /// The invariant of the module: each reported tally is taken once, or counted as lost.
     #[test]
     fn what_is_told_is_taken_once_or_counted_as_lost(steps in steps(), is_tight in any::<bool>()) {
         let limits = if is_tight { tight() } else { Limits::default() };
@@ -223,7 +223,7 @@ proptest! {
             world.step(step);
             prop_assert!(world.backlog.held_len() <= limits.len);
         }
-        // Something more is told in the end: by its number the judge finds what it has missed.
+        // One more report: by its number the judge finds what it has missed.
         world.step(&Step::Tell(1));
         world.settle();
         prop_assert!(!world.backlog.is_untaken());
@@ -231,7 +231,7 @@ proptest! {
         prop_assert_eq!(world.taken_by_any.len() as u64 + lost, world.told);
         prop_assert_eq!(world.books.open(&name(), world.run, Taken::default()).taken.missed, lost);
         if !is_tight {
-            // A judge that is new knows the past, too.
+            // A new judge has the past, too.
             prop_assert_eq!(lost, 0);
             prop_assert_eq!(&world.taken, &(0..world.told).collect::<Vec<_>>());
         }
@@ -264,7 +264,7 @@ fn what_is_old_goes_and_is_lost_only_if_no_judge_had_it() {
     assert_eq!((backlog.lost(), backlog.told()), (0, 6));
     backlog.tell(0, &report(13, 6..7));
     assert_eq!(backlog.lost(), 3);
-    // It had it, and could not say so.
+    // The judge had the report, and could not acknowledge it.
     backlog.take(Taken { number: 2, told: 5, missed: 0 }).unwrap();
     assert_eq!(backlog.lost(), 0);
 }
@@ -302,7 +302,7 @@ fn runs_are_known_for_a_while() {
     }
     assert!(books.take(&name(), 0, 2, 5, 0).is_none(), "the oldest is forgotten");
     assert!(!books.open(&name(), 1, Taken::default()).is_new);
-    // That it connected made it the latest.
+    // Its connection made it the latest run.
     assert!(books.open(&name(), 100, Taken::default()).is_new);
     assert!(!books.open(&name(), 1, Taken::default()).is_new);
 }

@@ -1,19 +1,19 @@
-//! What a sensor and a judge say to each other.
+//! The protocol between sensors and a judge.
 //!
 //! ```text
 //!  sensor                                        judge
 //!    | -- greeting: magic, version ----------------> |
 //!    | <---------------- greeting: magic, version -- |
 //!    | -- Hello { run, taken } --------------------> |   what this or another judge has taken of this run before
-//!    | <-------- Welcome { run, taken }, or Refused -- |   what this one has: sending goes on behind it
+//!    | <-------- Welcome { run, taken }, or Refused -- |   what this judge has taken: the sensor continues behind it
 //!    | -- Report { number, before, report } -------> |
 //!    | <--------------------------------- Taken(..) -- |   for each
 //!    | -- Beat { clock_offset_ns } ----------------> |   every second, if the one before was answered
 //!    | <------------------------------ Beat { at } -- |
 //! ```
-//! The greeting has the same layout in every version; what follows is understood only by the same version. A message is its
-//! length in 4 bytes (big-endian) and its postcard encoding. Either side may hang up at any time; a judge says why
-//! (`Refused`), if it can.
+//! The greeting has the same layout in every version. The rest is compatible only within a version. A message is its
+//! length in 4 bytes (big-endian) and its postcard encoding. Either side may close at any time. A judge first sends the
+//! reason (`Refused`), if it can.
 
 mod report;
 
@@ -26,106 +26,105 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 pub use report::{BadReport, TALLIES_MAX, WireReport};
 
-/// What a sensor says.
+/// A message of a sensor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromSensor {
     /// The first message.
     Hello {
-        /// Drawn at random when the reporter starts.
+        /// A random number from the start of the reporter.
         run: u64,
-        /// How far judges have taken its reports; of none yet, zeros.
+        /// The reports that judges have taken; zeros if none.
         taken: Taken,
     },
-    /// What happened.
+    /// A report.
     Report {
         /// Counts up from 1 in a run.
         number: u64,
-        /// How many tallies all reports before it have.
+        /// The number of tallies in all earlier reports.
         before: u64,
-        /// The rest of it.
         report: Box<WireReport>,
     },
-    /// Is anybody there?
+    /// A heartbeat.
     Beat {
-        /// How far the sensor's clock is ahead of the judge's, in nanoseconds, if that is known.
+        /// How far the sensor's clock is ahead of the judge's, in nanoseconds, if measured.
         clock_offset_ns: Option<i64>,
     },
 }
 
-/// What a judge says.
+/// A message of a judge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromJudge {
     /// The first message.
     Welcome {
-        /// Drawn at random when the judge starts.
+        /// A random number from the start of the judge.
         run: u64,
-        /// How far it has taken reports of the sensor's run; number 0: it had none.
+        /// The reports that it has taken of the sensor's run; number 0 if none.
         taken: Taken,
     },
-    /// It hangs up.
+    /// The judge closes the connection.
     Refused {
-        /// Why, in a sentence.
+        /// The reason, as a sentence.
         why: String,
     },
-    /// It has taken another report.
+    /// The judge has taken another report.
     Taken(Taken),
-    /// Yes.
+    /// The answer to a heartbeat.
     Beat {
-        /// The judge's clock.
+        /// The time of the judge's clock, in nanoseconds since the Unix epoch.
         at_ns: u64,
     },
 }
 
-/// How far reports of a run have been taken.
+/// The reports of a run that judges have taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
-    /// The last that was taken.
+    /// The number of the last one taken.
     pub number: u64,
-    /// How many tallies were told up to here, taken or not.
+    /// The number of tallies up to that report, taken or not.
     pub told: u64,
-    /// How many of those no judge has had.
+    /// How many of those no judge has got.
     pub missed: u64,
 }
 
-/// A conversation is over before its time. Named by who is at fault.
+/// A connection failed. Named by the side at fault.
 #[derive(Debug, thiserror::Error)]
 pub enum TalkError {
-    /// The peer is gone.
+    /// The peer has closed.
     #[error("the connection was closed")]
     Closed,
     /// The connection failed.
     #[error("the connection failed: {0}")]
     Io(io::Error),
-    /// The peer is no `watari watch`.
+    /// The peer is not `watari watch`.
     #[error("it does not speak the protocol of watari watch")]
     Foreign,
-    /// The peer is another version.
+    /// The peer has another version of the protocol.
     #[error(
         "it speaks version {theirs} of the protocol, and this program version {VERSION}: use the same Watari everywhere"
     )]
     Version {
-        /// The peer's.
+        /// The peer's version.
         theirs: u16,
     },
-    /// A message is longer than any may be.
+    /// A message is longer than allowed. The value is its length in bytes.
     #[error("a message of {0} bytes is too long")]
     TooLong(usize),
-    /// A message cannot be read, or cannot be written.
+    /// A message cannot be decoded or encoded.
     #[error("a message cannot be read: {0}")]
     Unreadable(postcard::Error),
-    /// A message goes on behind its end.
+    /// A message has bytes behind its end. The value is their number.
     #[error("a message has {0} bytes too many")]
     Trailing(usize),
-    /// It is not the turn of this message.
-    #[error("it said {0} when that made no sense")]
+    /// A message came in the wrong state of the protocol.
+    #[error("it sent {0} in the wrong state of the protocol")]
     OutOfTurn(&'static str),
-    /// The peer said nothing, or took nothing, for too long.
+    /// The peer sent nothing, or read nothing, for [`SILENCE_MAX`].
     #[error("it was silent for {} s", SILENCE_MAX.as_secs())]
     Silent,
-    /// A report that cannot be.
+    /// A report is invalid.
     #[error(transparent)]
     Report(#[from] BadReport),
-    /// A judge has taken what it was not sent.
+    /// A judge acknowledged reports that were not sent.
     #[error(transparent)]
     Taking(#[from] super::FalseTaking),
 }
@@ -140,7 +139,7 @@ impl From<io::Error> for TalkError {
 }
 
 impl FromSensor {
-    /// That it came when it made no sense.
+    /// The error if it came in the wrong state.
     pub(super) const fn out_of_turn(&self) -> TalkError {
         TalkError::OutOfTurn(match self {
             Self::Hello { .. } => "Hello",
@@ -151,7 +150,7 @@ impl FromSensor {
 }
 
 impl FromJudge {
-    /// That it came when it made no sense.
+    /// The error if it came in the wrong state.
     pub(super) const fn out_of_turn(&self) -> TalkError {
         TalkError::OutOfTurn(match self {
             Self::Welcome { .. } => "Welcome",
@@ -162,14 +161,14 @@ impl FromJudge {
     }
 }
 
-/// A message that one side may say, and how long it may be.
+/// A message of one side, with its maximum length.
 pub trait Spoken: Serialize + DeserializeOwned {
-    /// Of its encoding, in bytes.
+    /// Of the encoding, in bytes.
     const LEN_MAX: usize;
 }
 
 impl Spoken for FromSensor {
-    /// The fullest report fits.
+    /// The largest report fits.
     const LEN_MAX: usize = 288 << 10;
 }
 
@@ -177,7 +176,7 @@ impl Spoken for FromJudge {
     const LEN_MAX: usize = 1 << 10;
 }
 
-/// A message with its length in front.
+/// A message with its length before it.
 pub fn encode<T: Spoken>(message: &T) -> Result<Vec<u8>, TalkError> {
     let mut bytes = postcard::to_extend(message, vec![0; LEN_LEN]).map_err(TalkError::Unreadable)?;
     let len = bytes.len() - LEN_LEN;
@@ -188,13 +187,13 @@ pub fn encode<T: Spoken>(message: &T) -> Result<Vec<u8>, TalkError> {
     Ok(bytes)
 }
 
-/// What follows a length.
+/// Decodes the bytes behind a length.
 pub fn decode<T: Spoken>(bytes: &[u8]) -> Result<T, TalkError> {
     let (message, rest) = postcard::take_from_bytes(bytes).map_err(TalkError::Unreadable)?;
     if rest.is_empty() { Ok(message) } else { Err(TalkError::Trailing(rest.len())) }
 }
 
-/// Says what this is, and finds out what the peer is.
+/// Sends the greeting, and checks the peer's.
 pub(super) async fn greet(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
@@ -216,7 +215,7 @@ pub(super) async fn send<T: Spoken>(to: &mut (impl AsyncWrite + Unpin), message:
     write(to, &encode(message)?).await
 }
 
-/// Sends what is encoded. Who takes nothing for too long is gone.
+/// Sends an encoded message. Fails if the peer reads nothing for [`SILENCE_MAX`].
 pub(super) async fn write(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> Result<(), TalkError> {
     let written = async {
         to.write_all(bytes).await?;
@@ -225,7 +224,8 @@ pub(super) async fn write(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> R
     Ok(tokio::time::timeout(SILENCE_MAX, written).await.map_err(|_| TalkError::Silent)??)
 }
 
-/// Receives a message. Memory is taken as bytes come, not as they are announced. Who says nothing for too long is gone.
+/// Receives a message. It allocates memory as bytes arrive, not by the announced length. Fails if the peer sends
+/// nothing for [`SILENCE_MAX`].
 pub(super) async fn receive<T: Spoken>(from: &mut (impl AsyncRead + Unpin)) -> Result<T, TalkError> {
     tokio::time::timeout(SILENCE_MAX, read(from)).await.map_err(|_| TalkError::Silent)?
 }
@@ -242,14 +242,14 @@ async fn read<T: Spoken>(from: &mut (impl AsyncRead + Unpin)) -> Result<T, TalkE
     decode(&bytes)
 }
 
-/// Of what follows the greeting.
+/// The version of the protocol behind the greeting.
 pub const VERSION: u16 = 3;
 const MAGIC: [u8; 6] = *b"wwatch";
 const GREETING_LEN: usize = MAGIC.len() + 2;
 const LEN_LEN: usize = 4;
-/// How often a sensor shows that it is there.
+/// The interval of a sensor's heartbeats.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
-/// Who says or takes nothing for so long is given up.
+/// The idle timeout: a connection ends if the peer sends or reads nothing for this time.
 pub const SILENCE_MAX: Duration = Duration::from_secs(20);
 
 #[cfg(test)]

@@ -1,26 +1,27 @@
-//! Which alerts there are, and what each receiver still has to be told.
+//! The alerts, and the notices that each receiver still has to get.
 //!
-//! What one receiver is told of one alert; each is a *slot*:
+//! A *slot* is the state of one alert for one receiver:
 //!
 //! ```text
-//!                 begins                lasts for hold                 told
-//!     (nothing) ─────────▶ Held ──────────────────────▶ Due, untold ─────────▶ Due, told ──┐
+//!                 begins                lasts for hold               delivered
+//!     (nothing) ─────────▶ Held ──────────────────────▶ Due, unsent ─────────▶ Due, sent ──┐
 //!         ▲                 │                                ▲ │                  │        │ repeat
 //!         │      over       │                                └─┼──────────────────┼────────┘
 //!         ├─────────────────┘                                  │ over             │ over
-//!         │                            told                    ▼                  ▼
-//!         └────────────────────────────────────────────── its end, untold ◀───────┘
+//!         │                         delivered                  ▼                  ▼
+//!         └────────────────────────────────────────────── its end, unsent ◀───────┘
 //! ```
 //!
-//! 1. A slot holds one notice at most, the latest: what was not told yet is superseded by what comes after it, so memory is
-//!    bounded by alerts and not by how often servers change. The end of an episode says also when and why it began, so a
-//!    receiver that was away for all of it learns what has been.
-//! 2. What did not last for a receiver's `hold`, as far as was known, it is never told.
-//! 3. Nothing that is due is given up before it is told, but see [`ALERTS_MAX`].
-//! 4. A receiver is told one thing at a time, so it hears what happened to an alert in order. After a failure something else
-//!    is tried first: a notice that a receiver cannot bear holds up no other.
-//! 5. After a restart ([`Alerts::restore`]) an alert goes on as if it had never stopped. If it is not heard of for
-//!    [`UNCONFIRMED`], nobody watches its server any more, and it is over. What was held is not told unless confirmed.
+//! 1. A slot has at most one notice, the latest: a later notice replaces one that was not delivered. So alerts bound
+//!    memory, and the number of state changes does not. The notice of the end of an episode also has its begin and its
+//!    reason, so a receiver that was away for all of it gets the whole episode.
+//! 2. A receiver gets no notice of an episode that is not known to have lasted for its `hold`.
+//! 3. No due notice is dropped before it is delivered, except as [`ALERTS_MAX`] describes.
+//! 4. A receiver gets one notice at a time, so it gets those of an alert in order. After a failure another notice is
+//!    tried first, so a notice that a receiver refuses delays no other.
+//! 5. After a restart ([`Alerts::restore`]) an alert continues as if the process had not stopped. If no sensor confirms
+//!    it for [`UNCONFIRMED`], its server is no longer watched, and the alert is over. A held alert is due only after a
+//!    confirmation.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,8 +31,9 @@ use watari_packets::Timestamp;
 
 use super::notice::{Episode, Key, Notice, Over, Trouble};
 
-/// All alerts. After each call that changes them, call [`Alerts::advance`], then [`Alerts::next`] for each receiver; do what
-/// it says and report it by [`Alerts::told`] or [`Alerts::failed`]. Call again at [`Alerts::timeout`].
+/// All alerts. After each call that changes them, call [`Alerts::advance`], then [`Alerts::next`] for each receiver.
+/// Send its notice, and report the result with [`Alerts::told`] or [`Alerts::failed`]. Call again at
+/// [`Alerts::timeout`].
 #[derive(Debug)]
 pub struct Alerts {
     receivers: Vec<Receiver>,
@@ -41,68 +43,66 @@ pub struct Alerts {
     is_changed: bool,
 }
 
-/// What a receiver wants to be told, and how often it is tried.
+/// The notices that a receiver gets, and the time between attempts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Which receiver, in logs and in the journal.
+    /// The receiver's name in logs and in the journal.
     pub name: String,
-    /// How long a state must have lasted.
+    /// How long a state has to last before a notice.
     pub hold: Duration,
-    /// How long after it was told that goes on it is told again; `None`: never.
+    /// The interval of repeated notices while the alert lasts; `None` repeats none.
     pub repeat: Option<Duration>,
-    /// Of which states.
+    /// The states that the receiver is notified of.
     pub troubles: Vec<Trouble>,
-    /// How long after a failure it is tried again.
+    /// The wait after a failed attempt.
     pub backoff: Backoff,
 }
 
-/// How long after a failure a receiver is tried again: twice as long each time, the second half of it at random, so that many
-/// that were turned away do not come back at once.
+/// The wait after failed attempts. It doubles each time. The second half of it is random, so that many senders do not
+/// come back at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
-    /// After the first.
+    /// The wait after the first failure.
     pub first: Duration,
-    /// The longest.
+    /// The longest wait.
     pub most: Duration,
-    /// After a notice was refused that would be refused again.
+    /// The wait after a receiver has refused a notice, and would refuse it again.
     pub refused: Duration,
 }
 
-/// Something to be told now.
+/// A notice to send now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// To which receiver.
+    /// Index of the receiver.
     pub receiver: usize,
-    /// What.
     pub notice: Notice,
     id: u64,
 }
 
-/// When it makes sense to try again.
+/// When to try again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
-    /// The receiver cannot be told anything now, and may say for how long.
+    /// The receiver accepts no notices now. It may state for how long.
     Later(Option<Duration>),
-    /// It does not want this notice. Others it may.
+    /// The receiver refuses this notice. It may accept others.
     Slowly,
 }
 
-/// What was told to a receiver.
+/// Counts of a receiver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Notices.
+    /// Notices that were delivered.
     pub told: u64,
-    /// Tries that failed.
+    /// Attempts that failed.
     pub failed: u64,
-    /// Notices that wait to be told.
+    /// Notices that are due and not delivered.
     pub waiting: usize,
 }
 
-/// How many alerts are held. Beyond it, one that is over and that nobody was told of is given up for a new one; if there is
-/// none, the new one is not taken.
+/// The most alerts. For a further one, an alert is dropped that is over and of which no receiver was notified. If there
+/// is none, the new one is not taken.
 pub const ALERTS_MAX: usize = 1024;
-/// How long after a restart an alert of which nothing is heard is believed to go on: longer than the spans by which servers
-/// are judged usually are.
+/// After a restart, an alert without confirmation continues for this time: longer than the usual spans of profiles.
 pub const UNCONFIRMED: Duration = Duration::from_mins(30);
 
 #[derive(Debug)]
@@ -117,35 +117,35 @@ struct Receiver {
 
 #[derive(Debug)]
 pub(super) struct Alert {
-    /// `None`: it is over.
+    /// `None` if the alert is over.
     pub(super) episode: Option<Episode>,
-    /// Whether somebody has seen it since a restart, and how long it is believed until then.
+    /// After a restart: the end of the time in which a sensor has to confirm it.
     unconfirmed_until: Option<Timestamp>,
     /// In the order of receivers.
     pub(super) slots: Vec<Slot>,
 }
 
-/// What one receiver has to be told of an alert.
+/// The state of an alert for one receiver.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Slot {
     pub(super) standing: Standing,
     pub(super) untold: Option<Untold>,
-    /// It was told, or may have been, that the alert goes on, and not yet that it is over.
+    /// The receiver may have got a notice that the alert is active, and none yet that it is over.
     pub(super) may_know: bool,
     pub(super) repeat_at: Option<Timestamp>,
-    /// It was refused.
+    /// The time of the next attempt, after the receiver refused the notice.
     not_before: Option<Timestamp>,
 }
 
-/// What the episode of now is to a receiver.
+/// The state of the current episode for a receiver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// There is none, or it is none of its business.
+    /// There is no episode, or the receiver is not notified of such states.
     #[default]
     None,
-    /// Told then, if it lasts.
+    /// The notice is due at this time, if the episode lasts.
     Held(Timestamp),
-    /// Its end has to be told, too.
+    /// The notice was due, so the end has to be sent, too.
     Due,
 }
 
@@ -157,13 +157,12 @@ pub(super) struct Untold {
 }
 
 impl Alerts {
-    /// None yet.
     pub fn new(policies: impl IntoIterator<Item = Policy>) -> Self {
         let receivers = policies.into_iter().map(Receiver::new).collect();
         Self { receivers, by_key: BTreeMap::new(), next_id: 0, given_up: 0, is_changed: false }
     }
 
-    /// A server is in another state, or is still in one after a restart.
+    /// Takes a change of a server's state, or its present state after a restart.
     pub fn change(&mut self, sensor: &str, change: &Change, now: Timestamp) {
         self.advance(now);
         let current = Trouble::of(change.verdict.state);
@@ -177,7 +176,7 @@ impl Alerts {
         self.advance(now);
     }
 
-    /// Time has come to `now`.
+    /// Advances time to `now`.
     pub fn advance(&mut self, now: Timestamp) {
         self.forget_unconfirmed(now);
         for alert in self.by_key.values_mut() {
@@ -192,7 +191,7 @@ impl Alerts {
         }
     }
 
-    /// What a receiver is to be told now. It is busy until [`Alerts::told`] or [`Alerts::failed`].
+    /// The notice to send to a receiver now. The receiver is busy until [`Alerts::told`] or [`Alerts::failed`].
     pub fn next(&mut self, receiver: usize, now: Timestamp) -> Option<Delivery> {
         let state = self.receivers.get_mut(receiver)?;
         if state.is_busy || state.not_before > now {
@@ -210,7 +209,7 @@ impl Alerts {
         Some(Delivery { receiver, notice: Notice { key: key.clone(), episode, over }, id })
     }
 
-    /// It was told.
+    /// The notice was delivered.
     pub fn told(&mut self, delivery: &Delivery, now: Timestamp) {
         let receiver = &mut self.receivers[delivery.receiver];
         receiver.is_busy = false;
@@ -231,7 +230,7 @@ impl Alerts {
         self.is_changed = true;
     }
 
-    /// It could not be told. `random`: any number.
+    /// The notice could not be delivered. `random`: any number, for the wait.
     pub fn failed(&mut self, delivery: &Delivery, retry: Retry, now: Timestamp, random: u64) {
         let receiver = &mut self.receivers[delivery.receiver];
         receiver.is_busy = false;
@@ -258,7 +257,7 @@ impl Alerts {
         }
     }
 
-    /// When there is something to do next, if nothing happens before.
+    /// The time of the next action, if nothing changes before.
     pub fn timeout(&self) -> Option<Timestamp> {
         let alerts = self.by_key.values().flat_map(|alert| {
             let turns = alert.slots.iter().filter_map(|slot| slot.next_turn(alert.unconfirmed_until.is_some()));
@@ -267,12 +266,12 @@ impl Alerts {
         alerts.chain(self.receivers.iter().enumerate().filter_map(|(at, _)| self.next_try(at))).min()
     }
 
-    /// Whether what the journal keeps has changed since this was asked last.
+    /// Whether the content of the journal has changed since the last call.
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }
 
-    /// Of each receiver, in their order.
+    /// The counts of each receiver, in their order.
     pub fn counts(&self) -> impl Iterator<Item = (&Policy, Counts)> {
         self.receivers.iter().enumerate().map(|(at, receiver)| {
             let waiting = self.by_key.values().filter(|alert| alert.slots[at].untold.is_some()).count();
@@ -280,25 +279,24 @@ impl Alerts {
         })
     }
 
-    /// What a receiver wants to be told.
     pub fn policy(&self, receiver: usize) -> &Policy {
         &self.receivers[receiver].policy
     }
 
-    /// How many servers are in trouble.
+    /// Alerts that are active.
     pub fn firing(&self) -> usize {
         self.by_key.values().filter(|alert| alert.episode.is_some()).count()
     }
 
-    /// How many alerts were given up, or not taken, because there were [`ALERTS_MAX`].
+    /// Alerts that were dropped, or not taken, because there were [`ALERTS_MAX`].
     pub const fn given_up(&self) -> u64 {
         self.given_up
     }
 }
 
-/// Their past.
+/// The journal's view.
 impl Alerts {
-    /// What was before a restart, in slots of receivers in their order of now.
+    /// The alerts from before a restart, with slots in the present order of receivers.
     pub(super) fn restore(policies: Vec<Policy>, saved: Vec<(Key, Alert)>, now: Timestamp) -> Self {
         let mut alerts = Self::new(policies);
         for (key, mut alert) in saved.into_iter().take(ALERTS_MAX) {
@@ -331,7 +329,7 @@ impl Alerts {
         let alert = self.by_key.entry(key.clone()).or_insert_with(|| Alert::new(self.receivers.len()));
         alert.unconfirmed_until = None;
         alert.episode.get_or_insert_with(|| Episode::new(&change.verdict));
-        // By the clock of who saw it: ours may be another.
+        // By the sensor's clock, which may differ from ours.
         let lasted = change.verdict.at.since(change.verdict.since);
         for (slot, receiver) in alert.slots.iter_mut().zip(&self.receivers) {
             if slot.standing == Standing::None && receiver.policy.troubles.contains(&key.trouble) {
@@ -362,12 +360,12 @@ impl Alerts {
         let is_forgotten = |alert: &Alert| alert.unconfirmed_until.is_some_and(|until| until <= now);
         let forgotten = self.by_key.iter().filter(|(_, alert)| is_forgotten(alert)).map(|(key, _)| key.clone());
         for key in forgotten.collect::<Vec<_>>() {
-            let because = "Nothing was heard of it since a restart of the monitor".to_owned();
+            let because = "No report has named the server since the monitor restarted".to_owned();
             self.end(&key, &Over { at: now, because });
         }
     }
 
-    /// Whether one more alert may be held.
+    /// Makes room for one more alert. Returns false if none can be dropped.
     fn make_room(&mut self) -> bool {
         if self.by_key.len() < ALERTS_MAX {
             return true;
@@ -379,7 +377,7 @@ impl Alerts {
         true
     }
 
-    /// When a receiver can be told the next of what waits for it.
+    /// The time of the next attempt for a receiver with due notices.
     fn next_try(&self, receiver: usize) -> Option<Timestamp> {
         let state = &self.receivers[receiver];
         let slots = self.by_key.values().map(|alert| &alert.slots[receiver]);
@@ -403,12 +401,12 @@ impl Alert {
         Self { episode, unconfirmed_until: None, slots }
     }
 
-    /// Nobody has to be told anything any more.
+    /// Whether the alert is over, and all its notices are delivered.
     fn is_done(&self) -> bool {
         self.episode.is_none() && self.slots.iter().all(|slot| slot.untold.is_none())
     }
 
-    /// When it was over, if nobody would miss it.
+    /// The end of the alert, if no receiver may have been notified of it.
     fn given_up_first(&self) -> Option<Timestamp> {
         if self.episode.is_some() || self.slots.iter().any(|slot| slot.may_know) {
             return None;
@@ -428,7 +426,7 @@ impl Slot {
         Self { standing, untold, may_know, repeat_at, not_before: None }
     }
 
-    /// When it has something to say by itself.
+    /// The time at which the slot becomes due by itself.
     fn next_turn(&self, is_unconfirmed: bool) -> Option<Timestamp> {
         match self.standing {
             Standing::Held(until) if !is_unconfirmed => Some(until),
@@ -437,7 +435,7 @@ impl Slot {
         }
     }
 
-    /// Whatever was not told before is not told any more.
+    /// Sets the notice to send, in place of an earlier one.
     fn say(&mut self, next_id: &mut u64, episode: &Episode, over: Option<Over>) {
         self.untold = Some(Untold { id: fresh(next_id), episode: episode.clone(), over });
         self.repeat_at = None;
@@ -452,7 +450,7 @@ impl Untold {
 }
 
 impl Backoff {
-    /// As it is unless something else is configured.
+    /// The default waits.
     pub const fn usual() -> Self {
         let (first, most, refused) = (Duration::from_secs(1), Duration::from_mins(5), Duration::from_mins(15));
         Self { first, most, refused }

@@ -1,8 +1,8 @@
-//! A program that is run for each notice.
+//! Runs a program for each notice.
 //!
-//! It gets the alert as a line of JSON on its standard input, as the webhook of Alertmanager has it, and in `WATARI_*` in its
-//! environment, which is ours otherwise. It is in a process group of its own, which is killed when its time is over, so that
-//! nothing stays of what it started.
+//! Its standard input is the alert as a line of JSON, as in Alertmanager's webhook. Its environment is that of this
+//! process, with `WATARI_*` variables for the alert. It runs in a process group of its own. After the timeout the whole
+//! group is killed, so that no descendant stays.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -19,7 +19,7 @@ use super::messages;
 use super::notice::{Notice, rfc3339};
 use super::outlet::{DeliveryError, excerpt};
 
-/// Returns what it said when it has ended well.
+/// Returns the program's output if it ended successfully.
 pub(super) async fn run(
     program: &Path,
     args: &[String],
@@ -60,7 +60,7 @@ fn environment(notice: &Notice) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A process and what it started. They are killed if nobody waits any more.
+/// A process and its descendants. Dropping this kills them.
 struct Group {
     child: Child,
     has_ended: bool,
@@ -77,12 +77,12 @@ impl Group {
         status
     }
 
-    /// Only before its end is known: then its number may be another's.
+    /// Only before the process was reaped. Afterwards its number may belong to another process.
     fn kill(&self) {
         let id = self.child.id().filter(|_| !self.has_ended);
         let group = id.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         if let Some(group) = group {
-            // It may have ended by itself.
+            // The group may have ended by itself.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
@@ -94,15 +94,15 @@ impl Drop for Group {
     }
 }
 
-/// What it says, of which the beginning is kept.
+/// The first part of the program's output.
 struct Output {
     said: Arc<Mutex<Vec<u8>>>,
     pipes: JoinSet<()>,
 }
 
-/// How much is kept.
+/// The bytes of output that are stored.
 const OUTPUT_LEN_MAX: usize = 4096;
-/// How long after its end output is awaited: something that it left behind may have it still.
+/// How long to wait for output after the program's end, because a descendant may still hold the pipe.
 const OUTPUT_GRACE: Duration = Duration::from_secs(1);
 
 impl Output {
@@ -111,7 +111,7 @@ impl Output {
         let mut pipes = JoinSet::new();
         if let Some(mut stdin) = child.stdin.take() {
             pipes.spawn(async move {
-                // It need not read it.
+                // The program need not read its input.
                 let _ = stdin.write_all(&input).await;
             });
         }
@@ -130,7 +130,7 @@ impl Output {
     }
 }
 
-/// The rest is read, too: nobody is to wait for it.
+/// Stores the first bytes of a pipe. It reads the rest, too, so that the program does not block.
 async fn keep(mut pipe: impl AsyncRead + Unpin, said: Arc<Mutex<Vec<u8>>>) {
     let mut buffer = [0; 1024];
     while let Ok(len @ 1..) = pipe.read(&mut buffer).await {

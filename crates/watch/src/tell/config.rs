@@ -1,13 +1,13 @@
-//! Who is told: `[[tell]]` in the configuration.
+//! Receivers of alerts: `[[tell]]` in the configuration.
 //!
 //! ```toml
 //! [[tell]]
 //! type = "webhook"             # or "alertmanager", "command", "syslog"
-//! name = "pager"               # in logs and metrics; the type, if left out
-//! hold_s = 30                  # how long a state must have lasted; 0
-//! repeat_s = 14400             # told again while it lasts; left out: never (alertmanager: 60)
-//! states = ["stopped"]         # left out: saturated and stopped
-//! timeout_s = 10               # how long one try may take
+//! name = "pager"               # in logs and metrics; default: the type
+//! hold_s = 30                  # how long a state has to last before a notice; default: 0
+//! repeat_s = 14400             # interval of notices while it lasts; default: never (alertmanager: 60)
+//! states = ["stopped"]         # default: saturated and stopped
+//! timeout_s = 10               # the longest attempt
 //! url = "https://alerts.example/hook"
 //! ```
 
@@ -21,7 +21,7 @@ use serde::Deserialize;
 use super::alerts::{Backoff, Policy};
 use super::notice::Trouble;
 
-/// A receiver as it stands in a file.
+/// The keys of a receiver in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReceiverFile {
@@ -50,59 +50,52 @@ enum Type {
     Syslog,
 }
 
-/// Who is told, and how.
+/// A receiver of alerts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receiver {
-    /// What it wants to be told.
+    /// The notices that it gets.
     pub policy: Policy,
-    /// How long one try may take.
+    /// The longest attempt.
     pub timeout: Duration,
-    /// Where it is.
     pub target: Target,
 }
 
-/// Where a receiver is.
+/// The address and protocol of a receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// It takes the webhook of Alertmanager, version 4.
+    /// It accepts the webhook of Alertmanager, version 4.
     Webhook(HttpTarget),
     /// It is Alertmanager, or has its API, version 2.
     Alertmanager(HttpTarget),
     /// A program that is run for each notice.
     Command {
-        /// Its path, or its name to be looked for in `PATH`.
+        /// Its path, or its name in `PATH`.
         program: PathBuf,
-        /// Its arguments, as they are.
         args: Vec<String>,
     },
-    /// It takes RFC 5424.
-    Syslog {
-        /// Where.
-        address: SyslogAddress,
-        /// As what.
-        facility: Facility,
-    },
+    /// It accepts RFC 5424.
+    Syslog { address: SyslogAddress, facility: Facility },
 }
 
-/// Where an HTTP server is, and how it is asked.
+/// An HTTP server, and how to send requests to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpTarget {
     /// With `http` or `https`, a host and a path.
     pub url: Uri,
-    /// Authorities to be trusted (PEM); `None`: those of the system.
+    /// The trusted authorities (PEM); `None` trusts those of the system.
     pub ca_file: Option<PathBuf>,
-    /// What proves who we are; read for each notice, so that it may change.
+    /// A bearer token. The file is read for each notice, so that it may change.
     pub token_file: Option<PathBuf>,
-    /// Where people see more, if there is such a place.
+    /// A page with further information for people; may be empty.
     pub external_url: String,
 }
 
-/// Where syslog is.
+/// The address of a syslog server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SyslogAddress {
     /// A datagram socket.
     Unix(PathBuf),
-    /// RFC 5426, `host:port`. Nobody says whether it came.
+    /// RFC 5426, `host:port`. Delivery is not acknowledged.
     Udp(String),
     /// RFC 6587 with octet counting, `host:port`.
     Tcp(String),
@@ -128,51 +121,47 @@ pub enum Facility {
     Local7 = 23,
 }
 
-/// What stands in `[[tell]]` makes no sense.
+/// A `[[tell]]` section is invalid.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TellConfigError {
-    /// Something is missing.
+    /// A required key is missing.
     #[error("the receiver {receiver} of [[tell]] needs {key}: it is of type {kind}")]
     Missing {
-        /// Whose.
+        /// The name of the receiver.
         receiver: String,
-        /// What.
         key: &'static str,
-        /// Of which type it is.
+        /// The type of the receiver.
         kind: &'static str,
     },
-    /// Something does not belong there.
-    #[error("{key} is not for the receiver {receiver} of [[tell]]: it is of type {kind}")]
+    /// A key does not belong to this type of receiver.
+    #[error("{key} is not allowed for the receiver {receiver} of [[tell]]: it is of type {kind}")]
     Misplaced {
-        /// Whose.
+        /// The name of the receiver.
         receiver: String,
-        /// What.
         key: &'static str,
-        /// Of which type it is.
+        /// The type of the receiver.
         kind: &'static str,
     },
-    /// A value makes no sense.
+    /// A value is invalid.
     #[error("{key} of the receiver {receiver} of [[tell]] is not {expected}")]
     Value {
-        /// Whose.
+        /// The name of the receiver.
         receiver: String,
-        /// What.
         key: &'static str,
-        /// What it may be.
+        /// The accepted values.
         expected: &'static str,
     },
-    /// Two have the same name.
-    #[error("two receivers of [[tell]] are called {0}; give one another name")]
+    /// Two receivers have the same name.
+    #[error("two receivers of [[tell]] have the name {0}: give each its own")]
     Twice(String),
-    /// There are too many.
-    #[error("there are {0} receivers in [[tell]], over {RECEIVERS_MAX}")]
+    /// There are too many receivers. The value is their number.
+    #[error("there are {0} receivers in [[tell]], at most {RECEIVERS_MAX} are allowed")]
     TooMany(usize),
 }
 
-/// How many receivers there may be.
 pub const RECEIVERS_MAX: usize = 16;
 
-/// What stands in `[[tell]]`.
+/// The receivers of `[[tell]]` sections.
 pub(super) fn receivers(files: &[ReceiverFile]) -> Result<Vec<Receiver>, TellConfigError> {
     if files.len() > RECEIVERS_MAX {
         return Err(TellConfigError::TooMany(files.len()));
@@ -189,7 +178,7 @@ pub(super) fn receivers(files: &[ReceiverFile]) -> Result<Vec<Receiver>, TellCon
 }
 
 impl ReceiverFile {
-    /// Files without a whole path lie in this directory.
+    /// Resolves relative paths against `directory`.
     pub(super) fn resolve(&mut self, directory: &Path) {
         for path in [&mut self.ca_file, &mut self.token_file].into_iter().flatten() {
             *path = directory.join(&*path);
@@ -226,7 +215,7 @@ impl ReceiverFile {
                 let program = self.program.clone().ok_or_else(|| self.needs("program"))?;
                 let args = self.args.clone().unwrap_or_default();
                 if args.iter().any(|arg| arg.contains('\0')) {
-                    return Err(self.not("args", "without NUL"));
+                    return Err(self.not("args", "a list of strings without NUL"));
                 }
                 Target::Command { program, args }
             }
@@ -247,16 +236,16 @@ impl ReceiverFile {
             return Err(self.not("url", expected));
         };
         if authority.as_str().contains('@') {
-            return Err(self.not("url", "without a name and a password: use token_file"));
+            return Err(self.not("url", "a URL without a user name and a password: use token_file"));
         }
         if url.scheme_str() == Some("http") && self.ca_file.is_some() {
-            return Err(self.not("ca_file", "for a url without https"));
+            return Err(self.not("ca_file", "allowed for a url without https"));
         }
         let external_url = self.external_url.clone().unwrap_or_default();
         Ok(HttpTarget { url, ca_file: self.ca_file.clone(), token_file: self.token_file.clone(), external_url })
     }
 
-    /// Of what is only for some types.
+    /// Refuses keys of other types.
     fn has_nothing_else(&self) -> Result<(), TellConfigError> {
         use Type::{Alertmanager, Command, Syslog, Webhook};
         let http: &[Type] = &[Webhook, Alertmanager];
@@ -329,9 +318,9 @@ fn is_place(text: &str) -> bool {
     text.parse::<SocketAddr>().is_ok() || text.rsplit_once(':').is_some_and(is_name)
 }
 
-/// How long one try may take, unless configured.
+/// The default of `timeout_s`.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Alertmanager forgets what it is not told again.
+/// Alertmanager ends alerts that are not repeated.
 const ALERTMANAGER_REPEAT: Duration = Duration::from_mins(1);
 /// A week.
 const SECONDS_MAX: u64 = 604_800;
@@ -391,7 +380,7 @@ mod tests {
         assert_eq!(refused("type = 'webhook'"), "the receiver webhook of [[tell]] needs url: it is of type webhook");
         assert_eq!(
             refused("type = 'command'\nname = 'page'\nprogram = '/bin/page'\nurl = 'http://a/'"),
-            "url is not for the receiver page of [[tell]]: it is of type command"
+            "url is not allowed for the receiver page of [[tell]]: it is of type command"
         );
         let url = "url of the receiver webhook of [[tell]] is not ";
         assert!(refused("type = 'webhook'\nurl = 'alerts.example'").starts_with(url));
@@ -403,8 +392,8 @@ mod tests {
         assert!(refused("type = 'syslog'\nstates = ['idle']").contains("unknown variant `idle`"));
         assert!(refused("type = 'syslog'\nhold = 3").contains("unknown field `hold`"));
         let twice = parsed("[[tell]]\ntype = 'syslog'\n[[tell]]\ntype = 'syslog'").unwrap_err();
-        assert_eq!(twice, "two receivers of [[tell]] are called syslog; give one another name");
+        assert_eq!(twice, "two receivers of [[tell]] have the name syslog: give each its own");
         let many = parsed(&"[[tell]]\ntype = 'syslog'\n".repeat(17)).unwrap_err();
-        assert_eq!(many, "there are 17 receivers in [[tell]], over 16");
+        assert_eq!(many, "there are 17 receivers in [[tell]], at most 16 are allowed");
     }
 }

@@ -1,4 +1,4 @@
-//! The file that says who is told.
+//! The file with the receivers of alerts.
 //!
 //! ```toml
 //! journal = "alerts.json"
@@ -17,45 +17,37 @@ use watari_capture::privileges::Keep;
 
 use super::config::{Receiver, ReceiverFile, Target, TellConfigError, receivers};
 
-/// Who is told.
+/// Receivers and journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {
-    /// All of them.
     pub receivers: Vec<Receiver>,
-    /// Where it is written what they have not been told; `None`: a restart forgets it.
+    /// The file of the alerts that receivers do not have yet; `None` forgets them at a restart.
     pub journal: Option<PathBuf>,
 }
 
-/// Nobody knows who is to be told.
+/// The file has no valid receivers.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read {}: {source}", .path.display())]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// It says something else than it should.
+    Read { path: PathBuf, source: io::Error },
+    /// The file is not TOML, or has unknown keys or other types.
     #[error("{}: {source}", .path.display())]
     Parse {
-        /// Which.
         path: PathBuf,
-        /// What, and where.
+        /// The error and its position.
         source: toml::de::Error,
     },
-    /// A receiver makes no sense.
+    /// A receiver is invalid.
     #[error("{}: {source}", .path.display())]
     Receiver {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
         source: TellConfigError,
     },
 }
 
-/// As it stands there.
+/// The keys of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConfigFile {
@@ -65,7 +57,7 @@ struct ConfigFile {
 }
 
 impl Config {
-    /// What stands in a file. Files that it names without a whole path are beside it.
+    /// Reads a file. Relative paths in it are relative to its directory.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.into(), source })?;
         Self::parse(&text, directory(path)).map_err(|wrong| wrong.of(path))
@@ -79,7 +71,7 @@ impl Config {
         Ok(Self { receivers: receivers(&tell)?, journal: journal.map(|journal| directory.join(journal)) })
     }
 
-    /// What telling takes of a process that gives up all else: see [`Keep`].
+    /// Adds the privileges that notifications need: see [`Keep`].
     pub fn keep(&self, keep: &mut Keep) {
         keep.write.extend(self.journal.as_deref().map(|journal| directory(journal).to_owned()));
         for receiver in &self.receivers {
@@ -87,7 +79,7 @@ impl Config {
                 Target::Webhook(http) | Target::Alertmanager(http) => {
                     keep.names = true;
                     keep.read.extend(http.ca_file.clone());
-                    // A token is changed by another file that takes its name.
+                    // Tokens are replaced by renaming another file, so the directory is needed.
                     keep.read.extend(http.token_file.as_deref().map(|token| directory(token).to_owned()));
                 }
                 Target::Command { .. } => keep.programs = true,
@@ -97,7 +89,7 @@ impl Config {
     }
 }
 
-/// What is wrong with a text.
+/// An error in the text.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 enum Wrong {
@@ -115,7 +107,7 @@ impl Wrong {
     }
 }
 
-/// Where a file lies.
+/// The directory of a file.
 pub(super) fn directory(path: &Path) -> &Path {
     path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -1,5 +1,5 @@
-//! One POST, on a connection of its own: servers seldom change their state, and a connection that is kept would be cut off
-//! meanwhile.
+//! Sends one POST on a connection of its own. Servers seldom change their state, and a kept connection would reach its
+//! idle timeout meanwhile.
 
 use std::io;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 use super::config::HttpTarget;
 use super::outlet::{DeliveryError, excerpt};
 
-/// Asks one server.
+/// An HTTP client for one server.
 pub(super) struct Client {
     url: Uri,
     host: String,
@@ -33,29 +33,23 @@ pub(super) struct Client {
     token_file: Option<PathBuf>,
 }
 
-/// A server cannot be asked, whatever it would say.
+/// A request to a server cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// A file of certificates cannot be read.
     #[error("the certificates {}: {source}", .path.display())]
-    Certificates {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: pem::Error,
-    },
-    /// A certificate is none.
+    Certificates { path: PathBuf, source: pem::Error },
+    /// A certificate is invalid.
     #[error("the certificates {}: {source}", .path.display())]
     Certificate {
-        /// Where it stands.
+        /// The path of its file.
         path: PathBuf,
-        /// What is wrong with it.
         source: rustls::Error,
     },
-    /// There is nobody to trust.
-    #[error("there are no certificates of authorities in {0}")]
+    /// The system has no trusted authorities.
+    #[error("there are no CA certificates in {0}")]
     NoAuthorities(String),
-    /// TLS does not work at all.
+    /// TLS cannot be set up.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
     /// The host in the URL is neither a name nor an address.
@@ -63,9 +57,9 @@ pub enum ClientError {
     Host(#[from] InvalidDnsNameError),
 }
 
-/// What an answer may have for the log.
+/// The most bytes of an answer for the log.
 const BODY_LEN_MAX: usize = 4096;
-/// However long a server wants not to be asked.
+/// The longest accepted `Retry-After`.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 const TOKEN_LEN_MAX: u64 = 16 << 10;
 
@@ -83,7 +77,7 @@ impl Client {
         Ok(Self { url: target.url.clone(), host, port, tls, token_file: target.token_file.clone() })
     }
 
-    /// Returns when the server has said that it took it.
+    /// Returns when the server has answered that it accepted the notice.
     pub(super) async fn post(&self, body: Vec<u8>) -> Result<(), DeliveryError> {
         let request = self.request(body).await?;
         let socket = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(DeliveryError::Connect)?;
@@ -100,7 +94,7 @@ impl Client {
         let path = self.url.path_and_query().map_or("/", |path| path.as_str());
         let mut request = Request::new(Full::new(Bytes::from(body)));
         *request.method_mut() = http::Method::POST;
-        // Both are parts of a URL, which has been parsed.
+        // Both are parts of a URL that was parsed before.
         *request.uri_mut() = path.parse().unwrap_or_default();
         let authority = self.url.authority().map_or("", |authority| authority.as_str());
         let headers = request.headers_mut();
@@ -118,7 +112,7 @@ impl Client {
 }
 
 impl std::fmt::Debug for Client {
-    /// Without the URL: whoever has it may be allowed what it leads to.
+    /// Leaves out the URL, which may be a secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client").field("host", &self.host).finish_non_exhaustive()
     }
@@ -129,7 +123,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // Ends with this function, however that ends.
+    // Ends with this function, however it returns.
     let mut driving = JoinSet::new();
     driving.spawn(connection);
     let response = sender.send_request(request).await?;
@@ -145,7 +139,7 @@ async fn refusal(response: Response<Incoming>) -> DeliveryError {
     DeliveryError::Status { status, retry_after, body: excerpt(&beginning(response.into_body()).await) }
 }
 
-/// As much as there is, and as is wanted.
+/// The first bytes of an answer, up to the limit.
 async fn beginning(mut body: Incoming) -> Vec<u8> {
     let mut read = Vec::new();
     while read.len() < BODY_LEN_MAX
@@ -202,7 +196,7 @@ fn roots_of(path: &PathBuf) -> Result<RootCertStore, ClientError> {
     if roots.is_empty() { Err(ClientError::NoAuthorities(path.display().to_string())) } else { Ok(roots) }
 }
 
-/// Certificates of the system that cannot be parsed are passed over, as elsewhere: old ones lie in every such directory.
+/// Skips certificates of the system that cannot be parsed: every such directory has old ones.
 fn system_roots() -> Result<RootCertStore, ClientError> {
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

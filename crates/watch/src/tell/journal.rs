@@ -1,8 +1,8 @@
-//! What has to be told, in a file: a restart neither forgets it nor tells it wrongly.
+//! The journal: a file of the alerts that receivers do not have yet. A restart neither loses them nor changes them.
 //!
-//! The file is small and written whole: to another one beside it, which then takes its name. Delivery is *at least once*: what
-//! was told in the moment before the process ended may be told again. Repeats are harmless, since a notice names its alert (by
-//! labels and `fingerprint`) and its episode (by `startsAt`).
+//! The file is small and written as a whole: to a temporary file beside it, which is then renamed. Delivery is *at
+//! least once*: a notice that was delivered right before the process ended may be sent again. This is harmless, because
+//! a notice identifies its alert (by labels and `fingerprint`) and its episode (by `startsAt`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,30 +19,30 @@ use super::alerts::{ALERTS_MAX, Alert, Alerts, Policy, Slot, Standing, Untold};
 use super::file::directory;
 use super::notice::{Episode, Key, Over, Trouble};
 
-/// A file that outlives the process.
+/// The journal file.
 #[derive(Debug, Clone)]
 pub(super) struct Journal {
     path: PathBuf,
 }
 
-/// What stands in the file is not what was written there.
+/// The file's content is not a journal.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Damage {
-    /// It is no JSON, or of another shape.
+    /// It is not JSON, or has other fields.
     #[error("it cannot be read: {0}")]
     Content(#[from] serde_json::Error),
-    /// It was written by another version.
-    #[error("it is of version {0}, and not {VERSION}")]
+    /// Another version of this program wrote it.
+    #[error("it has version {0}, expected {VERSION}")]
     Version(u32),
-    /// It is larger than it ever is.
+    /// It is longer than [`LEN_MAX`].
     #[error("it is larger than {LEN_MAX} bytes")]
     Len,
-    /// It has more alerts than there ever are.
+    /// It has more than [`ALERTS_MAX`] alerts.
     #[error("it has more than {ALERTS_MAX} alerts")]
     Alerts,
 }
 
-/// Beyond what [`ALERTS_MAX`] alerts of some receivers take.
+/// More than [`ALERTS_MAX`] alerts of some receivers need, in bytes.
 const LEN_MAX: u64 = 32 << 20;
 const VERSION: u32 = 1;
 
@@ -55,7 +55,7 @@ impl Journal {
         &self.path
     }
 
-    /// What there was; `Err` inside: the file was damaged, and is aside now ([`Journal::aside`]).
+    /// The stored alerts. `Err` inside: the file was damaged, and was renamed to [`Journal::aside`].
     pub(super) fn read(&self, policies: &[Policy], now: Timestamp) -> io::Result<Result<Alerts, Damage>> {
         let content = match File::open(&self.path) {
             Ok(file) => read_all(file)?,
@@ -69,12 +69,12 @@ impl Journal {
         Ok(alerts)
     }
 
-    /// Where a damaged file is put.
+    /// The path to which a damaged file is renamed.
     pub(super) fn aside(&self) -> PathBuf {
         self.beside(".damaged")
     }
 
-    /// Makes the file hold `content`, all at once.
+    /// Replaces the content of the file atomically.
     pub(super) fn write(&self, content: &[u8]) -> io::Result<()> {
         let new = self.beside(".new");
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
@@ -97,7 +97,7 @@ fn read_all(file: File) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// As it is written.
+/// The content of the file.
 pub(super) fn encode(alerts: &Alerts) -> Vec<u8> {
     let names: Vec<&str> = alerts.policies().map(|policy| policy.name.as_str()).collect();
     let alerts = alerts.all().map(|(key, alert)| AlertRow::new(key, alert, &names)).collect();
@@ -120,7 +120,7 @@ pub(super) fn decode(content: &[u8], policies: &[Policy], now: Timestamp) -> Res
     Ok(Alerts::restore(policies.to_vec(), saved, now))
 }
 
-/// Read first, whatever else there is.
+/// Parsed first, with any other fields.
 #[derive(Deserialize)]
 struct VersionRow {
     version: u32,
@@ -140,9 +140,9 @@ struct AlertRow {
     sensor: String,
     server: SocketAddr,
     state: Trouble,
-    /// `null`: it is over.
+    /// `null` if the alert is over.
     episode: Option<EpisodeRow>,
-    /// By their names; those that have to be told nothing are left out.
+    /// By name. Receivers without anything to get are left out.
     receivers: BTreeMap<String, SlotRow>,
 }
 
@@ -198,7 +198,7 @@ impl AlertRow {
         }
     }
 
-    /// For receivers of now; what the file says of others is over.
+    /// Converts for the present receivers. Those that are no longer configured are dropped.
     fn into_alert(mut self, policies: &[Policy]) -> (Key, Alert) {
         let slot = |policy: &Policy| self.receivers.remove(&policy.name).map_or_else(Slot::default, Slot::from);
         let slots = policies.iter().map(slot).collect();

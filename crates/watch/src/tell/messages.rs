@@ -1,4 +1,4 @@
-//! Notices as JSON, in the shapes of Alertmanager.
+//! Notices as JSON, in the formats of Alertmanager.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use watari_packets::Timestamp;
 
 use super::notice::{Notice, rfc3339};
 
-/// The webhook of Alertmanager, version 4 (`webhook.Message` and `template.Data` there), with one alert in a group of its own.
+/// The webhook of Alertmanager, version 4 (`webhook.Message` and `template.Data` there), with one alert in a group of
+/// its own.
 pub(super) fn webhook(notice: &Notice, receiver: &str, external_url: &str) -> Vec<u8> {
     let labels = notice.labels();
     let group_labels: BTreeMap<_, _> =
@@ -28,8 +29,8 @@ pub(super) fn webhook(notice: &Notice, receiver: &str, external_url: &str) -> Ve
     serde_json::to_vec(&message).expect("plain values")
 }
 
-/// What Alertmanager takes at `/api/v2/alerts` (`postableAlerts` there). What goes on ends by itself unless it is told again,
-/// `repeat` later; as with Prometheus, some of these may be lost.
+/// The body for Alertmanager's `/api/v2/alerts` (`postableAlerts` there). An active alert ends by itself unless it is
+/// repeated after `repeat`. As with Prometheus, some of the repeats may be lost.
 pub(super) fn alertmanager(notice: &Notice, external_url: &str, now: Timestamp, repeat: Option<Duration>) -> Vec<u8> {
     let ends_at = match &notice.over {
         Some(over) => Some(over.at),
@@ -45,18 +46,18 @@ pub(super) fn alertmanager(notice: &Notice, external_url: &str, now: Timestamp, 
     serde_json::to_vec(&[alert]).expect("plain values")
 }
 
-/// One alert, as it is in the webhook.
+/// One alert, as in the webhook.
 pub(super) fn alert(notice: &Notice) -> Vec<u8> {
     let mut line = serde_json::to_vec(&Alert::new(notice, "")).expect("plain values");
     line.push(b'\n');
     line
 }
 
-/// What makes an alert one of its own.
+/// The labels that identify an alert.
 const GROUPED_BY: [&str; 3] = ["alertname", "sensor", "server"];
 /// As in Prometheus' `sendAlerts`.
 const REPEATS_LOST_MAX: u32 = 4;
-/// The zero of Go's time: when something ends that goes on.
+/// The zero of Go's time: the end of an active alert.
 const NEVER: &str = "0001-01-01T00:00:00Z";
 
 #[derive(Serialize)]
@@ -114,7 +115,7 @@ impl<'a> Alert<'a> {
     }
 }
 
-/// As Alertmanager writes it: the route, which we have none of, and the labels.
+/// As Alertmanager writes it: the route, which is empty here, and the labels.
 fn group_key(labels: &BTreeMap<&'static str, String>) -> String {
     let label = |(name, value): (&&str, &String)| format!("{name}={value:?}");
     let labels: Vec<String> = labels.iter().map(label).collect();

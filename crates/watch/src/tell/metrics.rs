@@ -1,4 +1,4 @@
-//! How telling goes, as metrics.
+//! Prometheus metrics of notifications.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use super::alerts::Counts;
 use super::teller::Shared;
 
-/// A [`Teller`](super::Teller) that is scraped.
+/// The metrics of a [`Teller`](super::Teller).
 #[derive(Debug)]
 pub struct TellerMetrics(pub(super) Arc<Shared>);
 
-/// A number of each receiver.
+/// A metric of each receiver.
 type OfReceiver = (&'static str, &'static str, fn(&Counts) -> u64);
 
 const COUNTS: [OfReceiver; 2] = [
-    ("notices_told", "Notices that a receiver took", |counts| counts.told),
-    ("notices_failed", "Tries to tell a receiver that failed", |counts| counts.failed),
+    ("notices_told", "Notices delivered to a receiver", |counts| counts.told),
+    ("notices_failed", "Failed attempts to deliver a notice to a receiver", |counts| counts.failed),
 ];
 
 impl Collector for TellerMetrics {
@@ -34,17 +34,17 @@ impl Collector for TellerMetrics {
                 ConstCounter::new(value(counts)).encode(metric.encode_family(&labels)?)?;
             }
         }
-        let help = "Notices that a receiver has not been told yet";
+        let help = "Notices not delivered to a receiver yet";
         let mut metric = encoder.encode_descriptor("notices_waiting", help, None, MetricType::Gauge)?;
         for (receiver, counts) in &counts.receivers {
             let labels = [("receiver", receiver.as_str())];
             ConstGauge::new(counts.waiting as u64).encode(metric.encode_family(&labels)?)?;
         }
-        let (help, firing) = ("Alerts that are not over", ConstGauge::new(counts.firing as u64));
+        let (help, firing) = ("Alerts that are firing", ConstGauge::new(counts.firing as u64));
         firing.encode(encoder.encode_descriptor("alerts_firing", help, None, firing.metric_type())?)?;
         for (name, help, value) in [
-            ("alerts_given_up", "Alerts that were given up, because there were too many", counts.given_up),
-            ("journal_failures", "Times that the journal could not be written", counts.journal_failures),
+            ("alerts_given_up", "Alerts dropped because there were too many", counts.given_up),
+            ("journal_failures", "Failed writes of the journal", counts.journal_failures),
         ] {
             let count = ConstCounter::new(value);
             count.encode(encoder.encode_descriptor(name, help, None, count.metric_type())?)?;

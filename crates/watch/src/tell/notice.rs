@@ -1,4 +1,4 @@
-//! What receivers are told: that a server is in trouble, or no longer.
+//! Notices: a server is in a bad state, or no longer.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,29 +10,25 @@ use watari_packets::Timestamp;
 
 use crate::spans::because;
 
-/// What a receiver is told of one alert.
+/// A notice of one alert.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// Which alert.
     pub key: Key,
-    /// What happened.
     pub episode: Episode,
-    /// `None`: it goes on.
+    /// `None` if the alert is active.
     pub over: Option<Over>,
 }
 
-/// Which alert: a server in trouble, as a sensor sees it.
+/// An alert: a bad state of a server, as one sensor sees it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Who sees it, without control characters.
+    /// The name of the sensor, without control characters.
     pub sensor: String,
-    /// The server.
     pub server: SocketAddr,
-    /// What it is in.
     pub trouble: Trouble,
 }
 
-/// The states that somebody has to be told of.
+/// The states that receivers are notified of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Trouble {
@@ -42,36 +38,35 @@ pub enum Trouble {
     Stopped,
 }
 
-/// One time that a server was in trouble.
+/// A span in which a server was in a bad state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Episode {
-    /// When it began.
+    /// The begin of the span.
     pub since: Timestamp,
-    /// Which limit decided, as [`watari_endings::Reason::as_str`] has it.
+    /// The limit that decided, as in [`watari_endings::Reason::as_str`].
     pub reason: String,
-    /// The same as a sentence, with what was measured.
+    /// The evidence as a sentence, with the measured value.
     pub because: String,
 }
 
 /// The end of an episode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Over {
-    /// When it was over.
     pub at: Timestamp,
-    /// What the server is in now, as a sentence.
+    /// The present state of the server, as a sentence.
     pub because: String,
 }
 
-/// A sensor's name is cut off here: it comes from outside.
+/// The longest name of a sensor in a notice. Longer ones are cut, because names come from outside.
 const SENSOR_LEN_MAX: usize = 128;
 
 impl Notice {
-    /// `firing` or `resolved`, as Alertmanager has it.
+    /// `firing` or `resolved`, as in Alertmanager.
     pub const fn status(&self) -> &'static str {
         if self.over.is_none() { "firing" } else { "resolved" }
     }
 
-    /// What says which alert it is: the same for all that is told of it.
+    /// The labels that identify the alert. They are the same in all its notices.
     pub fn labels(&self) -> BTreeMap<&'static str, String> {
         let Key { sensor, server, trouble } = &self.key;
         BTreeMap::from([
@@ -83,7 +78,7 @@ impl Notice {
         ])
     }
 
-    /// What people read.
+    /// Texts for people.
     pub fn annotations(&self) -> BTreeMap<&'static str, String> {
         BTreeMap::from([("summary", self.summary()), ("description", self.description())])
     }
@@ -95,20 +90,20 @@ impl Notice {
         format!("{server} {is} {}, as sensor {sensor} sees it", trouble.as_str())
     }
 
-    /// What that is concluded from.
+    /// The evidence.
     pub fn description(&self) -> String {
         let began = &self.episode;
         match &self.over {
             None => format!("{} ({})", began.because, began.reason),
             Some(over) => {
                 let lasted_s = over.at.since(began.since).as_secs();
-                format!("It was for {lasted_s} s: {} ({}). {}", began.because, began.reason, over.because)
+                format!("It lasted {lasted_s} s: {} ({}). {}", began.because, began.reason, over.because)
             }
         }
     }
 
     /// As Alertmanager computes it (`LabelSet.Fingerprint` of Prometheus' `common`: FNV-1a over all labels), so that
-    /// whoever sorts notices by it finds the same.
+    /// programs that group notices by it get the same value.
     pub fn fingerprint(&self) -> String {
         let labels = self.labels();
         let octets = labels.iter().flat_map(|(name, value)| {
@@ -136,10 +131,9 @@ impl Key {
 }
 
 impl Trouble {
-    /// All of them.
     pub const ALL: [Self; 2] = [Self::Saturated, Self::Stopped];
 
-    /// `None`: nobody has to be told.
+    /// `None` if receivers are not notified of this state.
     pub const fn of(state: ServerState) -> Option<Self> {
         match state {
             ServerState::Idle | ServerState::Normal => None,
@@ -148,7 +142,7 @@ impl Trouble {
         }
     }
 
-    /// As logs have it.
+    /// The name in logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Saturated => ServerState::Saturated.as_str(),
@@ -188,7 +182,7 @@ impl Over {
     }
 }
 
-/// As RFC 3339 has it, in UTC.
+/// A UTC time in the format of RFC 3339.
 pub(super) fn rfc3339(at: Timestamp) -> String {
     let moment = OffsetDateTime::from_unix_timestamp_nanos(at.0.into()).ok();
     moment.and_then(|moment| moment.format(&Rfc3339).ok()).unwrap_or_default()
@@ -202,7 +196,7 @@ mod tests {
 
     fn notice(over: Option<Over>) -> Notice {
         let key = Key::new("west", "192.0.2.1:443".parse().unwrap(), Trouble::Stopped);
-        let because = "60.0 % of what asked got no answer, over 50.0 %, in 30 s".to_owned();
+        let because = "60.0 % of attempts and requests got no answer, limit 50.0 %, in 30 s".to_owned();
         let episode = Episode { since: Timestamp(1_000_000_000), reason: "unanswered".to_owned(), because };
         Notice { key, episode, over }
     }
@@ -211,11 +205,14 @@ mod tests {
     fn people_read_what_happened() {
         let firing = notice(None);
         assert_eq!(firing.summary(), "192.0.2.1:443 is stopped, as sensor west sees it");
-        assert_eq!(firing.description(), "60.0 % of what asked got no answer, over 50.0 %, in 30 s (unanswered)");
+        assert_eq!(
+            firing.description(),
+            "60.0 % of attempts and requests got no answer, limit 50.0 %, in 30 s (unanswered)"
+        );
         let over = Over { at: Timestamp(61_500_000_000), because: "It is normal now".to_owned() };
         let resolved = notice(Some(over));
         assert_eq!(resolved.summary(), "192.0.2.1:443 is no longer stopped, as sensor west sees it");
-        assert!(resolved.description().starts_with("It was for 60 s: 60.0 % of what asked"));
+        assert!(resolved.description().starts_with("It lasted 60 s: 60.0 % of attempts and requests"));
         assert!(resolved.description().ends_with("(unanswered). It is normal now"));
     }
 

@@ -1,4 +1,4 @@
-//! How a notice gets to a receiver, whatever it is.
+//! Sends notices to a receiver of any type.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::http::{Client, ClientError};
 use super::notice::Notice;
 use super::{command, messages, syslog};
 
-/// A way to a receiver.
+/// The connection to a receiver.
 #[derive(Debug)]
 pub(super) struct Outlet {
     receiver: String,
@@ -31,7 +31,7 @@ enum Way {
     Syslog { address: SyslogAddress, facility: Facility },
 }
 
-/// A receiver could not be told.
+/// A notice could not be delivered.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DeliveryError {
     #[error("it took longer than {} s", .0.as_secs_f64())]
@@ -46,7 +46,7 @@ pub(super) enum DeliveryError {
     Status { status: StatusCode, retry_after: Option<Duration>, body: String },
     #[error("the token file {}: {source}", .path.display())]
     Token { path: PathBuf, source: io::Error },
-    #[error("the token in {} has characters that no token has", .0.display())]
+    #[error("the token in {} has characters that a token must not have", .0.display())]
     BadToken(PathBuf),
     #[error("cannot run {}: {source}", .program.display())]
     Run { program: PathBuf, source: io::Error },
@@ -56,12 +56,12 @@ pub(super) enum DeliveryError {
     Killed { limit: Duration, output: String },
     #[error("cannot send: {0}")]
     Send(io::Error),
-    #[error("telling it was cut short: {0}")]
+    #[error("the delivery was aborted: {0}")]
     Lost(tokio::task::JoinError),
 }
 
 impl Outlet {
-    /// Reads what it needs, such as certificates of authorities.
+    /// Reads the files that it needs, such as the certificates of authorities.
     pub(super) fn new(receiver: &Receiver) -> Result<Self, ClientError> {
         let way = match receiver.target.clone() {
             Target::Webhook(target) => {
@@ -74,7 +74,8 @@ impl Outlet {
             }
             Target::Command { program, args } => {
                 if program.is_absolute() && !program.exists() {
-                    tracing::warn!(receiver = receiver.policy.name, program = %program.display(), "it is not there yet");
+                    let name = &receiver.policy.name;
+                    tracing::warn!(receiver = name, program = %program.display(), "the program does not exist yet");
                 }
                 Way::Command { program, args }
             }
@@ -84,7 +85,7 @@ impl Outlet {
         Ok(Self { receiver: policy.name.clone(), timeout: receiver.timeout, repeat: policy.repeat, way })
     }
 
-    /// Tells it, once.
+    /// Sends a notice, with one attempt.
     pub(super) async fn tell(&self, notice: &Notice, now: Timestamp) -> Result<(), DeliveryError> {
         match &self.way {
             Way::Webhook { client, external_url } => {
@@ -98,7 +99,7 @@ impl Outlet {
             Way::Command { program, args } => {
                 let output = command::run(program, args, notice, self.timeout).await?;
                 if !output.is_empty() {
-                    tracing::info!(receiver = self.receiver, output, "a command that was told said something");
+                    tracing::info!(receiver = self.receiver, output, "a command of a receiver wrote output");
                 }
                 Ok(())
             }
@@ -114,7 +115,7 @@ impl Outlet {
     }
 }
 
-/// Alertmanager may be under a path, as `--web.route-prefix` says.
+/// The API's URL. Alertmanager may be under a path, as set by `--web.route-prefix`.
 fn api(url: &http::Uri) -> http::Uri {
     let prefix = url.path().trim_end_matches('/');
     let mut parts = url.clone().into_parts();
@@ -123,7 +124,7 @@ fn api(url: &http::Uri) -> http::Uri {
 }
 
 impl DeliveryError {
-    /// A notice that was refused (4xx) would be refused again, unless somebody repairs the receiver. All else may pass.
+    /// A receiver would refuse a refused notice (4xx) again, until it is repaired. Other failures may pass.
     pub(super) fn retry(&self) -> Retry {
         match self {
             Self::Status { status, retry_after, .. } if is_passing(*status) => Retry::Later(*retry_after),
@@ -137,13 +138,13 @@ fn is_passing(status: StatusCode) -> bool {
     status.is_server_error() || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
 }
 
-/// The beginning of what somebody else said, fit for a log.
+/// The first part of a text from outside, without control characters, for a log.
 pub(super) fn excerpt(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(&text[..text.len().min(EXCERPT_LEN_MAX)]);
     text.trim().chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
 }
 
-/// How much of it is logged.
+/// Length of an excerpt, in bytes.
 const EXCERPT_LEN_MAX: usize = 1024;
 
 #[cfg(test)]

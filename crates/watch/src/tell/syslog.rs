@@ -1,4 +1,4 @@
-//! Syslog: RFC 5424, in datagrams of Unix or of UDP (RFC 5426), or over TCP (RFC 6587).
+//! Syslog: RFC 5424, in Unix datagrams or UDP (RFC 5426), or over TCP (RFC 6587).
 
 use std::fmt::Write as _;
 use std::io;
@@ -15,7 +15,7 @@ use super::config::{Facility, SyslogAddress};
 use super::notice::{Notice, Trouble, rfc3339};
 use super::outlet::DeliveryError;
 
-/// As RFC 5424, section 6 has it.
+/// The message format of RFC 5424, section 6.
 pub(super) fn message(notice: &Notice, facility: Facility, now: Timestamp) -> Vec<u8> {
     let node = rustix::system::uname();
     let host = node.nodename().to_str().ok().filter(|name| is_print_us_ascii(name)).unwrap_or("-");
@@ -25,12 +25,13 @@ pub(super) fn message(notice: &Notice, facility: Facility, now: Timestamp) -> Ve
     let (pid, alert) = (process::id(), notice.key.trouble.alert_name());
     let data = structured_data(notice);
     let text = format!("{}: {}", notice.summary(), notice.description());
-    // What is UTF-8 and not only ASCII says so (section 6.4).
+    // UTF-8 text that is not only ASCII begins with a BOM (section 6.4).
     let bom = if text.is_ascii() { "" } else { "\u{feff}" };
     format!("<{priority}>1 {time} {host} watari {pid} {alert} {data} {bom}{text}").into_bytes()
 }
 
-/// Returns when the system has taken it; with TCP, when the server has closed, or has said nothing for `grace`.
+/// Returns when the system has accepted the message. With TCP, when the server has closed, or has sent nothing for
+/// `grace`.
 pub(super) async fn send(address: &SyslogAddress, message: &[u8], grace: Duration) -> Result<(), DeliveryError> {
     match address {
         SyslogAddress::Unix(path) => {
@@ -90,7 +91,7 @@ fn escaped(value: &str) -> String {
     escaped
 }
 
-/// Section 6.2.4: what a name of a host may be.
+/// Section 6.2.4: the valid characters of a host name.
 fn is_print_us_ascii(name: &str) -> bool {
     (1..=255).contains(&name.len()) && name.bytes().all(|octet| octet.is_ascii_graphic())
 }
@@ -116,8 +117,8 @@ async fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// RFC 6587, section 3.4.1. The protocol has no acknowledgment; but a server that took the message closes after us, and one
-/// that has gone away closes before us or has its system reset the connection. So its end is awaited for a while.
+/// RFC 6587, section 3.4.1. The protocol has no acknowledgment. A server that got the message closes after the client.
+/// If it was gone, it closes first, or its system resets the connection. So the client waits for the server's close.
 async fn send_counted(mut socket: TcpStream, message: &[u8], grace: Duration) -> io::Result<()> {
     let mut frame = format!("{} ", message.len()).into_bytes();
     frame.extend_from_slice(message);
@@ -131,16 +132,16 @@ async fn send_counted(mut socket: TcpStream, message: &[u8], grace: Duration) ->
     }
 }
 
-/// When the server closes last, the connection is over for our system, and has no peer any more.
+/// If the server closed last, the connection has ended on this side, and has no peer address any more.
 fn closed_after_us(socket: &TcpStream) -> io::Result<()> {
     match (socket.take_error()?, socket.peer_addr()) {
         (Some(error), _) => Err(error),
-        (None, Ok(_)) => Err(io::Error::new(io::ErrorKind::ConnectionAborted, "it closed before it had the message")),
+        (None, Ok(_)) => Err(io::Error::new(io::ErrorKind::ConnectionAborted, "it closed before it got the message")),
         (None, Err(_)) => Ok(()),
     }
 }
 
-/// The number is that of examples (RFC 5612): we have none of our own.
+/// The private enterprise number for examples (RFC 5612), because this project has none.
 const SD_ID: &str = "watari@32473";
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Tells receivers, and keeps what they have not been told.
+//! Sends notices to receivers, and stores those that are not delivered.
 //!
-//! One task drives [`Alerts`]: whatever changes in them is in the journal before it is told. Each receiver is told one thing at
-//! a time, in a task of its own.
+//! One task drives [`Alerts`]: it writes each change to the journal before it sends a notice. A receiver gets one
+//! notice at a time, from a task of its own.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,55 +23,50 @@ use super::metrics::TellerMetrics;
 use super::outlet::{DeliveryError, Outlet};
 use crate::clock;
 
-/// Tells receivers of changes. Dropped, it ends at once, as if the process had been killed; [`Teller::stop`] is better.
+/// Notifies receivers of changes. Dropping it ends it at once, as if the process had been killed. [`Teller::stop`] ends
+/// it cleanly.
 #[derive(Debug)]
 pub struct Teller {
     shared: Arc<Shared>,
     task: JoinSet<()>,
 }
 
-/// Nobody can be told.
+/// Notifications cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A receiver cannot be reached, whatever happens.
+    /// The configuration of a receiver is unusable.
     #[error("the receiver {receiver} of [[tell]]: {source}")]
     Receiver {
-        /// Which.
+        /// The name of the receiver.
         receiver: String,
-        /// Why.
         source: ClientError,
     },
     /// The journal cannot be read, or a new one cannot be written.
     #[error("the journal {}: {source}", .path.display())]
-    Journal {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Journal { path: PathBuf, source: io::Error },
 }
 
-/// For metrics.
+/// Counts for metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TellerCounts {
-    /// Each receiver by its name.
+    /// The counts of each receiver, with its name.
     pub receivers: Vec<(String, Counts)>,
-    /// How many alerts fire.
+    /// Alerts that are active.
     pub firing: usize,
-    /// How many were given up because there were too many.
+    /// Alerts that were dropped because there were too many.
     pub given_up: u64,
-    /// How often the journal could not be written.
+    /// Failed writes of the journal.
     pub journal_failures: u64,
 }
 
-/// How long [`Teller::stop`] waits for what is being told.
+/// How long [`Teller::stop`] waits for attempts in progress.
 const STOP_GRACE: Duration = Duration::from_secs(3);
-/// How long after the journal could not be written it is tried again.
+/// The wait after a failed write of the journal.
 const JOURNAL_RETRY: Duration = Duration::from_secs(10);
 
 impl Teller {
-    /// Begins to tell, with what `journal` still has; without one, nothing outlives the process. Reads files, and is called
-    /// within a runtime of tokio.
+    /// Starts with the alerts in `journal`. Without a journal, a restart forgets them. It reads files, and has to be
+    /// called within a tokio runtime.
     pub fn start(receivers: &[Receiver], journal: Option<PathBuf>) -> Result<Self, StartError> {
         let clock = Clock::new();
         let policies: Vec<Policy> = receivers.iter().map(|receiver| receiver.policy.clone()).collect();
@@ -95,25 +90,24 @@ impl Teller {
         Ok(Self { shared, task })
     }
 
-    /// A server is in another state, as [`crate::board::Board::poll`] says. It may be said again: whoever starts a teller
-    /// beside a board that has been there for longer says of each server what it is in, since an alert of which nothing is
-    /// heard after a restart is over some time later ([`super::UNCONFIRMED`]).
+    /// Takes a change of a server's state, from [`crate::board::Board::poll`]. The same state may be passed again. A
+    /// caller that starts a teller beside an older board has to pass the present state of each server: an alert without
+    /// confirmation after a restart ends after [`super::UNCONFIRMED`].
     pub fn tell(&self, sensor: &str, change: &Change) {
         self.shared.lock().change(sensor, change, self.shared.clock.now());
         self.shared.wake.notify_one();
     }
 
-    /// What has been told, and what has not.
     pub fn counts(&self) -> TellerCounts {
         self.shared.counts()
     }
 
-    /// The same, for Prometheus.
+    /// The counts for Prometheus.
     pub fn metrics(&self) -> TellerMetrics {
         TellerMetrics(Arc::clone(&self.shared))
     }
 
-    /// Lets what is being told be told, if that does not take long, and writes down the rest.
+    /// Waits for attempts in progress, if they do not take long, and writes the rest to the journal.
     pub async fn stop(mut self) {
         self.shared.stop.notify_one();
         self.task.join_next().await;
@@ -125,7 +119,7 @@ fn outlet(receiver: &Receiver) -> Result<Arc<Outlet>, StartError> {
     Outlet::new(receiver).map(Arc::new).map_err(named)
 }
 
-/// What the journal has. It is written at once, so that whoever starts learns whether it can be.
+/// The alerts of the journal. It is written again at once, so that a start fails if it cannot be written.
 fn restored(journal: &Journal, policies: &[Policy], now: Timestamp) -> Result<Alerts, StartError> {
     let named = |source| StartError::Journal { path: journal.path().to_owned(), source };
     let alerts = journal.read(policies, now).map_err(named)?.unwrap_or_else(|damage| {
@@ -141,7 +135,7 @@ fn restored(journal: &Journal, policies: &[Policy], now: Timestamp) -> Result<Al
 pub(super) struct Shared {
     alerts: Mutex<Alerts>,
     clock: Clock,
-    /// There is something to do.
+    /// The task has something to do.
     wake: Notify,
     stop: Notify,
     journal_failures: Mutex<u64>,
@@ -163,7 +157,7 @@ impl Shared {
     }
 }
 
-/// The time of day when it began, and what has passed since: it never goes back, whoever sets the clock.
+/// The time of day at the start, plus the elapsed time. It does not go back when the system's clock is set.
 #[derive(Debug)]
 struct Clock {
     began: Timestamp,
@@ -184,18 +178,18 @@ impl Clock {
     }
 }
 
-/// The task.
+/// The state of the task.
 #[derive(Debug)]
 struct Desk {
     shared: Arc<Shared>,
     outlets: Vec<Arc<Outlet>>,
     journal: Option<Journal>,
-    /// The journal is behind.
+    /// The last write of the journal failed, or is missing.
     unwritten: bool,
     deliveries: Deliveries,
 }
 
-/// What is being told.
+/// The attempts in progress.
 #[derive(Debug, Default)]
 struct Deliveries {
     tasks: JoinSet<Result<(), DeliveryError>>,
@@ -238,16 +232,16 @@ impl Desk {
         match result {
             Ok(()) => {
                 alerts.told(delivery, now);
-                tracing::info!(receiver, status, alert, "told");
+                tracing::info!(receiver, status, alert, "notice delivered");
             }
             Err(error) => {
                 alerts.failed(delivery, error.retry(), now, rand::random());
-                tracing::warn!(receiver, status, alert, %error, "could not be told, and will be tried again");
+                tracing::warn!(receiver, status, alert, %error, "cannot deliver a notice, will retry");
             }
         }
     }
 
-    /// What has changed is on the disk before it is told. If it cannot be written, it is told nevertheless.
+    /// Writes changes to the disk before notices are sent. If the write fails, they are sent nevertheless.
     async fn write(&mut self) {
         let Some(journal) = self.journal.clone() else { return };
         let content = {
@@ -289,7 +283,7 @@ impl Desk {
     }
 }
 
-/// Something wakes it before.
+/// The wait without a timeout. Any event ends it.
 const IDLE: Duration = Duration::from_hours(1);
 
 impl Deliveries {
@@ -302,7 +296,7 @@ impl Deliveries {
         self.tasks.is_empty()
     }
 
-    /// The next that has ended. Waits for ever if there is none.
+    /// The next attempt that has ended. Waits forever if there is none.
     async fn next(&mut self) -> (Option<Delivery>, Result<(), DeliveryError>) {
         match self.tasks.join_next_with_id().await {
             Some(Ok((id, result))) => (self.of.remove(&id), result),

@@ -1,5 +1,5 @@
-//! The list of servers. Where a terminal is narrow, whole columns are left out, those that say least first: a number of which a digit is
-//! missing is another number.
+//! The list of servers. A narrow terminal has no room for all columns. Whole columns are left out, the least important
+//! first, because a number with a missing digit is another number.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::board::Entry;
 /// A column of the list.
 struct Column {
     head: &'static str,
-    /// The least width, so that columns do not come and go with each digit.
+    /// The least width in cells, so that columns do not change with each digit.
     width_min: usize,
     is_number: bool,
     text: fn(&Entry<'_>) -> String,
@@ -37,11 +37,11 @@ const COLUMNS: [Column; 12] = [
     Column { head: "unans/s", width_min: 7, is_number: true, text: |it| rate(it, it.recent.tally.unanswered) },
 ];
 
-/// Columns that are shown together or not at all, the most important first.
+/// Groups of columns that are shown together or not at all, the most important first.
 const IMPORTANT: [&[usize]; 10] = [&[0], &[2], &[5], &[8, 9, 10], &[4], &[3], &[7], &[11], &[6], &[SENSOR]];
 const SENSOR: usize = 1;
 const STATE: usize = 2;
-/// A name of a sensor may be longer than any line.
+/// The most characters of a sensor's name, which may be longer than a line.
 const NAME_MAX: usize = 24;
 const GAP: usize = 1;
 
@@ -63,7 +63,7 @@ pub(super) fn table(servers: &[Entry<'_>], width: u16) -> Table<'static> {
         .row_highlight_style(Style::new().reversed())
 }
 
-/// Which columns there is room for, in their order. The first is always there.
+/// The columns that fit, in their order. The first is always shown.
 fn kept(widths: &[usize], width: usize, has_sensors: bool) -> BTreeSet<usize> {
     let mut order: Vec<_> = IMPORTANT.to_vec();
     if has_sensors {
@@ -84,7 +84,7 @@ fn kept(widths: &[usize], width: usize, has_sensors: bool) -> BTreeSet<usize> {
 }
 
 fn row(entry: &Entry<'_>, texts: &[String], kept: &BTreeSet<usize>, width: usize) -> Row<'static> {
-    // Even an address alone may be wider than all there is.
+    // An address alone may be wider than the terminal.
     let address = broken(&texts[0], width.max(1));
     let height = u16::try_from(address.len()).unwrap_or(1);
     let has_state = kept.contains(&STATE);

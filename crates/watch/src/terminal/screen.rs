@@ -1,4 +1,5 @@
-//! The terminal that a view is shown on: all of it, given back when this is dropped or something panics.
+//! The terminal that shows a view. It takes the whole screen, and restores it when this is dropped or the program
+//! panics.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -12,25 +13,25 @@ use super::View;
 #[derive(Debug)]
 pub struct Screen(DefaultTerminal);
 
-/// What somebody wants who presses a key.
+/// A key that the view handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
-    /// The server above.
+    /// Selects the server above.
     Up,
-    /// The server below.
+    /// Selects the server below.
     Down,
-    /// To see no more.
+    /// Ends the view.
     End,
 }
 
 impl Screen {
-    /// Whether there is somebody to show a view to.
+    /// Whether the process has a terminal that can show a view.
     pub fn is_possible() -> bool {
         let able = std::env::var_os("TERM").is_some_and(|name| name != "dumb");
         able && io::stdout().is_terminal() && io::stdin().is_terminal()
     }
 
-    /// Takes the terminal.
+    /// Takes the whole screen.
     pub fn open() -> io::Result<Self> {
         ratatui::try_init().map(Self)
     }
@@ -40,7 +41,7 @@ impl Screen {
         self.0.draw(|frame| frame.render_widget(view, frame.area())).map(drop)
     }
 
-    /// The next key that means something, if one was pressed. Waits for none.
+    /// The next key that the view handles, if one was pressed. Does not wait.
     pub fn key(&self) -> io::Result<Option<Key>> {
         while event::poll(Duration::ZERO)? {
             if let Some(key) = meaning(&event::read()?) {
@@ -53,7 +54,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
+        // If the terminal is gone, there is nothing to restore.
         let _ = ratatui::try_restore();
     }
 }

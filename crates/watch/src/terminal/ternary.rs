@@ -1,5 +1,5 @@
-//! The ternary diagram: X (delivered) to the left corner, Y (client aborts) to the right, Z (timeouts) upwards (ANMA paper,
-//! chapter 2). Each second in which connections ended is a point; older ones fade.
+//! The ternary diagram: X (delivered) to the left corner, Y (client aborts) to the right, Z (timeouts) upwards (ANMA
+//! paper, chapter 2). Each second in which connections ended is a point; older ones fade.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -14,17 +14,17 @@ use super::text::width_of;
 use crate::board::Entry;
 
 pub(super) struct Ternary {
-    /// Where points are, the oldest third first.
+    /// Positions of the points, the oldest third first.
     ages: [Vec<(f64, f64)>; 3],
-    /// All of the profile's span together.
+    /// The position of the sum over the profile's span.
     all: Option<(f64, f64)>,
 }
 
-/// What the corners are called: left, right, top. The first that has room.
+/// Labels of the corners: left, right, top. The first that fits is used.
 const CORNERS: [[&str; 3]; 3] =
     [["X delivered", "Y client aborts", "Z timeouts"], ["delivered", "aborts", "timeouts"], ["X", "Y", "Z"]];
 
-/// Half of it above the base is the height of a triangle with sides of 1.
+/// The height of a triangle with sides of 1.
 const HEIGHT: f64 = 0.866_025_403_784_438_6;
 
 impl Ternary {
@@ -74,7 +74,7 @@ impl Widget for Ternary {
     }
 }
 
-/// Where shares are in a triangle with sides of 1 whose left corner is the origin.
+/// The position of shares in a triangle with sides of 1 whose left corner is the origin.
 pub(super) fn point(shares: Shares) -> (f64, f64) {
     (shares.client_abort + shares.timeout / 2.0, shares.timeout * HEIGHT)
 }

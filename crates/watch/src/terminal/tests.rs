@@ -9,7 +9,7 @@ use crate::report::Report;
 
 const FIRST_S: u64 = 1_000_000;
 
-/// For a minute, `[x, y, z, unanswered]` of each server each second.
+/// A board after a minute with `[x, y, z, unanswered]` of each server each second.
 fn board(servers: &[(&str, [u8; 4], [u32; 4])]) -> Board {
     let mut board = Board::new(Profile::lab());
     for second in FIRST_S..FIRST_S + 60 {
@@ -52,7 +52,7 @@ fn the_worst_server_is_first_and_says_why() {
     let text = drawn(&board, &choice, 120, 30);
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(
-        lines[0], "watari watch live -i lo  0 dropped  13:47:39 UTC  3 servers  0 packets  q: end, arrows: choose",
+        lines[0], "watari watch live -i lo  0 dropped  13:47:39 UTC  3 servers  0 packets  q: quit, arrows: select",
         "{text}"
     );
     let words = |line: usize| lines[line].split_whitespace().collect::<Vec<_>>().join(" ");
@@ -67,9 +67,9 @@ fn the_worst_server_is_first_and_says_why() {
             .join(" ")
     };
     let stopped =
-        "10.0.0.3:80 (a) STOPPED since 1970-01-12 13:46:40 UTC, for 00:00:59: 100.0 % of what asked got no answer";
+        "10.0.0.3:80 (a) STOPPED since 1970-01-12 13:46:40 UTC, for 00:00:59: 100.0 % of attempts and requests got no";
     assert!(beside(&text).starts_with(stopped), "{text}");
-    assert!(beside(&text).contains("nothing ended, so no X, Y and Z"), "{text}");
+    assert!(beside(&text).contains("no connection ended, so no X, Y and Z"), "{text}");
     choice.go(&board, true);
     choice.go(&board, true);
     choice.go(&board, true);
@@ -80,7 +80,7 @@ fn the_worst_server_is_first_and_says_why() {
     );
     assert!(text.contains("endings, last 60 s: S_NORMAL 600, C_RESET 60"), "{text}");
     choice.go(&board, false);
-    assert!(beside(&drawn(&board, &choice, 120, 30)).contains("for 00:00:59: 60.0 % of what ended"));
+    assert!(beside(&drawn(&board, &choice, 120, 30)).contains("for 00:00:59: 60.0 % of ended connections"));
 }
 
 #[test]
@@ -108,14 +108,14 @@ fn any_size_can_be_drawn() {
     assert!(drawn(&Board::new(Profile::site()), &Choice::default(), 80, 10).contains("No server has been seen yet."));
 }
 
-/// Where the heads of shown columns begin and end, in cells.
+/// The titles of the shown columns, with their begin and end in cells.
 fn heads(line: &str) -> Vec<(&'static str, usize, usize)> {
     const HEADS: [&str; 12] =
         ["server", "sensor", "state", "since", "open", "ans/s", "p50 ms", "p99 ms", "X %", "Y %", "Z %", "unans/s"];
     let mut rest = line.to_owned();
     let mut found = Vec::new();
     for head in HEADS {
-        // `ans/s` is a part of another.
+        // `ans/s` is also a part of another title.
         if let Some(at) = rest.find(head).filter(|at| *at == 0 || line.as_bytes()[at - 1] == b' ') {
             found.push((head, at, at + head.len()));
             rest.replace_range(at..at + head.len(), &"_".repeat(head.len()));
@@ -125,7 +125,7 @@ fn heads(line: &str) -> Vec<(&'static str, usize, usize)> {
     found
 }
 
-/// Cells of a row, and where they begin and end.
+/// The cells of a row, with their begin and end.
 fn cells(line: &str) -> Vec<(String, usize, usize)> {
     let line: Vec<char> = line.chars().collect();
     let mut found = Vec::new();
@@ -157,7 +157,7 @@ fn at_any_width_what_is_shown_is_whole() {
         let all = list(&drawn(&board, &Choice::default(), 300, 60));
         let all_heads: Vec<_> = heads(&all[0]).into_iter().map(|(head, ..)| head).collect();
         assert_eq!(all_heads.len(), 12);
-        // Numbers beside the picture, and below the list.
+        // Numbers beside the diagram, and below the list.
         let numbers = |text: &str| -> std::collections::BTreeSet<String> {
             let words = text.split_whitespace().filter(|word| word.contains(|c: char| c.is_ascii_digit()));
             words.map(str::to_owned).collect()

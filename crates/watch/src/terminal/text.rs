@@ -1,4 +1,4 @@
-//! Words that fit: lines break between words, and no value is cut.
+//! Text that fits: lines break between words, and no value is cut.
 
 use ratatui::text::Span;
 
@@ -7,7 +7,8 @@ pub(super) fn width_of(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// Lines of at most `width` cells, with numbers beside their units. Only a word that is longer than a line is broken.
+/// Breaks a text into lines of at most `width` cells, and keeps numbers beside their units. Only a word that is longer
+/// than a line is split.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let (width, mut lines) = (width.max(1), Vec::new());
     let text = text.replace(" %", "\u{a0}%").replace(" ms", "\u{a0}ms").replace(" UTC", "\u{a0}UTC");
@@ -33,7 +34,7 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines.into_iter().map(|line| line.replace('\u{a0}', " ")).collect()
 }
 
-/// A word in parts of at most `width` cells.
+/// Splits a word into parts of at most `width` cells.
 pub(super) fn broken(word: &str, width: usize) -> Vec<String> {
     let mut parts = vec![String::new()];
     for character in word.chars() {
@@ -49,12 +50,12 @@ pub(super) fn broken(word: &str, width: usize) -> Vec<String> {
     parts
 }
 
-/// Names come from elsewhere, and must not command the terminal.
+/// Replaces control characters: names come from outside, and must not control the terminal.
 pub(super) fn printable(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// A name of at most `width` cells, which shows where it is cut.
+/// A name of at most `width` cells, with a mark if it was shortened.
 pub(super) fn shortened(name: &str, width: usize) -> String {
     if width_of(name) <= width {
         return name.to_owned();
@@ -71,7 +72,7 @@ mod tests {
 
     #[test]
     fn lines_break_between_words() {
-        assert_eq!(wrap("50.0 % of what asked", 6), ["50.0 %", "of", "what", "asked"]);
+        assert_eq!(wrap("50.0 % of three words", 6), ["50.0 %", "of", "three", "words"]);
         assert_eq!(wrap("a 192.0.2.1:443 b", 8), ["a", "192.0.2.", "1:443 b"]);
         assert_eq!(wrap("", 8), Vec::<String>::new());
         assert_eq!((shortened("sensor", 6), shortened("sensors", 6)), ("sensor".to_owned(), "senso…".to_owned()));

@@ -1,4 +1,4 @@
-//! The page's files, as `build.rs` put them together.
+//! The page's files, which `build.rs` bundles.
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderValue, Request, Response, StatusCode};
@@ -11,26 +11,25 @@ pub(super) struct Asset {
     pub(super) path: &'static str,
     content_type: &'static str,
     etag: &'static str,
-    /// Its name has a digest of it, and so never means anything else.
+    /// Its name contains a digest of its content, so browsers may store it forever.
     is_immutable: bool,
     body: &'static [u8],
 }
 
 include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
-/// The one at a path.
+/// The file at a path.
 pub(super) fn find(path: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.path == path)
 }
 
-/// All of them.
 #[cfg(test)]
 pub(super) fn all() -> impl Iterator<Item = &'static Asset> {
     ASSETS.iter()
 }
 
 impl Asset {
-    /// It, or that the browser has it (RFC 9110, section 13.1.2).
+    /// The file, or 304 if the browser has it (RFC 9110, section 13.1.2).
     pub(super) fn respond<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
         let known = request.headers().get_all(IF_NONE_MATCH).iter().filter_map(|tags| tags.to_str().ok());
         let mut tags = known.flat_map(|tags| tags.split(',')).map(|tag| tag.trim().trim_start_matches("W/"));

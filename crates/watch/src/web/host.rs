@@ -1,13 +1,14 @@
-//! By which names the page is served.
+//! The host names of the page.
 //!
-//! A page of another site may point a name of its own at this address and then read what is here, as its own origin (DNS
-//! rebinding). It cannot do so without a name: addresses are safe, and so is `localhost`, which RFC 6761, section 6.3 reserves.
+//! A page of another site may point a name of its own at this address, and then read the board as its own origin (DNS
+//! rebinding). It needs a name for that. So addresses are safe, and so is `localhost`, which RFC 6761, section 6.3
+//! reserves.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use http::uri::Authority;
 
-/// Whether `host` is an address, a name of this machine for itself, or one of `names`.
+/// Whether `host` is an address, `localhost`, or one of `names`.
 pub(super) fn is_ours(host: &Authority, names: &[String]) -> bool {
     if host.as_str().contains('@') {
         return false;

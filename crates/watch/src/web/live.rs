@@ -13,25 +13,25 @@ use tokio_util::sync::CancellationToken;
 
 use super::Body;
 
-/// JSON has no line breaks, so that one field holds it.
+/// JSON without line breaks fits into one field.
 const BEFORE: Bytes = Bytes::from_static(b"event: board\ndata: ");
 const AFTER: Bytes = Bytes::from_static(b"\n\n");
-/// A comment: shows both ends that the other is there.
+/// A comment, which shows both ends that the peer is alive.
 const NOTHING: Bytes = Bytes::from_static(b":\n\n");
 
-/// The latest tick, and each that follows.
+/// The latest tick, and each later one.
 pub(super) fn respond(
     ticks: watch::Receiver<Bytes>,
     keep_alive: Duration,
     shutdown: CancellationToken,
 ) -> Response<Body> {
-    // A tick waits here when the one before is on its way, and no more.
+    // The channel has room for one tick, which waits for the previous one.
     let (sender, body) = Channel::new(1);
     tokio::spawn(shutdown.run_until_cancelled_owned(tell(ticks, sender, keep_alive)));
     head(Either::Right(body))
 }
 
-/// What such a stream begins with.
+/// The response head of such a stream.
 pub(super) fn head(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -39,7 +39,7 @@ pub(super) fn head(body: Body) -> Response<Body> {
     response
 }
 
-/// Until the viewer goes, or nobody ticks any more.
+/// Sends ticks until the viewer or their source ends.
 async fn tell(mut ticks: watch::Receiver<Bytes>, mut viewer: Sender<Bytes>, keep_alive: Duration) {
     ticks.mark_changed();
     loop {
@@ -57,7 +57,7 @@ async fn tell(mut ticks: watch::Receiver<Bytes>, mut viewer: Sender<Bytes>, keep
     }
 }
 
-/// In three parts: the middle one is shared by all viewers.
+/// Sends an event in three parts. The middle one is shared by all viewers.
 async fn event(viewer: &mut Sender<Bytes>, tick: Bytes) -> Result<(), SendError> {
     viewer.send_data(BEFORE).await?;
     viewer.send_data(tick).await?;

@@ -1,4 +1,4 @@
-//! Who takes nothing of what is sent to it is cut off.
+//! Closes the connection of a viewer that reads nothing.
 
 use std::io;
 use std::pin::Pin;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A stream whose writes fail when the other end has taken nothing for a while.
+/// A stream whose writes fail when the peer has read nothing for `patience`.
 #[derive(Debug)]
 pub(super) struct Patient<S> {
     stream: S,
     patience: Duration,
-    /// Since a write waits.
+    /// The timeout of a waiting write.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 

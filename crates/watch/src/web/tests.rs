@@ -10,13 +10,13 @@ use watari_packets::Timestamp;
 use super::*;
 use crate::report::{Health, Report};
 
-/// Longer than anything here takes, on any machine.
+/// Longer than any test takes, on any machine.
 const LONG: Duration = Duration::from_secs(30);
 
 /// The last part of an event, as a chunk (RFC 9112, section 7.1).
 const EVENT_END: &str = "2\r\n\n\n\r\n";
 
-/// A page with one server, and what makes it tick.
+/// A page with one server, and the sender of its ticks.
 struct Page {
     address: SocketAddr,
     ticks: watch::Sender<Bytes>,
@@ -39,7 +39,7 @@ impl Page {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Asks, and reads until the server closes.
+    /// Sends a request, and reads until the server closes.
     async fn ask(&self, request: &str, fields: &str) -> String {
         let mut stream = self.connect().await;
         let head = format!("{request} HTTP/1.1\r\nconnection: close\r\n{fields}\r\n");
@@ -70,7 +70,7 @@ fn board() -> Board {
     board
 }
 
-/// Reads until it has come.
+/// Reads until `wanted` has come.
 async fn read_to(stream: &mut TcpStream, wanted: &str) -> String {
     let mut all = Vec::new();
     let reading = async {
@@ -205,7 +205,7 @@ async fn who_does_not_read_is_cut_off_and_others_are_not_held_up() {
     let mut eager = page.live().await;
     read_to(&mut eager, EVENT_END).await;
     let large = Bytes::from(vec![b'x'; 1 << 20]);
-    // As long as anybody listens to ticks besides the site itself, the lazy one is there.
+    // The task of the slow viewer holds a receiver of ticks until it ends.
     let begun = Instant::now();
     let watched = || page.ticks.receiver_count();
     assert_eq!(watched(), 3);
@@ -227,7 +227,7 @@ async fn connections_are_limited_and_places_are_given_back() {
     read_to(&mut second, EVENT_END).await;
     let mut third = page.live().await;
     let mut nothing = Vec::new();
-    // Closed with what it had asked unread: that may come as a reset.
+    // The server closed it with an unread request, which may cause a reset.
     let _ = timeout(LONG, third.read_to_end(&mut nothing)).await.unwrap();
     assert!(nothing.is_empty());
     drop(first);
@@ -263,7 +263,7 @@ async fn a_head_that_is_too_long_is_refused() {
     let page = Page::new(Limits::USUAL);
     let mut stream = page.connect().await;
     let head = format!("GET / HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(2 * ON_ITS_WAY_MAX));
-    // Closed with some of it unread: that may come as a reset, and then there is no answer, or not all of it.
+    // The server closed it with unread bytes. That may cause a reset, without an answer or with a part of it.
     let mut answer = Vec::new();
     if stream.write_all(head.as_bytes()).await.is_ok() {
         let _ = timeout(LONG, stream.read_to_end(&mut answer)).await.unwrap();

@@ -1,4 +1,4 @@
-//! What sensors tell is on the board.
+//! Reports of sensors reach the board.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,7 +19,7 @@ async fn two_sensors_have_one_board() {
     let dir = cluster();
     let watching = Watching::start(dir.path());
     let (first, second) = (start(dir.path(), "s1", watching.address), start(dir.path(), "s2", watching.address));
-    // Both watch the same server; one has two capture threads.
+    // Both sensors watch the same server. One has two capture threads.
     first.tell(0, &report(NOW_S - 2, 3));
     first.tell(1, &report(NOW_S - 2, 4));
     first.tell(0, &report(NOW_S - 1, 5));
@@ -52,7 +52,7 @@ async fn an_end_without_a_judge_takes_no_longer_than_it_may() {
     let reporter = start(dir.path(), "s1", watching.address);
     reporter.tell(0, &report(NOW_S, 3));
     assert!(reporter.finish(Duration::from_millis(50)).await.is_untaken);
-    // With nothing to tell nobody is waited for.
+    // Without reports there is nothing to wait for.
     let reporter = start(dir.path(), "s1", watching.address);
     assert!(!reporter.finish(Duration::from_hours(1)).await.is_untaken);
 }
@@ -80,7 +80,7 @@ async fn clocks_that_are_apart_are_shown() {
     let ahead = Options { clock: clock_at(NOW_S + 5), ..options() };
     let identity = identity(dir.path(), "s1");
     let _reporter = Reporter::start(watching.address.to_string(), identity, ahead).unwrap();
-    // Half of the shortest round trip is all that this may be wrong by.
+    // The error is at most half of the shortest round trip.
     let offset = || watching.sensor("s1")["clock_offset_s"].as_f64();
     wait_until("the offset is known", || offset().is_some_and(|offset| (offset - 5.0).abs() < 0.5)).await;
 }
@@ -104,7 +104,7 @@ async fn times_that_cannot_be_are_refused_and_counted() {
     assert_eq!(watching.sensor("s1")["refused"], 5);
 }
 
-/// What happened while the judge was away is judged as it would have been then, and said with the times at which it was.
+/// Seconds while the judge was away are judged as they would have been in time, and reported with their own times.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_comes_late_is_judged_second_by_second() {
     let dir = cluster();

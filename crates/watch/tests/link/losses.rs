@@ -1,4 +1,4 @@
-//! Judges that go and come, sensors that cannot hold all, connections that others take the place of.
+//! Judges that restart, backlogs that overflow, and connections that are replaced.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ async fn a_connection_that_is_cut_costs_nothing() {
     let mut watching = Watching::start(dir.path());
     let reporter = start(dir.path(), "s1", watching.address);
     let mut expected = Vec::new();
-    // Cut at whatever it is doing, and told on meanwhile.
+    // The judge is stopped at any point, and the sensor reports meanwhile.
     for round in 0..5 {
         for second in 0..50 {
             let at_s = NOW_S - 250 + round * 50 + second;
@@ -88,7 +88,7 @@ async fn what_a_full_backlog_drops_is_counted_on_both_sides() {
 async fn another_connection_of_a_sensor_takes_the_place_of_the_first() {
     let dir = cluster();
     let watching = Watching::start(dir.path());
-    // It will not come again in this test.
+    // Its backoff is longer than this test.
     let backoff = Backoff { first: Duration::from_hours(1), max: Duration::from_hours(1) };
     let address = watching.address.to_string();
     let first = Reporter::start(address, identity(dir.path(), "s1"), Options { backoff, ..options() }).unwrap();
@@ -102,7 +102,7 @@ async fn another_connection_of_a_sensor_takes_the_place_of_the_first() {
     assert_eq!(watching.sensor("s1")["away"], false);
 }
 
-/// A judge that takes nothing makes a sensor hold what it may, and no more.
+/// If a judge takes nothing, a sensor stores reports up to its limits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_judge_that_is_slow_costs_no_memory() {
     let dir = cluster();
@@ -114,7 +114,7 @@ async fn a_judge_that_is_slow_costs_no_memory() {
         crate::refusals::greet(&mut stream).await;
         let welcome = FromJudge::Welcome { run: 1, taken: Taken::default() };
         crate::refusals::say(&mut stream, &wire::encode(&welcome).unwrap()).await;
-        // It reads the hello, and then no more.
+        // It reads the hello, and then nothing more.
         stream.read_exact(&mut [0; 8]).await.unwrap();
         std::future::pending::<()>().await;
     });

@@ -1,4 +1,4 @@
-//! Whom sensors and judges refuse, and that both sides know why.
+//! Connections that sensors and judges refuse. Both sides report the reason.
 
 use std::net::TcpListener as StdTcpListener;
 use std::path::Path;
@@ -32,7 +32,7 @@ async fn each_begins_with_its_own_certificate_only() {
 async fn only_sensors_of_the_cluster_are_heard() {
     let (dir, other) = (cluster(), cluster());
     let watching = Watching::start(dir.path());
-    // An agent that talks as a sensor would.
+    // An agent that sends messages of a sensor.
     let mut stream = connect(&watching, &identity_config(dir.path(), "a1")).await;
     greet(&mut stream).await;
     assert_eq!(why(&mut stream).await, "the certificate of a1 does not allow the role sensor");
@@ -41,7 +41,7 @@ async fn only_sensors_of_the_cluster_are_heard() {
     let foreign = start(other.path(), "s1", watching.address);
     trouble(&foreign, "TLS: ").await;
     watching.refusal("TLS: ").await;
-    // Not even TLS.
+    // A connection without TLS.
     let mut tcp = TcpStream::connect(watching.address).await.unwrap();
     tcp.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     let _ = tcp.read_to_end(&mut Vec::new()).await;
@@ -56,7 +56,7 @@ async fn only_a_judge_is_told() {
     trouble(&start(dir.path(), "s1", address), "its certificate does not allow the role judge").await;
 }
 
-/// They are more than may wait, and come from the sensor's address.
+/// More than may wait, from the sensor's address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_connections_keep_no_sensor_out() {
     let dir = cluster();
@@ -84,8 +84,8 @@ async fn a_judge_survives_what_sensors_say() {
         (&[GREETING, b"\xff\xff\xff\xff"], "a message of 4294967295 bytes is too long"),
         (&[GREETING, b"\x00\x00\x00\x03\xff\xff\xff"], "a message cannot be read"),
         (&[GREETING, b"\x00\x00\x00\x06\x01\x00\x00\x00\x00\x00"], "a message cannot be read"),
-        (&[GREETING, &beat], "it said Beat when that made no sense"),
-        (&[GREETING, &hello, &hello], "it said Hello when that made no sense"),
+        (&[GREETING, &beat], "it sent Beat in the wrong state of the protocol"),
+        (&[GREETING, &hello, &hello], "it sent Hello in the wrong state of the protocol"),
     ];
     for (said, expected) in cases {
         let mut stream = connect(&watching, &identity_config(dir.path(), "s1")).await;
@@ -113,9 +113,9 @@ async fn a_sensor_survives_what_judges_say() {
         (&[b"wwatch\x00\x01"], "it speaks version 1 of the protocol, and this program version 3"),
         (&[GREETING, b"\xff\xff\xff\xff"], "a message of 4294967295 bytes is too long"),
         (&[GREETING, b"\x00\x00\x00\x03\xff\xff\xff"], "a message cannot be read"),
-        (&[GREETING, &false_welcome], "it says that it has taken report 9, which was never told"),
-        (&[GREETING, &refused], "it refuses: no\\nroom"),
-        (&[GREETING, &welcome, &welcome], "it said Welcome when that made no sense"),
+        (&[GREETING, &false_welcome], "it acknowledged report 9, which was not sent"),
+        (&[GREETING, &refused], "it refused the connection: no\\nroom"),
+        (&[GREETING, &welcome, &welcome], "it sent Welcome in the wrong state of the protocol"),
     ];
     for (said, expected) in cases {
         let (address, _) = pretend(dir.path(), "j1", said.concat()).await;
@@ -146,7 +146,7 @@ async fn connect(watching: &Watching, config: &Arc<ClientConfig>) -> client::Tls
     TlsConnector::from(Arc::clone(config)).connect(name, tcp).await.unwrap()
 }
 
-/// Somebody who says this to whoever comes, and then listens.
+/// A peer that sends `said` on each connection, and then only reads.
 async fn pretend(dir: &Path, name: &str, said: Vec<u8>) -> (std::net::SocketAddr, tokio::task::AbortHandle) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -175,7 +175,7 @@ pub(crate) async fn say(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) {
     stream.flush().await.unwrap();
 }
 
-/// Why the judge hangs up, whatever it said before.
+/// The reason of the refusal, after any other messages.
 async fn why(stream: &mut (impl AsyncRead + Unpin)) -> String {
     loop {
         let len = stream.read_u32().await.unwrap();

@@ -1,4 +1,4 @@
-//! Sensors, judges, what they say.
+//! Sensors, judges and reports.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -31,14 +31,14 @@ pub(crate) fn identity(dir: &Path, name: &str) -> Identity {
     Identity::load(dir, &NodeName::new(name).unwrap()).unwrap()
 }
 
-/// An address of its own, on which nobody else begins to listen while a judge is away, and from which nobody connects.
+/// A unique address. No other socket listens there while a judge is away, or connects from there.
 pub(crate) fn anywhere() -> SocketAddr {
     static COUNT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = std::process::id().to_be_bytes();
     ([127, high.max(1), low, COUNT.fetch_add(1, Ordering::Relaxed)], 0).into()
 }
 
-/// What the clocks show.
+/// The time of the clocks, in seconds.
 pub(crate) const NOW_S: u64 = 1_800_000_000;
 
 pub(crate) fn clock_at(at_s: u64) -> Clock {
@@ -50,7 +50,7 @@ pub(crate) fn new_judge() -> (Judge, Arc<Mutex<Board>>) {
     (Judge::new(Arc::clone(&board), clock_at(NOW_S)), board)
 }
 
-/// A judge that listens; it stops with the test.
+/// A judge that listens. It stops with the test.
 pub(crate) struct Watching {
     pub(crate) address: SocketAddr,
     pub(crate) judge: Judge,
@@ -71,7 +71,7 @@ impl Watching {
         Self { address, judge, board, serving: tokio::spawn(listening.run()) }
     }
 
-    /// Nobody listens any more, and all connections are cut.
+    /// Closes the listener and all connections.
     pub(crate) async fn stop(&mut self) {
         self.serving.abort();
         let _ = (&mut self.serving).await;
@@ -81,7 +81,7 @@ impl Watching {
         self.board.lock().unwrap()
     }
 
-    /// How many connections were opened in each second that the board has, at the server of [`report`].
+    /// The opened connections of each second on the board, at the server of [`report`].
     pub(crate) fn opened(&self, sensor: &str) -> Vec<(u64, u64)> {
         let board = self.board();
         let Some(course) = board.course(sensor, &server()) else { return Vec::new() };
@@ -90,14 +90,14 @@ impl Watching {
         rows.iter().map(|row| (row[0].as_u64().unwrap(), row[OPENED].as_u64().unwrap())).collect()
     }
 
-    /// A sensor, as it is shown.
+    /// A sensor in the JSON of the board.
     pub(crate) fn sensor(&self, name: &str) -> Value {
         let view = serde_json::to_value(self.board().view()).unwrap();
         let sensors = view["sensors"].as_array().unwrap();
         sensors.iter().find(|sensor| sensor["name"] == name).cloned().unwrap_or_default()
     }
 
-    /// Why somebody was refused, once that has happened.
+    /// Waits for a refusal whose reason contains `part`.
     pub(crate) async fn refusal(&self, part: &str) {
         let refusal = || self.judge.last_refusal().unwrap_or_default();
         wait_until(part, || refusal().contains(part)).await;
@@ -110,14 +110,14 @@ impl Drop for Watching {
     }
 }
 
-/// In the rows of a board.
+/// The column in the rows of a board.
 const OPENED: usize = 5;
 
 pub(crate) fn server() -> SocketAddr {
     ([192, 0, 2, 1], 443).into()
 }
 
-/// So many connections were opened in this second.
+/// A report of `opened` connections in this second.
 pub(crate) fn report(at_s: u64, opened: u32) -> Report {
     report_of(at_s, Tally { opened, ..Tally::default() })
 }
@@ -136,7 +136,7 @@ pub(crate) fn options() -> Options {
     Options { backoff, clock: clock_at(NOW_S), ..Options::default() }
 }
 
-/// Why there is no judge, once there is a reason that has this part.
+/// Waits until the reporter's failure contains `part`.
 pub(crate) async fn trouble(reporter: &Reporter, part: &str) {
     wait_until(part, || reporter.counts().trouble.is_some_and(|trouble| trouble.contains(part))).await;
 }
@@ -145,7 +145,7 @@ pub(crate) async fn all_taken(reporter: &Reporter) {
     wait_until("all reports are taken", || !reporter.counts().is_untaken).await;
 }
 
-/// Waits for a state; far longer than it takes.
+/// Waits for a condition, with a timeout far longer than it takes.
 pub(crate) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
     while !is_so() {

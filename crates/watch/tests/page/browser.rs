@@ -1,7 +1,7 @@
-//! A real Chromium, driven by its own protocol (Chrome `DevTools` Protocol) over a WebSocket.
+//! Drives a real Chromium with the Chrome `DevTools` Protocol over a WebSocket.
 //!
-//! The usual drivers of browsers would bring more to depend on than the ten commands here take, and see less: what the
-//! browser complains of, what it would show in the dark, how a phone would.
+//! A browser driver would bring more dependencies than the ten commands here need, and show less: it lacks the console,
+//! the dark color scheme, and the screen size of a phone.
 
 use std::env;
 use std::io::{self, BufRead, BufReader, Write};
@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tungstenite::{Message, WebSocket};
 
-/// Longer than anything takes here, on any machine.
+/// Longer than any test takes, on any machine.
 pub(crate) const LONG: Duration = Duration::from_mins(1);
-/// Between two looks at what is waited for.
+/// The interval of checks.
 const PAUSE: Duration = Duration::from_millis(20);
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
@@ -29,7 +29,7 @@ pub(crate) struct Browser {
     socket: WebSocket<TcpStream>,
     session: String,
     asked: u64,
-    /// What it complained of: exceptions, errors of the console, violations of policies.
+    /// Exceptions, console errors, and policy violations.
     complaints: Vec<String>,
     process: Process,
 }
@@ -41,11 +41,11 @@ struct Process {
 }
 
 impl Browser {
-    /// A new one, or `None` where there is none; continuous integration has to have one.
+    /// Starts a browser. `None` if none is installed; continuous integration must have one.
     pub(crate) fn launch() -> Option<Self> {
         let Some(program) = program() else {
             assert!(env::var_os("CI").is_none(), "no Chromium: `scripts/deps test` installs it");
-            // Not by `eprintln!`: what that prints is kept from the eye where a test passes.
+            // Not by `eprintln!`, because the test harness captures its output in tests that pass.
             let mut terminal = io::stderr();
             writeln!(terminal, "SKIPPED: no Chromium here; `scripts/deps test` installs it").unwrap();
             return None;
@@ -60,19 +60,20 @@ impl Browser {
         Some(browser)
     }
 
-    /// Another tab, of the same profile, which the commands that follow are about. Returns the one before, for [`Browser::turn_to`].
+    /// Opens another tab of the same profile, for the next commands. Returns the previous tab, for
+    /// [`Browser::turn_to`].
     pub(crate) fn open_tab(&mut self) -> String {
         let before = std::mem::take(&mut self.session);
         self.attach();
         before
     }
 
-    /// The commands that follow are about this tab. Returns the one before.
+    /// Switches to this tab for the next commands. Returns the previous one.
     pub(crate) fn turn_to(&mut self, tab: String) -> String {
         std::mem::replace(&mut self.session, tab)
     }
 
-    /// Closes this tab; turn to another then.
+    /// Closes this tab. Switch to another one after that.
     pub(crate) fn close_tab(&mut self) {
         self.command("Page.close", &json!({}));
         self.session.clear();
@@ -88,18 +89,18 @@ impl Browser {
         self.resize(1280, 1000);
     }
 
-    /// Goes to an address.
+    /// Opens a URL.
     pub(crate) fn open(&mut self, url: &str) {
         let answer = self.command("Page.navigate", &json!({ "url": url }));
         assert!(answer.get("errorText").is_none(), "{answer}");
     }
 
-    /// What an expression is in the page.
+    /// The value of an expression in the page.
     pub(crate) fn eval(&mut self, expression: &str) -> Value {
         self.try_eval(expression).unwrap_or_else(|error| panic!("{expression}: {error}"))
     }
 
-    /// What an expression is in the page; an error while the browser goes from one page to another.
+    /// The value of an expression in the page. Fails while the browser goes to another page.
     fn try_eval(&mut self, expression: &str) -> Result<Value, Value> {
         let asked = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let answer = self.try_command("Runtime.evaluate", &asked)?;
@@ -107,7 +108,7 @@ impl Browser {
         Ok(answer["result"]["value"].clone())
     }
 
-    /// The same page anew.
+    /// Reloads the page.
     pub(crate) fn reload(&mut self) {
         self.eval("window.isOld = true");
         self.command("Page.reload", &json!({}));
@@ -125,7 +126,7 @@ impl Browser {
         self.eval(&format!("document.querySelectorAll({selector}).length")).as_u64().unwrap()
     }
 
-    /// Until an expression is true.
+    /// Waits until an expression is true.
     pub(crate) fn wait(&mut self, expression: &str) {
         let begun = Instant::now();
         while !self.try_eval(&format!("!!({expression})")).is_ok_and(|is_so| is_so == true) {
@@ -137,13 +138,13 @@ impl Browser {
         }
     }
 
-    /// Until an element's text has a part.
+    /// Waits until the text of an element contains `part`.
     pub(crate) fn wait_text(&mut self, selector: &str, part: &str) {
         let (selector, part) = (Value::from(selector), Value::from(part));
         self.wait(&format!("document.querySelector({selector})?.innerText.includes({part})"));
     }
 
-    /// Presses a key, and lets it go.
+    /// Presses and releases a key.
     pub(crate) fn press(&mut self, key: &str) {
         let (code, number, text) = match key {
             "Enter" => (key, 13, "\r"),
@@ -166,14 +167,14 @@ impl Browser {
         }
     }
 
-    /// As if the window, or the phone, had this size.
+    /// Emulates a window, or a phone, of this size.
     pub(crate) fn resize(&mut self, width: u32, height: u32) {
         let is_phone = width < 600;
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": is_phone });
         self.command("Emulation.setDeviceMetricsOverride", &size);
     }
 
-    /// As if the reader preferred `dark` or `light`.
+    /// Emulates the preference for `dark` or `light`.
     pub(crate) fn prefer(&mut self, scheme: &str) {
         let features = json!([
             { "name": "prefers-color-scheme", "value": scheme },
@@ -182,7 +183,7 @@ impl Browser {
         self.command("Emulation.setEmulatedMedia", &json!({ "features": features }));
     }
 
-    /// All of the page, as PNG.
+    /// The whole page, as PNG.
     pub(crate) fn picture(&mut self) -> Vec<u8> {
         let size = self.command("Page.getLayoutMetrics", &json!({}))["cssContentSize"].clone();
         let clip = json!({ "x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1 });
@@ -191,14 +192,14 @@ impl Browser {
         BASE64.decode(taken["data"].as_str().unwrap()).unwrap()
     }
 
-    /// What it complained of, but for what `is_expected`.
+    /// The complaints for which `is_expected` is false.
     pub(crate) fn complaints(&mut self, is_expected: impl Fn(&str) -> bool) -> Vec<String> {
-        // What was said before this answer is known with it.
+        // The answer comes after all earlier events.
         self.eval("0");
         self.complaints.iter().filter(|complaint| !is_expected(complaint)).cloned().collect()
     }
 
-    /// Says nothing is wrong.
+    /// Fails if there are complaints.
     pub(crate) fn is_content(&mut self) {
         assert_eq!(self.complaints(|_| false), Vec::<String>::new());
     }
@@ -246,11 +247,11 @@ fn program() -> Option<PathBuf> {
     places.into_iter().find(|place| place.is_file())
 }
 
-/// Starts it, and reads where it listens.
+/// Starts the browser, and reads the URL of its debugging port.
 fn start(program: &PathBuf) -> (Process, String) {
     let profile = tempfile::tempdir().unwrap();
     let mut command = Command::new(program);
-    // What is shown comes from this test: the sandbox, which root and containers often cannot have, keeps nothing out.
+    // The content comes from this test. A sandbox, which root and containers often cannot have, would protect nothing.
     command
         .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
         .args(["--disable-background-networking", "--disable-component-update", "--mute-audio", "--hide-scrollbars"])
@@ -263,7 +264,7 @@ fn start(program: &PathBuf) -> (Process, String) {
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let process = Process { child, _profile: profile };
     let (sender, receiver) = mpsc::channel();
-    // Reads to the end: a browser whose stderr is full stands still.
+    // Reads to the end, because a browser with a full stderr pipe blocks.
     thread::spawn(move || {
         for line in lines.map_while(Result::ok) {
             if let Some(url) = line.strip_prefix("DevTools listening on ") {
@@ -280,7 +281,7 @@ impl Drop for Browser {
         if thread::panicking() {
             eprintln!("complaints: {:#?}", self.complaints);
         }
-        // Asked, it ends its helpers, too.
+        // On this request it ends its helper processes, too.
         self.asked += 1;
         let close = json!({ "id": self.asked, "method": "Browser.close" });
         if self.socket.send(Message::text(close.to_string())).is_ok() {

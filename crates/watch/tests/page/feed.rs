@@ -1,4 +1,4 @@
-//! A board whose time and sensors a test is, and the page of it.
+//! A board whose time and reports come from a test, and its page.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -15,18 +15,18 @@ use watari_watch::board::{Board, Link};
 use watari_watch::report::{Health, Report};
 use watari_watch::web::{Site, serve, tick};
 
-/// A second at a server.
+/// A second of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Second {
-    /// So many are delivered, so many cut off, so many out of time.
+    /// Numbers of delivered, aborted and timed-out connections.
     Ended(u32, u32, u32),
-    /// Connections are there, and none ends.
+    /// There are connections, and none ends.
     Quiet,
-    /// Nobody gets anything.
+    /// This many requests get no answer.
     Refused(u32),
 }
 
-/// What a sensor says of a server in a second.
+/// The sensor, the server and the second of a report.
 pub(crate) type Said<'a> = (&'a str, &'a str, Second);
 
 pub(crate) struct Feed {
@@ -34,23 +34,23 @@ pub(crate) struct Feed {
     board: Arc<Mutex<Board>>,
     ticks: watch::Sender<Bytes>,
     address: SocketAddr,
-    /// Keeps the port while the server is away: nobody else gets it.
+    /// Reserves the port while the server is away.
     _port: Socket,
     shutdown: CancellationToken,
-    /// The second that is over next.
+    /// The next second.
     second: u64,
 }
 
-/// What the tests' boards hold.
+/// The span of the tests' boards, in seconds.
 pub(crate) const SPAN_S: u64 = 60;
 
 impl Feed {
-    /// Of nothing yet.
+    /// An empty board.
     pub(crate) fn new() -> Self {
         Self::over(SPAN_S)
     }
 
-    /// Of nothing yet; it holds so much time.
+    /// An empty board with this span.
     pub(crate) fn over(span_s: u64) -> Self {
         let profile = Profile {
             span: Duration::from_secs(span_s),
@@ -78,7 +78,7 @@ impl Feed {
         format!("http://{}/", self.address)
     }
 
-    /// The server comes, or comes back where it was.
+    /// Starts the server, at the same address each time.
     pub(crate) fn arrive(&mut self) {
         let listener = bound(self.address);
         listener.listen(128).unwrap();
@@ -88,7 +88,7 @@ impl Feed {
         serve(listener.into(), site, self.shutdown.clone()).unwrap();
     }
 
-    /// The server goes: nothing listens any more when this returns.
+    /// Stops the server. Nothing listens any more when this returns.
     pub(crate) fn leave(&self) {
         self.shutdown.cancel();
         let begun = std::time::Instant::now();
@@ -97,7 +97,7 @@ impl Feed {
         }
     }
 
-    /// A second passes.
+    /// Advances by a second, with these reports.
     pub(crate) fn pass(&mut self, said: &[Said<'_>]) {
         let at = Timestamp((self.second + 1) * 1_000_000_000);
         let mut board = self.board.lock().unwrap();
@@ -111,12 +111,12 @@ impl Feed {
         self.ticks.send_replace(tick(&self.board));
     }
 
-    /// The way to a sensor is like this from now on.
+    /// Sets the connection of a sensor.
     pub(crate) fn link(&self, sensor: &str, link: Link) {
         *self.board.lock().unwrap().link(sensor).unwrap() = link;
     }
 
-    /// So many seconds pass.
+    /// Advances by several seconds, with the same reports.
     pub(crate) fn pass_many(&mut self, seconds: u64, said: &[Said<'_>]) {
         for _ in 0..seconds {
             self.pass(said);
@@ -124,7 +124,7 @@ impl Feed {
     }
 }
 
-/// A socket with an address, which others that do the same may have, too, but one of them that listens.
+/// A socket bound to an address. Several sockets may be bound to it, but only one may listen.
 fn bound(address: SocketAddr) -> Socket {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
     socket.set_reuse_address(true).unwrap();
@@ -139,7 +139,7 @@ impl Second {
             Self::Ended(s_normal, client_abort, timeout) => {
                 let ended = s_normal + client_abort + timeout;
                 tally = Tally { opened: ended, s_normal, client_abort, timeout, answered: ended, ..tally };
-                // Half of them within 10 to 20 ms, half within 100 to 200.
+                // Half of them within 10 to 20 ms, half within 100 to 200 ms.
                 (tally.responses.0[7], tally.responses.0[10]) = (ended - ended / 2, ended / 2);
                 tally.response_max_us = 200_000;
                 (tally.tls_full, tally.tls_resumed) = (1, 3);

@@ -1,6 +1,6 @@
-//! What the tests ask of how the page looks: functions that run in it.
+//! Functions that run in the page, and check its look.
 
-/// How many pixels of the first chart have a colour of style.css.
+/// How many pixels of the first chart have a color of style.css.
 pub(crate) const PIXELS: &str = r"(name) => {
     const chart = document.querySelector('.chart canvas');
     const made = document.createElement('canvas');
@@ -19,7 +19,7 @@ pub(crate) const PIXELS: &str = r"(name) => {
     return count;
 }";
 
-/// Whether the same part of two panels stands at the same height, one at the right of the other.
+/// Whether the same part of two panels is at the same height, side by side.
 pub(crate) const ARE_IN_LINE: &str = r"(selector) => {
     const [a, b] = [...document.querySelectorAll('.panel')].map((panel) => {
         const part = panel.matches(selector) ? panel : panel.querySelector(selector);
@@ -28,17 +28,18 @@ pub(crate) const ARE_IN_LINE: &str = r"(selector) => {
     return Math.abs(a.top - b.top) < 1 && a.right <= b.left && Math.abs(a.width - b.width) < 1;
 }";
 
-/// Whether nothing has to be scrolled sideways.
+/// Whether the page needs no horizontal scrolling.
 pub(crate) const HAS_NO_OVERFLOW: &str = "[document.documentElement, document.body, ...document.querySelectorAll('.scroll')].every((it) => it.scrollWidth <= it.clientWidth)";
 
-/// Elements with text that stand out of the page at a side.
+/// Elements with text that extend beyond a side of the page.
 pub(crate) const CUT_OFF: &str = r"() => [...document.querySelectorAll('#page *')].filter((element) => {
     const { left, right, width } = element.getBoundingClientRect();
     const isText = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim() !== '');
     return isText && width > 1 && (left < -0.5 || right > innerWidth + 0.5);
 }).map((element) => element.outerHTML.slice(0, 200))";
 
-/// Texts whose contrast to what is behind them is less (WCAG 2.2, 1.4.3). What is drawn over pictures stands on the sheet.
+/// Texts with less contrast to their background than `least` (WCAG 2.2, 1.4.3). Text on pictures is compared with the
+/// sheet's color.
 pub(crate) const PALE: &str = r"(least) => {
     const parse = (color) => {
         const made = document.createElement('canvas').getContext('2d');
@@ -72,7 +73,7 @@ pub(crate) const PALE: &str = r"(least) => {
     }).filter(([contrast]) => contrast < least);
 }";
 
-/// Texts of ternary pictures that cover each other.
+/// Texts of ternary diagrams that overlap.
 pub(crate) const COVERED: &str = r"() => [...document.querySelectorAll('.cloud svg')].flatMap((svg) => {
     const texts = [...svg.querySelectorAll('text')].map((it) => [it.textContent, it.getBoundingClientRect()]);
     const within = svg.getBoundingClientRect();

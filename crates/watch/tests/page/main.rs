@@ -1,4 +1,4 @@
-//! The page of `watari watch` in a real Chromium, with sensors whose words the tests put into their mouths.
+//! The page of `watari watch` in a real Chromium, with reports from the tests.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ const NORMAL: Second = Second::Ended(7, 2, 0);
 const FRONT: &str = "192.0.2.10:443";
 const BACK: &str = "[2001:db8::7]:80";
 
-/// A browser that looks at a page with two servers, seen by a sensor each, for some seconds.
+/// A browser at a page with two servers, each seen by a sensor, for some seconds.
 fn looking() -> Option<(Browser, Feed)> {
     let browser = Browser::launch()?;
     let mut feed = Feed::new();
@@ -77,10 +77,10 @@ fn the_cloud_has_a_point_for_each_second_in_which_connections_ended() {
     browser.wait("document.querySelectorAll('.dots circle').length === 10");
     feed.pass(&[("s", FRONT, Second::Ended(0, 0, 4))]);
     browser.wait("document.querySelectorAll('.dots circle').length === 11");
-    // Out of time is at the top, in the middle.
+    // The points of timeouts are at the top, in the middle.
     let newest = browser.eval("(([x]) => [x.cx.baseVal.value, x.cy.baseVal.value, x.getAttribute('class')])([...document.querySelectorAll('.dots circle')].slice(-1))");
     assert_eq!(newest, serde_json::json!([0, -200, "age0"]));
-    // What is older than what is held is gone, and what is old is pale.
+    // Points beyond the span are gone, and old ones are pale.
     let opacity = |age: u32| format!("Number(getComputedStyle(document.querySelector('.dots .age{age}')).fillOpacity)");
     feed.pass_many(30, &[("s", FRONT, Second::Ended(6, 3, 1))]);
     browser.wait("document.querySelectorAll('.dots circle').length === 41");
@@ -121,7 +121,7 @@ fn charts_draw_what_they_say() {
     for part in ["opened 9/s", "answered 9/s"] {
         browser.wait(&format!("document.querySelectorAll('.chart .legend')[1].innerText.includes('{part}')"));
     }
-    // What is stacked is there, in the colours of the legend.
+    // Stacked areas are drawn in the colors of the legend.
     for ending in ["S_NORMAL", "C_RESET"] {
         browser.wait(&format!("({})('{ending}') > 20", look::PIXELS));
     }
@@ -154,11 +154,11 @@ fn the_keyboard_is_enough() {
     browser.press(" ");
     browser.wait("document.querySelectorAll('.panel').length === 2");
     assert_eq!(browser.count("tr[aria-selected='true']"), 2);
-    // What is chosen stands in the address.
+    // The selection is in the URL.
     browser.wait("location.hash.split('&').length === 2");
     browser.press("Escape");
     browser.wait("document.querySelectorAll('.panel').length === 0");
-    browser.wait_text("main", "Choose a server");
+    browser.wait_text("main", "Select a server");
     browser.wait("location.hash === ''");
     browser.press("ArrowUp");
     assert_eq!(browser.eval("document.activeElement.dataset.key"), first);
@@ -215,19 +215,19 @@ fn a_link_shows_the_two_sides_of_a_cache_beside_each_other() {
     browser.open(&link);
     let shown = "JSON.stringify([...document.querySelectorAll('.panel')].map((it) => it.dataset.key))";
     browser.wait(&format!("{shown} === '[\"{BACK} behind the cache\",\"{FRONT} outside\"]'"));
-    // Each has its past, its verdict, and its picture at the height of the other's.
+    // Each has its past and its verdict, and its diagram at the height of the other's.
     browser.wait(
         "[...document.querySelectorAll('.panel')].every((it) => it.querySelectorAll('.dots circle').length === 20)",
     );
     for part in [".because", ".cloud", ".timeline", ".chart:last-child"] {
         browser.wait(&format!("({})('{part}')", look::ARE_IN_LINE));
     }
-    // Both go on.
+    // Both continue.
     feed.pass(&[("outside", FRONT, NORMAL), ("behind the cache", BACK, NORMAL)]);
     browser.wait(
         "[...document.querySelectorAll('.panel')].every((it) => it.querySelectorAll('.dots circle').length === 21)",
     );
-    // Another link, while the page is open.
+    // Another URL, while the page is open.
     browser.open(&format!("{}#{}&{}", feed.url(), part(FRONT, "outside"), part(other, "outside")));
     browser.wait(&format!("{shown} === '[\"{FRONT} outside\",\"{other} outside\"]'"));
     browser
@@ -250,26 +250,26 @@ fn a_sensor_that_is_away_is_seen_to_be_away() {
 
     feed.link("outside", Link { is_there: false, lost: 7, refused: 2, ..there });
     feed.pass_many(5, &[("inside", BACK, NORMAL)]);
-    let then = format!("heard last at {heard}");
-    browser.wait_text(".away", "A sensor is away");
+    let then = format!("last report at {heard}");
+    browser.wait_text(".away", "A sensor is disconnected");
     browser.wait_text(".away", &format!("outside, {then}"));
-    // At once, and not when nothing has come for long: its server was normal then.
+    // At once, and not only after a timeout: its server was normal then.
     browser.wait_text(&row(FRONT), &format!("normal at {heard}"));
-    browser.wait_text(&row(FRONT), &format!("away, {then}"));
-    browser.wait_text(&panel(FRONT), &format!("That was at {heard}: its sensor is away"));
+    browser.wait_text(&row(FRONT), &format!("disconnected, {then}"));
+    browser.wait_text(&panel(FRONT), &format!("State at {heard}: its sensor is disconnected"));
     browser.wait(&format!("document.querySelector(\"{}\").matches('.old')", panel(FRONT)));
-    browser.wait_text(".sensors", &format!("outside away, {then}"));
-    browser.wait_text(".sensors", "7 seconds of servers lost while it was away");
-    browser.wait_text(".sensors", "2 seconds of servers refused");
-    // What it has been in since is left open.
+    browser.wait_text(".sensors", &format!("outside disconnected, {then}"));
+    browser.wait_text(".sensors", "7 server seconds lost while disconnected");
+    browser.wait_text(".sensors", "2 server seconds refused");
+    // The state since then is left open.
     let end = format!(
         "(([part, strip]) => strip.right - part.right)([\"{0} .strip li:last-child\", \"{0} .strip\"].map((it) => document.querySelector(it).getBoundingClientRect()))",
         panel(FRONT)
     );
     browser.wait(&format!("{end} > 10"));
-    // Nor is it said that nothing happens.
+    // Nor does the page show a rate of 0.
     browser.wait_text(&format!("{} .legend", panel(FRONT)), "S_NORMAL 7/s");
-    // The other one is as it is.
+    // The other one is unchanged.
     assert_eq!(browser.count(&format!("{0} .unheard, {0} .then", row(BACK))), 0);
     for scheme in ["light", "dark"] {
         browser.prefer(scheme);
@@ -294,13 +294,13 @@ fn a_sensor_that_has_said_nothing_yet_is_there() {
     feed.link("new", Link { is_there: true, ..Link::default() });
     feed.pass(&[]);
     let (mut browser, mut feed) = show(browser, feed);
-    browser.wait_text("main", "Nothing is watched yet");
+    browser.wait_text("main", "No server is watched yet");
     browser.eval("document.querySelector('.sensors').open = true");
-    browser.wait_text(".sensors", "new not heard yet");
+    browser.wait_text(".sensors", "new no report yet");
     feed.link("new", Link::default());
     feed.pass(&[]);
     browser.wait_text("main", "No sensor is connected");
-    browser.wait_text(".away", "new, not heard yet");
+    browser.wait_text(".away", "new, no report yet");
     browser.is_content();
 }
 
@@ -339,17 +339,17 @@ fn a_page_whose_server_is_away_says_so_and_recovers() {
     browser.wait("document.querySelectorAll('.dots circle').length === 20");
     let clock = browser.text(".clock");
     feed.leave();
-    browser.wait_text(".link", "no news since");
+    browser.wait_text(".link", "no data since");
     browser.wait_text(".link", &clock);
     assert_eq!(browser.count(".panel.old"), 1);
     feed.pass_many(10, &[("outside", FRONT, NORMAL), ("inside", BACK, NORMAL)]);
     feed.arrive();
-    // What came while it was away is there, too.
+    // The seconds while the server was away are there, too.
     browser.wait("document.querySelectorAll('.dots circle').length === 30");
-    // A server that stands still is not news.
-    browser.wait_text(".link", "no news since");
+    // A repeated board is not news.
+    browser.wait_text(".link", "no data since");
     let begun = Instant::now();
-    // It is live as long as there is news, not longer.
+    // The page is live only as long as there is news.
     while browser.count(".link.live") == 0 {
         assert!(begun.elapsed() < LONG, "it does not come back");
         feed.pass(&[("outside", FRONT, NORMAL), ("inside", BACK, NORMAL)]);
@@ -374,7 +374,7 @@ fn what_sensors_are_called_is_text() {
     browser.wait("[...document.querySelectorAll('.panel')].every((panel) => panel.querySelectorAll('circle[data-t]').length === 12)");
     assert_eq!(browser.eval("document.title"), "watari watch");
     browser.wait("location.hash.split('&').length === 2");
-    // Who reloads sees the same.
+    // After a reload, the page shows the same.
     let hash = browser.eval("location.hash");
     browser.reload();
     browser.wait("document.querySelectorAll('.panel').length === 2");
@@ -390,25 +390,25 @@ fn what_sensors_are_called_is_text() {
 fn silence_has_words() {
     let Some(browser) = Browser::launch() else { return };
     let (mut browser, mut feed) = show(browser, Feed::new());
-    browser.wait_text("main", "No sensor has said anything yet");
+    browser.wait_text("main", "No sensor has sent a report yet");
     feed.pass(&[("s", FRONT, Second::Refused(2))]);
     browser.wait_text(&row(FRONT), "idle");
-    browser.wait_text(".panel", "too little has happened to say more");
+    browser.wait_text(".panel", "too little has happened to decide");
     feed.pass_many(15, &[("s", FRONT, NORMAL)]);
     browser.wait_text(&row(FRONT), "normal");
-    // Nobody comes any more; its sensor is heard of others.
+    // No clients connect any more. Its sensor reports other servers.
     feed.pass_many(feed::SPAN_S + 5, &[("s", BACK, NORMAL)]);
     browser.wait("document.querySelectorAll('tbody tr').length === 1");
     browser.wait_text(&panel(FRONT), "it is not watched now");
-    // A sensor that says nothing is not a server that does nothing.
+    // Silence of a sensor is not silence of its servers.
     feed.pass_many(12, &[("other", FRONT, NORMAL)]);
-    browser.wait_text(&row(BACK), "silent, heard last at");
-    // It may have been asked for just when it was watched no more.
+    browser.wait_text(&row(BACK), "silent, last report at");
+    // The page may have requested it just when the server was dropped.
     let is_expected = |complaint: &str| complaint.contains("/api/course?") && complaint.contains("404");
     assert_eq!(browser.complaints(is_expected), Vec::<String>::new());
 }
 
-/// A browser has six connections to a server, and a stream takes one for as long as it lasts.
+/// A browser opens six connections to a server, and a stream takes one of them.
 #[test]
 fn many_tabs_share_one_stream() {
     let Some((mut browser, mut feed)) = looking() else { return };
@@ -418,7 +418,7 @@ fn many_tabs_share_one_stream() {
         tabs.push(browser.open_tab());
         browser.open(&feed.url());
         browser.wait("document.querySelector('.clock')");
-        // What is asked for besides the stream comes, too.
+        // Requests besides the stream are answered, too.
         browser.wait("document.querySelectorAll('.dots circle').length >= 20");
     }
     let first = tabs[0].clone();
@@ -435,7 +435,7 @@ fn many_tabs_share_one_stream() {
     for _ in 0..3 {
         see_all(&mut browser, &mut tabs);
     }
-    // The first one, which led, goes: another leads.
+    // The first tab, the leader, closes. Another one becomes the leader.
     if let Some(at) = tabs.iter().position(|tab| *tab == first) {
         let current = browser.turn_to(tabs.remove(at));
         browser.close_tab();
@@ -450,7 +450,7 @@ fn many_tabs_share_one_stream() {
     browser.is_content();
 }
 
-/// `cargo test --package watari-watch --test page -- --ignored` writes pictures where it says.
+/// `cargo test --package watari-watch --test page -- --ignored` writes pictures, and prints where.
 #[test]
 #[ignore = "looks at nothing itself: it is for people"]
 fn pictures() {
@@ -496,7 +496,7 @@ fn pictures() {
     }
 }
 
-/// Numbers around a mean, the same each time.
+/// Pseudorandom numbers around a mean, the same each time.
 fn dice(seed: u32) -> impl FnMut(u32) -> u32 {
     let mut state = seed.wrapping_mul(2_654_435_761) | 1;
     move |mean| {

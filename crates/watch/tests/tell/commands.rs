@@ -27,7 +27,7 @@ async fn a_command_gets_the_alert() {
         "WATARI_SEVERITY=critical",
         "WATARI_STARTS_AT=1970-01-01T00:00:01Z",
         "WATARI_ENDS_AT=",
-        "WATARI_DESCRIPTION=60.0 % of what asked got no answer, over 50.0 %, in 30 s (unanswered)",
+        "WATARI_DESCRIPTION=60.0 % of attempts and requests got no answer, limit 50.0 %, in 30 s (unanswered)",
     ];
     for line in expected {
         assert!(environment.lines().any(|it| it == line), "{line} is not in {environment}");
@@ -42,7 +42,7 @@ async fn a_command_gets_the_alert() {
 async fn a_command_that_fails_is_run_again() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("now");
-    // It neither reads what it gets nor says little.
+    // The program does not read its input, and writes a lot.
     let script = r#"head -c 1000000 /dev/zero; test -e "$1""#;
     let teller = started(&[shell(script, &[file.to_str().unwrap()])]);
     teller.tell("west", &change(Stopped, 1));
@@ -86,7 +86,7 @@ async fn what_a_command_leaves_behind_holds_up_nothing() {
     teller.tell("west", &change(Stopped, 1));
     until("it ran", || counts(&teller).told == 1).await;
     let process = fs::read_to_string(&file).unwrap();
-    assert!(!has_ended(&process), "whoever starts a service lets it run");
+    assert!(!has_ended(&process), "a service that the command started goes on");
     assert!(std::process::Command::new("kill").arg(process.trim()).status().unwrap().success());
 }
 
@@ -101,7 +101,7 @@ async fn a_command_that_is_not_there_is_tried_again() {
     until("it is there", || counts(&teller).told == 1).await;
 }
 
-/// A zombie has ended, too: nobody may be there to bury it.
+/// A zombie has ended, too: its parent may never reap it.
 fn has_ended(process: &str) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(process.trim()).join("stat")).unwrap_or_default();
     stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'))

@@ -1,15 +1,15 @@
-//! What documents say is so.
+//! The examples in documents are valid.
 
 use std::fs;
 
 use tempfile::tempdir;
 use watari_watch::tell::Config;
 
-/// Those of the section on being told.
+/// Those of the section on notifications.
 #[test]
 fn examples_are_read() {
     let page = include_str!("../../../../docs/watch.md");
-    let section = page.split("\n## ").find(|section| section.starts_with("Being told\n")).unwrap();
+    let section = page.split("\n## ").find(|section| section.starts_with("Alerts\n")).unwrap();
     let examples: Vec<&str> = section.split("```toml\n").skip(1).map(|it| it.split("```").next().unwrap()).collect();
     assert!(examples.len() >= 4, "{examples:?}");
     let dir = tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Receivers are told, whatever becomes of them and of us.
+//! Receivers get all notices, even if they or the monitor restart.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,12 +18,12 @@ use watari_watch::tell::{
     Backoff, Counts, Facility, HttpTarget, Policy, Receiver, SyslogAddress, Target, Teller, Trouble,
 };
 
-/// However slow the machine is.
+/// Long enough for the slowest machine.
 const DEADLINE: Duration = Duration::from_mins(1);
 
 const SERVER: &str = "192.0.2.1:443";
 
-/// A server is in another state, since `since_s` after the Unix epoch.
+/// A server changed its state at `since_s` after the Unix epoch.
 fn change(state: ServerState, since_s: u64) -> Change {
     let since = Timestamp(since_s * 1_000_000_000);
     let span = Duration::from_secs(30);
@@ -33,7 +33,7 @@ fn change(state: ServerState, since_s: u64) -> Change {
     Change { server: SERVER.parse().unwrap(), before: ServerState::Idle, verdict }
 }
 
-/// A receiver that is tried often.
+/// A receiver with short waits between attempts.
 fn receiver(name: &str, target: Target) -> Receiver {
     let ms = Duration::from_millis;
     let policy = Policy {
@@ -67,12 +67,12 @@ fn started(receivers: &[Receiver]) -> Teller {
     Teller::start(receivers, None).unwrap()
 }
 
-/// Of the first receiver.
+/// The counts of the first receiver.
 fn counts(teller: &Teller) -> Counts {
     teller.counts().receivers[0].1
 }
 
-/// Waits for something that becomes true.
+/// Waits until a condition is true.
 async fn until(what: &str, is_true: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_true() {
@@ -81,7 +81,7 @@ async fn until(what: &str, is_true: impl Fn() -> bool) {
     }
 }
 
-/// Waits for something that arrives.
+/// Waits for a future, with a timeout.
 async fn in_time<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(DEADLINE, what).await.unwrap()
 }

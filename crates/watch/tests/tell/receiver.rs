@@ -1,4 +1,4 @@
-//! An HTTP server that takes notices, or does not.
+//! An HTTP server that accepts or refuses notices.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -20,18 +20,18 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-/// What it answers.
+/// An answer to a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Answer {
     /// A status, and `Retry-After`.
     Status(u16, Option<&'static str>),
-    /// Nothing, ever.
+    /// No answer.
     Nothing,
     /// The end of the connection.
     Cut,
 }
 
-/// What was asked.
+/// A request.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) at: Instant,
@@ -40,7 +40,7 @@ pub(crate) struct Asked {
     pub(crate) body: Value,
 }
 
-/// It is there as long as this is.
+/// The server. Dropping it stops it.
 pub(crate) struct HttpReceiver {
     pub(crate) address: SocketAddr,
     asked: UnboundedReceiver<Asked>,
@@ -52,7 +52,7 @@ struct Script {
     asked: UnboundedSender<Asked>,
 }
 
-/// A port that nobody listens at, and that nobody else gets.
+/// A reserved port without a listener.
 pub(crate) struct Port(TcpSocket);
 
 impl Port {
@@ -71,7 +71,7 @@ impl Port {
         format!("http://{}/hook?key=1", self.address())
     }
 
-    /// Somebody listens there, until dropped.
+    /// Starts a server there, which stops when it is dropped.
     pub(crate) fn listen(&self, answers: &[Answer]) -> HttpReceiver {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_reuseport(true).unwrap();
@@ -81,7 +81,7 @@ impl Port {
 }
 
 impl HttpReceiver {
-    /// Gives these answers, and then 200.
+    /// Answers the first requests with these answers, and later ones with 200.
     pub(crate) async fn new(answers: &[Answer]) -> Self {
         Self::of(TcpListener::bind("127.0.0.1:0").await.unwrap(), None, answers)
     }
@@ -103,7 +103,7 @@ impl HttpReceiver {
         format!("http://{}/hook?key=1", self.address)
     }
 
-    /// The next that it is asked.
+    /// The next request.
     pub(crate) async fn asked(&mut self) -> Asked {
         super::in_time(self.asked.recv()).await.unwrap()
     }
@@ -112,7 +112,7 @@ impl HttpReceiver {
         !self.asked.is_empty()
     }
 
-    /// What it is told next: the status, and when that began.
+    /// The status and the begin in the next notice.
     pub(crate) async fn told(&mut self) -> (String, String) {
         let body = self.asked().await.body;
         let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -120,7 +120,7 @@ impl HttpReceiver {
     }
 }
 
-/// Connections end with this.
+/// Connections end with this task.
 async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, script: Arc<Script>) {
     let mut connections = JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {

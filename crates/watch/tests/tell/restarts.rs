@@ -23,7 +23,7 @@ async fn what_is_untold_outlives_us() {
     let port = Port::new();
     let teller = start(&port.url(), &journal);
     teller.tell("west", &change(Stopped, 1));
-    until("nobody was there", || counts(&teller).failed >= 1).await;
+    until("no receiver was there", || counts(&teller).failed >= 1).await;
     teller.stop().await;
 
     let teller = start(&port.url(), &journal);
@@ -33,7 +33,7 @@ async fn what_is_untold_outlives_us() {
     until("it was taken", || counts(&teller).told == 1).await;
     teller.stop().await;
 
-    // It was told: that it is still so is none, that it is over is.
+    // The receiver was notified. Only the end of the alert is a new notice.
     let teller = start(&port.url(), &journal);
     teller.tell("west", &change(Stopped, 5));
     teller.tell("west", &change(Normal, 9));
@@ -80,7 +80,7 @@ async fn a_disk_that_takes_nothing_does_not_keep_us_from_telling() {
     assert!(teller.counts().journal_failures >= 1);
 }
 
-/// In the environment of the process that is killed.
+/// An environment variable of the process that is killed.
 const JOURNAL: &str = "WATARI_TEST_JOURNAL";
 const URL: &str = "WATARI_TEST_URL";
 
@@ -100,13 +100,13 @@ async fn nothing_is_lost_when_we_are_killed() {
     assert_eq!(server.told().await, told("resolved", 1));
 }
 
-/// This is no test, but the process that is killed.
+/// Not a test, but the process that is killed.
 #[tokio::test]
 async fn somebody_to_be_killed() {
     let (Some(journal), Ok(url)) = (env::var_os(JOURNAL), env::var(URL)) else { return };
     let teller = start(&url, &PathBuf::from(journal));
     teller.tell("west", &change(Stopped, 1));
-    until("nobody lives for ever", || false).await;
+    until("the test kills this process", || false).await;
 }
 
 struct Process(Child);

@@ -11,7 +11,7 @@ async fn a_unix_socket_gets_a_datagram_each() {
     let path = directory.path().join("log");
     let teller = started(&[syslog(SyslogAddress::Unix(path.clone()))]);
     teller.tell("west", &change(Stopped, 1));
-    until("nobody is there", || counts(&teller).failed >= 2).await;
+    until("no receiver is there", || counts(&teller).failed >= 2).await;
     let socket = UnixDatagram::bind(&path).unwrap();
     let mut buffer = vec![0; 65_536];
     let len = in_time(socket.recv(&mut buffer)).await.unwrap();
@@ -41,9 +41,9 @@ async fn tcp_gets_messages_that_say_how_long_they_are() {
     let address = listener.local_addr().unwrap().to_string();
     let teller = started(&[syslog(SyslogAddress::Tcp(address))]);
     teller.tell("west", &change(Stopped, 1));
-    // Closed before the message comes.
+    // Closed before the message arrives.
     drop(in_time(listener.accept()).await.unwrap());
-    // Reset before it is read.
+    // Reset before the message is read.
     let (socket, _) = in_time(listener.accept()).await.unwrap();
     in_time(socket.peek(&mut [0])).await.unwrap();
     drop(socket);

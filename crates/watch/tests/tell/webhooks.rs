@@ -97,7 +97,7 @@ async fn a_receiver_that_was_away_learns_what_is_last() {
     let port = Port::new();
     let teller = started(&[webhook(&port.url())]);
     teller.tell("west", &change(Stopped, 1));
-    until("nobody was there", || counts(&teller).failed >= 2).await;
+    until("no receiver was there", || counts(&teller).failed >= 2).await;
     let mut server = port.listen(&[]);
     assert_eq!(server.told().await, told("firing", 1));
     until("it was taken", || counts(&teller).told == 1).await;
@@ -151,7 +151,7 @@ async fn what_does_not_last_is_not_told() {
     assert_eq!(teller.counts().firing, 1);
 }
 
-/// An authority, and a server that it vouches for.
+/// A certificate authority, and a server with a certificate of it.
 fn authority() -> (String, TlsAcceptor) {
     let mut params = CertificateParams::new([]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -190,7 +190,7 @@ async fn a_webhook_with_tls_proves_who_it_is_and_so_do_we() {
     std::fs::write(&ca_file, other_ca).unwrap();
     let teller = started(&[receiver("hook", Target::Webhook(target))]);
     teller.tell("west", &change(Stopped, 1));
-    until("it is somebody else", || counts(&teller).failed > 1).await;
+    until("the certificate is of another authority", || counts(&teller).failed > 1).await;
     assert!(!server.has_been_asked());
 }
 
@@ -203,7 +203,7 @@ async fn what_can_never_work_is_said_at_once() {
     let missing = start("/nowhere/ca.pem");
     assert!(missing.starts_with("the receiver hook of [[tell]]: the certificates /nowhere/ca.pem: "), "{missing}");
     let empty = start("/dev/null");
-    assert_eq!(empty, "the receiver hook of [[tell]]: there are no certificates of authorities in /dev/null");
+    assert_eq!(empty, "the receiver hook of [[tell]]: there are no CA certificates in /dev/null");
     let journal = Teller::start(&[], Some("/nowhere/alerts.json".into()));
     assert!(matches!(journal, Err(StartError::Journal { .. })));
 }

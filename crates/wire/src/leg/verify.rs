@@ -43,10 +43,10 @@ pub struct Accepted {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PrefaceError {
     /// The bytes are no preface.
-    #[error("no preface: {0}")]
+    #[error("not a preface: {0}")]
     Malformed(#[from] Malformed),
     /// The key was never sent, or has been replaced.
-    #[error("a preface in the name of {dispatcher} under key {key_id}, which is unknown or expired")]
+    #[error("a preface that names {dispatcher} and key {key_id}, which is unknown or expired")]
     UnknownKey {
         /// The signer, as the preface claims.
         dispatcher: NodeName,
@@ -54,7 +54,7 @@ pub enum PrefaceError {
         key_id: u32,
     },
     /// The authenticator does not match the key and this agent.
-    #[error("a preface in the name of {dispatcher} whose authenticator is wrong")]
+    #[error("a preface that names {dispatcher} has a wrong authenticator")]
     BadAuthenticator {
         /// The signer, as the preface claims.
         dispatcher: NodeName,
@@ -67,7 +67,7 @@ pub enum PrefaceError {
         nonce: u64,
     },
     /// So many later prefaces have arrived that this one may have been used.
-    #[error("a preface of {dispatcher} that is too old to tell whether it was used before (nonce {nonce})")]
+    #[error("a preface of {dispatcher} is too old: it may have been used before (nonce {nonce})")]
     TooOld {
         dispatcher: NodeName,
         /// The number of the preface under its key.

@@ -20,7 +20,7 @@ fn plan(from: u64, to: u64) -> Plan {
     }
 }
 
-/// Drives a search against a script of the levels that it must ask for and what it is told; it must then be done.
+/// Drives a search with a script: the levels that it must ask for, and their outcomes. The search must then be done.
 fn follow(plan: Plan, script: &[(u64, Outcome)]) -> Finding {
     let mut search = Search::new(plan).unwrap();
     for (at, (level, outcome)) in script.iter().enumerate() {
@@ -36,7 +36,7 @@ fn follow(plan: Plan, script: &[(u64, Outcome)]) -> Finding {
     }
 }
 
-/// Drives a search to its end, each level judged by `server`.
+/// Drives a search to its end. `server` judges each level.
 fn drive(plan: Plan, mut server: impl FnMut(u64) -> Outcome) -> Finding {
     let mut search = Search::new(plan).unwrap();
     loop {
@@ -69,7 +69,7 @@ fn every_arrow_of_the_picture() {
     let script = [(3, Missed), (2, Missed), (1, Missed)];
     assert_eq!(follow(plan(3, 100), &script), finding(None, Some(1), 3, Ended::LowestMissed));
 
-    // Nothing more to measure than was allowed.
+    // The search makes no more measurements than the plan allows.
     let script = [(100, Met), (200, Missed)];
     let expected = finding(Some(100), Some(200), 2, Ended::Unfinished);
     assert_eq!(follow(Plan { runs_max: 2, ..plan(100, 5000) }, &script), expected);
@@ -109,7 +109,7 @@ fn the_answer_is_confirmed() {
     let script = [(100, Met), (200, Missed), (200, Missed), (150, Met), (150, Met)];
     assert_eq!(follow(plan.clone(), &script), finding(Some(150), Some(200), 5, Ended::Found));
 
-    // What is not confirmed becomes the level to stay under, and what is below is confirmed in its turn.
+    // A level that is not confirmed becomes the upper bound, and the level below is confirmed in turn.
     let script =
         [(100, Met), (200, Missed), (200, Missed), (150, Met), (150, Missed), (150, Missed), (100, Missed), (100, Met)];
     let noisy = vec![100, 150];
@@ -122,7 +122,7 @@ fn the_answer_is_confirmed() {
 
 #[test]
 fn a_level_that_is_missed_below_one_that_was_met_counts() {
-    // All under 800 are met at first; of three measurements each, neither 600 nor 400 is.
+    // The first measurement meets every level under 800. Of three measurements each, most miss 600 and 400.
     let plan = Plan { repeats: 3, resolution: 0.9, ..plan(200, 5000) };
     let script = [
         (200, Met),
@@ -192,15 +192,15 @@ fn plans_that_cannot_be_followed_are_refused() {
     }
 }
 
-/// Requests that arrive at random at one server whose work on each is random too (M/M/1), simulated one by one.
+/// Simulates an M/M/1 queue, request by request: random arrivals, one server, random service times.
 struct Queue {
     random: StdRng,
-    /// Requests that it serves in a second, on average.
+    /// Mean number of requests served in a second.
     service_rate: f64,
 }
 
 impl Queue {
-    /// The time that 99 of 100 requests stay for at most, in seconds.
+    /// 99th percentile of the time in the queue, in seconds.
     fn p99(&mut self, rate: f64, warmup: Duration, duration: Duration) -> f64 {
         let (mut now, mut wait, mut stays) = (0.0, 0.0_f64, Vec::new());
         while now < (warmup + duration).as_secs_f64() {
@@ -220,7 +220,7 @@ impl Queue {
     }
 }
 
-/// In theory a stay is over `limit` with probability `exp(-(service rate - rate) * limit)`.
+/// In theory, the time in the queue exceeds `limit` with probability `exp(-(service rate - rate) * limit)`.
 #[allow(clippy::cast_precision_loss)]
 #[test]
 fn the_knee_of_a_noisy_queue_is_found() {

@@ -55,7 +55,7 @@ fn wrong_columns_are_named() {
     for (text, message) in [
         ("10.0.0.1", "no URI: a line is SOURCE URI TLS [key=value ...]"),
         ("10.0.0.1 / # 0", "no TLS column: a line is SOURCE URI TLS [key=value ...]"),
-        ("localhost / 0", r#""localhost" is no address to ask from; - stands for any"#),
+        ("localhost / 0", r#""localhost" is not a source address; - stands for any"#),
         ("- / 2", r#"TLS is 0 or 1, not "2""#),
         ("- http://a/ 1", "the URI's scheme and the TLS column contradict each other"),
         ("- https://a/ 0", "the URI's scheme and the TLS column contradict each other"),
@@ -85,10 +85,10 @@ fn wrong_options_are_named() {
     for (option, message) in [
         (
             "Method=GET",
-            r#""Method" is no option: there are method=, header=, body=, weight=, status=, sha256= and class="#,
+            r#""Method" is not an option: the options are method=, header=, body=, weight=, status=, sha256= and class="#,
         ),
-        ("x", r#""x" is no option: there are method=, header=, body=, weight=, status=, sha256= and class="#),
-        ("weight=1 weight=1", "weight= is there twice"),
+        ("x", r#""x" is not an option: the options are method=, header=, body=, weight=, status=, sha256= and class="#),
+        ("weight=1 weight=1", "weight= is set twice"),
         ("weight=0", r#"weight="0" is not a number from 1 to 1000000"#),
         ("weight=1000001", r#"weight="1000001" is not a number from 1 to 1000000"#),
         ("status=103", r#"status="103" is not a status from 200 to 599"#),

@@ -35,7 +35,7 @@ fn refused(spoil: impl FnOnce(&mut Encoded)) -> &'static str {
 fn samples_arrive_as_they_were() {
     let told = sent(&samples()).unwrap();
     assert_eq!(format!("{told:?}"), format!("{:?}", samples()));
-    // What is the same is sent once, and kept once.
+    // Equal results are sent once, and stored once.
     assert_eq!(Encoded::of(&samples()).seen.len(), 2);
     assert!(Arc::ptr_eq(told[1].tls.as_ref().unwrap(), told[4].tls.as_ref().unwrap()));
     let many = vec![samples().remove(1); SAMPLES_MAX];
@@ -44,20 +44,17 @@ fn samples_arrive_as_they_were() {
 
 #[test]
 fn what_no_connection_can_be_is_refused() {
-    assert_eq!(refused(|sent| sent.samples[1].class = 2), "one belongs to no class");
-    assert_eq!(refused(|sent| sent.samples[0].tls = Some(2)), "one has a handshake of nobody");
+    assert_eq!(refused(|sent| sent.samples[1].class = 2), "a sample has an unknown class");
+    assert_eq!(refused(|sent| sent.samples[0].tls = Some(2)), "a sample refers to a missing handshake");
     for ending in [(8, 0, 0), (0, 6, 0), (0, 0, 2)] {
-        assert_eq!(refused(|sent| sent.samples[0].ending = ending), "one has an ending that is unknown");
+        assert_eq!(refused(|sent| sent.samples[0].ending = ending), "a sample has an unknown ending");
     }
-    let unfit = "times of one do not fit together";
+    let unfit = "the times of a sample are inconsistent";
     assert_eq!(refused(|sent| sent.samples[0].opened = Duration::MAX), unfit);
     assert_eq!(refused(|sent| sent.samples[0].closed = Duration::MAX), unfit);
     assert_eq!(refused(|sent| sent.samples[0].written = Some(Duration::ZERO)), unfit);
     assert_eq!(refused(|sent| sent.samples[0].last_byte = Some(TIME_MAX)), unfit);
-    assert_eq!(
-        refused(|sent| sent.seen[0].version = "TLSv1.4".to_owned()),
-        "a handshake has a version of TLS that is unknown"
-    );
+    assert_eq!(refused(|sent| sent.seen[0].version = "TLSv1.4".to_owned()), "a handshake has an unknown TLS version");
     assert_eq!(
         refused(|sent| sent.seen[0].key = Some("k".repeat(NAME_BYTES_MAX + 1))),
         "a handshake has a name that is too long"
@@ -66,7 +63,7 @@ fn what_no_connection_can_be_is_refused() {
 
 #[test]
 fn too_many_are_refused_before_there_is_room_for_them() {
-    let many = "there are too many at once";
+    let many = "there are too many in one message";
     let one_more = vec![samples().remove(3); SAMPLES_MAX + 1];
     assert_eq!(sent(&one_more).unwrap_err().0, many);
     assert_eq!(WireSamples(ByteBuf::from(vec![0; BYTES_MAX + 1])).into_samples(2).unwrap_err().0, many);

@@ -1,7 +1,8 @@
-//! The JDK's own TLS, JSSE: the engine of the paper, and the only one that still has all its suites.
+//! JSSE, the TLS implementation of the JDK: the engine of the paper, and the only one that still supports all its
+//! suites.
 //!
-//! `Jsse.java` runs in a JVM of its own, from its source. There the algorithms that the JDK has disabled are enabled again; nothing
-//! else on the machine is.
+//! `Jsse.java` runs from its source in a separate JVM. In this JVM, the algorithms that the JDK has disabled are
+//! enabled again. The configuration of the machine does not change.
 
 mod jvm;
 
@@ -23,17 +24,15 @@ use crate::suites::row::{Cost, Measured};
 use jvm::Jvm;
 pub(crate) use jvm::JvmError;
 
-/// The engine.
 pub(crate) struct Jsse {
-    /// None after it has failed: the next suite gets a new one.
+    /// `None` after the JVM has failed: the next suite starts a new one.
     jvm: Option<Jvm>,
     hello: Hello,
-    /// The program, the keys, and what the JVM complains of.
+    /// The program, the keys and the JVM's error output.
     directory: TempDir,
 }
 
 impl Jsse {
-    /// Starts a JVM.
     pub(super) fn start(certificates: &Certificates) -> Result<Self, JvmError> {
         let directory = tempfile::tempdir().map_err(JvmError::Files)?;
         write_files(directory.path(), certificates).map_err(JvmError::Files)?;
@@ -72,14 +71,14 @@ impl Engine for Jsse {
     }
 }
 
-/// What the program says first.
+/// The first line of the program's output.
 #[derive(Deserialize)]
 struct Hello {
     version: String,
     suites: Vec<String>,
 }
 
-/// What it says of a suite.
+/// The program's answer to a task.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Answer {
@@ -93,12 +92,12 @@ struct Done {
     bulk: Spent,
     new: Spent,
     reuse: Spent,
-    /// New connections that did resume a session.
+    /// New connections that resumed a session.
     not_new: u32,
     reused: u32,
 }
 
-/// Nanoseconds.
+/// In nanoseconds.
 #[derive(Deserialize)]
 struct Spent {
     wall: u64,
@@ -150,7 +149,7 @@ fn file_stem(key: Key) -> &'static str {
     }
 }
 
-/// Takes the place of what the JDK's `java.security` says under these names.
+/// Replaces the values of the JDK's `java.security` under these names.
 const ALL_ALGORITHMS: &str = "\
 jdk.tls.disabledAlgorithms=
 jdk.tls.legacyAlgorithms=

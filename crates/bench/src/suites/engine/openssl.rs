@@ -1,5 +1,5 @@
-//! OpenSSL's libssl: the system's, or with the feature `openssl-weak` one built with weak ciphers, which has more of the paper's
-//! suites (RC4 and 3DES; DES and the export suites left OpenSSL with 1.1.0).
+//! OpenSSL's libssl: that of the system, or with the feature `openssl-weak` one that is built with weak ciphers. The
+//! latter has more of the paper's suites (RC4 and 3DES; OpenSSL 1.1.0 removed DES and the export suites).
 
 mod kept;
 
@@ -25,16 +25,15 @@ use crate::suites::loopback::{self, Channel, Client, Connected, Server, Session}
 use crate::suites::row::Measured;
 use kept::KeptSessions;
 
-/// The engine.
 pub(crate) struct OpenSsl<'a> {
     certificates: &'a Certificates,
     offers: Vec<Offer>,
-    /// Where there is one it has RC4 and SEED. It stays loaded as long as this lives.
+    /// The legacy provider with RC4 and SEED, if the library has it. It stays loaded until this value is dropped.
     _legacy: Option<Provider>,
 }
 
 impl<'a> OpenSsl<'a> {
-    /// Asks the library which suites it has.
+    /// Asks the library which suites it supports.
     pub(super) fn new(certificates: &'a Certificates) -> Result<Self, ErrorStack> {
         let legacy = Provider::try_load(None, "legacy", true).ok();
         Ok(Self { certificates, offers: offers()?, _legacy: legacy })
@@ -58,7 +57,7 @@ impl Engine for OpenSsl<'_> {
     }
 }
 
-/// Every suite that the library knows by its number and is able to enable.
+/// Every suite that the library can look up by its number and can enable.
 fn offers() -> Result<Vec<Offer>, ErrorStack> {
     let context = SslContext::builder(SslMethod::tls())?.build();
     let numbers: Vec<u8> =
@@ -75,11 +74,11 @@ fn enable_in_new(offer: &Offer) -> Result<(), ErrorStack> {
     enable(&mut SslContext::builder(SslMethod::tls())?, offer)
 }
 
-/// Enables this suite and no other, at whatever strength it has.
+/// Enables only this suite, at any security level.
 fn enable(context: &mut SslContextBuilder, offer: &Offer) -> Result<(), ErrorStack> {
     context.set_security_level(0);
     if offer.suite == offer.own_name {
-        // Only the suites of TLS 1.3 have the same name here and there.
+        // Only the suites of TLS 1.3 have the same name in OpenSSL and in IANA's registry.
         context.set_min_proto_version(Some(SslVersion::TLS1_3))?;
         context.set_ciphersuites(&offer.own_name)?;
     } else {
@@ -87,7 +86,7 @@ fn enable(context: &mut SslContextBuilder, offer: &Offer) -> Result<(), ErrorSta
         context.set_max_proto_version(Some(SslVersion::TLS1_2))?;
         context.set_cipher_list(&offer.own_name)?;
     }
-    // The second is the curve of a key, which has to be in this list, too.
+    // The second group is the curve of a key, which has to be in this list, too.
     context.set_groups_list("X25519:P-256")
 }
 
@@ -96,7 +95,7 @@ fn server_context(offer: &Offer, identity: Option<&Identity>) -> Result<SslConte
     enable(&mut context, offer)?;
     let group_14 = Dh::from_pqg(BigNum::get_rfc3526_prime_2048()?, None, BigNum::from_u32(2)?)?;
     context.set_tmp_dh(&group_14)?;
-    // Sessions are remembered here, not written into tickets.
+    // The server stores sessions and does not write them into tickets.
     context.set_options(SslOptions::NO_TICKET);
     context.set_session_id_context(b"watari")?;
     if let Some(identity) = identity {
@@ -162,8 +161,8 @@ impl Channel for SslStream<TcpStream> {
     }
 }
 
-/// The first bytes of the numbers of all suites that are not private (IANA's registry): of SSL and TLS, of TLS 1.3, of those with
-/// elliptic curves, of those with `ChaCha20`.
+/// The first bytes of the numbers of all suites that are not private (IANA's registry): of SSL and TLS, of TLS 1.3,
+/// with elliptic curves, with `ChaCha20`.
 const FIRST_BYTES: [u8; 4] = [0x00, 0x13, 0xc0, 0xcc];
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! rustls with aws-lc-rs: no suite of the paper, which all lack forward secrecy, or authenticated encryption, or both.
+//! rustls with aws-lc-rs. It has no suite of the paper: all of those lack forward secrecy, or authenticated encryption,
+//! or both.
 
 use std::io;
 use std::net::TcpStream;
@@ -20,20 +21,18 @@ use crate::suites::certificates::{Certificates, HOST, Identity};
 use crate::suites::loopback::{self, Channel, Client, Connected, Server, Session};
 use crate::suites::row::Measured;
 
-/// The engine.
 pub(crate) struct Rustls<'a> {
     certificates: &'a Certificates,
 }
 
 impl<'a> Rustls<'a> {
-    /// Needs nothing.
     pub(super) fn new(certificates: &'a Certificates) -> Self {
         Self { certificates }
     }
 }
 
 impl Engine for Rustls<'_> {
-    /// The library does not tell its own version.
+    /// The library does not report its version.
     fn version(&self) -> String {
         "with aws-lc-rs".to_owned()
     }
@@ -54,13 +53,13 @@ impl Engine for Rustls<'_> {
     }
 }
 
-/// rustls says `TLS13_` where IANA says `TLS_`.
+/// The IANA name. rustls writes `TLS13_` where IANA writes `TLS_`.
 fn iana(suite: SupportedCipherSuite) -> String {
     let name = format!("{:?}", suite.suite());
     name.strip_prefix("TLS13_").map_or_else(|| name.clone(), |rest| format!("TLS_{rest}"))
 }
 
-/// Only this suite, and X25519 as the other engines have it.
+/// Only this suite, and X25519 as in the other engines.
 fn provider(suite: SupportedCipherSuite) -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider {
         cipher_suites: vec![suite],
@@ -128,7 +127,7 @@ impl Client for RustlsClient {
     }
 }
 
-/// A connection whose handshake is done.
+/// Performs the handshake of a connection.
 fn shaken<C, S>(mut connection: C, mut tcp: TcpStream) -> io::Result<StreamOwned<C, TcpStream>>
 where
     C: DerefMut<Target = ConnectionCommon<S>>,
@@ -161,7 +160,8 @@ fn version(version: Option<ProtocolVersion>) -> &'static str {
     }
 }
 
-/// More than a server has to remember at a time: a client uses one session again (TLS 1.2), or the newest ticket (TLS 1.3).
+/// More sessions than a server has to store at a time: a client reuses one session (TLS 1.2), or the newest ticket (TLS
+/// 1.3).
 const SESSIONS: usize = 1024;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::super::tests::{any_request, connection, tally};
 use super::*;
 use crate::sample::{HandshakeKind, TlsSeen};
 
-/// There and back.
+/// Encodes and decodes a tally.
 fn sent(tally: &Tally) -> Tally {
     let bytes = postcard::to_allocvec(&WireTally::of(tally)).unwrap();
     postcard::from_bytes::<WireTally>(&bytes).unwrap().into_tally(Arc::clone(tally.classes())).unwrap()
@@ -29,26 +29,26 @@ fn lag(wire: &mut WireTally) -> &mut WireSome {
 
 #[test]
 fn what_no_tally_can_be_is_refused() {
-    assert_eq!(refused(|wire| wire.parts[0].0 = 99), "a part belongs to no class");
+    assert_eq!(refused(|wire| wire.parts[0].0 = 99), "a part has an unknown class");
     assert_eq!(refused(|wire| wire.parts = vec![wire.parts[0].clone(); 13]), "it has too many parts");
-    assert_eq!(refused(|wire| wire.parts[0].1.requests = 1), "not as many ended as there were");
-    assert_eq!(refused(|wire| wire.parts[0].1.connections.opened = 0), "not as many ended as there were");
-    assert_eq!(refused(|wire| wire.parts[0].1.connections.endings.0[0].0 = 8), "it has an ending that is unknown");
-    assert_eq!(refused(|wire| wire.parts[0].1.body_bytes = u64::MAX), "a count is beyond all measure");
+    assert_eq!(refused(|wire| wire.parts[0].1.requests = 1), "its endings do not add up to their total");
+    assert_eq!(refused(|wire| wire.parts[0].1.connections.opened = 0), "its endings do not add up to their total");
+    assert_eq!(refused(|wire| wire.parts[0].1.connections.endings.0[0].0 = 8), "it has an unknown ending");
+    assert_eq!(refused(|wire| wire.parts[0].1.body_bytes = u64::MAX), "a count is too large");
     let seen = connection(Some(HandshakeKind::Full), EndingKind::Normal).tls.unwrap();
     let unknown = WireSeen::of(&TlsSeen { version: "SSLv3", ..TlsSeen::clone(&seen) });
     let version = |wire: &mut WireTally| wire.parts[0].1.connections.tls[0].0 = unknown;
-    assert_eq!(refused(version), "a handshake has a version of TLS that is unknown");
+    assert_eq!(refused(version), "a handshake has an unknown TLS version");
     assert_eq!(refused(|wire| wire.doublings = 64), "its series is too long");
     assert_eq!(refused(|wire| wire.points = vec![wire.points[0].clone(); 601]), "its series is too long");
-    assert_eq!(refused(|wire| wire.points[0].latency = Some(vec![1].into())), "a histogram cannot be read");
-    assert_eq!(refused(|wire| lag(wire).histogram.truncate(9)), "a histogram cannot be read");
+    assert_eq!(refused(|wire| wire.points[0].latency = Some(vec![1].into())), "a histogram cannot be decoded");
+    assert_eq!(refused(|wire| lag(wire).histogram.truncate(9)), "a histogram cannot be decoded");
     for spoil in [
         |lag: &mut WireSome| lag.sum_ns = u128::MAX,
         |lag: &mut WireSome| lag.max_ns = u64::MAX,
         |lag: &mut WireSome| lag.min_ns += 1,
     ] {
-        assert_eq!(refused(|wire| spoil(lag(wire))), "its times do not fit together");
+        assert_eq!(refused(|wire| spoil(lag(wire))), "its times are inconsistent");
     }
 }
 

@@ -1,4 +1,4 @@
-//! A plan, as it goes to a worker.
+//! The encoding of plans for workers.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -22,10 +22,10 @@ use crate::source::Sources;
 use crate::tls::{Pem, Resume, Roots, TlsOptions};
 use crate::users::{Count, Settings};
 
-/// The whole plan, and which part of it is meant. What the plan names files for is in it by content.
+/// The whole plan, and the worker's part of it. It contains the content of all files that the plan names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Job {
-    /// Which part of how many.
+    /// The number of the part, and how many there are.
     portion: (u64, u64),
     /// How long after the common start this part begins.
     after: Duration,
@@ -38,23 +38,23 @@ pub(crate) struct Job {
     connect_timeout: Duration,
     response_timeout: Duration,
     threads: u32,
-    /// Whether the controller wants to know of each connection.
+    /// Whether the controller requests the sample of each connection.
     logged: bool,
 }
 
-/// What came is no plan that could be followed.
+/// A received plan is invalid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadJob {
     /// A field is out of its range.
-    #[error("a plan that cannot be: {0}")]
+    #[error("invalid plan: {0}")]
     Field(&'static str),
-    /// The requests are none.
+    /// The requests are invalid.
     #[error(transparent)]
     Requests(#[from] BadRequests),
-    /// The flow is none.
+    /// The flow is invalid.
     #[error(transparent)]
     Flow(#[from] BadFlow),
-    /// A server is none.
+    /// A server is invalid.
     #[error(transparent)]
     Site(#[from] BadSite),
 }
@@ -77,12 +77,12 @@ impl Job {
         }
     }
 
-    /// Whether the controller wants to know of each connection.
+    /// Whether the controller requests the sample of each connection.
     pub(crate) fn is_logged(&self) -> bool {
         self.logged
     }
 
-    /// The whole plan, which part of it is meant, and how long after the common start that begins.
+    /// The whole plan, the worker's part of it, and how long after the common start that part begins.
     pub(crate) fn into_plan(self) -> Result<(Plan, Portion, Duration), BadJob> {
         let portion = Portion::new(self.portion.0, self.portion.1).ok_or(BadJob::Field("its part"))?;
         let sources = self.sources.map(|addresses| Sources::of(addresses).ok_or(BadJob::Field("source addresses")));
@@ -249,10 +249,10 @@ impl fmt::Debug for WirePem {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct WireTls {
-    /// By their numbers at IANA.
+    /// IANA numbers.
     versions: Vec<u16>,
     suites: Vec<u16>,
-    /// By their names at IANA.
+    /// IANA names.
     groups: Vec<String>,
     roots: WireRoots,
     resume: WireResume,
@@ -301,7 +301,7 @@ impl WireTls {
             suites: known(self.suites, CipherSuite::from_iana)?,
             groups: known(self.groups, |name| Group::from_name(&name))?,
         };
-        policy.check().map_err(|_| BadJob::Field("no handshake could come about"))?;
+        policy.check().map_err(|_| BadJob::Field("no handshake is possible"))?;
         Ok(TlsOptions {
             policy,
             roots: match self.roots {
@@ -338,7 +338,7 @@ fn within(value: u32, max: u32, what: &'static str) -> Result<usize, BadJob> {
     if (1..=max).contains(&value) { Ok(value as usize) } else { Err(BadJob::Field(what)) }
 }
 
-/// So that it can be added to any point of time.
+/// Limits a time, so that it can be added to any instant.
 fn time(time: Duration) -> Result<Duration, BadJob> {
     if time <= TIME_MAX { Ok(time) } else { Err(BadJob::Field("a time")) }
 }

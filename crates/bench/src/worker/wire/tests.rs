@@ -38,7 +38,7 @@ async fn a_length_is_not_believed() {
     let announced = |len: u32, body: &[u8]| [&len.to_be_bytes()[..], body].concat();
     let found = receive::<Order>(&mut &announced(u32::MAX, b"")[..]).await;
     assert!(matches!(found, Err(TalkError::TooLong(_))));
-    // As long as may be, and hardly anything comes.
+    // The largest announced length, with hardly any bytes.
     let found = receive::<Order>(&mut &announced(LEN_MAX as u32, b"123")[..]).await;
     assert!(matches!(found, Err(TalkError::Closed)));
     let found = receive::<Order>(&mut &announced(2, &[1, 1])[..]).await;

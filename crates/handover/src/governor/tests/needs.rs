@@ -154,7 +154,7 @@ fn the_operator_is_obeyed() {
     assert_eq!(asked(&mut stage, None), Ok((2, Cause::Manual)));
     stage.governor.refused(stage.now, ResourceId(0), OriginId(2));
     assert_eq!(asked(&mut stage, None), Ok((1, Cause::Manual)));
-    assert_eq!(asked(&mut stage, Some(2)), Ok((2, Cause::Manual)), "who names an origin may know better");
+    assert_eq!(asked(&mut stage, Some(2)), Ok((2, Cause::Manual)), "an explicit origin overrides the refusal");
     for nowhere in [0, 7] {
         assert_eq!(asked(&mut stage, Some(nowhere)), Err(Denied::Nowhere));
     }

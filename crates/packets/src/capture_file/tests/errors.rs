@@ -34,11 +34,11 @@ fn each_fault_has_its_error() {
         (pcap_of_version(543, 0), "version 543.0 at byte 4, where 2.0 to 2.4 was expected"),
         (
             file_header(LITTLE, 0xa1b2_c3d4, 147),
-            "at byte 20: frames of link type 147 (https://www.tcpdump.org/linktypes.html); read are Ethernet (1), raw IP \
-             (12, 14, 101, 228, 229), loopback (0, 108), Linux cooked captures (113, 276), PPP (9, 50, 51), Cisco HDLC (104), \
-             FDDI (10), IEEE 802.11 (105, 119, 127, 163) and NFLOG (239)",
+            "at byte 20: unsupported link type 147 (https://www.tcpdump.org/linktypes.html), supported: Ethernet (1), \
+             raw IP (12, 14, 101, 228, 229), loopback (0, 108), Linux cooked captures (113, 276), PPP (9, 50, 51), \
+             Cisco HDLC (104), FDDI (10), IEEE 802.11 (105, 119, 127, 163) and NFLOG (239)",
         ),
-        (frames(300_000), "a frame of 300000 captured bytes at byte 24, where 262144 at most were expected"),
+        (frames(300_000), "a frame of 300000 captured bytes at byte 24, where at most 262144 were expected"),
         (
             patched(section(LITTLE), 8, &[1, 2, 3, 4]),
             "[01, 02, 03, 04] at byte 8, where the byte-order magic 1a2b3c4d was expected",
@@ -52,11 +52,11 @@ fn each_fault_has_its_error() {
         ),
         (
             in_section(&[&[1, 0, 0, 0, 13, 0, 0, 0]]),
-            "a block of 13 bytes at byte 28, where 12 or more, in fours, were expected",
+            "a block of 13 bytes at byte 28, where 12 or more, in multiples of 4, were expected",
         ),
         (
             in_section(&[&[9, 0, 0, 0, 8, 0, 0, 0]]),
-            "a block of 8 bytes at byte 28, where 12 or more, in fours, were expected",
+            "a block of 8 bytes at byte 28, where 12 or more, in multiples of 4, were expected",
         ),
         (in_section(&[&block(LITTLE, 1, &[0; 4])]), "a block of 16 bytes at byte 28, where 20 or more were expected"),
         (
@@ -65,12 +65,15 @@ fn each_fault_has_its_error() {
         ),
         (
             in_section(&[&interface(LITTLE, 1, 0, &option(LITTLE, 9, &[20]))]),
-            "a time resolution of 0x14 at byte 48, where 10^-19 or 2^-63 at least was expected",
+            "a time resolution of 0x14 at byte 48, where at least 10^-19 or 2^-63 was expected",
         ),
-        (in_section(&[&simple(LITTLE, 1, b"!")]), "a frame of interface 0 at byte 28, where one of 0 was expected"),
+        (
+            in_section(&[&simple(LITTLE, 1, b"!")]),
+            "a frame at byte 28 has interface 0 (from 0), but its section describes only 0",
+        ),
         (
             in_section(&[&ethernet, &enhanced(LITTLE, 7, 0, 1, b"!", &[])]),
-            "a frame of interface 7 at byte 48, where one of 1 was expected",
+            "a frame at byte 48 has interface 7 (from 0), but its section describes only 1",
         ),
         (
             in_section(&[&ethernet, &patched(one.clone(), 20, &[9])]),
@@ -78,12 +81,12 @@ fn each_fault_has_its_error() {
         ),
         (
             in_section(&[&ethernet, &patched(one, 20, &[0xff; 4])]),
-            "a frame of 4294967295 captured bytes at byte 48, where 262144 at most were expected",
+            "a frame of 4294967295 captured bytes at byte 48, where at most 262144 were expected",
         ),
         // Interfaces belong to their section.
         (
             [in_section(&[&ethernet]), in_section(&[&simple(LITTLE, 1, b"!")])].concat(),
-            "a frame of interface 0 at byte 76, where one of 0 was expected",
+            "a frame at byte 76 has interface 0 (from 0), but its section describes only 0",
         ),
     ];
     for (file, said) in cases {

@@ -58,7 +58,7 @@ fn system_roots() -> Result<RootCertStore, BadRedisSettings> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     if roots.add_parsable_certificates(found.certs).0 == 0 {
-        let why = found.errors.first().map_or_else(|| "there are none".to_owned(), ToString::to_string);
+        let why = found.errors.first().map_or_else(|| "none found".to_owned(), ToString::to_string);
         return Err(BadRedisSettings::NoAuthorities(why));
     }
     Ok(roots)
@@ -69,7 +69,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, BadRedisSet
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content).collect();
     match found {
         Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        Ok(_) => Err(content_error(path, "there is no certificate")),
+        Ok(_) => Err(content_error(path, "contains no certificate")),
         Err(cause) => Err(content_error(path, &cause.to_string())),
     }
 }

@@ -24,7 +24,7 @@ use super::options::{FleetOptions, Patience, Protocol, Target, Tls};
 use crate::commands::{print, print_json};
 use crate::failure::Failure;
 
-/// Find the highest load that a server bears, and the servers that a site needs
+/// Find the highest load at which a server meets conditions, and the number of servers that a site needs
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 #[command(mut_arg("urls", |urls| urls.required(false).required_unless_present("capacity").conflicts_with("capacity")))]
@@ -49,7 +49,7 @@ pub(crate) struct Capacity {
     /// Print JSON
     #[arg(long, help_heading = "Report")]
     json: bool,
-    /// Write a page with the curve, which needs nothing else
+    /// Write a self-contained page with the curve
     #[arg(long, value_name = "FILE", help_heading = "Report")]
     html: Option<PathBuf>,
 }
@@ -63,10 +63,10 @@ Examples:
   watari bench capacity --capacity 1200 --log access.log --headroom 0.4 --redundancy 2
   watari bench capacity --capacity 1200 --profile day.toml
 
-A profile states a day: visits_per_day, pages_per_visit, requests_per_page and 24 hourly_shares, or 24 requests_per_hour;
-and, where known, peak_factor (the busiest day against this one), bytes_per_request, handshakes_per_visit. Conditions hold
-for each measurement by itself, and for what ended in it. Exit status: 0 done, 1 no load meets the conditions, or a
-worker was lost, 2 wrong usage.";
+A profile describes a day: visits_per_day, pages_per_visit, requests_per_page and 24 hourly_shares, or 24
+requests_per_hour; and, where known, peak_factor (the busiest day against this one), bytes_per_request,
+handshakes_per_visit. Conditions are checked for each measurement alone, with the requests that ended in it. Exit
+status: 0 done, 1 no load meets the conditions, or a worker was lost, 2 wrong usage.";
 
 /// The output of `--json`.
 #[derive(Serialize)]
@@ -112,10 +112,12 @@ impl Capacity {
     fn check(&self) -> Result<(), Failure> {
         let searched = self.predict.capacity.is_none();
         if searched && self.search.expect.is_empty() {
-            return Err(Failure::Usage("--expect is needed: it says what a load is that the server bears".to_owned()));
+            return Err(Failure::Usage(
+                "--expect is needed: it states what the server must meet under a load".to_owned(),
+            ));
         }
         if !searched && self.html.is_some() {
-            return Err(Failure::Usage("without a URL there is no curve for --html".to_owned()));
+            return Err(Failure::Usage("--html needs a URL: without a search there is no curve".to_owned()));
         }
         self.predict.check()
     }

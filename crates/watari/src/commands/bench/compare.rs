@@ -12,7 +12,7 @@ use watari_bench::summary::{ReadError, Summary};
 use crate::commands::{print, print_json};
 use crate::failure::Failure;
 
-/// Say which differences between two sides are real
+/// Compare the results of two sides, and report which differences are significant
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Compare {
@@ -22,17 +22,17 @@ pub(crate) struct Compare {
     /// Side B, likewise
     #[arg(required = true, num_args = 1, value_delimiter = ',', value_name = "B[,B2...]")]
     b: Vec<PathBuf>,
-    /// How sure to be that all intervals hold, between 0 and 1
+    /// The confidence that all intervals hold, between 0 and 1
     #[arg(long, value_name = "SHARE", default_value_t = Options::default().confidence, value_parser = confidence)]
     confidence: f64,
-    /// Call no smaller difference better or worse; a share of A's figure
+    /// The smallest difference that counts as better or worse, as a share of A's figure
     #[arg(long, value_name = "SHARE", default_value_t = Options::default().min_effect, value_parser = min_effect)]
     min_effect: f64,
-    /// How often to draw
+    /// The number of random draws
     #[arg(long, value_name = "N", default_value_t = Options::default().replicates,
         value_parser = clap::value_parser!(u32).range(1_000..=1_000_000))]
     replicates: u32,
-    /// Of the draws: the same seed gives the same answer
+    /// The seed of the draws: the same seed gives the same result
     #[arg(long, value_name = "N", default_value_t = Options::default().seed)]
     seed: u64,
     /// Print JSON
@@ -47,7 +47,7 @@ Examples:
   watari bench compare a.json b.json
   watari bench compare a1.json,a2.json,a3.json,a4.json,a5.json b1.json,b2.json,b3.json,b4.json,b5.json
 
-Five runs or more on each side, by turns, tell most: one run cannot know what differs from run to run.";
+Make five or more runs on each side, by turns: one run does not show the differences between runs.";
 
 /// A comparison, as `--json` prints it.
 #[derive(Serialize)]
@@ -81,7 +81,9 @@ impl Compare {
 fn check_once(paths: &[PathBuf]) -> Result<(), Failure> {
     let mut seen = HashSet::new();
     let twice = paths.iter().find(|path| !seen.insert(path.canonicalize().unwrap_or_else(|_| (*path).clone())));
-    twice.map_or(Ok(()), |path| Err(Failure::Usage(format!("{} is given twice; each file is a run", path.display()))))
+    twice.map_or(Ok(()), |path| {
+        Err(Failure::Usage(format!("{} is given twice: each file must be another run", path.display())))
+    })
 }
 
 fn read_all(paths: &[PathBuf]) -> Result<Vec<Summary>, Failure> {

@@ -46,8 +46,8 @@ Examples:
   watari bench http --make-list --from-log access.log --from-anywhere --tls-share 1
   watari bench http https://www.example/ -n 1000 -c 50 --flow flow.toml
 
-With --rate, latency counts from when a request was due. On a terminal the run is shown while it goes on; Ctrl-C, or q
-there, ends it, and what was measured until then is told. Requests whose responses have a status of 400 or more count as
+With --rate, latency counts from when a request was due. A terminal shows the run in progress. Ctrl-C, or q there, ends
+it, and the command reports what it measured until then. Requests whose responses have a status of 400 or more count as
 failures (see --ok-status). Exit status: 0 done, though requests may have failed (`--expect failed=0` makes that 1), 1 no
 request succeeded, a condition is not met, or a worker was lost, 2 wrong usage.";
 

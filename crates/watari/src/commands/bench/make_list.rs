@@ -19,26 +19,26 @@ pub(crate) struct MakeList {
     /// Print an access list, and send nothing
     #[arg(id = "make_list", long = "make-list", requires = "what")]
     wanted: bool,
-    /// A path that it asks for, with options as in a list; weight= is its share
+    /// A path of the list, with options as in a list; weight= is its share; repeatable
     #[arg(long = "uri", group = "what", value_name = "URI [KEY=VALUE ...]", value_parser = parse_ask)]
     #[arg(requires = "make_list")]
     asks: Vec<Ask>,
-    /// Make it of a server's access log, in the common or the combined format
+    /// Make the list from a server's access log, in the common or the combined format
     #[arg(long, group = "what", value_name = "FILE", requires = "make_list")]
     from_log: Option<PathBuf>,
-    /// A range of addresses that it asks from, with a share: 10.0.0.0/24=8. From anywhere, if not given
+    /// A range of source addresses, with a share: 10.0.0.0/24=8; repeatable [default: any]
     #[arg(long, value_name = "ADDRESSES=SHARE", requires = "asks", conflicts_with = "from_log")]
     from: Vec<WeightedRange>,
-    /// How many lines
+    /// The number of lines
     #[arg(long, value_name = "N", requires = "asks", conflicts_with = "from_log", default_value_t = 1000)]
     lines: u32,
-    /// Draw other addresses
+    /// The seed of the random source addresses
     #[arg(long, value_name = "N", requires = "asks", conflicts_with = "from_log", default_value_t = 1)]
     from_seed: u64,
-    /// Ask from anywhere, not from the addresses in the log
+    /// Use any source address, not the addresses in the log
     #[arg(long, requires = "from_log", conflicts_with = "asks")]
     from_anywhere: bool,
-    /// How much is asked for over TLS: 0.3, or 30%
+    /// The share of requests over TLS: 0.3, or 30%
     #[arg(long, value_name = "SHARE", requires = "make_list", default_value = "0")]
     tls_share: TlsShare,
 }
@@ -71,11 +71,11 @@ impl MakeList {
 /// Reports the lines of the log that were skipped.
 fn tell(name: &str, count: &LogCount) {
     for bad in &count.first_bad {
-        output::tell(format_args!("watari: passed over {bad}"));
+        output::tell(format_args!("watari: skipped {bad}"));
     }
     if count.bad > count.first_bad.len() as u64 {
         let all = count.good + count.bad;
-        output::tell(format_args!("watari: passed over {} of {all} lines of {name}", count.bad));
+        output::tell(format_args!("watari: skipped {} of {all} lines of {name}", count.bad));
     }
 }
 

@@ -12,24 +12,24 @@ use crate::commands::{print, print_json};
 use crate::failure::Failure;
 use crate::output::tell;
 
-/// Measure what cipher suites cost, and what the reuse of sessions saves
+/// Measure the cost of cipher suites, and the savings of session resumption
 ///
-/// For each suite, over loopback: one connection with much data, new connections with a full handshake and one byte of data
-/// each, and as many that reuse a session. The CPU time of client and server is measured apart. The suites of "Maniac Java
-/// Programming 10" (2009) are shown beside that paper's times.
+/// For each suite, over loopback: one connection with much data, new connections with a full handshake and one byte of
+/// data each, and as many that resume a session. The CPU times of client and server are separate. Suites of "Maniac
+/// Java Programming 10" (2009) have that paper's times beside them.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Suites {
-    /// Only this engine: rustls, openssl or jsse (a JDK); may be given repeatedly [default: all that are present]
+    /// Only this engine: rustls, openssl or jsse (a JDK); repeatable [default: all that are installed]
     #[arg(long = "engine", value_name = "ENGINE", value_delimiter = ',')]
     engines: Vec<EngineName>,
-    /// Only suites whose name contains this; may be given repeatedly
+    /// Only suites whose name contains this; repeatable
     #[arg(long = "suite", value_name = "PART", value_delimiter = ',')]
     only: Vec<String>,
     /// The length of the bulk transfer
     #[arg(long, value_name = "SIZE", default_value = "100MB", value_parser = size)]
     bulk: ByteSize,
-    /// How many new connections, and how many that reuse a session
+    /// The number of new connections, and of connections that resume a session
     #[arg(long, value_name = "N", default_value_t = Work::PAPER.connections, value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX))]
     connections: u32,
     /// Print JSON
@@ -61,7 +61,7 @@ impl Suites {
 
 fn size(text: &str) -> Result<ByteSize, &'static str> {
     let size = text.parse().ok().filter(|size: &ByteSize| size.as_u64() < u64::MAX);
-    size.ok_or("it is a number of bytes under 2^64, such as 100MB or 1GiB")
+    size.ok_or("expected a number of bytes below 2^64, such as 100MB or 1GiB")
 }
 
 /// Shows the progress, because a run takes minutes.

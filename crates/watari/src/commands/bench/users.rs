@@ -10,7 +10,7 @@ use watari_bench::users::{Count, Settings};
 use super::options::{FleetOptions, Patience, Report, Target, Tls, Version};
 use crate::failure::Failure;
 
-/// Have users come, wait, and come back with the sessions they have
+/// Simulate users that come, wait, and come back with their TLS sessions
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Users {
@@ -32,26 +32,26 @@ pub(crate) struct Users {
 #[derive(Args)]
 #[command(next_help_heading = "Users")]
 struct Coming {
-    /// So many a second
+    /// Arrivals per second
     #[arg(short = 'r', long, default_value_t = 800.0)]
     rate: f64,
-    /// The requests that the rate counts: all of them, so that new users come only for what returning ones leave of it;
-    /// or those of new users
+    /// The requests that count under the rate: all, so that new users come only as often as returning users leave room;
+    /// or only those of new users
     #[arg(long, value_enum, default_value = "requests")]
     count: Counted,
-    /// New users come for so long; after that, users come only when their wait ends
+    /// The time in which new users come; after it, only waiting users return
     #[arg(short = 'd', long, value_name = "DURATION", default_value = "90s")]
     duration: Span,
-    /// Requests of each user, every one over a connection of its own
+    /// Requests of each user, each over a new connection
     #[arg(long, value_name = "N", default_value_t = 3)]
     requests: u32,
-    /// How long users wait between their requests, in equal shares of the users
+    /// Waits of users between their requests; each wait is for an equal share of the users
     #[arg(long, value_name = "DURATIONS", value_delimiter = ',', default_value = "5s,10s,30s,60s")]
     waits: Vec<Span>,
-    /// Decides in which order the waits are dealt out
+    /// The seed of the order of waits
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Connections in progress at most; users that find none free are late, and that counts
+    /// The maximum number of connections in progress; a user without a free one is late, and the delay counts
     #[arg(short = 'c', long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: u32,
     /// Threads
@@ -69,13 +69,13 @@ enum Counted {
 
 const EXAMPLES: &str = "\
 Examples:
-  watari bench users https://www.example/50k                  800 requests/s for 90 s, then only those of who returns
+  watari bench users https://www.example/50k                  800 requests/s for 90 s, then only those of returning users
   watari bench users https://www.example/ --resume full       the same, without resuming sessions
-  watari bench users https://www.example/ --http2             each visit over a connection of HTTP/2, closed after the answer
+  watari bench users https://www.example/ --http2             each visit over an HTTP/2 connection, closed after the response
   watari bench users https://www.example/ -r 50 --count users -d 10s --waits 1s,2s --expect tls.resumed>0
 
-Users return also when they were not answered, so that the load does not depend on how well the server bears it. Above
-the summary there is a row for each second. Requests whose responses have a status of 400 or more count as failures (see
+Users return even if they got no response, so that the load does not depend on the server. Above the summary there is a
+row for each second. Requests whose responses have a status of 400 or more count as failures (see
 --ok-status). Exit status: 0 done, 1 no request succeeded, a condition is not met, or a worker was lost, 2 wrong usage.";
 
 impl Users {

@@ -17,11 +17,11 @@ use crate::failure::Failure;
 use crate::process::EndSignals;
 use crate::{logging, process};
 
-/// Make load for a controller on another machine
+/// Generate load for a controller on another machine
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Worker {
-    /// Where to listen for controllers
+    /// The address to listen on for controllers
     #[arg(long, value_name = "ADDRESS:PORT", required_unless_present = "with_parent", requires = "node")]
     listen: Option<SocketAddr>,
     /// The directory of keys and certificates
@@ -30,7 +30,7 @@ pub(crate) struct Worker {
     /// This worker's name in its certificate: a node with the role bench
     #[arg(long, value_name = "NAME", value_parser = NodeName::new)]
     node: Option<NodeName>,
-    /// Addresses of this machine to connect from, instead of those that the controller names
+    /// Addresses of this machine to connect from, instead of those that the controller sets
     #[arg(long, value_name = "ADDRESSES")]
     source: Option<Sources>,
     /// Serve the process that started this one, over the standard input and output
@@ -43,8 +43,8 @@ Examples:
   watari pki issue w1 --role bench
   watari bench worker --listen 10.0.0.7:7000 --pki pki --node w1
 
-A worker needs ca.pem, NODE.pem and NODE.key, and obeys whoever shows a certificate of the same authority with the role
-bench; one at a time. The controller says what to ask for, and from which addresses unless --source does.";
+A worker needs ca.pem, NODE.pem and NODE.key. It serves one controller at a time, which needs a certificate of the same
+authority with the role bench. The controller sets the requests, and the source addresses unless --source sets them.";
 
 impl Worker {
     pub(crate) fn execute(self) -> Result<(), Failure> {
@@ -61,7 +61,7 @@ impl Worker {
 
     async fn listen(self) -> Result<(), Failure> {
         let (Some(address), Some(node)) = (self.listen, &self.node) else {
-            return Err(Failure::Usage("a worker listens (--listen) and has a name (--node)".to_owned()));
+            return Err(Failure::Usage("a worker needs --listen and --node".to_owned()));
         };
         let identity = Identity::load(&self.pki, node)?;
         let mut signals = EndSignals::listen().map_err(Failure::Start)?;

@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(report.moved_or_ended, 2);
         assert_eq!(report.remaining, [connection("stayed", "a1"), connection("late", "a1")]);
         let failure = report.verdict(Duration::from_millis(1500)).unwrap_err();
-        let expected = "2 of the connections on a1 are still there after 1.5 s; it stays drained, and they go on";
+        let expected = "2 of the connections on a1 remain after 1.5 s; it stays drained, and they continue";
         assert_eq!(failure.to_string(), expected);
     }
 

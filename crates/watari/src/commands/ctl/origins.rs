@@ -11,27 +11,27 @@ use crate::table::Table;
 
 #[derive(Subcommand)]
 pub(super) enum Order {
-    /// Leave an origin: nothing new goes there while there are others, and what can go on elsewhere does
+    /// Drain an origin: new requests go to other origins of its pool, if there are any
     ///
-    /// Downloads move in the middle where another origin shows that it has the same bytes; `origins` shows what is still there.
-    /// Nothing is cut. The origin stays drained until `undrain`, or until the agent begins anew.
+    /// A running download moves if another origin has shown that it has the same bytes; others end at the drained
+    /// origin. `origins` shows what remains. The origin stays drained until `undrain`, or until the agent restarts.
     #[command(after_help = "Example:\n  watari ctl --admin a1.sock origins drain http://10.0.0.1:8080")]
     Drain {
         /// The origin, as `origins` names it
         origin: OriginAddress,
     },
-    /// Let a drained origin have requests again
+    /// End the drain of an origin: it gets requests again
     #[command(after_help = "Example:\n  watari ctl --admin a1.sock origins undrain http://10.0.0.1:8080")]
     Undrain {
         /// The origin
         origin: OriginAddress,
     },
-    /// Have a running download go on at another origin
+    /// Continue a running download from another origin
     #[command(after_help = "Example:\n  watari ctl --admin a1.sock origins move 17 http://10.0.0.2:8080")]
     Move {
         /// The transfer, as `origins` numbers it
         transfer: u64,
-        /// The origin to continue from; without it, the one with the least load
+        /// The origin to continue from [default: the one with the least load]
         origin: Option<OriginAddress>,
     },
 }
@@ -41,7 +41,7 @@ impl Order {
         match self {
             Self::Drain { origin } => {
                 let done = Done::of("drain_origin", [("origin", origin.to_string())]);
-                let said = format!("{origin} is being left: `watari ctl origins` shows what is still there");
+                let said = format!("{origin} is draining: `watari ctl origins` shows what remains");
                 node.order(Topic::DrainOrigin { origin, draining: true }, done.saying(said)).await
             }
             Self::Undrain { origin } => {
@@ -56,7 +56,7 @@ impl Order {
                     [("transfer", transfer.to_string()), ("origin", or_dash(origin.as_ref()))],
                 );
                 let said = format!(
-                    "transfer {transfer} was asked to go on at {to}: `watari ctl origins` shows whether it does"
+                    "transfer {transfer} was ordered to continue at {to}: `watari ctl origins` shows whether it does"
                 );
                 node.order(Topic::MoveTransfer { transfer, origin }, done.saying(said)).await
             }

@@ -40,7 +40,7 @@ fn as_text(answer: &Answer) -> String {
 /// A line for each change.
 fn reloaded_lines(Reloaded { changes, files }: &Reloaded) -> String {
     let changes = changes.iter().map(Change::to_string);
-    let lines: Vec<_> = changes.chain(files.iter().map(|file| format!("{file}: read anew"))).collect();
+    let lines: Vec<_> = changes.chain(files.iter().map(|file| format!("{file}: read again"))).collect();
     if lines.is_empty() { "no change\n".to_owned() } else { lines.join("\n") + "\n" }
 }
 

@@ -17,11 +17,11 @@ use super::printer::Style;
 use super::show::{Elsewhere, Show, Shown, logs_for};
 use crate::failure::Failure;
 
-/// Judge servers that sensors on other machines see: see `watari watch live --report-to`
+/// Judge servers from the reports of sensors on other machines: see `watari watch live --report-to`
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct JudgeCommand {
-    /// Where sensors report to
+    /// The address to listen on for sensors
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
     /// The directory of keys and certificates
@@ -47,7 +47,7 @@ Examples:
   watari watch judge --listen 192.0.2.9:7400 --node j1 --page 127.0.0.1:8484
   watari watch live -i eth0 --report-to 192.0.2.9:7400 --node s1          on each machine that listens
 
-Sensors and the judge know each other by certificates of one authority.";
+Sensors and the judge authenticate each other by certificates of one authority.";
 
 impl JudgeCommand {
     pub(crate) fn execute(self) -> Result<(), Failure> {

@@ -20,29 +20,29 @@ use super::printer::Style;
 use super::show::{Elsewhere, Show, Shown, logs_for};
 use crate::failure::Failure;
 
-/// Listen to interfaces, and report the states of servers
+/// Capture on interfaces, and report the states of servers
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
+#[expect(clippy::struct_excessive_bools, reason = "each flag of the command line is a field")]
 pub(crate) struct LiveCommand {
     /// An interface; `any` is all of them
     #[arg(short, long = "interface", value_name = "NAME", required = true)]
     interfaces: Vec<String>,
-    /// The filter of captured packets, in the syntax of tcpdump (pcap-filter(7)). It sees nothing within tunnels.
-    /// Without it: TCP, and tunnels
+    /// The filter of captured packets, in the syntax of tcpdump (pcap-filter(7)). It does not match packets within
+    /// tunnels [default: TCP and tunnels]
     #[arg(long, value_name = "EXPRESSION")]
     filter: Option<String>,
-    /// Octets of each packet that are looked at. How connections end takes 96, or 160 within tunnels; what TLS and HTTP say takes more
+    /// Octets of each packet to capture. Endings need 96, or 160 within tunnels; values of TLS and HTTP need more
     #[arg(long, value_name = "OCTETS", default_value_t = watari_capture::SNAP_LEN, value_parser = clap::value_parser!(u32).range(64..=262_144))]
     snap_len: u32,
-    /// Threads for each interface, among which connections are divided. With more than 1, VXLAN and Geneve are left out: their two
-    /// directions would come to different threads
+    /// Threads for each interface, which share its connections. With more than 1, VXLAN and Geneve are left out:
+    /// different threads would get their two directions
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: u8,
-    /// Memory for packets that have not been looked at yet, for each thread, in MiB
+    /// Memory of the capture ring of each thread, in MiB
     #[arg(long, value_name = "MIB", default_value_t = watari_capture::RING_BYTES >> 20, value_parser = clap::value_parser!(u32).range(1..=1024))]
     ring: u32,
-    /// Also packets that are not for this machine, as on a mirror port
+    /// Also capture packets to other machines, as on a mirror port
     #[arg(long)]
     promiscuous: bool,
     /// Print an object of JSON for each connection that ends
@@ -78,8 +78,8 @@ Examples:
   watari watch live -i eth0 --page 127.0.0.1:8484 --config alerts.toml --plain
   watari watch live -i eth0 --report-to judge.example:7400 --node s1 --plain
 
-Opening an interface takes the capability net_raw; all privileges are dropped then. In a terminal there is a view, else a line
-for each change of a server's state.";
+Opening an interface needs the capability net_raw; the command then drops all privileges. A terminal shows a view;
+otherwise there is a line for each change of a server's state.";
 
 impl LiveCommand {
     pub(crate) fn execute(self) -> Result<(), Failure> {

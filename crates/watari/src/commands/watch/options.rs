@@ -22,30 +22,29 @@ pub(super) struct Options {
     /// (normal up to 40 % of aborts and 10 % of timeouts), or a file (see --learn)
     #[arg(long, default_value = "site", value_name = "NAME")]
     profile: String,
-    /// A server; only named ones are reported. All without any
+    /// A server to report; repeatable [default: all]
     #[arg(long = "server", value_name = "ADDRESS:PORT")]
     servers: Vec<SocketAddr>,
-    /// A port that servers listen on; only named ones are reported
+    /// A port of servers to report; repeatable [default: all]
     #[arg(long = "port", value_name = "PORT")]
     ports: Vec<u16>,
-    /// How long after its last request a connection is out of time
+    /// The time after its last request when a connection counts as timed out
     #[arg(long, default_value = "10m", value_name = "TIME", value_parser = some_time)]
     timeout: Span,
-    /// The most connections that are followed at once
+    /// The maximum number of connections to follow at a time
     #[arg(long, default_value_t = 1 << 20, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=1 << 26))]
     connections_max: u32,
     /// A UDP port of VXLAN, instead of 4789
     #[arg(long = "vxlan-port", value_name = "PORT")]
     vxlan_ports: Vec<u16>,
-    /// Leave out packets whose checksums are wrong. Those of this machine's own are, where its network card makes them
+    /// Leave out packets with wrong checksums. This machine's own packets have them if its network card computes them
     #[arg(long)]
     verify_checksums: bool,
-    /// Replace the addresses of `clients`, or of `all`, by others, which still show the addresses of one network as
-    /// such
+    /// Replace the addresses of `clients`, or of `all`, by others. Addresses of one network keep a common prefix
     #[arg(long, value_name = "WHOSE")]
     anonymize: Option<Anonymize>,
-    /// A file of 64 hexadecimal digits (openssl rand -hex 32). With it, an address gets the same replacement each time,
-    /// everywhere; without it, another one in each run
+    /// A file of 64 hexadecimal digits (openssl rand -hex 32). With it, an address gets the same replacement in every
+    /// run; without it, another one in each run
     #[arg(long, value_name = "FILE", requires = "anonymize")]
     anonymize_key: Option<PathBuf>,
 }

@@ -12,25 +12,25 @@ use crate::failure::Failure;
 
 #[derive(Args)]
 pub(super) struct Outlets {
-    /// Print changes of states as lines, though there is a terminal
+    /// Print changes of states as lines, even in a terminal
     #[arg(long)]
     pub(super) plain: bool,
-    /// Serve a page here that shows all of it
+    /// Serve a page with all states on this address
     #[arg(long, value_name = "ADDRESS:PORT")]
     page: Option<SocketAddr>,
-    /// A name by which the page may be asked for, besides localhost and addresses
+    /// A host name that the page accepts, besides localhost and addresses; repeatable
     #[arg(long = "page-host", value_name = "NAME", requires = "page")]
     page_hosts: Vec<String>,
-    /// Serve metrics for Prometheus here
+    /// Serve metrics for Prometheus on this address
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
     /// Notify the receivers in this file when a server is saturated or stopped, and when it no longer is
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// End after so long
+    /// End after this time
     #[arg(short, long, value_name = "TIME")]
     pub(super) duration: Option<Span>,
-    /// The user to run as when all is open, if started by root
+    /// The user to run as after the start, if started by root
     #[arg(long, value_name = "NAME", default_value = privileges::NOBODY)]
     user: String,
 }

@@ -47,12 +47,12 @@ pub(super) fn sink<W: Write>(format: Format, what: What, out: W) -> Result<Outpu
     let rows = match format {
         Format::Text if what == What::Spans => Rows::Text { out: BufWriter::new(out), spans: Vec::new() },
         Format::Text if what == What::Requests => {
-            return Err(Failure::Usage("--requests is printed with --json or --csv".to_owned()));
+            return Err(Failure::Usage("--requests needs --json or --csv".to_owned()));
         }
         Format::Text => Rows::Text { out: BufWriter::new(out), spans: Vec::new() },
         Format::Json => Rows::Json(BufWriter::new(out)),
         Format::Csv if what == What::Spans => {
-            return Err(Failure::Usage("--states is printed as a table, or with --json".to_owned()));
+            return Err(Failure::Usage("--states has no CSV format: use --json, or neither".to_owned()));
         }
         Format::Csv => Rows::Csv(Box::new(csv::Writer::from_writer(out))),
         Format::Nothing => Rows::Nothing,
@@ -145,9 +145,9 @@ fn overview(summary: &Summary) -> String {
     let counts = summary.counts;
     for (count, what) in [
         (counts.stray, "packets belong to no connection"),
-        (counts.evicted, "connections, half open or seen from one side only, were given up to hold others"),
+        (counts.evicted, "connections, half open or seen from one side only, were dropped to follow others"),
         (counts.untracked, "packets of connections that were not followed: --connections-max is reached"),
-        (summary.untold, "times something happened at more servers than are judged"),
+        (summary.untold, "events at more servers than are judged"),
     ] {
         if count > 0 {
             lines.push(format!("{count} {what}"));
@@ -212,7 +212,7 @@ fn verdicts(mut spans: Vec<Span>) -> Table {
             share(shares.map(|shares| shares.s_normal)),
             share(shares.map(|shares| shares.client_abort)),
             share(shares.map(|shares| shares.timeout)),
-            span.evidence.as_ref().map_or_else(|| "too little happened to say".to_owned(), because),
+            span.evidence.as_ref().map_or_else(|| "too few connections to judge".to_owned(), because),
         ]);
     }
     table

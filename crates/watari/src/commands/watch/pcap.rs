@@ -19,9 +19,9 @@ use crate::output::tell;
 /// Read captures: how each connection ended, and the states of servers
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
+#[expect(clippy::struct_excessive_bools, reason = "each flag of the command line is a field")]
 pub(crate) struct Pcap {
-    /// Captures of pcap or pcapng, packed by gzip or not, which are read as one; - is the standard input
+    /// Captures in pcap or pcapng, compressed by gzip or not, read as one; - is the standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Print an object of JSON for each connection
@@ -30,16 +30,16 @@ pub(crate) struct Pcap {
     /// Print a line of CSV for each connection
     #[arg(long, conflicts_with = "json")]
     csv: bool,
-    /// Of each server, print the spans of time in which it was normal, saturated, stopped or idle, instead of connections
+    /// Print the spans of time in which each server was normal, saturated, stopped or idle, instead of connections
     #[arg(long)]
     states: bool,
     /// Print requests instead of connections
     #[arg(long, conflicts_with = "states")]
     requests: bool,
-    /// Read as fast as the packets came, not as fast as possible
+    /// Read at the speed of the packets, not as fast as possible
     #[arg(long)]
     real_time: bool,
-    /// Take the capture for a normal time of its server, and print the profile for it
+    /// Learn the normal state of a server from the capture, and print a profile
     #[arg(long, conflicts_with_all = ["json", "csv", "states", "requests"])]
     learn: bool,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub(crate) struct Pcap {
 
 const EXAMPLES: &str = "\
 Examples:
-  watari watch pcap day.pcap.gz                         what servers were in, and how connections ended
+  watari watch pcap day.pcap.gz                         states of servers, and how connections ended
   watari watch pcap --json day.pcap                     a line for each connection, with Zeek's conn_state and history
   watari watch pcap --json --states day.pcap            a line for each span of time
   watari watch pcap --csv --requests --port 80 day.pcap
@@ -57,7 +57,7 @@ Examples:
   watari watch pcap --learn --server 192.0.2.1:443 monday.pcap > monday.toml
   watari watch pcap --profile monday.toml tuesday.pcap
 
-96 octets of each packet are enough for states; what else is said of TLS and HTTP needs more of them.
+96 octets of each packet suffice for states; values of TLS and HTTP need more.
 Exit status: 0 done, 1 a capture could not be read to its end, 2 wrong usage.";
 
 impl Pcap {
@@ -84,8 +84,8 @@ impl Pcap {
         let strays = files.strays();
         if strays > 0 {
             let (are, they) = if strays == 1 { ("packet is", "it is") } else { ("packets are", "they are") };
-            let said = "dated hours ahead of those around";
-            tell(format_args!("watari: {strays} {are} {said}: {they} taken for as late as those before"));
+            let said = "dated hours ahead of the packets around";
+            tell(format_args!("watari: {strays} {are} {said}: {they} counted at the time of the packets before"));
         }
         if self.learn {
             print(learned(&summary, profile)?.to_toml())?;
@@ -134,13 +134,13 @@ fn learned(summary: &Summary, base: watari_endings::Profile) -> Result<ProfileFi
         let count = servers.len();
         let named = named.join(", ");
         return Err(Failure::Usage(format!(
-            "--learn is of one server, name it by --server: there are {count} ({named}{rest})"
+            "--learn needs one server, and there are {count} ({named}{rest}): select one with --server"
         )));
     };
     let profile = summary.learned(server, base).ok_or_else(|| {
         let least = base.ended_min;
         Failure::Usage(format!(
-            "too little was seen of {server} to learn from: three minutes with {least} connections are needed"
+            "too few connections of {server} to learn from: three minutes with {least} connections are needed"
         ))
     })?;
     Ok(ProfileFile::of(&profile))

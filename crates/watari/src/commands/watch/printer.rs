@@ -77,7 +77,7 @@ impl Printer {
     pub(super) fn print(&mut self, printed: Printed) {
         if let Err(TrySendError::Full(_)) = self.sender.try_send(printed) {
             if self.dropped == 0 {
-                tracing::warn!("nobody reads the output: what does not fit is dropped");
+                tracing::warn!("the reader of the output is too slow: output is dropped");
             }
             self.dropped += 1;
         }
@@ -96,14 +96,14 @@ impl Printer {
         let Self { sender, ended, dropped } = self;
         drop(sender);
         if dropped > 0 {
-            tracing::warn!(dropped, "parts of the output that nobody read in time");
+            tracing::warn!(dropped, "output was dropped: its reader was too slow");
         }
         let Some(ended) = ended else { return Ok(()) };
         match timeout(FINISH_MAX, ended).await {
             Ok(Ok(printed)) => printed,
             // The thread panicked, which has been reported.
             Ok(Err(_)) => Ok(()),
-            Err(_) => Err(Failure::Output(io::Error::new(io::ErrorKind::TimedOut, "nobody reads it"))),
+            Err(_) => Err(Failure::Output(io::Error::new(io::ErrorKind::TimedOut, "its reader is too slow"))),
         }
     }
 }

@@ -173,7 +173,7 @@ impl Show {
             Heard::Events(events) => self.out.print(Printed::Events(events)),
             // Other threads may still capture.
             Heard::Failed(error) => {
-                tracing::error!(%error, "an interface is not listened to any more");
+                tracing::error!(%error, "the capture on an interface has failed");
                 self.lock().leave(SENSOR, part);
                 self.lost = Some(error);
             }
@@ -219,7 +219,7 @@ impl Show {
             if let Some(reporter) = self.reporter {
                 let counts = reporter.finish(FINISH_MAX).await;
                 if counts.is_untaken {
-                    tracing::warn!("the judge has not taken all that was heard");
+                    tracing::warn!("the judge has not received all reports");
                 }
             }
         };

@@ -139,7 +139,7 @@ impl Check<'_> {
         match refuse.get_ref() {
             403 => Ok(Destination::Refused(Refusal::Forbidden)),
             404 => Ok(Destination::Refused(Refusal::NotFound)),
-            other => self.wrong(refuse, format!("a route refuses with 403 or 404, not {other}")),
+            other => self.wrong(refuse, format!("refuse is 403 or 404, not {other}")),
         }
     }
 
@@ -160,8 +160,8 @@ impl Check<'_> {
     fn copied(&self, name: &Spanned<String>) -> Result<HeaderName, Wrong> {
         match name.get_ref().parse::<HeaderName>() {
             Ok(name) if AuthConfig::may_copy(&name) => Ok(name),
-            Ok(_) => self.wrong(name, format!("the field {} is not the authority's to say", name.get_ref())),
-            Err(_) => self.wrong(name, format!("\"{}\" is no name of a field", name.get_ref())),
+            Ok(_) => self.wrong(name, format!("the authorization server may not set the field {}", name.get_ref())),
+            Err(_) => self.wrong(name, format!("\"{}\" is not a field name", name.get_ref())),
         }
     }
 }
@@ -317,25 +317,25 @@ mod tests {
             (vec![POOL, queue, queue], "11: the pool has a queue without a pattern already, on line 10"),
             (
                 vec![POOL, queue, "pattern = \"cgi-bin\"\n"],
-                "11: \"cgi-bin\": a pattern is HOST/PATH or /PATH: there is no slash in it",
+                "11: \"cgi-bin\": no slash: a pattern is HOST/PATH or /PATH",
             ),
             (
                 vec![POOL, queue, "pattern = \"/a\"\n", queue, "pattern = \"/a\"\n"],
-                "13: the pattern /a is there twice, first on line 11",
+                "13: the pattern /a is listed twice, first on line 11",
             ),
-            (vec![POOL, ROUTE], "10: a route has either a pool, refuse = 403 or 404, or a redirect"),
+            (vec![POOL, ROUTE], "10: a route needs exactly one of pool, refuse and redirect"),
             (
                 vec![POOL, ROUTE, "pool = \"a\"\nrefuse = 403\n"],
-                "10: a route has either a pool, refuse = 403 or 404, or a redirect",
+                "10: a route needs exactly one of pool, refuse and redirect",
             ),
             (
                 vec![POOL, ROUTE, "path = \"/a/\"\npool = \"a\"\n", ROUTE, "path = \"//%61\"\nrefuse = 403\n"],
                 "13: the route on line 10 is for the same host and path",
             ),
-            (vec![POOL, ROUTE, "refuse = 500\n"], "11: a route refuses with 403 or 404, not 500"),
+            (vec![POOL, ROUTE, "refuse = 500\n"], "11: refuse is 403 or 404, not 500"),
             (
                 vec![POOL, ROUTE, "pool = \"a\"\nallow = [\n\"10.0.0.1/8\"]\n"],
-                "13: \"10.0.0.1/8\" has bits beyond its prefix: \"10.0.0.0/8\" is meant",
+                "13: \"10.0.0.1/8\" has bits after its prefix: did you mean \"10.0.0.0/8\"?",
             ),
             (
                 vec![POOL, ROUTE, "pool = \"a\"\nauth = { url = \"ftp://a/\" }\n"],
@@ -343,11 +343,11 @@ mod tests {
             ),
             (
                 vec![POOL, ROUTE, "pool = \"a\"\nauth = { url = \"http://a/\", copy = [\"Host\"] }\n"],
-                "12: the field Host is not the authority's to say",
+                "12: the authorization server may not set the field Host",
             ),
             (
                 vec![POOL, ROUTE, "pool = \"a\"\nauth = { url = \"http://a/\", copy = [\"a b\"] }\n"],
-                "12: \"a b\" is no name of a field",
+                "12: \"a b\" is not a field name",
             ),
         ] {
             assert_eq!(parse(&parts).unwrap_err(), format!("etc/node.toml:{expected}"));

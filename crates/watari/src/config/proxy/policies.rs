@@ -58,7 +58,7 @@ impl TryFrom<u32> for RateMin {
     type Error = String;
 
     fn try_from(rate: u32) -> Result<Self, String> {
-        if rate <= 1_000_000 { Ok(Self(rate)) } else { Err(format!("{rate} is above 1000000")) }
+        if rate <= 1_000_000 { Ok(Self(rate)) } else { Err(format!("{rate} is above the limit of 1000000 bytes/s")) }
     }
 }
 
@@ -106,7 +106,7 @@ impl Check<'_> {
         let policy = raw.balance.unwrap_or(default.policy);
         let hash_key = match &raw.hash_key {
             Some(key) if policy != OriginPolicy::Hash => {
-                return self.wrong(key, "hash_key is of no use without balance = \"hash\"");
+                return self.wrong(key, "hash_key has no effect without balance = \"hash\"");
             }
             Some(key) => self.parsed(key)?,
             None => default.hash_key,
@@ -123,7 +123,7 @@ impl Check<'_> {
             return self.wrong(weights, format!("there are {given} weights for {origins} origins"));
         }
         if raw.balance.is_none_or(|policy| policy == OriginPolicy::RoundRobin) {
-            return self.wrong(weights, "round_robin knows no weights; balance = \"weighted\" does");
+            return self.wrong(weights, "round_robin does not use weights: set balance = \"weighted\"");
         }
         Ok(weights.get_ref().iter().map(|weight| weight.0).collect())
     }
@@ -144,7 +144,9 @@ impl Check<'_> {
     fn http_check(&self, raw: &RawCheck) -> Result<Option<HttpCheck>, Wrong> {
         let Some(path) = &raw.path else {
             return match raw.host.as_ref().or(raw.statuses.as_ref()) {
-                Some(alone) => self.wrong(alone, "without a path, a check only connects"),
+                Some(alone) => {
+                    self.wrong(alone, "host and statuses have no effect without path: the check only connects")
+                }
                 None => Ok(None),
             };
         };
@@ -164,7 +166,7 @@ impl Check<'_> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         match (first.parse(), last.parse()) {
             (Ok(first), Ok(last)) if (100..=last).contains(&first) && last <= 599 => Ok(first..=last),
-            _ => self.wrong(raw, format!("\"{text}\" are no statuses, such as \"204\" or \"200-299\"")),
+            _ => self.wrong(raw, format!("\"{text}\" is not a status or a range, such as \"204\" or \"200-299\"")),
         }
     }
 

@@ -99,7 +99,7 @@ impl Check<'_> {
     ) -> Result<Shape, Wrong> {
         let networks = trusted_proxies.iter().map(|network| Ok(self.element::<Network>(network)?.0));
         if let (Some(intercept), true) = (intercept, pages.is_empty()) {
-            return self.wrong(intercept, "intercept_errors is of no use without error_pages");
+            return self.wrong(intercept, "intercept_errors has no effect without error_pages");
         }
         Ok(Shape {
             trusted_proxies: networks.collect::<Result<_, _>>()?,
@@ -128,7 +128,7 @@ impl Check<'_> {
     pub(super) fn rules(&self, request: &RawRequestRules, response: &RawResponseRules) -> Result<Rules, Wrong> {
         let host = request.host.as_ref().map(|host| match host.get_ref().parse::<Authority>() {
             Ok(authority) if !authority.as_str().contains('@') => Ok(authority),
-            _ => self.wrong(host, format!("\"{}\" is no host, with or without a port", host.get_ref())),
+            _ => self.wrong(host, format!("\"{}\" is not a host, with or without a port", host.get_ref())),
         });
         Ok(Rules {
             request: self.header_rules(&request.remove, &request.set, &request.append)?,

@@ -1,4 +1,4 @@
-//! How a report goes from one process to another.
+//! The encoding of reports.
 
 use std::net::SocketAddr;
 
@@ -9,12 +9,12 @@ use watari_packets::{Other, Timestamp};
 use crate::analysis::FrameCounts;
 use crate::report::{Health, Report};
 
-/// How many tallies a report has on its way; one that has more goes in parts.
+/// The most tallies in a message. A report with more is sent in parts.
 pub const TALLIES_MAX: usize = 1024;
-/// What a sensor can have counted at most, and so can be added to others of its kind.
+/// The largest accepted value of a sensor's counters, so that sums of them cannot overflow.
 const COUNT_MAX: u64 = 1 << 48;
 
-/// A report as it is sent.
+/// A report in the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WireReport {
     part: u8,
@@ -23,7 +23,7 @@ pub struct WireReport {
     tallies: Vec<WireTally>,
 }
 
-/// What came is no report.
+/// A received report has more than [`TALLIES_MAX`] tallies. The value is their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a report of {0} tallies is too long")]
 pub struct BadReport(pub usize);
@@ -65,18 +65,18 @@ struct WireTally {
 }
 
 impl WireReport {
-    /// Of a part of the sensor that has come to `at`, and of some tallies of a report.
+    /// A report of the thread `part` up to the time `at`, with some of its tallies.
     pub fn of(part: u8, at: Timestamp, health: &Health, tallies: &[(SocketAddr, u64, Tally)]) -> Self {
         let tallies = tallies.iter().map(|(server, at_s, tally)| WireTally::of(*server, *at_s, tally)).collect();
         Self { part, at_ns: at.0, health: WireHealth::of(health), tallies }
     }
 
-    /// Which part of the sensor tells it.
+    /// The number of the sensor's thread.
     pub const fn part(&self) -> u8 {
         self.part
     }
 
-    /// The report. Whatever it claims, it can be added to others.
+    /// The report, with values that can be added to others.
     pub fn into_report(self) -> Result<Report, BadReport> {
         if self.tallies.len() > TALLIES_MAX {
             return Err(BadReport(self.tallies.len()));
@@ -110,7 +110,7 @@ impl WireHealth {
 }
 
 impl WireTally {
-    /// A field that is added to tallies has to be added here, and the version of the protocol counted up.
+    /// A new field of tallies has to be added here, with a new version of the protocol.
     fn of(server: SocketAddr, at_s: u64, tally: &Tally) -> Self {
         let Tally { opened, endings, evicted, s_normal, client_abort, timeout, failed, .. } = *tally;
         let Tally { answered, unanswered, unanswered_wait_s, responses, response_us, response_max_us, .. } = *tally;
@@ -139,7 +139,7 @@ impl WireTally {
         }
     }
 
-    /// All of what is counted may be anything: sums of tallies wrap around.
+    /// Counts may have any value: sums of tallies wrap around.
     fn into_tally(self) -> (SocketAddr, u64, Tally) {
         let tally = Tally {
             opened: self.opened,

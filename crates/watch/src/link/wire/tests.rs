@@ -19,7 +19,7 @@ fn health(count: u64) -> Health {
     }
 }
 
-/// Each field has another value, counted from here.
+/// Each field has another value, counted from `first`.
 fn tally(first: u32) -> Tally {
     let mut count = first;
     let mut next = || {
@@ -89,7 +89,7 @@ fn counts_of_a_sensor_can_be_added_whatever_they_are() {
     assert!(all.frames.all() > 0);
 }
 
-/// Whoever changes one of these bytes changes [`VERSION`].
+/// A change of one of these bytes needs another [`VERSION`].
 #[test]
 fn the_layout_of_version_3_is_pinned() {
     let report = Report { at: Timestamp(300), tallies: vec![(server(), 5, tally(0))], health: health(9) };
@@ -109,7 +109,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
-/// Length; message, number, what was before; part, time; health; one tally with its server and its second.
+/// Length; message type, number, tallies before; thread, time; health; one tally with its server and its second.
 const LAYOUT: &str = concat!(
     "00000065",
     "010102",
@@ -140,7 +140,7 @@ fn what_is_behind_a_message_is_refused() {
 async fn who_is_silent_is_given_up() {
     let (mut near, mut far) = tokio::io::duplex(64);
     assert!(matches!(receive::<FromJudge>(&mut near).await, Err(TalkError::Silent)));
-    // Half a message is silence, too; and who takes nothing is gone.
+    // A partial message is followed by silence, too; and a peer that reads nothing times out.
     wire_half(&mut far).await;
     assert!(matches!(receive::<FromJudge>(&mut near).await, Err(TalkError::Silent)));
     assert!(matches!(write(&mut near, &[0; 100]).await, Err(TalkError::Silent)));

@@ -9,7 +9,7 @@ use watari_endings::{Evidence, Reason, ServerState, Tally, Verdict};
 use super::*;
 
 const S: u64 = 1_000_000_000;
-/// When tests begin.
+/// The time at which tests begin, in seconds.
 const BEGAN_S: u64 = 1_000;
 
 pub(super) fn at(seconds: u64) -> Timestamp {
@@ -20,7 +20,7 @@ pub(super) fn server(number: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], number))
 }
 
-/// A server is in `state` since `since`, which is known at `known`.
+/// A server is in `state` since `since`, and the sensor decided that at `known`.
 pub(super) fn change(number: u16, state: ServerState, since: Timestamp, known: Timestamp) -> Change {
     let reason = Reason::Unanswered;
     let span = Duration::from_secs(30);
@@ -56,7 +56,7 @@ impl One {
         self.0.next(0, now)
     }
 
-    /// All that it is told now, and takes: which server, in which state, since when, until when.
+    /// Delivers all notices that are due now: server, state, begin, end.
     fn told(&mut self, now: Timestamp) -> Vec<(u16, Trouble, u64, Option<u64>)> {
         let mut told = Vec::new();
         while let Some(delivery) = self.next(now) {
@@ -96,7 +96,7 @@ fn it_is_told_when_it_has_lasted() {
     alerts.is(1, ServerState::Stopped, at(0));
     assert_eq!((alerts.told(at(29)), alerts.0.timeout()), (vec![], Some(at(30))));
     assert_eq!(alerts.told(at(30)), [(1, Stopped, 0, None)]);
-    // That it began earlier counts, by the clock of who saw it: here it is an hour behind.
+    // The earlier begin counts, by the sensor's clock, which is an hour behind here.
     let seen = change(2, ServerState::Stopped, Timestamp(5 * S), Timestamp(25 * S));
     alerts.0.change("west", &seen, at(40));
     assert_eq!(alerts.0.timeout(), Some(at(50)));
@@ -115,9 +115,9 @@ fn what_is_untold_is_superseded() {
     let mut alerts = One::new(policy(10));
     alerts.is(1, ServerState::Stopped, at(0));
     alerts.is(1, Normal, at(20));
-    // It lasted and is over: one notice says both.
+    // It lasted and is over: one notice has both.
     alerts.is(1, ServerState::Stopped, at(30));
-    // What is only held supersedes nothing.
+    // A held episode replaces no notice.
     assert_eq!(alerts.told(at(35)), [(1, Stopped, 0, Some(20))]);
     alerts.is(1, Normal, at(45));
     alerts.is(1, ServerState::Stopped, at(50));
@@ -174,7 +174,7 @@ fn a_receiver_that_is_away_is_tried_ever_more_seldom() {
     alerts.fails(Retry::Later(Some(hour)), now + hour, 0);
     assert_eq!(alerts.0.timeout(), Some(now + hour * 2));
     assert_eq!(alerts.told(now + hour * 2), [(1, Stopped, 0, None)]);
-    // And is as any other then.
+    // Then it is like any other.
     alerts.is(1, Normal, now + hour * 2);
     alerts.fails(Retry::Later(None), now + hour * 2, u64::MAX);
     assert_eq!(alerts.0.timeout(), Some(now + hour * 2 + Duration::from_secs(1)));
@@ -188,7 +188,7 @@ fn what_is_refused_holds_up_nothing_else() {
     alerts.fails(Retry::Slowly, at(0), u64::MAX);
     assert_eq!(alerts.told(at(0)), [(2, Stopped, 0, None)]);
     assert_eq!(alerts.0.timeout(), Some(at(900)));
-    // Another notice of the same alert may please it more.
+    // The receiver may accept another notice of the same alert.
     alerts.is(1, Normal, at(10));
     assert_eq!(alerts.told(at(10)), [(1, Stopped, 0, Some(10))]);
 }
@@ -211,7 +211,7 @@ fn alerts_are_bounded() {
     }
     alerts.is(full, ServerState::Stopped, at(1));
     assert_eq!((alerts.0.firing(), alerts.0.given_up()), (ALERTS_MAX, 1));
-    // One that is over makes room, the one that has been for the longest first; not one that was told, or may have been.
+    // An alert that is over makes room, the oldest first, if the receiver was not notified of it.
     let delivery = alerts.next(at(2)).unwrap();
     for number in [0, 7, 5] {
         alerts.is(number, Normal, at(2 + u64::from(number)));

@@ -74,8 +74,8 @@ fn what_nobody_watches_any_more_is_over() {
     assert_eq!(alerts.timeout(), Some(NOW + UNCONFIRMED));
     alerts.advance(NOW + UNCONFIRMED);
     let delivery = alerts.next(0, NOW + UNCONFIRMED).unwrap();
-    assert!(delivery.notice.description().ends_with("Nothing was heard of it since a restart of the monitor"));
-    assert_eq!(alerts.next(1, NOW + UNCONFIRMED), None, "it was held, and nobody knows whether it lasted");
+    assert!(delivery.notice.description().ends_with("No report has named the server since the monitor restarted"));
+    assert_eq!(alerts.next(1, NOW + UNCONFIRMED), None, "it was held, and no report shows whether it lasted");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_damaged_file_is_put_aside() {
         (&whole[..whole.len() - 1], "it cannot be read: "),
         (b"", "it cannot be read: "),
         (b"{\"version\":1,\"alerts\":[],\"more\":1}", "it cannot be read: unknown field `more`"),
-        (version_2.as_bytes(), "it is of version 2, and not 1"),
+        (version_2.as_bytes(), "it has version 2, expected 1"),
         (many.as_bytes(), "it has more than 1024 alerts"),
     ];
     for (content, why) in damaged {

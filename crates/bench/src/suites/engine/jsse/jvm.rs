@@ -1,4 +1,4 @@
-//! A JVM that runs the program, and answers it in time or is ended.
+//! A JVM that runs the program. It is killed if it does not answer in time.
 
 use std::env;
 use std::fs::{self, File};
@@ -14,44 +14,43 @@ use serde::de::DeserializeOwned;
 use super::Hello;
 use crate::suites::Work;
 
-/// The program's file.
+/// The file name of the program.
 pub(super) const PROGRAM: &str = "Jsse.java";
 
-/// The file that says which algorithms are disabled.
+/// The file that sets the disabled algorithms.
 pub(super) const SECURITY: &str = "java.security";
 
-/// What went wrong with the JVM.
+/// An error of the JVM.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JvmError {
     /// The files of the program could not be written.
     #[error("cannot write the program for the JVM: {0}")]
     Files(io::Error),
     /// There is no JVM.
-    #[error("no java is found, neither in JAVA_HOME nor in PATH")]
+    #[error("java was found neither in JAVA_HOME nor in PATH")]
     Missing,
-    /// It could not be started, or spoken to.
+    /// It could not be started, or writing to it failed.
     #[error("cannot run {command}: {error}", command = command.display())]
     Run {
-        /// The JVM.
+        /// The path of the JVM.
         command: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
-    /// It ended, for instance because it has no compiler.
+    /// It ended, for example because it has no compiler.
     #[error("java ended: {0}")]
     Ended(String),
     /// It did not answer in time.
-    #[error("java gave no answer within {} s", .0.as_secs())]
+    #[error("java did not answer within {} s", .0.as_secs())]
     Silent(Duration),
-    /// It answered something else.
-    #[error("java gave an answer that is none: {0}")]
+    /// Its answer could not be parsed.
+    #[error("cannot parse the answer of java: {0}")]
     Garbled(serde_json::Error),
-    /// The suite failed in the JVM.
     #[error("{0}")]
     Suite(String),
 }
 
-/// A running JVM; it ends with this value.
+/// A running JVM. It is killed when this value is dropped.
 pub(super) struct Jvm {
     pub(super) child: Child,
     command: PathBuf,
@@ -61,7 +60,7 @@ pub(super) struct Jvm {
 }
 
 impl Jvm {
-    /// Starts the program in `directory`, and waits for what it says first.
+    /// Starts the program in `directory`, and waits for its first line.
     pub(super) fn start(directory: &Path) -> Result<(Self, Hello), JvmError> {
         let command = java();
         let complaints = directory.join("complaints");
@@ -85,7 +84,7 @@ impl Jvm {
         Ok((jvm, hello))
     }
 
-    /// Gives a task, and waits for the answer.
+    /// Sends a task, and waits for the answer.
     pub(super) fn ask<T: DeserializeOwned>(&mut self, task: &str, patience: Duration) -> Result<T, JvmError> {
         match writeln!(self.tasks, "{task}") {
             Ok(()) => self.answer(patience),
@@ -102,7 +101,7 @@ impl Jvm {
         serde_json::from_str(&line).map_err(JvmError::Garbled)
     }
 
-    /// Why, by the first line that it complained of, or by its exit status.
+    /// The error of a JVM that ended: the first line of its error output, or its exit status.
     fn ended(&mut self) -> JvmError {
         let mut text = Vec::new();
         let read = File::open(&self.complaints).and_then(|file| file.take(LINE_MAX).read_to_end(&mut text));
@@ -116,13 +115,13 @@ impl Jvm {
 
 impl Drop for Jvm {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// How long a task may take: far longer than the slowest suite of 2009 did.
+/// The timeout of a task: far longer than the slowest suite took in 2009.
 pub(super) fn patience(work: Work) -> Duration {
     PATIENCE + Duration::from_millis(work.bulk_bytes / 1000) + Duration::from_millis(100) * work.connections
 }
@@ -132,7 +131,7 @@ fn java() -> PathBuf {
     home.filter(|java| fs::exists(java).unwrap_or(false)).unwrap_or_else(|| "java".into())
 }
 
-/// All the terms that the engines share are set here; options that the environment holds for other programs are not taken.
+/// Sets all terms that the engines share, and removes the Java options that the environment sets for other programs.
 fn arguments(java: &Path, directory: &Path) -> Command {
     let mut command = Command::new(java);
     command
@@ -146,7 +145,7 @@ fn arguments(java: &Path, directory: &Path) -> Command {
     command
 }
 
-/// Passes lines on until the JVM ends, or says a line that is too long.
+/// Forwards lines until the JVM ends or prints a line longer than [`LINE_MAX`].
 fn forward(output: ChildStdout, answers: &Sender<String>) {
     let mut output = BufReader::new(output);
     loop {
@@ -158,8 +157,8 @@ fn forward(output: ChildStdout, answers: &Sender<String>) {
     }
 }
 
-/// Groups in the order of preference; the second is also the curve of keys. Sessions that the server remembers, up to TLS 1.2 by
-/// their ids.
+/// Groups in the order of preference. The second is also the curve of the keys. The server stores sessions; up to TLS
+/// 1.2 by their session ids.
 const TERMS: [&str; 4] = [
     "-Djdk.tls.namedGroups=x25519,secp256r1,ffdhe2048",
     "-Djdk.tls.ephemeralDHKeySize=2048",

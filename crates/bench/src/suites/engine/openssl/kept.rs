@@ -1,8 +1,8 @@
-//! A client that keeps its sessions.
+//! A client that stores its sessions.
 //!
-//! The crate `openssl` can offer a session only by an `unsafe` function, because nothing there ties a session to its context.
-//! `hyper-openssl` does: it keeps the sessions of one context. It is made for asynchronous streams; these here block, so that every
-//! future is ready when it is asked for the first time.
+//! The crate `openssl` can offer a session only by an `unsafe` function, because its types do not tie a session to its
+//! context. `hyper-openssl` does: it stores the sessions of one context. It is made for asynchronous streams. The
+//! streams here block, so that every future is ready at its first poll.
 
 use std::future::{Ready, ready};
 use std::io::{self, Read, Write};
@@ -22,7 +22,7 @@ use tower_service::Service;
 
 use crate::suites::loopback::{Channel, Connected};
 
-/// A client with the sessions of earlier connections, the oldest of which it offers (of TLS 1.3 each once).
+/// A client with the sessions of earlier connections. It offers the oldest one (in TLS 1.3 each session once).
 pub(super) struct KeptSessions(HttpsLayer);
 
 impl KeptSessions {
@@ -30,7 +30,7 @@ impl KeptSessions {
         HttpsLayer::with_connector(context).map(Self)
     }
 
-    /// Takes a connection through its handshake.
+    /// Performs the handshake of a connection.
     pub(super) fn connect(&self, tcp: TcpStream) -> io::Result<Connected> {
         // The name is `certificates::HOST`.
         let mut connecting = self.0.layer(Given(Some(tcp))).call(Uri::from_static("https://localhost/"));
@@ -42,7 +42,7 @@ impl KeptSessions {
     }
 }
 
-/// Hands out the connection that it was given.
+/// Hands out the connection that it was created with.
 struct Given(Option<TcpStream>);
 
 impl Service<Uri> for Given {
@@ -59,7 +59,7 @@ impl Service<Uri> for Given {
     }
 }
 
-/// A socket that blocks, in the form of one that does not.
+/// A blocking socket with the interface of an asynchronous one.
 struct Blocking(TcpStream);
 
 impl rt::Read for Blocking {
@@ -92,7 +92,7 @@ impl Connection for Blocking {
     }
 }
 
-/// The TLS connection, blocking again.
+/// The TLS connection with a blocking interface.
 struct KeptChannel(SslStream<Blocking>);
 
 impl Read for KeptChannel {
@@ -119,7 +119,7 @@ impl Channel for KeptChannel {
     }
 }
 
-/// What is ready now. What is not has met the end of the socket's patience.
+/// Polls once. If the operation is not ready, the socket's timeout has expired.
 fn at_once<T, E>(poll: impl FnOnce(&mut Context<'_>) -> Poll<Result<T, E>>) -> io::Result<T>
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,

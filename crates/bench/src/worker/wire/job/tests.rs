@@ -45,7 +45,7 @@ fn job(plan: &Plan) -> Job {
     Job::of(plan, part(), Duration::from_secs(5), true)
 }
 
-/// There, and there again.
+/// Encodes and decodes a job, and builds another job from the decoded plan.
 fn sent_on(job: &Job) -> Job {
     let bytes = postcard::to_allocvec(job).unwrap();
     let arrived = postcard::from_bytes::<Job>(&bytes).unwrap();
@@ -91,7 +91,7 @@ uri = '/upload'
 body_file = 'parts/body'
 ";
 
-/// A flow that names a file, both in a directory that does not outlast this.
+/// A flow that names a file. The directory of both is removed when this function returns.
 fn flow() -> Work {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("flow.toml");
@@ -142,17 +142,17 @@ fn other_paces_and_protocols_arrive_too() {
 
 #[test]
 fn what_no_plan_can_be_is_refused() {
-    assert_eq!(refused(|job| job.portion = (3, 3)), "a plan that cannot be: its part");
-    assert_eq!(refused(|job| job.threads = 0), "a plan that cannot be: threads");
-    assert_eq!(refused(|job| job.response_timeout = Duration::MAX), "a plan that cannot be: a time");
-    assert_eq!(refused(|job| job.sources = Some(Vec::new())), "a plan that cannot be: source addresses");
-    assert_eq!(refused(|job| job.tls.suites.push(0)), "a plan that cannot be: a version, suite or group is unknown");
-    assert_eq!(refused(|job| job.tls.suites.clear()), "a plan that cannot be: no handshake could come about");
+    assert_eq!(refused(|job| job.portion = (3, 3)), "invalid plan: its part");
+    assert_eq!(refused(|job| job.threads = 0), "invalid plan: threads");
+    assert_eq!(refused(|job| job.response_timeout = Duration::MAX), "invalid plan: a time");
+    assert_eq!(refused(|job| job.sources = Some(Vec::new())), "invalid plan: source addresses");
+    assert_eq!(refused(|job| job.tls.suites.push(0)), "invalid plan: a version, suite or group is unknown");
+    assert_eq!(refused(|job| job.tls.suites.clear()), "invalid plan: no handshake is possible");
     let pace = WirePace::Closed { connections: u32::MAX };
-    assert_eq!(refused(|job| job.pace = pace), "a plan that cannot be: connections");
+    assert_eq!(refused(|job| job.pace = pace), "invalid plan: connections");
     let endless =
         WirePace::Open { rate: (f64::NAN, 1.0, Duration::ZERO), poisson: None, part: (0, 1), connections_max: 1 };
-    assert_eq!(refused(|job| job.pace = endless), "a plan that cannot be: rate");
+    assert_eq!(refused(|job| job.pace = endless), "invalid plan: rate");
 }
 
 #[test]

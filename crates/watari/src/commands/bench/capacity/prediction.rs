@@ -18,28 +18,28 @@ use crate::output::tell;
 #[derive(Args)]
 #[command(next_help_heading = "Prediction")]
 pub(super) struct Predict {
-    /// The site's access log in the common or the combined format, as often as there are parts of it
+    /// An access log of the site in the common or the combined format; repeatable
     #[arg(long, value_name = "FILE", conflicts_with = "profile")]
     log: Vec<PathBuf>,
-    /// A stated day of the site, in TOML
+    /// A profile of a day of the site, in TOML
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// Requests a second that one server takes, instead of a search
+    /// The capacity of one server in requests per second, instead of a search
     #[arg(long, value_name = "N")]
     pub(super) capacity: Option<f64>,
-    /// How many times today's load there will be [default: 1]
+    /// The growth of the load, as a factor [default: 1]
     #[arg(long, value_name = "FACTOR")]
     growth: Option<f64>,
     /// The share of its capacity that each server keeps free [default: 0.3]
     #[arg(long, value_name = "SHARE")]
     headroom: Option<f64>,
-    /// How many servers may be missing [default: 1]
+    /// The number of servers that may fail [default: 1]
     #[arg(long, value_name = "N")]
     redundancy: Option<u32>,
-    /// The servers shall take the busiest of these [default: second]
+    /// The peak that the servers must serve: the busiest hour, minute or second [default: second]
     #[arg(long, value_enum)]
     peak: Option<Peak>,
-    /// With --profile: the probability that no second of the busiest hour has more requests than is said [default: 0.99]
+    /// With --profile: the probability that no second of the busiest hour exceeds the predicted peak [default: 0.99]
     #[arg(long, value_name = "PROBABILITY")]
     quantile: Option<f64>,
     /// The share of requests that begin with a full TLS handshake
@@ -62,10 +62,10 @@ impl Predict {
             return Err(Failure::Usage("--capacity needs a --log or a --profile to predict from".to_owned()));
         }
         if !share(self.quantile) {
-            return Err(Failure::Usage("--quantile is a probability over 0 and under 1".to_owned()));
+            return Err(Failure::Usage("--quantile must be a probability above 0 and below 1".to_owned()));
         }
         if self.handshake_share.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
-            return Err(Failure::Usage("--handshake-share is a share from 0 to 1".to_owned()));
+            return Err(Failure::Usage("--handshake-share must be a share from 0 to 1".to_owned()));
         }
         // With any capacity, so that mistakes are not reported only after a search.
         let sizing = self.sizing(Stated::new(self.capacity.unwrap_or(1.0), "--capacity"));
@@ -125,7 +125,7 @@ impl Predict {
         let name = names.join(", ");
         let demand = observed.demand(&name, bad).ok_or_else(|| nothing_in(&name, first_bad.first()))?;
         for bad in first_bad {
-            tell(format_args!("left out: {bad}"));
+            tell(format_args!("skipped: {bad}"));
         }
         Ok(demand)
     }
@@ -158,7 +158,7 @@ fn unreadable(file: &Path, error: &std::io::Error) -> Failure {
 
 fn nothing_in(name: &str, first_bad: Option<&BadLine>) -> Failure {
     Failure::Usage(match first_bad {
-        Some(bad) => format!("no line can be used: {bad}"),
+        Some(bad) => format!("no usable line: {bad}"),
         None => format!("{name} is empty"),
     })
 }

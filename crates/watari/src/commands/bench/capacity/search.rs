@@ -27,44 +27,43 @@ use crate::failure::Failure;
 #[derive(Args)]
 #[command(next_help_heading = "Search")]
 pub(super) struct SearchOptions {
-    /// A condition that the load has to meet; repeatable: p99<50ms, failures<0.1%
+    /// A condition that the server must meet; repeatable: p99<50ms, failures<0.1%
     #[arg(long, value_name = "CONDITION")]
     pub(super) expect: Vec<Condition>,
-    /// The quantity that rises: requests a second that are due (an open loop), or connections in progress (a closed
-    /// one)
+    /// The quantity to raise: due requests per second (an open loop), or connections in progress (a closed loop)
     #[arg(long, value_enum, default_value = "rate")]
     by: By,
-    /// The level to begin with [default: 100; by connections 8]
+    /// The first level [default: 100; by connections 8]
     #[arg(long, value_name = "LEVEL")]
     from: Option<u64>,
     /// The highest level to try [default: 1000000; by connections 10000]
     #[arg(long, value_name = "LEVEL")]
     to: Option<u64>,
-    /// How the level rises until one misses a condition: x1.5, +100
+    /// The step to the next level, until one misses a condition: x1.5, +100
     #[arg(long, default_value = "x2")]
     step: Step,
-    /// How close the answer shall be to a level that misses a condition, as a share of it
+    /// The precision of the result: its distance to a level that misses a condition, as a share of that level
     #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
     resolution: f64,
-    /// Of so many measurements of a level most decide; an odd number
+    /// Measurements of each level, of which the majority decides; an odd number
     #[arg(long, value_name = "N", default_value_t = 3)]
     repeats: u32,
-    /// So many measurements in all, at most
+    /// The maximum number of measurements in all
     #[arg(long, value_name = "N", default_value_t = 60)]
     runs: u32,
-    /// How long each level is held before it is measured
+    /// The warm-up time of each level before its measurement
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     warmup: Span,
-    /// How long each level is measured
+    /// The time of each measurement
     #[arg(short = 'd', long, value_name = "DURATION", default_value = "10s")]
     duration: Span,
-    /// How long a server may take, at most, to be idle again between measurements
+    /// The maximum time to wait between measurements until the server is idle
     #[arg(long, value_name = "DURATION", default_value = "60s")]
     settle: Span,
-    /// By rate: connections in progress, at most
+    /// By rate: the maximum number of connections in progress
     #[arg(short = 'c', long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: u32,
-    /// By rate: random intervals (a Poisson process), the same again for the same seed
+    /// By rate: random intervals (a Poisson process), which the seed reproduces
     #[arg(long, value_name = "SEED")]
     poisson: Option<u64>,
 }

@@ -19,13 +19,13 @@ use crate::failure::Failure;
 /// Files that the run is written to
 #[derive(Args)]
 pub(crate) struct Files {
-    /// Write a page with charts and tables, which needs nothing else
+    /// Write a self-contained page with charts and tables
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write a line for each connection: when it took which step, and how it ended
+    /// Write a line for each connection: the times of its steps, and its ending
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write the times as a log of HDR histograms, which their own tools read
+    /// Write the times as an HDR histogram log
     #[arg(long, value_name = "FILE")]
     hdr: Option<PathBuf>,
 }

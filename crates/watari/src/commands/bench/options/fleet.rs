@@ -21,7 +21,8 @@ use crate::output::tell;
 #[derive(Args)]
 #[command(next_help_heading = "Processes and machines")]
 pub(crate) struct FleetOptions {
-    /// Processes of this machine that share the load, with --threads each; as many as open files make necessary, if not given
+    /// Processes of this machine that share the load, with --threads each [default: as many as the limit on open files
+    /// needs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), conflicts_with = "workers")]
     processes: Option<u16>,
     /// Workers on other machines that share the load, with --threads each (`watari bench worker`)
@@ -41,7 +42,7 @@ pub(crate) struct FleetOptions {
 pub(crate) struct StaggeredFleetOptions {
     #[command(flatten)]
     fleet: FleetOptions,
-    /// How much later than the one before each worker begins, to make surges
+    /// The delay between the starts of two workers, to make surges
     #[arg(long, value_name = "DURATION", requires = "workers")]
     stagger: Option<Span>,
 }
@@ -94,7 +95,7 @@ impl FleetOptions {
         let check = |processes| needs::check(&limits, plan, connections, processes).map(|()| processes);
         let (enough, unasked) = match check(self.processes.map_or(1, u64::from)) {
             Err(Shortage::Files { allowed, processes, .. }) if self.processes.is_none() => {
-                let why = format!("one may have {allowed} open files");
+                let why = format!("one process may open only {allowed} files");
                 let unasked = format!("{processes} processes share {connections} connections: {why}");
                 (check(processes), Some(unasked))
             }

@@ -12,11 +12,11 @@ use crate::failure::Failure;
 #[derive(Args)]
 #[command(next_help_heading = "Flows")]
 pub(crate) struct Flow {
-    /// The steps of users, which can use values from responses: a file such as examples/flow.toml; its URIs are
+    /// A file of the steps of users, which can use values from responses, such as examples/flow.toml. Its URIs are
     /// relative to the URL
     #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "method", "headers", "body", "pipeline"])]
     flow: Option<PathBuf>,
-    /// Decides what a flow leaves to chance
+    /// The seed of random choices in a flow
     #[arg(long, value_name = "SEED", requires = "flow", default_value_t = 1)]
     seed: u64,
 }

@@ -5,23 +5,23 @@ use watari_bench::duration::Span;
 use watari_bench::plan::{Pace, Stop, Timeouts};
 use watari_bench::schedule::{Rate, Schedule, Spacing};
 
-/// How much, how fast, how long
+/// The amount, rate and duration of the load
 #[derive(Args)]
 #[command(next_help_heading = "Load")]
 pub(crate) struct Load {
-    /// End after so many requests, or flows
+    /// End after this number of requests, or flows
     #[arg(short = 'n', long, value_name = "REQUESTS", value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
-    /// Send no request after so long; 10s, if no number of requests is given
+    /// Send no request after this time [default: 10s, without --requests]
     #[arg(short = 'd', long, value_name = "DURATION")]
     duration: Option<Span>,
-    /// Connections in progress; with --rate, at most [default: 10; with --rate 1000]
+    /// Connections in progress; with --rate, the maximum [default: 10; with --rate 1000]
     #[arg(short = 'c', long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connections: Option<u32>,
-    /// Requests, or flows, a second that are due, whether those before have ended or not: 800, or 100..2000/60s
+    /// Requests, or flows, to send per second, even if earlier ones have not ended: 800, or 100..2000/60s
     #[arg(short = 'r', long)]
     rate: Option<Rate>,
-    /// With --rate: random intervals (a Poisson process), the same again for the same seed
+    /// With --rate: random intervals (a Poisson process), which the seed reproduces
     #[arg(long, value_name = "SEED", requires = "rate")]
     poisson: Option<u64>,
     /// Threads
@@ -31,13 +31,13 @@ pub(crate) struct Load {
     patience: Patience,
 }
 
-/// How long to wait
+/// Timeouts
 #[derive(Args)]
 pub(crate) struct Patience {
-    /// For a whole response after its request, and for the server to close where that is waited for
+    /// The timeout of a whole response after its request, and of the close by the server
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     timeout: Span,
-    /// For TCP and TLS to be established; at a rate, also for a connection that is free
+    /// The timeout of TCP and TLS handshakes; with --rate, also of the wait for a free connection
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     connect_timeout: Span,
 }

@@ -3,20 +3,21 @@
 use clap::Args;
 use watari_bench::plan;
 
-/// How HTTP is spoken
+/// HTTP connections
 #[derive(Args)]
 #[command(next_help_heading = "Protocol")]
 pub(crate) struct Protocol {
     #[command(flatten)]
     version: Version,
-    /// With --http2: requests at once on each connection; where the server allows fewer, the others wait, and their wait counts
+    /// With --http2: concurrent requests on each connection; if the server allows fewer, the others wait, and their
+    /// times include it
     #[arg(long, value_name = "N", default_value_t = 1, requires = "http2", value_parser = clap::value_parser!(u16).range(1..=1000))]
     streams: u16,
-    /// Requests on one connection; after the last, what the server sends is read until it closes (with --http2, it is closed from here).
-    /// As many as it allows, if not given
+    /// Requests on one connection. After the last, the client reads until the server closes the connection (with
+    /// --http2, the client closes it) [default: as many as the server allows]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     requests_per_connection: Option<u64>,
-    /// Requests that are sent before the first of them is answered (HTTP/1.1)
+    /// Requests to send before the response to the first of them (HTTP/1.1)
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "http2", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pipeline: u16,
 }
@@ -32,12 +33,11 @@ impl Protocol {
     }
 }
 
-/// Which HTTP is spoken
+/// The version of HTTP
 #[derive(Args)]
 #[command(next_help_heading = "Protocol")]
 pub(crate) struct Version {
-    /// Speak HTTP/2: to https servers that agree to it by ALPN, and to http servers without negotiation (prior
-    /// knowledge)
+    /// Use HTTP/2: by ALPN with https servers, and without negotiation (prior knowledge) with http servers
     #[arg(long)]
     http2: bool,
 }

@@ -21,7 +21,7 @@ pub(crate) struct Report {
     /// Print JSON, which `watari bench compare` reads
     #[arg(long)]
     json: bool,
-    /// A condition that has to be met; repeatable: p99<50ms, endings.RESET=0, failures<0.1%, failed=0
+    /// A condition that the results must meet; repeatable: p99<50ms, endings.RESET=0, failures<0.1%, failed=0
     #[arg(long, value_name = "CONDITION")]
     expect: Vec<Condition>,
     #[command(flatten)]

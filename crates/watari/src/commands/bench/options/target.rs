@@ -17,27 +17,26 @@ use crate::failure::Failure;
 #[derive(Args)]
 #[command(next_help_heading = "Requests")]
 pub(crate) struct Target {
-    /// The URL to ask for; with a list: the server that its paths belong to, one for http and one for https where it
-    /// has both
+    /// The URL to request; with a list: the server of its paths, or two, if it has requests of http and https
     #[arg(value_name = "URL", required = true, num_args = 1..=2)]
     urls: Vec<String>,
     /// The requests and their source addresses: lines of SOURCE URI TLS [KEY=VALUE ...]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "headers", "body"])]
     list: Option<PathBuf>,
-    /// Addresses of this machine to connect from, round and round: 10.0.1.1, 10.0.1.0/24, 10.0.1.1-10.0.1.9
+    /// Addresses of this machine to connect from, in turn: 10.0.1.1, 10.0.1.0/24, 10.0.1.1-10.0.1.9
     #[arg(long, value_name = "ADDRESSES")]
     source: Option<Sources>,
     /// The method of requests
     #[arg(short = 'X', long, default_value = "GET")]
     method: Method,
-    /// A header field, as often as one likes: 'Name: value'
+    /// A header field, 'Name: value'; repeatable
     #[arg(short = 'H', long = "header", value_name = "FIELD", value_parser = field)]
     headers: Vec<(HeaderName, HeaderValue)>,
     /// A file with the body of requests
     #[arg(long, value_name = "FILE")]
     body: Option<PathBuf>,
-    /// Statuses that are success; a response of any other counts as a failure. Lines of a list that expect a status are not
-    /// affected, nor are flows, whose steps expect some
+    /// Statuses that count as success; all others count as failures. Lines of a list that expect a status, and flows,
+    /// do not use this option
     #[arg(long, value_name = "STATUSES", default_value_t)]
     ok_status: OkStatus,
 }
@@ -50,14 +49,14 @@ impl Target {
         for url in &self.urls {
             let (site, of_url) = Site::resolve(url).map_err(|error| Failure::Usage(error.to_string()))?;
             if sites.add(Arc::new(site)).is_some() {
-                return Err(Failure::Usage("of two URLs, one is http and the other https".to_owned()));
+                return Err(Failure::Usage("two URLs must be one of http and one of https".to_owned()));
             }
             path = of_url;
         }
         let list = match &self.list {
             Some(file) => AccessList::read(file).map_err(|error| Failure::Usage(error.to_string()))?,
             None if self.urls.len() > 1 => {
-                return Err(Failure::Usage("two URLs are for a list (--list) that has both kinds".to_owned()));
+                return Err(Failure::Usage("two URLs need a list (--list) with requests of both kinds".to_owned()));
             }
             None => AccessList::of_one(self.request(&path, sites.tls.is_some())?),
         };
@@ -69,7 +68,7 @@ impl Target {
     pub(crate) fn url(&self) -> Result<&str, Failure> {
         match self.urls.as_slice() {
             [url] => Ok(url),
-            _ => Err(Failure::Usage("a flow has one URL".to_owned())),
+            _ => Err(Failure::Usage("a flow takes one URL".to_owned())),
         }
     }
 
@@ -85,7 +84,7 @@ impl Target {
             None => bytes::Bytes::new(),
         };
         Ok(list::Request {
-            uri: path.parse::<Uri>().map_err(|error| Failure::Usage(format!("{path:?} is no path: {error}")))?,
+            uri: path.parse::<Uri>().map_err(|error| Failure::Usage(format!("{path:?} is not a path: {error}")))?,
             tls,
             method: self.method.clone(),
             headers: self.headers.clone(),
@@ -98,12 +97,12 @@ impl Target {
 }
 
 fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let (name, value) = text.split_once(':').ok_or("a header field is 'Name: value'")?;
-    let name = name.trim().parse().map_err(|_| format!("{name:?} is no name of a header field"))?;
+    let (name, value) = text.split_once(':').ok_or("expected a header field like 'Name: value'")?;
+    let name = name.trim().parse().map_err(|_| format!("{name:?} is not a field name"))?;
     if [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].contains(&name) {
-        return Err(format!("{name} follows from the body"));
+        return Err(format!("{name} cannot be set: it follows from the body"));
     }
-    let value = value.trim().parse().map_err(|_| format!("{value:?} is no value of a header field"))?;
+    let value = value.trim().parse().map_err(|_| format!("{value:?} is not a field value"))?;
     Ok((name, value))
 }
 

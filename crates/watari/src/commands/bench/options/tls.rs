@@ -9,35 +9,36 @@ use watari_record::{CipherSuite, Version};
 
 use crate::failure::Failure;
 
-/// How TLS is spoken
+/// TLS connections
 #[derive(Args)]
 #[command(next_help_heading = "TLS")]
 pub(crate) struct Tls {
-    /// Which handshakes try to resume a session: none (full), all but the first of each client (reuse), or N of a hundred (mixed:N) [default: full; of users: reuse]
+    /// Handshakes that offer a session: none (full), all but the first of each client (reuse), or N percent (mixed:N)
+    /// [default: full; of users: reuse]
     #[arg(long, value_name = "full|reuse|mixed:N", value_parser = resume)]
     resume: Option<Resume>,
-    /// TLS 1.2: resume by session ids only, and take no tickets
+    /// TLS 1.2: resume by session ids only, and ignore tickets
     #[arg(long)]
     session_ids: bool,
     /// The only version to offer
     #[arg(long = "tls", value_enum)]
     version: Option<VersionName>,
-    /// Cipher suites to offer, by their IANA names; as often as one likes
+    /// A cipher suite to offer, by its IANA name; repeatable
     #[arg(long, value_name = "SUITE", value_parser = suite)]
     suite: Vec<CipherSuite>,
-    /// Groups to offer, preferred first: X25519MLKEM768, x25519, secp256r1, secp384r1
+    /// A group to offer, the preferred one first; repeatable: X25519MLKEM768, x25519, secp256r1, secp384r1
     #[arg(long, value_name = "GROUP", value_parser = group)]
     group: Vec<Group>,
-    /// The server's certificate has to be signed by one that this system trusts; otherwise it is not checked
+    /// Verify the server's certificate by the authorities that this system trusts [default: no verification]
     #[arg(long, conflicts_with = "cacert")]
     verify: bool,
-    /// The server's certificate has to be signed by one of this PEM file
+    /// Verify the server's certificate by the authorities in this PEM file
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
-    /// A certificate to show to servers that ask for one
+    /// A client certificate for servers that request one
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
-    /// Its private key
+    /// The private key of the client certificate
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
 }
@@ -73,9 +74,9 @@ impl Tls {
             }
         }
         if self.session_ids && !policy.versions.contains(&Version::Tls12) {
-            return Err(Failure::Usage("--session-ids is about TLS 1.2, which is not offered".to_owned()));
+            return Err(Failure::Usage("--session-ids needs TLS 1.2, which is not offered".to_owned()));
         }
-        policy.check().map_err(|error| Failure::Usage(format!("no handshake could come about: {error}")))?;
+        policy.check().map_err(|error| Failure::Usage(format!("no handshake is possible: {error}")))?;
         Ok(TlsOptions {
             policy,
             roots: match &self.cacert {
@@ -104,18 +105,18 @@ fn resume(text: &str) -> Result<Resume, &'static str> {
         _ => {
             let percent = text.strip_prefix("mixed:").and_then(|percent| percent.parse().ok());
             let percent = percent.filter(|percent| *percent <= 100);
-            percent.map(Resume::Mixed).ok_or("it is full, reuse, or mixed:N with N from 0 to 100")
+            percent.map(Resume::Mixed).ok_or("expected full, reuse, or mixed:N with N from 0 to 100")
         }
     }
 }
 
 fn suite(text: &str) -> Result<CipherSuite, String> {
     let named = CipherSuite::ALL.into_iter().find(|suite| suite.name() == text);
-    named.ok_or_else(|| format!("it is one of {}", names(CipherSuite::ALL.map(CipherSuite::name))))
+    named.ok_or_else(|| format!("expected one of {}", names(CipherSuite::ALL.map(CipherSuite::name))))
 }
 
 fn group(text: &str) -> Result<Group, String> {
-    Group::from_name(text).ok_or_else(|| format!("it is one of {}", names(Group::ALL.map(Group::name))))
+    Group::from_name(text).ok_or_else(|| format!("expected one of {}", names(Group::ALL.map(Group::name))))
 }
 
 fn names<const N: usize>(names: [&str; N]) -> String {
@@ -153,6 +154,6 @@ mod tests {
     fn session_ids_need_tls_1_2() {
         assert!(options(&["--session-ids"]).unwrap().session_ids_only);
         let refused = options(&["--session-ids", "--tls", "1.3"]).unwrap_err().to_string();
-        assert_eq!(refused, "--session-ids is about TLS 1.2, which is not offered");
+        assert_eq!(refused, "--session-ids needs TLS 1.2, which is not offered");
     }
 }

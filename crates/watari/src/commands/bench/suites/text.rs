@@ -21,15 +21,15 @@ impl fmt::Display for Text<'_> {
         if !papers.is_empty() {
             writeln!(
                 f,
-                "The paper's suites, then (2009: JDK 1.6, Core 2 Duo 2.4 GHz; 100 MB, 1000 connections) and now; ms, and"
+                "The paper's suites, then (2009: JDK 1.6, Core 2 Duo 2.4 GHz; 100 MB, 1000 connections) and now: times in ms, and"
             )?;
-            writeln!(f, "behind x relative to {REFERENCE} of the same engine:\n\n{}", self.beside(&papers))?;
+            writeln!(f, "as x, the factor relative to {REFERENCE} of the same engine:\n\n{}", self.beside(&papers))?;
         }
         let work = self.plan.work;
         let bulk = ByteSize::b(work.bulk_bytes).display().si();
         writeln!(
             f,
-            "All that was measured ({bulk}, {} connections); ms, and of these on the CPU:\n",
+            "All measurements ({bulk}, {} connections): times in ms, and the CPU times of client and server in ms:\n",
             work.connections
         )?;
         writeln!(f, "{}", self.everything())?;
@@ -102,7 +102,7 @@ impl Text<'_> {
 
     /// The cell of a suite that was not measured. Engines that were not asked for may have it.
     fn nobody(&self) -> &'static str {
-        if self.plan.engines.is_empty() { "no present engine has it" } else { "no engine asked for has it" }
+        if self.plan.engines.is_empty() { "no installed engine has it" } else { "no selected engine has it" }
     }
 
     fn everything(&self) -> Table {
@@ -195,7 +195,7 @@ mod tests {
     fn what_no_engine_has_and_what_failed_is_marked() {
         let failed = Row { measured: Err("client: refused".to_owned()), ..row("TLS_RSA_WITH_NULL_MD5", 1) };
         let lines = lines("NULL", vec![failed]);
-        let missing = "TLS_RSA_WITH_NULL_SHA no present engine has it 3421 0.50 - - 8438 0.98 - - 1015 0.67 - - -";
+        let missing = "TLS_RSA_WITH_NULL_SHA no installed engine has it 3421 0.50 - - 8438 0.98 - - 1015 0.67 - - -";
         assert!(lines.iter().any(|line| line == missing), "{lines:#?}");
         let failed = "jsse TLS_RSA_WITH_NULL_MD5 - RSA-2048 - - - - - - - - - - failed: client: refused";
         assert!(lines.iter().any(|line| line == failed), "{lines:#?}");
@@ -206,12 +206,12 @@ mod tests {
         let plan = Plan { engines: vec![EngineName::Rustls], only: vec!["NULL_SHA".to_owned()], work: Work::PAPER };
         let report = Report { present: Vec::new(), absent: Vec::new(), rows: Vec::new() };
         let text = Text { plan: &plan, report: &report }.to_string();
-        assert!(text.contains("no engine asked for has it") && !text.contains("no present engine"), "{text}");
+        assert!(text.contains("no selected engine has it") && !text.contains("no installed engine"), "{text}");
     }
 
     #[test]
     fn suites_that_were_not_asked_for_are_not_marked() {
         let lines = lines("TLS_AES_128_GCM", vec![row("TLS_AES_128_GCM_SHA256", 1)]);
-        assert!(lines[0].starts_with("All that was measured (100.0 MB, 1000 connections)"), "{lines:#?}");
+        assert!(lines[0].starts_with("All measurements (100.0 MB, 1000 connections)"), "{lines:#?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Whatever happens, receivers are told what a simple model says.
+//! Compares the notices of receivers with a simple model, for arbitrary steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,39 +7,39 @@ use proptest::prelude::*;
 use super::*;
 use crate::tell::journal;
 
-/// What happens.
+/// A step.
 #[derive(Debug, Clone)]
 enum Step {
-    /// A server is in another state, or is still in it, for so long.
+    /// A server changed its state, or is still in it, for `lasted_s`.
     Is { server: u16, state: ServerState, lasted_s: u64 },
     /// Time passes.
     Pass { seconds: u64 },
-    /// A receiver takes what it is told.
+    /// A receiver accepts its notice.
     Take { receiver: usize },
-    /// It does not, or it does and we do not learn of it.
+    /// The attempt fails. If `arrives`, the receiver got the notice, and the sender does not learn of it.
     Fail { receiver: usize, arrives: bool, retry: Retry },
-    /// It is being told, and nothing more is known yet.
+    /// An attempt begins, and has no result yet.
     Begin { receiver: usize },
-    /// The process ends, and another begins with what is in the journal.
+    /// The process ends, and another begins with the journal.
     Restart,
 }
 
-/// What a receiver was told of an alert: when it began, and whether it is over.
+/// A notice to a receiver: the begin of the episode, and whether it is over.
 type Told = (Timestamp, bool);
 
 const HOLDS_S: [u64; 3] = [0, 10, 60];
 const SERVERS: u16 = 2;
 
-/// What should be told to one receiver of one alert.
+/// The notices that one receiver should get of one alert.
 #[derive(Debug, Default)]
 struct Expected {
-    /// What it was told last.
+    /// The last notice that it got.
     last: Option<Told>,
-    /// What it should have been told in the end.
+    /// The last notice that it has to get.
     last_due: Option<Told>,
-    /// Which episodes lasted.
+    /// The begins of the episodes that lasted.
     lasted: BTreeSet<Timestamp>,
-    /// The one of now: when it began, when it is due.
+    /// The current episode: its begin, and when it is due.
     episode: Option<(Timestamp, Timestamp)>,
 }
 
@@ -47,12 +47,12 @@ struct Run {
     alerts: Alerts,
     policies: Vec<Policy>,
     now: Timestamp,
-    /// What is being told.
+    /// Attempts without a result.
     begun: Vec<Option<Delivery>>,
     expected: BTreeMap<(usize, u16, Trouble), Expected>,
-    /// What each server is in, when that was said, and whether it was since the last restart.
+    /// The state of each server, when it was reported, and whether that was after the last restart.
     states: BTreeMap<u16, (ServerState, Timestamp, bool)>,
-    /// When that was.
+    /// The time of the last restart.
     restarted: Timestamp,
 }
 
@@ -131,7 +131,7 @@ impl Run {
         Ok(())
     }
 
-    /// In the end everybody who watches says what servers are in, and all receivers take what they are told.
+    /// In the end all sensors report the states of their servers, and all receivers accept their notices.
     fn finish(&mut self) -> Result<(), TestCaseError> {
         for (server, (state, ..)) in self.states.clone() {
             self.is(server, state, 0);
@@ -155,7 +155,7 @@ impl Run {
     fn is(&mut self, number: u16, state: ServerState, lasted_s: u64) {
         self.pass(Duration::from_secs(1));
         let said = self.states.insert(number, (state, self.now, true)).map_or(Timestamp(0), |(_, said, _)| said);
-        // A state begins after the one before.
+        // A state begins after the previous one.
         let since = Timestamp((self.now.0 - lasted_s * S).max(said.0 + 1));
         self.alerts.change("west", &change(number, state, since, self.now), self.now);
         for ((receiver, server, trouble), expected) in &mut self.expected {
@@ -173,7 +173,7 @@ impl Run {
         self.look();
     }
 
-    /// What lasts is due when it is known to go on; if that is not known for too long, it is over.
+    /// An episode that lasts is due once it is confirmed. Without confirmation for too long, it is over.
     fn look(&mut self) {
         for ((_, server, _), expected) in &mut self.expected {
             let is_known = self.states.get(server).is_some_and(|(.., is_known)| *is_known);
@@ -203,7 +203,7 @@ impl Run {
         Ok(())
     }
 
-    /// What was being told may or may not have arrived; it is as if it had not.
+    /// Attempts without a result may have arrived or not. They count as not arrived.
     fn restart(&mut self) {
         let content = journal::encode(&self.alerts);
         self.alerts = journal::decode(&content, &self.policies, self.now).unwrap();
